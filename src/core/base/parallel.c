@@ -29,7 +29,11 @@ static void run_alone(int64_t items, napier_task *task, void *argument) {
     napier_fenv_leave(saved);
 }
 
-void napier_run_once(napier_task *task, void *argument) { run_alone(1, task, argument); }
+void napier_run_once(napier_step *step, void *argument) {
+    const napier_fenv saved = napier_fenv_enter();
+    step(argument);
+    napier_fenv_leave(saved);
+}
 
 #if defined(_OPENMP)
 /* A nested parallel region may get fewer threads than it asks for. The loop still

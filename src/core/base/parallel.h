@@ -32,8 +32,8 @@ typedef bool napier_test(void *argument, int64_t i);
 int64_t napier_parallel_find(const napier_context *context, int64_t items, int64_t chunk, napier_test *test,
                              void *argument);
 
-/* Runs the task once on this thread, as item 0 of 1, for steps that need the default
- * floating-point environment but no threads. */
-void napier_run_once(napier_task *task, void *argument);
+/* Runs a step on this thread, in the default floating-point environment. */
+typedef void napier_step(void *argument);
+void napier_run_once(napier_step *step, void *argument);
 
 #endif

@@ -16,26 +16,6 @@ const char *napier_status_string(napier_status status) {
     return "unknown status";
 }
 
-size_t napier_dtype_size(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F32: return 4;
-    case NAPIER_F16:
-    case NAPIER_BF16: return 2;
-    case NAPIER_F64: return 8;
-    }
-    return 0;
-}
-
-const char *napier_dtype_name(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F32: return "f32";
-    case NAPIER_F16: return "f16";
-    case NAPIER_BF16: return "bf16";
-    case NAPIER_F64: return "f64";
-    }
-    return "unknown";
-}
-
 const char *napier_isa_name(napier_isa isa) {
     switch (isa) {
     case NAPIER_ISA_AUTO: return "auto";

@@ -1,6 +1,6 @@
-/* core/base/view.c - checks views, and whether two views overlap.
+/* core/base/view.c - dtypes, and the checks of arguments: views, whether two views overlap, ids and offsets.
  *
- * Overlap is a question about integers. Elements of two views share a byte if
+ * Overlap is a question about integers. Elements of two views, here with two axes each, share a byte if
  *
  *     A.start + i * A.row + j * A.col + u  =  B.start + k * B.row + l * B.col + v
  *
@@ -20,15 +20,52 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MAX_TERMS = 5, SEARCH_LIMIT = 1 << 16 };
+enum { MAX_TERMS = 7, SEARCH_LIMIT = 1 << 16 };
+
+size_t napier_dtype_size(napier_dtype dtype) {
+    switch (dtype) {
+    case NAPIER_F32: return 4;
+    case NAPIER_F16:
+    case NAPIER_BF16: return 2;
+    case NAPIER_F64: return 8;
+    }
+    return 0;
+}
+
+const char *napier_dtype_name(napier_dtype dtype) {
+    switch (dtype) {
+    case NAPIER_F32: return "f32";
+    case NAPIER_F16: return "f16";
+    case NAPIER_BF16: return "bf16";
+    case NAPIER_F64: return "f64";
+    }
+    return "unknown";
+}
 
 /* ---- One view -------------------------------------------------------------------------------------------------- */
 
-/* The bytes of a view with at least one element: [first, last], and its strides in bytes, without their sign. A
- * dimension of one element has stride 0. */
+typedef struct axes {
+    int count;
+    int64_t size[3], stride[3];
+} axes;
+
+static axes axes_of(const napier_argument *a) {
+    const napier_const_matrix v = a->view;
+    return (axes){
+        a->is & NAPIER_IS_HEADS ? 3 : 2, {v.rows, v.cols, a->dim}, {v.row_stride, v.col_stride, a->dim_stride}};
+}
+
+static size_t element_of(const napier_argument *a) {
+    return a->element != 0 ? a->element : napier_dtype_size(a->view.dtype);
+}
+
+static int is_empty(const axes *x) { return x->size[0] == 0 || x->size[1] == 0 || (x->count > 2 && x->size[2] == 0); }
+
+/* The bytes of a view with at least one element: [first, last], and for each axis its step in bytes, without the sign,
+ * and its last index. An axis of one element has step 0. */
 typedef struct extent {
     uintptr_t first, last;
-    uint64_t row_step, col_step;
+    uint64_t step[3], most[3];
 } extent;
 
 static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
@@ -37,93 +74,99 @@ static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_
 static int product_fits(uint64_t a, uint64_t b, uint64_t limit) { return a == 0 || b <= limit / a; }
 
 /* 0 if an offset does not fit a ptrdiff_t or an address overflows. */
-static int find_extent(napier_const_matrix view, extent *e) {
-    const uint64_t size = napier_dtype_size(view.dtype);
-    const uint64_t limit = (uint64_t)PTRDIFF_MAX;
-    const int64_t stride[2] = {view.row_stride, view.col_stride};
-    const uint64_t most[2] = {(uint64_t)view.rows - 1, (uint64_t)view.cols - 1};
-    uint64_t below = 0, above = 0, step[2] = {0, 0};
-    for (int d = 0; d < 2; d++) {
-        if (most[d] == 0) {
+static int find_extent(const napier_argument *a, extent *e) {
+    const axes x = axes_of(a);
+    const uint64_t size = element_of(a), limit = (uint64_t)PTRDIFF_MAX, at = (uintptr_t)a->view.data;
+    uint64_t below = 0, above = size - 1;
+    *e = (extent){.first = 0};
+    for (int d = 0; d < x.count; d++) {
+        const uint64_t stride = magnitude(x.stride[d]), most = (uint64_t)x.size[d] - 1;
+        e->most[d] = most;
+        if (most == 0) {
             continue;
         }
-        if (!product_fits(magnitude(stride[d]), size, limit)) {
+        if (!product_fits(stride, size, limit) || !product_fits(most, stride * size, limit)) {
             return 0;
         }
-        step[d] = magnitude(stride[d]) * size;
-        if (!product_fits(most[d], step[d], limit)) {
+        uint64_t *const side = x.stride[d] < 0 ? &below : &above;
+        e->step[d] = stride * size;
+        *side += most * e->step[d];
+        if (*side > limit) {
             return 0;
         }
-        uint64_t *side = stride[d] < 0 ? &below : &above;
-        *side += most[d] * step[d]; /* at most twice PTRDIFF_MAX */
     }
-    const uint64_t at = (uintptr_t)view.data;
-    if (below > limit || above > limit || below + above > limit - size) {
-        return 0;
-    }
-    if (below > at || above + size - 1 > (uint64_t)UINTPTR_MAX - at) {
+    if (below + above >= limit || below > at || above > (uint64_t)UINTPTR_MAX - at) {
         return 0;
     }
     e->first = (uintptr_t)(at - below);
-    e->last = (uintptr_t)(at + above + size - 1);
-    e->row_step = step[0];
-    e->col_step = step[1];
+    e->last = (uintptr_t)(at + above);
     return 1;
 }
 
-static int is_empty(napier_const_matrix view) { return view.rows == 0 || view.cols == 0; }
-
-/* The names of shape and strides in messages: a vector has other names for them than a matrix. */
+/* The names of the axes and of their strides in messages. */
 typedef struct words {
-    const char *rows, *cols, *row_stride, *col_stride;
+    const char *size[3], *stride[2], *row;
 } words;
 
-static const words matrix_words = {"rows", "cols", "row_stride", "col_stride"};
-static const words vector_words = {"size", "size", "stride", "stride"};
+static const words *words_of(const napier_argument *a) {
+    static const words matrix = {{"rows", "cols", ""}, {"row_stride", "col_stride"}, "row"};
+    static const words vector = {{"size", "size", ""}, {"stride", "stride"}, "element"};
+    static const words heads = {{"tokens", "heads", "dim"}, {"", ""}, ""};
+    return a->is & NAPIER_IS_VECTOR ? &vector : a->is & NAPIER_IS_HEADS ? &heads : &matrix;
+}
 
-static napier_status check_view(napier_context *context, const char *name, napier_const_matrix view,
-                                const words *word) {
-    const size_t size = napier_dtype_size(view.dtype);
-    if (size == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %d is not a dtype", name, (int)view.dtype);
+static napier_status leaves_memory(napier_context *context, const napier_argument *a) {
+    const napier_const_matrix v = a->view;
+    if (a->is & NAPIER_IS_VECTOR) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", a->name,
+                           v.rows * v.cols, v.rows > 1 ? v.row_stride : v.col_stride);
     }
-    if (view.rows < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->rows,
-                           view.rows);
+    if (a->is & NAPIER_IS_HEADS) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " with strides %" PRId64 ", %" PRId64
+                           ", %" PRId64 " leaves the address space",
+                           a->name, v.rows, v.cols, a->dim, v.row_stride, v.col_stride, a->dim_stride);
     }
-    if (view.cols < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->cols,
-                           view.cols);
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                       "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
+                       " leaves the address space",
+                       a->name, v.rows, v.cols, v.row_stride, v.col_stride);
+}
+
+static napier_status check_view(napier_context *context, const napier_argument *a) {
+    const napier_const_matrix view = a->view;
+    const axes x = axes_of(a);
+    if (napier_dtype_size(view.dtype) == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %d is not a dtype", a->name, (int)view.dtype);
     }
-    if (is_empty(view)) {
+    for (int d = 0; d < x.count; d++) {
+        if (x.size[d] < 0) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", a->name,
+                               words_of(a)->size[d], x.size[d]);
+        }
+    }
+    if (is_empty(&x)) {
         return NAPIER_OK;
     }
-    if (!product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX)) {
+    if (x.count == 2 && !product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", name, view.rows,
+                           "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", a->name, view.rows,
                            view.cols);
     }
-    if (view.data == NULL) {
+    if (view.data == NULL && x.count == 2) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has %" PRId64 " elements",
-                           name, view.rows * view.cols);
+                           a->name, view.rows * view.cols);
     }
-    if ((uintptr_t)view.data % size != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is not aligned to its %s elements", name,
+    if (view.data == NULL) { /* their number need not fit 64 bits */
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has elements", a->name);
+    }
+    if ((uintptr_t)view.data % element_of(a) != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is not aligned to its %s elements", a->name,
                            view.data, napier_dtype_name(view.dtype));
     }
     extent e;
-    if (!find_extent(view, &e)) {
-        if (word == &vector_words) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", name, view.cols,
-                               view.col_stride);
-        }
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
-                           " leaves the address space",
-                           name, view.rows, view.cols, view.row_stride, view.col_stride);
-    }
-    return NAPIER_OK;
+    return find_extent(a, &e) ? NAPIER_OK : leaves_memory(context, a);
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
@@ -138,7 +181,7 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 /* Elements (i, j) and (k, l) coincide if (i - k) * row_stride = (l - j) * col_stride. The smallest solution that is not
  * 0 is a step of col_stride / g rows and row_stride / g columns, with g their greatest common divisor. No two elements
  * coincide if that step leads out of the view. */
-static int meets_itself(napier_const_matrix view) {
+static int matrix_meets_itself(napier_const_matrix view) {
     const uint64_t row = magnitude(view.row_stride), col = magnitude(view.col_stride);
     const uint64_t rows = (uint64_t)view.rows, cols = (uint64_t)view.cols;
     if (cols <= 1) {
@@ -154,52 +197,63 @@ static int meets_itself(napier_const_matrix view) {
     return col / g < rows && row / g < cols;
 }
 
-static napier_status check_distinct(napier_context *context, const char *name, napier_const_matrix view,
-                                    const words *word) {
-    if (is_empty(view) || !meets_itself(view)) {
+/* With three axes, each must step over the whole extent of all axes with shorter steps. */
+static int heads_meet(const napier_argument *a) {
+    extent e;
+    uint64_t reach = 0;
+    int done[3] = {0, 0, 0};
+    if (!find_extent(a, &e)) {
+        return 1;
+    }
+    for (int i = 0; i < 3; i++) {
+        int least = -1;
+        for (int d = 0; d < 3; d++) {
+            least = !done[d] && (least < 0 || e.step[d] < e.step[least]) ? d : least;
+        }
+        if (e.most[least] > 0 && e.step[least] <= reach) {
+            return 1;
+        }
+        reach += e.most[least] * e.step[least];
+        done[least] = 1;
+    }
+    return 0;
+}
+
+static napier_status check_distinct(napier_context *context, const napier_argument *a) {
+    const napier_const_matrix view = a->view;
+    const words *const word = words_of(a);
+    const axes x = axes_of(a);
+    if (is_empty(&x) || !(x.count == 2 ? matrix_meets_itself(view) : heads_meet(a))) {
         return NAPIER_OK;
     }
+    if (x.count > 2) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: strides %" PRId64 ", %" PRId64 ", %" PRId64 " let elements of %" PRId64 " x %" PRId64
+                           " x %" PRId64 " overlap",
+                           a->name, x.stride[0], x.stride[1], x.stride[2], x.size[0], x.size[1], x.size[2]);
+    }
     if (view.cols > 1 && view.col_stride == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every element to one place", name,
-                           word->col_stride);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every element to one place", a->name,
+                           word->stride[1]);
     }
     if (view.row_stride == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every row to one place", name,
-                           word->row_stride);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every %s to one place", a->name,
+                           word->stride[0], word->row);
     }
     if (magnitude(view.col_stride) == 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap", name,
-                           view.row_stride, view.cols);
+                           "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap",
+                           a->name, view.row_stride, view.cols);
     }
     if (magnitude(view.row_stride) == 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: col_stride %" PRId64 " is less than rows %" PRId64 ", so that its columns overlap",
-                           name, view.col_stride, view.rows);
+                           a->name, view.col_stride, view.rows);
     }
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: row_stride %" PRId64 " and col_stride %" PRId64 " put two elements of %" PRId64
                        " x %" PRId64 " in one place",
-                       name, view.row_stride, view.col_stride, view.rows, view.cols);
-}
-
-napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view) {
-    return check_view(context, name, view, &matrix_words);
-}
-
-napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view) {
-    return check_view(context, name, napier_vector_row(view), &vector_words);
-}
-
-napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view) {
-    const napier_status status = check_view(context, name, napier_read_only(view), &matrix_words);
-    return status != NAPIER_OK ? status : check_distinct(context, name, napier_read_only(view), &matrix_words);
-}
-
-napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view) {
-    const napier_const_matrix row = napier_read_only(napier_vector_row_out(view));
-    const napier_status status = check_view(context, name, row, &vector_words);
-    return status != NAPIER_OK ? status : check_distinct(context, name, row, &vector_words);
+                       a->name, view.row_stride, view.col_stride, view.rows, view.cols);
 }
 
 /* ---- Two views ------------------------------------------------------------------------------------------------- */
@@ -338,38 +392,254 @@ static int sum_reaches(const term *terms, int count, uint64_t distance, int *tri
     return 0;
 }
 
-static int share_a_byte(napier_const_matrix a, napier_const_matrix b) {
+static int share_a_byte(const napier_argument *a, const napier_argument *b) {
+    const axes xa = axes_of(a), xb = axes_of(b);
     extent ea, eb;
-    if (is_empty(a) || is_empty(b) || !find_extent(a, &ea) || !find_extent(b, &eb)) {
+    if (is_empty(&xa) || is_empty(&xb) || !find_extent(a, &ea) || !find_extent(b, &eb)) {
         return 0; /* the last two results cannot occur: both views have been checked */
     }
     if (ea.last < eb.first || eb.last < ea.first) {
         return 0;
     }
     sum s = {.count = 0};
-    add_term(&s, ea.row_step, (uint64_t)a.rows - 1);
-    add_term(&s, ea.col_step, (uint64_t)a.cols - 1);
-    add_term(&s, eb.row_step, (uint64_t)b.rows - 1);
-    add_term(&s, eb.col_step, (uint64_t)b.cols - 1);
-    add_term(&s, 1, napier_dtype_size(a.dtype) + napier_dtype_size(b.dtype) - 2);
+    for (int d = 0; d < 3; d++) {
+        add_term(&s, ea.step[d], ea.most[d]);
+        add_term(&s, eb.step[d], eb.most[d]);
+    }
+    add_term(&s, 1, element_of(a) + element_of(b) - 2);
     merge_terms(&s);
     int tries = SEARCH_LIMIT;
     return sum_reaches(s.terms, s.count, eb.last - ea.first, &tries);
 }
 
-/* A stride does not matter along a dimension of at most one element. */
-static int same_view(napier_const_matrix a, napier_const_matrix b) {
-    return a.data == b.data && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
-           (a.rows <= 1 || a.row_stride == b.row_stride) && (a.cols <= 1 || a.col_stride == b.col_stride);
+/* A stride does not matter along an axis of at most one element. */
+static int same_view(const napier_argument *a, const napier_argument *b) {
+    const axes x = axes_of(a), y = axes_of(b);
+    int same = a->view.data == b->view.data && a->view.dtype == b->view.dtype && x.count == y.count;
+    for (int d = 0; d < x.count && same; d++) {
+        same = x.size[d] == y.size[d] && (x.size[d] <= 1 || x.stride[d] == y.stride[d]);
+    }
+    return same;
+}
+
+static napier_status check_overlap(napier_context *context, const napier_argument *out, const napier_argument *other) {
+    const int may_be_same = (other->is & NAPIER_MAY_BE_OUT) != 0;
+    if ((may_be_same && same_view(out, other)) || !share_a_byte(out, other)) {
+        return NAPIER_OK;
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p overlaps %s at %p%s", out->name, out->view.data,
+                       other->name, other->view.data,
+                       may_be_same ? ", and is not the same view (same data, dtype and strides)" : "");
+}
+
+/* ---- The arguments of a call ------------------------------------------------------------------------------------- */
+
+static napier_status check_shape(napier_context *context, const napier_argument *a) {
+    const napier_const_matrix view = a->view;
+    const int heads = (a->is & NAPIER_IS_HEADS) != 0;
+    if (view.rows == a->rows && view.cols == a->cols && (!heads || a->dim == a->dims)) {
+        return NAPIER_OK;
+    }
+    if (a->is & NAPIER_IS_VECTOR) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, a->name,
+                           view.rows * view.cols, a->rows * a->cols);
+    }
+    if (heads) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
+                           " x %" PRId64,
+                           a->name, view.rows, view.cols, a->dim, a->rows, a->cols, a->dims);
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                       "%s: shape %" PRId64 " x %" PRId64 " is not %s%s%s%" PRId64 " x %" PRId64, a->name, view.rows,
+                       view.cols, a->like ? "that of " : "", a->like ? a->like : "", a->like ? ", " : "", a->rows,
+                       a->cols);
+}
+
+static napier_status check_argument(napier_context *context, const napier_argument *a) {
+    napier_status status = check_view(context, a);
+    if (status) {
+        return status;
+    }
+    if ((a->is & NAPIER_IS_NARROW) && a->view.dtype == NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", a->name);
+    }
+    if ((a->is & NAPIER_IS_F32) && a->view.dtype != NAPIER_F32) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %s is not f32", a->name,
+                           napier_dtype_name(a->view.dtype));
+    }
+    status = check_shape(context, a);
+    return status || !(a->is & NAPIER_IS_OUT) ? status : check_distinct(context, a);
+}
+
+static int is_absent(const napier_argument *a) { return (a->is & NAPIER_MAY_BE_ABSENT) && !a->view.data; }
+
+napier_status napier_check_arguments(napier_context *context, const napier_argument *all, size_t count) {
+    napier_status status = NAPIER_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = is_absent(&all[i]) ? NAPIER_OK : check_argument(context, &all[i]);
+    }
+    for (size_t i = 0; i < count && !status; i++) {
+        for (size_t j = 0; j < count && !status; j++) {
+            const int checked = j > i && (all[j].is & NAPIER_IS_OUT); /* when j was the output */
+            if (i != j && !checked && (all[i].is & NAPIER_IS_OUT) && !is_absent(&all[i]) && !is_absent(&all[j])) {
+                status = check_overlap(context, &all[i], &all[j]);
+            }
+        }
+    }
+    return status;
+}
+
+static napier_argument matrix_argument(const char *name, napier_const_matrix view, unsigned is) {
+    return (napier_argument){.name = name, .view = view, .is = is, .rows = view.rows, .cols = view.cols};
+}
+
+napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view) {
+    const napier_argument in = matrix_argument(name, view, 0);
+    return check_argument(context, &in);
+}
+
+napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view) {
+    const napier_argument in = napier_row_argument(name, view, 0, view.size);
+    return check_argument(context, &in);
+}
+
+napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view) {
+    const napier_argument out = matrix_argument(name, napier_read_only(view), NAPIER_IS_OUT);
+    return check_argument(context, &out);
+}
+
+napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view) {
+    const napier_argument out = napier_row_argument(name, napier_read_only_vector(view), NAPIER_IS_OUT, view.size);
+    return check_argument(context, &out);
 }
 
 napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
                                  napier_const_matrix in) {
-    const napier_const_matrix written = napier_read_only(out);
-    if (same_view(written, in) || !share_a_byte(written, in)) {
+    const napier_argument written = matrix_argument(out_name, napier_read_only(out), NAPIER_IS_OUT);
+    const napier_argument read = matrix_argument(in_name, in, NAPIER_MAY_BE_OUT);
+    return check_overlap(context, &written, &read);
+}
+
+napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
+                                 napier_const_vector b) {
+    const napier_argument written = napier_row_argument(a_name, napier_read_only_vector(a), NAPIER_IS_OUT, a.size);
+    const napier_argument read = napier_row_argument(b_name, b, 0, b.size);
+    return check_overlap(context, &written, &read);
+}
+
+napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype) {
+    if (dtype == NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", name);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
+                                  bool optional) {
+    const napier_argument in =
+        napier_row_argument(name, v, NAPIER_IS_NARROW | (optional ? NAPIER_MAY_BE_ABSENT : 0u), size);
+    return napier_check_arguments(context, &in, 1);
+}
+
+napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
+                                      bool optional) {
+    const napier_argument out =
+        napier_row_argument(name, napier_read_only_vector(v),
+                            NAPIER_IS_OUT | NAPIER_IS_NARROW | (optional ? NAPIER_MAY_BE_ABSENT : 0u), size);
+    return napier_check_arguments(context, &out, 1);
+}
+
+/* ---- Ids and offsets --------------------------------------------------------------------------------------------- */
+
+napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices) {
+    if (indices.type != NAPIER_I32 && indices.type != NAPIER_I64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: type %d is no type of index", name,
+                           (int)indices.type);
+    }
+    return napier_check_vector(context, name, napier_indices_bytes(indices));
+}
+
+napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets) {
+    const napier_status status = napier_check_indices(context, name, offsets);
+    if (!status && offsets.size < 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
+    }
+    return status;
+}
+
+napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
+                                      int64_t tokens) {
+    const napier_status status = napier_check_offset_count(context, name, offsets);
+    if (status) {
+        return status;
+    }
+    int64_t before = 0;
+    for (int64_t i = 0; i < offsets.size; i++) {
+        const int64_t at = napier_index_at(offsets, i);
+        if (i == 0 && at != 0) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[0] is %" PRId64 ", not 0", name, name, at);
+        }
+        if (at < before) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "%s: %s[%" PRId64 "] is %" PRId64 ", less than %" PRId64 " before it", name, name, i, at,
+                               before);
+        }
+        before = at;
+    }
+    if (before != tokens) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: %s[%" PRId64 "] is %" PRId64 ", not the number of tokens, %" PRId64, name, name,
+                           offsets.size - 1, before, tokens);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
+                                      int64_t tokens) {
+    return place == NAPIER_ON_HOST ? napier_check_offsets_of(context, "offsets", offsets, tokens)
+                                   : napier_check_offset_count(context, "offsets", offsets);
+}
+
+/* Checks whole blocks first. An unsigned comparison finds negative ids too. */
+static bool ids_within(napier_indices ids, int64_t begin, int64_t end, int64_t limit) {
+    unsigned bad = 0;
+    if (ids.type == NAPIER_I32) {
+        const uint32_t most = limit > INT32_MAX ? (uint32_t)INT32_MAX + 1u : (uint32_t)limit;
+        const int32_t *id = ids.data;
+        for (int64_t i = begin; i < end; i++) {
+            bad |= (unsigned)((uint32_t)id[i] >= most);
+        }
+    } else {
+        const int64_t *id = ids.data;
+        for (int64_t i = begin; i < end; i++) {
+            bad |= (unsigned)((uint64_t)id[i] >= (uint64_t)limit);
+        }
+    }
+    return !bad;
+}
+
+napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
+                                  int64_t size, int64_t limit) {
+    enum { BLOCK = 4096 };
+    const napier_status status = napier_check_indices(context, name, ids);
+    if (status) {
+        return status;
+    }
+    if (ids.size != size) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, name, ids.size,
+                           size);
+    }
+    int64_t i = place == NAPIER_ON_HOST ? 0 : size;
+    while (i < size && ids_within(ids, i, size - i < BLOCK ? size : i + BLOCK, limit)) {
+        i += BLOCK;
+    }
+    while (i < size && ids_within(ids, i, i + 1, limit)) {
+        i++;
+    }
+    if (i >= size) {
         return NAPIER_OK;
     }
-    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                       "%s: data %p overlaps %s at %p, and is not the same view (same data, dtype and strides)",
-                       out_name, out.data, in_name, in.data);
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[%" PRId64 "] is %" PRId64 ", not an id below %" PRId64,
+                       name, name, i, napier_index_at(ids, i), limit);
 }

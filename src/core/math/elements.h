@@ -14,6 +14,12 @@ NAPIER_KERNEL void *napier_at_out(void *data, napier_dtype dtype, int64_t index)
     return (char *)data + index * (dtype == NAPIER_F32 ? 4 : 2);
 }
 
+/* Calls f with the dtype as a constant first argument, so that the compiler makes a copy of f for each dtype. */
+#define NAPIER_FOR_DTYPE(dtype_, f_, ...)                     \
+    ((dtype_) == NAPIER_F32    ? f_(NAPIER_F32, __VA_ARGS__)  \
+     : (dtype_) == NAPIER_BF16 ? f_(NAPIER_BF16, __VA_ARGS__) \
+                               : f_(NAPIER_F16, __VA_ARGS__))
+
 /* 16 contiguous elements, exactly. Where speed matters, dtype is a constant. */
 NAPIER_KERNEL vf napier_load16(const void *x, napier_dtype dtype) {
     return dtype == NAPIER_F32    ? vf_load((const float *)x)

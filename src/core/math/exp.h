@@ -48,6 +48,10 @@ NAPIER_BOTH float napier_float_of_bits(uint32_t u) {
     return x;
 }
 
+/* The canonical quiet NaN. */
+#define NAPIER_NAN_BITS 0x7fc00000u
+NAPIER_BOTH float napier_nan(void) { return napier_float_of_bits(NAPIER_NAN_BITS); }
+
 /* 2^k as a float, for -126 <= k <= 127. */
 NAPIER_BOTH float napier_power_of_two(int64_t k) { return napier_float_of_bits((uint32_t)(k + 127) << 23); }
 

@@ -9,14 +9,15 @@
 #include "core/math/random.h"
 #include "core/simd/lanes.h"
 
-NAPIER_INLINE vf vf_exp_polynomial(vf r) {
+/* (exp(r) - 1) / r */
+NAPIER_INLINE vf vf_exp_quotient(vf r) {
     vf p = vf_fma(vf_set(NAPIER_EXP_C6), r, vf_set(NAPIER_EXP_C5));
     p = vf_fma(p, r, vf_set(NAPIER_EXP_C4));
     p = vf_fma(p, r, vf_set(NAPIER_EXP_C3));
     p = vf_fma(p, r, vf_set(NAPIER_EXP_C2));
-    p = vf_fma(p, r, vf_set(1.0f));
     return vf_fma(p, r, vf_set(1.0f));
 }
+NAPIER_INLINE vf vf_exp_polynomial(vf r) { return vf_fma(vf_exp_quotient(r), r, vf_set(1.0f)); }
 
 /* The integer n and the remainder r of x = n ln 2 + r, for |x| <= 2^20. `magic` is 1.5 * 2^23 plus any integer below
  * 2^21. *shifted becomes magic + n, whose low bits hold that integer plus n. */
@@ -71,7 +72,7 @@ NAPIER_INLINE void vf_exp_scaled_side_by_side(const int count, const vf *x, vf m
     }
 }
 
-NAPIER_INLINE vf vf_canonical_nan(void) { return vf_from_bits(vi_set(0x7fc00000)); }
+NAPIER_INLINE vf vf_canonical_nan(void) { return vf_from_bits(vi_set((int32_t)NAPIER_NAN_BITS)); }
 
 /* exp over the full range. 2^n is applied in two factors, so that overflow and subnormal results are rounded only once,
  * by the last multiplication. */
@@ -176,16 +177,22 @@ NAPIER_INLINE vf vf_log2(vf x) {
     return vf_fma(p, f, vf_from_int(e));
 }
 
-NAPIER_INLINE vf vf_exp2(vf t) {
-    t = vf_max(vf_min(t, vf_set(NAPIER_EXP2_HIGHEST)), vf_set(NAPIER_EXP2_LOWEST));
-    const vf magic = vf_set(NAPIER_ROUND_MAGIC), shifted = vf_add(t, magic);
-    const vf f = vf_sub(t, vf_sub(shifted, magic));
+/* 2^f for t = n + f. *shifted becomes magic + n, as in vf_exp_reduce. */
+NAPIER_INLINE vf vf_exp2_fraction(vf t, vf magic, vf *shifted) {
+    *shifted = vf_add(t, magic);
+    const vf f = vf_sub(t, vf_sub(*shifted, magic));
     vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
     p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
     p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
     p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
     p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
-    p = vf_fma(p, f, vf_set(1.0f));
+    return vf_fma(p, f, vf_set(1.0f));
+}
+
+NAPIER_INLINE vf vf_exp2(vf t) {
+    vf shifted;
+    t = vf_max(vf_min(t, vf_set(NAPIER_EXP2_HIGHEST)), vf_set(NAPIER_EXP2_LOWEST));
+    const vf p = vf_exp2_fraction(t, vf_set(NAPIER_ROUND_MAGIC), &shifted);
     return vf_from_bits(vi_add(vf_bits(p), vi_shl(vf_bits(shifted), 23)));
 }
 

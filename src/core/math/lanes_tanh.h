@@ -22,11 +22,7 @@ NAPIER_INLINE vf_tanh_parts vf_tanh_and_slope(vf y) {
     const vf x = vf_min(twice, vf_set(NAPIER_TANH_FAR));
     vf shifted, n;
     const vf r = vf_exp_reduce(x, vf_set(NAPIER_ROUND_MAGIC), &shifted, &n);
-    vf p = vf_fma(vf_set(NAPIER_EXP_C6), r, vf_set(NAPIER_EXP_C5));
-    p = vf_fma(p, r, vf_set(NAPIER_EXP_C4));
-    p = vf_fma(p, r, vf_set(NAPIER_EXP_C3));
-    p = vf_fma(p, r, vf_set(NAPIER_EXP_C2));
-    p = vf_fma(p, r, vf_set(1.0f));
+    const vf p = vf_exp_quotient(r);
     const vf power = vf_from_bits(vi_shl(vi_add(vf_bits(shifted), vi_set(127)), 23)); /* 2^n */
     const vf e = vf_fma(power, vf_mul(p, r), vf_sub(power, vf_set(1.0f))), above = vf_add(e, vf_set(2.0f));
     const vf tanh = vf_from_bits(vi_or(vf_bits(vf_div(e, above)), sign));

@@ -1,5 +1,8 @@
 /* core/math/math.inc.h - elementary functions over arrays; compiled once per instruction set. See
  * core/math/math_kernels.h. */
+#ifndef NAPIER_CORE_MATH_MATH_INC_H
+#define NAPIER_CORE_MATH_MATH_INC_H
+
 #include "core/math/lanes_math.h"
 #include "core/math/math_kernels.h"
 
@@ -58,3 +61,5 @@ NAPIER_MAP_NARROW(napier_map_f32_to_bf16, vf_to_bf16)
         .f16_to_f32 = napier_map_f16_to_f32, .bf16_to_f32 = napier_map_bf16_to_f32,          \
         .f32_to_f16 = napier_map_f32_to_f16, .f32_to_bf16 = napier_map_f32_to_bf16           \
     }
+
+#endif

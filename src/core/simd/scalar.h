@@ -27,68 +27,32 @@ typedef struct vd {
 /* for each lane i, ascending */
 #define SIMD_LANES(i) for (int i = 0; i < 16; i++)
 
+/* Defines a function whose result has `lane_` in lane i. */
+#define SIMD_EACH(result_, name_, parameters_, lane_) \
+    NAPIER_INLINE result_ name_ parameters_ {         \
+        result_ r;                                    \
+        SIMD_LANES(i) r.v[i] = lane_;                 \
+        return r;                                     \
+    }
+
 enum { SIMD_CHAINS = 4 };
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
-NAPIER_INLINE vf vf_set(const float x) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = x;
-    return r;
-}
+SIMD_EACH(vf, vf_set, (const float x), x)
 NAPIER_INLINE vf vf_zero(void) { return vf_set(0.0f); }
 
-NAPIER_INLINE vf vf_add(const vf a, const vf b) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = a.v[i] + b.v[i];
-    return r;
-}
-NAPIER_INLINE vf vf_sub(const vf a, const vf b) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = a.v[i] - b.v[i];
-    return r;
-}
-NAPIER_INLINE vf vf_mul(const vf a, const vf b) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = a.v[i] * b.v[i];
-    return r;
-}
-NAPIER_INLINE vf vf_div(const vf a, const vf b) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = a.v[i] / b.v[i];
-    return r;
-}
-NAPIER_INLINE vf vf_sqrt(const vf a) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = sqrtf(a.v[i]);
-    return r;
-}
-NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
-    return r;
-}
-NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = fmaf(-a.v[i], b.v[i], c.v[i]);
-    return r;
-}
-NAPIER_INLINE vf vf_max(const vf x, const vf m) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = x.v[i] > m.v[i] ? x.v[i] : m.v[i];
-    return r;
-}
-NAPIER_INLINE vf vf_min(const vf x, const vf m) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = x.v[i] < m.v[i] ? x.v[i] : m.v[i];
-    return r;
-}
+SIMD_EACH(vf, vf_add, (const vf a, const vf b), a.v[i] + b.v[i])
+SIMD_EACH(vf, vf_sub, (const vf a, const vf b), a.v[i] - b.v[i])
+SIMD_EACH(vf, vf_mul, (const vf a, const vf b), a.v[i] * b.v[i])
+SIMD_EACH(vf, vf_div, (const vf a, const vf b), a.v[i] / b.v[i])
+SIMD_EACH(vf, vf_sqrt, (const vf a), sqrtf(a.v[i]))
+SIMD_EACH(vf, vf_fma, (const vf a, const vf b, const vf c), fmaf(a.v[i], b.v[i], c.v[i]))
+SIMD_EACH(vf, vf_fnma, (const vf a, const vf b, const vf c), fmaf(-a.v[i], b.v[i], c.v[i]))
+SIMD_EACH(vf, vf_max, (const vf x, const vf m), x.v[i] > m.v[i] ? x.v[i] : m.v[i])
+SIMD_EACH(vf, vf_min, (const vf x, const vf m), x.v[i] < m.v[i] ? x.v[i] : m.v[i])
 
-NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
-    return r;
-}
+SIMD_EACH(vf, vf_select, (const vm m, const vf a, const vf b), m.v[i] ? a.v[i] : b.v[i])
 NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return vf_select(m, a, vf_zero()); }
 NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return vf_select(m, vf_add(a, b), a); }
 
@@ -102,67 +66,23 @@ NAPIER_INLINE vf vf_from_bits(const vi v) {
     memcpy(&r, &v, sizeof r);
     return r;
 }
-NAPIER_INLINE vf vf_from_int(const vi v) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = (float)v.v[i];
-    return r;
-}
-NAPIER_INLINE vi vf_to_int(const vf v) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = fabsf(v.v[i]) < 0x1p31f ? (int32_t)rintf(v.v[i]) : INT32_MIN;
-    return r;
-}
+SIMD_EACH(vf, vf_from_int, (const vi v), (float)v.v[i])
+SIMD_EACH(vi, vf_to_int, (const vf v), fabsf(v.v[i]) < 0x1p31f ? (int32_t)rintf(v.v[i]) : INT32_MIN)
 
 /* ---- masks ----------------------------------------------------------------------------------------------------- */
 
-NAPIER_INLINE vm vf_lt(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] < b.v[i];
-    return r;
-}
-NAPIER_INLINE vm vf_le(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] <= b.v[i];
-    return r;
-}
-NAPIER_INLINE vm vf_eq(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] == b.v[i];
-    return r;
-}
+SIMD_EACH(vm, vf_lt, (const vf a, const vf b), a.v[i] < b.v[i])
+SIMD_EACH(vm, vf_le, (const vf a, const vf b), a.v[i] <= b.v[i])
+SIMD_EACH(vm, vf_eq, (const vf a, const vf b), a.v[i] == b.v[i])
 NAPIER_INLINE vm vf_gt(const vf a, const vf b) { return vf_lt(b, a); }
 NAPIER_INLINE vm vf_ge(const vf a, const vf b) { return vf_le(b, a); }
-NAPIER_INLINE vm vf_nlt(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = !(a.v[i] < b.v[i]);
-    return r;
-}
-NAPIER_INLINE vm vf_nge(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = !(a.v[i] >= b.v[i]);
-    return r;
-}
-NAPIER_INLINE vm vf_unordered(const vf a, const vf b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] != a.v[i] || b.v[i] != b.v[i];
-    return r;
-}
+SIMD_EACH(vm, vf_nlt, (const vf a, const vf b), !(a.v[i] < b.v[i]))
+SIMD_EACH(vm, vf_nge, (const vf a, const vf b), !(a.v[i] >= b.v[i]))
+SIMD_EACH(vm, vf_unordered, (const vf a, const vf b), a.v[i] != a.v[i] || b.v[i] != b.v[i])
 
-NAPIER_INLINE vm vm_and(const vm a, const vm b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] && b.v[i];
-    return r;
-}
-NAPIER_INLINE vm vm_or(const vm a, const vm b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] || b.v[i];
-    return r;
-}
-NAPIER_INLINE vm vm_andnot(const vm a, const vm b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = !a.v[i] && b.v[i];
-    return r;
-}
+SIMD_EACH(vm, vm_and, (const vm a, const vm b), a.v[i] && b.v[i])
+SIMD_EACH(vm, vm_or, (const vm a, const vm b), a.v[i] || b.v[i])
+SIMD_EACH(vm, vm_andnot, (const vm a, const vm b), !a.v[i] && b.v[i])
 NAPIER_INLINE int vm_count(const vm m) {
     int count = 0;
     SIMD_LANES(i) count += m.v[i];
@@ -170,79 +90,23 @@ NAPIER_INLINE int vm_count(const vm m) {
 }
 NAPIER_INLINE bool vm_any(const vm m) { return vm_count(m) > 0; }
 NAPIER_INLINE bool vm_all(const vm m) { return vm_count(m) == 16; }
-NAPIER_INLINE vm vm_first(const int n) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = i < n;
-    return r;
-}
+SIMD_EACH(vm, vm_first, (const int n), i < n)
 
 /* ---- integers: sums and shifts wrap, so they are done on unsigned numbers -------------------------------------- */
 
-NAPIER_INLINE vi vi_set(const int32_t x) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = x;
-    return r;
-}
-NAPIER_INLINE vi vi_add(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i]);
-    return r;
-}
-NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]);
-    return r;
-}
-NAPIER_INLINE vi vi_mul(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] * (uint32_t)b.v[i]);
-    return r;
-}
-NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint64_t)(uint32_t)a.v[i] * (uint32_t)b.v[i] >> 32);
-    return r;
-}
-NAPIER_INLINE vi vi_xor(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = a.v[i] ^ b.v[i];
-    return r;
-}
-NAPIER_INLINE vi vi_and(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = a.v[i] & b.v[i];
-    return r;
-}
-NAPIER_INLINE vi vi_or(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = a.v[i] | b.v[i];
-    return r;
-}
-NAPIER_INLINE vi vi_shl(const vi v, const int n) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)v.v[i] << n);
-    return r;
-}
-NAPIER_INLINE vi vi_shr(const vi v, const int n) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)v.v[i] >> n);
-    return r;
-}
-NAPIER_INLINE vi vi_sar(const vi v, const int n) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = v.v[i] >> n;
-    return r;
-}
-NAPIER_INLINE vm vi_eq(const vi a, const vi b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] == b.v[i];
-    return r;
-}
-NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] > b.v[i];
-    return r;
-}
+SIMD_EACH(vi, vi_set, (const int32_t x), x)
+SIMD_EACH(vi, vi_add, (const vi a, const vi b), (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i]))
+SIMD_EACH(vi, vi_sub, (const vi a, const vi b), (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]))
+SIMD_EACH(vi, vi_mul, (const vi a, const vi b), (int32_t)((uint32_t)a.v[i] * (uint32_t)b.v[i]))
+SIMD_EACH(vi, vi_mulhi, (const vi a, const vi b), (int32_t)((uint64_t)(uint32_t)a.v[i] * (uint32_t)b.v[i] >> 32))
+SIMD_EACH(vi, vi_xor, (const vi a, const vi b), a.v[i] ^ b.v[i])
+SIMD_EACH(vi, vi_and, (const vi a, const vi b), a.v[i] & b.v[i])
+SIMD_EACH(vi, vi_or, (const vi a, const vi b), a.v[i] | b.v[i])
+SIMD_EACH(vi, vi_shl, (const vi v, const int n), (int32_t)((uint32_t)v.v[i] << n))
+SIMD_EACH(vi, vi_shr, (const vi v, const int n), (int32_t)((uint32_t)v.v[i] >> n))
+SIMD_EACH(vi, vi_sar, (const vi v, const int n), v.v[i] >> n)
+SIMD_EACH(vm, vi_eq, (const vi a, const vi b), a.v[i] == b.v[i])
+SIMD_EACH(vm, vi_gt, (const vi a, const vi b), a.v[i] > b.v[i])
 /* For each pair of halves. The sign of a half is its top bit: flipping it turns the signed order into
  * the unsigned one. */
 NAPIER_INLINE uint32_t simd_max_halves(const uint32_t a, const uint32_t b) {
@@ -255,16 +119,8 @@ NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) {
     SIMD_LANES(i) r.v[i] = (int32_t)(simd_max_halves((uint32_t)a.v[i] ^ signs, (uint32_t)b.v[i] ^ signs) ^ signs);
     return r;
 }
-NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)simd_max_halves((uint32_t)a.v[i], (uint32_t)b.v[i]);
-    return r;
-}
-NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)~simd_max_halves(~(uint32_t)a.v[i], ~(uint32_t)b.v[i]);
-    return r;
-}
+SIMD_EACH(vi, vi_max_u16, (const vi a, const vi b), (int32_t)simd_max_halves((uint32_t)a.v[i], (uint32_t)b.v[i]))
+SIMD_EACH(vi, vi_min_u16, (const vi a, const vi b), (int32_t)~simd_max_halves(~(uint32_t)a.v[i], ~(uint32_t)b.v[i]))
 NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
     bool any = false;
     SIMD_LANES(i) {
@@ -273,11 +129,7 @@ NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
     }
     return any;
 }
-NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
-    return r;
-}
+SIMD_EACH(vi, vi_select, (const vm m, const vi a, const vi b), m.v[i] ? a.v[i] : b.v[i])
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     vi r;
@@ -304,11 +156,7 @@ NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
     memcpy(p, v.v, 8 * sizeof *p);
     memcpy(q, v.v + 8, 8 * sizeof *q);
 }
-NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = p[index.v[i]];
-    return r;
-}
+SIMD_EACH(vf, vf_gather, (const float *p, const vi index), p[index.v[i]])
 NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *b) {
     SIMD_LANES(i) a->v[i] = p[2 * (size_t)at[i]];
     SIMD_LANES(i) b->v[i] = p[2 * (size_t)at[i] + 1];
@@ -342,60 +190,20 @@ NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { vi_store_u16_part(p, 
 
 /* ---- half precision ----------------------------------------------------------------------------------------------- */
 
-NAPIER_INLINE vf vf_from_f16(const vi v) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = simd_from_f16((uint32_t)v.v[i]);
-    return r;
-}
-NAPIER_INLINE vi vf_to_f16(const vf v) {
-    vi r;
-    SIMD_LANES(i) r.v[i] = (int32_t)simd_to_f16(v.v[i]);
-    return r;
-}
+SIMD_EACH(vf, vf_from_f16, (const vi v), simd_from_f16((uint32_t)v.v[i]))
+SIMD_EACH(vi, vf_to_f16, (const vf v), (int32_t)simd_to_f16(v.v[i]))
 
 /* ---- doubles --------------------------------------------------------------------------------------------------- */
 
-NAPIER_INLINE vd vd_set(const double x) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = x;
-    return r;
-}
-NAPIER_INLINE vd vd_add(const vd a, const vd b) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = a.v[i] + b.v[i];
-    return r;
-}
-NAPIER_INLINE vd vd_sub(const vd a, const vd b) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = a.v[i] - b.v[i];
-    return r;
-}
-NAPIER_INLINE vd vd_mul(const vd a, const vd b) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = a.v[i] * b.v[i];
-    return r;
-}
-NAPIER_INLINE vd vd_div(const vd a, const vd b) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = a.v[i] / b.v[i];
-    return r;
-}
-NAPIER_INLINE vd vd_fma(const vd a, const vd b, const vd c) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = fma(a.v[i], b.v[i], c.v[i]);
-    return r;
-}
+SIMD_EACH(vd, vd_set, (const double x), x)
+SIMD_EACH(vd, vd_add, (const vd a, const vd b), a.v[i] + b.v[i])
+SIMD_EACH(vd, vd_sub, (const vd a, const vd b), a.v[i] - b.v[i])
+SIMD_EACH(vd, vd_mul, (const vd a, const vd b), a.v[i] * b.v[i])
+SIMD_EACH(vd, vd_div, (const vd a, const vd b), a.v[i] / b.v[i])
+SIMD_EACH(vd, vd_fma, (const vd a, const vd b, const vd c), fma(a.v[i], b.v[i], c.v[i]))
 
-NAPIER_INLINE vd vd_from_vf(const vf v) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = (double)v.v[i];
-    return r;
-}
-NAPIER_INLINE vf vd_to_vf(const vd v) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = (float)v.v[i];
-    return r;
-}
+SIMD_EACH(vd, vd_from_vf, (const vf v), (double)v.v[i])
+SIMD_EACH(vf, vd_to_vf, (const vd v), (float)v.v[i])
 NAPIER_INLINE vd vd_load(const double *p) {
     vd r;
     memcpy(r.v, p, sizeof r.v);
@@ -403,32 +211,12 @@ NAPIER_INLINE vd vd_load(const double *p) {
 }
 NAPIER_INLINE void vd_store(double *p, const vd v) { memcpy(p, v.v, sizeof v.v); }
 
-NAPIER_INLINE vm vd_lt(const vd a, const vd b) {
-    vm r;
-    SIMD_LANES(i) r.v[i] = a.v[i] < b.v[i];
-    return r;
-}
-NAPIER_INLINE vd vd_select(const vm m, const vd a, const vd b) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
-    return r;
-}
+SIMD_EACH(vm, vd_lt, (const vd a, const vd b), a.v[i] < b.v[i])
+SIMD_EACH(vd, vd_select, (const vm m, const vd a, const vd b), m.v[i] ? a.v[i] : b.v[i])
 
-NAPIER_INLINE vd vd_exponent(const vd v) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = (double)((int)(simd_bits64(v.v[i]) >> 52) - 1023);
-    return r;
-}
-NAPIER_INLINE vd vd_mantissa(const vd v) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = simd_double((simd_bits64(v.v[i]) & 0xfffffffffffff) | 0x3ff0000000000000);
-    return r;
-}
-NAPIER_INLINE vd vd_table16(const double *t, const vd v) {
-    vd r;
-    SIMD_LANES(i) r.v[i] = t[simd_bits64(v.v[i]) >> 48 & 15];
-    return r;
-}
+SIMD_EACH(vd, vd_exponent, (const vd v), (double)((int)(simd_bits64(v.v[i]) >> 52) - 1023))
+SIMD_EACH(vd, vd_mantissa, (const vd v), simd_double((simd_bits64(v.v[i]) & 0xfffffffffffff) | 0x3ff0000000000000))
+SIMD_EACH(vd, vd_table16, (const double *t, const vd v), t[simd_bits64(v.v[i]) >> 48 & 15])
 
 /* ---- across lanes ---------------------------------------------------------------------------------------------- */
 
@@ -450,16 +238,8 @@ NAPIER_INLINE float vf_hadd(const vf v) {
     }
     return r.v[0];
 }
-NAPIER_INLINE vf vf_hmax16(const vf v[16]) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = vf_hmax(v[i]);
-    return r;
-}
-NAPIER_INLINE vf vf_hadd16(const vf v[16]) {
-    vf r;
-    SIMD_LANES(i) r.v[i] = vf_hadd(v[i]);
-    return r;
-}
+SIMD_EACH(vf, vf_hmax16, (const vf v[16]), vf_hmax(v[i]))
+SIMD_EACH(vf, vf_hadd16, (const vf v[16]), vf_hadd(v[i]))
 NAPIER_INLINE void vf_transpose(vf v[16]) {
     SIMD_LANES(i) for (int j = 0; j < i; j++) {
         const float lower = v[i].v[j];
@@ -468,6 +248,7 @@ NAPIER_INLINE void vf_transpose(vf v[16]) {
     }
 }
 
+#undef SIMD_EACH
 #undef SIMD_LANES
 
 #endif

@@ -13,7 +13,7 @@
 #include "lm/score/score_chunks.h"
 #include "lm/score/score_head.h"
 #include "ops/tokens/responses.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 
 typedef struct score {
     napier_context *context;

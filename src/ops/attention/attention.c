@@ -432,21 +432,6 @@ static napier_status attend_all(napier_context *context, attend_job *job) {
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
-napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
-                                             napier_heads output, napier_matrix lse) {
-    const napier_heads sums = napier_heads_of_matrix(lse);
-    napier_status status =
-        napier_attention_check_out(context, plan, "output", output, plan->q.tokens, plan->q.heads, plan->v.dim);
-    if (status || !lse.data) {
-        return status;
-    }
-    if (lse.dtype != NAPIER_F32) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "lse: dtype %s is not f32", napier_dtype_name(lse.dtype));
-    }
-    status = napier_attention_check_out(context, plan, "lse", sums, plan->q.tokens, plan->q.heads, 1);
-    return status ? status : napier_check_heads_apart(context, "lse", sums, "output", napier_read_only_heads(output));
-}
-
 napier_status napier_attention(napier_context *context, napier_const_heads q, napier_const_heads k,
                                napier_const_heads v, napier_heads output, napier_matrix lse,
                                const napier_attention_options *options) {

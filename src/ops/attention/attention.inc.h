@@ -1,8 +1,11 @@
 /* ops/attention/attention.inc.h - turns scores into weights (attention_kernels.h); compiled once per
  * instruction set. */
+#ifndef NAPIER_OPS_ATTENTION_ATTENTION_INC_H
+#define NAPIER_OPS_ATTENTION_ATTENTION_INC_H
+
+#include "core/math/elements.h"
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/attention_lanes.h"
-#include "core/math/elements.h"
 
 /* ---- Which keys are seen ------------------------------------------------------------------------------------------ */
 
@@ -182,7 +185,7 @@ NAPIER_KERNEL void napier_outputs(const float *o, float factor, void *result, co
 
 static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked,
                                     void *const *results, napier_dtype dtype, int64_t cols, float *lse) {
-    const float nan = napier_float_of_bits(0x7fc00000);
+    const float nan = napier_nan();
     for (int64_t r = 0; r < count; r++) {
         const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
         float *const o = rows->outputs + r * rows->step;
@@ -333,3 +336,5 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
         .turned = napier_attention_turned, .scale = napier_attention_scale,                                  \
         .any_special = napier_attention_any_special                                                          \
     }
+
+#endif

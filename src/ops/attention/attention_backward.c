@@ -442,76 +442,7 @@ static napier_status back(napier_context *context, back_job *job) {
     return NAPIER_OK;
 }
 
-/* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-static napier_status check_inputs(napier_context *context, const napier_attention_plan *plan,
-                                  const napier_attention_back_views *x) {
-    const napier_const_heads *const q = &plan->q;
-    napier_status status = napier_check_heads(context, "grad_output", x->grad_output);
-    if (!status) {
-        status = napier_attention_check_shape(context, "grad_output", x->grad_output, q->tokens, q->heads, plan->v.dim);
-    }
-    if (!status) {
-        status = napier_check_heads(context, "output", x->output);
-    }
-    if (!status) {
-        status = napier_attention_check_shape(context, "output", x->output, q->tokens, q->heads, plan->v.dim);
-    }
-    const napier_const_matrix m = x->lse;
-    const napier_const_heads lse = {m.data, m.rows, m.cols, 1, m.row_stride, m.col_stride, 1, m.dtype};
-    if (!status && m.dtype != NAPIER_F32) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "lse: dtype %s is not f32", napier_dtype_name(m.dtype));
-    }
-    if (!status) {
-        status = napier_check_heads(context, "lse", lse);
-    }
-    return status ? status : napier_attention_check_shape(context, "lse", lse, q->tokens, q->heads, 1);
-}
-
-typedef struct named_heads {
-    const char *name;
-    napier_heads view;
-    int64_t tokens, heads, dim;
-} named_heads;
-
-static napier_status check_gradients(napier_context *context, const napier_attention_plan *plan,
-                                     const napier_attention_back_views *x) {
-    const named_heads grads[3] = {{"grad_q", x->grad_q, plan->q.tokens, plan->q.heads, plan->q.dim},
-                                  {"grad_k", x->grad_k, plan->k.tokens, plan->k.heads, plan->k.dim},
-                                  {"grad_v", x->grad_v, plan->v.tokens, plan->v.heads, plan->v.dim}};
-    const napier_const_matrix m = x->lse;
-    const napier_const_heads lse = {m.data, m.rows, m.cols, 1, m.row_stride, m.col_stride, 1, m.dtype};
-    napier_status status = NAPIER_OK;
-    for (int i = 0; i < 3 && !status; i++) {
-        const named_heads *const g = &grads[i];
-        if (!g->view.data) {
-            continue;
-        }
-        status = napier_attention_check_out(context, plan, g->name, g->view, g->tokens, g->heads, g->dim);
-        if (!status) {
-            status = napier_check_heads_apart(context, g->name, g->view, "grad_output", x->grad_output);
-        }
-        if (!status) {
-            status = napier_check_heads_apart(context, g->name, g->view, "output", x->output);
-        }
-        if (!status) {
-            status = napier_check_heads_apart(context, g->name, g->view, "lse", lse);
-        }
-        for (int j = 0; j < i && !status; j++) {
-            if (grads[j].view.data) {
-                status = napier_check_heads_apart(context, g->name, g->view, grads[j].name,
-                                                  napier_read_only_heads(grads[j].view));
-            }
-        }
-    }
-    return status;
-}
-
-napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
-                                          const napier_attention_back_views *views) {
-    const napier_status status = check_inputs(context, plan, views);
-    return status ? status : check_gradients(context, plan, views);
-}
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_attention_backward(napier_context *context, napier_const_heads grad_output, napier_const_heads q,
                                         napier_const_heads k, napier_const_heads v, napier_const_heads output,

@@ -7,15 +7,8 @@
 /* 2^d for d <= 1. 0 for d < -125, where the result would be subnormal or nearly so; NaN for NaN. The magic number
  * includes the exponent's bias, so that the low bits of the sum are the exponent's bits. */
 NAPIER_KERNEL vf napier_weight(vf d) {
-    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
-    const vf shifted = vf_add(d, magic);
-    const vf f = vf_sub(d, vf_sub(shifted, magic));
-    vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
-    p = vf_fma(p, f, vf_set(1.0f));
+    vf shifted;
+    const vf p = vf_exp2_fraction(d, vf_set(NAPIER_ROUND_MAGIC + 127.0f), &shifted);
     const vf power = vf_from_bits(vi_shl(vf_bits(shifted), 23));
     return vf_keep(vf_nlt(d, vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p, power));
 }

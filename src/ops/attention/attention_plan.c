@@ -102,39 +102,39 @@ static napier_status check_sequences(napier_context *context, napier_attention_p
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " are too many",
                            o->sequences);
     }
-    napier_status status =
-        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
-    if (!status) {
-        status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
-    }
-    if (!status) {
-        status = check_prefixes(context, plan->on_device, o, plan->k.tokens);
-    }
     plan->sequences = o->sequences;
     plan->query_offsets = o->query_offsets;
     plan->key_offsets = o->key_offsets;
     plan->prefixes = o->prefix_begin != NULL;
-    return status;
+    napier_status status =
+        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
+    if (status) {
+        return status;
+    }
+    status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
+    return status ? status : check_prefixes(context, plan->on_device, o, plan->k.tokens);
 }
 
 /* ---- Mask and the other options ---------------------------------------------------------------------------------- */
 
-static napier_const_heads mask_view(const napier_attention_plan *plan) {
+static napier_argument mask_argument(const napier_attention_plan *plan) {
     const napier_attention_options *const o = &plan->options;
-    return (napier_const_heads){o->mask,
-                                plan->q.tokens,
-                                plan->q.heads,
-                                o->mask_keys,
-                                o->mask_token_stride,
-                                o->mask_head_stride,
-                                o->mask_key_stride,
-                                NAPIER_F32};
+    const napier_const_heads mask = {o->mask,
+                                     plan->q.tokens,
+                                     plan->q.heads,
+                                     o->mask_keys,
+                                     o->mask_token_stride,
+                                     o->mask_head_stride,
+                                     o->mask_key_stride,
+                                     NAPIER_F32};
+    napier_argument argument =
+        napier_heads_argument("options: mask", mask, NAPIER_MAY_BE_ABSENT, mask.tokens, mask.heads, mask.dim);
+    argument.element = o->mask_is_bytes ? 1 : sizeof(float);
+    return argument;
 }
 
 static napier_status check_mask(napier_context *context, const napier_attention_plan *plan) {
     const napier_attention_options *const o = &plan->options;
-    const void *first;
-    size_t bytes;
     if (!o->mask) {
         return NAPIER_OK;
     }
@@ -150,7 +150,8 @@ static napier_status check_mask(napier_context *context, const napier_attention_
                                o->mask_keys, s.keys, i);
         }
     }
-    return napier_check_mask(context, mask_view(plan), o->mask_is_bytes ? 1 : 4, &first, &bytes);
+    const napier_argument mask = mask_argument(plan);
+    return napier_check_arguments(context, &mask, 1);
 }
 
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
@@ -175,19 +176,19 @@ static napier_status read_options(napier_context *context, const napier_attentio
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
 
-napier_status napier_attention_check_shape(napier_context *context, const char *name, napier_const_heads x,
-                                           int64_t tokens, int64_t heads, int64_t dim) {
-    if (x.tokens != tokens || x.heads != heads || x.dim != dim) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
-                           " x %" PRId64,
-                           name, x.tokens, x.heads, x.dim, tokens, heads, dim);
-    }
-    return NAPIER_OK;
-}
-
 static napier_status check_sizes(napier_context *context, const napier_attention_plan *plan) {
     const napier_const_heads *const q = &plan->q, *const k = &plan->k;
+    const struct {
+        const char *name;
+        int64_t size;
+    } positive[] = {{"q: heads", q->heads}, {"q: dim", q->dim},          {"k: heads", k->heads},
+                    {"k: dim", k->dim},     {"v: heads", plan->v.heads}, {"v: dim", plan->v.dim}};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++) {
+        if (positive[i].size < 1) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s %" PRId64 " is less than 1", positive[i].name,
+                               positive[i].size);
+        }
+    }
     if (q->heads % k->heads != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "q: heads %" PRId64 " is no multiple of the heads %" PRId64 " of k", q->heads, k->heads);
@@ -212,33 +213,35 @@ static napier_status check_sizes(napier_context *context, const napier_attention
     return NAPIER_OK;
 }
 
+static napier_argument as_it_is(const char *name, napier_const_heads x) {
+    return napier_heads_argument(name, x, 0, x.tokens, x.heads, x.dim);
+}
+
 static napier_status make_plan(napier_context *context, bool on_device, napier_const_heads q, napier_const_heads k,
                                napier_const_heads v, const napier_attention_options *options,
                                napier_attention_plan *plan) {
-    const napier_attention_plan made = {.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
-    *plan = made;
+    const napier_argument all[] = {as_it_is("q", q), as_it_is("k", k), as_it_is("v", v)};
+    *plan = (napier_attention_plan){.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
     napier_status status = napier_begin(context);
-    if (!status) {
-        status = napier_check_heads(context, "q", q);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = napier_check_heads(context, "k", k);
+    status = napier_check_arguments(context, all, sizeof all / sizeof *all);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = napier_check_heads(context, "v", v);
+    status = check_sizes(context, plan);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = check_sizes(context, plan);
+    status = read_options(context, options, plan);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = read_options(context, options, plan);
-    }
-    if (!status) {
-        plan->group = q.heads / k.heads;
-        plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
-        plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
-    }
-    return status;
+    plan->group = q.heads / k.heads;
+    plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
+    plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    return NAPIER_OK;
 }
 
 napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
@@ -253,50 +256,54 @@ napier_status napier_attention_plan_on_device(napier_context *context, napier_co
     return make_plan(context, true, q, k, v, options, plan);
 }
 
-static napier_status check_apart_from_options(napier_context *context, const napier_attention_plan *plan,
-                                              const char *name, napier_heads out) {
-    const napier_attention_options *const o = &plan->options;
-    const size_t count = (size_t)plan->sequences;
-    const struct {
-        const char *name;
-        const int64_t *data;
-        size_t count;
-    } arrays[] = {{"options: query_offsets", plan->query_offsets, count + 1},
-                  {"options: key_offsets", plan->key_offsets, count + 1},
-                  {"options: prefix_begin", plan->prefixes ? o->prefix_begin : NULL, count},
-                  {"options: prefix_end", plan->prefixes ? o->prefix_end : NULL, count}};
-    napier_status status = NAPIER_OK;
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !status; i++) {
-        const size_t bytes = arrays[i].data ? arrays[i].count * sizeof(int64_t) : 0;
-        status = napier_check_heads_apart_from(context, name, out, arrays[i].name, arrays[i].data, bytes);
-    }
-    if (!status && o->mask) {
-        const void *first;
-        size_t bytes;
-        status = napier_check_mask(context, mask_view(plan), o->mask_is_bytes ? 1 : 4, &first, &bytes);
-        if (!status) {
-            status = napier_check_heads_apart_from(context, name, out, "options: mask", first, bytes);
-        }
-    }
-    return status;
+static napier_argument integers(const char *name, const int64_t *data, int64_t count) {
+    return napier_row_argument(name, napier_const_array(data, count, NAPIER_F64), NAPIER_MAY_BE_ABSENT, count);
 }
 
-napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
-                                         napier_heads out, int64_t tokens, int64_t heads, int64_t dim) {
-    napier_status status = napier_check_heads_out(context, name, out);
-    if (!status) {
-        status = napier_attention_check_shape(context, name, napier_read_only_heads(out), tokens, heads, dim);
+/* Checks the call's other arguments. Outputs may overlap nothing that is read. */
+static napier_status check_others(napier_context *context, const napier_attention_plan *plan,
+                                  const napier_argument *others, size_t count) {
+    enum { INPUTS = 8, OTHERS_MOST = 6 };
+    const napier_attention_options *const o = &plan->options;
+    const int64_t sequences = plan->sequences;
+    napier_argument all[INPUTS + OTHERS_MOST] = {
+        as_it_is("q", plan->q),
+        as_it_is("k", plan->k),
+        as_it_is("v", plan->v),
+        integers("options: query_offsets", plan->query_offsets, sequences + 1),
+        integers("options: key_offsets", plan->key_offsets, sequences + 1),
+        integers("options: prefix_begin", plan->prefixes ? o->prefix_begin : NULL, sequences),
+        integers("options: prefix_end", plan->prefixes ? o->prefix_end : NULL, sequences),
+        mask_argument(plan),
+    };
+    for (size_t i = 0; i < count; i++) {
+        all[INPUTS + i] = others[i];
     }
-    if (!status) {
-        status = napier_check_heads_apart(context, name, out, "q", plan->q);
-    }
-    if (!status) {
-        status = napier_check_heads_apart(context, name, out, "k", plan->k);
-    }
-    if (!status) {
-        status = napier_check_heads_apart(context, name, out, "v", plan->v);
-    }
-    return status ? status : check_apart_from_options(context, plan, name, out);
+    return napier_check_arguments(context, all, INPUTS + count);
+}
+
+napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
+                                             napier_heads output, napier_matrix lse) {
+    const int64_t tokens = plan->q.tokens, heads = plan->q.heads;
+    const napier_argument others[] = {
+        napier_heads_argument("output", napier_read_only_heads(output), NAPIER_IS_OUT, tokens, heads, plan->v.dim),
+        NAPIER_ARGUMENT("lse", napier_read_only(lse), NAPIER_IS_OUT | NAPIER_IS_F32 | NAPIER_MAY_BE_ABSENT, tokens,
+                        heads, NULL)};
+    return check_others(context, plan, others, sizeof others / sizeof *others);
+}
+
+napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
+                                          const napier_attention_back_views *x) {
+    const napier_const_heads *const q = &plan->q, *const k = &plan->k, *const v = &plan->v;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT;
+    const napier_argument others[] = {
+        napier_heads_argument("grad_output", x->grad_output, 0, q->tokens, q->heads, v->dim),
+        napier_heads_argument("output", x->output, 0, q->tokens, q->heads, v->dim),
+        NAPIER_ARGUMENT("lse", x->lse, NAPIER_IS_F32, q->tokens, q->heads, NULL),
+        napier_heads_argument("grad_q", napier_read_only_heads(x->grad_q), out, q->tokens, q->heads, q->dim),
+        napier_heads_argument("grad_k", napier_read_only_heads(x->grad_k), out, k->tokens, k->heads, k->dim),
+        napier_heads_argument("grad_v", napier_read_only_heads(x->grad_v), out, v->tokens, v->heads, v->dim)};
+    return check_others(context, plan, others, sizeof others / sizeof *others);
 }
 
 /* ---- Sequences --------------------------------------------------------------------------------------------------- */

@@ -48,13 +48,6 @@ typedef struct napier_attention_back_views {
 napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
                                           const napier_attention_back_views *views);
 
-/* Checks an output of shape [tokens, heads, dim], which may overlap nothing that is read. */
-napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
-                                         napier_heads out, int64_t tokens, int64_t heads, int64_t dim);
-/* Checks only the shape. */
-napier_status napier_attention_check_shape(napier_context *context, const char *name, napier_const_heads x,
-                                           int64_t tokens, int64_t heads, int64_t dim);
-
 /* The keys of a sequence have places 0 .. keys - 1: first the rows of the prefix, then its own. */
 typedef struct napier_sequence {
     int64_t query_begin, queries;

@@ -6,11 +6,9 @@
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
  * row. */
-#include <inttypes.h>
 #include <napier/rl.h>
 
 #include "core/base/fenv.h"
-#include "core/base/view.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_backward.h"
@@ -34,7 +32,7 @@ typedef struct napier_linear_back {
     double *doubles;         /* [N][3 K] */
     int64_t *ids;            /* [N][K] */
     float *g;                /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
-    float *turned;           /* [NAPIER_LINEAR_COLS][napier_linear_turned_step]: g^T */
+    float *turned;           /* [NAPIER_LINEAR_COLS][turned_step]: g^T */
     float *hidden_sums;      /* [rows_at_a_time][H], a row in whole vectors */
     float *weight_sums;      /* [NAPIER_LINEAR_COLS][H] */
     float *memory;           /* of a product */
@@ -46,7 +44,7 @@ typedef struct napier_linear_back {
 /* ---- Rectangles -------------------------------------------------------------------------------------------------- */
 
 /* g as a part of the matrix of all logits: a view in which element (row, col) of the whole is at its position. */
-static napier_matrix napier_linear_whole(const napier_linear_back *b) {
+static napier_matrix whole_logits(const napier_linear_back *b) {
     const uintptr_t before = ((uintptr_t)b->row * NAPIER_LINEAR_COLS + (uintptr_t)b->col) * sizeof(float);
     const napier_matrix m = {
         (void *)((uintptr_t)b->g - before), b->head.call->rows, b->head.call->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
@@ -54,22 +52,20 @@ static napier_matrix napier_linear_whole(const napier_linear_back *b) {
 }
 
 /* Row stride of g^T, in floats. */
-static int64_t napier_linear_turned_step(const napier_linear_back *b) {
-    return (b->head.rows_at_a_time + 15) / 16 * 16;
-}
+static int64_t turned_step(const napier_linear_back *b) { return (b->head.rows_at_a_time + 15) / 16 * 16; }
 
 /* Transposes n tokens of g by `rows` of its rows into g^T. */
-static void napier_linear_turn(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
-    const int64_t step = napier_linear_turned_step(b), token = tile * NAPIER_TILE;
+static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
+    const int64_t step = turned_step(b), token = tile * NAPIER_TILE;
     const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
     const napier_const_matrix turned = napier_const_transposed(g);
     b->head.sides.kernels->pack(&turned, token, n, row, rows, false, b->turned + token * step + row, step,
                                 (rows + 15) / 16 * 16);
 }
 
-static void napier_linear_tile(const napier_linear_back *b, int worker, int64_t tile, int64_t block) {
+static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, int64_t block) {
     const napier_head *h = &b->head;
-    const napier_matrix whole = napier_linear_whole(b);
+    const napier_matrix whole = whole_logits(b);
     const napier_token_job job = {napier_read_only(whole), h->call->rules, h->call->wants};
     const int64_t begin = b->col + tile * NAPIER_TILE, left = b->col + b->cols - begin;
     const int64_t n = left < NAPIER_TILE ? left : NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
@@ -83,28 +79,27 @@ static void napier_linear_tile(const napier_linear_back *b, int worker, int64_t 
                                    scratch);
     }
     if (b->wants_weights) {
-        napier_linear_turn(b, tile, n, block * h->sides.lane_block, lanes);
+        turn_tile(b, tile, n, block * h->sides.lane_block, lanes);
     }
 }
 
-static void napier_linear_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_linear_back *b = argument;
     const int64_t blocks = napier_lane_blocks(&b->head.sides);
     for (int64_t unit = begin; unit < end; unit++) {
-        napier_linear_tile(b, worker, unit / blocks, unit % blocks);
+        compute_tile(b, worker, unit / blocks, unit % blocks);
     }
 }
 
 /* Computes a rectangle. The rows' hidden states must be packed. */
-static void napier_linear_rectangle(const napier_context *context, napier_linear_back *b, int64_t col) {
+static void rectangle(const napier_context *context, napier_linear_back *b, int64_t col) {
     const int64_t left = b->head.call->cols - col;
     b->col = col;
     b->cols = left < NAPIER_LINEAR_COLS ? left : NAPIER_LINEAR_COLS;
-    napier_parallel(context, napier_token_tiles(b->cols) * napier_lane_blocks(&b->head.sides), 1,
-                    napier_linear_tiles_task, b);
+    napier_parallel(context, napier_token_tiles(b->cols) * napier_lane_blocks(&b->head.sides), 1, tiles_task, b);
 }
 
-static void napier_linear_pack(const napier_context *context, napier_linear_back *b, int64_t row) {
+static void pack_rows(const napier_context *context, napier_linear_back *b, int64_t row) {
     const int64_t left = b->head.call->rows - row;
     b->row = row;
     b->count = left < b->head.rows_at_a_time ? left : b->head.rows_at_a_time;
@@ -113,49 +108,47 @@ static void napier_linear_pack(const napier_context *context, napier_linear_back
 
 /* ---- The two products -------------------------------------------------------------------------------------------- */
 
-static napier_const_matrix napier_linear_some_rows(napier_const_matrix m, int64_t row, int64_t rows) {
+static napier_const_matrix some_rows(napier_const_matrix m, int64_t row, int64_t rows) {
     m.data = (const char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
     m.rows = rows;
     return m;
 }
-static napier_matrix napier_linear_some_rows_out(napier_matrix m, int64_t row, int64_t rows) {
+static napier_matrix some_rows_out(napier_matrix m, int64_t row, int64_t rows) {
     m.data = (char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
     m.rows = rows;
     return m;
 }
 
-static napier_const_matrix napier_linear_g(const napier_linear_back *b) {
+static napier_const_matrix gradient_view(const napier_linear_back *b) {
     const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
     return g;
 }
 
 /* Row stride of the sums, in floats. */
-static int64_t napier_linear_sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
+static int64_t sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
 
-static napier_matrix napier_linear_sums(const napier_linear_back *b, float *sums, int64_t rows) {
-    const napier_matrix m = {sums, rows, b->hidden.cols, napier_linear_sum_step(b), 1, NAPIER_F32};
+static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t rows) {
+    const napier_matrix m = {sums, rows, b->hidden.cols, sum_step(b), 1, NAPIER_F32};
     return m;
 }
 
-static napier_product_plan napier_linear_to_hidden(const napier_context *context, const napier_linear_back *b) {
-    const napier_const_matrix weights = napier_linear_some_rows(b->weights, b->col, b->cols);
-    return napier_product_plan_of(context, napier_const_transposed(weights), napier_linear_g(b),
-                                  napier_linear_sums(b, b->hidden_sums, b->count), b->col > 0);
+static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
+    const napier_const_matrix weights = some_rows(b->weights, b->col, b->cols);
+    return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
+                                  sums_view(b, b->hidden_sums, b->count), b->col > 0);
 }
 
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
-static napier_product_plan napier_linear_to_weights(const napier_context *context, const napier_linear_back *b,
-                                                    napier_matrix out, bool add) {
-    const napier_const_matrix hidden = napier_linear_some_rows(b->hidden, b->row, b->count);
-    const napier_const_matrix turned = {b->turned, b->cols, b->count, napier_linear_turned_step(b), 1, NAPIER_F32};
+static napier_product_plan to_weights(const napier_context *context, const napier_linear_back *b, napier_matrix out,
+                                      bool add) {
+    const napier_const_matrix hidden = some_rows(b->hidden, b->row, b->count);
+    const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, NAPIER_F32};
     return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, add);
 }
 
-static napier_matrix napier_linear_weight_sums(const napier_linear_back *b) {
-    return napier_linear_sums(b, b->weight_sums, b->cols);
-}
+static napier_matrix weight_sums_view(const napier_linear_back *b) { return sums_view(b, b->weight_sums, b->cols); }
 
-static void napier_linear_run(const napier_context *context, napier_linear_back *b, napier_product_plan plan) {
+static void run_product(const napier_context *context, napier_linear_back *b, napier_product_plan plan) {
     napier_product_run(context, &plan, b->memory);
 }
 
@@ -167,55 +160,54 @@ typedef struct napier_linear_copy {
     napier_matrix out;
 } napier_linear_copy;
 
-static void napier_linear_copy_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void copy_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_linear_copy *c = argument;
     (void)worker;
     c->kernels->unpack(c->sums + begin * c->step, c->step, end - begin, c->out.cols, c->out, begin, 0, false);
 }
 
-static void napier_linear_write(const napier_context *context, const napier_linear_back *b, const float *sums,
-                                napier_matrix out) {
-    napier_linear_copy copy = {b->head.sides.kernels, sums, napier_linear_sum_step(b), out};
-    napier_parallel(context, out.rows, 64, napier_linear_copy_task, &copy);
+static void write_sums(const napier_context *context, const napier_linear_back *b, const float *sums,
+                       napier_matrix out) {
+    napier_linear_copy copy = {b->head.sides.kernels, sums, sum_step(b), out};
+    napier_parallel(context, out.rows, 64, copy_task, &copy);
 }
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
 /* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
-static void napier_linear_along(const napier_context *context, napier_linear_back *b, bool with_weights) {
+static void along(const napier_context *context, napier_linear_back *b, bool with_weights) {
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        napier_linear_pack(context, b, row);
+        pack_rows(context, b, row);
         for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
-            napier_linear_rectangle(context, b, col);
+            rectangle(context, b, col);
             if (b->wants_hidden) {
-                napier_linear_run(context, b, napier_linear_to_hidden(context, b));
+                run_product(context, b, to_hidden(context, b));
             }
             if (with_weights) {
-                const napier_matrix out = napier_linear_some_rows_out(b->grad_weights, col, b->cols);
-                napier_linear_run(context, b, napier_linear_to_weights(context, b, out, false));
+                const napier_matrix out = some_rows_out(b->grad_weights, col, b->cols);
+                run_product(context, b, to_weights(context, b, out, false));
             }
         }
         if (b->wants_hidden) {
-            napier_linear_write(context, b, b->hidden_sums, napier_linear_some_rows_out(b->grad_hidden, row, b->count));
+            write_sums(context, b, b->hidden_sums, some_rows_out(b->grad_hidden, row, b->count));
         }
     }
 }
 
 /* Computes along the rows, for one range of tokens after the other. */
-static void napier_linear_across(const napier_context *context, napier_linear_back *b) {
+static void across(const napier_context *context, napier_linear_back *b) {
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
         for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-            napier_linear_pack(context, b, row);
-            napier_linear_rectangle(context, b, col);
-            napier_linear_run(context, b, napier_linear_to_weights(context, b, napier_linear_weight_sums(b), row > 0));
+            pack_rows(context, b, row);
+            rectangle(context, b, col);
+            run_product(context, b, to_weights(context, b, weight_sums_view(b), row > 0));
         }
-        napier_linear_write(context, b, b->weight_sums, napier_linear_some_rows_out(b->grad_weights, col, b->cols));
+        write_sums(context, b, b->weight_sums, some_rows_out(b->grad_weights, col, b->cols));
     }
 }
 
 /* Converts a row's final to its slope, whose arrays are in the row's own memory. */
-static void napier_linear_keep_row(void *argument, int64_t row, const napier_token_final *final,
-                                   napier_token_seen *seen) {
+static void keep_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
     napier_linear_back *b = argument;
     const napier_token_call *call = b->head.call;
     const int64_t k = call->chosen ? call->per_row : 0;
@@ -232,30 +224,30 @@ static void napier_linear_keep_row(void *argument, int64_t row, const napier_tok
     b->rows[row] = (napier_linear_row){final->row, d.slope};
 }
 
-static void napier_linear_walk(const napier_context *context, napier_linear_back *b) {
+static void compute(const napier_context *context, napier_linear_back *b) {
     const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
         const int64_t left = b->hidden.rows - row;
         napier_head_rows(context, &b->head, row, left < b->head.rows_at_a_time ? left : b->head.rows_at_a_time,
-                         napier_linear_keep_row, b);
+                         keep_row, b);
     }
     if (b->wants_hidden || one_lot) {
-        napier_linear_along(context, b, one_lot && b->wants_weights);
+        along(context, b, one_lot && b->wants_weights);
     }
     if (b->wants_weights && !one_lot) {
-        napier_linear_across(context, b);
+        across(context, b);
     }
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t napier_linear_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The maximum number of floats that the products need, of the first rectangle and of the smaller ones at the ends. */
-static size_t napier_linear_floats(const napier_context *context, const napier_linear_back *b) {
+static size_t product_floats(const napier_context *context, const napier_linear_back *b) {
     const int64_t rows = b->hidden.rows, cols = b->weights.rows, at_a_time = b->head.rows_at_a_time;
     const int64_t heights[2] = {at_a_time, rows % at_a_time},
-                  widths[2] = {napier_linear_least(cols, NAPIER_LINEAR_COLS), cols % NAPIER_LINEAR_COLS};
+                  widths[2] = {least(cols, NAPIER_LINEAR_COLS), cols % NAPIER_LINEAR_COLS};
     size_t most = 0;
     for (int i = 0; i < 4; i++) {
         napier_linear_back some = *b;
@@ -265,9 +257,8 @@ static size_t napier_linear_floats(const napier_context *context, const napier_l
         if (some.count == 0 || some.cols == 0) {
             continue;
         }
-        const napier_product_plan plans[2] = {
-            napier_linear_to_hidden(context, &some),
-            napier_linear_to_weights(context, &some, napier_linear_weight_sums(&some), false)};
+        const napier_product_plan plans[2] = {to_hidden(context, &some),
+                                              to_weights(context, &some, weight_sums_view(&some), false)};
         for (int p = 0; p < 2; p++) {
             /* a plan that adds never uses the variant for few lanes */
             napier_product_plan plan = plans[p];
@@ -284,130 +275,77 @@ static size_t napier_linear_floats(const napier_context *context, const napier_l
     return most;
 }
 
-static napier_linear_back napier_linear_back_of(const napier_context *context, const napier_token_call *call,
-                                                napier_const_matrix hidden, napier_const_matrix weights) {
+static napier_linear_back back_of(const napier_context *context, const napier_token_call *call,
+                                  napier_const_matrix hidden, napier_const_matrix weights) {
     napier_linear_back b = {
         .head = napier_head_of(context, call, hidden, weights), .hidden = hidden, .weights = weights};
     const int64_t row_floats = 2 * NAPIER_LINEAR_COLS + hidden.cols + b.head.sides.k + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
-    b.head.rows_at_a_time =
-        napier_linear_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
-    b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? napier_linear_floats(context, &b) : 0;
+    b.head.rows_at_a_time = least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
+    b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
 }
 
-static size_t napier_linear_back_bytes(const napier_linear_back *b) {
-    const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)napier_linear_sum_step(b);
-    const size_t turned = NAPIER_LINEAR_COLS * (size_t)napier_linear_turned_step(b);
+static size_t bytes_of(const napier_linear_back *b) {
+    const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
+    const size_t turned = NAPIER_LINEAR_COLS * (size_t)turned_step(b);
     const size_t floats = at_a_time * (NAPIER_LINEAR_COLS + h) + turned + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
     return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
 }
 
-static void napier_linear_release(napier_context *context, napier_linear_back *b) {
+static void release(napier_context *context, napier_linear_back *b) {
     void *const all[] = {b->rows, b->doubles, b->ids, b->g, b->turned, b->hidden_sums, b->weight_sums, b->memory};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         napier_free(&context->allocator, all[i]);
     }
 }
 
-static napier_status napier_linear_allocate(napier_context *context, napier_linear_back *b) {
+static napier_status allocate(napier_context *context, napier_linear_back *b) {
     const napier_allocator *a = &context->allocator;
-    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time,
-                 h = (size_t)napier_linear_sum_step(b);
+    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     b->rows = napier_alloc(a, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_alloc(a, rows, 3 * k * sizeof(double)) : NULL;
     b->ids = k > 0 ? napier_alloc(a, rows, k * sizeof(int64_t)) : NULL;
     b->g = napier_alloc(a, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
-    b->turned = napier_alloc(a, (size_t)napier_linear_turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
+    b->turned = napier_alloc(a, (size_t)turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
     b->hidden_sums = h > 0 ? napier_alloc(a, at_a_time, h * sizeof(float)) : NULL;
     b->weight_sums = h > 0 ? napier_alloc(a, NAPIER_LINEAR_COLS, h * sizeof(float)) : NULL;
     b->memory = napier_alloc(a, b->memory_floats, sizeof(float));
     const bool sums = h == 0 || (b->hidden_sums && b->weight_sums && b->memory);
     if (!b->rows || (k > 0 && (!b->doubles || !b->ids)) || !b->g || !b->turned || !sums) {
-        napier_linear_release(context, b);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes",
-                           napier_linear_back_bytes(b));
+        release(context, b);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes", bytes_of(b));
     }
     return NAPIER_OK;
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_linear_check_apart(napier_context *context, const char *name, napier_matrix out,
-                                               const char *in_name, napier_const_matrix in) {
-    const napier_status status = napier_check_alias(context, name, out, in_name, in);
-    if (!status && out.data == in.data && out.rows * out.cols > 0 && in.rows * in.cols > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is that of %s", name, out.data, in_name);
-    }
-    return status;
-}
-
-/* Checks an output with the shape of `like`. It is absent if its data are NULL. */
-static napier_status napier_linear_check_out(napier_context *context, const char *name, napier_matrix out,
-                                             const char *like_name, napier_const_matrix like) {
-    if (!out.data) {
-        return NAPIER_OK;
-    }
-    napier_status status = napier_check_matrix_out(context, name, out);
-    if (!status)
-        status = napier_check_not_f64(context, name, out.dtype);
-    if (!status && (out.rows != like.rows || out.cols != like.cols)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "%s: shape %" PRId64 " x %" PRId64 " is not that of %s, %" PRId64 " x %" PRId64, name,
-                             out.rows, out.cols, like_name, like.rows, like.cols);
-    }
-    return status;
-}
-
-napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
-                                       napier_const_matrix hidden, napier_const_matrix weights,
-                                       napier_matrix grad_hidden, napier_matrix grad_weights) {
-    const char *const names[2] = {"grad_hidden", "grad_weights"};
-    const napier_matrix outs[2] = {grad_hidden, grad_weights};
-    napier_status status = napier_linear_check_out(context, names[0], grad_hidden, "hidden", hidden);
-    if (!status)
-        status = napier_linear_check_out(context, names[1], grad_weights, "weights", weights);
-    for (int i = 0; i < 2 && !status; i++) {
-        if (!outs[i].data) {
-            continue;
-        }
-        status = napier_linear_check_apart(context, names[i], outs[i], "hidden", hidden);
-        if (!status)
-            status = napier_linear_check_apart(context, names[i], outs[i], "weights", weights);
-        if (!status)
-            status = napier_token_gradients_apart(context, call, names[i], outs[i]);
-    }
-    if (!status && grad_hidden.data && grad_weights.data) {
-        status = napier_linear_check_apart(context, names[0], grad_hidden, names[1], napier_read_only(grad_weights));
-    }
-    return status;
-}
-
 /* Without rows or tokens the results are 0. */
-static void napier_linear_zero(const napier_context *context, napier_matrix out) {
+static void write_zeros(const napier_context *context, napier_matrix out) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     const float zeros[16] = {0.0f};
     for (int64_t row = 0; out.data && row < out.rows; row++) {
         for (int64_t col = 0; col < out.cols; col += 16) {
-            kernels->unpack(zeros, 16, 1, napier_linear_least(out.cols - col, 16), out, row, col, false);
+            kernels->unpack(zeros, 16, 1, least(out.cols - col, 16), out, row, col, false);
         }
     }
 }
 
-static napier_status napier_linear_back_run(napier_context *context, napier_linear_back *b) {
+static napier_status back_run(napier_context *context, napier_linear_back *b) {
     napier_status status = napier_head_allocate(context, &b->head);
     if (status) {
         return status;
     }
-    status = napier_linear_allocate(context, b);
+    status = allocate(context, b);
     if (!status) {
         const napier_fenv caller = napier_fenv_enter();
-        napier_linear_walk(context, b);
+        compute(context, b);
         napier_fenv_leave(caller);
-        napier_linear_release(context, b);
+        release(context, b);
     }
     napier_head_release(context, &b->head);
     return status;
@@ -419,30 +357,23 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
                                                     const napier_token_gradients *gradients, napier_matrix grad_hidden,
                                                     napier_matrix grad_weights) {
     napier_token_call call;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_head_check(context, hidden, weights);
-    if (!status && !gradients)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "gradients: NULL");
-    if (!status)
-        status = napier_token_call_read(context, hidden.rows, weights.rows, ids, options, NULL, gradients, &call);
-    if (!status)
-        status = napier_linear_check_outs(context, &call, hidden, weights, grad_hidden, grad_weights);
+    const napier_status status = napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options,
+                                                       gradients, grad_hidden, grad_weights, &call);
     const bool nothing = (!grad_hidden.data && !grad_weights.data) || hidden.cols == 0;
     if (status || nothing) {
         return status;
     }
     if (hidden.rows == 0 || weights.rows == 0) {
-        napier_linear_zero(context, grad_hidden);
-        napier_linear_zero(context, grad_weights);
+        write_zeros(context, grad_hidden);
+        write_zeros(context, grad_weights);
         return NAPIER_OK;
     }
-    napier_linear_back b = napier_linear_back_of(context, &call, hidden, weights);
+    napier_linear_back b = back_of(context, &call, hidden, weights);
     b.grad_hidden = grad_hidden;
     b.grad_weights = grad_weights;
     b.wants_hidden = grad_hidden.data != NULL;
     b.wants_weights = grad_weights.data != NULL;
-    return napier_linear_back_run(context, &b);
+    return back_run(context, &b);
 }
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */
@@ -459,8 +390,8 @@ size_t napier_linear_token_logprobs_workspace(const napier_context *context, int
     const napier_const_matrix states = {&unread, rows, hidden, hidden, 1, NAPIER_F32};
     const napier_const_matrix weights = {&unread, vocabulary, hidden, hidden, 1, NAPIER_F32};
     if (backward) {
-        const napier_linear_back b = napier_linear_back_of(context, &call, states, weights);
-        return napier_linear_back_bytes(&b);
+        const napier_linear_back b = back_of(context, &call, states, weights);
+        return bytes_of(&b);
     }
     const napier_head head = napier_head_of(context, &call, states, weights);
     return napier_head_bytes(&head);

@@ -3,38 +3,73 @@
 
 #include <inttypes.h>
 
-#include "core/base/view.h"
 #include "ops/linear/amx.h"
 #include "ops/tokens/responses.h"
 
 /* The memory of workers and rows together, and the minimum for rows. */
 enum { NAPIER_HEAD_BYTES = 224 << 20, NAPIER_HEAD_LEAST = 32 << 20 };
 
-napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
-    napier_status status = napier_check_matrix(context, "hidden", hidden);
-    if (!status)
-        status = napier_check_not_f64(context, "hidden", hidden.dtype);
-    if (!status)
-        status = napier_check_matrix(context, "weights", weights);
-    if (!status)
-        status = napier_check_not_f64(context, "weights", weights.dtype);
-    if (!status && weights.cols != hidden.cols) {
-        status =
-            napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                        "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_const_matrix weights) {
+    return (napier_token_matrices){
+        weights.rows,
+        2,
+        {NAPIER_ARGUMENT("hidden", hidden, NAPIER_IS_NARROW, hidden.rows, hidden.cols, NULL),
+         NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL)}};
+}
+
+/* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
+static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
+    if (weights.cols != hidden.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols,
+                           hidden.cols);
     }
-    if (!status && hidden.cols > NAPIER_K_MOST) {
-        status =
-            napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
+    if (hidden.cols > NAPIER_K_MOST) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
     }
-    if (!status && hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16)
+    if (hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16) {
         napier_matrix_engine_decide(context);
-    return status;
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_head_read(napier_context *context, napier_place place, napier_const_matrix hidden,
+                               napier_const_matrix weights, napier_indices ids, const napier_token_options *options,
+                               const napier_token_results *results, napier_token_call *call) {
+    const napier_token_matrices matrices = matrices_of(hidden, weights);
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    status = napier_token_call_read(context, place, &matrices, ids, options, results, call);
+    return status ? status : check_sums(context, hidden, weights);
+}
+
+napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
+                                    napier_const_matrix weights, napier_indices ids,
+                                    const napier_token_options *options, const napier_token_gradients *gradients,
+                                    napier_matrix grad_hidden, napier_matrix grad_weights, napier_token_call *call) {
+    const unsigned is = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_const_matrix out[2] = {napier_read_only(grad_hidden), napier_read_only(grad_weights)};
+    napier_token_matrices matrices = matrices_of(hidden, weights);
+    matrices.all[2] = (napier_argument){
+        .name = "grad_hidden", .view = out[0], .is = is, .rows = hidden.rows, .cols = hidden.cols, .like = "hidden"};
+    matrices.all[3] =
+        (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
+    matrices.count = 4;
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    status = napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    return status ? status : check_sums(context, hidden, weights);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t napier_head_row_bytes(const napier_head *h) {
+static int64_t row_bytes(const napier_head *h) {
     const napier_token_call *c = h->call;
     const int64_t ids = c->chosen ? c->per_row * (int64_t)(2 * sizeof(int64_t) + sizeof(float)) : 0;
     const int64_t top = c->wants.top_k * (int64_t)sizeof(napier_token_top);
@@ -52,17 +87,17 @@ napier_head napier_head_of(const napier_context *context, const napier_token_cal
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);
     const int64_t left = NAPIER_HEAD_BYTES - h.threads * NAPIER_HEAD_SCRATCH * (int64_t)sizeof(float);
     const int64_t room = left > NAPIER_HEAD_LEAST ? left : NAPIER_HEAD_LEAST;
-    const int64_t blocks = room / napier_head_row_bytes(&h) / NAPIER_LANE_BLOCK;
+    const int64_t blocks = room / row_bytes(&h) / NAPIER_LANE_BLOCK;
     const int64_t most = (blocks > 0 ? blocks : 1) * NAPIER_LANE_BLOCK;
     h.rows_at_a_time = call->rows < most ? call->rows : most;
     return h;
 }
 
-static size_t napier_head_panels(const napier_head *h) { return napier_panel_floats(&h->sides, h->rows_at_a_time); }
+static size_t panels_of(const napier_head *h) { return napier_panel_floats(&h->sides, h->rows_at_a_time); }
 
 size_t napier_head_bytes(const napier_head *h) {
-    return napier_head_panels(h) * sizeof(float) + (size_t)h->threads * NAPIER_HEAD_SCRATCH * sizeof(float) +
-           (size_t)h->rows_at_a_time * (size_t)(napier_head_row_bytes(h) - h->sides.k * (int64_t)sizeof(float));
+    return panels_of(h) * sizeof(float) + (size_t)h->threads * NAPIER_HEAD_SCRATCH * sizeof(float) +
+           (size_t)h->rows_at_a_time * (size_t)(row_bytes(h) - h->sides.k * (int64_t)sizeof(float));
 }
 
 void napier_head_release(napier_context *context, napier_head *h) {
@@ -75,7 +110,7 @@ void napier_head_release(napier_context *context, napier_head *h) {
 napier_status napier_head_allocate(napier_context *context, napier_head *h) {
     const napier_allocator *a = &context->allocator;
     const bool few_rows = h->rows_at_a_time <= INT32_MAX;
-    h->sides.panels = napier_alloc(a, napier_head_panels(h), sizeof(float));
+    h->sides.panels = napier_alloc(a, panels_of(h), sizeof(float));
     h->scratch = napier_alloc(a, (size_t)h->threads, NAPIER_HEAD_SCRATCH * sizeof(float));
     h->slots = napier_alloc(a, (size_t)h->rows_at_a_time, (size_t)h->slot_floats * sizeof(float));
     h->desks = few_rows ? napier_token_desks(context, h->call, h->threads, (int)h->rows_at_a_time) : NULL;
@@ -86,22 +121,22 @@ napier_status napier_head_allocate(napier_context *context, napier_head *h) {
     return NAPIER_OK;
 }
 
-static float *napier_head_scratch(const napier_head *h, int worker) {
+static float *scratch_of(const napier_head *h, int worker) {
     return h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
 }
-static napier_token_slots napier_head_slots(const napier_head *h, int64_t row) {
+static napier_token_slots slots_of(const napier_head *h, int64_t row) {
     return napier_token_slots_of(h->slots + (row - h->first) * h->slot_floats, h->tiles);
 }
 
 /* ---- The z of chosen ids ----------------------------------------------------------------------------------------- */
 
 /* The chosen ids of several rows, collected until a panel is full. */
-typedef struct napier_head_chosen {
+typedef struct chosen_ids {
     int count;
     int64_t row[NAPIER_LANES], id[NAPIER_LANES], k[NAPIER_LANES];
-} napier_head_chosen;
+} chosen_ids;
 
-static void napier_head_settle(const napier_head *h, napier_head_chosen *c, float *scratch) {
+static void settle(const napier_head *h, chosen_ids *c, float *scratch) {
     float x[NAPIER_LANES];
     napier_product_ones(&h->sides, c->row, c->id, c->count, scratch, x);
     for (int i = 0; i < c->count; i++) {
@@ -115,7 +150,7 @@ static void napier_head_settle(const napier_head *h, napier_head_chosen *c, floa
     c->count = 0;
 }
 
-static void napier_head_start_row(const napier_head *h, int64_t row, napier_head_chosen *c, float *scratch) {
+static void start_row(const napier_head *h, int64_t row, chosen_ids *c, float *scratch) {
     for (int w = 0; w < h->threads; w++) {
         napier_token_start_ids(h->call, row, &h->desks[w].seen[row - h->first]);
     }
@@ -131,19 +166,19 @@ static void napier_head_start_row(const napier_head *h, int64_t row, napier_head
         c->id[c->count] = id;
         c->k[c->count] = k;
         if (++c->count == NAPIER_LANES) {
-            napier_head_settle(h, c, scratch);
+            settle(h, c, scratch);
         }
     }
 }
 
-static void napier_head_start_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void start_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_head *h = argument;
-    napier_head_chosen c = {.count = 0};
+    chosen_ids c = {.count = 0};
     for (int64_t row = h->first + begin; row < h->first + end; row++) {
-        napier_head_start_row(h, row, &c, napier_head_scratch(h, worker));
+        start_row(h, row, &c, scratch_of(h, worker));
     }
     if (c.count > 0) {
-        napier_head_settle(h, &c, napier_head_scratch(h, worker));
+        settle(h, &c, scratch_of(h, worker));
     }
 }
 
@@ -153,54 +188,54 @@ void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t
     const int64_t lanes = napier_block_lanes(&h->sides, block);
     for (int64_t i = 0; i < n; i += NAPIER_HEAD_STRIP) {
         const int64_t rows = n - i < NAPIER_HEAD_STRIP ? n - i : NAPIER_HEAD_STRIP;
-        const float *c = napier_product_strip(&h->sides, block, begin + i, rows, napier_head_scratch(h, worker));
+        const float *c = napier_product_strip(&h->sides, block, begin + i, rows, scratch_of(h, worker));
         h->sides.kernels->unpack(c, h->sides.c_step, rows, lanes, out, i, 0, false);
     }
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-static void napier_head_consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
+static void consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
     const uint8_t *keep = napier_token_keep(&h->call->rules, row, tile * NAPIER_TILE);
-    const napier_token_slots slots = napier_head_slots(h, row);
+    const napier_token_slots slots = slots_of(h, row);
     h->kernels->token_z(&h->call->rules, z, NAPIER_F32, 1, keep, n, z);
     h->kernels->token_tile(&h->call->wants, z, keep, n, tile, &slots, &h->desks[worker].seen[row - h->first]);
 }
 
-static void napier_head_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
+static void reduce_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
     const int64_t begin = tile * NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
     const int n = h->call->cols - begin < NAPIER_TILE ? (int)(h->call->cols - begin) : NAPIER_TILE;
-    float *z = napier_head_scratch(h, worker) + NAPIER_HEAD_PRODUCT;
+    float *z = scratch_of(h, worker) + NAPIER_HEAD_PRODUCT;
     const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);
     for (int64_t l = 0; l < lanes; l++) {
-        napier_head_consume(h, worker, h->first + block * h->sides.lane_block + l, tile, n, z + l * NAPIER_HEAD_Z);
+        consume(h, worker, h->first + block * h->sides.lane_block + l, tile, n, z + l * NAPIER_HEAD_Z);
     }
 }
 
 /* The blocks of rows are in the inner loop, so that a tile's weights are still in a cache for the next block. */
-static void napier_head_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_head *h = argument;
     const int64_t blocks = napier_lane_blocks(&h->sides);
     for (int64_t unit = begin; unit < end; unit++) {
-        napier_head_tile(h, worker, unit / blocks, unit % blocks);
+        reduce_tile(h, worker, unit / blocks, unit % blocks);
     }
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-typedef struct napier_head_finish {
+typedef struct finish {
     const napier_head *head;
     napier_head_row *done;
     void *argument;
-} napier_head_finish;
+} finish;
 
-static void napier_head_finish_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_head_finish *f = argument;
+static void finish_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const finish *f = argument;
     const napier_head *h = f->head;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const napier_token_slots slots = napier_head_slots(h, h->first + i);
+        const napier_token_slots slots = slots_of(h, h->first + i);
         for (int w = 1; w < h->threads; w++) {
             napier_token_seen_merge(&h->desks[0].seen[i], &h->desks[w].seen[i], &h->call->wants);
         }
@@ -211,10 +246,10 @@ static void napier_head_finish_task(void *argument, int worker, int64_t begin, i
 
 void napier_head_rows(const napier_context *context, napier_head *h, int64_t first, int64_t count,
                       napier_head_row *done, void *argument) {
-    napier_head_finish finish = {h, done, argument};
+    finish f = {h, done, argument};
     h->first = first;
     napier_pack_lanes(context, &h->sides, first, count);
-    napier_parallel(context, count, NAPIER_LANES, napier_head_start_task, h);
-    napier_parallel(context, h->tiles * napier_lane_blocks(&h->sides), 1, napier_head_tiles_task, h);
-    napier_parallel(context, count, 16, napier_head_finish_task, &finish);
+    napier_parallel(context, count, NAPIER_LANES, start_task, h);
+    napier_parallel(context, h->tiles * napier_lane_blocks(&h->sides), 1, tiles_task, h);
+    napier_parallel(context, count, 16, finish_task, &f);
 }

@@ -47,11 +47,15 @@ void napier_head_rows(const napier_context *context, napier_head *head, int64_t 
 /* Writes the logits of columns [begin, begin + n), at most a tile, of a block of rows to out [n, rows of the block]. */
 void napier_head_logits(const napier_head *head, int worker, int64_t block, int64_t begin, int64_t n,
                         napier_matrix out);
-/* Checks that hidden [N, H] and weights [V, H] have f32, f16 or bf16 and matching shapes. */
-napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
-/* Checks the outputs of the backward call: shapes, dtypes and overlap. */
-napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
-                                       napier_const_matrix hidden, napier_const_matrix weights,
-                                       napier_matrix grad_hidden, napier_matrix grad_weights);
+
+/* Starts a call, checks all its arguments and reads them into *call: hidden [N, H] and weights [V, H] and, in the
+ * backward call, their gradients, which may be absent. */
+napier_status napier_head_read(napier_context *context, napier_place place, napier_const_matrix hidden,
+                               napier_const_matrix weights, napier_indices ids, const napier_token_options *options,
+                               const napier_token_results *results, napier_token_call *call);
+napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
+                                    napier_const_matrix weights, napier_indices ids,
+                                    const napier_token_options *options, const napier_token_gradients *gradients,
+                                    napier_matrix grad_hidden, napier_matrix grad_weights, napier_token_call *call);
 
 #endif

@@ -4,7 +4,7 @@
 #include "core/base/fenv.h"
 #include "ops/head/linear_head.h"
 
-static void napier_linear_write(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
+static void write_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
     napier_token_write(argument, row, final, seen);
 }
 
@@ -12,17 +12,7 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
                                            napier_const_matrix weights, napier_indices ids,
                                            const napier_token_options *options, const napier_token_results *results) {
     napier_token_call call;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_head_check(context, hidden, weights);
-    if (!status && !results)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "results: NULL");
-    if (!status)
-        status = napier_token_call_read(context, hidden.rows, weights.rows, ids, options, results, NULL, &call);
-    if (!status)
-        status = napier_token_call_apart(context, &call, "hidden", hidden);
-    if (!status)
-        status = napier_token_call_apart(context, &call, "weights", weights);
+    napier_status status = napier_head_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, results, &call);
     if (status || hidden.rows == 0) {
         return status;
     }
@@ -34,7 +24,7 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
     const napier_fenv caller = napier_fenv_enter();
     for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
         const int64_t left = call.rows - row, count = left < head.rows_at_a_time ? left : head.rows_at_a_time;
-        napier_head_rows(context, &head, row, count, napier_linear_write, &call);
+        napier_head_rows(context, &head, row, count, write_row, &call);
     }
     napier_fenv_leave(caller);
     napier_head_release(context, &head);

@@ -6,58 +6,22 @@
 #include "ops/linear/amx.h"
 #include "ops/linear/product.h"
 
-/* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-static napier_status check_operand(napier_context *context, const char *name, napier_const_matrix m) {
-    const napier_status status = napier_check_matrix(context, name, m);
-    if (!status && m.dtype == NAPIER_F64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", name);
-    }
-    return status;
-}
-
-/* The product may not be computed in place. napier_check_alias accepts two identical views; they begin at the same
- * element, so this rejects them. */
-static napier_status check_apart(napier_context *context, napier_matrix product, const char *name,
-                                 napier_const_matrix m) {
-    const napier_status status = napier_check_alias(context, "product", product, name, m);
-    if (!status && product.data == m.data && product.rows * product.cols > 0 && m.rows * m.cols > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "product: data %p is that of %s", product.data, name);
-    }
-    return status;
-}
-
 napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                   napier_matrix product) {
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = check_operand(context, "a", a);
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("a", a, NAPIER_IS_NARROW, a.rows, a.cols, NULL),
+        NAPIER_ARGUMENT("b", b, NAPIER_IS_NARROW, b.rows, b.cols, NULL),
+        NAPIER_ARGUMENT("product", napier_read_only(product), NAPIER_IS_NARROW | NAPIER_IS_OUT, a.rows, b.cols, NULL)};
+    const napier_status status = napier_begin(context);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        status = check_operand(context, "b", b);
+    if (b.rows != a.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: rows %" PRId64 " is not the cols %" PRId64 " of a",
+                           b.rows, a.cols);
     }
-    if (!status) {
-        status = napier_check_matrix_out(context, "product", product);
-    }
-    if (!status) {
-        status = check_operand(context, "product", napier_read_only(product));
-    }
-    if (!status && b.rows != a.cols) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: rows %" PRId64 " is not the cols %" PRId64 " of a",
-                             b.rows, a.cols);
-    }
-    if (!status && (product.rows != a.rows || product.cols != b.cols)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "product: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, product.rows,
-                             product.cols, a.rows, b.cols);
-    }
-    if (!status) {
-        status = check_apart(context, product, "a", a);
-    }
-    return status ? status : check_apart(context, product, "b", b);
+    return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
-
-/* ---- The product ------------------------------------------------------------------------------------------------- */
 
 /* As rows, matrices that lie along k are cheap; as lanes, matrices that lie across it.
  * So weights stored as [n, k] become rows. */

@@ -3,6 +3,9 @@
  * B is in panels of 32 columns, [k][32], so that one step of k is two adjacent vectors. A tile of the result
  * stays in registers over all k. Each output is one chain of fma in ascending k, whatever the tile, so the
  * size of the tile is chosen for speed only. */
+#ifndef NAPIER_OPS_LINEAR_MATMUL_INC_H
+#define NAPIER_OPS_LINEAR_MATMUL_INC_H
+
 #include "core/simd/mask_bits.inc.h"
 #include "ops/linear/dot.inc.h"
 #include "ops/linear/linear_kernels.h"
@@ -164,3 +167,5 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
         .squared_distance = napier_squared_distance, .dot = napier_dot, .product = napier_product,   \
         .near_pairs = napier_near_pairs, .box_gap = napier_box_gap, .matmul = NAPIER_PRODUCT_KERNELS \
     }
+
+#endif

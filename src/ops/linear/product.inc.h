@@ -2,8 +2,11 @@
  *
  * A patch of the result stays in registers over a block of k. Each output is one chain of fma, whatever the patch, so
  * the size of the patch is chosen for speed only. */
-#include "ops/linear/product_kernels.h"
+#ifndef NAPIER_OPS_LINEAR_PRODUCT_INC_H
+#define NAPIER_OPS_LINEAR_PRODUCT_INC_H
+
 #include "core/math/elements.h"
+#include "ops/linear/product_kernels.h"
 
 /* 12 x 32 outputs are 24 of AVX-512's 32 registers; 6 x 16 are 12 of AVX2's 16 and 24 of NEON's 32. */
 #if defined(NAPIER_LANES_AVX512)
@@ -116,15 +119,10 @@ NAPIER_KERNEL void napier_pack_as(const napier_dtype dtype, const bool flush, co
 
 static void napier_pack_product(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols,
                                 bool flush, float *out, int64_t step, int64_t padded) {
-    switch (m->dtype) {
-    case NAPIER_F32: napier_pack_as(NAPIER_F32, false, m, row, rows, col, cols, out, step, padded); break;
-    case NAPIER_F16: napier_pack_as(NAPIER_F16, false, m, row, rows, col, cols, out, step, padded); break;
-    default:
-        if (flush) {
-            napier_pack_as(NAPIER_BF16, true, m, row, rows, col, cols, out, step, padded);
-        } else {
-            napier_pack_as(NAPIER_BF16, false, m, row, rows, col, cols, out, step, padded);
-        }
+    if (flush && m->dtype == NAPIER_BF16) {
+        napier_pack_as(NAPIER_BF16, true, m, row, rows, col, cols, out, step, padded);
+    } else {
+        NAPIER_FOR_DTYPE(m->dtype, napier_pack_as, false, m, row, rows, col, cols, out, step, padded);
     }
 }
 
@@ -414,7 +412,7 @@ NAPIER_KERNEL void napier_few_rows(const bool pairs, const napier_dtype dtype, c
     }
 }
 
-NAPIER_KERNEL void napier_few_as(const bool pairs, const napier_dtype dtype, const napier_few_block *p) {
+NAPIER_KERNEL void napier_few_as(const napier_dtype dtype, const bool pairs, const napier_few_block *p) {
     for (int64_t row = 0; row < p->row_count; row += 16) {
         if (p->lanes == 1) {
             napier_few_rows(pairs, dtype, 1, p, row);
@@ -426,17 +424,11 @@ NAPIER_KERNEL void napier_few_as(const bool pairs, const napier_dtype dtype, con
     }
 }
 
-static void napier_few_chain(const napier_few_block *p) {
-    switch (p->dtype) {
-    case NAPIER_F32: napier_few_as(false, NAPIER_F32, p); break;
-    case NAPIER_F16: napier_few_as(false, NAPIER_F16, p); break;
-    default: napier_few_as(false, NAPIER_BF16, p); break;
-    }
-}
+static void napier_few_chain(const napier_few_block *p) { NAPIER_FOR_DTYPE(p->dtype, napier_few_as, false, p); }
 
 #if NAPIER_HAS_FLUSH_MODE
 static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
-    napier_few_as(true, NAPIER_BF16, p);
+    napier_few_as(NAPIER_BF16, true, p);
 }
 static void napier_few_pairs(const napier_few_block *p) {
     const unsigned saved = _mm_getcsr();
@@ -555,11 +547,7 @@ NAPIER_KERNEL void napier_unpack_as(const napier_dtype dtype, const float *c, in
 
 static void napier_unpack_product(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out,
                                   int64_t row, int64_t col, bool stream) {
-    switch (out.dtype) {
-    case NAPIER_F32: napier_unpack_as(NAPIER_F32, c, step, rows, lanes, &out, row, col, stream); break;
-    case NAPIER_F16: napier_unpack_as(NAPIER_F16, c, step, rows, lanes, &out, row, col, stream); break;
-    default: napier_unpack_as(NAPIER_BF16, c, step, rows, lanes, &out, row, col, stream); break;
-    }
+    NAPIER_FOR_DTYPE(out.dtype, napier_unpack_as, c, step, rows, lanes, &out, row, col, stream);
     if (stream) {
         vf_stream_fence();
     }
@@ -578,3 +566,5 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
         .few_pairs = napier_few_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes,     \
         .unpack = napier_unpack_product                                                                          \
     }
+
+#endif

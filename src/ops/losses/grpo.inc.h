@@ -1,6 +1,10 @@
 /* ops/losses/grpo.inc.h - GRPO losses of tiles: loads tokens for grpo_lanes.h, 16 at a time, stores its results and
- * sums them. Included once per instruction set, after kl.inc.h. */
+ * sums them. Compiled once per instruction set. */
+#ifndef NAPIER_OPS_LOSSES_GRPO_INC_H
+#define NAPIER_OPS_LOSSES_GRPO_INC_H
+
 #include "ops/losses/grpo_lanes.h"
+#include "ops/tokens/responses.inc.h"
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
@@ -196,3 +200,5 @@ static void napier_grpo_scan_tile(const napier_grpo_job *job, int64_t first, int
 
 #define NAPIER_GRPO_KERNELS \
     { .scan = napier_grpo_scan_tile, .tile = napier_grpo_tile, .entropy_gradient = napier_grpo_entropy_gradient }
+
+#endif

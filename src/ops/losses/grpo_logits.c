@@ -6,85 +6,15 @@
  * time. The bits are those of the three calls one after the other. */
 #include "core/base/parallel.h"
 #include "core/base/struct_size.h"
-#include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/losses/grpo_logits.h"
 #include "ops/tokens/token_backward.h"
 
-/* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-typedef struct napier_grpo_view {
-    const char *name;
-    napier_const_matrix view;
-} napier_grpo_view;
-
-static napier_status napier_grpo_apart(napier_context *context, napier_grpo_view out, napier_grpo_view in) {
-    const napier_const_matrix a = out.view, b = in.view;
-    const napier_matrix written = {(void *)(uintptr_t)a.data, a.rows, a.cols, a.row_stride, a.col_stride, a.dtype};
-    if (!a.data || !b.data || a.rows == 0 || a.cols == 0 || b.rows == 0 || b.cols == 0) {
-        return NAPIER_OK;
-    }
-    if (a.data == b.data) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: starts where %s does", out.name, in.name);
-    }
-    return napier_check_alias(context, out.name, written, in.name, b);
-}
-
-/* Only grad_logits may be in place of logits; the backward call checks that. */
-static napier_status napier_grpo_logits_apart(napier_context *context, const napier_grpo_logits *g) {
-    enum { OUTPUTS = 3, ALL = 11 };
-    const napier_grpo_job *job = &g->run.job;
-    const napier_grpo_view all[ALL] = {
-        {"grad_logits", napier_read_only(g->grad_logits)},
-        {"logprobs", napier_vector_row(napier_read_only_vector(g->logprobs))},
-        {"entropies", napier_vector_row(napier_read_only_vector(g->entropies))},
-        {"old_logprobs", napier_vector_row(job->old)},
-        {"ref_logprobs", napier_vector_row(job->ref)},
-        {"sampler_logprobs", napier_vector_row(job->sampler)},
-        {"advantages", napier_vector_row(job->advantages)},
-        {"offsets", napier_vector_row(napier_indices_bytes(g->run.responses.offsets))},
-        {"ids", napier_vector_row(napier_indices_bytes(g->ids))},
-        {"logits", g->logits},
-    };
-    napier_status status = NAPIER_OK;
-    for (int out = 0; out < OUTPUTS; out++) {
-        for (int in = out + 1; in < ALL && all[in].name && !status; in++) {
-            if (out > 0 || all[in].view.data != g->logits.data) {
-                status = napier_grpo_apart(context, all[out], all[in]);
-            }
-        }
-    }
-    return status;
-}
-
-napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
-                                       const napier_grpo_batch *batch, const napier_grpo_options *options) {
-    napier_status status = napier_check_matrix(context, "logits", g->logits);
-    if (!status)
-        status = napier_check_not_f64(context, "logits", g->logits.dtype);
-    if (!status)
-        status = napier_check_indices(context, "ids", g->ids);
-    if (!status)
-        status = napier_check_length(context, "ids", g->ids.size, g->logits.rows);
-    if (!status)
-        status = (place == NAPIER_ON_HOST ? napier_grpo_read : napier_grpo_read_views)(context, batch, options, true,
-                                                                                       g->logits.rows, &g->run);
-    if (!status && g->grad_logits.data)
-        status = napier_check_matrix_out(context, "grad_logits", g->grad_logits);
-    if (!status)
-        status = napier_check_tokens_out(context, "logprobs", g->logprobs, g->logits.rows, true);
-    if (!status)
-        status = napier_check_tokens_out(context, "entropies", g->entropies, g->logits.rows, true);
-    if (!status)
-        status = napier_grpo_logits_apart(context, g);
-    return status;
-}
-
 /* ---- One read ---------------------------------------------------------------------------------------------------- */
 
 /* The hook: computes the loss of a row's token as a tile of one. */
-static void napier_grpo_row(void *argument, int64_t row, float logprob, float entropy, double *grad_logprob,
-                            double *grad_entropy) {
+static void loss_of_row(void *argument, int64_t row, float logprob, float entropy, double *grad_logprob,
+                        double *grad_entropy) {
     const napier_grpo_logits *g = argument;
     const napier_grpo_run *run = &g->run;
     const int64_t b = napier_response_at(&run->responses, row);
@@ -95,8 +25,8 @@ static void napier_grpo_row(void *argument, int64_t row, float logprob, float en
     *grad_entropy = !run->job.mask || run->job.mask[row] ? (double)run->job.entropy_gradient : 0.0;
 }
 
-static napier_status napier_grpo_one_read(napier_context *context, napier_grpo_logits *g) {
-    const napier_token_hook hook = {napier_grpo_row, g};
+static napier_status read_once(napier_context *context, napier_grpo_logits *g) {
+    const napier_token_hook hook = {loss_of_row, g};
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_run *run = &g->run;
     napier_status status = napier_grpo_alloc(context, run);
@@ -117,7 +47,7 @@ static napier_status napier_grpo_one_read(napier_context *context, napier_grpo_l
 
 /* ---- Two reads --------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_grpo_score(napier_context *context, const napier_grpo_logits *g) {
+static napier_status score(napier_context *context, const napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     results.logprobs = napier_rows_f32(g->logprob, tokens, 1);
@@ -125,10 +55,10 @@ static napier_status napier_grpo_score(napier_context *context, const napier_grp
     return napier_token_logprobs(context, g->logits, g->ids, g->options, &results);
 }
 
-static napier_status napier_grpo_two_reads(napier_context *context, napier_grpo_logits *g) {
+static napier_status read_twice(napier_context *context, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     napier_grpo_run *run = &g->run;
-    napier_status status = napier_grpo_score(context, g);
+    napier_status status = score(context, g);
     if (!status && g->grad_logits.data) {
         run->job.grad_logprobs = napier_array_f32(g->grad_logprob, tokens);
         run->job.grad_entropies = napier_array_f32(g->grad_entropy, tokens);
@@ -148,7 +78,7 @@ static napier_status napier_grpo_two_reads(napier_context *context, napier_grpo_
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
-static void napier_grpo_copy_out(void *argument, int worker, int64_t begin, int64_t end) {
+static void copy_results(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_logits *g = argument;
     const napier_vector *l = &g->logprobs, *e = &g->entropies;
     (void)worker;
@@ -162,7 +92,7 @@ static void napier_grpo_copy_out(void *argument, int worker, int64_t begin, int6
     }
 }
 
-static napier_status napier_grpo_logits_run(napier_context *context, napier_grpo_logits *g) {
+static napier_status run(napier_context *context, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     g->logprob = g->room;
     g->entropy = g->logprob + tokens;
@@ -172,9 +102,9 @@ static napier_status napier_grpo_logits_run(napier_context *context, napier_grpo
     g->run.job.logprobs = napier_const_array_f32(g->logprob, tokens);
     g->run.job.entropies = napier_const_array_f32(g->entropy, tokens);
     const bool once = g->grad_logits.data && !napier_grpo_looks_ahead(&g->run);
-    const napier_status status = once ? napier_grpo_one_read(context, g) : napier_grpo_two_reads(context, g);
+    const napier_status status = once ? read_once(context, g) : read_twice(context, g);
     if (!status) {
-        napier_parallel(context, tokens, 1 << 14, napier_grpo_copy_out, g);
+        napier_parallel(context, tokens, 1 << 14, copy_results, g);
     }
     napier_grpo_free(context, &g->run);
     return status;
@@ -203,7 +133,7 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "logprobs: no memory for %lld tokens",
                            (long long)logits.rows);
     }
-    status = napier_grpo_logits_run(context, &g);
+    status = run(context, &g);
     if (!status) {
         napier_write_struct(&g.run.metrics, metrics);
     }

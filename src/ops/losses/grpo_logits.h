@@ -16,7 +16,7 @@ typedef struct napier_grpo_logits {
     napier_grpo_run run;
 } napier_grpo_logits;
 
-/* Reads batch and options into g->run, and checks everything except the metrics. */
+/* Reads batch and options into g->run, and checks everything except the metrics (grpo_options.c). */
 napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
                                        const napier_grpo_batch *batch, const napier_grpo_options *options);
 

@@ -4,13 +4,12 @@
 
 #include "core/base/parallel.h"
 #include "core/base/struct_size.h"
-#include "core/base/view.h"
 #include "core/math/f64.h"
-#include "ops/losses/grpo_run.h"
+#include "ops/losses/grpo_logits.h"
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_grpo_enums(napier_context *context, const napier_grpo_options *o) {
+static napier_status check_enums(napier_context *context, const napier_grpo_options *o) {
     const struct {
         const char *name;
         int value, least, most;
@@ -27,16 +26,16 @@ static napier_status napier_grpo_enums(napier_context *context, const napier_grp
     return NAPIER_OK;
 }
 
-typedef struct napier_grpo_range {
+typedef struct range {
     const char *name;
     double value, least;
     bool above; /* the value must be more than `least`, not equal */
     bool infinite;
-} napier_grpo_range;
+} range;
 
-static napier_status napier_grpo_check_ranges(napier_context *context, const napier_grpo_range *all, size_t count) {
+static napier_status check_ranges(napier_context *context, const range *all, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        const napier_grpo_range *r = &all[i];
+        const range *r = &all[i];
         const bool within = r->above ? r->value > r->least : r->value >= r->least;
         if (!within || (!r->infinite && isinf(r->value))) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not %s%s %g", r->name, r->value,
@@ -46,27 +45,27 @@ static napier_status napier_grpo_check_ranges(napier_context *context, const nap
     return NAPIER_OK;
 }
 
-static napier_status napier_grpo_numbers(napier_context *context, const napier_grpo_options *o) {
+static napier_status check_numbers(napier_context *context, const napier_grpo_options *o) {
     const double any = -HUGE_VAL;
-    const napier_grpo_range all[] = {{"epsilon", o->epsilon, 0, false, false},
-                                     {"epsilon_high", o->epsilon_high, any, false, false},
-                                     {"delta", o->delta, 0, false, true},
-                                     {"beta", o->beta, any, false, false},
-                                     {"sapo_tau_positive", o->sapo_tau_positive, 0, true, false},
-                                     {"sapo_tau_negative", o->sapo_tau_negative, 0, true, false},
-                                     {"vespo_k_positive", o->vespo_k_positive, any, false, false},
-                                     {"vespo_k_negative", o->vespo_k_negative, any, false, false},
-                                     {"vespo_lambda_positive", o->vespo_lambda_positive, any, false, false},
-                                     {"vespo_lambda_negative", o->vespo_lambda_negative, any, false, false},
-                                     {"max_completion_length", (double)o->max_completion_length, 0, false, false},
-                                     {"num_items", o->num_items, 0, false, false},
-                                     {"correction_cap", o->correction_cap, 0, true, true},
-                                     {"correction_floor", o->correction_floor, 0, false, false},
-                                     {"top_entropy_quantile", o->top_entropy_quantile, 0, true, false},
-                                     {"entropy_coefficient", o->entropy_coefficient, any, false, false},
-                                     {"off_policy_threshold", o->off_policy_threshold, any, false, true},
-                                     {"entropy_threshold", o->entropy_threshold, any, false, true}};
-    const napier_status status = napier_grpo_check_ranges(context, all, sizeof all / sizeof *all);
+    const range all[] = {{"epsilon", o->epsilon, 0, false, false},
+                         {"epsilon_high", o->epsilon_high, any, false, false},
+                         {"delta", o->delta, 0, false, true},
+                         {"beta", o->beta, any, false, false},
+                         {"sapo_tau_positive", o->sapo_tau_positive, 0, true, false},
+                         {"sapo_tau_negative", o->sapo_tau_negative, 0, true, false},
+                         {"vespo_k_positive", o->vespo_k_positive, any, false, false},
+                         {"vespo_k_negative", o->vespo_k_negative, any, false, false},
+                         {"vespo_lambda_positive", o->vespo_lambda_positive, any, false, false},
+                         {"vespo_lambda_negative", o->vespo_lambda_negative, any, false, false},
+                         {"max_completion_length", (double)o->max_completion_length, 0, false, false},
+                         {"num_items", o->num_items, 0, false, false},
+                         {"correction_cap", o->correction_cap, 0, true, true},
+                         {"correction_floor", o->correction_floor, 0, false, false},
+                         {"top_entropy_quantile", o->top_entropy_quantile, 0, true, false},
+                         {"entropy_coefficient", o->entropy_coefficient, any, false, false},
+                         {"off_policy_threshold", o->off_policy_threshold, any, false, true},
+                         {"entropy_threshold", o->entropy_threshold, any, false, true}};
+    const napier_status status = check_ranges(context, all, sizeof all / sizeof *all);
     if (!status && o->top_entropy_quantile > 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: top_entropy_quantile %g is above 1",
                            o->top_entropy_quantile);
@@ -83,87 +82,88 @@ static napier_status napier_grpo_numbers(napier_context *context, const napier_g
     return status;
 }
 
-static napier_status napier_grpo_options_read(napier_context *context, const napier_grpo_options *options,
-                                              napier_grpo_options *o) {
+static napier_status read_options(napier_context *context, const napier_grpo_options *options, napier_grpo_options *o) {
     *o = (napier_grpo_options)NAPIER_GRPO_OPTIONS_INIT;
     napier_status status = napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o);
     if (!status)
-        status = napier_grpo_enums(context, o);
-    return status ? status : napier_grpo_numbers(context, o);
+        status = check_enums(context, o);
+    return status ? status : check_numbers(context, o);
 }
 
 /* ---- The batch --------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_grpo_advantages(napier_context *context, napier_const_vector a, int64_t responses,
-                                            int64_t tokens) {
-    napier_status status = napier_check_tokens(context, "advantages", a, a.size, false);
-    if (!status && a.size != responses && a.size != tokens) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "advantages: size %" PRId64 " is neither that of the responses, %" PRId64
-                             ", nor of the tokens, %" PRId64,
-                             a.size, responses, tokens);
-    }
-    return status;
-}
-
-static napier_status napier_grpo_needs(napier_context *context, const char *name, napier_const_vector v, bool needed,
-                                       const char *why) {
+static napier_status check_needed(napier_context *context, const char *name, napier_const_vector v, bool needed,
+                                  const char *why) {
     if (needed && !v.data) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: absent, but %s needs it", name, why);
     }
     return NAPIER_OK;
 }
 
-/* T is the size of logprobs or, from logits, `tokens`. */
-static napier_status napier_grpo_batch_check(napier_context *context, const napier_grpo_batch *batch, bool logits,
-                                             int64_t tokens) {
+/* Checks the batch, and with it the call's other arguments. T is the size of logprobs or, from logits, `tokens`. */
+static napier_status check_batch(napier_context *context, napier_place place, const napier_grpo_batch *batch,
+                                 bool logits, int64_t tokens, const napier_argument *others, size_t count) {
+    enum { INPUTS = 7, OTHERS_MOST = 5 };
+    const int64_t responses = batch->offsets.size - 1, advantages = batch->advantages.size;
+    const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    napier_argument all[INPUTS + OTHERS_MOST] = {
+        napier_row_argument("logprobs", batch->logprobs, logits ? is : NAPIER_IS_NARROW, tokens),
+        napier_row_argument("old_logprobs", batch->old_logprobs, is, tokens),
+        napier_row_argument("ref_logprobs", batch->ref_logprobs, is, tokens),
+        napier_row_argument("sampler_logprobs", batch->sampler_logprobs, is, tokens),
+        napier_row_argument("entropies", batch->entropies, is, tokens),
+        napier_row_argument("advantages", batch->advantages, NAPIER_IS_NARROW, advantages),
+        napier_row_argument("offsets", napier_indices_bytes(batch->offsets), 0, batch->offsets.size)};
+    for (size_t i = 0; i < count; i++) {
+        all[INPUTS + i] = others[i];
+    }
     if (logits && (batch->logprobs.data || batch->entropies.data)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: given, but they are computed from the logits",
                            batch->logprobs.data ? "logprobs" : "entropies");
     }
-    napier_status status = napier_check_tokens(context, "logprobs", batch->logprobs, tokens, logits);
-    if (!status)
-        status = napier_check_tokens(context, "old_logprobs", batch->old_logprobs, tokens, true);
-    if (!status)
-        status = napier_check_tokens(context, "ref_logprobs", batch->ref_logprobs, tokens, true);
-    if (!status)
-        status = napier_check_tokens(context, "sampler_logprobs", batch->sampler_logprobs, tokens, true);
-    if (!status)
-        status = napier_check_tokens(context, "entropies", batch->entropies, tokens, true);
-    if (!status)
-        status = napier_check_offset_count(context, "offsets", batch->offsets);
-    if (!status)
-        status = napier_grpo_advantages(context, batch->advantages, batch->offsets.size - 1, tokens);
-    return status;
+    napier_status status = napier_check_offset_count(context, "offsets", batch->offsets);
+    if (status) {
+        return status;
+    }
+    status = napier_check_arguments(context, all, INPUTS + count);
+    if (status) {
+        return status;
+    }
+    if (advantages != responses && advantages != tokens) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "advantages: size %" PRId64 " is neither that of the responses, %" PRId64
+                           ", nor of the tokens, %" PRId64,
+                           advantages, responses, tokens);
+    }
+    return napier_check_offsets_on(context, place, batch->offsets, tokens);
 }
 
 /* Checks that the batch has the vectors that the options need. Without tokens nothing is missing. */
-static napier_status napier_grpo_missing(napier_context *context, const napier_grpo_batch *batch,
-                                         const napier_grpo_options *o, bool logits, int64_t tokens) {
+static napier_status check_missing(napier_context *context, const napier_grpo_batch *batch,
+                                   const napier_grpo_options *o, bool logits, int64_t tokens) {
     if (tokens == 0) {
         return NAPIER_OK;
     }
     const bool entropies = !logits && (napier_grpo_entropy_mask(o) || o->entropy_coefficient != 0);
-    napier_status status = napier_grpo_needs(context, "ref_logprobs", batch->ref_logprobs, o->beta != 0, "beta");
+    napier_status status = check_needed(context, "ref_logprobs", batch->ref_logprobs, o->beta != 0, "beta");
     if (!status) {
-        status = napier_grpo_needs(context, "sampler_logprobs", batch->sampler_logprobs,
-                                   o->correction != NAPIER_GRPO_UNCORRECTED, "the correction");
+        status = check_needed(context, "sampler_logprobs", batch->sampler_logprobs,
+                              o->correction != NAPIER_GRPO_UNCORRECTED, "the correction");
     }
     if (!status) {
-        status = napier_grpo_needs(context, "entropies", batch->entropies, entropies,
-                                   "top_entropy_quantile, entropy_threshold or entropy_coefficient");
+        status = check_needed(context, "entropies", batch->entropies, entropies,
+                              "top_entropy_quantile, entropy_threshold or entropy_coefficient");
     }
     return status;
 }
 
 /* ---- The job ----------------------------------------------------------------------------------------------------- */
 
-static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t end) {
+static void make_rules(void *argument) {
     napier_grpo_run *run = argument;
     const napier_grpo_options *o = &run->options;
     napier_grpo_job *job = &run->job;
     const double high = o->epsilon_high < 0 ? o->epsilon : o->epsilon_high;
-    (void)worker, (void)begin, (void)end;
     job->low = (float)(1.0 - o->epsilon);
     job->high = (float)(1.0 + high);
     job->bound = (float)high;
@@ -178,7 +178,7 @@ static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t
     job->beta = napier_grpo_beta(o, &run->all);
 }
 
-static unsigned napier_grpo_scans(const napier_grpo_run *run) {
+static unsigned scans_of(const napier_grpo_run *run) {
     const napier_grpo_correction c = run->options.correction;
     const bool vespo = run->options.type == NAPIER_GRPO_VESPO;
     unsigned scans = run->job.sequence ? NAPIER_SCAN_RATIO : 0;
@@ -189,7 +189,7 @@ static unsigned napier_grpo_scans(const napier_grpo_run *run) {
     return scans;
 }
 
-static void napier_grpo_count_responses(napier_grpo_run *run) {
+static void count_responses(napier_grpo_run *run) {
     const napier_responses *r = &run->responses;
     for (int64_t b = 0; b < r->count; b++) {
         const int64_t size = napier_response_size(r, b);
@@ -199,7 +199,7 @@ static void napier_grpo_count_responses(napier_grpo_run *run) {
     run->all.counted = napier_count_mask(run->job.mask, 0, r->tokens);
 }
 
-static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *run) {
+static void make_job(const napier_grpo_batch *batch, napier_grpo_run *run) {
     const napier_grpo_options *o = &run->options;
     napier_grpo_job *job = &run->job;
     job->logprobs = batch->logprobs;
@@ -219,59 +219,72 @@ static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *
     job->entropy_mask = napier_grpo_entropy_mask(o);
 }
 
-napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
-                                     const napier_grpo_options *options, bool logits, int64_t tokens,
-                                     napier_grpo_run *run) {
-    napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
+static napier_status read_structs(napier_context *context, const napier_grpo_batch *batch,
+                                  const napier_grpo_options *options, napier_grpo_batch *b, napier_grpo_run *run) {
+    *b = (napier_grpo_batch)NAPIER_GRPO_BATCH_INIT;
     *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
-    napier_status status = napier_grpo_options_read(context, options, &run->options);
-    if (!status)
-        status = napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, &b);
-    const int64_t size = logits ? tokens : b.logprobs.size;
-    if (!status)
-        status = napier_grpo_batch_check(context, &b, logits, size);
-    if (!status) {
-        run->responses = (napier_responses){b.offsets, b.offsets.size - 1, size};
-        status = napier_grpo_missing(context, &b, &run->options, logits, size);
+    const napier_status status = read_options(context, options, &run->options);
+    return status ? status : napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
+}
+
+/* Checks what has been read, and makes the job. On a GPU run->all stays 0: its kernels read the offsets. */
+static napier_status read_batch(napier_context *context, napier_place place, const napier_grpo_batch *b, bool logits,
+                                int64_t tokens, const napier_argument *others, size_t count, napier_grpo_run *run) {
+    napier_status status = check_batch(context, place, b, logits, tokens, others, count);
+    if (status) {
+        return status;
     }
-    if (!status) {
-        napier_grpo_job_of(&b, run);
-        run->scans = napier_grpo_scans(run);
-        napier_run_once(napier_grpo_rules, run);
+    status = check_missing(context, b, &run->options, logits, tokens);
+    if (status) {
+        return status;
     }
+    run->responses = (napier_responses){b->offsets, b->offsets.size - 1, tokens};
+    make_job(b, run);
+    run->scans = scans_of(run);
+    if (place == NAPIER_ON_HOST) {
+        count_responses(run);
+    }
+    napier_run_once(make_rules, run);
+    return NAPIER_OK;
+}
+
+napier_status napier_grpo_read(napier_context *context, napier_place place, const napier_grpo_batch *batch,
+                               const napier_grpo_options *options, const napier_grpo_outputs *out,
+                               napier_grpo_run *run) {
+    napier_grpo_batch b;
+    napier_status status = read_structs(context, batch, options, &b, run);
+    if (status) {
+        return status;
+    }
+    const int64_t tokens = b.logprobs.size;
+    const unsigned is = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument others[] = {
+        napier_row_argument("losses", napier_read_only_vector(out->losses), is, tokens),
+        napier_row_argument("grad_logprobs", napier_read_only_vector(out->grad_logprobs), is, tokens),
+        napier_row_argument("grad_entropies", napier_read_only_vector(out->grad_entropies), is, tokens)};
+    status = read_batch(context, place, &b, false, tokens, others, sizeof others / sizeof *others, run);
+    run->job.losses = out->losses;
+    run->job.grad_logprobs = out->grad_logprobs;
+    run->job.grad_entropies = out->grad_entropies;
     return status;
 }
 
-napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch *batch,
-                               const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run) {
-    napier_status status = napier_grpo_read_views(context, batch, options, logits, tokens, run);
-    if (!status)
-        status = napier_check_offsets(context, run->responses.offsets, run->responses.tokens);
-    if (!status) {
-        napier_grpo_count_responses(run);
-        napier_run_once(napier_grpo_rules, run);
+napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
+                                       const napier_grpo_batch *batch, const napier_grpo_options *options) {
+    const int64_t tokens = g->logits.rows, cols = g->logits.cols;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument others[] = {
+        NAPIER_ARGUMENT("logits", g->logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, tokens, cols, NULL),
+        napier_row_argument("ids", napier_indices_bytes(g->ids), 0, tokens),
+        NAPIER_ARGUMENT("grad_logits", napier_read_only(g->grad_logits), out, tokens, cols, "logits"),
+        napier_row_argument("logprobs", napier_read_only_vector(g->logprobs), out, tokens),
+        napier_row_argument("entropies", napier_read_only_vector(g->entropies), out, tokens)};
+    napier_grpo_batch b;
+    napier_status status = read_structs(context, batch, options, &b, &g->run);
+    if (status) {
+        return status;
     }
-    return status;
-}
-
-napier_status napier_grpo_check_out(napier_context *context, const char *name, napier_vector out,
-                                    const napier_grpo_run *run) {
-    const napier_grpo_job *job = &run->job;
-    const struct {
-        const char *name;
-        napier_const_vector v;
-    } in[] = {{"logprobs", job->logprobs},
-              {"old_logprobs", job->old},
-              {"ref_logprobs", job->ref},
-              {"sampler_logprobs", job->sampler},
-              {"entropies", job->entropies}};
-    napier_status status = napier_check_tokens_out(context, name, out, run->responses.tokens, true);
-    for (size_t i = 0; !status && i < sizeof in / sizeof *in; i++) {
-        status = napier_check_apart(context, name, out, in[i].name, in[i].v);
-    }
-    if (!status)
-        status = napier_check_apart(context, name, out, "advantages", job->advantages);
-    if (!status)
-        status = napier_check_apart(context, name, out, "offsets", napier_indices_bytes(run->responses.offsets));
-    return status;
+    status = napier_check_indices(context, "ids", g->ids);
+    return status ? status
+                  : read_batch(context, place, &b, true, tokens, others, sizeof others / sizeof *others, &g->run);
 }

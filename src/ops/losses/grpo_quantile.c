@@ -7,12 +7,12 @@
 #include "ops/losses/grpo_run.h"
 #include "ops/tokens/quantile.h"
 
-typedef struct napier_values {
+typedef struct masked_values {
     napier_const_vector v;
     const uint8_t *mask;
-} napier_values;
+} masked_values;
 
-static bool napier_value_at(const napier_values *values, int64_t i, float *x) {
+static bool value_at(const masked_values *values, int64_t i, float *x) {
     if (values->mask && !values->mask[i]) {
         return false;
     }
@@ -22,13 +22,12 @@ static bool napier_value_at(const napier_values *values, int64_t i, float *x) {
 }
 
 /* Counts the next digit of the keys whose digits above `shift` + 11 bits equal those of `prefix`. */
-static void napier_count_digits(const napier_values *values, uint32_t prefix, int shift,
-                                int64_t count[NAPIER_KEY_DIGITS]) {
+static void count_digits(const masked_values *values, uint32_t prefix, int shift, int64_t count[NAPIER_KEY_DIGITS]) {
     memset(count, 0, NAPIER_KEY_DIGITS * sizeof *count);
     const int above = shift + NAPIER_KEY_DIGIT;
     float x;
     for (int64_t i = 0; i < values->v.size; i++) {
-        if (napier_value_at(values, i, &x)) {
+        if (value_at(values, i, &x)) {
             const uint32_t key = napier_rising(x);
             if (above >= 32 || key >> above == prefix >> above) {
                 count[key >> shift & (NAPIER_KEY_DIGITS - 1)]++;
@@ -38,11 +37,11 @@ static void napier_count_digits(const napier_values *values, uint32_t prefix, in
 }
 
 /* The key of rank `rank` (from 0). *through: number of keys that are not above it. */
-static uint32_t napier_key_of_rank(const napier_values *values, int64_t rank, int64_t *through) {
+static uint32_t key_of_rank(const masked_values *values, int64_t rank, int64_t *through) {
     int64_t count[NAPIER_KEY_DIGITS], before = 0;
     uint32_t key = 0;
     for (int shift = 2 * NAPIER_KEY_DIGIT; shift >= 0; shift -= NAPIER_KEY_DIGIT) { /* 10, 11 and 11 bits */
-        napier_count_digits(values, key, shift, count);
+        count_digits(values, key, shift, count);
         uint32_t digit = 0;
         while (before + count[digit] <= rank) {
             before += count[digit++];
@@ -53,21 +52,21 @@ static uint32_t napier_key_of_rank(const napier_values *values, int64_t rank, in
     return key;
 }
 
-static float napier_next_above(const napier_values *values, float low) {
+static float next_above(const masked_values *values, float low) {
     float x, next = INFINITY;
     for (int64_t i = 0; i < values->v.size; i++) {
-        if (napier_value_at(values, i, &x) && x > low && x < next) {
+        if (value_at(values, i, &x) && x > low && x < next) {
             next = x;
         }
     }
     return next;
 }
 
-static bool napier_count_values(const napier_values *values, int64_t *count) {
+static bool count_values(const masked_values *values, int64_t *count) {
     float x;
     *count = 0;
     for (int64_t i = 0; i < values->v.size; i++) {
-        if (napier_value_at(values, i, &x)) {
+        if (value_at(values, i, &x)) {
             if (x != x) {
                 return false;
             }
@@ -78,17 +77,16 @@ static bool napier_count_values(const napier_values *values, int64_t *count) {
 }
 
 float napier_grpo_quantile(napier_const_vector v, const uint8_t *mask, double quantile) {
-    const napier_values values = {v, mask};
+    const masked_values values = {v, mask};
     int64_t count, through = 0;
-    if (!napier_count_values(&values, &count)) {
-        return napier_float_of_bits(0x7fc00000u);
+    if (!count_values(&values, &count)) {
+        return napier_nan();
     }
     if (count == 0) {
         return 0.0f;
     }
     const napier_quantile_place place = napier_quantile_place_of(quantile, count);
-    const float low = napier_of_rising(napier_key_of_rank(&values, place.rank, &through));
-    return napier_quantile_is_one(&place, through)
-               ? low
-               : napier_quantile_between(&place, low, napier_next_above(&values, low));
+    const float low = napier_of_rising(key_of_rank(&values, place.rank, &through));
+    return napier_quantile_is_one(&place, through) ? low
+                                                   : napier_quantile_between(&place, low, next_above(&values, low));
 }

@@ -39,7 +39,7 @@ void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
 
 /* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
-static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+static void scan_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
     napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
     (void)worker;
@@ -48,7 +48,7 @@ static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, i
     }
 }
 
-static napier_grpo_scan napier_grpo_scan_of(const napier_grpo_run *run, int64_t b, int64_t *counted) {
+static napier_grpo_scan scan_of(const napier_grpo_run *run, int64_t b, int64_t *counted) {
     napier_grpo_scan total = {{0}, 0};
     *counted = napier_response_size(&run->responses, b);
     if (!run->scan) {
@@ -66,27 +66,25 @@ static napier_grpo_scan napier_grpo_scan_of(const napier_grpo_run *run, int64_t 
     return total;
 }
 
-static void napier_grpo_prepare_responses(void *argument, int worker, int64_t begin, int64_t end) {
+static void prepare_responses(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
         int64_t counted;
-        const napier_grpo_scan scan = napier_grpo_scan_of(run, b, &counted);
+        const napier_grpo_scan scan = scan_of(run, b, &counted);
         run->response[b] = napier_grpo_prepared(&run->options, &run->all, run->mean, run->job.sequence, &scan, counted);
     }
 }
 
-static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int64_t end) {
+static void find_threshold(void *argument) {
     napier_grpo_run *run = argument;
-    (void)worker, (void)begin, (void)end;
     run->job.entropy_threshold =
         napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
 }
 
 /* Without an entropy mask, all counted tokens share the bonus. With one, their number is known only after counting. */
-static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
+static void share_bonus(void *argument) {
     napier_grpo_run *run = argument;
-    (void)worker, (void)begin, (void)end;
     if (run->all.counted > 0) {
         run->job.entropy_gradient = (float)-(run->options.entropy_coefficient / (double)run->all.counted);
     }
@@ -95,18 +93,18 @@ static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t
 void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
     const int64_t tokens = run->responses.tokens;
     if (run->scan) {
-        napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_scan_tokens, run);
+        napier_parallel(context, tokens, napier_token_chunk(context, tokens), scan_tiles, run);
     }
     if (run->options.top_entropy_quantile < 1 && tokens > 0) {
-        napier_run_once(napier_grpo_threshold, run);
+        napier_run_once(find_threshold, run);
     }
-    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);
-    napier_run_once(napier_grpo_bonus, run);
+    napier_parallel(context, run->responses.count, 1 << 12, prepare_responses, run);
+    napier_run_once(share_bonus, run);
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+static void run_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
     napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
     (void)worker;
@@ -118,23 +116,23 @@ static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_
 
 void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
     const int64_t tokens = run->responses.tokens;
-    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_tokens, run);
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), run_tiles, run);
 }
 
 /* ---- Sums over responses ----------------------------------------------------------------------------------------- */
 
-static const napier_grpo_sums *napier_grpo_sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
+static const napier_grpo_sums *sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
     *tiles = napier_response_tiles(&run->responses, b);
     return run->sums + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
 }
 
-static void napier_grpo_flow_responses(void *argument, int worker, int64_t begin, int64_t end) {
+static void flow_of_responses(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
         napier_grpo_response *r = &run->response[b];
         int64_t tiles;
-        const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+        const napier_grpo_sums *sums = sums_of(run, b, &tiles);
         double flow = 0;
         for (int64_t i = 0; i < tiles; i++) {
             flow += (double)sums[i].sum[NAPIER_TERM_FLOW];
@@ -144,12 +142,12 @@ static void napier_grpo_flow_responses(void *argument, int worker, int64_t begin
 }
 
 void napier_grpo_flow(napier_context *context, napier_grpo_run *run) {
-    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_flow_responses, run);
+    napier_parallel(context, run->responses.count, 1 << 12, flow_of_responses, run);
 }
 
-static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
+static void add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
     int64_t tiles;
-    const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+    const napier_grpo_sums *sums = sums_of(run, b, &tiles);
     const double n = (double)run->response[b].counted;
     double sum[NAPIER_TERMS] = {0}, kept = 0;
     for (int64_t i = 0; i < tiles; i++) {
@@ -174,12 +172,11 @@ static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napi
     t->some++;
 }
 
-static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, int64_t end) {
+static void make_metrics(void *argument) {
     napier_grpo_run *run = argument;
     napier_grpo_totals t = {.min_ratio = INFINITY, .max_ratio = -INFINITY};
-    (void)worker, (void)begin, (void)end;
     for (int64_t b = 0; b < run->responses.count; b++) {
-        napier_grpo_add_response(run, b, &t);
+        add_response(run, b, &t);
     }
     if (t.some == 0) {
         return;
@@ -190,10 +187,10 @@ static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, in
 
 void napier_grpo_finish(napier_grpo_run *run) {
     run->metrics = (napier_grpo_metrics){.struct_size = sizeof run->metrics};
-    napier_run_once(napier_grpo_metrics_of, run);
+    napier_run_once(make_metrics, run);
 }
 
-static void napier_grpo_entropy_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+static void entropy_gradients(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
     (void)worker;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
@@ -203,7 +200,7 @@ static void napier_grpo_entropy_tokens(void *argument, int worker, int64_t begin
 
 void napier_grpo_entropies(napier_context *context, napier_grpo_run *run) {
     const int64_t tokens = run->responses.tokens;
-    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_entropy_tokens, run);
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), entropy_gradients, run);
 }
 
 napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {

@@ -27,16 +27,16 @@ typedef struct napier_grpo_run {
     napier_grpo_metrics metrics;
 } napier_grpo_run;
 
-/* Checks batch and options. `logits`: log-probabilities and entropies do not exist yet, and T is `tokens`. */
-napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch *batch,
-                               const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run);
-/* The same for arguments in a GPU's memory. It does not read the offsets, and run->all stays 0. */
-napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
-                                     const napier_grpo_options *options, bool logits, int64_t tokens,
-                                     napier_grpo_run *run);
-/* Checks an output [T] against overlap with all inputs of the batch. */
-napier_status napier_grpo_check_out(napier_context *context, const char *name, napier_vector out,
-                                    const napier_grpo_run *run);
+/* The results for each token [T], which may be absent. */
+typedef struct napier_grpo_outputs {
+    napier_vector losses, grad_logprobs, grad_entropies;
+} napier_grpo_outputs;
+
+/* Checks all arguments of a call on log-probabilities, and reads them into *run. In a GPU's memory it does not read the
+ * offsets, and run->all stays 0. */
+napier_status napier_grpo_read(napier_context *context, napier_place place, const napier_grpo_batch *batch,
+                               const napier_grpo_options *options, const napier_grpo_outputs *out,
+                               napier_grpo_run *run);
 
 /* True if a response needs its tokens' log-probabilities or entropies before the first loss. */
 bool napier_grpo_looks_ahead(const napier_grpo_run *run);

@@ -5,22 +5,20 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/struct_size.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_kl_limit(napier_context *context, const char *name, double limit) {
+static napier_status check_limit(napier_context *context, const char *name, double limit) {
     if (!(limit >= 0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not 0 or more", name, limit);
     }
     return NAPIER_OK;
 }
 
-static napier_status napier_kl_options_read(napier_context *context, const napier_kl_options *options,
-                                            napier_kl_options *o) {
+static napier_status read_options(napier_context *context, const napier_kl_options *options, napier_kl_options *o) {
     *o = (napier_kl_options)NAPIER_KL_OPTIONS_INIT;
     napier_status status = napier_read_options(context, "options", "NAPIER_KL_OPTIONS_INIT", options, o);
     if (status) {
@@ -32,28 +30,61 @@ static napier_status napier_kl_options_read(napier_context *context, const napie
     if ((unsigned)o->reduction > NAPIER_REDUCE_MEAN) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: reduction %d is unknown", (int)o->reduction);
     }
-    status = napier_kl_limit(context, "clamp_ratio", o->clamp_ratio);
-    return status ? status : napier_kl_limit(context, "clamp_kl", o->clamp_kl);
+    status = check_limit(context, "clamp_ratio", o->clamp_ratio);
+    return status ? status : check_limit(context, "clamp_kl", o->clamp_kl);
 }
 
-static napier_status napier_kl_arguments(napier_context *context, napier_place place, napier_const_vector policy,
-                                         napier_const_vector ref, napier_indices offsets,
-                                         const napier_kl_options *options, napier_kl_options *o) {
+/* all: the log-probabilities of the policy and of the reference, the offsets, and the call's other arguments. */
+static napier_status check_call(napier_context *context, napier_place place, napier_indices offsets,
+                                const napier_argument *all, size_t count, const napier_kl_options *options,
+                                napier_kl_options *o) {
     napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_tokens(context, "policy_logprobs", policy, policy.size, false);
-    if (!status)
-        status = napier_check_tokens(context, "ref_logprobs", ref, policy.size, false);
-    if (!status)
-        status = napier_check_offsets_on(context, place, offsets, policy.size);
-    if (!status)
-        status = napier_kl_options_read(context, options, o);
-    return status;
+    if (status) {
+        return status;
+    }
+    status = read_options(context, options, o);
+    if (status) {
+        return status;
+    }
+    status = napier_check_offset_count(context, "offsets", offsets);
+    if (status) {
+        return status;
+    }
+    status = napier_check_arguments(context, all, count);
+    return status ? status : napier_check_offsets_on(context, place, offsets, all[0].cols);
+}
+
+napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
+                              napier_const_vector ref_logprobs, napier_indices offsets,
+                              const napier_kl_options *options, napier_vector kl, napier_kl_options *o) {
+    const int64_t tokens = policy_logprobs.size, responses = offsets.size - 1;
+    const napier_argument all[] = {
+        napier_row_argument("policy_logprobs", policy_logprobs, NAPIER_IS_NARROW, tokens),
+        napier_row_argument("ref_logprobs", ref_logprobs, NAPIER_IS_NARROW, tokens),
+        napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size),
+        napier_row_argument("kl", napier_read_only_vector(kl), NAPIER_IS_OUT | NAPIER_IS_NARROW, responses)};
+    return check_call(context, place, offsets, all, sizeof all / sizeof *all, options, o);
+}
+
+napier_status napier_kl_backward_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
+                                       napier_const_vector ref_logprobs, napier_indices offsets,
+                                       const napier_kl_options *options, napier_const_vector grad_kl,
+                                       napier_vector grad_policy, napier_vector grad_ref, napier_kl_options *o) {
+    const int64_t tokens = policy_logprobs.size, responses = offsets.size - 1;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument all[] = {
+        napier_row_argument("policy_logprobs", policy_logprobs, NAPIER_IS_NARROW, tokens),
+        napier_row_argument("ref_logprobs", ref_logprobs, NAPIER_IS_NARROW, tokens),
+        napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size),
+        napier_row_argument("grad_kl", grad_kl, NAPIER_IS_NARROW, responses),
+        napier_row_argument("grad_policy", napier_read_only_vector(grad_policy), out, tokens),
+        napier_row_argument("grad_ref", napier_read_only_vector(grad_ref), out, tokens)};
+    return check_call(context, place, offsets, all, sizeof all / sizeof *all, options, o);
 }
 
 /* ---- Work -------------------------------------------------------------------------------------------------------- */
 
-typedef struct napier_kl_task {
+typedef struct kl_task {
     const napier_kl_kernels *kernels;
     napier_kl_job job;
     napier_kl_options options;
@@ -61,7 +92,7 @@ typedef struct napier_kl_task {
     napier_kl_sum *sums; /* one per tile, by slot */
     napier_vector kl;
     napier_const_vector grad_kl;
-} napier_kl_task;
+} kl_task;
 
 void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o) {
     const napier_fenv caller = napier_fenv_enter();
@@ -71,8 +102,8 @@ void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o) {
     napier_fenv_leave(caller);
 }
 
-static void napier_kl_tokens(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_kl_task *t = argument;
+static void sum_tiles(void *argument, int worker, int64_t begin, int64_t end) {
+    const kl_task *t = argument;
     napier_tiles tile = napier_tiles_in(&t->responses, begin, end);
     (void)worker;
     while (napier_next_tile(&tile)) {
@@ -81,8 +112,8 @@ static void napier_kl_tokens(void *argument, int worker, int64_t begin, int64_t 
     }
 }
 
-static void napier_kl_responses(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_kl_task *t = argument;
+static void sum_responses(void *argument, int worker, int64_t begin, int64_t end) {
+    const kl_task *t = argument;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
         const napier_kl_sum *sum =
@@ -99,25 +130,10 @@ static void napier_kl_responses(void *argument, int worker, int64_t begin, int64
     }
 }
 
-napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
-                              napier_const_vector ref_logprobs, napier_indices offsets,
-                              const napier_kl_options *options, napier_vector kl, napier_kl_options *o) {
-    napier_status status = napier_kl_arguments(context, place, policy_logprobs, ref_logprobs, offsets, options, o);
-    if (!status)
-        status = napier_check_tokens_out(context, "kl", kl, offsets.size - 1, false);
-    if (!status)
-        status = napier_check_apart(context, "kl", kl, "policy_logprobs", policy_logprobs);
-    if (!status)
-        status = napier_check_apart(context, "kl", kl, "ref_logprobs", ref_logprobs);
-    if (!status)
-        status = napier_check_apart(context, "kl", kl, "offsets", napier_indices_bytes(offsets));
-    return status;
-}
-
 napier_status napier_kl_per_response(napier_context *context, napier_const_vector policy_logprobs,
                                      napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
                                      const napier_kl_options *options, napier_vector kl) {
-    napier_kl_task t = {.job = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .kl = kl};
+    kl_task t = {.job = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .kl = kl};
     const napier_status status =
         napier_kl_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs, offsets, options, kl, &t.options);
     if (status) {
@@ -134,8 +150,8 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     if (!t.sums) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "kl: no memory for the sums of %lld tiles", (long long)slots);
     }
-    napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), napier_kl_tokens, &t);
-    napier_parallel(context, t.responses.count, 1 << 14, napier_kl_responses, &t);
+    napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
+    napier_parallel(context, t.responses.count, 1 << 14, sum_responses, &t);
     napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }
@@ -143,7 +159,7 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
 /* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The gradient of each counted token's estimate. */
-static float napier_kl_token_gradient(const napier_kl_task *t, int64_t b) {
+static float token_gradient(const kl_task *t, int64_t b) {
     double g = napier_f64_load(t->grad_kl.data, t->grad_kl.dtype, b * t->grad_kl.stride);
     if (t->options.reduction == NAPIER_REDUCE_MEAN) {
         const int64_t begin = napier_response_begin(&t->responses, b);
@@ -153,8 +169,8 @@ static float napier_kl_token_gradient(const napier_kl_task *t, int64_t b) {
     return (float)g;
 }
 
-static void napier_kl_gradients(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_kl_task *t = argument;
+static void write_gradients(void *argument, int worker, int64_t begin, int64_t end) {
+    const kl_task *t = argument;
     napier_tiles tile = napier_tiles_in(&t->responses, begin, end);
     int64_t response = -1;
     float gradient = 0;
@@ -162,44 +178,10 @@ static void napier_kl_gradients(void *argument, int worker, int64_t begin, int64
     while (napier_next_tile(&tile)) {
         if (tile.response != response) {
             response = tile.response;
-            gradient = napier_kl_token_gradient(t, response);
+            gradient = token_gradient(t, response);
         }
         t->kernels->tile_gradient(&t->job, tile.first, tile.n, gradient);
     }
-}
-
-/* Checks an output with one element per token against overlap with all inputs. */
-static napier_status napier_kl_check_out(napier_context *context, const char *name, napier_vector out,
-                                         napier_const_vector policy, napier_const_vector ref,
-                                         napier_const_vector grad_kl, napier_indices offsets) {
-    napier_status status = napier_check_tokens_out(context, name, out, policy.size, true);
-    if (!status)
-        status = napier_check_apart(context, name, out, "policy_logprobs", policy);
-    if (!status)
-        status = napier_check_apart(context, name, out, "ref_logprobs", ref);
-    if (!status)
-        status = napier_check_apart(context, name, out, "grad_kl", grad_kl);
-    if (!status)
-        status = napier_check_apart(context, name, out, "offsets", napier_indices_bytes(offsets));
-    return status;
-}
-
-napier_status napier_kl_backward_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
-                                       napier_const_vector ref_logprobs, napier_indices offsets,
-                                       const napier_kl_options *options, napier_const_vector grad_kl,
-                                       napier_vector grad_policy, napier_vector grad_ref, napier_kl_options *o) {
-    napier_status status = napier_kl_arguments(context, place, policy_logprobs, ref_logprobs, offsets, options, o);
-    if (!status)
-        status = napier_check_tokens(context, "grad_kl", grad_kl, offsets.size - 1, false);
-    if (!status) {
-        status =
-            napier_kl_check_out(context, "grad_policy", grad_policy, policy_logprobs, ref_logprobs, grad_kl, offsets);
-    }
-    if (!status)
-        status = napier_kl_check_out(context, "grad_ref", grad_ref, policy_logprobs, ref_logprobs, grad_kl, offsets);
-    if (!status)
-        status = napier_check_apart(context, "grad_ref", grad_ref, "grad_policy", napier_read_only_vector(grad_policy));
-    return status;
 }
 
 napier_status napier_kl_per_response_backward(napier_context *context, napier_const_vector policy_logprobs,
@@ -207,8 +189,8 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
                                               const uint8_t *mask, const napier_kl_options *options,
                                               napier_const_vector grad_kl, napier_vector grad_policy,
                                               napier_vector grad_ref) {
-    napier_kl_task t = {.job = {policy_logprobs, ref_logprobs, mask, NAPIER_KL_K1, 0, 0, grad_policy, grad_ref},
-                        .grad_kl = grad_kl};
+    kl_task t = {.job = {policy_logprobs, ref_logprobs, mask, NAPIER_KL_K1, 0, 0, grad_policy, grad_ref},
+                 .grad_kl = grad_kl};
     const napier_status status = napier_kl_backward_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs,
                                                           offsets, options, grad_kl, grad_policy, grad_ref, &t.options);
     if (status) {
@@ -217,7 +199,6 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
     t.responses = napier_responses_of(offsets);
     t.kernels = &napier_ops_kernels_of(context->isa)->kl;
     napier_kl_limits(&t.job, &t.options);
-    napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), napier_kl_gradients,
-                    &t);
+    napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), write_gradients, &t);
     return NAPIER_OK;
 }

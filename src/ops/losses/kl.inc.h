@@ -1,6 +1,10 @@
-/* ops/losses/kl.inc.h - the kernels of KL per response and over a vocabulary. Included once per instruction set, after
- * responses.inc.h. */
+/* ops/losses/kl.inc.h - the kernels of KL per response and over a vocabulary. Compiled once per
+ * instruction set. */
+#ifndef NAPIER_OPS_LOSSES_KL_INC_H
+#define NAPIER_OPS_LOSSES_KL_INC_H
+
 #include "ops/losses/kl_lanes.h"
+#include "ops/tokens/responses.inc.h"
 
 /* ---- Per response ------------------------------------------------------------------------------------------------ */
 
@@ -135,3 +139,5 @@ static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t r
         .tile = napier_kl_tile, .tile_gradient = napier_kl_tile_gradient, .full_row = napier_kl_full_row, \
         .full_row_gradient = napier_kl_full_row_gradient                                                  \
     }
+
+#endif

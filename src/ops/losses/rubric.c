@@ -2,70 +2,69 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_rubric_arguments(napier_context *context, napier_place place, int64_t tokens,
-                                             const napier_rubric_task *t) {
+/* all: the call's arguments besides rubric, weights, offsets and ids. */
+static napier_status check_call(napier_context *context, napier_place place, napier_rubric_task *t, int64_t tokens,
+                                const napier_argument *all, size_t count) {
+    enum { COMMON = 4, MOST = COMMON + 3 };
     const napier_const_matrix rubric = t->job.rubric;
-    napier_status status = napier_check_matrix(context, "rubric", rubric);
-    if (!status)
-        status = napier_check_not_f64(context, "rubric", rubric.dtype);
-    if (!status)
-        status = napier_check_tokens(context, "weights", t->weights, rubric.rows, false);
-    if (!status)
-        status = napier_check_offsets_on(context, place, t->responses.offsets, tokens);
-    if (!status)
-        status = napier_check_ids_on(context, place, "token_ids", t->job.ids, tokens, rubric.cols);
-    return status;
-}
-
-static napier_status napier_check_scores(napier_context *context, const char *name, napier_const_matrix scores,
-                                         int64_t responses, int64_t criteria) {
-    napier_status status = napier_check_matrix(context, name, scores);
-    if (!status)
-        status = napier_check_not_f64(context, name, scores.dtype);
-    if (!status && (scores.rows != responses || scores.cols != criteria)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: shape %lld x %lld is not %lld x %lld", name,
-                             (long long)scores.rows, (long long)scores.cols, (long long)responses, (long long)criteria);
-    }
-    return status;
-}
-
-/* Checks an output against overlap with all inputs. In-place use is not allowed. */
-static napier_status napier_rubric_check_out(napier_context *context, const char *name, napier_matrix out,
-                                             const napier_rubric_task *t) {
     const napier_indices ids = t->job.ids, offsets = t->responses.offsets;
-    const struct {
-        const char *name;
-        napier_const_matrix view;
-    } in[] = {{"logprobs", napier_vector_row(t->job.logprobs)},
-              {"rubric", t->job.rubric},
-              {"weights", napier_vector_row(t->weights)},
-              {"token_ids", napier_vector_row(napier_indices_bytes(ids))},
-              {"offsets", napier_vector_row(napier_indices_bytes(offsets))}};
-    for (size_t i = 0; out.data && i < sizeof in / sizeof *in; i++) {
-        if (!in[i].view.data || in[i].view.rows == 0 || in[i].view.cols == 0 || out.rows == 0 || out.cols == 0) {
-            continue;
-        }
-        if (out.data == in[i].view.data) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: starts where %s does", name, in[i].name);
-        }
-        const napier_status status = napier_check_alias(context, name, out, in[i].name, in[i].view);
-        if (status) {
-            return status;
-        }
+    napier_argument arguments[MOST] = {
+        NAPIER_ARGUMENT("rubric", rubric, NAPIER_IS_NARROW, rubric.rows, rubric.cols, NULL),
+        napier_row_argument("weights", t->weights, NAPIER_IS_NARROW, rubric.rows),
+        napier_row_argument("token_ids", napier_indices_bytes(ids), 0, ids.size),
+        napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size)};
+    for (size_t i = 0; i < count; i++) {
+        arguments[COMMON + i] = all[i];
     }
-    return NAPIER_OK;
+    t->responses.count = offsets.size - 1;
+    t->responses.tokens = tokens;
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    status = napier_check_offset_count(context, "offsets", offsets);
+    if (status) {
+        return status;
+    }
+    status = napier_check_arguments(context, arguments, COMMON + count);
+    if (status) {
+        return status;
+    }
+    status = napier_check_offsets_on(context, place, offsets, tokens);
+    return status ? status : napier_check_ids_on(context, place, "token_ids", ids, tokens, rubric.cols);
+}
+
+napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t) {
+    const int64_t responses = t->responses.offsets.size - 1;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument all[] = {
+        napier_row_argument("logprobs", t->job.logprobs, NAPIER_IS_NARROW, t->job.logprobs.size),
+        NAPIER_ARGUMENT("scores", napier_read_only(t->scores), out, responses, t->job.rubric.rows, NULL),
+        napier_row_argument("rewards", napier_read_only_vector(t->rewards), out, responses)};
+    return check_call(context, place, t, t->job.logprobs.size, all, sizeof all / sizeof *all);
+}
+
+napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t) {
+    const int64_t responses = t->responses.offsets.size - 1;
+    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_vector grad = t->job.grad_logprobs;
+    const napier_argument all[] = {
+        napier_row_argument("grad_logprobs", napier_read_only_vector(grad), NAPIER_IS_OUT | NAPIER_IS_NARROW,
+                            grad.size),
+        NAPIER_ARGUMENT("grad_scores", t->grad_scores, in | NAPIER_MAY_BE_OUT, responses, t->job.rubric.rows, NULL),
+        napier_row_argument("grad_rewards", t->grad_rewards, in, responses)};
+    return check_call(context, place, t, grad.size, all, sizeof all / sizeof *all);
 }
 
 /* ---- Scores ------------------------------------------------------------------------------------------------------ */
 
-static void napier_rubric_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+static void sum_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_rubric_task *t = argument;
     napier_tiles tile = napier_tiles_in(&t->responses, begin, end);
     (void)worker;
@@ -74,7 +73,7 @@ static void napier_rubric_tokens(void *argument, int worker, int64_t begin, int6
     }
 }
 
-static void napier_rubric_responses(void *argument, int worker, int64_t begin, int64_t end) {
+static void sum_responses(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_rubric_task *t = argument;
     const int64_t criteria = t->job.rubric.rows;
     (void)worker;
@@ -101,40 +100,6 @@ static void napier_rubric_responses(void *argument, int worker, int64_t begin, i
     }
 }
 
-static napier_status napier_rubric_outputs(napier_context *context, const napier_rubric_task *t) {
-    const napier_matrix rewards = napier_vector_row_out(t->rewards);
-    const int64_t count = t->responses.count;
-    napier_status status = napier_check_tokens_out(context, "rewards", t->rewards, count, true);
-    if (!status && t->scores.data) {
-        status = napier_check_scores(context, "scores", napier_read_only(t->scores), count, t->job.rubric.rows);
-        if (!status)
-            status = napier_check_matrix_out(context, "scores", t->scores);
-    }
-    if (!status)
-        status = napier_rubric_check_out(context, "scores", t->scores, t);
-    if (!status)
-        status = napier_rubric_check_out(context, "rewards", rewards, t);
-    if (!status && t->scores.data && t->rewards.data) {
-        if (t->scores.data == t->rewards.data && count > 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "rewards: starts where scores does");
-        }
-        status = napier_check_alias(context, "rewards", rewards, "scores", napier_read_only(t->scores));
-    }
-    return status;
-}
-
-napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t) {
-    const int64_t tokens = t->job.logprobs.size;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_tokens(context, "logprobs", t->job.logprobs, tokens, false);
-    if (!status)
-        status = napier_rubric_arguments(context, place, tokens, t);
-    t->responses.count = t->responses.offsets.size - 1;
-    t->responses.tokens = tokens;
-    return status ? status : napier_rubric_outputs(context, t);
-}
-
 napier_status napier_rubric_score(napier_context *context, napier_const_vector logprobs, napier_indices token_ids,
                                   napier_indices offsets, napier_const_matrix rubric, napier_const_vector weights,
                                   napier_matrix scores, napier_vector rewards) {
@@ -156,10 +121,9 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
             return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scores: no memory for the sums of %lld tiles",
                                (long long)slots);
         }
-        napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens),
-                        napier_rubric_tokens, &t);
+        napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
     }
-    napier_parallel(context, t.responses.count, 1 << 12, napier_rubric_responses, &t);
+    napier_parallel(context, t.responses.count, 1 << 12, sum_responses, &t);
     napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }
@@ -167,7 +131,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
 /* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The factor of each criterion's marks in the gradient of a token of response b. */
-static void napier_rubric_factors(const napier_rubric_task *t, int64_t b, float *factor) {
+static void factors_of(const napier_rubric_task *t, int64_t b, float *factor) {
     const napier_const_matrix *scores = &t->grad_scores;
     const napier_const_vector *rewards = &t->grad_rewards, *weights = &t->weights;
     for (int64_t c = 0; c < t->job.rubric.rows; c++) {
@@ -182,7 +146,7 @@ static void napier_rubric_factors(const napier_rubric_task *t, int64_t b, float 
     }
 }
 
-static void napier_rubric_gradients(void *argument, int worker, int64_t begin, int64_t end) {
+static void write_gradients(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_rubric_task *t = argument;
     float *factor = t->sums + (int64_t)worker * t->job.rubric.rows;
     napier_tiles tile = napier_tiles_in(&t->responses, begin, end);
@@ -190,38 +154,10 @@ static void napier_rubric_gradients(void *argument, int worker, int64_t begin, i
     while (napier_next_tile(&tile)) {
         if (tile.response != response) {
             response = tile.response;
-            napier_rubric_factors(t, response, factor);
+            factors_of(t, response, factor);
         }
         t->kernels->tile_gradient(&t->job, tile.first, tile.n, factor);
     }
-}
-
-static napier_status napier_rubric_gradient_inputs(napier_context *context, const napier_rubric_task *t) {
-    napier_status status = napier_check_tokens(context, "grad_rewards", t->grad_rewards, t->responses.count, true);
-    if (!status && t->grad_scores.data) {
-        status = napier_check_scores(context, "grad_scores", t->grad_scores, t->responses.count, t->job.rubric.rows);
-        const napier_matrix out = napier_vector_row_out(t->job.grad_logprobs);
-        if (!status)
-            status = napier_check_alias(context, "grad_logprobs", out, "grad_scores", t->grad_scores);
-    }
-    if (!status) {
-        status = napier_check_apart(context, "grad_logprobs", t->job.grad_logprobs, "grad_rewards", t->grad_rewards);
-    }
-    return status;
-}
-
-napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t) {
-    const napier_vector out = t->job.grad_logprobs;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_tokens_out(context, "grad_logprobs", out, out.size, false);
-    if (!status)
-        status = napier_rubric_arguments(context, place, out.size, t);
-    t->responses.count = t->responses.offsets.size - 1;
-    t->responses.tokens = out.size;
-    if (!status)
-        status = napier_rubric_gradient_inputs(context, t);
-    return status ? status : napier_rubric_check_out(context, "grad_logprobs", napier_vector_row_out(out), t);
 }
 
 napier_status napier_rubric_score_backward(napier_context *context, napier_indices token_ids, napier_indices offsets,
@@ -247,7 +183,7 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "factors: no memory for %lld criteria",
                            (long long)rubric.rows);
     }
-    napier_parallel(context, tokens, chunk, napier_rubric_gradients, &t);
+    napier_parallel(context, tokens, chunk, write_gradients, &t);
     napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }

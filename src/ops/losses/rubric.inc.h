@@ -1,6 +1,10 @@
-/* ops/losses/rubric.inc.h - sums of log-probabilities, weighted by the rubric's values for their tokens. Included once
- * per instruction set, after responses.inc.h. */
+/* ops/losses/rubric.inc.h - sums of log-probabilities, weighted by the rubric's values for their tokens. Compiled once
+ * per instruction set. */
+#ifndef NAPIER_OPS_LOSSES_RUBRIC_INC_H
+#define NAPIER_OPS_LOSSES_RUBRIC_INC_H
+
 #include "ops/losses/rubric_kernels.h"
+#include "ops/tokens/responses.inc.h"
 
 /* The ids of a tile as 32 bits, or NULL if the rubric has too many columns. `first` is the index of the first one. */
 NAPIER_KERNEL const int32_t *napier_rubric_ids(const napier_rubric_job *job, int64_t first, int n, int32_t *room) {
@@ -80,3 +84,5 @@ static void napier_rubric_tile_gradient(const napier_rubric_job *job, int64_t fi
 
 #define NAPIER_RUBRIC_KERNELS \
     { .tile = napier_rubric_tile, .tile_gradient = napier_rubric_tile_gradient }
+
+#endif

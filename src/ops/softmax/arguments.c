@@ -1,68 +1,90 @@
-/* ops/softmax/arguments.c - checks of arguments that the operations of this folder share, on the CPU and on a GPU. */
+/* ops/softmax/arguments.c - see arguments.h. */
 #include "ops/softmax/arguments.h"
 
-#include "core/base/view.h"
-#include "ops/softmax/options.h"
+#include <float.h>
+
+#include "core/base/fenv.h"
+#include "core/base/struct_size.h"
+
+float napier_float_of(double x) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = x; /* volatile: the compiler must not move the conversion out of the two calls */
+    const volatile float rounded = (float)exact;
+    napier_fenv_leave(caller);
+    return rounded;
+}
+
+/* Rounds the temperature to the compute type, and tests that it is finite and above 0 there. The default state is
+ * needed because a subnormal temperature is not 0. */
+static bool temperature_survives(double *temperature, napier_dtype compute) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = *temperature;
+    const volatile float single = (float)exact;
+    const volatile double rounded = compute == NAPIER_F64 ? exact : (double)single;
+    const volatile bool survives = rounded > 0 && rounded <= DBL_MAX;
+    *temperature = survives ? rounded : exact;
+    napier_fenv_leave(caller);
+    return survives;
+}
+
+napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
+                                          napier_dtype compute, napier_softmax_options *out) {
+    *out = (napier_softmax_options)NAPIER_SOFTMAX_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_SOFTMAX_OPTIONS_INIT", options, out);
+    if (status) {
+        return status;
+    }
+    if (!temperature_survives(&out->temperature, compute)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
+                           out->temperature, napier_dtype_name(compute));
+    }
+    if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
+    }
+    if ((unsigned)out->masked_rows > NAPIER_MASKED_ZERO) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
+                           (int)out->masked_rows);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_softmax_arguments(napier_context *context, const napier_argument *all, size_t count,
+                                       const napier_softmax_options *options, napier_dtype compute,
+                                       napier_softmax_options *o) {
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    status = napier_softmax_options_read(context, options, compute, o);
+    return status ? status : napier_check_arguments(context, all, count);
+}
 
 napier_status napier_elementwise_arguments(napier_context *context, const char *name, napier_const_matrix logits,
                                            napier_matrix result, const napier_softmax_options *options,
                                            napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, "logits", logits);
-    if (!status)
-        status = napier_check_matrix_out(context, name, result);
-    if (!status) {
-        status = napier_check_same_shape(context, name, result.rows, result.cols, "logits", logits.rows, logits.cols);
-    }
-    if (!status)
-        status = napier_check_alias(context, name, result, "logits", logits);
-    if (!status) {
-        status = napier_softmax_options_read(context, options, napier_compute_dtype(logits.dtype, result.dtype), o);
-    }
-    return status;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+        NAPIER_ARGUMENT(name, napier_read_only(result), NAPIER_IS_OUT, logits.rows, logits.cols, "logits")};
+    return napier_softmax_arguments(context, all, 2, options, napier_compute_dtype(logits.dtype, result.dtype), o);
 }
 
 napier_status napier_logsumexp_arguments(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                          int64_t size, const napier_softmax_options *options,
                                          napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, "logits", logits);
-    if (!status)
-        status = napier_check_vector_out(context, "lse", lse);
-    if (!status)
-        status = napier_check_size(context, "lse", lse.size, size);
-    if (!status)
-        status = napier_check_alias(context, "lse", napier_column(lse), "logits", logits);
-    if (!status) {
-        status = napier_softmax_options_read(context, options, napier_compute_dtype(logits.dtype, lse.dtype), o);
-    }
-    return status;
+    const napier_argument all[] = {NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+                                   napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, size)};
+    return napier_softmax_arguments(context, all, 2, options, napier_compute_dtype(logits.dtype, lse.dtype), o);
 }
 
-napier_status napier_gradient_arguments(napier_context *context, const char *a_name, napier_const_matrix a,
-                                        const char *b_name, const napier_const_matrix *b, napier_matrix grad,
+napier_status napier_gradient_arguments(napier_context *context, const char *result_name, napier_const_matrix result,
+                                        const char *grad_name, const napier_const_matrix *grad, napier_matrix out,
                                         const napier_softmax_options *options, napier_dtype compute,
                                         napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, a_name, a);
-    if (!status && b)
-        status = napier_check_matrix(context, b_name, *b);
-    if (!status)
-        status = napier_check_matrix_out(context, "grad_logits", grad);
-    if (!status && b)
-        status = napier_check_same_shape(context, b_name, b->rows, b->cols, a_name, a.rows, a.cols);
-    if (!status)
-        status = napier_check_same_shape(context, "grad_logits", grad.rows, grad.cols, a_name, a.rows, a.cols);
-    if (!status)
-        status = napier_check_alias(context, "grad_logits", grad, a_name, a);
-    if (!status && b)
-        status = napier_check_alias(context, "grad_logits", grad, b_name, *b);
-    if (!status)
-        status = napier_softmax_options_read(context, options, compute, o);
-    return status;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT(result_name, result, NAPIER_MAY_BE_OUT, result.rows, result.cols, NULL),
+        NAPIER_ARGUMENT("grad_logits", napier_read_only(out), NAPIER_IS_OUT, result.rows, result.cols, result_name),
+        NAPIER_ARGUMENT(grad_name, grad ? *grad : result, NAPIER_MAY_BE_OUT, result.rows, result.cols, result_name)};
+    return napier_softmax_arguments(context, all, grad ? 3 : 2, options, compute, o);
 }
 
 /* The gradient of a logsumexp is the softmax times a factor per row. The gradient of a masked row is 0. */
@@ -70,15 +92,11 @@ napier_status napier_logsumexp_gradient_arguments(napier_context *context, napie
                                                   napier_const_vector grad_lse, int64_t size, napier_matrix grad_logits,
                                                   const napier_softmax_options *options, napier_dtype compute,
                                                   napier_softmax_options *o) {
-    napier_status status =
-        napier_gradient_arguments(context, "logits", logits, NULL, NULL, grad_logits, options, compute, o);
-    if (!status)
-        status = napier_check_vector(context, "grad_lse", grad_lse);
-    if (!status)
-        status = napier_check_size(context, "grad_lse", grad_lse.size, size);
-    if (!status) {
-        status = napier_check_alias(context, "grad_logits", grad_logits, "grad_lse", napier_vector_row(grad_lse));
-    }
+    const napier_argument all[] = {NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+                                   NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), NAPIER_IS_OUT,
+                                                   logits.rows, logits.cols, "logits"),
+                                   napier_row_argument("grad_lse", grad_lse, NAPIER_MAY_BE_OUT, size)};
+    const napier_status status = napier_softmax_arguments(context, all, 3, options, compute, o);
     o->masked_rows = NAPIER_MASKED_ZERO;
     return status;
 }

@@ -1,35 +1,27 @@
-/* ops/softmax/arguments.h - checks of arguments that the operations of this folder share. */
+/* ops/softmax/arguments.h - checks the arguments and options of the softmax calls, for f32 and f64, on the CPU and on a
+ * GPU. */
 #ifndef NAPIER_OPS_SOFTMAX_ARGUMENTS_H
 #define NAPIER_OPS_SOFTMAX_ARGUMENTS_H
 
 #include <napier/softmax.h>
-#include <stdbool.h>
 
-#include "core/base/context.h"
+#include "core/base/view.h"
 
-static inline napier_status napier_check_same_shape(napier_context *context, const char *a_name, int64_t a_rows,
-                                                    int64_t a_cols, const char *b_name, int64_t b_rows,
-                                                    int64_t b_cols) {
-    if (a_rows != b_rows || a_cols != b_cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: shape %lld x %lld is not that of %s, %lld x %lld",
-                           a_name, (long long)a_rows, (long long)a_cols, b_name, (long long)b_rows, (long long)b_cols);
-    }
-    return NAPIER_OK;
+/* f64 if either is f64, otherwise f32. */
+static inline napier_dtype napier_compute_dtype(napier_dtype in, napier_dtype out) {
+    return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;
+}
+static inline napier_dtype napier_compute_dtype3(napier_dtype a, napier_dtype b, napier_dtype c) {
+    return napier_compute_dtype(napier_compute_dtype(a, b), c);
 }
 
-static inline napier_status napier_check_size(napier_context *context, const char *name, int64_t size, int64_t wanted) {
-    if (size != wanted) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %lld is not %lld", name, (long long)size,
-                           (long long)wanted);
-    }
-    return NAPIER_OK;
-}
+/* x rounded to nearest even, subnormals kept, whatever the caller's floating-point state is. */
+float napier_float_of(double x);
 
-/* A vector with one element per row of a matrix, as a matrix of one column. */
-static inline napier_matrix napier_column(napier_vector v) {
-    const napier_matrix m = {v.data, v.size, 1, v.stride, 1, v.dtype};
-    return m;
-}
+/* *out becomes the caller's options, or the defaults for NULL. The temperature is rounded to `compute`, and must be
+ * finite and above 0 there too. */
+napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
+                                          napier_dtype compute, napier_softmax_options *out);
 
 /* If its elements are contiguous, a matrix can be treated as one long row. */
 static inline bool napier_is_one_run(napier_const_matrix m) {
@@ -37,12 +29,13 @@ static inline bool napier_is_one_run(napier_const_matrix m) {
 }
 
 static inline napier_const_matrix napier_one_row(napier_const_matrix m) {
-    const napier_const_matrix row = {m.data, 1, m.rows * m.cols, 0, 1, m.dtype};
-    return row;
+    return (napier_const_matrix){m.data, 1, m.rows * m.cols, 0, 1, m.dtype};
 }
 
-/* Each function checks all arguments of its operations and reads the options. The
- * compute type is f64 if any dtype is f64. */
+/* Each function starts a call, checks all its arguments and reads the options. */
+napier_status napier_softmax_arguments(napier_context *context, const napier_argument *all, size_t count,
+                                       const napier_softmax_options *options, napier_dtype compute,
+                                       napier_softmax_options *o);
 napier_status napier_elementwise_arguments(napier_context *context, const char *name, napier_const_matrix logits,
                                            napier_matrix result, const napier_softmax_options *options,
                                            napier_softmax_options *o);
@@ -50,8 +43,8 @@ napier_status napier_elementwise_arguments(napier_context *context, const char *
 napier_status napier_logsumexp_arguments(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                          int64_t size, const napier_softmax_options *options,
                                          napier_softmax_options *o);
-napier_status napier_gradient_arguments(napier_context *context, const char *a_name, napier_const_matrix a,
-                                        const char *b_name, const napier_const_matrix *b, napier_matrix grad,
+napier_status napier_gradient_arguments(napier_context *context, const char *result_name, napier_const_matrix result,
+                                        const char *grad_name, const napier_const_matrix *grad, napier_matrix out,
                                         const napier_softmax_options *options, napier_dtype compute,
                                         napier_softmax_options *o);
 napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,

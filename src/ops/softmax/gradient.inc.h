@@ -1,8 +1,14 @@
-/* ops/softmax/gradient.inc.h - the kernels of the gradients. Included after softmax.inc.h, once per instruction set.
+/* ops/softmax/gradient.inc.h - the kernels of the gradients. Compiled once per instruction set.
  *
  * A gradient needs the sum of a row, whose terms have both signs, so the exact sum of sum.h cannot be used. A tile of
  * 1024 is added in 256 lanes (fma for products), which are folded by halves. The tiles' sums are added in double in
  * order of their index, and a row stays on one thread. */
+#ifndef NAPIER_OPS_SOFTMAX_GRADIENT_INC_H
+#define NAPIER_OPS_SOFTMAX_GRADIENT_INC_H
+
+#include "ops/softmax/lanes.inc.h"
+#include "ops/softmax/long_rows.inc.h"
+#include "ops/softmax/weighted.inc.h"
 
 /* Element i of row `row` of a matrix that is f32, f16 or bf16. */
 NAPIER_KERNEL const void *napier_element(napier_const_matrix m, int64_t row, int64_t i) {
@@ -103,3 +109,5 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
         .weighted_ties = napier_weighted_ties, .dot_range = napier_dot_range,                                          \
         .softmax_gradient = napier_softmax_gradient, .log_softmax_gradient = napier_log_softmax_gradient               \
     }
+
+#endif

@@ -1,8 +1,12 @@
 /* ops/softmax/lanes.inc.h - 16 rows in the 16 lanes of one vector.
  *
  * This layout serves rows of a few columns (after a transpose) and rows that are columns in memory. Element i of the 16
- * rows is the vector at z + i * ld. The operations on each row are those of softmax.inc.h, in the same order. Included
- * by the kernels of one instruction set, after softmax.inc.h. */
+ * rows is the vector at z + i * ld. The operations on each row are those of softmax.inc.h, in the same order.
+ * Compiled once per instruction set. */
+#ifndef NAPIER_OPS_SOFTMAX_LANES_INC_H
+#define NAPIER_OPS_SOFTMAX_LANES_INC_H
+
+#include "ops/softmax/short_rows.inc.h"
 
 /* Running state of 16 rows, one per lane, before they are finished. `alone` marks the rows that are not ordinary (a
  * NaN, a maximum that is infinite or beyond 2^20). Their lanes hold harmless values, and they are
@@ -244,18 +248,19 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     napier_scatter(result, rows * n, y, job->y.dtype, 1, job->stream);
 }
 
-#define NAPIER_TINY_WIDTHS(op)                              \
-    do {                                                    \
-        if (n <= 2) {                                       \
-            napier_tiny_block(op, 2, job, first, scratch);  \
-        } else if (n <= 4) {                                \
-            napier_tiny_block(op, 4, job, first, scratch);  \
-        } else if (n <= 8) {                                \
-            napier_tiny_block(op, 8, job, first, scratch);  \
-        } else {                                            \
-            napier_tiny_block(op, 16, job, first, scratch); \
-        }                                                   \
-    } while (0)
+NAPIER_KERNEL void napier_tiny_block_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first,
+                                        float *scratch) {
+    const int64_t n = job->x.cols;
+    if (n <= 2) {
+        napier_tiny_block(op, 2, job, first, scratch);
+    } else if (n <= 4) {
+        napier_tiny_block(op, 4, job, first, scratch);
+    } else if (n <= 8) {
+        napier_tiny_block(op, 8, job, first, scratch);
+    } else {
+        napier_tiny_block(op, 16, job, first, scratch);
+    }
+}
 
 /* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
  * not fill a block go to napier_short_rows. */
@@ -264,11 +269,7 @@ static void napier_tiny_rows(const napier_softmax_job *job, int64_t begin, int64
     const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
     int64_t first = begin;
     for (; first + 256 / width <= end; first += 256 / width) {
-        switch (job->op) {
-        case NAPIER_OP_SOFTMAX: NAPIER_TINY_WIDTHS(NAPIER_OP_SOFTMAX); break;
-        case NAPIER_OP_LOG_SOFTMAX: NAPIER_TINY_WIDTHS(NAPIER_OP_LOG_SOFTMAX); break;
-        default: NAPIER_TINY_WIDTHS(NAPIER_OP_LOGSUMEXP); break;
-        }
+        NAPIER_FOR_OP(job->op, napier_tiny_block_of, job, first, scratch);
     }
     napier_short_rows(job, first, end, scratch);
 }
@@ -322,7 +323,7 @@ NAPIER_KERNEL void napier_pack_groups(const napier_softmax_job *job, napier_dtyp
     }
 }
 
-NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int rows,
+NAPIER_KERNEL void napier_pack_strip_as(napier_dtype dtype, const napier_softmax_job *job, int64_t row, int rows,
                                         int64_t begin, int n, float *z, napier_range *range) {
     int r = 0;
     for (; r + 64 <= rows; r += 64) {
@@ -337,11 +338,7 @@ NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dt
 /* Packs columns [begin, begin + n) of `rows` neighbouring rows into z, and finds the ranges of each 16. */
 static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
                               napier_range *range) {
-    switch (job->x.dtype) {
-    case NAPIER_F32: napier_pack_strip_as(job, NAPIER_F32, row, rows, begin, n, z, range); break;
-    case NAPIER_BF16: napier_pack_strip_as(job, NAPIER_BF16, row, rows, begin, n, z, range); break;
-    default: napier_pack_strip_as(job, NAPIER_F16, row, rows, begin, n, z, range); break;
-    }
+    NAPIER_FOR_DTYPE(job->x.dtype, napier_pack_strip_as, job, row, rows, begin, n, z, range);
 }
 
 /* One column of all groups, contiguous. */
@@ -578,26 +575,28 @@ NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napie
     }
 }
 
-#define NAPIER_TINY_COLUMNS(op_, dtype_, stream_)                               \
-    do {                                                                        \
-        if (n <= 2) {                                                           \
-            napier_tiny_columns_as(op_, 2, dtype_, stream_, job, begin, whole); \
-        } else if (n <= 4) {                                                    \
-            napier_tiny_columns_as(op_, 4, dtype_, stream_, job, begin, whole); \
-        } else {                                                                \
-            napier_tiny_columns_as(op_, 8, dtype_, stream_, job, begin, whole); \
-        }                                                                       \
-    } while (0)
-#define NAPIER_TINY_COLUMNS_OF(op_)                       \
-    do {                                                  \
-        if (job->x.dtype == NAPIER_BF16) {                \
-            NAPIER_TINY_COLUMNS(op_, NAPIER_BF16, false); \
-        } else if (job->stream && lines) {                \
-            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, true);   \
-        } else {                                          \
-            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, false);  \
-        }                                                 \
-    } while (0)
+NAPIER_KERNEL void napier_tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream,
+                                          const napier_softmax_job *job, int64_t begin, int64_t end) {
+    const int64_t n = job->x.cols;
+    if (n <= 2) {
+        napier_tiny_columns_as(op, 2, dtype, stream, job, begin, end);
+    } else if (n <= 4) {
+        napier_tiny_columns_as(op, 4, dtype, stream, job, begin, end);
+    } else {
+        napier_tiny_columns_as(op, 8, dtype, stream, job, begin, end);
+    }
+}
+
+NAPIER_KERNEL void napier_tiny_columns_of(napier_softmax_op op, const napier_softmax_job *job, bool stream,
+                                          int64_t begin, int64_t end) {
+    if (job->x.dtype == NAPIER_BF16) {
+        napier_tiny_columns_in(op, NAPIER_BF16, false, job, begin, end);
+    } else if (stream) {
+        napier_tiny_columns_in(op, NAPIER_F32, true, job, begin, end);
+    } else {
+        napier_tiny_columns_in(op, NAPIER_F32, false, job, begin, end);
+    }
+}
 
 /* Returns the first row that it has not computed. It computes whole vectors of rows, if the job is of
  * the kind above. */
@@ -609,11 +608,7 @@ static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin,
         return begin;
     }
     const bool lines = ((uintptr_t)((float *)job->y.data + begin) & 63) == 0 && job->y.col_stride % 16 == 0;
-    switch (job->op) {
-    case NAPIER_OP_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_SOFTMAX); break;
-    case NAPIER_OP_LOG_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOG_SOFTMAX); break;
-    default: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOGSUMEXP); break;
-    }
+    NAPIER_FOR_OP(job->op, napier_tiny_columns_of, job, job->stream && lines, begin, whole);
     return whole;
 }
 
@@ -629,14 +624,7 @@ static void napier_short_columns(const napier_softmax_job *job, int64_t begin, i
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t row = napier_tiny_columns(job, begin, end); row < end; row += strip) {
         const int rows = end - row < strip ? (int)(end - row) : strip;
-        const bool ahead = row + 2 * strip <= end;
-        switch (job->op) {
-        case NAPIER_OP_SOFTMAX: napier_short_columns_strip(NAPIER_OP_SOFTMAX, job, row, rows, ahead, z, acc); break;
-        case NAPIER_OP_LOG_SOFTMAX:
-            napier_short_columns_strip(NAPIER_OP_LOG_SOFTMAX, job, row, rows, ahead, z, acc);
-            break;
-        default: napier_short_columns_strip(NAPIER_OP_LOGSUMEXP, job, row, rows, ahead, z, acc); break;
-        }
+        NAPIER_FOR_OP(job->op, napier_short_columns_strip, job, row, rows, row + 2 * strip <= end, z, acc);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -721,7 +709,7 @@ static void napier_write_alone(napier_softmax_op op, const napier_final *final, 
     }
     for (int i = 0; i < n; i++) {
         const float v = final->factor != 1.0f ? line[i] * final->factor : line[i];
-        z[i * 16] = v != v ? napier_float_of_bits(0x7fc00000u) : v;
+        z[i * 16] = v != v ? napier_nan() : v;
     }
 }
 
@@ -823,7 +811,7 @@ static void napier_write_strip(const napier_softmax_job *job, int64_t row, int r
 /* Fewer than 16 long rows would leave lanes of a strip empty. They are transposed to f32 z, with `ld`
  * floats from row to row, and then computed along the vectors like other rows. Columns [begin, end) of
  * all of them; z has space for whole vectors. */
-NAPIER_KERNEL void napier_pack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+NAPIER_KERNEL void napier_pack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end,
                                       float *z, int64_t ld) {
     const int rows = (int)job->x.rows;
     const bool divide = job->temperature != 1.0f;
@@ -864,20 +852,14 @@ static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, i
 }
 
 static void napier_pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
-    switch (job->x.dtype) {
-    case NAPIER_F32:
-        if (job->x.rows == 8 && job->temperature == 1.0f) {
-            begin = napier_pack_eight(job, begin, end, z, ld);
-        }
-        napier_pack_few_as(job, NAPIER_F32, begin, end, z, ld);
-        break;
-    case NAPIER_BF16: napier_pack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
-    default: napier_pack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    if (job->x.dtype == NAPIER_F32 && job->x.rows == 8 && job->temperature == 1.0f) {
+        begin = napier_pack_eight(job, begin, end, z, ld);
     }
+    NAPIER_FOR_DTYPE(job->x.dtype, napier_pack_few_as, job, begin, end, z, ld);
 }
 
 /* The inverse: writes columns [begin, end) of the results of all rows to y. */
-NAPIER_KERNEL void napier_unpack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+NAPIER_KERNEL void napier_unpack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end,
                                         const float *z, int64_t ld) {
     const int rows = (int)job->y.rows;
     for (int64_t i = begin; i < end; i += 16) {
@@ -915,14 +897,10 @@ static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin,
 }
 
 static void napier_unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
-    switch (job->y.dtype) {
-    case NAPIER_F32:
-        if (job->y.rows == 8) {
-            begin = napier_unpack_eight(job, begin, end, z, ld);
-        }
-        napier_unpack_few_as(job, NAPIER_F32, begin, end, z, ld);
-        break;
-    case NAPIER_BF16: napier_unpack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
-    default: napier_unpack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    if (job->y.dtype == NAPIER_F32 && job->y.rows == 8) {
+        begin = napier_unpack_eight(job, begin, end, z, ld);
     }
+    NAPIER_FOR_DTYPE(job->y.dtype, napier_unpack_few_as, job, begin, end, z, ld);
 }
+
+#endif

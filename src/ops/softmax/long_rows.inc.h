@@ -1,10 +1,14 @@
-/* ops/softmax/long_rows.inc.h - rows of many tiles, along the vectors. Included after
- * short_rows.inc.h, once per instruction set.
+/* ops/softmax/long_rows.inc.h - rows of many tiles, along the vectors. Compiled once per
+ * instruction set.
  *
  * One loop does the three passes at different tiles, as in short_rows.inc.h: while tile p is summed, tile p + 2 is
  * scanned and tile p - T is written, where a row has T tiles. So a row is written while the next one is summed, and the
  * result of a pass (a maximum, the end of a sum) has the time of a tile to become ready. softmax keeps its terms,
  * relative to the exponent of their own tile, in a ring of T + 1 tiles; log_softmax reads its row again. */
+#ifndef NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
+#define NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
+
+#include "ops/softmax/short_rows.inc.h"
 
 static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
                                  float *scratch) {
@@ -349,3 +353,5 @@ static void napier_long_rows(const napier_softmax_job *job, int64_t begin, int64
         vf_stream_fence();
     }
 }
+
+#endif

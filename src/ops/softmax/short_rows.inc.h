@@ -1,5 +1,5 @@
-/* ops/softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Included after
- * softmax.inc.h, once per instruction set.
+/* ops/softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Compiled once per
+ * instruction set.
  *
  * The three passes over a row (scan, sum, write) use different parts of the processor. So rows come in batches, and one
  * loop over the columns does all three passes, each on a row of another batch:
@@ -11,6 +11,10 @@
  * Loads and stores then overlap with the exponentials. The result of a pass (the maximum of a row, the end of a sum)
  * has the time of a whole batch to become ready. A batch is finished as a whole, with a row in each lane. A row that is
  * not ordinary is computed by itself. The names of the scan begin with look. */
+#ifndef NAPIER_OPS_SOFTMAX_SHORT_ROWS_INC_H
+#define NAPIER_OPS_SOFTMAX_SHORT_ROWS_INC_H
+
+#include "ops/softmax/softmax.inc.h"
 
 enum {
     NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
@@ -464,11 +468,7 @@ static void napier_three_full(const napier_softmax_job *job, const napier_short_
 }
 
 static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
-    switch (op) {
-    case NAPIER_OP_SOFTMAX: napier_batch_summed(NAPIER_OP_SOFTMAX, b, n); break;
-    case NAPIER_OP_LOG_SOFTMAX: napier_batch_summed(NAPIER_OP_LOG_SOFTMAX, b, n); break;
-    default: napier_batch_summed(NAPIER_OP_LOGSUMEXP, b, n); break;
-    }
+    NAPIER_FOR_OP(op, napier_batch_summed, b, n);
 }
 
 /* Scans `look`, sums `sum` and writes `write`; any may be NULL. In one loop if they are
@@ -551,3 +551,5 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
         vf_stream_fence();
     }
 }
+
+#endif

@@ -10,13 +10,22 @@
  * There are three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of
  * one vector (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the
  * operations of napier_tile_by_definition and napier_sum_finish (sum.h) in the same order. That is the contract. */
+#ifndef NAPIER_OPS_SOFTMAX_SOFTMAX_INC_H
+#define NAPIER_OPS_SOFTMAX_SOFTMAX_INC_H
+
 #include "core/math/elements.h"
 #include "ops/softmax/softmax_kernels.h"
+
+/* Calls f with the operation as a constant first argument, as NAPIER_FOR_DTYPE. */
+#define NAPIER_FOR_OP(op_, f_, ...)                                            \
+    ((op_) == NAPIER_OP_SOFTMAX       ? f_(NAPIER_OP_SOFTMAX, __VA_ARGS__)     \
+     : (op_) == NAPIER_OP_LOG_SOFTMAX ? f_(NAPIER_OP_LOG_SOFTMAX, __VA_ARGS__) \
+                                      : f_(NAPIER_OP_LOGSUMEXP, __VA_ARGS__))
 
 /* ---- Results out --------------------------------------------------------------------------------------------------- */
 
 /* Stores contiguous floats as contiguous elements of y, past the caches if `stream`. y may be z itself. */
-NAPIER_KERNEL void napier_write_out_as(const float *z, int64_t n, void *y, napier_dtype dtype, bool stream) {
+NAPIER_KERNEL void napier_write_out_as(napier_dtype dtype, const float *z, int64_t n, void *y, bool stream) {
     int64_t i = 0;
     const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63; /* bytes up to the next cache line */
     if (stream && dtype == NAPIER_F32 && n >= 32 && ahead % 4 == 0) {
@@ -39,11 +48,7 @@ NAPIER_KERNEL void napier_write_out_as(const float *z, int64_t n, void *y, napie
 /* Stores floats as elements of any dtype and stride. */
 static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
     if (stride == 1) {
-        switch (dtype) {
-        case NAPIER_F32: napier_write_out_as(z, n, y, NAPIER_F32, stream); break;
-        case NAPIER_BF16: napier_write_out_as(z, n, y, NAPIER_BF16, stream); break;
-        default: napier_write_out_as(z, n, y, NAPIER_F16, stream); break;
-        }
+        NAPIER_FOR_DTYPE(dtype, napier_write_out_as, z, n, y, stream);
         return;
     }
     for (int64_t i = 0; i < n; i += 16) {
@@ -98,7 +103,7 @@ enum { NAPIER_PREFETCH_BYTES = 2048 };
 
 /* Scans n contiguous elements: writes z = x / temperature to `z` (if pack is true) and
  * returns their range. Whole vectors are stored. */
-NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack,
+NAPIER_KERNEL napier_range napier_look_as(napier_dtype dtype, const void *x, bool divide, vf temperature, bool pack,
                                           int n, float *z) {
     napier_range a = napier_no_range(), b = a;
     int i = 0;
@@ -170,20 +175,16 @@ NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64
     const vf t = vf_set(temperature);
     if (stride != 1) {
         napier_gather(x, dtype, stride, n, z);
-        return (napier_looked){z, napier_look_as(z, NAPIER_F32, true, t, true, n, z)};
+        return (napier_looked){z, napier_look_as(NAPIER_F32, z, true, t, true, n, z)};
     }
     if (temperature != 1.0f) {
-        switch (dtype) {
-        case NAPIER_F32: return (napier_looked){z, napier_look_as(x, NAPIER_F32, true, t, true, n, z)};
-        case NAPIER_BF16: return (napier_looked){z, napier_look_as(x, NAPIER_BF16, true, t, true, n, z)};
-        default: return (napier_looked){z, napier_look_as(x, NAPIER_F16, true, t, true, n, z)};
-        }
+        return (napier_looked){z, NAPIER_FOR_DTYPE(dtype, napier_look_as, x, true, t, true, n, z)};
     }
-    switch (dtype) {
-    case NAPIER_F32: return (napier_looked){(const float *)x, napier_look_as(x, NAPIER_F32, false, t, false, n, z)};
-    case NAPIER_BF16: return (napier_looked){z, napier_look_as(x, NAPIER_BF16, false, t, true, n, z)};
-    default: return (napier_looked){z, napier_look_as(x, NAPIER_F16, false, t, true, n, z)};
+    if (dtype == NAPIER_F32) {
+        return (napier_looked){(const float *)x, napier_look_as(NAPIER_F32, x, false, t, false, n, z)};
     }
+    return (napier_looked){z, dtype == NAPIER_BF16 ? napier_look_as(NAPIER_BF16, x, false, t, true, n, z)
+                                                   : napier_look_as(NAPIER_F16, x, false, t, true, n, z)};
 }
 
 static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
@@ -401,8 +402,8 @@ NAPIER_KERNEL vf napier_result16(napier_softmax_op op, const napier_writer *w, v
 }
 
 /* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the memory of the values. */
-NAPIER_KERNEL void napier_write_as(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
-                                   void *y, napier_dtype dtype, bool stream) {
+NAPIER_KERNEL void napier_write_as(napier_dtype dtype, napier_softmax_op op, const napier_writer *w,
+                                   const float *values, int n, bool care, bool stream, void *y) {
     int i = 0;
     if (stream) {
         const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63;
@@ -427,32 +428,17 @@ NAPIER_KERNEL void napier_write_as(napier_softmax_op op, const napier_writer *w,
 /* stride 1 only. */
 static void napier_write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
                                 void *y, napier_dtype dtype, bool stream) {
-    const bool softmax = op == NAPIER_OP_SOFTMAX;
-    if (dtype == NAPIER_F32) {
-        stream = stream && n >= 32 && ((uintptr_t)y & 3) == 0;
-        if (!softmax) {
-            if (stream) {
-                napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F32, true);
-            } else {
-                napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F32, false);
-            }
-        } else if (care) {
-            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, true, y, NAPIER_F32, false);
-        } else if (stream) {
-            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, false, y, NAPIER_F32, true);
-        } else {
-            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, false, y, NAPIER_F32, false);
-        }
-    } else if (dtype == NAPIER_BF16) {
-        if (softmax) {
-            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, care, y, NAPIER_BF16, false);
-        } else {
-            napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_BF16, false);
-        }
-    } else if (softmax) {
-        napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, care, y, NAPIER_F16, false);
+    const bool past = stream && dtype == NAPIER_F32 && n >= 32 && ((uintptr_t)y & 3) == 0;
+    if (op != NAPIER_OP_SOFTMAX && past) {
+        napier_write_as(NAPIER_F32, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, true, y);
+    } else if (op != NAPIER_OP_SOFTMAX) {
+        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, false, y);
+    } else if (care) {
+        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_SOFTMAX, w, values, n, true, false, y);
+    } else if (past) {
+        napier_write_as(NAPIER_F32, NAPIER_OP_SOFTMAX, w, values, n, false, true, y);
     } else {
-        napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F16, false);
+        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_SOFTMAX, w, values, n, false, false, y);
     }
 }
 
@@ -461,7 +447,7 @@ static float napier_constant_result(napier_softmax_op op, const napier_final *fi
     if (final->kind == NAPIER_ROW_MASKED && masked == NAPIER_MASKED_ZERO) {
         return op == NAPIER_OP_SOFTMAX ? 0.0f : -INFINITY;
     }
-    return napier_float_of_bits(0x7fc00000u);
+    return napier_nan();
 }
 
 /* Results element by element, for rows whose maximum is infinite, NaN or beyond 2^20. out may be z. */
@@ -599,3 +585,5 @@ static void napier_write(napier_softmax_op op, const napier_final *final, napier
                           napier_at_out(y, dtype, i * stride), dtype, stride, false);
     }
 }
+
+#endif

@@ -16,22 +16,22 @@ enum {
     NAPIER_FEW_MOST = 1 << 24       /* ... up to so many elements: 64 MB */
 };
 
-static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     const int64_t elements = rows * cols, threads = context->threads;
     const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
-    const int64_t pieces = napier_min64(wanted, 1 + elements / NAPIER_PIECE_LEAST);
+    const int64_t pieces = least(wanted, 1 + elements / NAPIER_PIECE_LEAST);
     const int64_t chunk = (rows + pieces - 1) / pieces;
     return (chunk + granule - 1) / granule * granule;
 }
 
-static int64_t napier_tile_chunk(const napier_context *context, int64_t tiles) {
+static int64_t tile_chunk(const napier_context *context, int64_t tiles) {
     return napier_row_chunk(context, tiles, NAPIER_TILE, 1);
 }
 
 /* The data that the workers share. All tasks of this file get one. */
-typedef struct napier_split {
+typedef struct split {
     const napier_softmax_job *job;
     const napier_softmax_kernels *kernels;
     napier_algorithm algorithm;
@@ -46,34 +46,31 @@ typedef struct napier_split {
     int rows;               /* rows in progress: 1, or those of a strip */
     const napier_final *finals;
     napier_const_vector factor; /* data NULL: none */
-} napier_split;
+} split;
 
-static float *napier_worker_scratch(const napier_split *s, int worker) {
-    return s->scratch + s->scratch_floats * worker;
-}
+static float *scratch_of(const split *s, int worker) { return s->scratch + s->scratch_floats * worker; }
 
 /* Are neighbouring rows neighbours in memory, in the input and in the output? */
-static bool napier_is_columns(const napier_softmax_job *job) {
+static bool is_columns(const napier_softmax_job *job) {
     const bool in = job->x.row_stride == 1 && job->x.col_stride != 1 && job->x.rows >= NAPIER_COLUMN_ROWS;
     return in && (job->op == NAPIER_OP_LOGSUMEXP || job->y.row_stride == 1);
 }
 
-static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
+static int64_t tiles_of(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 
-static void napier_split_release(napier_context *context, napier_split *s) {
+static void release(napier_context *context, split *s) {
     napier_free(&context->allocator, s->scratch);
     napier_free(&context->allocator, s->sums);
     napier_free(&context->allocator, s->kept);
 }
 
-static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
-                                           int rows, int64_t kept) {
+static napier_status allocate(napier_context *context, split *s, int workers, int64_t floats, int rows, int64_t kept) {
     s->scratch_floats = floats;
     s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
     s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
     s->kept = kept > 0 ? napier_alloc(&context->allocator, (size_t)kept, sizeof(napier_kept_tile)) : NULL;
     if (!s->scratch || (rows > 0 && !s->sums) || (kept > 0 && !s->kept)) {
-        napier_split_release(context, s);
+        release(context, s);
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
     }
     return NAPIER_OK;
@@ -81,25 +78,25 @@ static napier_status napier_split_allocate(napier_context *context, napier_split
 
 /* ---- Short rows ---------------------------------------------------------------------------------------------------- */
 
-static void napier_short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
-    s->kernels->short_rows(s->job, begin, end, napier_worker_scratch(s, worker));
+static void short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
+    s->kernels->short_rows(s->job, begin, end, scratch_of(s, worker));
 }
 
-static void napier_short_columns_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
-    s->kernels->short_columns(s->job, begin, end, napier_worker_scratch(s, worker));
+static void short_columns_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
+    s->kernels->short_columns(s->job, begin, end, scratch_of(s, worker));
 }
 
-static napier_status napier_split_short(napier_context *context, napier_split *s) {
-    const bool columns = napier_is_columns(s->job);
+static napier_status run_short(napier_context *context, split *s) {
+    const bool columns = is_columns(s->job);
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
     const int64_t rows = s->job->x.rows, chunk = napier_row_chunk(context, rows, s->job->x.cols, granule);
-    const napier_status status = napier_split_allocate(context, s, napier_workers(context, rows, chunk),
-                                                       columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
+    const napier_status status = allocate(context, s, napier_workers(context, rows, chunk),
+                                          columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
-        napier_parallel(context, rows, chunk, columns ? napier_short_columns_task : napier_short_rows_task, s);
-        napier_split_release(context, s);
+        napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
+        release(context, s);
     }
     return status;
 }
@@ -107,7 +104,7 @@ static napier_status napier_split_short(napier_context *context, napier_split *s
 /* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
 
 /* Stores the factor of a gradient in the row's final. */
-static napier_final napier_finish_row(const napier_split *s, const napier_sum *sum, int64_t row) {
+static napier_final finish_row(const split *s, const napier_sum *sum, int64_t row) {
     napier_final final = napier_sum_finish(sum);
     if (s->factor.data) {
         float g;
@@ -119,18 +116,18 @@ static napier_final napier_finish_row(const napier_split *s, const napier_sum *s
     return final;
 }
 
-static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64_t row, napier_final *final) {
-    *final = napier_finish_row(s, sum, row);
+static void finish_to(const split *s, const napier_sum *sum, int64_t row, napier_final *final) {
+    *final = finish_row(s, sum, row);
     if (s->job->op == NAPIER_OP_LOGSUMEXP) {
         s->kernels->store_lse(s->job, row, final->lse);
     }
 }
 
 /* One row, its passes one after the other. */
-static void napier_long_row(const napier_split *s, int64_t row, int worker) {
+static void long_row(const split *s, int64_t row, int worker) {
     const napier_softmax_kernels *k = s->kernels;
     const int64_t cols = s->job->x.cols;
-    float *scratch = napier_worker_scratch(s, worker);
+    float *scratch = scratch_of(s, worker);
     napier_sum sum;
     napier_sum_init(&sum);
     if (s->algorithm == NAPIER_ALGORITHM_SAFE) {
@@ -138,40 +135,40 @@ static void napier_long_row(const napier_split *s, int64_t row, int worker) {
     }
     k->sum_range(s->job, row, 0, cols, &sum, scratch);
     napier_final final;
-    napier_finish_to(s, &sum, row, &final);
+    finish_to(s, &sum, row, &final);
     if (s->job->op != NAPIER_OP_LOGSUMEXP) {
         k->write_range(s->job, row, 0, cols, &final, scratch);
     }
 }
 
-static void napier_long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
+static void long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
     if (s->together) {
-        const int64_t slots = napier_tiles(s->job->x.cols) + 1;
-        float *scratch = napier_worker_scratch(s, worker);
+        const int64_t slots = tiles_of(s->job->x.cols) + 1;
+        float *scratch = scratch_of(s, worker);
         float *terms = s->job->op == NAPIER_OP_SOFTMAX ? scratch + NAPIER_ROWS_SCRATCH : NULL;
         s->kernels->long_rows(s->job, begin, end, terms, s->kept + worker * slots, scratch);
         return;
     }
     for (int64_t row = begin; row < end; row++) {
-        napier_long_row(s, row, worker);
+        long_row(s, row, worker);
     }
 }
 
-static void napier_strips_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
+static void strips_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
     const napier_softmax_job *job = s->job;
-    float *scratch = napier_worker_scratch(s, worker);
+    float *scratch = scratch_of(s, worker);
     napier_sum *sums = s->sums + (int64_t)worker * NAPIER_STRIP;
     napier_final finals[NAPIER_STRIP];
     for (int64_t row = begin; row < end; row += NAPIER_STRIP) {
-        const int rows = (int)napier_min64(end - row, NAPIER_STRIP);
+        const int rows = (int)least(end - row, NAPIER_STRIP);
         for (int r = 0; r < rows; r++) {
             napier_sum_init(&sums[r]);
         }
         s->kernels->sum_strip(job, row, rows, 0, job->x.cols, sums, scratch);
         for (int r = 0; r < rows; r++) {
-            napier_finish_to(s, &sums[r], row + r, &finals[r]);
+            finish_to(s, &sums[r], row + r, &finals[r]);
         }
         if (job->op != NAPIER_OP_LOGSUMEXP) {
             s->kernels->write_strip(job, row, rows, 0, job->x.cols, finals, scratch);
@@ -181,29 +178,29 @@ static void napier_strips_task(void *argument, int worker, int64_t begin, int64_
 
 /* May a row be written while the next one is summed? For softmax this keeps a row's terms,
  * which saves an exp if they stay in a cache. */
-static bool napier_rows_go_together(const napier_split *s) {
+static bool can_go_together(const split *s) {
     const bool rows = s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
     return rows && (s->job->op != NAPIER_OP_SOFTMAX || s->job->x.cols <= NAPIER_KEEP_COLS);
 }
 
-static napier_status napier_split_by_rows(napier_context *context, napier_split *s) {
-    const bool columns = napier_is_columns(s->job);
-    const int64_t rows = s->job->x.rows, tiles = napier_tiles(s->job->x.cols);
+static napier_status run_by_rows(napier_context *context, split *s) {
+    const bool columns = is_columns(s->job);
+    const int64_t rows = s->job->x.rows, tiles = tiles_of(s->job->x.cols);
     const int64_t chunk = columns ? NAPIER_STRIP : napier_row_chunk(context, rows, s->job->x.cols, 1);
     const int workers = napier_workers(context, rows, chunk);
     int64_t floats = NAPIER_COLUMNS_SCRATCH;
     if (!columns) {
-        s->together = napier_rows_go_together(s);
+        s->together = can_go_together(s);
         floats = NAPIER_ROWS_SCRATCH;
         if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
             floats += (tiles + 1) * NAPIER_TILE;
         }
     }
     const int64_t kept = s->together ? workers * (tiles + 1) : 0;
-    const napier_status status = napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, kept);
+    const napier_status status = allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, kept);
     if (!status) {
-        napier_parallel(context, rows, chunk, columns ? napier_strips_task : napier_long_rows_task, s);
-        napier_split_release(context, s);
+        napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
+        release(context, s);
     }
     return status;
 }
@@ -211,44 +208,44 @@ static napier_status napier_split_by_rows(napier_context *context, napier_split 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
 
 /* The terms are kept in the memory of the results, if these are f32 too and stay in a cache. */
-static bool napier_keeps_in_result(const napier_split *s) {
+static bool keeps_in_result(const split *s) {
     const napier_softmax_job *job = s->job;
     return job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
            job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
 }
 
-static float *napier_terms_of(const napier_split *s) { return (float *)s->job->y.data + s->row * s->job->y.row_stride; }
+static float *terms_of(const split *s) { return (float *)s->job->y.data + s->row * s->job->y.row_stride; }
 
-static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
-    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
+static void sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = least(end * NAPIER_TILE, s->job->x.cols);
     napier_sum *sums = s->sums + (int64_t)worker * s->rows;
-    float *scratch = napier_worker_scratch(s, worker);
+    float *scratch = scratch_of(s, worker);
     if (s->rows > 1) {
         s->kernels->sum_strip(s->job, s->row, s->rows, first, last, sums, scratch);
     } else if (s->keep) {
-        s->kernels->keep_range(s->job, s->row, first, last, sums, napier_terms_of(s), s->kept, scratch);
+        s->kernels->keep_range(s->job, s->row, first, last, sums, terms_of(s), s->kept, scratch);
     } else {
         s->kernels->sum_range(s->job, s->row, first, last, sums, scratch);
     }
 }
 
-static void napier_write_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
-    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
-    float *scratch = napier_worker_scratch(s, worker);
+static void write_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = least(end * NAPIER_TILE, s->job->x.cols);
+    float *scratch = scratch_of(s, worker);
     if (s->rows > 1) {
         s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
     } else if (s->keep) {
-        s->kernels->write_kept(s->job, s->row, first, last, s->finals, napier_terms_of(s), s->kept, scratch);
+        s->kernels->write_kept(s->job, s->row, first, last, s->finals, terms_of(s), s->kept, scratch);
     } else {
         s->kernels->write_range(s->job, s->row, first, last, s->finals, scratch);
     }
 }
 
 /* Sums the rows in progress with all workers, and merges the sums. */
-static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task,
-                                 int64_t items, int64_t chunk) {
+static void sum_in_flight(napier_context *context, split *s, int workers, napier_task *task, int64_t items,
+                          int64_t chunk) {
     for (int i = 0; i < workers * s->rows; i++) {
         napier_sum_init(&s->sums[i]);
     }
@@ -260,95 +257,91 @@ static void napier_sum_in_flight(napier_context *context, napier_split *s, int w
     }
 }
 
-static napier_status napier_split_by_tiles(napier_context *context, napier_split *s) {
+static napier_status run_by_tiles(napier_context *context, split *s) {
     const napier_softmax_job *job = s->job;
-    const bool columns = napier_is_columns(job);
-    const int64_t tiles = napier_tiles(job->x.cols);
-    const int64_t chunk = columns ? 1 : napier_tile_chunk(context, tiles);
+    const bool columns = is_columns(job);
+    const int64_t tiles = tiles_of(job->x.cols);
+    const int64_t chunk = columns ? 1 : tile_chunk(context, tiles);
     const int workers = napier_workers(context, tiles, chunk);
     const int step = columns ? NAPIER_STRIP : 1;
     napier_final finals[NAPIER_STRIP];
-    s->keep = !columns && napier_keeps_in_result(s);
-    const napier_status status = napier_split_allocate(
-        context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, s->keep ? tiles : 0);
+    s->keep = !columns && keeps_in_result(s);
+    const napier_status status = allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH,
+                                          step, s->keep ? tiles : 0);
     if (status) {
         return status;
     }
     s->finals = finals;
     for (s->row = 0; s->row < job->x.rows; s->row += step) {
-        s->rows = (int)napier_min64(job->x.rows - s->row, step);
-        napier_sum_in_flight(context, s, workers, napier_sum_tiles_task, tiles, chunk);
+        s->rows = (int)least(job->x.rows - s->row, step);
+        sum_in_flight(context, s, workers, sum_tiles_task, tiles, chunk);
         for (int r = 0; r < s->rows; r++) {
-            napier_finish_to(s, &s->sums[r], s->row + r, &finals[r]);
+            finish_to(s, &s->sums[r], s->row + r, &finals[r]);
         }
         if (job->op != NAPIER_OP_LOGSUMEXP) {
-            napier_parallel(context, tiles, chunk, napier_write_tiles_task, s);
+            napier_parallel(context, tiles, chunk, write_tiles_task, s);
         }
     }
-    napier_split_release(context, s);
+    release(context, s);
     return NAPIER_OK;
 }
 
 /* ---- Entry --------------------------------------------------------------------------------------------------------- */
 
-static napier_split napier_split_of(const napier_context *context, const napier_softmax_job *job,
-                                    napier_algorithm algorithm) {
-    const napier_split s = {
-        .job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
+static split split_of(const napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
+    const split s = {.job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
     return s;
 }
 
-static napier_status napier_split_as_they_lie(napier_context *context, napier_split *s) {
-    const int64_t pieces =
-        napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
+static napier_status run_as_they_lie(napier_context *context, split *s) {
+    const int64_t pieces = is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
-    const bool keep_in_result = s->job->x.cols > NAPIER_NEAR_COLS && napier_keeps_in_result(s);
-    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result
-               ? napier_split_by_rows(context, s)
-               : napier_split_by_tiles(context, s);
+    const bool keep_in_result = s->job->x.cols > NAPIER_NEAR_COLS && keeps_in_result(s);
+    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result ? run_by_rows(context, s)
+                                                                                       : run_by_tiles(context, s);
 }
 
 /* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
 
-typedef struct napier_few {
+typedef struct few_rows {
     const napier_softmax_job *job;
     const napier_softmax_kernels *kernels;
     float *z; /* [rows][ld] */
     int64_t ld;
-} napier_few;
+} few_rows;
 
-static void napier_pack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
-    const napier_few *f = argument;
+    const few_rows *f = argument;
     f->kernels->pack_few(f->job, begin, end, f->z, f->ld);
 }
 
-static void napier_unpack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void unpack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
-    const napier_few *f = argument;
+    const few_rows *f = argument;
     f->kernels->unpack_few(f->job, begin, end, f->z, f->ld);
 }
 
-static bool napier_are_few(const napier_split *s) {
+static bool are_few(const split *s) {
     const napier_const_matrix *x = &s->job->x;
     const bool few = x->row_stride == 1 && x->col_stride != 1 && x->rows > 1 && x->rows < NAPIER_FEW_ROWS;
     return few && x->cols <= NAPIER_FEW_MOST / x->rows && !s->factor.data;
 }
 
-static napier_status napier_split_few(napier_context *context, const napier_split *s) {
+static napier_status run_few(napier_context *context, const split *s) {
     const napier_softmax_job *job = s->job;
     const int64_t rows = job->x.rows, cols = job->x.cols;
     const int64_t chunk = napier_row_chunk(context, cols, rows, NAPIER_TILE);
     const bool back = job->op != NAPIER_OP_LOGSUMEXP && job->y.row_stride == 1;
-    napier_few few = {job, s->kernels, NULL,
-                      (cols + 31) / 16 *
-                          16}; /* not a multiple of a large power of two, because rows would then share cache sets */
+    few_rows few = {job, s->kernels, NULL,
+                    (cols + 31) / 16 *
+                        16}; /* not a multiple of a large power of two, because rows would then share cache sets */
     few.z = napier_alloc(&context->allocator, (size_t)(rows * few.ld), sizeof(float));
     if (!few.z) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %lld transposed rows",
                            (long long)rows);
     }
-    napier_parallel(context, cols, chunk, napier_pack_few_task, &few);
+    napier_parallel(context, cols, chunk, pack_few_task, &few);
     napier_softmax_job along = *job;
     along.x = (napier_const_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
     along.temperature = 1.0f;
@@ -356,30 +349,30 @@ static napier_status napier_split_few(napier_context *context, const napier_spli
         along.y = (napier_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
         along.stream = false;
     }
-    napier_split t = *s;
+    split t = *s;
     t.job = &along;
-    const napier_status status = napier_split_as_they_lie(context, &t);
+    const napier_status status = run_as_they_lie(context, &t);
     if (!status && back) {
-        napier_parallel(context, cols, chunk, napier_unpack_few_task, &few);
+        napier_parallel(context, cols, chunk, unpack_few_task, &few);
     }
     napier_free(&context->allocator, few.z);
     return status;
 }
 
-static napier_status napier_split_long(napier_context *context, napier_split *s) {
-    return napier_are_few(s) ? napier_split_few(context, s) : napier_split_as_they_lie(context, s);
+static napier_status run_long(napier_context *context, split *s) {
+    return are_few(s) ? run_few(context, s) : run_as_they_lie(context, s);
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
     const napier_fenv caller = napier_fenv_enter(); /* workers set their own; rows are also finished on this thread */
-    napier_split s = napier_split_of(context, job, algorithm);
+    split s = split_of(context, job, algorithm);
     napier_status status = NAPIER_OK;
     if (job->x.cols == 0) {
         for (int64_t row = 0; row < job->x.rows; row++) {
             s.kernels->store_lse(job, row, -INFINITY);
         }
     } else {
-        status = job->x.cols <= NAPIER_TILE ? napier_split_short(context, &s) : napier_split_long(context, &s);
+        status = job->x.cols <= NAPIER_TILE ? run_short(context, &s) : run_long(context, &s);
     }
     napier_fenv_leave(caller);
     return status;
@@ -388,9 +381,9 @@ napier_status napier_softmax_split(napier_context *context, const napier_softmax
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
                                     napier_const_vector factor) {
     const napier_fenv caller = napier_fenv_enter();
-    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
-    const napier_status status = napier_split_long(context, &s);
+    const napier_status status = run_long(context, &s);
     napier_fenv_leave(caller);
     return status;
 }
@@ -398,58 +391,58 @@ napier_status napier_scaled_softmax(napier_context *context, const napier_softma
 /* ---- The whole array as one row ------------------------------------------------------------------------------------ */
 
 /* Elements [first, first + n) of a view in row-major order, as contiguous z. */
-static void napier_pack_elements(const napier_split *s, int64_t first, int n, float *z) {
+static void pack_elements(const split *s, int64_t first, int n, float *z) {
     const napier_const_matrix x = s->job->x;
     const int64_t size = x.dtype == NAPIER_F32 ? 4 : 2;
     int64_t row = first / x.cols, col = first % x.cols;
     for (int done = 0; done < n; row++, col = 0) {
-        const int64_t part = napier_min64(x.cols - col, n - done);
+        const int64_t part = least(x.cols - col, n - done);
         const char *at = (const char *)x.data + (row * x.row_stride + col * x.col_stride) * size;
         s->kernels->pack(at, x.dtype, x.col_stride, part, s->job->temperature, z + done);
         done += (int)part;
     }
 }
 
-static void napier_sum_elements_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
+static void sum_elements_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
     const int64_t elements = s->job->x.rows * s->job->x.cols;
-    float *z = napier_worker_scratch(s, worker);
+    float *z = scratch_of(s, worker);
     for (int64_t i = begin * NAPIER_TILE; i < end * NAPIER_TILE && i < elements; i += NAPIER_TILE) {
-        const int n = (int)napier_min64(elements - i, NAPIER_TILE);
+        const int n = (int)least(elements - i, NAPIER_TILE);
         napier_tile_sum t;
-        napier_pack_elements(s, i, n, z);
+        pack_elements(s, i, n, z);
         s->kernels->tile_sum(z, n, &t);
         napier_sum_add_tile(s->sums + worker, &t);
     }
 }
 
-static napier_status napier_all_sum(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
-    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
-    const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
-    const int64_t chunk = napier_tile_chunk(context, tiles);
+static napier_status sum_all(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
+    split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    const int64_t tiles = tiles_of(job->x.rows * job->x.cols);
+    const int64_t chunk = tile_chunk(context, tiles);
     const int workers = napier_workers(context, tiles, chunk);
-    const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
+    const napier_status status = allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
     if (status) {
         return status;
     }
     s.rows = 1;
-    napier_sum_in_flight(context, &s, workers, napier_sum_elements_task, tiles, chunk);
+    sum_in_flight(context, &s, workers, sum_elements_task, tiles, chunk);
     *sum = s.sums[0];
-    napier_split_release(context, &s);
+    release(context, &s);
     return NAPIER_OK;
 }
 
-static void napier_write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_split *s = argument;
+static void write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const split *s = argument;
     for (int64_t row = begin; row < end; row++) {
-        s->kernels->write_range(s->job, row, 0, s->job->x.cols, s->finals, napier_worker_scratch(s, worker));
+        s->kernels->write_range(s->job, row, 0, s->job->x.cols, s->finals, scratch_of(s, worker));
     }
 }
 
 napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
     const napier_fenv caller = napier_fenv_enter();
     napier_sum sum;
-    const napier_status status = napier_all_sum(context, job, &sum);
+    const napier_status status = sum_all(context, job, &sum);
     if (!status) {
         napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
     }
@@ -457,22 +450,21 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
     return status;
 }
 
-static napier_status napier_all_scaled(napier_context *context, const napier_softmax_job *job,
-                                       napier_const_vector factor) {
+static napier_status scale_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
     napier_sum sum;
-    napier_status status = napier_all_sum(context, job, &sum);
+    napier_status status = sum_all(context, job, &sum);
     if (status) {
         return status;
     }
-    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
-    const napier_final final = napier_finish_row(&s, &sum, 0);
+    const napier_final final = finish_row(&s, &sum, 0);
     s.finals = &final;
     const int64_t chunk = napier_row_chunk(context, job->x.rows, job->x.cols, 1);
-    status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
+    status = allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
-        napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);
-        napier_split_release(context, &s);
+        napier_parallel(context, job->x.rows, chunk, write_rows_task, &s);
+        release(context, &s);
     }
     return status;
 }
@@ -480,7 +472,7 @@ static napier_status napier_all_scaled(napier_context *context, const napier_sof
 napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
                                         napier_const_vector factor) {
     const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = napier_all_scaled(context, job, factor);
+    const napier_status status = scale_all(context, job, factor);
     napier_fenv_leave(caller);
     return status;
 }

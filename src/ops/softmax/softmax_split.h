@@ -10,6 +10,13 @@
  * pieces are small, so that other threads take over the work of a thread that is held up. */
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule);
 
+/* Are results so large that they are stored past the caches? They would not stay there, and an ordinary store reads the
+ * line first. */
+static inline bool napier_leaves_caches(napier_matrix y) {
+    enum { BYTES = 12 << 20 };
+    return y.rows * y.cols > BYTES / (int64_t)napier_dtype_size(y.dtype); /* the product fits: y has been checked */
+}
+
 /* Runs a checked job; rows > 0, and cols > 0 unless the operation is logsumexp. It fails only if there is no memory,
  * before anything is written. */
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm);

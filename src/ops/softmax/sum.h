@@ -271,7 +271,7 @@ NAPIER_BOTH napier_final napier_sum_finish(const napier_sum *s) {
     napier_final f = {.kind = NAPIER_ROW_FINITE, .max = s->max, .factor = 1.0f};
     if (s->nan) {
         f.kind = NAPIER_ROW_NAN;
-        f.lse = napier_float_of_bits(0x7fc00000u);
+        f.lse = napier_nan();
     } else if (s->pinf) {
         f.kind = NAPIER_ROW_PINF;
         f.lse = INFINITY;

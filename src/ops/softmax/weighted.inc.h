@@ -1,5 +1,9 @@
 /* ops/softmax/weighted.inc.h - the kernels of the weighted logsumexp: the operations of weighted.h on 16 lanes.
- * Included after softmax.inc.h, once per instruction set. */
+ * Compiled once per instruction set. */
+#ifndef NAPIER_OPS_SOFTMAX_WEIGHTED_INC_H
+#define NAPIER_OPS_SOFTMAX_WEIGHTED_INC_H
+
+#include "ops/softmax/softmax.inc.h"
 #include "ops/softmax/weighted.h"
 
 /* 16 elements: which of them have a weight, and their sizes (-inf for the others). |b| = s 2^e. */
@@ -91,3 +95,5 @@ static int napier_weighted_ties(const float *x, const float *b, int n, float max
     }
     return count;
 }
+
+#endif

@@ -3,31 +3,41 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/tokens/gather.h"
 #include "ops/softmax/softmax_split.h"
 
 /* The least number of rows for a second thread: reading an element of each costs as much as starting a thread. */
-enum { NAPIER_GATHER_ROWS = 16384, NAPIER_GATHER_BATCH = 256 };
+enum { GATHER_ROWS = 16384, GATHER_BATCH = 256 };
 
-typedef struct napier_gathering {
+typedef struct gathering {
     const napier_softmax_kernels *kernels;
     napier_const_matrix x; /* logprobs */
     napier_indices ids;
     napier_vector y; /* gathered */
-} napier_gathering;
+} gathering;
+
+/* all: the three arguments of a call; the ids are the last. */
+static napier_status check_all(napier_context *context, napier_place place, const napier_argument all[3],
+                               napier_indices ids, int64_t rows, int64_t cols) {
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    status = napier_check_arguments(context, all, 3);
+    return status ? status : napier_check_ids_on(context, place, "ids", ids, rows, cols);
+}
 
 /* Collects the chosen elements, then converts them together to the result's dtype. */
-static void napier_gather_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_gathering *g = argument;
+static void gather_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const gathering *g = argument;
     const size_t size = napier_dtype_size(g->x.dtype);
     (void)worker;
-    for (int64_t row = begin; row < end; row += NAPIER_GATHER_BATCH) {
-        const int64_t n = end - row < NAPIER_GATHER_BATCH ? end - row : NAPIER_GATHER_BATCH;
-        char chosen[NAPIER_GATHER_BATCH * sizeof(float)];
-        float wide[NAPIER_GATHER_BATCH + 16];
+    for (int64_t row = begin; row < end; row += GATHER_BATCH) {
+        const int64_t n = end - row < GATHER_BATCH ? end - row : GATHER_BATCH;
+        char chosen[GATHER_BATCH * sizeof(float)];
+        float wide[GATHER_BATCH + 16];
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = (row + i) * g->x.row_stride + napier_index_at(g->ids, row + i) * g->x.col_stride;
             memcpy(chosen + (size_t)i * size, (const char *)g->x.data + at * (int64_t)size, size);
@@ -41,20 +51,12 @@ static void napier_gather_task(void *argument, int worker, int64_t begin, int64_
 
 napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
                                   napier_indices ids, napier_vector gathered) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, "logprobs", logprobs);
-    if (!status)
-        status = napier_check_not_f64(context, "logprobs", logprobs.dtype);
-    if (!status)
-        status = napier_check_tokens_out(context, "gathered", gathered, logprobs.rows, false);
-    if (!status)
-        status = napier_check_ids_on(context, place, "ids", ids, logprobs.rows, logprobs.cols);
-    if (!status)
-        status = napier_check_alias(context, "gathered", napier_vector_row_out(gathered), "logprobs", logprobs);
-    if (!status)
-        status = napier_check_apart(context, "gathered", gathered, "ids", napier_indices_bytes(ids));
-    return status;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("logprobs", logprobs, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logprobs.rows, logprobs.cols, NULL),
+        napier_row_argument("gathered", napier_read_only_vector(gathered), NAPIER_IS_OUT | NAPIER_IS_NARROW,
+                            logprobs.rows),
+        napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
+    return check_all(context, place, all, ids, logprobs.rows, logprobs.cols);
 }
 
 napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
@@ -63,20 +65,20 @@ napier_status napier_gather_logprobs(napier_context *context, napier_const_matri
     if (status) {
         return status;
     }
-    napier_gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
-    napier_parallel(context, logprobs.rows, NAPIER_GATHER_ROWS, napier_gather_task, &g);
+    gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
+    napier_parallel(context, logprobs.rows, GATHER_ROWS, gather_task, &g);
     return NAPIER_OK;
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
-typedef struct napier_scattering {
+typedef struct scattering {
     napier_const_vector g; /* grad_gathered */
     napier_indices ids;
     napier_matrix y; /* grad_logprobs */
-} napier_scattering;
+} scattering;
 
-static void napier_scatter_zeros(napier_matrix y, int64_t row) {
+static void scatter_zeros(napier_matrix y, int64_t row) {
     const size_t size = napier_dtype_size(y.dtype);
     char *at = (char *)y.data + row * y.row_stride * (int64_t)size;
     if (y.col_stride == 1) {
@@ -88,13 +90,13 @@ static void napier_scatter_zeros(napier_matrix y, int64_t row) {
     }
 }
 
-static void napier_scatter_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_scattering *s = argument;
+static void scatter_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const scattering *s = argument;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
         const double g = napier_f64_load(s->g.data, s->g.dtype, row * s->g.stride);
         const int64_t id = napier_index_at(s->ids, row);
-        napier_scatter_zeros(s->y, row);
+        scatter_zeros(s->y, row);
         napier_f64_store(s->y.data, s->y.dtype, row * s->y.row_stride + id * s->y.col_stride, g);
     }
 }
@@ -102,19 +104,13 @@ static void napier_scatter_task(void *argument, int worker, int64_t begin, int64
 napier_status napier_gather_backward_check(napier_context *context, napier_place place,
                                            napier_const_vector grad_gathered, napier_indices ids,
                                            napier_matrix grad_logprobs) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix_out(context, "grad_logprobs", grad_logprobs);
-    if (!status)
-        status = napier_check_not_f64(context, "grad_logprobs", grad_logprobs.dtype);
-    if (!status)
-        status = napier_check_tokens(context, "grad_gathered", grad_gathered, grad_logprobs.rows, false);
-    if (!status)
-        status = napier_check_ids_on(context, place, "ids", ids, grad_logprobs.rows, grad_logprobs.cols);
-    if (!status)
-        status = napier_check_alias(context, "grad_logprobs", grad_logprobs, "grad_gathered",
-                                    napier_vector_row(grad_gathered));
-    return status;
+    const napier_matrix out = grad_logprobs;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("grad_logprobs", napier_read_only(out), NAPIER_IS_OUT | NAPIER_IS_NARROW, out.rows, out.cols,
+                        NULL),
+        napier_row_argument("grad_gathered", grad_gathered, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, out.rows),
+        napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
+    return check_all(context, place, all, ids, out.rows, out.cols);
 }
 
 napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
@@ -124,8 +120,8 @@ napier_status napier_gather_logprobs_backward(napier_context *context, napier_co
     if (status) {
         return status;
     }
-    napier_scattering s = {grad_gathered, ids, grad_logprobs};
+    scattering s = {grad_gathered, ids, grad_logprobs};
     const int64_t chunk = napier_row_chunk(context, grad_logprobs.rows, grad_logprobs.cols, 1);
-    napier_parallel(context, grad_logprobs.rows, chunk, napier_scatter_task, &s);
+    napier_parallel(context, grad_logprobs.rows, chunk, scatter_task, &s);
     return NAPIER_OK;
 }

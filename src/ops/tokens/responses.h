@@ -1,4 +1,4 @@
-/* ops/tokens/responses.h - ragged responses: checks offsets and ids, and gives every tile a place for its sums.
+/* ops/tokens/responses.h - ragged responses: gives every tile a place for its sums.
  *
  * Response b has the tokens offsets[b] .. offsets[b + 1] - 1. It is cut into tiles of 1024 tokens, counted from its
  * first token. Each tile has its own slot for its sums. The slots of a response are contiguous and are added in double,
@@ -10,50 +10,8 @@
 #include <napier/types.h>
 #include <stdbool.h>
 
-#include "core/base/context.h"
+#include "core/base/view.h"
 #include "ops/softmax/sum.h"
-
-static inline int64_t napier_index_at(napier_indices indices, int64_t i) {
-    return indices.type == NAPIER_I32 ? ((const int32_t *)indices.data)[i] : ((const int64_t *)indices.data)[i];
-}
-
-/* Checks for all calls on ragged responses. A failure's message names the index and the value. */
-napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices);
-napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens);
-/* Checks that there is at least one offset, without reading the offsets. */
-napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
-
-/* The memory of offsets and ids. Only kernels can check them on a GPU. */
-typedef enum napier_place { NAPIER_ON_HOST, NAPIER_ON_DEVICE } napier_place;
-napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
-                                      int64_t tokens);
-napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
-                                  int64_t size, int64_t limit);
-/* The same check for an argument with another name. */
-napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
-                                      int64_t tokens);
-/* Checks `size` ids: each must be in 0 .. limit - 1. */
-napier_status napier_check_ids(napier_context *context, const char *name, napier_indices ids, int64_t size,
-                               int64_t limit);
-napier_status napier_check_length(napier_context *context, const char *name, int64_t size, int64_t wanted);
-/* Checks inputs and outputs of the token calls. A vector with data NULL is absent; it passes if `optional`. */
-napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
-                                  bool optional);
-napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
-                                      bool optional);
-/* Refuses f64. */
-napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype);
-/* Checks that two vectors do not overlap, an output and another one. In-place use is not allowed. Absent vectors
- * pass. */
-napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
-                                 napier_const_vector b);
-/* The memory of integers as a vector, for the check above. */
-napier_const_vector napier_indices_bytes(napier_indices indices);
-
-static inline napier_const_vector napier_read_only_vector(napier_vector v) {
-    const napier_const_vector c = {v.data, v.size, v.stride, v.dtype};
-    return c;
-}
 
 /* The number of tokens in [begin, end) that count. mask NULL: all count. */
 int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end);

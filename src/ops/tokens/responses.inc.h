@@ -1,6 +1,10 @@
 /* ops/tokens/responses.inc.h - helpers for kernels over tokens: loading and storing tiles of any dtype, the tokens that
  * count, and sums in the order of gradients (ops/softmax/gradient.inc.h): 256 lanes over a tile of 1024 tokens, folded
  * by halves. */
+#ifndef NAPIER_OPS_TOKENS_RESPONSES_INC_H
+#define NAPIER_OPS_TOKENS_RESPONSES_INC_H
+
+#include "ops/softmax/gradient.inc.h"
 
 /* n <= 1024 tokens from `first` as contiguous floats: the vector's memory if it is contiguous f32, else copied to
  * `room`. NULL if absent. */
@@ -117,3 +121,5 @@ NAPIER_KERNEL double napier_wide_fold(napier_wide_sum *s, int n) {
     }
     return s->lane[0];
 }
+
+#endif

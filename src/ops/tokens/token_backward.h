@@ -19,12 +19,6 @@ napier_status napier_token_backward_hooked(napier_context *context, napier_const
                                            const napier_token_options *options, const napier_token_hook *hook,
                                            napier_matrix grad_logits);
 
-/* Reads and checks a backward call. */
-napier_status napier_token_back_check(napier_context *context, napier_place place, napier_const_matrix logits,
-                                      napier_indices ids, const napier_token_options *options,
-                                      const napier_token_gradients *gradients, napier_matrix grad_logits,
-                                      napier_token_call *call);
-
 /* ---- From gradients to the slope of a row: for logits in memory, and for those that never are -------------------- */
 
 /* A worker's memory, besides napier_token_desk. */

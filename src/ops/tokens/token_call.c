@@ -5,32 +5,27 @@
 #include <inttypes.h>
 
 #include "core/base/struct_size.h"
-#include "core/base/view.h"
 #include "core/math/f64.h"
-#include "ops/tokens/responses.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 
-enum { NAPIER_TOP_LIMIT = 1024 };
+enum { TOP_LIMIT = 1024, MATRICES_MOST = 4, RESULTS = 8, GRADIENTS = 4, ARGUMENTS_MOST = MATRICES_MOST + 1 + RESULTS };
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static bool napier_is_in(double x, double least, double most) { return x >= least && x <= most; }
-
-static napier_status napier_token_options_read(napier_context *context, const napier_token_options *options,
-                                               napier_token_call *call) {
-    napier_token_options *o = &call->options;
+static napier_status read_options(napier_context *context, const napier_token_options *options, napier_token_options *o,
+                                  napier_token_rules *rules) {
     *o = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
     const napier_status status = napier_read_options(context, "options", "NAPIER_TOKEN_OPTIONS_INIT", options, o);
     if (status) {
         return status;
     }
-    call->rules =
+    *rules =
         (napier_token_rules){napier_float_of(o->temperature), napier_float_of(o->softcap), o->keep, o->keep_stride};
-    if (!(call->rules.temperature > 0.0f && call->rules.temperature <= FLT_MAX)) {
+    if (!(rules->temperature > 0.0f && rules->temperature <= FLT_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in f32",
                            o->temperature);
     }
-    if (o->softcap != 0.0 && !(call->rules.softcap > 0.0f && call->rules.softcap <= FLT_MAX)) {
+    if (o->softcap != 0.0 && !(rules->softcap > 0.0f && rules->softcap <= FLT_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "options: softcap %g is not 0, nor finite and above 0 in f32", o->softcap);
     }
@@ -38,14 +33,9 @@ static napier_status napier_token_options_read(napier_context *context, const na
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: label_smoothing %g is not in [0, 1)",
                            o->label_smoothing);
     }
-    if (!napier_is_in(o->z_loss, 0.0, DBL_MAX)) {
+    if (!(o->z_loss >= 0.0 && o->z_loss <= DBL_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: z_loss %g is not finite and at least 0",
                            o->z_loss);
-    }
-    if (o->keep && o->keep_stride != 0 && o->keep_stride < call->cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: keep_stride %" PRId64 " is neither 0 nor at least V, %" PRId64, o->keep_stride,
-                           call->cols);
     }
     return NAPIER_OK;
 }
@@ -56,159 +46,75 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
     return napier_index_at(call->ids, row * call->per_row + k);
 }
 
-static napier_status napier_token_ids_read(napier_context *context, bool on_device, napier_token_call *call) {
-    const napier_status status = napier_check_indices(context, "ids", call->ids);
+static napier_status check_ids(napier_context *context, napier_place place, napier_indices ids, int64_t rows,
+                               int64_t cols, int64_t ignore_index) {
+    const napier_status status = napier_check_indices(context, "ids", ids);
     if (status) {
         return status;
     }
-    const int64_t size = call->ids.size;
-    if (call->rows == 0 ? size != 0 : size % call->rows != 0) {
+    if (rows == 0 ? ids.size != 0 : rows > 0 && ids.size % rows != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: size %" PRId64 " is no multiple of %" PRId64 " rows",
-                           size, call->rows);
+                           ids.size, rows);
     }
-    call->per_row = call->rows == 0 ? 0 : size / call->rows;
-    for (int64_t i = 0; i < size && !on_device; i++) {
-        const int64_t id = napier_index_at(call->ids, i);
-        if ((id < 0 || id >= call->cols) && id != call->options.ignore_index) {
+    for (int64_t i = 0; i < ids.size && place == NAPIER_ON_HOST; i++) {
+        const int64_t id = napier_index_at(ids, i);
+        if ((id < 0 || id >= cols) && id != ignore_index) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                                "ids: ids[%" PRId64 "] is %" PRId64 ", neither below V, %" PRId64
                                ", nor the ignore_index, %" PRId64,
-                               i, id, call->cols, call->options.ignore_index);
+                               i, id, cols, ignore_index);
         }
     }
     return NAPIER_OK;
 }
 
-/* ---- Views ------------------------------------------------------------------------------------------------------- */
+/* ---- All arguments ----------------------------------------------------------------------------------------------- */
 
-static napier_const_matrix napier_column_of(napier_const_vector v) {
-    return (napier_const_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
-}
-static napier_matrix napier_column_of_out(napier_vector v) {
-    return (napier_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
-}
-/* int64_t results as a view. Only the position in memory matters. */
-static napier_matrix napier_integers(int64_t *data, int64_t rows, int64_t cols) {
-    return napier_rows(data, rows, cols, NAPIER_F64);
-}
-
-/* Checks an input or result [rows, cols] of f32, f16 or bf16. It may be absent. */
-static napier_status napier_token_view(napier_context *context, const char *name, napier_const_matrix m, int64_t rows,
-                                       int64_t cols) {
-    if (!m.data) {
-        return NAPIER_OK;
+/* What the forward and the backward call share. others: the results or the gradients; any: some are of the ids'
+ * log-probabilities or ranks; loss: of a loss. */
+static napier_status check_call(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                const napier_token_call *call, const napier_argument *others, size_t count, bool any,
+                                bool loss) {
+    if (call->options.keep && call->options.keep_stride != 0 && call->options.keep_stride < call->cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: keep_stride %" PRId64 " is neither 0 nor at least V, %" PRId64,
+                           call->options.keep_stride, call->cols);
     }
-    napier_status status = napier_check_matrix(context, name, m);
-    if (!status)
-        status = napier_check_not_f64(context, name, m.dtype);
-    if (!status && (m.rows != rows || m.cols != cols)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols,
-                             rows, cols);
+    napier_argument all[ARGUMENTS_MOST];
+    size_t n = 0;
+    for (size_t i = 0; i < matrices->count; i++) {
+        all[n++] = matrices->all[i];
     }
-    return status;
-}
-
-static napier_status napier_token_out(napier_context *context, const char *name, napier_matrix m, int64_t rows,
-                                      int64_t cols) {
-    const napier_status status = napier_token_view(context, name, napier_read_only(m), rows, cols);
-    return status || !m.data ? status : napier_check_matrix_out(context, name, m);
-}
-
-/* The results as matrices, with their names. */
-typedef struct napier_token_output {
-    const char *name;
-    napier_matrix view;
-} napier_token_output;
-
-enum { NAPIER_TOKEN_OUTPUTS = 8, NAPIER_TOKEN_FLOAT_OUTPUTS = 5 };
-
-static void napier_token_outputs(const napier_token_call *call, napier_token_output out[NAPIER_TOKEN_OUTPUTS]) {
-    const napier_token_results *r = &call->results;
-    const int64_t n = call->rows;
-    out[0] = (napier_token_output){"logprobs", r->logprobs};
-    out[1] = (napier_token_output){"lse", napier_column_of_out(r->lse)};
-    out[2] = (napier_token_output){"entropy", napier_column_of_out(r->entropy)};
-    out[3] = (napier_token_output){"loss", napier_column_of_out(r->loss)};
-    out[4] = (napier_token_output){"top_logprobs", r->top_logprobs};
-    out[5] = (napier_token_output){"argmax", napier_integers(r->argmax, n, 1)};
-    out[6] = (napier_token_output){"rank", napier_integers(r->rank, n, call->per_row)};
-    out[7] = (napier_token_output){"top_ids", napier_integers(r->top_ids, n, r->top_k)};
-}
-
-/* Checks that two views, of which at least one is written, do not overlap. In-place use is not allowed. */
-static napier_status napier_token_apart(napier_context *context, const char *a_name, napier_matrix a,
-                                        const char *b_name, napier_const_matrix b) {
-    if (!a.data || !b.data || a.rows == 0 || a.cols == 0 || b.rows == 0 || b.cols == 0) {
-        return NAPIER_OK;
+    for (size_t i = 0; i < count; i++) {
+        all[n++] = others[i];
     }
-    const napier_status status = napier_check_alias(context, a_name, a, b_name, b);
-    if (!status && a.data == b.data) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: in place of %s", a_name, b_name);
+    all[n++] = napier_row_argument("ids", napier_indices_bytes(call->ids), 0, call->ids.size);
+    const napier_status status =
+        check_ids(context, place, call->ids, call->rows, call->cols, call->options.ignore_index);
+    if (status) {
+        return status;
     }
-    return status;
-}
-
-static napier_const_matrix napier_token_ids_view(const napier_token_call *call) {
-    return napier_const_rows(call->ids.data, 1, call->ids.size, call->ids.type == NAPIER_I32 ? NAPIER_F32 : NAPIER_F64);
-}
-
-napier_status napier_token_call_apart(napier_context *context, const napier_token_call *call, const char *name,
-                                      napier_const_matrix input) {
-    napier_token_output out[NAPIER_TOKEN_OUTPUTS];
-    napier_token_outputs(call, out);
-    for (int i = 0; i < NAPIER_TOKEN_OUTPUTS; i++) {
-        napier_status status = napier_token_apart(context, out[i].name, out[i].view, name, input);
-        if (!status)
-            status = napier_token_apart(context, out[i].name, out[i].view, "ids", napier_token_ids_view(call));
-        for (int j = 0; j < i && !status; j++) {
-            status = napier_token_apart(context, out[i].name, out[i].view, out[j].name, napier_read_only(out[j].view));
-        }
-        if (status) {
-            return status;
-        }
-    }
-    return NAPIER_OK;
-}
-
-napier_status napier_token_gradients_apart(napier_context *context, const napier_token_call *call, const char *name,
-                                           napier_matrix out) {
-    const napier_token_gradients *g = &call->gradients;
-    napier_status status = napier_token_apart(context, name, out, "gradients: logprobs", g->logprobs);
-    if (!status)
-        status = napier_token_apart(context, name, out, "gradients: lse", napier_column_of(g->lse));
-    if (!status)
-        status = napier_token_apart(context, name, out, "gradients: entropy", napier_column_of(g->entropy));
-    if (!status)
-        status = napier_token_apart(context, name, out, "gradients: loss", napier_column_of(g->loss));
-    if (!status)
-        status = napier_token_apart(context, name, out, "ids", napier_token_ids_view(call));
-    return status;
-}
-
-/* ---- Results and gradients --------------------------------------------------------------------------------------- */
-
-/* Checks which results may be wanted for the given ids. */
-static napier_status napier_token_needs_ids(napier_context *context, const napier_token_call *call, bool any,
-                                            bool loss) {
     if (call->rows > 0 && any && call->per_row == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: none, but logprobs, loss or rank are asked for");
     }
     if (call->rows > 0 && loss && call->per_row != 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: %" PRId64 " a row, but a loss has 1", call->per_row);
     }
-    return NAPIER_OK;
+    return napier_check_arguments(context, all, n);
 }
 
-static napier_status napier_token_results_read(napier_context *context, const napier_token_results *results,
-                                               napier_token_call *call) {
-    napier_token_results *r = &call->results;
-    *r = (napier_token_results)NAPIER_TOKEN_RESULTS_INIT;
-    napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, r);
-    if (status) {
-        return status;
-    }
-    const int64_t most = call->cols < NAPIER_TOP_LIMIT ? call->cols : NAPIER_TOP_LIMIT;
+static napier_token_call call_of(const napier_token_matrices *matrices, napier_indices ids) {
+    const int64_t rows = matrices->all[0].view.rows;
+    return (napier_token_call){
+        .rows = rows, .cols = matrices->cols, .ids = ids, .per_row = rows > 0 ? ids.size / rows : 0};
+}
+
+/* int64_t results as a view. Only their place in memory matters. */
+#define INTEGERS(data_, rows_, cols_) ((napier_const_matrix){data_, rows_, cols_, cols_, 1, NAPIER_F64})
+
+static napier_status check_results(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                   const napier_token_results *r, const napier_token_call *call) {
+    const int64_t most = call->cols < TOP_LIMIT ? call->cols : TOP_LIMIT, rows = call->rows, k = call->per_row;
     if (r->top_k < 0 || r->top_k > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k,
@@ -218,74 +124,80 @@ static napier_status napier_token_results_read(napier_context *context, const na
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "results: top_k is 0, but top_ids or top_logprobs are there");
     }
-    status = napier_token_needs_ids(context, call, r->logprobs.data || r->rank, r->loss.data);
-    napier_token_output out[NAPIER_TOKEN_OUTPUTS];
-    napier_token_outputs(call, out);
-    const int64_t cols[NAPIER_TOKEN_OUTPUTS] = {call->per_row, 1, 1, 1, r->top_k, 1, call->per_row, r->top_k};
-    for (int i = 0; i < NAPIER_TOKEN_OUTPUTS && !status; i++) {
-        status = i < NAPIER_TOKEN_FLOAT_OUTPUTS
-                     ? napier_token_out(context, out[i].name, out[i].view, call->rows, cols[i])
-                 : out[i].view.data ? napier_check_matrix_out(context, out[i].name, out[i].view)
-                                    : NAPIER_OK;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, is = out | NAPIER_IS_NARROW;
+    const unsigned vector = is | NAPIER_IS_VECTOR;
+    const napier_argument all[RESULTS] = {
+        NAPIER_ARGUMENT("logprobs", napier_read_only(r->logprobs), is, rows, k, NULL),
+        NAPIER_ARGUMENT("lse", napier_read_only(napier_column(r->lse)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("entropy", napier_read_only(napier_column(r->entropy)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("loss", napier_read_only(napier_column(r->loss)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("top_logprobs", napier_read_only(r->top_logprobs), is, rows, r->top_k, NULL),
+        NAPIER_ARGUMENT("argmax", INTEGERS(r->argmax, rows, 1), out, rows, 1, NULL),
+        NAPIER_ARGUMENT("rank", INTEGERS(r->rank, rows, k), out, rows, k, NULL),
+        NAPIER_ARGUMENT("top_ids", INTEGERS(r->top_ids, rows, r->top_k), out, rows, r->top_k, NULL),
+    };
+    return check_call(context, place, matrices, call, all, RESULTS, r->logprobs.data || r->rank, r->loss.data);
+}
+
+napier_status napier_token_call_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                     napier_indices ids, const napier_token_options *options,
+                                     const napier_token_results *results, napier_token_call *call) {
+    napier_token_options o;
+    napier_token_rules rules;
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r);
+    if (status) {
+        return status;
     }
-    const bool top = r->top_ids || r->top_logprobs.data;
-    call->chosen = r->logprobs.data || r->rank || r->loss.data;
-    call->wants = (napier_token_wants){.entropy = r->entropy.data,
-                                       .total = r->loss.data && call->options.label_smoothing > 0.0,
-                                       .argmax = r->argmax,
-                                       .ranks = r->rank ? call->per_row : 0,
-                                       .top_k = top ? r->top_k : 0};
-    return status;
-}
-
-static napier_status napier_token_gradients_read(napier_context *context, const napier_token_gradients *gradients,
-                                                 napier_token_call *call) {
-    napier_token_gradients *g = &call->gradients;
-    *g = (napier_token_gradients)NAPIER_TOKEN_GRADIENTS_INIT;
-    napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, g);
-    if (!status)
-        status = napier_token_needs_ids(context, call, g->logprobs.data, g->loss.data);
-    if (!status)
-        status = napier_token_view(context, "gradients: logprobs", g->logprobs, call->rows, call->per_row);
-    if (!status)
-        status = napier_token_view(context, "gradients: lse", napier_column_of(g->lse), call->rows, 1);
-    if (!status)
-        status = napier_token_view(context, "gradients: entropy", napier_column_of(g->entropy), call->rows, 1);
-    if (!status)
-        status = napier_token_view(context, "gradients: loss", napier_column_of(g->loss), call->rows, 1);
-    call->chosen = g->logprobs.data || g->loss.data;
-    call->wants = (napier_token_wants){.entropy = g->entropy.data};
-    return status;
-}
-
-static napier_status napier_token_read(napier_context *context, bool on_device, int64_t rows, int64_t cols,
-                                       napier_indices ids, const napier_token_options *options,
-                                       const napier_token_results *results, const napier_token_gradients *gradients,
-                                       napier_token_call *call) {
-    *call = (napier_token_call){.rows = rows, .cols = cols, .ids = ids};
-    if (!results && !gradients) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "results or gradients: NULL");
+    status = read_options(context, options, &o, &rules);
+    if (status) {
+        return status;
     }
-    napier_status status = napier_token_options_read(context, options, call);
-    if (!status)
-        status = napier_token_ids_read(context, on_device, call);
-    if (!status)
-        status = results ? napier_token_results_read(context, results, call)
-                         : napier_token_gradients_read(context, gradients, call);
-    return status;
+    *call = call_of(matrices, ids);
+    call->options = o;
+    call->rules = rules;
+    call->results = r;
+    call->chosen = r.logprobs.data || r.rank || r.loss.data;
+    call->wants = (napier_token_wants){.entropy = r.entropy.data,
+                                       .total = r.loss.data && o.label_smoothing > 0.0,
+                                       .argmax = r.argmax,
+                                       .ranks = r.rank ? call->per_row : 0,
+                                       .top_k = r.top_ids || r.top_logprobs.data ? r.top_k : 0};
+    return check_results(context, place, matrices, &r, call);
 }
 
-napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
-                                     const napier_token_options *options, const napier_token_results *results,
+napier_status napier_token_back_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                     napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call) {
-    return napier_token_read(context, false, rows, cols, ids, options, results, gradients, call);
+    napier_token_options o;
+    napier_token_rules rules;
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g);
+    if (status) {
+        return status;
+    }
+    status = read_options(context, options, &o, &rules);
+    if (status) {
+        return status;
+    }
+    *call = call_of(matrices, ids);
+    call->options = o;
+    call->rules = rules;
+    call->gradients = g;
+    call->chosen = g.logprobs.data || g.loss.data;
+    call->wants = (napier_token_wants){.entropy = g.entropy.data};
+    const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument all[GRADIENTS] = {
+        NAPIER_ARGUMENT("gradients: logprobs", g.logprobs, is, call->rows, call->per_row, NULL),
+        NAPIER_ARGUMENT("gradients: lse", napier_const_column(g.lse), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
+        NAPIER_ARGUMENT("gradients: entropy", napier_const_column(g.entropy), is | NAPIER_IS_VECTOR, call->rows, 1,
+                        NULL),
+        NAPIER_ARGUMENT("gradients: loss", napier_const_column(g.loss), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
+    };
+    return check_call(context, place, matrices, call, all, GRADIENTS, g.logprobs.data, g.loss.data);
 }
 
-napier_status napier_token_call_read_on_device(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
-                                               const napier_token_options *options, const napier_token_results *results,
-                                               const napier_token_gradients *gradients, napier_token_call *call) {
-    return napier_token_read(context, true, rows, cols, ids, options, results, gradients, call);
-}
+/* ---- Rows in work ------------------------------------------------------------------------------------------------ */
 
 int64_t napier_token_kept(const napier_token_call *call, int64_t row) {
     const uint8_t *keep = napier_token_keep(&call->rules, row, 0);
@@ -295,8 +207,6 @@ int64_t napier_token_kept(const napier_token_call *call, int64_t row) {
     }
     return kept;
 }
-
-/* ---- Rows in work ------------------------------------------------------------------------------------------------ */
 
 void napier_token_desks_free(napier_context *context, napier_token_desk *desks, int workers) {
     for (int w = 0; desks && w < workers; w++) {
@@ -308,8 +218,7 @@ void napier_token_desks_free(napier_context *context, napier_token_desk *desks, 
     napier_free(&context->allocator, desks);
 }
 
-static bool napier_token_desk_make(napier_context *context, const napier_token_call *call, int rows,
-                                   napier_token_desk *desk) {
+static bool desk_make(napier_context *context, const napier_token_call *call, int rows, napier_token_desk *desk) {
     const size_t k = call->chosen ? (size_t)call->per_row : 0, top = (size_t)call->wants.top_k, n = (size_t)rows;
     desk->seen = napier_alloc(&context->allocator, n, sizeof *desk->seen);
     desk->integers = k > 0 ? napier_alloc(&context->allocator, k, 2 * n * sizeof(int64_t)) : NULL;
@@ -335,7 +244,7 @@ napier_token_desk *napier_token_desks(napier_context *context, const napier_toke
     }
     memset(desks, 0, (size_t)workers * sizeof *desks);
     for (int w = 0; w < workers; w++) {
-        if (!napier_token_desk_make(context, call, rows, &desks[w])) {
+        if (!desk_make(context, call, rows, &desks[w])) {
             napier_token_desks_free(context, desks, workers);
             return NULL;
         }
@@ -379,36 +288,36 @@ void napier_token_start(const napier_token_call *call, const napier_token_kernel
 
 /* ---- Results of a row -------------------------------------------------------------------------------------------- */
 
-static void napier_token_put(napier_matrix m, int64_t row, int64_t col, double x) {
+static void put(napier_matrix m, int64_t row, int64_t col, double x) {
     napier_f64_store(m.data, m.dtype, row * m.row_stride + col * m.col_stride, x);
 }
-static void napier_token_put_row(napier_vector v, int64_t row, double x) {
+static void put_row(napier_vector v, int64_t row, double x) {
     if (v.data) {
         napier_f64_store(v.data, v.dtype, row * v.stride, x);
     }
 }
 
-static void napier_token_write_chosen(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                                      const napier_token_seen *seen) {
+static void write_chosen(const napier_token_call *call, int64_t row, const napier_token_final *final,
+                         const napier_token_seen *seen) {
     const napier_token_results *r = &call->results;
     const int64_t kept = call->wants.total ? napier_token_kept(call, row) : 0;
     for (int64_t k = 0; call->chosen && k < call->per_row; k++) {
         const bool ignored = napier_token_ignored(call, seen->ids[k]);
         const float logprob = ignored ? 0.0f : napier_token_logprob(final, seen->chosen[k]);
         if (r->logprobs.data) {
-            napier_token_put(r->logprobs, row, k, (double)logprob);
+            put(r->logprobs, row, k, (double)logprob);
         }
         if (r->rank) {
             r->rank[row * call->per_row + k] = ignored || final->row.kind == NAPIER_ROW_NAN ? -1 : seen->before[k];
         }
         if (r->loss.data) {
-            napier_token_put_row(r->loss, row, ignored ? 0.0 : napier_token_loss(&call->options, final, kept, logprob));
+            put_row(r->loss, row, ignored ? 0.0 : napier_token_loss(&call->options, final, kept, logprob));
         }
     }
 }
 
-static void napier_token_write_top(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                                   napier_token_seen *seen) {
+static void write_top(const napier_token_call *call, int64_t row, const napier_token_final *final,
+                      napier_token_seen *seen) {
     const napier_token_results *r = &call->results;
     const bool nan = final->row.kind == NAPIER_ROW_NAN;
     const int64_t count = nan ? 0 : seen->top_count;
@@ -419,7 +328,7 @@ static void napier_token_write_top(const napier_token_call *call, int64_t row, c
         }
         if (r->top_logprobs.data) {
             const float z = i < count ? seen->top[i].z : -INFINITY;
-            napier_token_put(r->top_logprobs, row, i, (double)napier_token_logprob(final, z));
+            put(r->top_logprobs, row, i, (double)napier_token_logprob(final, z));
         }
     }
 }
@@ -427,13 +336,13 @@ static void napier_token_write_top(const napier_token_call *call, int64_t row, c
 void napier_token_write(const napier_token_call *call, int64_t row, const napier_token_final *final,
                         napier_token_seen *seen) {
     const napier_token_results *r = &call->results;
-    napier_token_put_row(r->lse, row, (double) final->row.lse);
-    napier_token_put_row(r->entropy, row, (double) final->entropy);
+    put_row(r->lse, row, (double) final->row.lse);
+    put_row(r->entropy, row, (double) final->entropy);
     if (r->argmax) {
         r->argmax[row] = final->row.kind == NAPIER_ROW_NAN ? -1 : seen->argmax;
     }
-    napier_token_write_chosen(call, row, final, seen);
+    write_chosen(call, row, final, seen);
     if (call->wants.top_k > 0) {
-        napier_token_write_top(call, row, final, seen);
+        write_top(call, row, final, seen);
     }
 }

@@ -3,25 +3,34 @@
 #ifndef NAPIER_OPS_TOKENS_TOKEN_CALL_H
 #define NAPIER_OPS_TOKENS_TOKEN_CALL_H
 
-#include "core/base/context.h"
+#include "core/base/view.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_row.h"
 
-/* Reads and checks all arguments except the logits, or the matrices they are computed from. results or gradients is
- * NULL. */
-napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
-                                     const napier_token_options *options, const napier_token_results *results,
+/* The matrices of a call on tokens: the logits [N, V], or what they are computed from, first the one with N rows; and in
+ * a backward call the outputs. */
+typedef struct napier_token_matrices {
+    int64_t cols; /* V */
+    size_t count;
+    napier_argument all[4];
+} napier_token_matrices;
+
+/* Checks all arguments of a forward and of a backward call, and reads them into *call. */
+napier_status napier_token_call_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                     napier_indices ids, const napier_token_options *options,
+                                     const napier_token_results *results, napier_token_call *call);
+napier_status napier_token_back_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
+                                     napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call);
-/* The same if ids and all other arrays are in a GPU's memory. Its kernels check the ids. */
-napier_status napier_token_call_read_on_device(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
-                                               const napier_token_options *options, const napier_token_results *results,
-                                               const napier_token_gradients *gradients, napier_token_call *call);
-/* Checks that no result overlaps an input or another result. */
-napier_status napier_token_call_apart(napier_context *context, const napier_token_call *call, const char *name,
-                                      napier_const_matrix input);
-/* Checks that a result of a backward call does not overlap the gradients or the ids. */
-napier_status napier_token_gradients_apart(napier_context *context, const napier_token_call *call, const char *name,
-                                           napier_matrix out);
+
+/* The same for logits in memory, in one call each. */
+napier_status napier_token_logprobs_check(napier_context *context, napier_place place, napier_const_matrix logits,
+                                          napier_indices ids, const napier_token_options *options,
+                                          const napier_token_results *results, napier_token_call *call);
+napier_status napier_token_back_check(napier_context *context, napier_place place, napier_const_matrix logits,
+                                      napier_indices ids, const napier_token_options *options,
+                                      const napier_token_gradients *gradients, napier_matrix grad_logits,
+                                      napier_token_call *call);
 
 /* Id k of a row. */
 int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k);

@@ -1,7 +1,11 @@
-/* ops/tokens/token_gradient.inc.h - the gradient of a row of logits, given its final. Included after token_rows.inc.h,
- * once per instruction set. An element that is not a chosen id is
+/* ops/tokens/token_gradient.inc.h - the gradient of a row of logits, given its final. Compiled once per
+ * instruction set. An element that is not a chosen id is
  *     p (base - entropy log p) + constant,   with the bits of softmax for p and of log_softmax for log p,
  * times the softcap's derivative. A chosen element has its own value, which is in double up to this point. */
+#ifndef NAPIER_OPS_TOKENS_TOKEN_GRADIENT_INC_H
+#define NAPIER_OPS_TOKENS_TOKEN_GRADIENT_INC_H
+
+#include "ops/tokens/token_rows.inc.h"
 
 /* A slope, broadcast to lanes. */
 typedef struct napier_token_lines {
@@ -118,7 +122,7 @@ static void napier_token_slopes(const napier_final *final, const napier_token_sl
     const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
     if (final->kind != NAPIER_ROW_FINITE) {
         for (int i = 0; i < n; i++) {
-            out[i] = napier_float_of_bits(0x7fc00000u);
+            out[i] = napier_nan();
         }
     } else if (napier_is_big(final->max)) {
         napier_token_slopes_by_definition(final, slope, looked.z, n, out);
@@ -177,3 +181,5 @@ static void napier_token_gradient(const napier_token_job *job, int64_t row, int6
         .token_z = napier_token_z, .token_tile = napier_token_tile, .token_finish = napier_token_finish,            \
         .token_range = napier_token_range, .token_rows = napier_token_rows, .token_gradient = napier_token_gradient \
     }
+
+#endif

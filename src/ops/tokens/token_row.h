@@ -39,8 +39,7 @@ NAPIER_BOTH bool napier_token_ignored(const napier_token_call *call, int64_t id)
 
 /* (z - max) - log_sum of a chosen id. NaN if the row is not finite. */
 NAPIER_BOTH float napier_token_logprob(const napier_token_final *final, float z) {
-    return final->row.kind == NAPIER_ROW_FINITE ? napier_log_softmax_of(&final->row, z)
-                                                : napier_float_of_bits(0x7fc00000u);
+    return final->row.kind == NAPIER_ROW_FINITE ? napier_log_softmax_of(&final->row, z) : napier_nan();
 }
 
 /* (1 - s) (-logprob) + s (lse - mean z) + z_loss lse^2 in double, for a row whose id is not ignored. kept: number of

@@ -1,5 +1,5 @@
-/* ops/tokens/token_rows.inc.h - rows of logits in memory: long ones tile by tile, short ones in groups. Included after
- * token_tile.inc.h, once per instruction set.
+/* ops/tokens/token_rows.inc.h - rows of logits in memory: long ones tile by tile, short ones in groups. Compiled once
+ * per instruction set.
  *
  * The first pass over a tile (the look: maximum, minimum, NaN) runs two tiles ahead of its sum, inside the loop that
  * sums another tile, as in ops/softmax/long_rows.inc.h. So the exponentials hide the latency of memory.
@@ -9,6 +9,12 @@
  * other elements, and such a pair is processed last, so that no branch depends on the data. The look at bf16 compares
  * the stored bits, 32 to a vector. As integers, those from +0 up are in order, and the negative ones are in reverse
  * order: above the others if unsigned, below them if signed. */
+#ifndef NAPIER_OPS_TOKENS_TOKEN_ROWS_INC_H
+#define NAPIER_OPS_TOKENS_TOKEN_ROWS_INC_H
+
+#include "ops/softmax/lanes.inc.h"
+#include "ops/softmax/long_rows.inc.h"
+#include "ops/tokens/token_tile.inc.h"
 
 enum { NAPIER_TOKEN_PAIRS = 8, NAPIER_TOKEN_PAIR = NAPIER_TILE_LANES / NAPIER_TOKEN_PAIRS };
 
@@ -571,3 +577,5 @@ static void napier_token_rows(const napier_token_job *job, int64_t row, int rows
         napier_token_see(&job->wants, z, n, 0, g.max[r], &seen[r]);
     }
 }
+
+#endif

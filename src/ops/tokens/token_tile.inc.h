@@ -1,7 +1,10 @@
 /* ops/tokens/token_tile.inc.h - the kernels of token_tile.h: logits to z, a tile of z to its slot, the slots of a row
- * to its final. Included once per instruction set, after the kernels of softmax, because it uses their functions for
- * looks and sums. */
+ * to its final. Compiled once per instruction set. */
+#ifndef NAPIER_OPS_TOKENS_TOKEN_TILE_INC_H
+#define NAPIER_OPS_TOKENS_TOKEN_TILE_INC_H
+
 #include "core/math/lanes_tanh.h"
+#include "ops/softmax/softmax.inc.h"
 #include "ops/tokens/token_kernels.h"
 #include "ops/tokens/token_row.h"
 
@@ -194,7 +197,7 @@ static napier_token_parts napier_token_by_definition(const float *z, int n) {
     napier_tile_sum t;
     napier_tile_by_definition(z, n, &t);
     if (t.nan) {
-        return (napier_token_parts){napier_float_of_bits(0x7fc00000u), 0, 0, 0};
+        return (napier_token_parts){napier_nan(), 0, 0, 0};
     }
     const bool terms = fabsf(t.max) < NAPIER_HUGE;
     return (napier_token_parts){t.max, (float)t.count, t.rest,
@@ -413,7 +416,7 @@ static float napier_token_slots_max(const napier_token_slots *slots, int64_t til
         nan = vm_or(nan, vf_unordered(m, m));
         max = vf_max(m, max);
     }
-    return vm_any(nan) ? napier_float_of_bits(0x7fc00000u) : vf_hmax(max);
+    return vm_any(nan) ? napier_nan() : vf_hmax(max);
 }
 
 static double napier_token_slots_total(const napier_token_slots *slots, int64_t tiles) {
@@ -446,10 +449,12 @@ static napier_token_final napier_token_finish(const napier_token_wants *wants, c
     }
     f.row = napier_sum_finish(&sum);
     if (wants->entropy) {
-        f.entropy = finite ? napier_token_entropy(&sum, spread) : napier_float_of_bits(0x7fc00000u);
+        f.entropy = finite ? napier_token_entropy(&sum, spread) : napier_nan();
     }
     if (wants->total) {
         f.total = napier_token_slots_total(slots, tiles);
     }
     return f;
 }
+
+#endif

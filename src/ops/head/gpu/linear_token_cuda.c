@@ -38,34 +38,6 @@ static napier_status check_kind(napier_cuda_context *context, napier_const_matri
     return NAPIER_OK;
 }
 
-static napier_status check_call(napier_cuda_context *context, napier_const_matrix hidden, napier_const_matrix weights,
-                                napier_indices ids, const napier_token_options *options,
-                                const napier_token_results *results, const napier_token_gradients *gradients,
-                                napier_cuda_mode mode, napier_token_call *call) {
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_head_check(context->host, hidden, weights);
-    }
-    if (!status) {
-        status = napier_token_call_read_on_device(context->host, hidden.rows, weights.rows, ids, options, results,
-                                                  gradients, call);
-    }
-    return status || (results && mode == NAPIER_CUDA_BITWISE) ? status : check_kind(context, hidden, weights, mode);
-}
-
-static napier_status check_results(napier_cuda_context *context, const napier_token_call *call,
-                                   napier_const_matrix hidden, napier_const_matrix weights, napier_cuda_mode mode) {
-    napier_status status = napier_token_call_apart(context->host, call, "hidden", hidden);
-    if (!status) {
-        status = napier_token_call_apart(context->host, call, "weights", weights);
-    }
-    if (!status && mode != NAPIER_CUDA_BITWISE && (call->results.rank || call->results.top_k > 0)) {
-        status =
-            napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are there in BITWISE mode only");
-    }
-    return status;
-}
-
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
 /* Sides that are not contiguous along k are read element by element. The weights of a head are always contiguous. */
@@ -200,20 +172,21 @@ napier_status napier_cuda_linear_token_logprobs(napier_cuda_context *context, st
                                                 const napier_token_results *results, napier_cuda_mode mode) {
     napier_token_call call;
     napier_status status = napier_cuda_begin(context);
-    if (!status && !results) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "results: NULL");
-    }
     if (!status) {
-        status = check_call(context, hidden, weights, ids, options, results, NULL, mode, &call);
-    }
-    if (!status) {
-        status = check_results(context, &call, hidden, weights, mode);
+        status = napier_head_read(context->host, NAPIER_ON_DEVICE, hidden, weights, ids, options, results, &call);
     }
     if (status) {
         return status;
     }
     if (mode == NAPIER_CUDA_BITWISE) {
         return napier_cuda_linear_bitwise(context, stream, workspace, hidden, weights, &call);
+    }
+    status = check_kind(context, hidden, weights, mode);
+    if (status) {
+        return status;
+    }
+    if (call.results.rank || call.results.top_k > 0) {
+        return napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are there in BITWISE mode only");
     }
     napier_linear_job job = job_of(context, &call, hidden);
     napier_cuda_room room = napier_cuda_room_of(workspace);
@@ -364,14 +337,12 @@ napier_status napier_cuda_linear_token_logprobs_backward(napier_cuda_context *co
                                                          napier_cuda_mode mode) {
     napier_token_call call;
     napier_status status = napier_cuda_begin(context);
-    if (!status && !gradients) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "gradients: NULL");
+    if (!status) {
+        status = napier_head_back_read(context->host, NAPIER_ON_DEVICE, hidden, weights, ids, options, gradients,
+                                       grad_hidden, grad_weights, &call);
     }
     if (!status) {
-        status = check_call(context, hidden, weights, ids, options, NULL, gradients, mode, &call);
-    }
-    if (!status) {
-        status = napier_linear_check_outs(context->host, &call, hidden, weights, grad_hidden, grad_weights);
+        status = check_kind(context, hidden, weights, mode);
     }
     if (status) {
         return status;

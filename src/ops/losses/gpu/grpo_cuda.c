@@ -166,23 +166,14 @@ napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct C
                                           napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                           const napier_grpo_options *options, napier_vector losses,
                                           napier_vector grad_logprobs) {
+    const napier_grpo_outputs out = {.losses = losses, .grad_logprobs = grad_logprobs};
     napier_grpo_run run;
     napier_status status = napier_cuda_begin(context);
     if (!status)
-        status = napier_grpo_read_views(context->host, batch, options, false, 0, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "losses", losses, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run);
-    if (!status) {
-        status = napier_check_apart(context->host, "grad_logprobs", grad_logprobs, "losses",
-                                    napier_read_only_vector(losses));
-    }
+        status = napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run);
     if (status) {
         return status;
     }
-    run.job.losses = losses;
-    run.job.grad_logprobs = grad_logprobs;
     run.totals = run.job.sequence && grad_logprobs.data;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     const napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
@@ -193,26 +184,17 @@ napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstrea
                                     napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                     const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                     napier_vector grad_logprobs, napier_vector grad_entropies) {
+    const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_entropies = grad_entropies};
     napier_grpo_run run;
     napier_status status = napier_cuda_begin(context);
     if (!status && !metrics)
         status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "metrics: NULL");
     if (!status)
-        status = napier_grpo_read_views(context->host, batch, options, false, 0, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_entropies", grad_entropies, &run);
-    if (!status) {
-        status = napier_check_apart(context->host, "grad_entropies", grad_entropies, "grad_logprobs",
-                                    napier_read_only_vector(grad_logprobs));
-    }
+        status = napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run);
     if (status) {
         return status;
     }
     run.mean = run.totals = true;
-    run.job.grad_logprobs = grad_logprobs;
-    run.job.grad_entropies = grad_entropies;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
     job.metrics = metrics;

@@ -31,8 +31,8 @@ static napier_status napier_cuda_score_call(napier_cuda_context *context, const 
                                             napier_token_call *call) {
     const int64_t tokens = g->logits.rows;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    const napier_status status = napier_token_call_read_on_device(context->host, tokens, g->logits.cols, g->ids,
-                                                                  g->options, &results, NULL, call);
+    const napier_status status =
+        napier_token_logprobs_check(context->host, NAPIER_ON_DEVICE, g->logits, g->ids, g->options, &results, call);
     call->chosen = call->wants.entropy = true;
     call->results.logprobs = napier_rows_f32(g->logprob, tokens, 1);
     call->results.entropy = napier_array_f32(g->entropy, tokens);

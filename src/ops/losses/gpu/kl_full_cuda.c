@@ -6,7 +6,7 @@
 #include "ops/losses/calls.h"
 #include "ops/tokens/gpu/responses_launch.h"
 #include "ops/tokens/gpu/token_launch.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_kl_full_rows);
 NAPIER_CUDA_KERNEL_DECLARE(napier_kl_full_tiles);

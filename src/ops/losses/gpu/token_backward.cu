@@ -44,7 +44,7 @@ NAPIER_OUTLINE void napier_cuda_back_pull(const napier_cuda_back_job *job, int64
     room->pull = pull;
 }
 
-/* The same for a GRPO loss, when the row's final is known, as napier_grpo_row. */
+/* The same for a GRPO loss, when the row's final is known, as loss_of_row. */
 CUDA_INLINE void napier_cuda_back_ask(const napier_cuda_back_job *job, int64_t row, float chosen, double *own,
                                       napier_cuda_back_room *room) {
     const napier_token_final *const final = &room->row.final;

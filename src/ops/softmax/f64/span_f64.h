@@ -6,6 +6,7 @@
 #define NAPIER_OPS_SOFTMAX_F64_SPAN_F64_H
 
 #include "core/base/parallel.h"
+#include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/softmax/f64/sum_f64.h"
 
@@ -73,11 +74,6 @@ static inline bool napier_f64_split(const napier_context *context, int64_t lines
 static inline int64_t napier_f64_lines_chunk(int64_t size) {
     const int64_t elements = NAPIER_F64_CHUNK_TILES * NAPIER_F64_TILE;
     return size >= elements ? 1 : size > 0 ? elements / size : elements;
-}
-
-static inline napier_softmax_options napier_f64_options(const napier_softmax_options *options) {
-    const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
-    return options != NULL ? *options : defaults;
 }
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "core/gpu/launch.h"
 #include "ops/softmax/arguments.h"
-#include "ops/softmax/options.h"
 #include "ops/softmax/gpu/softmax_f64_cuda.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_gradient_short);

@@ -6,7 +6,6 @@
 #include "core/base/view.h"
 #include "core/gpu/launch.h"
 #include "ops/softmax/arguments.h"
-#include "ops/softmax/options.h"
 #include "ops/softmax/gpu/softmax_cuda.h"
 #include "ops/softmax/gpu/softmax_f64_cuda.h"
 

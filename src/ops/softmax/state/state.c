@@ -9,10 +9,9 @@
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 #include "ops/softmax/state/state.h"
 
 _Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both compute types");
@@ -21,17 +20,15 @@ static const int64_t NAPIER_COUNT_LIMIT = (int64_t)1 << 40; /* more elements cou
 
 /* ---- A part of a row, whatever its compute type -------------------------------------------------------------------- */
 
-static size_t napier_element_size(const napier_softmax_state *s) {
+static size_t element_size(const napier_softmax_state *s) {
     return s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
 }
 
 /* Head and tail follow the struct in memory. */
-static char *napier_head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
-static char *napier_tail(napier_softmax_state *s) { return napier_head(s) + NAPIER_TILE * napier_element_size(s); }
-static const char *napier_head_of(const napier_softmax_state *s) { return (const char *)s + sizeof *s; }
-static const char *napier_tail_of(const napier_softmax_state *s) {
-    return napier_head_of(s) + NAPIER_TILE * napier_element_size(s);
-}
+static char *head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
+static char *tail(napier_softmax_state *s) { return head(s) + NAPIER_TILE * element_size(s); }
+static const char *head_of(const napier_softmax_state *s) { return (const char *)s + sizeof *s; }
+static const char *tail_of(const napier_softmax_state *s) { return head_of(s) + NAPIER_TILE * element_size(s); }
 
 size_t napier_state_bytes(napier_dtype compute) {
     const size_t element = compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
@@ -39,15 +36,13 @@ size_t napier_state_bytes(napier_dtype compute) {
 }
 
 /* The most elements that the head can hold: up to the first boundary at or after `first`. */
-static int napier_head_room(const napier_softmax_state *s) {
+static int head_room(const napier_softmax_state *s) {
     return (int)((NAPIER_TILE - s->first % NAPIER_TILE) % NAPIER_TILE);
 }
 
-static bool napier_is_aligned(const napier_softmax_state *s) {
-    return s->first % NAPIER_TILE == 0 && s->tail_size == 0;
-}
+static bool is_aligned(const napier_softmax_state *s) { return s->first % NAPIER_TILE == 0 && s->tail_size == 0; }
 
-static void napier_add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int n) {
+static void add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int n) {
     if (s->compute == NAPIER_F64) {
         napier_f64_sum_add_tile(&s->sum.f64, z, n);
     } else {
@@ -58,27 +53,27 @@ static void napier_add_tile(const napier_softmax_kernels *k, napier_softmax_stat
 }
 
 /* Appends n elements of the compute type. */
-static void napier_append(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int64_t n) {
-    const size_t size = napier_element_size(s);
+static void append(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int64_t n) {
+    const size_t size = element_size(s);
     const char *at = z;
     s->count += n;
     s->end += n;
     while (n > 0) {
-        const int head_left = napier_head_room(s) - s->head_size;
+        const int head_left = head_room(s) - s->head_size;
         int64_t part;
         if (head_left > 0) {
             part = n < head_left ? n : head_left;
-            memcpy(napier_head(s) + (size_t)s->head_size * size, at, (size_t)part * size);
+            memcpy(head(s) + (size_t)s->head_size * size, at, (size_t)part * size);
             s->head_size += (int32_t)part;
         } else if (s->tail_size == 0 && n >= NAPIER_TILE) {
             part = NAPIER_TILE;
-            napier_add_tile(k, s, at, NAPIER_TILE);
+            add_tile(k, s, at, NAPIER_TILE);
         } else {
             part = n < NAPIER_TILE - s->tail_size ? n : NAPIER_TILE - s->tail_size;
-            memcpy(napier_tail(s) + (size_t)s->tail_size * size, at, (size_t)part * size);
+            memcpy(tail(s) + (size_t)s->tail_size * size, at, (size_t)part * size);
             s->tail_size += (int32_t)part;
             if (s->tail_size == NAPIER_TILE) {
-                napier_add_tile(k, s, napier_tail(s), NAPIER_TILE);
+                add_tile(k, s, tail(s), NAPIER_TILE);
                 s->tail_size = 0;
             }
         }
@@ -87,7 +82,7 @@ static void napier_append(const napier_softmax_kernels *k, napier_softmax_state 
     }
 }
 
-static void napier_merge_sums(napier_softmax_state *into, const napier_softmax_state *from) {
+static void merge_sums(napier_softmax_state *into, const napier_softmax_state *from) {
     if (into->compute == NAPIER_F64) {
         napier_f64_sum_merge(&into->sum.f64, &from->sum.f64);
     } else {
@@ -97,18 +92,17 @@ static void napier_merge_sums(napier_softmax_state *into, const napier_softmax_s
 
 /* `from` starts where `into` ends. Its head completes the open tile, its closed
  * tiles are merged, and its tail is appended. */
-static void napier_merge_after(const napier_softmax_kernels *k, napier_softmax_state *into,
-                               const napier_softmax_state *from) {
-    napier_append(k, into, napier_head_of(from), from->head_size);
-    napier_merge_sums(into, from);
+static void merge_after(const napier_softmax_kernels *k, napier_softmax_state *into, const napier_softmax_state *from) {
+    append(k, into, head_of(from), from->head_size);
+    merge_sums(into, from);
     into->count += from->count - from->head_size - from->tail_size;
     into->end = from->end - from->tail_size;
-    napier_append(k, into, napier_tail_of(from), from->tail_size);
+    append(k, into, tail_of(from), from->tail_size);
 }
 
 /* Both consist of whole tiles, so they merge in any order. */
-static void napier_merge_aligned(napier_softmax_state *into, const napier_softmax_state *from) {
-    napier_merge_sums(into, from);
+static void merge_aligned(napier_softmax_state *into, const napier_softmax_state *from) {
+    merge_sums(into, from);
     into->count += from->count;
     into->first = from->first < into->first ? from->first : into->first;
     into->end = from->end > into->end ? from->end : into->end;
@@ -117,8 +111,8 @@ static void napier_merge_aligned(napier_softmax_state *into, const napier_softma
 /* ---- Life ---------------------------------------------------------------------------------------------------------- */
 
 /* Creates a state without elements. Its options have been checked. */
-static napier_status napier_state_new(napier_context *context, napier_dtype compute, int64_t first_index,
-                                      const napier_softmax_options *options, napier_softmax_state **out) {
+static napier_status create(napier_context *context, napier_dtype compute, int64_t first_index,
+                            const napier_softmax_options *options, napier_softmax_state **out) {
     napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(compute));
     if (!s) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes",
@@ -161,7 +155,7 @@ napier_status napier_softmax_state_create(napier_context *context, napier_dtype 
                            (long long)first_index);
     }
     status = napier_softmax_options_read(context, options, compute, &o);
-    return status ? status : napier_state_new(context, compute, first_index, &o, out);
+    return status ? status : create(context, compute, first_index, &o, out);
 }
 
 void napier_softmax_state_destroy(napier_softmax_state *state) {
@@ -174,7 +168,7 @@ void napier_softmax_state_destroy(napier_softmax_state *state) {
 int64_t napier_softmax_state_first_index(const napier_softmax_state *state) { return state ? state->first : 0; }
 int64_t napier_softmax_state_count(const napier_softmax_state *state) { return state ? state->count : 0; }
 
-static napier_status napier_state_begin(napier_context *context, const char *name, const napier_softmax_state *state) {
+static napier_status begin_on(napier_context *context, const char *name, const napier_softmax_state *state) {
     const napier_status status = napier_begin(context);
     return status || state ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: is NULL", name);
 }
@@ -182,8 +176,8 @@ static napier_status napier_state_begin(napier_context *context, const char *nam
 /* ---- Update -------------------------------------------------------------------------------------------------------- */
 
 /* n <= 1024 elements of a vector from index i on, as z of the state's compute type. */
-static void napier_load_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_const_vector v,
-                              int64_t i, int n, void *z) {
+static void load_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_const_vector v, int64_t i,
+                       int n, void *z) {
     if (s->compute == NAPIER_F64) {
         double *d = z;
         for (int j = 0; j < n; j++) {
@@ -198,7 +192,7 @@ static void napier_load_block(const napier_softmax_kernels *k, const napier_soft
 
 napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
                                           napier_const_vector logits) {
-    napier_status status = napier_state_begin(context, "state", state);
+    napier_status status = begin_on(context, "state", state);
     if (!status)
         status = napier_check_vector(context, "logits", logits);
     if (status) {
@@ -219,8 +213,8 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
         /* blocks end at the row's boundaries of tiles, so that whole tiles are summed in place */
         const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
         const int n = (int)(logits.size - i < to_boundary ? logits.size - i : to_boundary);
-        napier_load_block(k, state, logits, i, n, z);
-        napier_append(k, state, z, n);
+        load_block(k, state, logits, i, n, z);
+        append(k, state, z, n);
         i += n;
     }
     napier_fenv_leave(caller);
@@ -229,8 +223,8 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
 
 /* ---- Merge --------------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_check_same_kind(napier_context *context, const napier_softmax_state *a,
-                                            const napier_softmax_state *b) {
+static napier_status check_same_kind(napier_context *context, const napier_softmax_state *a,
+                                     const napier_softmax_state *b) {
     if (a->compute != b->compute) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "from: compute dtype %s is not that of into, %s",
                            napier_dtype_name(b->compute), napier_dtype_name(a->compute));
@@ -250,8 +244,8 @@ static napier_status napier_check_same_kind(napier_context *context, const napie
 }
 
 /* into becomes `from` followed by `into`. The only merge that needs memory. */
-static napier_status napier_merge_before(napier_context *context, const napier_softmax_kernels *k,
-                                         napier_softmax_state *into, const napier_softmax_state *from) {
+static napier_status merge_before(napier_context *context, const napier_softmax_kernels *k, napier_softmax_state *into,
+                                  const napier_softmax_state *from) {
     const size_t bytes = napier_state_bytes(into->compute);
     napier_softmax_state *joined = napier_alloc(&context->allocator, 1, bytes);
     if (!joined) {
@@ -259,7 +253,7 @@ static napier_status napier_merge_before(napier_context *context, const napier_s
     }
     const napier_allocator own = into->allocator;
     memcpy(joined, from, bytes);
-    napier_merge_after(k, joined, into);
+    merge_after(k, joined, into);
     memcpy(into, joined, bytes);
     into->allocator = own;
     napier_free(&context->allocator, joined);
@@ -268,14 +262,14 @@ static napier_status napier_merge_before(napier_context *context, const napier_s
 
 napier_status napier_softmax_state_merge(napier_context *context, napier_softmax_state *into,
                                          const napier_softmax_state *from) {
-    napier_status status = napier_state_begin(context, "into", into);
+    napier_status status = begin_on(context, "into", into);
     if (!status)
-        status = napier_state_begin(context, "from", from);
+        status = begin_on(context, "from", from);
     if (!status && into == from) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "from: is the same state as into");
     }
     if (!status)
-        status = napier_check_same_kind(context, into, from);
+        status = check_same_kind(context, into, from);
     if (status || from->count == 0) {
         return status;
     }
@@ -286,11 +280,11 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
         memcpy(into, from, napier_state_bytes(from->compute));
         into->allocator = own;
     } else if (from->first == into->end) {
-        napier_merge_after(k, into, from);
+        merge_after(k, into, from);
     } else if (from->end == into->first) {
-        status = napier_merge_before(context, k, into, from);
-    } else if (napier_is_aligned(into) && napier_is_aligned(from)) {
-        napier_merge_aligned(into, from);
+        status = merge_before(context, k, into, from);
+    } else if (is_aligned(into) && is_aligned(from)) {
+        merge_aligned(into, from);
     } else {
         status = napier_fail(
             context, NAPIER_STATE_MISMATCH,
@@ -307,7 +301,7 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
 /* ---- Finish and apply ---------------------------------------------------------------------------------------------- */
 
 napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse) {
-    const napier_status status = napier_state_begin(context, "state", state);
+    const napier_status status = begin_on(context, "state", state);
     if (status) {
         return status;
     }
@@ -315,10 +309,10 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
     const napier_fenv caller = napier_fenv_enter();
     const napier_any_sum open = state->sum; /* the open tiles are added only for this result */
     if (state->head_size > 0) {
-        napier_add_tile(k, state, napier_head_of(state), state->head_size);
+        add_tile(k, state, head_of(state), state->head_size);
     }
     if (state->tail_size > 0) {
-        napier_add_tile(k, state, napier_tail_of(state), state->tail_size);
+        add_tile(k, state, tail_of(state), state->tail_size);
     }
     if (state->compute == NAPIER_F64) {
         napier_f64_finish(&state->sum.f64, &state->final.f64);
@@ -335,10 +329,10 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
 }
 
 /* One block of at most 1024 elements. */
-static void napier_apply_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_softmax_kind kind,
-                               napier_const_vector logits, napier_vector result, int64_t i, int n, float *scratch) {
+static void apply_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_softmax_kind kind,
+                        napier_const_vector logits, napier_vector result, int64_t i, int n, float *scratch) {
     double z[NAPIER_TILE];
-    napier_load_block(k, s, logits, i, n, z);
+    load_block(k, s, logits, i, n, z);
     if (s->compute == NAPIER_F64) {
         napier_f64_apply(&s->final.f64, kind, s->masked_rows, z, z, n);
         for (int j = 0; j < n; j++) {
@@ -354,31 +348,26 @@ static void napier_apply_block(const napier_softmax_kernels *k, const napier_sof
 
 napier_status napier_softmax_state_apply(napier_context *context, const napier_softmax_state *state,
                                          napier_softmax_kind kind, napier_const_vector logits, napier_vector result) {
-    napier_status status = napier_state_begin(context, "state", state);
-    if (!status)
-        status = napier_check_vector(context, "logits", logits);
-    if (!status)
-        status = napier_check_vector_out(context, "result", result);
-    if (!status && (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "kind: %d is unknown", (int)kind);
-    }
-    if (!status && logits.size != result.size) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "result: size %lld is not that of logits, %lld",
-                             (long long)result.size, (long long)logits.size);
-    }
-    if (!status && state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 needs an f64 state",
-                             logits.dtype == NAPIER_F64 ? "logits" : "result");
-    }
-    if (!status) {
-        status =
-            napier_check_alias(context, "result", napier_vector_row_out(result), "logits", napier_vector_row(logits));
-    }
-    if (!status && !state->finished) {
-        status = napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");
-    }
+    const napier_argument all[] = {
+        napier_row_argument("logits", logits, NAPIER_MAY_BE_OUT, logits.size),
+        napier_row_argument("result", napier_read_only_vector(result), NAPIER_IS_OUT, logits.size)};
+    napier_status status = begin_on(context, "state", state);
     if (status) {
         return status;
+    }
+    status = napier_check_arguments(context, all, sizeof all / sizeof *all);
+    if (status) {
+        return status;
+    }
+    if ((unsigned)kind > NAPIER_KIND_LOG_SOFTMAX) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "kind: %d is unknown", (int)kind);
+    }
+    if (state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 needs an f64 state",
+                           logits.dtype == NAPIER_F64 ? "logits" : "result");
+    }
+    if (!state->finished) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");
     }
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     float *scratch = napier_alloc(&context->allocator, NAPIER_ROWS_SCRATCH, sizeof(float));
@@ -388,7 +377,7 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
     const napier_fenv caller = napier_fenv_enter();
     for (int64_t i = 0; i < logits.size; i += NAPIER_TILE) {
         const int64_t left = logits.size - i;
-        napier_apply_block(k, state, kind, logits, result, i, left < NAPIER_TILE ? (int)left : NAPIER_TILE, scratch);
+        apply_block(k, state, kind, logits, result, i, left < NAPIER_TILE ? (int)left : NAPIER_TILE, scratch);
     }
     napier_fenv_leave(caller);
     napier_free(&context->allocator, scratch);

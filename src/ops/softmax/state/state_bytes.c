@@ -30,7 +30,7 @@ static void put_bytes(unsigned char **at, uint64_t value, int bytes) {
     }
 }
 
-static uint64_t napier_take(const unsigned char **at, int bytes) {
+static uint64_t take(const unsigned char **at, int bytes) {
     uint64_t value = 0;
     for (int i = 0; i < bytes; i++) {
         value |= (uint64_t) * (*at)++ << (8 * i);
@@ -38,23 +38,22 @@ static uint64_t napier_take(const unsigned char **at, int bytes) {
     return value;
 }
 
-static int napier_digit_count(napier_dtype compute) {
+static int digit_count(napier_dtype compute) {
     return compute == NAPIER_F64 ? (int)NAPIER_F64_DIGITS : (int)NAPIER_DIGITS;
 }
 
-static size_t napier_state_size(napier_dtype compute, int64_t elements) {
+static size_t size_of(napier_dtype compute, int64_t elements) {
     const size_t element = compute == NAPIER_F64 ? 8 : 4;
-    return NAPIER_STATE_FIELDS + 8 * (size_t)napier_digit_count(compute) + element * (size_t)elements +
-           NAPIER_STATE_CHECKSUM;
+    return NAPIER_STATE_FIELDS + 8 * (size_t)digit_count(compute) + element * (size_t)elements + NAPIER_STATE_CHECKSUM;
 }
 
 size_t napier_softmax_state_size(const napier_softmax_state *state) {
-    return state ? napier_state_size(state->compute, (int64_t)state->head_size + state->tail_size) : 0;
+    return state ? size_of(state->compute, (int64_t)state->head_size + state->tail_size) : 0;
 }
 
 /* ---- Save ---------------------------------------------------------------------------------------------------------- */
 
-static void napier_put_elements(unsigned char **at, napier_dtype compute, const char *elements, int n) {
+static void put_elements(unsigned char **at, napier_dtype compute, const char *elements, int n) {
     for (int i = 0; i < n; i++) {
         if (compute == NAPIER_F64) {
             uint64_t u;
@@ -68,19 +67,19 @@ static void napier_put_elements(unsigned char **at, napier_dtype compute, const 
     }
 }
 
-static void napier_put_sum(unsigned char **at, const napier_softmax_state *s) {
+static void put_sum(unsigned char **at, const napier_softmax_state *s) {
     const bool wide = s->compute == NAPIER_F64;
     const double max = wide ? s->sum.f64.max : (double)s->sum.f32.max;
     put_bytes(at, napier_double_bits(max), 8);
     put_bytes(at, wide ? s->sum.f64.count : s->sum.f32.count, 8);
     put_bytes(at, (uint64_t)(wide ? s->sum.f64.top : s->sum.f32.top), 8);
     const uint64_t *digit = wide ? s->sum.f64.digit : s->sum.f32.digit;
-    for (int i = 0; i < napier_digit_count(s->compute); i++) {
+    for (int i = 0; i < digit_count(s->compute); i++) {
         put_bytes(at, digit[i], 8);
     }
 }
 
-static unsigned napier_flags(const napier_softmax_state *s) {
+static unsigned flags(const napier_softmax_state *s) {
     const bool wide = s->compute == NAPIER_F64;
     const bool nan = wide ? s->sum.f64.nan : s->sum.f32.nan, pinf = wide ? s->sum.f64.pinf : s->sum.f32.pinf;
     return (nan ? 1u : 0u) | (pinf ? 2u : 0u);
@@ -111,33 +110,33 @@ napier_status napier_softmax_state_save(napier_context *context, const napier_so
     put_bytes(&at, (uint64_t)state->masked_rows, 4);
     put_bytes(&at, (uint64_t)state->head_size, 4);
     put_bytes(&at, (uint64_t)state->tail_size, 4);
-    put_bytes(&at, napier_flags(state), 4);
+    put_bytes(&at, flags(state), 4);
     put_bytes(&at, (uint64_t)state->first, 8);
     put_bytes(&at, (uint64_t)state->end, 8);
     put_bytes(&at, (uint64_t)state->count, 8);
-    napier_put_sum(&at, state);
+    put_sum(&at, state);
     const char *head = (const char *)state + sizeof *state;
     const size_t room = NAPIER_TILE * (state->compute == NAPIER_F64 ? sizeof(double) : sizeof(float));
-    napier_put_elements(&at, state->compute, head, state->head_size);
-    napier_put_elements(&at, state->compute, head + room, state->tail_size);
+    put_elements(&at, state->compute, head, state->head_size);
+    put_elements(&at, state->compute, head + room, state->tail_size);
     put_bytes(&at, napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM), 8);
     return NAPIER_OK;
 }
 
 /* ---- Load ---------------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_corrupt(napier_context *context, const char *what) {
+static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "bytes: %s", what);
 }
 
 /* Reads the header and checks what can be checked in it; advances *at past it. */
-static napier_status napier_load_header(napier_context *context, const unsigned char **at, napier_softmax_state *s) {
+static napier_status load_header(napier_context *context, const unsigned char **at, napier_softmax_state *s) {
     if (memcmp(*at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC) != 0) {
-        return napier_corrupt(context, "are not a softmax state");
+        return corrupt(context, "are not a softmax state");
     }
     *at += sizeof NAPIER_STATE_MAGIC;
-    const uint64_t format = napier_take(at, 4), numerics = napier_take(at, 4), tile = napier_take(at, 4);
-    const uint64_t compute = napier_take(at, 4);
+    const uint64_t format = take(at, 4), numerics = take(at, 4), tile = take(at, 4);
+    const uint64_t compute = take(at, 4);
     if (format != NAPIER_STATE_FORMAT || numerics != NAPIER_NUMERICS_VERSION || tile != NAPIER_TILE) {
         return napier_fail(context, NAPIER_STATE_MISMATCH,
                            "bytes: format %u, numerics version %u, tile %u where this library has %d, %d, %d",
@@ -149,13 +148,13 @@ static napier_status napier_load_header(napier_context *context, const unsigned 
                            (unsigned)compute);
     }
     s->compute = (napier_dtype)compute;
-    s->temperature = napier_double_of_bits(napier_take(at, 8));
-    const uint64_t masked = napier_take(at, 4), head = napier_take(at, 4), tail = napier_take(at, 4);
+    s->temperature = napier_double_of_bits(take(at, 8));
+    const uint64_t masked = take(at, 4), head = take(at, 4), tail = take(at, 4);
     if (!(s->temperature > 0 && s->temperature <= 1.7976931348623157e308) || masked > NAPIER_MASKED_ZERO) {
-        return napier_corrupt(context, "the options are out of range");
+        return corrupt(context, "the options are out of range");
     }
     if (head >= NAPIER_TILE || tail >= NAPIER_TILE) {
-        return napier_corrupt(context, "the open tiles are too long");
+        return corrupt(context, "the open tiles are too long");
     }
     s->masked_rows = (napier_masked_rows)masked;
     s->head_size = (int32_t)head;
@@ -164,7 +163,7 @@ static napier_status napier_load_header(napier_context *context, const unsigned 
 }
 
 /* Is this position of a part possible? See the drawing in state.c. */
-static bool napier_place_is_possible(const napier_softmax_state *s) {
+static bool place_is_possible(const napier_softmax_state *s) {
     const int64_t limit = (int64_t)1 << 40;
     if (s->first < 0 || s->end < s->first || s->count < 0 || s->count >= limit || s->count > s->end - s->first) {
         return false;
@@ -181,7 +180,7 @@ static bool napier_place_is_possible(const napier_softmax_state *s) {
 }
 
 /* Could the closed tiles have this sum? */
-static bool napier_sum_is_possible(const napier_softmax_state *s) {
+static bool sum_is_possible(const napier_softmax_state *s) {
     const uint64_t closed = (uint64_t)(s->count - s->head_size - s->tail_size);
     if (s->compute == NAPIER_F64) {
         return s->sum.f64.count <= closed && napier_f64_sum_valid(&s->sum.f64);
@@ -203,14 +202,14 @@ static bool napier_sum_is_possible(const napier_softmax_state *s) {
     return sum->count > 0 && sum->top == napier_sum_top(napier_exp_parts_for(sum->max, sum->max).n);
 }
 
-static bool napier_take_sum(const unsigned char **at, unsigned flags, napier_softmax_state *s) {
-    const double max = napier_double_of_bits(napier_take(at, 8));
-    const uint64_t count = napier_take(at, 8);
-    const int64_t top = (int64_t)napier_take(at, 8);
+static bool take_sum(const unsigned char **at, unsigned flags, napier_softmax_state *s) {
+    const double max = napier_double_of_bits(take(at, 8));
+    const uint64_t count = take(at, 8);
+    const int64_t top = (int64_t)take(at, 8);
     const bool wide = s->compute == NAPIER_F64;
     uint64_t *digit = wide ? s->sum.f64.digit : s->sum.f32.digit;
-    for (int i = 0; i < napier_digit_count(s->compute); i++) {
-        digit[i] = napier_take(at, 8);
+    for (int i = 0; i < digit_count(s->compute); i++) {
+        digit[i] = take(at, 8);
     }
     if (wide) {
         s->sum.f64.max = max;
@@ -228,42 +227,42 @@ static bool napier_take_sum(const unsigned char **at, unsigned flags, napier_sof
     return flags <= 3 && (double)s->sum.f32.max == max;
 }
 
-static void napier_take_elements(const unsigned char **at, napier_dtype compute, char *elements, int n) {
+static void take_elements(const unsigned char **at, napier_dtype compute, char *elements, int n) {
     for (int i = 0; i < n; i++) {
         if (compute == NAPIER_F64) {
-            const uint64_t u = napier_take(at, 8);
+            const uint64_t u = take(at, 8);
             memcpy(elements + 8 * (size_t)i, &u, 8);
         } else {
-            const uint32_t u = (uint32_t)napier_take(at, 4);
+            const uint32_t u = (uint32_t)take(at, 4);
             memcpy(elements + 4 * (size_t)i, &u, 4);
         }
     }
 }
 
 /* Reads everything but the elements into *s; advances *at to the elements. */
-static napier_status napier_load_fields(napier_context *context, const unsigned char *bytes, size_t size,
-                                        const unsigned char **at, napier_softmax_state *s) {
+static napier_status load_fields(napier_context *context, const unsigned char *bytes, size_t size,
+                                 const unsigned char **at, napier_softmax_state *s) {
     if (size < NAPIER_STATE_FIELDS + NAPIER_STATE_CHECKSUM) {
-        return napier_corrupt(context, "are too few for a softmax state");
+        return corrupt(context, "are too few for a softmax state");
     }
-    const napier_status status = napier_load_header(context, at, s);
+    const napier_status status = load_header(context, at, s);
     if (status) {
         return status;
     }
-    if (size != napier_state_size(s->compute, (int64_t)s->head_size + s->tail_size)) {
-        return napier_corrupt(context, "are not as many as the header says");
+    if (size != size_of(s->compute, (int64_t)s->head_size + s->tail_size)) {
+        return corrupt(context, "are not as many as the header says");
     }
     const unsigned char *end = bytes + size - NAPIER_STATE_CHECKSUM;
-    if (napier_take(&end, 8) != napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM)) {
-        return napier_corrupt(context, "the checksum is wrong");
+    if (take(&end, 8) != napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM)) {
+        return corrupt(context, "the checksum is wrong");
     }
-    const unsigned flags = (unsigned)napier_take(at, 4);
-    s->first = (int64_t)napier_take(at, 8);
-    s->end = (int64_t)napier_take(at, 8);
-    s->count = (int64_t)napier_take(at, 8);
-    const bool fields = napier_take_sum(at, flags, s);
-    if (!fields || !napier_place_is_possible(s) || !napier_sum_is_possible(s)) {
-        return napier_corrupt(context, "hold numbers that no state can have");
+    const unsigned flags = (unsigned)take(at, 4);
+    s->first = (int64_t)take(at, 8);
+    s->end = (int64_t)take(at, 8);
+    s->count = (int64_t)take(at, 8);
+    const bool fields = take_sum(at, flags, s);
+    if (!fields || !place_is_possible(s) || !sum_is_possible(s)) {
+        return corrupt(context, "hold numbers that no state can have");
     }
     return NAPIER_OK;
 }
@@ -284,7 +283,7 @@ napier_status napier_softmax_state_load(napier_context *context, const void *byt
     memset(&fields, 0, sizeof fields);
     const unsigned char *at = bytes;
     const napier_fenv caller = napier_fenv_enter();
-    status = napier_load_fields(context, bytes, size, &at, &fields);
+    status = load_fields(context, bytes, size, &at, &fields);
     napier_fenv_leave(caller);
     if (status) {
         return status;
@@ -299,8 +298,8 @@ napier_status napier_softmax_state_load(napier_context *context, const void *byt
     s->allocator = context->allocator;
     char *head = (char *)s + sizeof *s;
     const size_t room = NAPIER_TILE * (s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float));
-    napier_take_elements(&at, s->compute, head, s->head_size);
-    napier_take_elements(&at, s->compute, head + room, s->tail_size);
+    take_elements(&at, s->compute, head, s->head_size);
+    take_elements(&at, s->compute, head + room, s->tail_size);
     *out = s;
     return NAPIER_OK;
 }

@@ -12,10 +12,8 @@
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
-#include "ops/softmax/options.h"
 #include "ops/softmax/signed_digits.h"
 #include "ops/softmax/f64/span_f64.h"
 #include "ops/softmax/weighted/weighted_f64.h"
@@ -54,15 +52,15 @@ typedef struct line {
     sums *sums; /* both one per worker, if the row is split */
 } line;
 
-typedef struct tile_f32 {
-    float x[NAPIER_TILE], b[NAPIER_TILE];
-    int n, at[NAPIER_TILE];
-} tile_f32;
-
-typedef struct tile_f64 {
-    double x[NAPIER_F64_TILE], b[NAPIER_F64_TILE];
-    int n;
-} tile_f64;
+/* A tile of a line, in the compute type. */
+typedef struct tile {
+    union {
+        float f32[NAPIER_TILE];
+        double f64[NAPIER_F64_TILE];
+    } x, b;
+    int n, at[NAPIER_TILE]; /* at: of elements that equal the maximum */
+    napier_weighted_look look;
+} tile;
 
 static int weight_digits(const job *j) { return j->wide ? WEIGHT_DIGITS_F64 : WEIGHT_DIGITS; }
 static int weight_top(const job *j) { return j->wide ? WEIGHT_TOP_F64 : WEIGHT_TOP; }
@@ -77,27 +75,25 @@ static const void *element(napier_const_matrix m, int64_t row, int64_t col) {
     return napier_f64_row_data(m.data, m.dtype, 1, index);
 }
 
-static void load_f32(const line *l, int64_t tile, tile_f32 *t) {
+static void load_f32(const line *l, int64_t first, tile *t) {
     const job *j = l->job;
-    const int64_t first = tile * NAPIER_TILE;
-    t->n = napier_f64_tile_size(j->logits.cols, tile);
     const float temperature = (float)j->options.temperature; /* already rounded to f32 */
-    j->kernels->pack(element(j->logits, l->row, first), j->logits.dtype, j->logits.col_stride, t->n, temperature, t->x);
-    j->kernels->pack(element(j->weights, l->row, first), j->weights.dtype, j->weights.col_stride, t->n, 1.0f, t->b);
+    j->kernels->pack(element(j->logits, l->row, first), j->logits.dtype, j->logits.col_stride, t->n, temperature,
+                     t->x.f32);
+    j->kernels->pack(element(j->weights, l->row, first), j->weights.dtype, j->weights.col_stride, t->n, 1.0f, t->b.f32);
+    j->kernels->weighted_look(t->x.f32, t->b.f32, t->n, &t->look);
 }
 
-static void load_f64(const line *l, int64_t tile, tile_f64 *t) {
+static void load_f64(const line *l, int64_t first, tile *t) {
     const job *j = l->job;
-    const int64_t first = tile * NAPIER_F64_TILE;
-    t->n = napier_f64_tile_size(j->logits.cols, tile);
-    napier_f64_load_span(napier_f64_row_of(j->logits, l->row), j->options.temperature, first, t->n, t->x);
-    napier_f64_load_span(napier_f64_row_of(j->weights, l->row), 1.0, first, t->n, t->b);
+    napier_f64_load_span(napier_f64_row_of(j->logits, l->row), j->options.temperature, first, t->n, t->x.f64);
+    napier_f64_load_span(napier_f64_row_of(j->weights, l->row), 1.0, first, t->n, t->b.f64);
+    t->look = napier_f64_weighted_look(t->x.f64, t->b.f64, t->n);
 }
 
-static napier_weighted_look look_at(const line *l, const tile_f32 *t) {
-    napier_weighted_look look;
-    l->job->kernels->weighted_look(t->x, t->b, t->n, &look);
-    return look;
+static void load(const line *l, int64_t index, tile *t) {
+    t->n = napier_f64_tile_size(l->job->logits.cols, index);
+    (l->job->wide ? load_f64 : load_f32)(l, index * NAPIER_TILE, t);
 }
 
 /* Does a tile with this maximum add anything but weights to the row? Beyond huge, only ties are near
@@ -113,11 +109,12 @@ static void add_weight(const line *l, sums *s, double b) {
     napier_digits_add(s->weight, weight_digits(l->job), weight_top(l->job), small ? b * 0x1p64 : b, small ? -64 : 0);
 }
 
-static void add_f32(const line *l, sums *s, tile_f32 *t, const napier_weighted_look *look) {
+static void add_f32(const line *l, sums *s, tile *t) {
+    const napier_weighted_look *const look = &t->look;
     const float max = (float)look->max;
-    const int ties = l->job->kernels->weighted_ties(t->x, t->b, t->n, max, t->at);
+    const int ties = l->job->kernels->weighted_ties(t->x.f32, t->b.f32, t->n, max, t->at);
     for (int i = 0; i < ties; i++) {
-        const float b = t->b[t->at[i]];
+        const float b = t->b.f32[t->at[i]];
         if (look->max == l->look.max) {
             add_weight(l, s, (double)b);
         } else if (has_rest(l, look->max)) {
@@ -128,68 +125,49 @@ static void add_f32(const line *l, sums *s, tile_f32 *t, const napier_weighted_l
         }
     }
     if (has_rest(l, look->max)) {
-        const double rest = (double)l->job->kernels->weighted_rest(t->x, t->b, t->n, look);
+        const double rest = (double)l->job->kernels->weighted_rest(t->x.f32, t->b.f32, t->n, look);
         add_rest(l, s, rest, look->unit - NAPIER_TERM_SCALE);
     }
 }
 
-static void add_f64(const line *l, sums *s, const tile_f64 *t, const napier_weighted_look *look) {
+static void add_f64(const line *l, sums *s, tile *t) {
+    const napier_weighted_look *const look = &t->look;
+    const double *const x = t->x.f64, *const b = t->b.f64;
     const bool rest = has_rest(l, look->max);
     for (int i = 0; i < t->n; i++) {
-        if (t->x[i] != look->max || t->b[i] == 0) {
+        if (x[i] != look->max || b[i] == 0) {
             continue;
         }
         if (look->max == l->look.max) {
-            add_weight(l, s, t->b[i]);
+            add_weight(l, s, b[i]);
         } else if (rest) {
             const napier_f64_parts parts = napier_f64_exp_parts(look->max);
             int e;
-            const double scaled = napier_f64_weight_parts(t->b[i], &e) * parts.p;
+            const double scaled = napier_f64_weight_parts(b[i], &e) * parts.p;
             add_rest(l, s, scaled, parts.n + e);
         }
     }
     if (rest) {
-        add_rest(l, s, napier_f64_weighted_rest(t->x, t->b, t->n, look), look->unit - NAPIER_F64_TERM_SCALE);
+        add_rest(l, s, napier_f64_weighted_rest(x, b, t->n, look), look->unit - NAPIER_F64_TERM_SCALE);
     }
 }
 
 /* The first pass over tiles [begin, end) of the line. */
 static void look_at_tiles(const line *l, napier_weighted_look *look, int64_t begin, int64_t end) {
-    tile_f32 t;
-    tile_f64 wide;
-    for (int64_t tile = begin; tile < end; tile++) {
-        napier_weighted_look here;
-        if (l->job->wide) {
-            load_f64(l, tile, &wide);
-            here = napier_f64_weighted_look(wide.x, wide.b, wide.n);
-        } else {
-            load_f32(l, tile, &t);
-            here = look_at(l, &t);
-        }
-        napier_weighted_join(look, &here);
+    tile t;
+    for (int64_t index = begin; index < end; index++) {
+        load(l, index, &t);
+        napier_weighted_join(look, &t.look);
     }
 }
 
 /* Adds the tiles to the sums. The first pass is done, and nothing in the line is special. */
 static void sum_tiles(const line *l, sums *s, int64_t begin, int64_t end) {
-    tile_f32 t;
-    tile_f64 wide;
-    for (int64_t tile = begin; tile < end; tile++) {
-        napier_weighted_look look;
-        if (l->job->wide) {
-            load_f64(l, tile, &wide);
-            look = napier_f64_weighted_look(wide.x, wide.b, wide.n);
-        } else {
-            load_f32(l, tile, &t);
-            look = look_at(l, &t);
-        }
-        if (look.max == -HUGE_VAL) {
-            continue;
-        }
-        if (l->job->wide) {
-            add_f64(l, s, &wide, &look);
-        } else {
-            add_f32(l, s, &t, &look);
+    tile t;
+    for (int64_t index = begin; index < end; index++) {
+        load(l, index, &t);
+        if (t.look.max != -HUGE_VAL) {
+            (l->job->wide ? add_f64 : add_f32)(l, s, &t);
         }
     }
 }
@@ -321,32 +299,31 @@ static double weight_of_ties(const float *b, const int *at, int ties) {
     return napier_digits_value(digit, WEIGHT_DIGITS, WEIGHT_TOP, 0);
 }
 
-static result one_tile(const job *j, const float *x, const float *b, int n) {
-    napier_weighted_look look;
-    j->kernels->weighted_look(x, b, n, &look);
-    if (is_special(&look)) {
-        return special_result(&look);
+static result one_tile(const job *j, const napier_weighted_look *look, const float *x, const float *b, int n) {
+    if (is_special(look)) {
+        return special_result(look);
     }
-    const float max = (float)look.max;
+    const float max = (float)look->max;
     int at[NAPIER_TILE];
     const int ties = j->kernels->weighted_ties(x, b, n, max, at);
     const double weight = ties == 1 ? (double)b[at[0]] : weight_of_ties(b, at, ties);
     double rest = 0;
     if (!napier_is_huge(max)) {
-        const int64_t unit = look.unit - NAPIER_TERM_SCALE - napier_exp_parts_for(max, max).n;
-        rest = ldexp((double)j->kernels->weighted_rest(x, b, n, &look), (int)unit);
+        const int64_t unit = look->unit - NAPIER_TERM_SCALE - napier_exp_parts_for(max, max).n;
+        rest = ldexp((double)j->kernels->weighted_rest(x, b, n, look), (int)unit);
     }
-    return finish_f32(look.max, weight, rest);
+    return finish_f32(look->max, weight, rest);
 }
 
 static void short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
     const job *j = argument;
-    tile_f32 t;
+    tile t;
+    t.n = (int)j->logits.cols;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
         const line l = {.job = j, .row = row};
         load_f32(&l, 0, &t);
-        store(j, row, one_tile(j, t.x, t.b, t.n));
+        store(j, row, one_tile(j, &t.look, t.x.f32, t.b.f32, t.n));
     }
 }
 
@@ -369,12 +346,15 @@ static void pack_strip(const job *j, napier_const_matrix m, float temperature, i
 static void strips_task(void *argument, int worker, int64_t begin, int64_t end) {
     const job *j = argument;
     strip *s = &j->strips[worker];
+    const int n = (int)j->logits.cols;
     for (int64_t row = begin; row < end; row += STRIP) {
         const int rows = end - row < STRIP ? (int)(end - row) : STRIP;
         pack_strip(j, j->logits, (float)j->options.temperature, row, rows, s->x);
         pack_strip(j, j->weights, 1.0f, row, rows, s->b);
         for (int r = 0; r < rows; r++) {
-            store(j, row + r, one_tile(j, s->x[r], s->b[r], (int)j->logits.cols));
+            napier_weighted_look look;
+            j->kernels->weighted_look(s->x[r], s->b[r], n, &look);
+            store(j, row + r, one_tile(j, &look, s->x[r], s->b[r], n));
         }
     }
 }
@@ -484,56 +464,19 @@ static napier_status run_split(napier_context *context, const job *j) {
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static napier_status check_inputs(napier_context *context, const job *j) {
-    napier_status status = napier_check_matrix(context, "logits", j->logits);
-    if (!status)
-        status = napier_check_matrix(context, "weights", j->weights);
-    if (!status) {
-        status = napier_check_same_shape(context, "weights", j->weights.rows, j->weights.cols, "logits", j->logits.rows,
-                                         j->logits.cols);
-    }
-    return status;
-}
-
-static napier_status check_output(napier_context *context, const char *name, napier_vector out, const job *j) {
-    napier_status status = napier_check_vector_out(context, name, out);
-    if (!status)
-        status = napier_check_size(context, name, out.size, j->logits.rows);
-    if (!status)
-        status = napier_check_alias(context, name, napier_column(out), "logits", j->logits);
-    if (!status)
-        status = napier_check_alias(context, name, napier_column(out), "weights", j->weights);
-    return status;
-}
-
-/* lse and sign must share no memory; equal views are not allowed either. */
-static napier_status check_apart(napier_context *context, const job *j) {
-    const napier_vector lse = j->lse;
-    if (lse.data == j->sign.data && lse.size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "sign: is lse");
-    }
-    const napier_const_matrix column = {lse.data, lse.size, 1, lse.stride, 1, lse.dtype};
-    return napier_check_alias(context, "sign", napier_column(j->sign), "lse", column);
-}
-
 napier_status napier_logsumexp_weighted(napier_context *context, napier_const_matrix logits,
                                         napier_const_matrix weights, napier_vector lse, napier_vector sign,
                                         const napier_softmax_options *options) {
     job j = {.logits = logits, .weights = weights, .lse = lse, .sign = sign};
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = check_inputs(context, &j);
-    if (!status)
-        status = check_output(context, "lse", lse, &j);
-    if (!status && sign.data)
-        status = check_output(context, "sign", sign, &j);
-    if (!status && sign.data)
-        status = check_apart(context, &j);
-    if (status) {
-        return status;
-    }
-    const napier_dtype compute = napier_compute_dtype(napier_compute_dtype(logits.dtype, weights.dtype), lse.dtype);
-    status = napier_softmax_options_read(context, options, compute, &j.options);
+    const int64_t rows = logits.rows;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, rows, logits.cols, NULL),
+        NAPIER_ARGUMENT("weights", weights, NAPIER_MAY_BE_OUT, rows, logits.cols, "logits"),
+        napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, rows),
+        napier_column_argument("sign", napier_read_only_vector(sign), NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, rows)};
+    const napier_dtype compute = napier_compute_dtype3(logits.dtype, weights.dtype, lse.dtype);
+    const napier_status status =
+        napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options);
     if (status) {
         return status;
     }

@@ -105,18 +105,9 @@ napier_status napier_cuda_token_logprobs(napier_cuda_context *context, struct CU
                                          const napier_token_results *results) {
     napier_token_call call;
     napier_status status = napier_cuda_begin(context);
-    if (!status)
-        status = napier_check_matrix(context->host, "logits", logits);
-    if (!status)
-        status = napier_check_not_f64(context->host, "logits", logits.dtype);
-    if (!status && !results)
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "results: NULL");
     if (!status) {
-        status = napier_token_call_read_on_device(context->host, logits.rows, logits.cols, ids, options, results, NULL,
-                                                  &call);
+        status = napier_token_logprobs_check(context->host, NAPIER_ON_DEVICE, logits, ids, options, results, &call);
     }
-    if (!status)
-        status = napier_token_call_apart(context->host, &call, "logits", logits);
     if (!status && call.wants.top_k > 0 && logits.cols > INT32_MAX)
         status = napier_fail(context->host, NAPIER_UNSUPPORTED, "results: top_k of 2^31 columns or more");
     if (status) {
