@@ -20,10 +20,10 @@ int64_t napier_umap_metric_count(napier_metric metric, int64_t cols) {
 
 napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
                                        int64_t metric_count, napier_umap_model **out) {
-    napier_umap_model *model = napier_memory_take(memory, 1, sizeof *model);
-    float *embedding = napier_memory_take(memory, n * options->n_components, sizeof *embedding);
-    float *values = metric_count > 0 ? napier_memory_take(memory, metric_count, sizeof *values) : NULL;
-    NAPIER_TRY(napier_memory_check(memory, "model: no memory for %lld points", (long long)n));
+    napier_umap_model *model = napier_take(memory, 1, sizeof *model);
+    float *embedding = napier_take(memory, n * options->n_components, sizeof *embedding);
+    float *values = metric_count > 0 ? napier_take(memory, metric_count, sizeof *values) : NULL;
+    NAPIER_TRY(napier_taken(memory, "model: no memory for %lld points", (long long)n));
     *model = (napier_umap_model){
         .options = *options, .metric_values = values, .metric_count = metric_count, .n = n, .embedding = embedding};
     napier_umap_options *o = &model->options;
@@ -109,10 +109,10 @@ static napier_status find_neighbors(napier_memory *memory, napier_umap_samples s
             return NAPIER_OK;
         }
     }
-    int32_t *indices = napier_memory_take(memory, count, sizeof *indices);
-    float *distances = napier_memory_take(memory, count, sizeof *distances);
-    NAPIER_TRY(napier_memory_check(memory, "neighbours: no memory for %lld x %lld", (long long)n,
-                                   (long long)o->neighbors.n_neighbors));
+    int32_t *indices = napier_take(memory, count, sizeof *indices);
+    float *distances = napier_take(memory, count, sizeof *distances);
+    NAPIER_TRY(napier_taken(memory, "neighbours: no memory for %lld x %lld", (long long)n,
+                            (long long)o->neighbors.n_neighbors));
     if (o->knn_indices) {
         memcpy(indices, o->knn_indices, (size_t)count * sizeof *indices);
         memcpy(distances, o->knn_distances, (size_t)count * sizeof *distances);
@@ -150,7 +150,7 @@ static napier_status make_graph(napier_memory *memory, const napier_umap_options
         const int64_t wanted = o->target_n_neighbors > 0 ? o->target_n_neighbors : o->neighbors.n_neighbors;
         status = napier_umap_join_numbers(context, out, o->target_numbers, wanted < n ? wanted : n, o->target_weight);
     }
-    napier_memory_keep(memory, *out); /* joining replaces the graph */
+    napier_keep(memory, *out); /* joining replaces the graph */
     return status ? status : say(context, o, "fuzzy set", 1.0);
 }
 
@@ -212,13 +212,13 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     napier_umap_optimizer *optimizer = NULL;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_umap_graph_of_rows(context, graph->n, pruned_row, &prune, &edges));
-    napier_memory_keep(&memory, edges);
+    napier_keep(&memory, edges);
     if (o->densmap && k) {
         NAPIER_TRY(napier_densmap_create(&memory, graph, o, k->indices, k->distances, &densmap));
     }
     NAPIER_TRY(napier_umap_check_params(context, &given, &params, &forces));
     NAPIER_TRY(napier_umap_optimizer_create(context, NULL, embedding.rows, embedding.cols, &optimizer));
-    napier_memory_keep(&memory, optimizer);
+    napier_keep(&memory, optimizer);
     napier_layout layout = napier_umap_layout_of(context, &forces, 2.0f, &params, &epochs, edges, NULL, embedding.rows,
                                                  embedding.cols, embedding.data);
     layout.rate = o->negative_sample_rate;

@@ -214,8 +214,8 @@ static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, si
 
 static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_samples_copy *data) {
     const int64_t elements = data->rows * data->cols;
-    data->dense = napier_memory_take(memory, elements, sizeof *data->dense);
-    NAPIER_TRY(napier_memory_check(memory, "model: no memory for its data"));
+    data->dense = napier_take(memory, elements, sizeof *data->dense);
+    NAPIER_TRY(napier_taken(memory, "model: no memory for its data"));
     napier_get_floats(at, data->dense, elements);
     return napier_first_not_finite(data->dense, elements) < 0 ? NAPIER_OK
                                                               : corrupt(memory->context, "data that are not finite");
@@ -223,7 +223,7 @@ static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_
 
 static napier_status get_sparse(napier_memory *memory, const uint8_t *at, int64_t entries, napier_samples_copy *data) {
     const napier_csr_arrays m = napier_csr_take(memory, data->rows, data->cols, entries, &data->sparse);
-    NAPIER_TRY(napier_memory_check(memory, "model: no memory for its data"));
+    NAPIER_TRY(napier_taken(memory, "model: no memory for its data"));
     int fine = 1;
     for (int64_t r = 0; r <= data->rows; r++, at += 8) {
         m.starts[r] = to_int64(napier_get_u64(at));
@@ -342,8 +342,8 @@ napier_status napier_umap_model_save(napier_context *context, const napier_umap_
     NAPIER_REFUSE_IF(context, !path || !*path, "path: %s", path ? "empty" : "NULL");
     NAPIER_TRY(napier_umap_model_to_bytes(context, model, NULL, 0, &size));
     NAPIER_MEMORY(memory, context);
-    uint8_t *bytes = napier_memory_take(&memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_memory_check(&memory, "model: no memory for its %lu bytes", (unsigned long)size));
+    uint8_t *bytes = napier_take(&memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(&memory, "model: no memory for its %lu bytes", (unsigned long)size));
     NAPIER_TRY(napier_umap_model_to_bytes(context, model, bytes, size, &size));
     return write_file(context, path, bytes, size);
 }
@@ -386,9 +386,9 @@ napier_status napier_umap_model_load(napier_context *context, const char *path, 
     size_t size = 0;
     NAPIER_MEMORY(memory, context);
     napier_status status = open_file(context, path, &fd, &size);
-    uint8_t *bytes = status ? NULL : napier_memory_take(&memory, (int64_t)size, 1);
+    uint8_t *bytes = status ? NULL : napier_take(&memory, (int64_t)size, 1);
     if (!status) {
-        status = napier_memory_check(&memory, "path: no memory for %lu bytes of %s", (unsigned long)size, path);
+        status = napier_taken(&memory, "path: no memory for %lu bytes of %s", (unsigned long)size, path);
     }
     if (!status) {
         status = read_all(context, fd, path, bytes, size);

@@ -160,12 +160,12 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
                       .rows = rows == 0 || rows > n ? n : rows,
                       .labels = labels};
     const int workers = napier_workers(context, t.rows, 1);
-    t.kept = napier_memory_take(&memory, n, sizeof *t.kept);
-    t.in_data = napier_memory_take(&memory, workers * n, sizeof *t.in_data);
-    t.on_map = napier_memory_take(&memory, workers * n, sizeof *t.on_map);
-    t.near = napier_memory_take(&memory, workers * 2 * k, sizeof *t.near);
-    t.found = napier_memory_take(&memory, t.rows, sizeof *t.found);
-    NAPIER_TRY(napier_memory_check(&memory, "quality: no memory for %lld points", (long long)n));
+    t.kept = napier_take(&memory, n, sizeof *t.kept);
+    t.in_data = napier_take(&memory, workers * n, sizeof *t.in_data);
+    t.on_map = napier_take(&memory, workers * n, sizeof *t.on_map);
+    t.near = napier_take(&memory, workers * 2 * k, sizeof *t.near);
+    t.found = napier_take(&memory, t.rows, sizeof *t.found);
+    NAPIER_TRY(napier_taken(&memory, "quality: no memory for %lld points", (long long)n));
     find_kept(&t);
     napier_parallel(context, t.rows, 1, quality_rows, &t);
     *out = summary(&t);

@@ -52,13 +52,13 @@ static napier_status find_nearest(napier_memory *memory, const napier_umap_model
     napier_context *const context = memory->context;
     *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
     const int64_t count = n->rows * n->k;
-    n->indices = napier_memory_take(memory, count, sizeof *n->indices);
-    n->distances = napier_memory_take(memory, count, sizeof *n->distances);
-    n->weights = napier_memory_take(memory, count, sizeof *n->weights);
-    n->rhos = napier_memory_take(memory, n->rows, sizeof *n->rhos);
-    n->sigmas = napier_memory_take(memory, n->rows, sizeof *n->sigmas);
-    NAPIER_TRY(napier_memory_check(memory, "transform: no memory for %lld x %lld neighbours", (long long)n->rows,
-                                   (long long)n->k));
+    n->indices = napier_take(memory, count, sizeof *n->indices);
+    n->distances = napier_take(memory, count, sizeof *n->distances);
+    n->weights = napier_take(memory, count, sizeof *n->weights);
+    n->rhos = napier_take(memory, n->rows, sizeof *n->rhos);
+    n->sigmas = napier_take(memory, n->rows, sizeof *n->sigmas);
+    NAPIER_TRY(
+        napier_taken(memory, "transform: no memory for %lld x %lld neighbours", (long long)n->rows, (long long)n->k));
     NAPIER_TRY(napier_find_neighbors(context, fitted, &rows, options, n->indices, n->distances));
     NAPIER_TRY(napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k));
     if (distant) {
@@ -248,9 +248,9 @@ static napier_status find_on_map(napier_memory *memory, const napier_umap_model 
                                  nearest *near) {
     napier_context *const context = memory->context;
     const int64_t components = model->options.n_components, wanted = model->options.neighbors.n_neighbors;
-    float *places = napier_memory_take(memory, model->n * components, sizeof *places);
-    int32_t *kept = napier_memory_take(memory, model->n, sizeof *kept);
-    NAPIER_TRY(napier_memory_check(memory, "transform: no memory for %lld places", (long long)model->n));
+    float *places = napier_take(memory, model->n * components, sizeof *places);
+    int32_t *kept = napier_take(memory, model->n, sizeof *kept);
+    NAPIER_TRY(napier_taken(memory, "transform: no memory for %lld places", (long long)model->n));
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
     const int64_t count = gather_places(model, places, kept);
     NAPIER_REFUSE_IF(context, count == 0, "model: none of its %lld points has a place on the map", (long long)model->n);

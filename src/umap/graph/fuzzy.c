@@ -163,9 +163,8 @@ static void sum_blocks(void *argument, int worker, int64_t begin, int64_t end) {
 static napier_status mean_of(napier_context *context, const float *x, int64_t n, double *mean) {
     const int64_t blocks = n / SUM_BLOCK + 1;
     NAPIER_MEMORY(memory, context);
-    sum_task t = {x, napier_memory_take(&memory, blocks, sizeof(double)),
-                  napier_memory_take(&memory, blocks, sizeof(int64_t))};
-    NAPIER_TRY(napier_memory_check(&memory, "distances: no memory for %lld sums", (long long)blocks));
+    sum_task t = {x, napier_take(&memory, blocks, sizeof(double)), napier_take(&memory, blocks, sizeof(int64_t))};
+    NAPIER_TRY(napier_taken(&memory, "distances: no memory for %lld sums", (long long)blocks));
     napier_parallel(context, n, SUM_BLOCK, sum_blocks, &t);
     double sum = 0.0;
     int64_t count = 0;
@@ -191,8 +190,8 @@ static napier_status smooth(napier_context *context, const float *distances, int
                      .scratch_floats = 2 * (k > ROUND_FLOATS ? k : ROUND_FLOATS)};
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(mean_of(context, distances, n * k, &t.mean));
-    t.scratch = napier_memory_take(&memory, workers, (size_t)t.scratch_floats * sizeof *t.scratch);
-    NAPIER_TRY(napier_memory_check(&memory, "distances: no scratch for %d workers", workers));
+    t.scratch = napier_take(&memory, workers, (size_t)t.scratch_floats * sizeof *t.scratch);
+    NAPIER_TRY(napier_taken(&memory, "distances: no scratch for %d workers", workers));
     napier_parallel(context, n, ROW_CHUNK, smooth_rows, &t);
     return NAPIER_OK;
 }
@@ -275,7 +274,7 @@ napier_status napier_umap_graph_union(napier_context *context, const napier_umap
     NAPIER_MEMORY(memory, context);
     *out = NULL;
     NAPIER_TRY(napier_umap_graph_reversed(context, graph, &reversed));
-    napier_memory_keep(&memory, reversed);
+    napier_keep(&memory, reversed);
     const join_task t = {graph, reversed, mix};
     return napier_umap_graph_of_rows(context, graph->n, join_row, &t, out);
 }
@@ -316,9 +315,9 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
                            (long long)k);
     }
     NAPIER_TRY(napier_umap_graph_create(context, n, n * k, &graph));
-    napier_memory_keep(&memory, graph);
-    float *rhos = napier_memory_take(&memory, n, 2 * sizeof *rhos);
-    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld scales", (long long)n));
+    napier_keep(&memory, graph);
+    float *rhos = napier_take(&memory, n, 2 * sizeof *rhos);
+    NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld scales", (long long)n));
     NAPIER_TRY(smooth(context, distances, n, k, local_connectivity, rhos, rhos + n));
     member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
                      .indices = indices,
@@ -334,7 +333,7 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
         return refuse_repeat(context, graph->targets + repeats * k, repeats);
     }
     close_up(graph, k);
-    *out = napier_memory_let_go(&memory, graph);
+    *out = napier_let_go(&memory, graph);
     return NAPIER_OK;
 }
 
@@ -354,6 +353,6 @@ napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const in
     napier_umap_graph *directed = NULL;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_umap_directed_set(context, indices, distances, n, n_neighbors, local_connectivity, &directed));
-    napier_memory_keep(&memory, directed);
+    napier_keep(&memory, directed);
     return napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
 }

@@ -43,8 +43,8 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
         return NAPIER_OK;
     }
     NAPIER_MEMORY(memory, context);
-    napier_umap_edge *spare = napier_memory_take(&memory, count, sizeof *spare);
-    NAPIER_TRY(napier_memory_check(&memory, "edges: no memory to sort %lld", (long long)count));
+    napier_umap_edge *spare = napier_take(&memory, count, sizeof *spare);
+    NAPIER_TRY(napier_taken(&memory, "edges: no memory to sort %lld", (long long)count));
     napier_umap_edge *from = edges, *to = spare;
     for (int64_t run = 1; run < count; run *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * run) {
@@ -174,8 +174,8 @@ napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napi
                                         napier_umap_graph **out) {
     *out = NULL;
     NAPIER_MEMORY(memory, context);
-    int64_t *starts = napier_memory_take(&memory, n + 1, sizeof *starts);
-    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld vertices", (long long)n));
+    int64_t *starts = napier_take(&memory, n + 1, sizeof *starts);
+    NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld vertices", (long long)n));
     rows_task t = {row, argument, starts, NULL, NULL};
     starts[0] = 0;
     napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);

@@ -44,7 +44,7 @@ static napier_status reset_local_connectivity(napier_context *context, napier_um
                                               napier_umap_graph **graph) {
     napier_umap_graph *result = NULL;
     NAPIER_MEMORY(memory, context);
-    napier_memory_keep(&memory, joint);
+    napier_keep(&memory, joint);
     napier_parallel_each(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
     NAPIER_TRY(napier_umap_graph_union(context, joint, 1.0, &result));
     napier_umap_graph_destroy(context, *graph);
@@ -202,12 +202,11 @@ static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
 static napier_status numbers_set(napier_context *context, const float *numbers, int64_t n, int64_t k,
                                  napier_umap_graph **out) {
     NAPIER_MEMORY(memory, context);
-    line_point *points = napier_memory_take(&memory, n, 2 * sizeof *points);
-    int32_t *firsts = napier_memory_take(&memory, n, sizeof *firsts);
-    int32_t *indices = napier_memory_take(&memory, n, (size_t)k * sizeof *indices);
-    float *distances = napier_memory_take(&memory, n, (size_t)k * sizeof *distances);
-    NAPIER_TRY(
-        napier_memory_check(&memory, "numbers: no memory for %lld x %lld neighbours", (long long)n, (long long)k));
+    line_point *points = napier_take(&memory, n, 2 * sizeof *points);
+    int32_t *firsts = napier_take(&memory, n, sizeof *firsts);
+    int32_t *indices = napier_take(&memory, n, (size_t)k * sizeof *indices);
+    float *distances = napier_take(&memory, n, (size_t)k * sizeof *distances);
+    NAPIER_TRY(napier_taken(&memory, "numbers: no memory for %lld x %lld neighbours", (long long)n, (long long)k));
     for (int64_t i = 0; i < n; i++) {
         points[i] = (line_point){numbers[i], (int32_t)i};
     }
@@ -294,7 +293,7 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
     napier_umap_graph *right = NULL, *joint = NULL;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right));
-    napier_memory_keep(&memory, right);
+    napier_keep(&memory, right);
     NAPIER_TRY(intersection(context, *graph, right, target_weight, &joint));
     return reset_local_connectivity(context, joint, graph);
 }

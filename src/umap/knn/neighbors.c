@@ -154,7 +154,7 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
         return NAPIER_OK;
     }
     napier_search s = {context, &o, points, others, o.n_neighbors - (others == points), NULL, 0.0};
-    s.nearest = napier_memory_take(&memory, others->n, (size_t)s.wanted * sizeof *s.nearest);
+    s.nearest = napier_take(&memory, others->n, (size_t)s.wanted * sizeof *s.nearest);
     NAPIER_TRY(napier_search_memory(&s, memory.missing, "neighbours"));
     NAPIER_TRY(search(&s));
     output t = {&s, o.n_neighbors, indices, distances};

@@ -383,20 +383,20 @@ static napier_status run_rounds(descent *d, int workers, double *recall) {
 
 static napier_status make_room(napier_memory *memory, descent *d, int workers) {
     const int64_t n = d->n;
-    d->lists = napier_memory_take(memory, n * d->size, sizeof *d->lists);
-    d->ages = napier_memory_take(memory, n * d->size, sizeof *d->ages);
-    d->known = napier_memory_take(memory, n, (size_t)d->most * sizeof *d->known);
-    d->counts = napier_memory_take(memory, n, 2 * sizeof *d->counts);
-    d->back_starts = napier_memory_take(memory, n + 1, sizeof *d->back_starts);
-    d->back = napier_memory_take(memory, n * d->size, sizeof *d->back);
-    d->changes = napier_memory_take(memory, workers, sizeof *d->changes);
-    d->reaches = napier_memory_take(memory, CHECKED, sizeof *d->reaches);
-    d->seen = napier_memory_take(memory, workers, (size_t)d->seen_size * sizeof *d->seen);
-    d->candidates = napier_memory_take(memory, workers, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
+    d->lists = napier_take(memory, n * d->size, sizeof *d->lists);
+    d->ages = napier_take(memory, n * d->size, sizeof *d->ages);
+    d->known = napier_take(memory, n, (size_t)d->most * sizeof *d->known);
+    d->counts = napier_take(memory, n, 2 * sizeof *d->counts);
+    d->back_starts = napier_take(memory, n + 1, sizeof *d->back_starts);
+    d->back = napier_take(memory, n * d->size, sizeof *d->back);
+    d->changes = napier_take(memory, workers, sizeof *d->changes);
+    d->reaches = napier_take(memory, CHECKED, sizeof *d->reaches);
+    d->seen = napier_take(memory, workers, (size_t)d->seen_size * sizeof *d->seen);
+    d->candidates = napier_take(memory, workers, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
     if (d->search->samples->rows) {
-        d->order = napier_memory_take(memory, n, sizeof *d->order);
-        d->projected = napier_memory_take(memory, n, NAPIER_PANEL * sizeof *d->projected);
-        d->directions = napier_memory_take(memory, d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
+        d->order = napier_take(memory, n, sizeof *d->order);
+        d->projected = napier_take(memory, n, NAPIER_PANEL * sizeof *d->projected);
+        d->directions = napier_take(memory, d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
     }
     return napier_search_memory(d->search, memory->missing, "lists");
 }

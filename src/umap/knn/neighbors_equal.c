@@ -87,12 +87,12 @@ static napier_status make_room(napier_memory *memory, napier_memory *own, groupi
     while (g->slots < 2 * g->n) {
         g->slots *= 2;
     }
-    g->hashes = napier_memory_take(own, g->n, sizeof *g->hashes);
-    g->table = napier_memory_take(own, g->slots, sizeof *g->table);
-    g->counts = napier_memory_take(own, g->n, sizeof *g->counts);
-    g->first = napier_memory_take(memory, g->n, sizeof *g->first);
-    g->places = napier_memory_take(memory, g->n, sizeof *g->places);
-    g->rows = napier_memory_take(memory, g->n, sizeof *g->rows);
+    g->hashes = napier_take(own, g->n, sizeof *g->hashes);
+    g->table = napier_take(own, g->slots, sizeof *g->table);
+    g->counts = napier_take(own, g->n, sizeof *g->counts);
+    g->first = napier_take(memory, g->n, sizeof *g->first);
+    g->places = napier_take(memory, g->n, sizeof *g->places);
+    g->rows = napier_take(memory, g->n, sizeof *g->rows);
     return napier_search_memory(g->search, own->missing || memory->missing, "groups");
 }
 
@@ -150,8 +150,8 @@ static void spread_task(void *argument, int64_t i) {
 static napier_status search_kept(napier_memory *memory, grouping *g, napier_search_way *way) {
     const napier_search *s = g->search;
     const bool self = napier_search_is_self(s);
-    g->packed = napier_memory_take(memory, g->kept, (size_t)s->samples->width * sizeof *g->packed);
-    g->nearest = napier_memory_take(memory, self ? g->kept : s->queries->n, (size_t)s->wanted * sizeof *g->nearest);
+    g->packed = napier_take(memory, g->kept, (size_t)s->samples->width * sizeof *g->packed);
+    g->nearest = napier_take(memory, self ? g->kept : s->queries->n, (size_t)s->wanted * sizeof *g->nearest);
     NAPIER_TRY(napier_search_memory(s, memory->missing, "copy"));
     napier_parallel_each(s->context, g->kept, ROWS_CHUNK, pack_task, g);
     napier_points kept = *s->samples;

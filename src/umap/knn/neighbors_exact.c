@@ -269,8 +269,8 @@ static napier_status make_side(napier_memory *memory, const exact *e, const napi
     *out = (side){.points = points, .tree = tree};
     NAPIER_TRY(napier_tree_create(memory, s, points, e->subspace, tree));
     const int64_t places = tree->panels * NAPIER_PANEL;
-    out->limits = napier_memory_take(memory, places, sizeof(float));
-    out->reaches = looks ? napier_memory_take(memory, tree->nodes, sizeof(float)) : NULL;
+    out->limits = napier_take(memory, places, sizeof(float));
+    out->reaches = looks ? napier_take(memory, tree->nodes, sizeof(float)) : NULL;
     NAPIER_TRY(napier_search_memory(s, memory->missing, "limits"));
     for (int64_t i = 0; i < places; i++) {
         out->limits[i] = looks && i < points->n ? -HUGE_VALF : HUGE_VALF;

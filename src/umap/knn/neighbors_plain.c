@@ -110,7 +110,7 @@ static napier_status search_pairs(const napier_search *s) {
     const int64_t n = s->samples->n, workers = s->context->threads;
     const int64_t most = workers * TEAMS_PER_WORKER > TEAMS_LEAST ? workers * TEAMS_PER_WORKER : TEAMS_LEAST;
     NAPIER_MEMORY(memory, s->context);
-    pairing t = {s, napier_memory_take(&memory, n, sizeof(float)), 1, 0};
+    pairing t = {s, napier_take(&memory, n, sizeof(float)), 1, 0};
     NAPIER_TRY(napier_search_memory(s, memory.missing, "distances"));
     while (t.teams < most && 2 * t.teams * TEAM_ROWS <= n) {
         t.teams *= 2;

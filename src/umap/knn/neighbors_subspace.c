@@ -213,10 +213,10 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
     const napier_linear_kernels *kernels = u->kernels->linear;
     NAPIER_MEMORY(memory, s->context);
     iteration it = {.sample = sample_rows(s->samples)};
-    it.rows = napier_memory_take(&memory, it.sample, (size_t)u->width * sizeof(float));
-    it.turned = napier_memory_take(&memory, it.sample, (size_t)u->width * sizeof(float));
-    it.images = napier_memory_take(&memory, u->panels * it.sample, NAPIER_PANEL * sizeof(float));
-    it.directions = napier_memory_take(&memory, u->panels * NAPIER_PANEL, (size_t)u->width * sizeof(double));
+    it.rows = napier_take(&memory, it.sample, (size_t)u->width * sizeof(float));
+    it.turned = napier_take(&memory, it.sample, (size_t)u->width * sizeof(float));
+    it.images = napier_take(&memory, u->panels * it.sample, NAPIER_PANEL * sizeof(float));
+    it.directions = napier_take(&memory, u->panels * NAPIER_PANEL, (size_t)u->width * sizeof(double));
     NAPIER_TRY(napier_search_memory(s, memory.missing, "directions"));
     take_sample(u, s->samples, &it);
     random_directions(it.directions, count, u->cols, u->width);
@@ -364,13 +364,13 @@ static napier_status choose_size(const napier_search *s, const napier_subspace *
     const int64_t rank = share < 1 ? 1 : share > t.rows ? t.rows : share;
     const int workers = napier_workers(s->context, t.rows, NAPIER_PANEL);
     NAPIER_MEMORY(memory, s->context);
-    t.probes = napier_memory_take(&memory, u->width, PROBES * sizeof(float));
-    t.probe_lengths = napier_memory_take(&memory, PROBES, sizeof(float));
-    t.probe_places = napier_memory_take(&memory, PROBES, (size_t)(u->panels * NAPIER_PANEL) * sizeof(float));
-    t.full = napier_memory_take(&memory, t.rows, PROBES * sizeof(float));
-    t.bounds = napier_memory_take(&memory, t.rows, PROBES * SIZES * sizeof(float));
-    t.scratch = napier_memory_take(&memory, workers, (size_t)probing_scratch(u) * sizeof(float));
-    uint64_t *heap = napier_memory_take(&memory, rank, sizeof *heap);
+    t.probes = napier_take(&memory, u->width, PROBES * sizeof(float));
+    t.probe_lengths = napier_take(&memory, PROBES, sizeof(float));
+    t.probe_places = napier_take(&memory, PROBES, (size_t)(u->panels * NAPIER_PANEL) * sizeof(float));
+    t.full = napier_take(&memory, t.rows, PROBES * sizeof(float));
+    t.bounds = napier_take(&memory, t.rows, PROBES * SIZES * sizeof(float));
+    t.scratch = napier_take(&memory, workers, (size_t)probing_scratch(u) * sizeof(float));
+    uint64_t *heap = napier_take(&memory, rank, sizeof *heap);
     NAPIER_TRY(napier_search_memory(s, memory.missing, "probes"));
     take_probes(&t);
     napier_parallel(s->context, t.rows, NAPIER_PANEL, probe_task, &t);
@@ -384,7 +384,7 @@ static napier_status choose_size(const napier_search *s, const napier_subspace *
 static napier_status turn_back(napier_memory *memory, const napier_search *s, napier_subspace *u) {
     const int64_t measured = measured_directions(u);
     u->back_panels = (u->width + NAPIER_PANEL - 1) / NAPIER_PANEL;
-    u->back = napier_memory_take(memory, u->back_panels * measured, NAPIER_PANEL * sizeof(float));
+    u->back = napier_take(memory, u->back_panels * measured, NAPIER_PANEL * sizeof(float));
     NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
     memset(u->back, 0, (size_t)(u->back_panels * measured) * NAPIER_PANEL * sizeof(float));
     for (int64_t j = 0; j < measured; j++) {
@@ -410,7 +410,7 @@ static napier_status find_subspace(napier_memory *memory, const napier_search *s
     const int64_t directions = half > MOST_DIRECTIONS ? MOST_DIRECTIONS : half;
     u->panels = directions / NAPIER_PANEL;
     const int64_t floats = u->panels * u->width * NAPIER_PANEL;
-    u->basis = napier_memory_take(memory, floats, sizeof(float));
+    u->basis = napier_take(memory, floats, sizeof(float));
     NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
     memset(u->basis, 0, (size_t)floats * sizeof(float));
     NAPIER_TRY(find_directions(s, u, directions));
@@ -435,8 +435,8 @@ napier_status napier_subspace_create(napier_memory *memory, const napier_search 
                            .cols = points->kind == NAPIER_POINTS_EUCLIDEAN ? points->cols : points->width,
                            .width = points->width};
     NAPIER_MEMORY(own, s->context);
-    u->mean = napier_memory_take(memory, u->width, sizeof(float));
-    double *sums = napier_memory_take(&own, u->width, sizeof *sums);
+    u->mean = napier_take(memory, u->width, sizeof(float));
+    double *sums = napier_take(&own, u->width, sizeof *sums);
     NAPIER_TRY(napier_search_memory(s, memory->missing || own.missing, "coordinates"));
     fit_mean(u, points, sample_rows(points), sums);
     return is_worth_it(s) ? find_subspace(memory, s, u) : NAPIER_OK;

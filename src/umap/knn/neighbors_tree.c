@@ -144,7 +144,7 @@ napier_status napier_tree_sort(const napier_search *s, const float *coordinates,
     const int workers = napier_workers(s->context, (int64_t)1 << depth, 1);
     sorting t = {coordinates, n, stride, dims, 0, keys, NULL};
     NAPIER_MEMORY(memory, s->context);
-    t.sums = napier_memory_take(&memory, workers, (size_t)(2 * dims) * sizeof *t.sums);
+    t.sums = napier_take(&memory, workers, (size_t)(2 * dims) * sizeof *t.sums);
     NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
     for (int64_t i = 0; i < n; i++) {
         keys[i] = (uint64_t)i;
@@ -182,7 +182,7 @@ static napier_status project_rows(const napier_search *s, const napier_points *p
     const int workers = napier_workers(s->context, points->n, PROJECTED_ROWS);
     projecting t = {u, points, NULL, out};
     NAPIER_MEMORY(memory, s->context);
-    t.scratch = napier_memory_take(&memory, workers, (size_t)(PROJECTED_ROWS * u->width) * sizeof(float));
+    t.scratch = napier_take(&memory, workers, (size_t)(PROJECTED_ROWS * u->width) * sizeof(float));
     NAPIER_TRY(napier_search_memory(s, memory.missing, "coordinates"));
     napier_parallel(s->context, points->n, PROJECTED_ROWS, project_task, &t);
     return NAPIER_OK;
@@ -191,8 +191,8 @@ static napier_status project_rows(const napier_search *s, const napier_points *p
 static napier_status order_rows(const napier_search *s, const napier_points *points, const napier_subspace *u,
                                 napier_tree *tree) {
     NAPIER_MEMORY(memory, s->context);
-    float *projected = u->basis ? napier_memory_take(&memory, tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
-    uint64_t *keys = napier_memory_take(&memory, tree->n, sizeof *keys);
+    float *projected = u->basis ? napier_take(&memory, tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
+    uint64_t *keys = napier_take(&memory, tree->n, sizeof *keys);
     NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
     if (projected) {
         NAPIER_TRY(project_rows(s, points, u, projected));
@@ -292,8 +292,8 @@ static napier_status pack_rows(const napier_search *s, const napier_points *poin
                                napier_tree *tree) {
     NAPIER_MEMORY(memory, s->context);
     packing t = {u, points, tree, NULL};
-    t.scratch = napier_memory_take(&memory, napier_workers(s->context, tree->panels, 1),
-                                   (size_t)napier_subspace_scratch(u) * sizeof(float));
+    t.scratch = napier_take(&memory, napier_workers(s->context, tree->panels, 1),
+                            (size_t)napier_subspace_scratch(u) * sizeof(float));
     NAPIER_TRY(napier_search_memory(s, memory.missing, "panels"));
     napier_parallel(s->context, tree->panels, 1, pack_task, &t);
     join_boxes(tree, napier_tree_root(tree));
@@ -310,13 +310,12 @@ napier_status napier_tree_create(napier_memory *memory, const napier_search *s, 
                           .box = box_size(u)};
     tree->nodes = (int64_t)2 << depth_of(tree->panels);
     const int64_t places = tree->panels * NAPIER_PANEL;
-    tree->order = napier_memory_take(memory, places, sizeof *tree->order);
-    tree->points = napier_memory_take(memory, places, (size_t)tree->coordinates * sizeof(float));
-    tree->fine = u->fine > 0 ? napier_memory_take(memory, places, (size_t)u->fine_width * sizeof(float)) : NULL;
-    tree->halves = napier_memory_take(memory, places, sizeof(float));
-    tree->slacks = napier_memory_take(memory, tree->nodes, sizeof(float));
-    tree->boxes =
-        tree->box > 0 ? napier_memory_take(memory, tree->nodes, (size_t)(2 * tree->box) * sizeof(float)) : NULL;
+    tree->order = napier_take(memory, places, sizeof *tree->order);
+    tree->points = napier_take(memory, places, (size_t)tree->coordinates * sizeof(float));
+    tree->fine = u->fine > 0 ? napier_take(memory, places, (size_t)u->fine_width * sizeof(float)) : NULL;
+    tree->halves = napier_take(memory, places, sizeof(float));
+    tree->slacks = napier_take(memory, tree->nodes, sizeof(float));
+    tree->boxes = tree->box > 0 ? napier_take(memory, tree->nodes, (size_t)(2 * tree->box) * sizeof(float)) : NULL;
     NAPIER_TRY(napier_search_memory(s, memory->missing, "tree"));
     NAPIER_TRY(order_rows(s, points, u, tree));
     return pack_rows(s, points, u, tree);

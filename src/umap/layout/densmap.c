@@ -102,9 +102,9 @@ static double total_weight(const napier_umap_graph *g) {
 napier_status napier_densmap_create(napier_memory *memory, const napier_umap_graph *graph, const napier_umap_options *o,
                                     const int32_t *indices, const float *distances, napier_densmap **out) {
     const int64_t n = graph->n;
-    napier_densmap *m = napier_memory_take(memory, 1, sizeof *m);
-    double *values = napier_memory_take(memory, n, 5 * sizeof *values);
-    NAPIER_TRY(napier_memory_check(memory, "densmap: no memory for %lld points", (long long)n));
+    napier_densmap *m = napier_take(memory, 1, sizeof *m);
+    double *values = napier_take(memory, n, 5 * sizeof *values);
+    NAPIER_TRY(napier_taken(memory, "densmap: no memory for %lld points", (long long)n));
     *m = (napier_densmap){.context = memory->context,
                           .graph = graph,
                           .components = o->n_components,

@@ -34,8 +34,8 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
     napier_layout *l = run->layout;
     const napier_umap_epochs *epochs = run->epochs;
     NAPIER_MEMORY(memory, context);
-    float *forces = napier_memory_take(&memory, l->n * l->components, sizeof *forces);
-    NAPIER_TRY(napier_memory_check(&memory, "layout: no memory for the forces on %lld points", (long long)l->n));
+    float *forces = napier_take(&memory, l->n * l->components, sizeof *forces);
+    NAPIER_TRY(napier_taken(&memory, "layout: no memory for the forces on %lld points", (long long)l->n));
     NAPIER_TRY(napier_layout_prepare(&memory, l));
     for (int64_t i = 0; i < epochs->count; i++) {
         l->epoch = epochs->first + i;
@@ -112,11 +112,11 @@ napier_status napier_umap_optimize_epochs(napier_context *context, const napier_
                                 napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32)));
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
-    napier_memory_keep(&memory, graph);
+    napier_keep(&memory, graph);
     NAPIER_TRY(napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count)));
     if (e.move_targets) {
         NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
-        napier_memory_keep(&memory, pulls);
+        napier_keep(&memory, pulls);
     }
     napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
                                                  embedding.cols, embedding.data);

@@ -158,11 +158,11 @@ napier_status napier_umap_gradients(napier_context *context, const napier_umap_p
     NAPIER_TRY(check_gradients(context, params, embedding, gradients, &layout));
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
-    layout.edges = napier_memory_keep(&memory, graph);
+    layout.edges = napier_keep(&memory, graph);
     NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count)));
     if (move_targets) {
         NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
-        layout.pulls = napier_memory_keep(&memory, pulls);
+        layout.pulls = napier_keep(&memory, pulls);
     }
     return run_layout(&layout, gradients);
 }

@@ -50,13 +50,13 @@ napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
         }
     }
     const bool weighted = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
-    l->wanted = weighted ? napier_memory_take(memory, l->n, sizeof *l->wanted) : NULL;
+    l->wanted = weighted ? napier_take(memory, l->n, sizeof *l->wanted) : NULL;
     if (heavy > 0) {
-        l->heavy = napier_memory_take(memory, heavy, sizeof *l->heavy);
-        l->pieces = napier_memory_take(memory, pieces, sizeof *l->pieces);
-        l->sums = napier_memory_take(memory, pieces, (size_t)l->components * sizeof *l->sums);
+        l->heavy = napier_take(memory, heavy, sizeof *l->heavy);
+        l->pieces = napier_take(memory, pieces, sizeof *l->pieces);
+        l->sums = napier_take(memory, pieces, (size_t)l->components * sizeof *l->sums);
     }
-    NAPIER_TRY(napier_memory_check(memory, "layout: no memory for %lld vertices", (long long)l->n));
+    NAPIER_TRY(napier_taken(memory, "layout: no memory for %lld vertices", (long long)l->n));
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (weighted) {

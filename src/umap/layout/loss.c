@@ -65,8 +65,8 @@ static void blocks_task(void *argument, int64_t block) {
 static napier_status add_loss(napier_context *context, loss_task task, double *loss) {
     const int64_t blocks = (task.count + NAPIER_LOSS_BLOCK - 1) / NAPIER_LOSS_BLOCK;
     NAPIER_MEMORY(memory, context);
-    task.sums = napier_memory_take(&memory, blocks, sizeof *task.sums);
-    NAPIER_TRY(napier_memory_check(&memory, "loss: no memory for %lld sums", (long long)blocks));
+    task.sums = napier_take(&memory, blocks, sizeof *task.sums);
+    NAPIER_TRY(napier_taken(&memory, "loss: no memory for %lld sums", (long long)blocks));
     napier_parallel_each(context, blocks, 4, blocks_task, &task);
     for (int64_t block = 0; block < blocks; block++) {
         *loss += task.sums[block];

@@ -207,9 +207,9 @@ static napier_status fill_dense(napier_memory *memory, const char *name, napier_
                                 napier_umap_samples samples) {
     const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
     points->width = (columns + 15) / 16 * 16;
-    points->rows = napier_memory_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
-    NAPIER_TRY(napier_memory_check(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
-                                   (long long)points->width));
+    points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
+    NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
+                            (long long)points->width));
     fill_task task = {points, samples};
     const int64_t bad = napier_parallel_find(memory->context, points->n, ROW_CHUNK, fill_row, &task);
     return bad < 0 ? NAPIER_OK : refuse_row(memory->context, name, &task, bad);
@@ -278,9 +278,9 @@ static napier_status take_entries(napier_memory *memory, const char *name, napie
                                   napier_csr_arrays *out) {
     *out = napier_csr_take(memory, points->n, points->cols, count, &points->sparse);
     if (points->metric == NAPIER_METRIC_CORRELATION) {
-        points->shifts = napier_memory_take(memory, points->n, sizeof *points->shifts);
+        points->shifts = napier_take(memory, points->n, sizeof *points->shifts);
     }
-    NAPIER_TRY(napier_memory_check(memory, "%s: no memory for %lld entries", name, (long long)count));
+    NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld entries", name, (long long)count));
     out->starts[0] = 0;
     return NAPIER_OK;
 }
@@ -305,8 +305,8 @@ static napier_status fill_sparse_of_dense(napier_memory *memory, const char *nam
                                           napier_umap_samples samples) {
     napier_context *const context = memory->context;
     NAPIER_MEMORY(own, context);
-    float *row = napier_memory_take(&own, points->cols, sizeof *row);
-    NAPIER_TRY(napier_memory_check(&own, "%s: no memory for a row of %lld", name, (long long)points->cols));
+    float *row = napier_take(&own, points->cols, sizeof *row);
+    NAPIER_TRY(napier_taken(&own, "%s: no memory for a row of %lld", name, (long long)points->cols));
     const int keeps_zeros = points->metric == NAPIER_METRIC_PRECOMPUTED;
     int64_t count = 0;
     for (int64_t i = 0; i < points->n; i++) {
@@ -377,8 +377,8 @@ static void means_of(const napier_points *p, double *means) {
 /* The variance of each column: sum (x - mean)^2 / (n - 1), rows in order. */
 static napier_status variances_of(napier_context *context, const napier_points *p) {
     NAPIER_MEMORY(memory, context);
-    double *sums = napier_memory_take(&memory, p->cols, 2 * sizeof *sums);
-    NAPIER_TRY(napier_memory_check(&memory, "metric_values: no memory for %lld variances", (long long)p->cols));
+    double *sums = napier_take(&memory, p->cols, 2 * sizeof *sums);
+    NAPIER_TRY(napier_taken(&memory, "metric_values: no memory for %lld variances", (long long)p->cols));
     double *means = sums + p->cols;
     means_of(p, means);
     for (int64_t c = 0; c < p->cols; c++) {
@@ -406,8 +406,8 @@ static void divide_rows(void *argument, int64_t i) {
 static napier_status scale_by_variances(napier_memory *memory, napier_points *p, const napier_points *like,
                                         const float *given) {
     napier_context *const context = memory->context;
-    p->metric_values = napier_memory_take(memory, p->cols, sizeof *p->metric_values);
-    NAPIER_TRY(napier_memory_check(memory, "metric_values: no memory for %lld", (long long)p->cols));
+    p->metric_values = napier_take(memory, p->cols, sizeof *p->metric_values);
+    NAPIER_TRY(napier_taken(memory, "metric_values: no memory for %lld", (long long)p->cols));
     const float *known = like ? like->metric_values : given;
     if (known) {
         memcpy(p->metric_values, known, (size_t)p->cols * sizeof *known);
@@ -566,10 +566,10 @@ static napier_status turn_by_covariance(napier_memory *memory, napier_points *p,
     napier_context *const context = memory->context;
     const int64_t n = p->cols;
     NAPIER_MEMORY(own, context);
-    p->metric_values = napier_memory_take(memory, n * n, sizeof *p->metric_values);
-    double *work = napier_memory_take(&own, n * n, sizeof *work), *means = napier_memory_take(&own, n, sizeof *means);
+    p->metric_values = napier_take(memory, n * n, sizeof *p->metric_values);
+    double *work = napier_take(&own, n * n, sizeof *work), *means = napier_take(&own, n, sizeof *means);
     own.missing = own.missing || memory->missing;
-    NAPIER_TRY(napier_memory_check(&own, "metric_values: no memory for %lld x %lld", (long long)n, (long long)n));
+    NAPIER_TRY(napier_taken(&own, "metric_values: no memory for %lld x %lld", (long long)n, (long long)n));
     const float *known = like ? like->metric_values : given;
     NAPIER_TRY(known ? known_inverse(context, p, known) : inverse_covariance(context, p, work, means));
     for (int64_t i = 0; i < n; i++) { /* from the rounded inverse, because queries use that too */
@@ -619,8 +619,8 @@ napier_status napier_points_create(napier_memory *memory, const char *name, napi
     *out = NULL;
     NAPIER_REFUSE_IF(context, cols < 1, "%s: no columns", name);
     NAPIER_TRY(check_metric(context, name, options, like, n, cols));
-    napier_points *points = napier_memory_take(memory, 1, sizeof *points);
-    NAPIER_TRY(napier_memory_check(memory, "%s: no memory", name));
+    napier_points *points = napier_take(memory, 1, sizeof *points);
+    NAPIER_TRY(napier_taken(memory, "%s: no memory", name));
     *points = (napier_points){.n = n,
                               .cols = cols,
                               .metric = options->metric,

@@ -168,9 +168,9 @@ int64_t napier_csr_row_of(const napier_csr_matrix *matrix, int64_t e) {
 
 napier_csr_arrays napier_csr_take(napier_memory *memory, int64_t n, int64_t cols, int64_t count,
                                   napier_csr_matrix *matrix) {
-    const napier_csr_arrays made = {napier_memory_take(memory, n + 1, sizeof(int64_t)),
-                                    napier_memory_take(memory, count, sizeof(int32_t)),
-                                    napier_memory_take(memory, count, sizeof(float))};
+    const napier_csr_arrays made = {napier_take(memory, n + 1, sizeof(int64_t)),
+                                    napier_take(memory, count, sizeof(int32_t)),
+                                    napier_take(memory, count, sizeof(float))};
     *matrix = (napier_csr_matrix){n, cols, made.starts, made.columns, made.values};
     return made;
 }
@@ -194,7 +194,7 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
         const napier_csr_matrix *m = samples.sparse;
         const int64_t entries = m->row_starts[n];
         const napier_csr_arrays copy = napier_csr_take(memory, n, cols, entries, &out->sparse);
-        NAPIER_TRY(napier_memory_check(memory, "samples: no memory for %lld entries", (long long)entries));
+        NAPIER_TRY(napier_taken(memory, "samples: no memory for %lld entries", (long long)entries));
         memcpy(copy.starts, m->row_starts, ((size_t)n + 1) * sizeof *copy.starts);
         if (entries > 0) {
             memcpy(copy.columns, m->columns, (size_t)entries * sizeof *copy.columns);
@@ -202,10 +202,8 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
         }
         return NAPIER_OK;
     }
-    out->dense =
-        napier_memory_take(memory, n * cols, sizeof *out->dense); /* cannot overflow: the view has been checked */
-    NAPIER_TRY(
-        napier_memory_check(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
+    out->dense = napier_take(memory, n * cols, sizeof *out->dense); /* cannot overflow: the view has been checked */
+    NAPIER_TRY(napier_taken(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
     copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, out->dense};
     if (cols > 0) {
         napier_parallel_each(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);

@@ -317,18 +317,17 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
 static napier_status make_room(napier_memory *memory, const char *name, pca *p, double **blocks) {
     const size_t block = (size_t)p->columns * sizeof(double);
     const int workers = napier_workers(memory->context, p->groups, 1);
-    p->means = napier_memory_take(memory, p->cols, sizeof *p->means);
-    p->sums = napier_memory_take(memory, p->cols * p->groups, block);
-    p->work = napier_memory_take(memory, workers, (size_t)p->work_floats * sizeof *p->work);
-    *blocks = napier_memory_take(memory, 2 * p->cols * p->columns + napier_eigen_scratch(p->cols, p->columns),
-                                 sizeof **blocks); /* two blocks and the iteration's scratch */
+    p->means = napier_take(memory, p->cols, sizeof *p->means);
+    p->sums = napier_take(memory, p->cols * p->groups, block);
+    p->work = napier_take(memory, workers, (size_t)p->work_floats * sizeof *p->work);
+    *blocks = napier_take(memory, 2 * p->cols * p->columns + napier_eigen_scratch(p->cols, p->columns),
+                          sizeof **blocks); /* two blocks and the iteration's scratch */
     if (p->samples.sparse) {
-        p->wide = napier_memory_take(memory, p->groups + 1, block);
+        p->wide = napier_take(memory, p->groups + 1, block);
     } else {
-        p->panels = napier_memory_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
+        p->panels = napier_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
     }
-    return napier_memory_check(memory, "%s: no memory for principal components of %lld columns", name,
-                               (long long)p->cols);
+    return napier_taken(memory, "%s: no memory for principal components of %lld columns", name, (long long)p->cols);
 }
 
 static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -393,8 +392,8 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
     int64_t found;
     NAPIER_REFUSE_IF(context, napier_samples_cols(samples) < 1, "samples: no columns");
     NAPIER_MEMORY(memory, context);
-    float *scores = napier_memory_take(&memory, n, (size_t)components * sizeof *scores);
-    NAPIER_TRY(napier_memory_check(&memory, "embedding: no memory for %lld points", (long long)n));
+    float *scores = napier_take(&memory, n, (size_t)components * sizeof *scores);
+    NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld points", (long long)n));
     NAPIER_TRY(napier_pca_scores(context, "samples", samples, components, scores, &found));
     float largest = 0.0f;
     for (int64_t i = 0; i < n * components; i++) {

@@ -113,14 +113,14 @@ static napier_status split(spectral *s) {
     napier_context *context = s->context;
     const int64_t edges = napier_umap_graph_edges(s->graph);
     NAPIER_MEMORY(own, context);
-    uint32_t *scratch = napier_memory_take(&own, s->n, sizeof *scratch);
-    NAPIER_TRY(napier_memory_check(&own, "graph: no memory for %lld vertices", (long long)s->n));
+    uint32_t *scratch = napier_take(&own, s->n, sizeof *scratch);
+    NAPIER_TRY(napier_taken(&own, "graph: no memory for %lld vertices", (long long)s->n));
     find_components(s, scratch);
-    s->begins = napier_memory_take(s->memory, s->count + 1, sizeof *s->begins);
-    s->centres = napier_memory_take(s->memory, s->count, (size_t)s->components * sizeof *s->centres);
-    s->extents = napier_memory_take(s->memory, s->count, sizeof *s->extents);
-    s->local = s->count > 1 ? napier_memory_take(s->memory, edges, sizeof *s->local) : NULL;
-    NAPIER_TRY(napier_memory_check(s->memory, "graph: no memory for %lld components", (long long)s->count));
+    s->begins = napier_take(s->memory, s->count + 1, sizeof *s->begins);
+    s->centres = napier_take(s->memory, s->count, (size_t)s->components * sizeof *s->centres);
+    s->extents = napier_take(s->memory, s->count, sizeof *s->extents);
+    s->local = s->count > 1 ? napier_take(s->memory, edges, sizeof *s->local) : NULL;
+    NAPIER_TRY(napier_taken(s->memory, "graph: no memory for %lld components", (long long)s->count));
     order_vertices(s, scratch);
     for (int64_t e = 0; e < edges && s->local; e++) {
         s->local[e] = scratch[s->graph->targets[e]];
@@ -296,9 +296,9 @@ static napier_status lay_out_components(spectral *s, uint64_t seed) {
     const int64_t for_all = doubles_for(large, s->columns);
     const int64_t for_workers = t.worker_doubles * napier_workers(context, s->count, chunk);
     NAPIER_MEMORY(memory, context);
-    t.blocks = napier_memory_take(&memory, for_all > for_workers ? for_all : for_workers, sizeof *t.blocks);
-    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld columns of %lld vertices", (long long)s->columns,
-                                   (long long)(large > other ? large : other)));
+    t.blocks = napier_take(&memory, for_all > for_workers ? for_all : for_workers, sizeof *t.blocks);
+    NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld columns of %lld vertices", (long long)s->columns,
+                            (long long)(large > other ? large : other)));
     for (int64_t c = 0; c < s->count; c++) {
         if (is_large(s, c)) {
             lay_out_component(s, context, c, t.blocks);
@@ -354,9 +354,9 @@ static int64_t add_sample(const napier_umap_kernels *kernels, napier_umap_sample
 static napier_status find_centroids(const spectral *s, napier_umap_samples samples, int64_t cols, float *centroids) {
     napier_context *context = s->context;
     NAPIER_MEMORY(memory, context);
-    double *sums = napier_memory_take(&memory, cols, sizeof *sums);
-    float *row = napier_memory_take(&memory, cols, sizeof *row);
-    NAPIER_TRY(napier_memory_check(&memory, "samples: no memory for a centroid of %lld columns", (long long)cols));
+    double *sums = napier_take(&memory, cols, sizeof *sums);
+    float *row = napier_take(&memory, cols, sizeof *row);
+    NAPIER_TRY(napier_taken(&memory, "samples: no memory for a centroid of %lld columns", (long long)cols));
     for (int64_t c = 0; c < s->count; c++) {
         memset(sums, 0, (size_t)cols * sizeof *sums);
         for (int64_t at = s->begins[c]; at < s->begins[c + 1]; at++) {
@@ -378,9 +378,9 @@ static napier_status find_centroids(const spectral *s, napier_umap_samples sampl
 static napier_status place_by_centroids(spectral *s, napier_umap_samples samples, int64_t cols, int64_t *found) {
     const int64_t numbers = s->count * s->components;
     NAPIER_MEMORY(memory, s->context);
-    float *centroids = napier_memory_take(&memory, s->count, (size_t)cols * sizeof *centroids);
-    float *scores = napier_memory_take(&memory, numbers, sizeof *scores);
-    NAPIER_TRY(napier_memory_check(&memory, "samples: no memory for %lld centroids", (long long)s->count));
+    float *centroids = napier_take(&memory, s->count, (size_t)cols * sizeof *centroids);
+    float *scores = napier_take(&memory, numbers, sizeof *scores);
+    NAPIER_TRY(napier_taken(&memory, "samples: no memory for %lld centroids", (long long)s->count));
     NAPIER_TRY(find_centroids(s, samples, cols, centroids));
     const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
     NAPIER_TRY(napier_pca_scores(s->context, "samples", means, s->components, scores, found));
@@ -451,11 +451,11 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
     NAPIER_MEMORY(memory, context);
     spectral s = {.context = context, .memory = &memory, .graph = graph, .n = n, .components = embedding.cols};
     s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
-    s.labels = napier_memory_take(&memory, n, sizeof *s.labels);
-    s.order = napier_memory_take(&memory, n, sizeof *s.order);
-    s.degrees = napier_memory_take(&memory, n, sizeof *s.degrees);
-    s.layout = napier_memory_take(&memory, n, (size_t)s.components * sizeof *s.layout);
-    NAPIER_TRY(napier_memory_check(&memory, "embedding: no memory for %lld vertices", (long long)n));
+    s.labels = napier_take(&memory, n, sizeof *s.labels);
+    s.order = napier_take(&memory, n, sizeof *s.order);
+    s.degrees = napier_take(&memory, n, sizeof *s.degrees);
+    s.layout = napier_take(&memory, n, (size_t)s.components * sizeof *s.layout);
+    NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld vertices", (long long)n));
     NAPIER_TRY(split(&s));
     NAPIER_TRY(place_components(&s, samples));
     NAPIER_TRY(lay_out_components(&s, seed));
