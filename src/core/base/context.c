@@ -22,22 +22,22 @@ void napier_free(const napier_allocator *allocator, void *memory) {
     }
 }
 
-void *napier_memory_keep(napier_memory *memory, void *block) {
+void *napier_keep(napier_memory *memory, void *block) {
     if (block) {
         memory->blocks[memory->count++] = block;
     }
     return block;
 }
 
-void *napier_memory_take(napier_memory *memory, int64_t count, size_t size) {
+void *napier_take(napier_memory *memory, int64_t count, size_t size) {
     void *const block = memory->count < NAPIER_MEMORY_BLOCKS
                             ? napier_alloc(&memory->context->allocator, count > 0 ? (size_t)count : 1, size)
                             : NULL;
     memory->missing = memory->missing || !block;
-    return napier_memory_keep(memory, block);
+    return napier_keep(memory, block);
 }
 
-void *napier_memory_let_go(napier_memory *memory, void *block) {
+void *napier_let_go(napier_memory *memory, void *block) {
     for (int i = 0; i < memory->count; i++) {
         memory->blocks[i] = memory->blocks[i] == block ? NULL : memory->blocks[i];
     }
@@ -82,7 +82,7 @@ napier_status(napier_fail)(napier_context *context, napier_status status, const 
     return status;
 }
 
-napier_status napier_memory_check(const napier_memory *memory, const char *format, ...) {
+napier_status napier_taken(const napier_memory *memory, const char *format, ...) {
     if (!memory->missing) {
         return NAPIER_OK;
     }

@@ -50,11 +50,11 @@ typedef struct napier_memory {
 } napier_memory;
 
 /* count * size bytes, at least one element; NULL, and `missing`, if there is no memory. */
-void *napier_memory_take(napier_memory *memory, int64_t count, size_t size);
+void *napier_take(napier_memory *memory, int64_t count, size_t size);
 /* Frees also this block, which napier_alloc has made (or NULL); returns it. */
-void *napier_memory_keep(napier_memory *memory, void *block);
+void *napier_keep(napier_memory *memory, void *block);
 /* Does not free this block any more; returns it. */
-void *napier_memory_let_go(napier_memory *memory, void *block);
+void *napier_let_go(napier_memory *memory, void *block);
 void napier_memory_free(napier_memory *memory);
 
 /* Fails with OUT_OF_MEMORY and the text if an allocation has failed. */
@@ -62,7 +62,7 @@ void napier_memory_free(napier_memory *memory);
 __attribute__((format(printf, 2, 3)))
 #endif
 napier_status
-napier_memory_check(const napier_memory *memory, const char *format, ...);
+napier_taken(const napier_memory *memory, const char *format, ...);
 
 /* The threads that a call may use: those of the context, or 1 in a child of fork, where OpenMP's
  * threads do not exist. */

@@ -5,8 +5,8 @@
  *         NAPIER_TRY(napier_begin(context));
  *         NAPIER_REFUSE_IF(context, n < 0, "n: %lld is less than 0", (long long)n);
  *         NAPIER_MEMORY(memory, context);
- *         double *const sums = napier_memory_take(&memory, n, sizeof *sums);
- *         NAPIER_TRY(napier_memory_check(&memory, "example: no memory for %lld sums", (long long)n));
+ *         double *const sums = napier_take(&memory, n, sizeof *sums);
+ *         NAPIER_TRY(napier_taken(&memory, "example: no memory for %lld sums", (long long)n));
  *         ...
  *
  * Each way out of the function restores the caller's floating-point state and frees the memory, so no way out can forget
