@@ -138,9 +138,9 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
     NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
     list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
-        *parts[i].memory = napier_memory_take(memory, parts[i].bytes, 1);
+        *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }
-    NAPIER_TRY(napier_memory_check(memory, "layers: no memory for %lld tokens", (long long)size.tokens));
+    NAPIER_TRY(napier_taken(memory, "layers: no memory for %lld tokens", (long long)size.tokens));
     layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
     napier_parallel(context, size.positions, 16, angles_task, layers);
     return NAPIER_OK;

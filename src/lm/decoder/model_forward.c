@@ -126,8 +126,8 @@ static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_s
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
     const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
-    f->memory = napier_memory_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
-    NAPIER_TRY(napier_memory_check(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
+    f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
+    NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
     NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));
     f->layers.progress = f->progress;
     f->layers.user = f->user;

@@ -154,8 +154,8 @@ static napier_status load_config(napier_context *context, const char *directory,
     static const char file[] = "/config.json";
     const size_t size = strlen(directory) + sizeof file;
     NAPIER_MEMORY(memory, context);
-    char *const path = napier_memory_take(&memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_memory_check(&memory, "directory: no memory for its name"));
+    char *const path = napier_take(&memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(&memory, "directory: no memory for its name"));
     (void)snprintf(path, size, "%s%s", directory, file);
     return napier_model_config_load(context, path, &model->config);
 }

@@ -11,8 +11,8 @@ int64_t napier_ragged_bytes(napier_ragged_size s) {
 }
 
 napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size s, napier_ragged *batch) {
-    int64_t *at = napier_memory_take(memory, napier_ragged_bytes(s), 1);
-    NAPIER_TRY(napier_memory_check(memory, "batch: no memory for %lld bytes", (long long)napier_ragged_bytes(s)));
+    int64_t *at = napier_take(memory, napier_ragged_bytes(s), 1);
+    NAPIER_TRY(napier_taken(memory, "batch: no memory for %lld bytes", (long long)napier_ragged_bytes(s)));
     *batch = (napier_ragged){.ids = at};
     batch->positions = at += s.tokens;
     batch->offsets = at += s.tokens;

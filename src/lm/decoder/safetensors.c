@@ -292,8 +292,8 @@ static napier_status read_places(napier_json *json, const cJSON *map, place *pla
 
 static napier_status join(napier_memory *memory, const char *folder, const char *name, char **path) {
     const size_t size = strlen(folder) + strlen(name) + 2;
-    *path = napier_memory_take(memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_memory_check(memory, "no memory for the path of %.64s", name));
+    *path = napier_take(memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
     (void)snprintf(*path, size, "%s/%s", folder, name);
     return NAPIER_OK;
 }
@@ -350,7 +350,7 @@ static napier_status open_index(napier_json *json, const char *folder, napier_sa
     }
     const napier_allocator *const allocator = &json->context->allocator;
     NAPIER_MEMORY(memory, json->context);
-    place *const places = napier_memory_take(&memory, (int64_t)most, sizeof *places);
+    place *const places = napier_take(&memory, (int64_t)most, sizeof *places);
     all->shards = napier_alloc(allocator, most + 1, sizeof *all->shards);
     all->tensors = napier_alloc(allocator, most + 1, sizeof *all->tensors);
     if (!all->shards || !all->tensors || !places) {

@@ -58,11 +58,11 @@ static napier_status allocate(judge *j, napier_memory *memory) {
     const bool fits = prompts < INT64_MAX / 16 / j->verdict_tokens;
     const int64_t tokens = fits ? prompts * j->verdict_tokens : INT64_MAX;
     const int64_t lists = fits ? prompts * j->verdicts : INT64_MAX - 1;
-    j->ids = napier_memory_take(memory, tokens, sizeof *j->ids);
-    j->offsets = napier_memory_take(memory, lists + 1, sizeof *j->offsets);
-    j->prompt_of = napier_memory_take(memory, lists, sizeof *j->prompt_of);
-    j->logprobs = napier_memory_take(memory, tokens, sizeof *j->logprobs);
-    return napier_memory_check(memory, "batch: no memory for the verdicts on %" PRId64 " prompts", prompts);
+    j->ids = napier_take(memory, tokens, sizeof *j->ids);
+    j->offsets = napier_take(memory, lists + 1, sizeof *j->offsets);
+    j->prompt_of = napier_take(memory, lists, sizeof *j->prompt_of);
+    j->logprobs = napier_take(memory, tokens, sizeof *j->logprobs);
+    return napier_taken(memory, "batch: no memory for the verdicts on %" PRId64 " prompts", prompts);
 }
 
 static napier_score_batch make_batch(const judge *j) {

@@ -36,13 +36,13 @@ napier_status napier_score_head_allocate(napier_memory *memory, napier_score_hea
     const size_t each = napier_dtype_size(napier_model_activations(h->model));
     h->most_rows = rows;
     h->per_row = NAPIER_HEAD_PER_ROW;
-    h->gathered = napier_memory_take(memory, rows * h->model->config.hidden_size, each);
-    h->ids = napier_memory_take(memory, all, sizeof *h->ids);
-    h->targets = napier_memory_take(memory, all, sizeof *h->targets);
-    h->logprobs = napier_memory_take(memory, all, sizeof *h->logprobs);
-    h->entropy = napier_memory_take(memory, rows, sizeof *h->entropy);
-    h->argmax = napier_memory_take(memory, rows, sizeof *h->argmax);
-    return napier_memory_check(memory, "head: no memory for %lld rows", (long long)rows);
+    h->gathered = napier_take(memory, rows * h->model->config.hidden_size, each);
+    h->ids = napier_take(memory, all, sizeof *h->ids);
+    h->targets = napier_take(memory, all, sizeof *h->targets);
+    h->logprobs = napier_take(memory, all, sizeof *h->logprobs);
+    h->entropy = napier_take(memory, rows, sizeof *h->entropy);
+    h->argmax = napier_take(memory, rows, sizeof *h->argmax);
+    return napier_taken(memory, "head: no memory for %lld rows", (long long)rows);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */

@@ -173,10 +173,10 @@ napier_status napier_score_lists_make(napier_context *context, int64_t vocabular
         return NAPIER_OK;
     }
     NAPIER_MEMORY(memory, context);
-    int64_t *const spare = napier_memory_take(&memory, all, sizeof *spare);
-    lists->order = napier_memory_take(&memory, all, sizeof *lists->order);
-    lists->prompts = napier_memory_take(&memory, all, sizeof *lists->prompts);
-    NAPIER_TRY(napier_memory_check(&memory, "batch: no memory for %" PRId64 " responses", all));
+    int64_t *const spare = napier_take(&memory, all, sizeof *spare);
+    lists->order = napier_take(&memory, all, sizeof *lists->order);
+    lists->prompts = napier_take(&memory, all, sizeof *lists->prompts);
+    NAPIER_TRY(napier_taken(&memory, "batch: no memory for %" PRId64 " responses", all));
     NAPIER_TRY(take_responses(context, lists));
     if (!lists->unshared) {
         sort(lists, spare);
@@ -185,8 +185,8 @@ napier_status napier_score_lists_make(napier_context *context, int64_t vocabular
     if (!lists->unshared) {
         find_groups(lists);
     }
-    napier_memory_let_go(&memory, lists->order);
-    napier_memory_let_go(&memory, lists->prompts);
+    napier_let_go(&memory, lists->order);
+    napier_let_go(&memory, lists->prompts);
     return NAPIER_OK;
 }
 
