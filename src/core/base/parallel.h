@@ -3,6 +3,7 @@
 #define NAPIER_CORE_BASE_PARALLEL_H
 
 #include "core/base/context.h"
+#include "core/base/sizes.h"
 
 /* Works on items [begin, end) as worker `worker` (0 .. workers - 1). Runs with the default floating-point environment
  * (round to nearest even, subnormals kept), whatever the caller's is. Allocates nothing. */
