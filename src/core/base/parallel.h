@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "core/base/context.h"
+#include "core/base/sizes.h"
 
 /* Works on items [begin, end) as worker `worker` (0 .. workers - 1). Runs with the default floating-point environment
  * (round to nearest even, subnormals kept), whatever the caller's is. Allocates nothing. */

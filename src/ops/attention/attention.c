@@ -57,7 +57,7 @@ static attend_state state_of(const attend_job *job, int worker) {
     state.rows.sums = at, at += filled * 16;
     state.rows.exponents = at;
     state.rows.step = output_step(plan);
-    state.rows.cols = napier_fill_up(plan->v.dim, 16);
+    state.rows.cols = napier_round_up(plan->v.dim, 16);
     return state;
 }
 
@@ -67,24 +67,6 @@ static napier_attention_rows rows_from(const napier_attention_rows *all, int64_t
     rows.sums += 16 * first;
     rows.outputs += first * rows.step;
     return rows;
-}
-
-/* If there is an inf or NaN among the values, 0 times a hidden one would be NaN. So this
- * adds key by key and leaves out hidden ones. */
-static void add_values_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
-                            const napier_key_run *run, const float *weights, const napier_attention_rows *sums) {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t key = 0; key < run->count; key++) {
-            if (!napier_row_sees(tile, first + r, place + key)) {
-                continue;
-            }
-            for (int64_t i = 0; i < tile->plan->v.dim; i++) {
-                const float *const v = run->values + i / NAPIER_LANES * run->value_step + i % NAPIER_LANES;
-                float *const o = sums->outputs + r * sums->step + i;
-                *o = fmaf(weights[r * NAPIER_ROW_STEP + key], v[key * NAPIER_LANES], *o);
-            }
-        }
-    }
 }
 
 static bool run_is_special(const napier_key_run *run) {
@@ -106,7 +88,8 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
         if (place == 0) {
             clear_outputs(sums, rows);
         }
-        add_values_seen(tile, first, rows, place, run, weights, sums);
+        napier_add_panels_seen(tile, first, rows, place, run->count, weights, run->values, run->value_step,
+                               tile->plan->v.dim, sums->outputs, sums->step);
         return;
     }
     const napier_product_block block = {
@@ -144,17 +127,7 @@ static void attend_block(napier_key_chunk *chunk, const napier_row_tile *tile, c
         }
         return;
     }
-    if (plan->options.mask) {
-        napier_rows_mask(tile, first, rows, place, mask);
-    }
-    const napier_score_block block = {.scores = state->scores,
-                                      .rows = rows,
-                                      .keys = count,
-                                      .seen = seen,
-                                      .factor = plan->factor,
-                                      .mask = plan->options.mask ? mask : NULL,
-                                      .mask_is_bytes = plan->options.mask_is_bytes != 0,
-                                      .mask_step = plan->options.mask_key_stride};
+    const napier_score_block block = napier_scores_of(tile, first, rows, place, count, state->scores, seen, mask);
     plan->kernels->weigh(&block, &sums);
     for (int64_t at = 0, part = 0; part < parts; at += runs[part++].count) {
         add_values(tile, first, rows, place + at, &runs[part], state->scores + at, &sums);
@@ -197,8 +170,7 @@ static void finish_some(const attend_job *job, const napier_row_tile *tile, int6
 static void finish_rows(const attend_job *job, const napier_row_tile *tile, const attend_state *state) {
     const int64_t all = napier_tile_rows(tile);
     for (int64_t first = 0; first < all; first += NAPIER_SCORE_ROWS) {
-        const int64_t left = all - first;
-        finish_some(job, tile, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, state);
+        finish_some(job, tile, first, napier_least(all - first, NAPIER_SCORE_ROWS), state);
     }
     if (job->output.dim_stride != 1) {
         napier_unpack_rows(tile, state->rows.outputs, state->rows.step, &job->output);
@@ -236,7 +208,7 @@ static void attend(const attend_job *job, napier_key_chunk *chunk, const attend_
         for (int i = 0; i < batch->count; i++) {
             const int64_t rows = napier_tile_rows(&batch->tiles[i]);
             for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
-                const int64_t left = rows - first, some = left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS;
+                const int64_t some = napier_least(rows - first, NAPIER_SCORE_ROWS);
                 attend_block(chunk, &batch->tiles[i], batch->keys[i], place, first, some, &states[i]);
             }
         }
@@ -416,7 +388,7 @@ static bool run(attend_job *job) {
 static napier_status attend_all(napier_context *context, attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
     job->tile_queries = choose_tile_queries(plan);
-    job->scratch_floats = napier_fill_up(state_floats(plan, job->tile_queries * plan->group), 16);
+    job->scratch_floats = napier_round_up(state_floats(plan, job->tile_queries * plan->group), 16);
     const size_t floats = (size_t)(job->scratch_floats * context->threads);
     job->scratch = napier_alloc(&context->allocator, floats, sizeof(float));
     if (job->scratch) {

@@ -46,7 +46,7 @@ typedef struct back_state {
 
 static float *take(float **at, int64_t floats) {
     float *const taken = *at;
-    *at = taken ? taken + napier_fill_up(floats, 16) : NULL;
+    *at = taken ? taken + napier_round_up(floats, 16) : NULL;
     return taken;
 }
 
@@ -55,7 +55,7 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     const napier_attention_plan *const plan = job->plan;
     const int64_t rows = job->tile_queries * plan->group, filled = napier_rows_filled(rows);
     const int64_t tokens = plan->prefixes ? plan->k.tokens : 0, dim = plan->k.dim, v_dim = plan->v.dim;
-    const int64_t q_fill = napier_fill_up(dim, NAPIER_LANES), v_fill = napier_fill_up(v_dim, NAPIER_LANES);
+    const int64_t q_fill = napier_round_up(dim, NAPIER_LANES), v_fill = napier_round_up(v_dim, NAPIER_LANES);
     const int64_t wide = dim > v_dim ? dim : v_dim;
     s->q_step = q_fill + 16;
     s->v_step = v_fill + 16;
@@ -73,7 +73,7 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
         {&s->keys_turned, NAPIER_BACK_KEYS * dim},
         {&s->values_turned, NAPIER_BACK_KEYS * v_dim},
         {&s->keys, NAPIER_BACK_KEYS * q_fill},
-        {&s->gathered, NAPIER_LANES * napier_fill_up(wide, 16)},
+        {&s->gathered, NAPIER_LANES * napier_round_up(wide, 16)},
         {&s->queries, napier_packed_rows_floats(rows, dim)},
         {&s->grads, napier_packed_rows_floats(rows, v_dim)},
         {&s->scores, filled * NAPIER_ROW_STEP},
@@ -83,7 +83,7 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     float *at = base;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].place = take(&at, parts[i].floats);
-        total += napier_fill_up(parts[i].floats, 16);
+        total += napier_round_up(parts[i].floats, 16);
     }
     return total;
 }
@@ -92,19 +92,9 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
 
 static void pack_turned(const napier_row_tile *tile, const napier_const_heads *x, int64_t place, int64_t count,
                         float *gathered, float *out) {
-    const napier_attention_plan *const plan = tile->plan;
-    const napier_sequence *const s = &tile->sequence;
-    const int64_t step = napier_fill_up(x->dim, 16);
     for (int64_t at = 0; at < count; at += NAPIER_LANES, out += x->dim * NAPIER_LANES) {
-        const int64_t n = count - at < NAPIER_LANES ? count - at : NAPIER_LANES;
-        napier_const_matrix m = napier_const_transposed(napier_head(x, tile->head));
-        int64_t row = napier_key_row(s, place + at);
-        if (place + at < s->prefix && s->prefix < place + at + n) {
-            napier_pack_places(plan, s, x, tile->head, place + at, n, 0, x->dim, gathered, step, step);
-            m = (napier_const_matrix){gathered, x->dim, n, 1, step, NAPIER_F32};
-            row = 0;
-        }
-        plan->products->pack(&m, 0, x->dim, row, n, false, out, NAPIER_LANES, NAPIER_LANES);
+        const int64_t n = napier_least(count - at, NAPIER_LANES);
+        napier_pack_panel(tile->plan, &tile->sequence, x, tile->head, place + at, n, gathered, out);
     }
 }
 
@@ -115,7 +105,7 @@ static void pack_block(const napier_row_tile *tile, int64_t place, int64_t count
     pack_turned(tile, &plan->v, place, count, s->gathered, s->values_turned);
     s->special_keys = false;
     for (int64_t col = 0; col < dim; col += NAPIER_LANES) {
-        const int64_t cols = dim - col < NAPIER_LANES ? dim - col : NAPIER_LANES;
+        const int64_t cols = napier_least(dim - col, NAPIER_LANES);
         float *const out = s->keys + col * NAPIER_BACK_KEYS;
         napier_pack_places(plan, &tile->sequence, &plan->k, tile->head, place, count, col, cols, out, NAPIER_LANES,
                            NAPIER_LANES);
@@ -128,9 +118,9 @@ static void pack_block(const napier_row_tile *tile, int64_t place, int64_t count
 static bool special_rows(const napier_attention_plan *plan, const float *packed, int64_t rows, int64_t dim) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t col = 0; col < dim; col += NAPIER_K_BLOCK) {
-            const int64_t cols = dim - col < NAPIER_K_BLOCK ? dim - col : NAPIER_K_BLOCK;
+            const int64_t cols = napier_least(dim - col, NAPIER_K_BLOCK);
             const int64_t at = col / NAPIER_K_BLOCK * napier_rows_filled(rows) + r;
-            if (plan->kernels->any_special(packed + at * NAPIER_ROW_STEP, napier_fill_up(cols, 16))) {
+            if (plan->kernels->any_special(packed + at * NAPIER_ROW_STEP, napier_round_up(cols, 16))) {
                 return true;
             }
         }
@@ -152,22 +142,15 @@ static void add_to_queries(const napier_row_tile *tile, int64_t first, int64_t r
                                             .row_count = napier_rows_filled(rows),
                                             .panels = s->keys,
                                             .panel_step = NAPIER_BACK_KEYS * NAPIER_LANES,
-                                            .lanes = napier_fill_up(plan->k.dim, 16),
+                                            .lanes = napier_round_up(plan->k.dim, 16),
                                             .k = count,
                                             .c = sum,
                                             .c_step = s->q_step};
         plan->products->chain(&block);
         return;
     }
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t key = 0; key < count; key++) {
-            for (int64_t i = 0; i < plan->k.dim && napier_row_sees(tile, first + r, place + key); i++) {
-                const float *const k = s->keys + i / NAPIER_LANES * NAPIER_BACK_KEYS * NAPIER_LANES + i % NAPIER_LANES;
-                sum[r * s->q_step + i] =
-                    fmaf(slopes[r * NAPIER_ROW_STEP + key], k[key * NAPIER_LANES], sum[r * s->q_step + i]);
-            }
-        }
-    }
+    napier_add_panels_seen(tile, first, rows, place, count, slopes, s->keys, NAPIER_BACK_KEYS * NAPIER_LANES,
+                           plan->k.dim, sum, s->q_step);
 }
 
 static void add_rows_seen(const napier_row_tile *tile, int64_t place, int64_t count, const float *weights,
@@ -194,12 +177,12 @@ static void add_to_keys(const napier_row_tile *tile, int64_t place, int64_t coun
     }
     const int64_t hidden = place + tile->sequence.queries - tile->sequence.keys - tile->query;
     for (int64_t col = 0; col < dim; col += NAPIER_K_BLOCK) {
-        const int64_t cols = dim - col < NAPIER_K_BLOCK ? dim - col : NAPIER_K_BLOCK;
+        const int64_t cols = napier_least(dim - col, NAPIER_K_BLOCK);
         const napier_turned_product p = {.weights = weights,
                                          .rows = packed + col / NAPIER_K_BLOCK * filled * NAPIER_ROW_STEP,
                                          .row_count = rows,
                                          .keys = count,
-                                         .cols = napier_fill_up(cols, 16),
+                                         .cols = napier_round_up(cols, 16),
                                          .first_row = plan->options.causal ? hidden * plan->group : 0,
                                          .row_slope = plan->options.causal ? plan->group : 0,
                                          .c = sum + col,
@@ -229,17 +212,7 @@ static void score_rows(const back_job *job, const napier_row_tile *tile, int64_t
     if (most > 0) {
         napier_row_products(plan, s->queries, all, plan->q.dim, first, rows, s->keys_turned, most, scores);
         napier_row_products(plan, s->grads, all, plan->v.dim, first, rows, s->values_turned, most, slopes);
-        if (plan->options.mask) {
-            napier_rows_mask(tile, first, rows, place, mask);
-        }
-        const napier_score_block block = {.scores = scores,
-                                          .rows = rows,
-                                          .keys = most,
-                                          .seen = seen,
-                                          .factor = plan->factor,
-                                          .mask = plan->options.mask ? mask : NULL,
-                                          .mask_is_bytes = plan->options.mask_is_bytes != 0,
-                                          .mask_step = plan->options.mask_key_stride};
+        const napier_score_block block = napier_scores_of(tile, first, rows, place, most, scores, seen, mask);
         plan->kernels->slope(&block, s->levels + index, s->means + index, slopes);
         add_to_queries(tile, first, rows, place, most, s->sum_q + index * s->q_step, s);
     }
@@ -254,8 +227,7 @@ static void back_tile(const back_job *job, const napier_row_tile *tile, int64_t 
     napier_pack_rows(tile, &plan->q, s->queries);
     napier_pack_rows(tile, &job->grad_output, s->grads);
     for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
-        const int64_t left = rows - first;
-        score_rows(job, tile, place, count, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, s);
+        score_rows(job, tile, place, count, first, napier_least(rows - first, NAPIER_SCORE_ROWS), s);
     }
     add_to_keys(tile, place, count, s->scores, s->grads, plan->v.dim, s->sum_v, s->v_step);
     add_to_keys(tile, place, count, s->slopes, s->queries, plan->k.dim, s->sum_k, s->q_step);
@@ -269,8 +241,8 @@ static float mean_of(const back_job *job, int64_t token, int64_t head, const bac
     const napier_const_matrix g = napier_head(&job->grad_output, head), o = napier_head(&job->output, head);
     float mean = 0.0f;
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_K_BLOCK) {
-        const int64_t cols = plan->v.dim - col < NAPIER_K_BLOCK ? plan->v.dim - col : NAPIER_K_BLOCK;
-        const int64_t padded = napier_fill_up(cols, 16);
+        const int64_t cols = napier_least(plan->v.dim - col, NAPIER_K_BLOCK);
+        const int64_t padded = napier_round_up(cols, 16);
         plan->products->pack(&g, token, 1, col, cols, false, s->scores, NAPIER_ROW_STEP, padded);
         plan->products->pack(&o, token, 1, col, cols, false, s->slopes, NAPIER_ROW_STEP, padded);
         mean += job->dot(s->scores, s->slopes, cols);
@@ -289,8 +261,8 @@ static void prepare_rows(const back_job *job, const napier_sequence *sequence, i
 }
 
 static napier_row_tile tile_of(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t query) {
-    const int64_t left = sequence->queries - query;
-    return (napier_row_tile){job->plan, *sequence, query, left < job->tile_queries ? left : job->tile_queries, head};
+    return (napier_row_tile){job->plan, *sequence, query, napier_least(sequence->queries - query, job->tile_queries),
+                             head};
 }
 
 /* The gradients of the block's keys, scaled. With prefixes they are added to those of earlier sequences. */
@@ -298,8 +270,8 @@ static void finish_block(const back_job *job, const napier_sequence *sequence, i
                          int64_t count, const back_state *s) {
     const napier_attention_plan *const plan = job->plan;
     const int64_t row = napier_key_row(sequence, place);
-    plan->kernels->scale(s->sum_k, s->q_step, count, napier_fill_up(plan->k.dim, 16), plan->scale);
-    plan->kernels->scale(s->sum_v, s->v_step, count, napier_fill_up(plan->v.dim, 16), 1.0f);
+    plan->kernels->scale(s->sum_k, s->q_step, count, napier_round_up(plan->k.dim, 16), plan->scale);
+    plan->kernels->scale(s->sum_v, s->v_step, count, napier_round_up(plan->v.dim, 16), 1.0f);
     if (!plan->prefixes) {
         if (job->grad_k.data) {
             plan->products->unpack(s->sum_k, s->q_step, count, plan->k.dim, napier_head_out(&job->grad_k, head), row, 0,
@@ -325,7 +297,7 @@ static void finish_block(const back_job *job, const napier_sequence *sequence, i
 static void back_block(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t place,
                        back_state *s) {
     const napier_attention_plan *const plan = job->plan;
-    const int64_t left = sequence->keys - place, count = left < NAPIER_BACK_KEYS ? left : NAPIER_BACK_KEYS;
+    const int64_t count = napier_least(sequence->keys - place, NAPIER_BACK_KEYS);
     const int64_t hidden = plan->options.causal ? place + sequence->queries - sequence->keys : 0;
     napier_row_tile tile = tile_of(job, sequence, head, 0);
     memset(s->sum_k, 0, (size_t)(NAPIER_BACK_KEYS * s->q_step) * sizeof *s->sum_k);
@@ -351,7 +323,7 @@ static void back_sequence(const back_job *job, int64_t index, int64_t head, back
     }
     if (rows > 0 && job->grad_q.data) {
         const napier_row_tile all = {plan, sequence, 0, sequence.queries, head};
-        plan->kernels->scale(s->sum_q, s->q_step, rows, napier_fill_up(plan->q.dim, 16), plan->scale);
+        plan->kernels->scale(s->sum_q, s->q_step, rows, napier_round_up(plan->q.dim, 16), plan->scale);
         napier_unpack_rows(&all, s->sum_q, s->q_step, &job->grad_q);
     }
 }
@@ -396,7 +368,7 @@ static void clear_rows(const napier_attention_plan *plan, const napier_heads *x,
     for (int64_t row = first; row < end && x->data; row++) {
         for (int64_t head = 0; head < x->heads; head++) {
             for (int64_t col = 0; col < x->dim; col += NAPIER_LANES) {
-                const int64_t cols = x->dim - col < NAPIER_LANES ? x->dim - col : NAPIER_LANES;
+                const int64_t cols = napier_least(x->dim - col, NAPIER_LANES);
                 plan->products->unpack(zeros, 0, 1, cols, napier_head_out(x, head), row, col, false);
             }
         }

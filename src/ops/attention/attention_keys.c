@@ -8,7 +8,7 @@
 static int64_t whole_prefix_panels(const napier_sequence *s) { return s->queries > 0 ? s->prefix / NAPIER_LANES : 0; }
 static int64_t own_panels(const napier_sequence *s) {
     const int64_t left = s->keys - whole_prefix_panels(s) * NAPIER_LANES;
-    return s->queries > 0 ? napier_fill_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
+    return s->queries > 0 ? napier_round_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
 }
 
 /* Prefixes that begin at the same row share panels, whatever their lengths. */
@@ -38,7 +38,7 @@ static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, i
 
 static int64_t heads_together(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t panel_count) {
     const int64_t one = panel_count * napier_panel_floats_of(plan), most = one > 0 ? floats / one : heads;
-    return most < 1 ? 1 : most < heads ? most : heads;
+    return most < 1 ? 1 : napier_least(most, heads);
 }
 
 napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_t floats, int64_t heads_most) {
@@ -104,27 +104,12 @@ static float *values_of(const napier_key_chunk *chunk, int64_t head, const napie
     return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
 }
 
-/* Packs the panel's keys, transposed. Rows from two places in memory are first copied together. */
-static void pack_keys(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
-                      float *turned, float *out) {
-    const napier_attention_plan *const plan = chunk->plan;
-    napier_const_matrix m = napier_const_transposed(napier_head(&plan->k, head));
-    int64_t at = napier_key_row(s, place);
-    if (place < s->prefix && s->prefix < place + n) {
-        const int64_t step = napier_fill_up(plan->k.dim, 16);
-        napier_pack_places(plan, s, &plan->k, head, place, n, 0, plan->k.dim, turned, step, step);
-        m = (napier_const_matrix){turned, plan->k.dim, n, 1, step, NAPIER_F32};
-        at = 0;
-    }
-    plan->products->pack(&m, 0, plan->k.dim, at, n, false, out, NAPIER_LANES, NAPIER_LANES);
-}
-
 static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
                         float *out, int64_t step) {
     const napier_attention_plan *const plan = chunk->plan;
     bool special = false;
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
-        const int64_t left = plan->v.dim - col, cols = left < NAPIER_LANES ? left : NAPIER_LANES;
+        const int64_t cols = napier_least(plan->v.dim - col, NAPIER_LANES);
         napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
         special = special || plan->kernels->any_special(out, n * NAPIER_LANES);
     }
@@ -145,16 +130,17 @@ static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, in
 static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_key_chunk *const chunk = argument;
     const napier_attention_plan *const plan = chunk->plan;
-    float *const turned = chunk->turned + worker * NAPIER_LANES * napier_fill_up(plan->k.dim, 16);
+    float *const turned = chunk->turned + worker * NAPIER_LANES * napier_round_up(plan->k.dim, 16);
     for (int64_t i = begin; i < end; i++) {
         const int64_t head = i / chunk->panel_count, index = i % chunk->panel_count;
         const napier_key_panel *const panel = &chunk->panels[index];
         const napier_sequence s = napier_sequence_of(plan, panel->sequence);
-        const int64_t left = s.keys - panel->place, n = left < NAPIER_LANES ? left : NAPIER_LANES;
+        const int64_t n = napier_least(s.keys - panel->place, NAPIER_LANES);
         const int64_t within = (index - panel->segment.first) * NAPIER_LANES;
         float *const values = values_of(chunk, head, &panel->segment) + within * NAPIER_LANES;
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
-        pack_keys(chunk, &s, chunk->head + head, panel->place, n, turned, chunk->keys + i * NAPIER_LANES * plan->k.dim);
+        napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned,
+                          chunk->keys + i * NAPIER_LANES * plan->k.dim);
         chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, values,
                                         panel->segment.panels * NAPIER_LANES * NAPIER_LANES);
     }
@@ -169,7 +155,7 @@ bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, 
                              napier_key_chunk *chunk) {
     const napier_allocator *const memory = &plan->context->allocator;
     const napier_key_chunks most = napier_key_chunks_of(plan, floats, heads_most);
-    const size_t turned = (size_t)workers * NAPIER_LANES * (size_t)napier_fill_up(plan->k.dim, 16);
+    const size_t turned = (size_t)workers * NAPIER_LANES * (size_t)napier_round_up(plan->k.dim, 16);
     const napier_key_chunk made = {
         .plan = plan,
         .floats = floats,
@@ -214,7 +200,7 @@ bool napier_key_chunk_next(napier_key_chunk *chunk) {
     }
     const int64_t together = heads_together(plan, chunk->floats, chunk->heads_most, chunk->panel_count);
     const int64_t left = plan->k.heads - chunk->head;
-    chunk->heads = together < left ? together : left;
+    chunk->heads = napier_least(together, left);
     napier_parallel(plan->context, chunk->heads * chunk->panel_count, NAPIER_PACK_TOGETHER, pack_task, chunk);
     return true;
 }
@@ -235,8 +221,8 @@ napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_se
     const napier_key_segment *const segment = own ? &s->own : &s->shared;
     const int64_t within = own ? place - shared : place, left = own ? count : shared - place;
     const int64_t panel = head * chunk->panel_count + segment->first + within / NAPIER_LANES;
-    const int64_t keys = left < count ? left : count;
-    for (int64_t i = panel; i < panel + napier_fill_up(keys, NAPIER_LANES) / NAPIER_LANES; i++) {
+    const int64_t keys = napier_least(left, count);
+    for (int64_t i = panel; i < panel + napier_round_up(keys, NAPIER_LANES) / NAPIER_LANES; i++) {
         if (chunk->special[i] == NAPIER_NOT_PACKED) {
             pack_task(chunk, 0, i, i + 1);
         }

@@ -68,7 +68,7 @@ bool napier_key_chunk_next(napier_key_chunk *chunk);
 void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head);
 
 static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
-    return NAPIER_LANES * (plan->k.dim + napier_fill_up(plan->v.dim, NAPIER_LANES));
+    return NAPIER_LANES * (plan->k.dim + napier_round_up(plan->v.dim, NAPIER_LANES));
 }
 
 /* Consecutive keys: places place .. place + count - 1 of a sequence, in one segment. */
@@ -85,7 +85,7 @@ napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_se
                                  int64_t count);
 
 static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
-    return napier_fill_up(plan->v.dim, NAPIER_LANES);
+    return napier_round_up(plan->v.dim, NAPIER_LANES);
 }
 
 #endif

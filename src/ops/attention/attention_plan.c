@@ -326,8 +326,7 @@ void napier_pack_places(const napier_attention_plan *plan, const napier_sequence
                         int64_t head, int64_t first, int64_t n, int64_t col, int64_t cols, float *out, int64_t step,
                         int64_t padded) {
     const napier_const_matrix m = napier_head(x, head);
-    const int64_t left = s->prefix > first ? s->prefix - first : 0;
-    const int64_t shared = left < n ? left : n;
+    const int64_t shared = napier_least(s->prefix > first ? s->prefix - first : 0, n);
     if (shared > 0) {
         plan->products->pack(&m, napier_key_row(s, first), shared, col, cols, false, out, step, padded);
     }
@@ -335,4 +334,17 @@ void napier_pack_places(const napier_attention_plan *plan, const napier_sequence
         plan->products->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, false, out + shared * step,
                              step, padded);
     }
+}
+
+void napier_pack_panel(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
+                       int64_t head, int64_t place, int64_t n, float *gathered, float *out) {
+    napier_const_matrix m = napier_const_transposed(napier_head(x, head));
+    int64_t row = napier_key_row(s, place);
+    if (place < s->prefix && s->prefix < place + n) {
+        const int64_t step = napier_round_up(x->dim, 16);
+        napier_pack_places(plan, s, x, head, place, n, 0, x->dim, gathered, step, step);
+        m = (napier_const_matrix){gathered, x->dim, n, 1, step, NAPIER_F32};
+        row = 0;
+    }
+    plan->products->pack(&m, 0, x->dim, row, n, false, out, NAPIER_LANES, NAPIER_LANES);
 }

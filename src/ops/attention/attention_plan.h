@@ -8,6 +8,7 @@
 
 #include "ops/attention/attention_views.h"
 #include "core/base/parallel.h"
+#include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 
 typedef struct napier_attention_plan {
@@ -84,13 +85,14 @@ static inline bool napier_mask_hides(const napier_attention_plan *plan, int64_t 
     return plan->options.mask_is_bytes ? *(const unsigned char *)at == 0 : *(const float *)at == -INFINITY;
 }
 
-/* n rounded up to a multiple. */
-static inline int64_t napier_fill_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 /* Packs n places from `first` on, as rows of `cols` elements of head `head`, f32, `step` floats apart, and 0 up to
  * `padded` columns. */
 void napier_pack_places(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
                         int64_t head, int64_t first, int64_t n, int64_t col, int64_t cols, float *out, int64_t step,
                         int64_t padded);
+/* Packs n <= NAPIER_LANES places from `place` on as a panel, transposed: [dim][NAPIER_LANES]. Rows from two places in
+ * memory are first copied together: gathered has space for NAPIER_LANES rows of dim, filled up to 16. */
+void napier_pack_panel(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
+                       int64_t head, int64_t place, int64_t n, float *gathered, float *out);
 
 #endif

@@ -2,14 +2,15 @@
  * keys, and finds which keys they attend to. */
 #include "ops/attention/attention_rows.h"
 
+#include <math.h>
 #include <string.h>
 
 void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, float *out) {
     const napier_attention_plan *const plan = tile->plan;
     const int64_t group = plan->group, rows = napier_tile_rows(tile), filled = napier_rows_filled(rows);
     for (int64_t col = 0; col < x->dim; col += NAPIER_K_BLOCK, out += filled * NAPIER_ROW_STEP) {
-        const int64_t cols = x->dim - col < NAPIER_K_BLOCK ? x->dim - col : NAPIER_K_BLOCK;
-        const int64_t padded = napier_fill_up(cols, 16);
+        const int64_t cols = napier_least(x->dim - col, NAPIER_K_BLOCK);
+        const int64_t padded = napier_round_up(cols, 16);
         for (int64_t h = 0; h < group; h++) {
             const napier_const_matrix m = napier_head(x, tile->head * group + h);
             plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, false,
@@ -36,8 +37,8 @@ void napier_row_products(const napier_attention_plan *plan, const float *packed,
             .row_count = napier_rows_filled(rows),
             .panels = panels + k * NAPIER_LANES,
             .panel_step = dim * NAPIER_LANES,
-            .lanes = napier_fill_up(keys, 16),
-            .k = dim - k < NAPIER_K_BLOCK ? dim - k : NAPIER_K_BLOCK,
+            .lanes = napier_round_up(keys, 16),
+            .k = napier_least(dim - k, NAPIER_K_BLOCK),
             .c = scores,
             .c_step = NAPIER_ROW_STEP,
             .first = k == 0,
@@ -52,18 +53,34 @@ int64_t napier_rows_seen(const napier_row_tile *tile, int64_t first, int64_t row
     for (int64_t r = 0; r < rows; r++) {
         const int64_t query = tile->query + (first + r) / tile->plan->group;
         const int64_t n = napier_keys_seen(tile->plan, &tile->sequence, query) - place;
-        seen[r] = n < 0 ? 0 : n < most ? n : most;
+        seen[r] = n < 0 ? 0 : napier_least(n, most);
         greatest = seen[r] > greatest ? seen[r] : greatest;
     }
     return greatest;
 }
 
-void napier_rows_mask(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, const void **mask) {
+static void find_masks(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, const void **mask) {
     const int64_t group = tile->plan->group;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t token = tile->sequence.query_begin + tile->query + (first + r) / group;
         mask[r] = napier_mask_at(tile->plan, token, tile->head * group + (first + r) % group, place);
     }
+}
+
+napier_score_block napier_scores_of(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
+                                    int64_t keys, float *scores, const int64_t *seen, const void **mask) {
+    const napier_attention_options *const o = &tile->plan->options;
+    if (o->mask) {
+        find_masks(tile, first, rows, place, mask);
+    }
+    return (napier_score_block){.scores = scores,
+                                .rows = rows,
+                                .keys = keys,
+                                .seen = seen,
+                                .factor = tile->plan->factor,
+                                .mask = o->mask ? mask : NULL,
+                                .mask_is_bytes = o->mask_is_bytes != 0,
+                                .mask_step = o->mask_key_stride};
 }
 
 bool napier_row_sees(const napier_row_tile *tile, int64_t row, int64_t place) {
@@ -73,4 +90,18 @@ bool napier_row_sees(const napier_row_tile *tile, int64_t row, int64_t place) {
     }
     const int64_t token = tile->sequence.query_begin + query, head = tile->head * group + row % group;
     return !tile->plan->options.mask || !napier_mask_hides(tile->plan, token, head, place);
+}
+
+void napier_add_panels_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t keys,
+                            const float *weights, const float *panels, int64_t panel_step, int64_t dim, float *sums,
+                            int64_t step) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t key = 0; key < keys; key++) {
+            const float weight = weights[r * NAPIER_ROW_STEP + key];
+            for (int64_t i = 0; i < dim && napier_row_sees(tile, first + r, place + key); i++) {
+                const float *const panel = panels + i / NAPIER_LANES * panel_step + i % NAPIER_LANES;
+                sums[r * step + i] = fmaf(weight, panel[key * NAPIER_LANES], sums[r * step + i]);
+            }
+        }
+    }
 }

@@ -18,11 +18,11 @@ static inline int64_t napier_tile_rows(const napier_row_tile *t) { return t->que
 /* The products are fastest for multiples of so many rows; packed rows are filled up with 0. */
 enum { NAPIER_ROWS_TOGETHER = 4 };
 
-static inline int64_t napier_rows_filled(int64_t rows) { return napier_fill_up(rows, NAPIER_ROWS_TOGETHER); }
+static inline int64_t napier_rows_filled(int64_t rows) { return napier_round_up(rows, NAPIER_ROWS_TOGETHER); }
 
 /* Floats of packed rows: [dim / NAPIER_K_BLOCK][rows, filled up][NAPIER_ROW_STEP]. */
 static inline int64_t napier_packed_rows_floats(int64_t rows, int64_t dim) {
-    return napier_fill_up(dim, NAPIER_K_BLOCK) / NAPIER_K_BLOCK * napier_rows_filled(rows) * NAPIER_ROW_STEP;
+    return napier_round_up(dim, NAPIER_K_BLOCK) / NAPIER_K_BLOCK * napier_rows_filled(rows) * NAPIER_ROW_STEP;
 }
 
 /* Packs the tile's rows of x ([tokens, heads of q, dim]). */
@@ -39,8 +39,15 @@ void napier_row_products(const napier_attention_plan *plan, const float *packed,
 int64_t napier_rows_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t most,
                          int64_t *seen);
 
-/* mask[row]: the row's mask at `place`. There must be a mask. */
-void napier_rows_mask(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, const void **mask);
+/* The scores of some rows with `keys` keys from `place` on, for the kernels. mask: space for a pointer per row. */
+napier_score_block napier_scores_of(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
+                                    int64_t keys, float *scores, const int64_t *seen, const void **mask);
+
+/* sums[row] += sum_key weights[row][key] panels[key], key by key, without hidden keys: if one of them has an inf or a
+ * NaN, 0 times it would be NaN. panels: [dim / NAPIER_LANES][panel_step]. */
+void napier_add_panels_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t keys,
+                            const float *weights, const float *panels, int64_t panel_step, int64_t dim, float *sums,
+                            int64_t step);
 
 /* Whether a row attends to a key, mask included. */
 bool napier_row_sees(const napier_row_tile *tile, int64_t row, int64_t place);

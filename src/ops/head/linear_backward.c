@@ -68,7 +68,7 @@ static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, 
     const napier_matrix whole = whole_logits(b);
     const napier_token_job job = {napier_read_only(whole), h->call->rules, h->call->wants};
     const int64_t begin = b->col + tile * NAPIER_TILE, left = b->col + b->cols - begin;
-    const int64_t n = left < NAPIER_TILE ? left : NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
+    const int64_t n = napier_least(left, NAPIER_TILE), lanes = napier_block_lanes(&h->sides, block);
     const int64_t first = b->row + block * h->sides.lane_block;
     float *scratch = h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
     const int64_t there = (block * h->sides.lane_block) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
@@ -93,16 +93,14 @@ static void tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* Computes a rectangle. The rows' hidden states must be packed. */
 static void rectangle(const napier_context *context, napier_linear_back *b, int64_t col) {
-    const int64_t left = b->head.call->cols - col;
     b->col = col;
-    b->cols = left < NAPIER_LINEAR_COLS ? left : NAPIER_LINEAR_COLS;
+    b->cols = napier_least(b->head.call->cols - col, NAPIER_LINEAR_COLS);
     napier_parallel(context, napier_token_tiles(b->cols) * napier_lane_blocks(&b->head.sides), 1, tiles_task, b);
 }
 
 static void pack_rows(const napier_context *context, napier_linear_back *b, int64_t row) {
-    const int64_t left = b->head.call->rows - row;
     b->row = row;
-    b->count = left < b->head.rows_at_a_time ? left : b->head.rows_at_a_time;
+    b->count = napier_least(b->head.call->rows - row, b->head.rows_at_a_time);
     napier_pack_lanes(context, &b->head.sides, row, b->count);
 }
 
@@ -227,9 +225,8 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
 static void compute(const napier_context *context, napier_linear_back *b) {
     const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        const int64_t left = b->hidden.rows - row;
-        napier_head_rows(context, &b->head, row, left < b->head.rows_at_a_time ? left : b->head.rows_at_a_time,
-                         keep_row, b);
+        napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, b->head.rows_at_a_time), keep_row,
+                         b);
     }
     if (b->wants_hidden || one_lot) {
         along(context, b, one_lot && b->wants_weights);
@@ -241,13 +238,11 @@ static void compute(const napier_context *context, napier_linear_back *b) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* The maximum number of floats that the products need, of the first rectangle and of the smaller ones at the ends. */
 static size_t product_floats(const napier_context *context, const napier_linear_back *b) {
     const int64_t rows = b->hidden.rows, cols = b->weights.rows, at_a_time = b->head.rows_at_a_time;
     const int64_t heights[2] = {at_a_time, rows % at_a_time},
-                  widths[2] = {least(cols, NAPIER_LINEAR_COLS), cols % NAPIER_LINEAR_COLS};
+                  widths[2] = {napier_least(cols, NAPIER_LINEAR_COLS), cols % NAPIER_LINEAR_COLS};
     size_t most = 0;
     for (int i = 0; i < 4; i++) {
         napier_linear_back some = *b;
@@ -281,7 +276,7 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
         .head = napier_head_of(context, call, hidden, weights), .hidden = hidden, .weights = weights};
     const int64_t row_floats = 2 * NAPIER_LINEAR_COLS + hidden.cols + b.head.sides.k + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
-    b.head.rows_at_a_time = least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
+    b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
 }
@@ -330,7 +325,7 @@ static void write_zeros(const napier_context *context, napier_matrix out) {
     const float zeros[16] = {0.0f};
     for (int64_t row = 0; out.data && row < out.rows; row++) {
         for (int64_t col = 0; col < out.cols; col += 16) {
-            kernels->unpack(zeros, 16, 1, least(out.cols - col, 16), out, row, col, false);
+            kernels->unpack(zeros, 16, 1, napier_least(out.cols - col, 16), out, row, col, false);
         }
     }
 }

@@ -89,7 +89,7 @@ napier_head napier_head_of(const napier_context *context, const napier_token_cal
     const int64_t room = left > NAPIER_HEAD_LEAST ? left : NAPIER_HEAD_LEAST;
     const int64_t blocks = room / row_bytes(&h) / NAPIER_LANE_BLOCK;
     const int64_t most = (blocks > 0 ? blocks : 1) * NAPIER_LANE_BLOCK;
-    h.rows_at_a_time = call->rows < most ? call->rows : most;
+    h.rows_at_a_time = napier_least(call->rows, most);
     return h;
 }
 
@@ -187,7 +187,7 @@ static void start_task(void *argument, int worker, int64_t begin, int64_t end) {
 void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t begin, int64_t n, napier_matrix out) {
     const int64_t lanes = napier_block_lanes(&h->sides, block);
     for (int64_t i = 0; i < n; i += NAPIER_HEAD_STRIP) {
-        const int64_t rows = n - i < NAPIER_HEAD_STRIP ? n - i : NAPIER_HEAD_STRIP;
+        const int64_t rows = napier_least(n - i, NAPIER_HEAD_STRIP);
         const float *c = napier_product_strip(&h->sides, block, begin + i, rows, scratch_of(h, worker));
         h->sides.kernels->unpack(c, h->sides.c_step, rows, lanes, out, i, 0, false);
     }
@@ -204,7 +204,7 @@ static void consume(const napier_head *h, int worker, int64_t row, int64_t tile,
 
 static void reduce_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
     const int64_t begin = tile * NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
-    const int n = h->call->cols - begin < NAPIER_TILE ? (int)(h->call->cols - begin) : NAPIER_TILE;
+    const int n = (int)napier_least(h->call->cols - begin, NAPIER_TILE);
     float *z = scratch_of(h, worker) + NAPIER_HEAD_PRODUCT;
     const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);

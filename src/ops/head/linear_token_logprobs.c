@@ -23,7 +23,7 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
     }
     const napier_fenv caller = napier_fenv_enter();
     for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
-        const int64_t left = call.rows - row, count = left < head.rows_at_a_time ? left : head.rows_at_a_time;
+        const int64_t count = napier_least(call.rows - row, head.rows_at_a_time);
         napier_head_rows(context, &head, row, count, write_row, &call);
     }
     napier_fenv_leave(caller);

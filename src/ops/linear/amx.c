@@ -7,6 +7,7 @@
 
 #include <napier/linear.h>
 
+#include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 
 #if defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
@@ -114,7 +115,7 @@ NAPIER_AMX static void amx_run(const napier_product_block *b, napier_amx_operand
     amx_configure();
     amx_rows(b, padded, o);
     for (int64_t lane = 0; lane < b->lanes; lane += NAPIER_AMX_LANES) {
-        const int64_t lanes = b->lanes - lane < NAPIER_AMX_LANES ? b->lanes - lane : NAPIER_AMX_LANES;
+        const int64_t lanes = napier_least(b->lanes - lane, NAPIER_AMX_LANES);
         amx_lanes(b->panels + lane / NAPIER_LANES * b->panel_step, b->k, lanes, o);
         memset(o->c, 0, sizeof o->c);
         if (!b->first) {

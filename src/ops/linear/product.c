@@ -21,14 +21,12 @@ enum { ROWS_TOGETHER_BYTES = 4 << 20 };
 
 _Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
 
-static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
 /* For rows that are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the
  * second-level cache. */
 static int64_t direct_k_block(int64_t k, int64_t lanes) {
     enum { FLOATS = 128 << 10 };
     const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
-    return round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
+    return napier_round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
 }
 
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
@@ -36,7 +34,7 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
-    s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
+    s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = !s.pairs ? kernels->chain : context->engine == NAPIER_ENGINE_ON ? napier_amx_pairs : kernels->pairs;
     const bool from_memory =
         rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
@@ -44,16 +42,16 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = !s.direct || !full ? NAPIER_LANE_BLOCK : rows.dtype == NAPIER_F32 ? DIRECT_LANES : WIDENED_LANES;
-    const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < s.lane_block ? lanes.rows : s.lane_block;
-    s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
-    s.c_step = round_up(together, 16);
+    const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
+    s.k_block = s.direct ? direct_k_block(s.k, napier_round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
+    s.c_step = napier_round_up(together, 16);
     return s;
 }
 
 int64_t napier_lanes_at_a_time(const napier_product_sides *s) {
     const int64_t most = NAPIER_PANEL_BYTES_MOST / (int64_t)sizeof(float) / (s->k > 0 ? s->k : 1);
     const int64_t blocks = most / NAPIER_LANE_BLOCK > 0 ? most / NAPIER_LANE_BLOCK : 1;
-    const int64_t wanted = round_up(s->lanes.rows, NAPIER_LANE_BLOCK);
+    const int64_t wanted = napier_round_up(s->lanes.rows, NAPIER_LANE_BLOCK);
     return blocks * NAPIER_LANE_BLOCK < wanted ? blocks * NAPIER_LANE_BLOCK : wanted;
 }
 
@@ -62,7 +60,7 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
         return 0;
     }
-    return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
+    return s->few ? NAPIER_FEW * (size_t)napier_round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
 }
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
@@ -71,7 +69,7 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
  * evenly. Returns where panel `panel` of the block begins at k. */
 float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
-    const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
+    const int64_t cols = napier_least(s->k - k, s->k_block);
     return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
 }
 
@@ -79,8 +77,8 @@ float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t pan
 static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
     const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
-    const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES, begin = k / s->k_block * s->k_block;
-    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : rest < cols ? rest : cols;
+    const int64_t lanes = napier_least(left, NAPIER_LANES), begin = k / s->k_block * s->k_block;
+    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
     float *out = napier_panel_at(s, panel / each, panel % each, begin) + (k - begin) * NAPIER_LANES;
     s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
     memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
@@ -91,7 +89,7 @@ static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t panel = begin; panel < end; panel++) {
         for (int64_t k = 0; k < s->k; k += s->k_block) {
-            pack_piece(s, panel, k, s->k - k < s->k_block ? s->k - k : s->k_block);
+            pack_piece(s, panel, k, napier_least(s->k - k, s->k_block));
         }
     }
 }
@@ -106,7 +104,7 @@ static void pack_across(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t k = begin * PACK_K; k < end * PACK_K && k < s->k; k += PACK_K) {
         for (int64_t panel = 0; panel < panels; panel++) {
-            pack_piece(s, panel, k, s->k - k < PACK_K ? s->k - k : PACK_K);
+            pack_piece(s, panel, k, napier_least(s->k - k, PACK_K));
         }
     }
 }
@@ -115,8 +113,8 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *s, i
     s->first_lane = first;
     s->lane_count = count;
     if (s->few && s->k > 0) {
-        s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, round_up(s->k, 16),
-                         round_up(s->k, 16));
+        s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, napier_round_up(s->k, 16),
+                         napier_round_up(s->k, 16));
     } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
         napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
     } else if (s->k > 0) {
@@ -134,7 +132,7 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .row_step = s->rows.row_stride * size,
                                   .lane_data = s->panels,
                                   .lanes = s->lane_count,
-                                  .lane_step = round_up(s->k, 16),
+                                  .lane_step = napier_round_up(s->k, 16),
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->c_step};
@@ -142,9 +140,9 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
 }
 
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
-    const int64_t there = s->rows.cols - k < NAPIER_K_BLOCK ? s->rows.cols - k : NAPIER_K_BLOCK;
-    const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
-    s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, round_up(cols, 16));
+    const int64_t there = napier_least(s->rows.cols - k, NAPIER_K_BLOCK);
+    const int64_t cols = napier_least(s->k - k, NAPIER_K_BLOCK);
+    s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, napier_round_up(cols, 16));
 }
 
 /* All groups of the strip are multiplied with a block of k, whose panels stay in the second-level cache. */
@@ -153,12 +151,12 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
     napier_product_block b = {.rows = packed,
                               .panels = napier_panel_at(s, block, 0, k),
                               .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
-                              .lanes = round_up(napier_block_lanes(s, block), 16),
-                              .k = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK,
+                              .lanes = napier_round_up(napier_block_lanes(s, block), 16),
+                              .k = napier_least(s->k - k, NAPIER_K_BLOCK),
                               .c_step = s->c_step,
                               .first = first};
     for (int64_t r = 0; r < rows; r += NAPIER_ROW_GROUP) {
-        b.row_count = rows - r < NAPIER_ROW_GROUP ? rows - r : NAPIER_ROW_GROUP;
+        b.row_count = napier_least(rows - r, NAPIER_ROW_GROUP);
         b.c = c + r * s->c_step;
         pack_group(s, row + r, b.row_count, k, packed);
         s->multiply(&b);
@@ -177,8 +175,8 @@ static void multiply_direct(const napier_product_sides *s, int64_t block, int64_
                                    .room = s->rows.dtype == NAPIER_F32 ? NULL : room,
                                    .panels = napier_panel_at(s, block, 0, k),
                                    .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
-                                   .lanes = round_up(napier_block_lanes(s, block), 16),
-                                   .k = s->k - k < s->k_block ? s->k - k : s->k_block,
+                                   .lanes = napier_round_up(napier_block_lanes(s, block), 16),
+                                   .k = napier_least(s->k - k, s->k_block),
                                    .c = c,
                                    .c_step = s->c_step,
                                    .first = first};
@@ -209,10 +207,10 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
 /* Packs row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: space for 32 packed rows. */
 static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
                          int64_t k, int64_t cols, float *rows, float *panel) {
-    const int64_t there = m->cols - k < cols ? m->cols - k : cols;
+    const int64_t there = napier_least(m->cols - k, cols);
     for (int i = 0; i < count; i++) {
         s->kernels->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
-                         round_up(cols, 16));
+                         napier_round_up(cols, 16));
     }
     const napier_const_matrix turned = {rows, cols, count, 1, NAPIER_ROW_STEP, NAPIER_F32};
     s->kernels->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
@@ -223,7 +221,7 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
     float *a = scratch + NAPIER_LANES * NAPIER_ROW_STEP, *b = a + NAPIER_LANES * NAPIER_K_BLOCK;
     memset(products, 0, NAPIER_LANES * sizeof *products);
     for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
-        const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+        const int64_t cols = napier_least(s->k - k, NAPIER_K_BLOCK);
         gather_panel(s, &s->lanes, lane, count, k, cols, scratch, a);
         gather_panel(s, &s->rows, row, count, k, cols, scratch, b);
         (s->pairs ? s->kernels->pairs_lanes : s->kernels->chain_lanes)(a, b, cols, products);
@@ -242,7 +240,7 @@ static int64_t row_block_of(const napier_context *context, const napier_product_
     const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
     const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
     const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
-    return (fair < most ? fair : most) * NAPIER_ROW_GROUP;
+    return (napier_least(fair, most)) * NAPIER_ROW_GROUP;
 }
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
@@ -262,12 +260,12 @@ size_t napier_product_floats(const napier_context *context, const napier_product
 
 static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t row, float *scratch) {
     const napier_product_sides *s = &p->sides;
-    const int64_t rows = s->rows.rows - row < p->row_block ? s->rows.rows - row : p->row_block;
+    const int64_t rows = napier_least(s->rows.rows - row, p->row_block);
     const int64_t lane = s->first_lane + block * s->lane_block, lanes = napier_block_lanes(s, block);
     if (p->add) {
         const napier_const_matrix so_far = napier_read_only(p->out);
         s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,
-                         s->c_step, round_up(lanes, 16));
+                         s->c_step, napier_round_up(lanes, 16));
     }
     const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
     s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
@@ -287,7 +285,7 @@ napier_product_unit napier_product_unit_of(const napier_product_plan *p, int64_t
     const int64_t bytes = p->row_block * (p->sides.k + 1) * (int64_t)napier_dtype_size(rows->dtype);
     const int64_t most = bytes < ROWS_TOGETHER_BYTES ? ROWS_TOGETHER_BYTES / bytes : 1;
     const int64_t first = unit / (most * blocks) * most, left = strips - first;
-    const int64_t together = left < most ? left : most, rest = unit - first * blocks;
+    const int64_t together = napier_least(left, most), rest = unit - first * blocks;
     return (napier_product_unit){rest / together, (first + rest % together) * p->row_block};
 }
 
@@ -304,8 +302,7 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
     p->scratch = memory;
     s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
     for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
-        const int64_t left = s->lanes.rows - lane;
-        napier_pack_lanes(context, s, lane, left < p->lanes ? left : p->lanes);
+        napier_pack_lanes(context, s, lane, napier_least(s->lanes.rows - lane, p->lanes));
         napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
     }
 }

@@ -194,7 +194,7 @@ static void entropy_gradients(void *argument, int worker, int64_t begin, int64_t
     const napier_grpo_run *run = argument;
     (void)worker;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
-        run->kernels->entropy_gradient(&run->job, i, end - i < NAPIER_TILE ? (int)(end - i) : NAPIER_TILE);
+        run->kernels->entropy_gradient(&run->job, i, (int)napier_least(end - i, NAPIER_TILE));
     }
 }
 

@@ -16,12 +16,10 @@ enum {
     NAPIER_FEW_MOST = 1 << 24       /* ... up to so many elements: 64 MB */
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     const int64_t elements = rows * cols, threads = context->threads;
     const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
-    const int64_t pieces = least(wanted, 1 + elements / NAPIER_PIECE_LEAST);
+    const int64_t pieces = napier_least(wanted, 1 + elements / NAPIER_PIECE_LEAST);
     const int64_t chunk = (rows + pieces - 1) / pieces;
     return (chunk + granule - 1) / granule * granule;
 }
@@ -162,7 +160,7 @@ static void strips_task(void *argument, int worker, int64_t begin, int64_t end) 
     napier_sum *sums = s->sums + (int64_t)worker * NAPIER_STRIP;
     napier_final finals[NAPIER_STRIP];
     for (int64_t row = begin; row < end; row += NAPIER_STRIP) {
-        const int rows = (int)least(end - row, NAPIER_STRIP);
+        const int rows = (int)napier_least(end - row, NAPIER_STRIP);
         for (int r = 0; r < rows; r++) {
             napier_sum_init(&sums[r]);
         }
@@ -218,7 +216,7 @@ static float *terms_of(const split *s) { return (float *)s->job->y.data + s->row
 
 static void sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const split *s = argument;
-    const int64_t first = begin * NAPIER_TILE, last = least(end * NAPIER_TILE, s->job->x.cols);
+    const int64_t first = begin * NAPIER_TILE, last = napier_least(end * NAPIER_TILE, s->job->x.cols);
     napier_sum *sums = s->sums + (int64_t)worker * s->rows;
     float *scratch = scratch_of(s, worker);
     if (s->rows > 1) {
@@ -232,7 +230,7 @@ static void sum_tiles_task(void *argument, int worker, int64_t begin, int64_t en
 
 static void write_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const split *s = argument;
-    const int64_t first = begin * NAPIER_TILE, last = least(end * NAPIER_TILE, s->job->x.cols);
+    const int64_t first = begin * NAPIER_TILE, last = napier_least(end * NAPIER_TILE, s->job->x.cols);
     float *scratch = scratch_of(s, worker);
     if (s->rows > 1) {
         s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
@@ -273,7 +271,7 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
     }
     s->finals = finals;
     for (s->row = 0; s->row < job->x.rows; s->row += step) {
-        s->rows = (int)least(job->x.rows - s->row, step);
+        s->rows = (int)napier_least(job->x.rows - s->row, step);
         sum_in_flight(context, s, workers, sum_tiles_task, tiles, chunk);
         for (int r = 0; r < s->rows; r++) {
             finish_to(s, &s->sums[r], s->row + r, &finals[r]);
@@ -396,7 +394,7 @@ static void pack_elements(const split *s, int64_t first, int n, float *z) {
     const int64_t size = x.dtype == NAPIER_F32 ? 4 : 2;
     int64_t row = first / x.cols, col = first % x.cols;
     for (int done = 0; done < n; row++, col = 0) {
-        const int64_t part = least(x.cols - col, n - done);
+        const int64_t part = napier_least(x.cols - col, n - done);
         const char *at = (const char *)x.data + (row * x.row_stride + col * x.col_stride) * size;
         s->kernels->pack(at, x.dtype, x.col_stride, part, s->job->temperature, z + done);
         done += (int)part;
@@ -408,7 +406,7 @@ static void sum_elements_task(void *argument, int worker, int64_t begin, int64_t
     const int64_t elements = s->job->x.rows * s->job->x.cols;
     float *z = scratch_of(s, worker);
     for (int64_t i = begin * NAPIER_TILE; i < end * NAPIER_TILE && i < elements; i += NAPIER_TILE) {
-        const int n = (int)least(elements - i, NAPIER_TILE);
+        const int n = (int)napier_least(elements - i, NAPIER_TILE);
         napier_tile_sum t;
         pack_elements(s, i, n, z);
         s->kernels->tile_sum(z, n, &t);

@@ -35,7 +35,7 @@ static void gather_task(void *argument, int worker, int64_t begin, int64_t end) 
     const size_t size = napier_dtype_size(g->x.dtype);
     (void)worker;
     for (int64_t row = begin; row < end; row += GATHER_BATCH) {
-        const int64_t n = end - row < GATHER_BATCH ? end - row : GATHER_BATCH;
+        const int64_t n = napier_least(end - row, GATHER_BATCH);
         char chosen[GATHER_BATCH * sizeof(float)];
         float wide[GATHER_BATCH + 16];
         for (int64_t i = 0; i < n; i++) {

@@ -1,6 +1,8 @@
 /* ops/tokens/responses.c - ragged responses: counts their tokens, and walks over their tiles. */
 #include "ops/tokens/responses.h"
 
+#include "core/base/sizes.h"
+
 int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end) {
     enum { BLOCK = 64 };
     int64_t counted = end - begin, i = begin;
@@ -61,7 +63,7 @@ bool napier_next_tile(napier_tiles *t) {
         return false;
     }
     t->first = t->next;
-    t->n = stop - t->first < NAPIER_TILE ? (int)(stop - t->first) : NAPIER_TILE;
+    t->n = (int)napier_least(stop - t->first, NAPIER_TILE);
     t->slot = napier_tile_slot(r, t->response, t->first);
     t->next = t->first + t->n;
     return true;

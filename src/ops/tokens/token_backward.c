@@ -132,7 +132,7 @@ static void run_short_rows(const back *b, int worker, int64_t begin, int64_t end
     napier_token_seen *seen = s->desks[worker].seen;
     napier_token_final finals[NAPIER_GROUP];
     for (int64_t row = begin; row < end; row += s->group) {
-        const int rows = end - row < s->group ? (int)(end - row) : s->group;
+        const int rows = (int)napier_least(end - row, s->group);
         napier_token_sum_short(s, worker, row, rows, finals);
         for (int r = 0; r < rows; r++) {
             const napier_token_pull pull =

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <inttypes.h>
 
+#include "core/base/sizes.h"
 #include "core/base/struct_size.h"
 #include "core/math/f64.h"
 #include "ops/softmax/arguments.h"
@@ -16,11 +17,11 @@ static napier_status read_options(napier_context *context, const napier_token_op
                                   napier_token_rules *rules) {
     *o = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
     const napier_status status = napier_read_options(context, "options", "NAPIER_TOKEN_OPTIONS_INIT", options, o);
+    *rules =
+        (napier_token_rules){napier_float_of(o->temperature), napier_float_of(o->softcap), o->keep, o->keep_stride};
     if (status) {
         return status;
     }
-    *rules =
-        (napier_token_rules){napier_float_of(o->temperature), napier_float_of(o->softcap), o->keep, o->keep_stride};
     if (!(rules->temperature > 0.0f && rules->temperature <= FLT_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in f32",
                            o->temperature);
@@ -103,10 +104,20 @@ static napier_status check_call(napier_context *context, napier_place place, con
     return napier_check_arguments(context, all, n);
 }
 
-static napier_token_call call_of(const napier_token_matrices *matrices, napier_indices ids) {
+/* Reads the options; ids and matrices have not been checked yet. */
+static napier_status start_call(napier_context *context, const napier_token_matrices *matrices, napier_indices ids,
+                                const napier_token_options *options, napier_token_call *call) {
     const int64_t rows = matrices->all[0].view.rows;
-    return (napier_token_call){
-        .rows = rows, .cols = matrices->cols, .ids = ids, .per_row = rows > 0 ? ids.size / rows : 0};
+    napier_token_options o;
+    napier_token_rules rules;
+    const napier_status status = read_options(context, options, &o, &rules);
+    *call = (napier_token_call){.rows = rows,
+                                .cols = matrices->cols,
+                                .ids = ids,
+                                .per_row = rows > 0 ? ids.size / rows : 0,
+                                .options = o,
+                                .rules = rules};
+    return status;
 }
 
 /* int64_t results as a view. Only their place in memory matters. */
@@ -114,7 +125,7 @@ static napier_token_call call_of(const napier_token_matrices *matrices, napier_i
 
 static napier_status check_results(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                    const napier_token_results *r, const napier_token_call *call) {
-    const int64_t most = call->cols < TOP_LIMIT ? call->cols : TOP_LIMIT, rows = call->rows, k = call->per_row;
+    const int64_t most = napier_least(call->cols, TOP_LIMIT), rows = call->rows, k = call->per_row;
     if (r->top_k < 0 || r->top_k > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k,
@@ -142,24 +153,19 @@ static napier_status check_results(napier_context *context, napier_place place, 
 napier_status napier_token_call_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_results *results, napier_token_call *call) {
-    napier_token_options o;
-    napier_token_rules rules;
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
     napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r);
     if (status) {
         return status;
     }
-    status = read_options(context, options, &o, &rules);
+    status = start_call(context, matrices, ids, options, call);
     if (status) {
         return status;
     }
-    *call = call_of(matrices, ids);
-    call->options = o;
-    call->rules = rules;
     call->results = r;
     call->chosen = r.logprobs.data || r.rank || r.loss.data;
     call->wants = (napier_token_wants){.entropy = r.entropy.data,
-                                       .total = r.loss.data && o.label_smoothing > 0.0,
+                                       .total = r.loss.data && call->options.label_smoothing > 0.0,
                                        .argmax = r.argmax,
                                        .ranks = r.rank ? call->per_row : 0,
                                        .top_k = r.top_ids || r.top_logprobs.data ? r.top_k : 0};
@@ -169,20 +175,15 @@ napier_status napier_token_call_read(napier_context *context, napier_place place
 napier_status napier_token_back_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call) {
-    napier_token_options o;
-    napier_token_rules rules;
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g);
     if (status) {
         return status;
     }
-    status = read_options(context, options, &o, &rules);
+    status = start_call(context, matrices, ids, options, call);
     if (status) {
         return status;
     }
-    *call = call_of(matrices, ids);
-    call->options = o;
-    call->rules = rules;
     call->gradients = g;
     call->chosen = g.logprobs.data || g.loss.data;
     call->wants = (napier_token_wants){.entropy = g.entropy.data};
@@ -267,7 +268,7 @@ void napier_token_start(const napier_token_call *call, const napier_token_kernel
     const uint8_t *keep = napier_token_keep(&call->rules, row, 0);
     napier_token_start_ids(call, row, seen);
     for (int64_t k = 0; call->chosen && k < call->per_row; k += SOME) {
-        const int64_t n = call->per_row - k < SOME ? call->per_row - k : SOME;
+        const int64_t n = napier_least(call->per_row - k, SOME);
         char logits[SOME * sizeof(float)];
         uint8_t kept[SOME] = {0};
         memset(logits, 0, sizeof logits);

@@ -14,7 +14,7 @@ static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
     napier_token_seen *seen = s->desks[worker].seen;
     napier_token_final finals[NAPIER_GROUP];
     for (int64_t row = begin; row < end; row += s->group) {
-        const int rows = end - row < s->group ? (int)(end - row) : s->group;
+        const int rows = (int)napier_least(end - row, s->group);
         if (s->tiles == 1) {
             napier_token_sum_short(s, worker, row, rows, finals);
         } else {

@@ -9,6 +9,7 @@
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
+#include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/softmax/arguments.h"
@@ -16,13 +17,9 @@
 
 _Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both compute types");
 
-static const int64_t NAPIER_COUNT_LIMIT = (int64_t)1 << 40; /* more elements could overflow a digit of the sum */
-
 /* ---- A part of a row, whatever its compute type -------------------------------------------------------------------- */
 
-static size_t element_size(const napier_softmax_state *s) {
-    return s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
-}
+static size_t element_size(const napier_softmax_state *s) { return napier_state_element(s->compute); }
 
 /* Head and tail follow the struct in memory. */
 static char *head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
@@ -31,8 +28,7 @@ static const char *head_of(const napier_softmax_state *s) { return (const char *
 static const char *tail_of(const napier_softmax_state *s) { return head_of(s) + NAPIER_TILE * element_size(s); }
 
 size_t napier_state_bytes(napier_dtype compute) {
-    const size_t element = compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
-    return sizeof(napier_softmax_state) + 2 * NAPIER_TILE * element;
+    return sizeof(napier_softmax_state) + 2 * NAPIER_TILE * napier_state_element(compute);
 }
 
 /* The most elements that the head can hold: up to the first boundary at or after `first`. */
@@ -62,7 +58,7 @@ static void append(const napier_softmax_kernels *k, napier_softmax_state *s, con
         const int head_left = head_room(s) - s->head_size;
         int64_t part;
         if (head_left > 0) {
-            part = n < head_left ? n : head_left;
+            part = napier_least(n, head_left);
             memcpy(head(s) + (size_t)s->head_size * size, at, (size_t)part * size);
             s->head_size += (int32_t)part;
         } else if (s->tail_size == 0 && n >= NAPIER_TILE) {
@@ -104,7 +100,7 @@ static void merge_after(const napier_softmax_kernels *k, napier_softmax_state *i
 static void merge_aligned(napier_softmax_state *into, const napier_softmax_state *from) {
     merge_sums(into, from);
     into->count += from->count;
-    into->first = from->first < into->first ? from->first : into->first;
+    into->first = napier_least(from->first, into->first);
     into->end = from->end > into->end ? from->end : into->end;
 }
 
@@ -150,7 +146,7 @@ napier_status napier_softmax_state_create(napier_context *context, napier_dtype 
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "compute: dtype %d (%s) is not f32 or f64", (int)compute,
                            napier_dtype_name(compute));
     }
-    if (first_index < 0 || first_index > INT64_MAX - NAPIER_COUNT_LIMIT) {
+    if (first_index < 0 || first_index > INT64_MAX - NAPIER_SUM_MOST) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "first_index: %lld is out of range",
                            (long long)first_index);
     }
@@ -201,7 +197,7 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
     if (logits.dtype == NAPIER_F64 && state->compute != NAPIER_F64) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: dtype f64 does not go into an f32 state");
     }
-    if (logits.size >= NAPIER_COUNT_LIMIT - state->count) {
+    if (logits.size >= NAPIER_SUM_MOST - state->count) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: size %lld makes the part 2^40 elements or more",
                            (long long)logits.size);
     }
@@ -212,7 +208,7 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
     for (int64_t i = 0; i < logits.size;) {
         /* blocks end at the row's boundaries of tiles, so that whole tiles are summed in place */
         const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
-        const int n = (int)(logits.size - i < to_boundary ? logits.size - i : to_boundary);
+        const int n = (int)napier_least(logits.size - i, to_boundary);
         load_block(k, state, logits, i, n, z);
         append(k, state, z, n);
         i += n;
@@ -237,7 +233,7 @@ static napier_status check_same_kind(napier_context *context, const napier_softm
         return napier_fail(context, NAPIER_STATE_MISMATCH, "from: masked_rows %d is not that of into, %d",
                            (int)b->masked_rows, (int)a->masked_rows);
     }
-    if (b->count >= NAPIER_COUNT_LIMIT - a->count) {
+    if (b->count >= NAPIER_SUM_MOST - a->count) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "from: with it the part has 2^40 elements or more");
     }
     return NAPIER_OK;
@@ -376,8 +372,7 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
     }
     const napier_fenv caller = napier_fenv_enter();
     for (int64_t i = 0; i < logits.size; i += NAPIER_TILE) {
-        const int64_t left = logits.size - i;
-        apply_block(k, state, kind, logits, result, i, left < NAPIER_TILE ? (int)left : NAPIER_TILE, scratch);
+        apply_block(k, state, kind, logits, result, i, (int)napier_least(logits.size - i, NAPIER_TILE), scratch);
     }
     napier_fenv_leave(caller);
     napier_free(&context->allocator, scratch);

@@ -30,6 +30,13 @@ struct napier_softmax_state {
     /* head and tail follow: 1024 elements of the compute type each */
 };
 
+/* A part has fewer elements. The digits of a sum are base 2^24 in 64 bits, and more elements could overflow one. */
+#define NAPIER_SUM_MOST (INT64_C(1) << (64 - NAPIER_DIGIT_BITS))
+
+/* Bytes of an element of head and tail. */
+static inline size_t napier_state_element(napier_dtype compute) {
+    return compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
+}
 /* The size of the struct with its head and tail. */
 size_t napier_state_bytes(napier_dtype compute);
 

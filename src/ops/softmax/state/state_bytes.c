@@ -116,7 +116,7 @@ napier_status napier_softmax_state_save(napier_context *context, const napier_so
     put_bytes(&at, (uint64_t)state->count, 8);
     put_sum(&at, state);
     const char *head = (const char *)state + sizeof *state;
-    const size_t room = NAPIER_TILE * (state->compute == NAPIER_F64 ? sizeof(double) : sizeof(float));
+    const size_t room = NAPIER_TILE * napier_state_element(state->compute);
     put_elements(&at, state->compute, head, state->head_size);
     put_elements(&at, state->compute, head + room, state->tail_size);
     put_bytes(&at, napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM), 8);
@@ -164,8 +164,8 @@ static napier_status load_header(napier_context *context, const unsigned char **
 
 /* Is this position of a part possible? See the drawing in state.c. */
 static bool place_is_possible(const napier_softmax_state *s) {
-    const int64_t limit = (int64_t)1 << 40;
-    if (s->first < 0 || s->end < s->first || s->count < 0 || s->count >= limit || s->count > s->end - s->first) {
+    if (s->first < 0 || s->end < s->first || s->count < 0 || s->count >= NAPIER_SUM_MOST ||
+        s->count > s->end - s->first) {
         return false;
     }
     const int64_t room = (NAPIER_TILE - s->first % NAPIER_TILE) % NAPIER_TILE;
@@ -297,7 +297,7 @@ napier_status napier_softmax_state_load(napier_context *context, const void *byt
     *s = fields;
     s->allocator = context->allocator;
     char *head = (char *)s + sizeof *s;
-    const size_t room = NAPIER_TILE * (s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float));
+    const size_t room = NAPIER_TILE * napier_state_element(s->compute);
     take_elements(&at, s->compute, head, s->head_size);
     take_elements(&at, s->compute, head + room, s->tail_size);
     *out = s;

@@ -348,7 +348,7 @@ static void strips_task(void *argument, int worker, int64_t begin, int64_t end) 
     strip *s = &j->strips[worker];
     const int n = (int)j->logits.cols;
     for (int64_t row = begin; row < end; row += STRIP) {
-        const int rows = end - row < STRIP ? (int)(end - row) : STRIP;
+        const int rows = (int)napier_least(end - row, STRIP);
         pack_strip(j, j->logits, (float)j->options.temperature, row, rows, s->x);
         pack_strip(j, j->weights, 1.0f, row, rows, s->b);
         for (int r = 0; r < rows; r++) {
