@@ -12,7 +12,7 @@
  *
  * Needs the library, support/formats.c, support/rows.c and a C compiler; nothing else. */
 #include <inttypes.h>
-#include <napier/softmax.h>
+#include <napier/sparsemax.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,14 +40,31 @@ typedef enum golden_op {
     STATE_LOG_SOFTMAX,
     STATE_BYTES, /* the byte form of the merged state */
     LOGSUMEXP_WEIGHTED,
+    SPARSEMAX,
+    SPARSEMAX_BACKWARD,
     GOLDEN_OPS
 } golden_op;
 
-static const char *const op_names[GOLDEN_OPS] = {
-    "softmax",           "log_softmax",          "logsumexp",          "logsumexp_all",          "softmax/0.7",
-    "log_softmax/0.7",   "logsumexp/0.7",        "softmax:first_axis", "log_softmax:first_axis", "logsumexp:first_axis",
-    "softmax_backward",  "log_softmax_backward", "logsumexp_backward", "logsumexp_all_backward", "state:softmax",
-    "state:log_softmax", "state:bytes",          "logsumexp_weighted"};
+static const char *const op_names[GOLDEN_OPS] = {"softmax",
+                                                 "log_softmax",
+                                                 "logsumexp",
+                                                 "logsumexp_all",
+                                                 "softmax/0.7",
+                                                 "log_softmax/0.7",
+                                                 "logsumexp/0.7",
+                                                 "softmax:first_axis",
+                                                 "log_softmax:first_axis",
+                                                 "logsumexp:first_axis",
+                                                 "softmax_backward",
+                                                 "log_softmax_backward",
+                                                 "logsumexp_backward",
+                                                 "logsumexp_all_backward",
+                                                 "state:softmax",
+                                                 "state:log_softmax",
+                                                 "state:bytes",
+                                                 "logsumexp_weighted",
+                                                 "sparsemax",
+                                                 "sparsemax_backward"};
 
 typedef struct golden_case {
     golden_op op;
@@ -136,6 +153,7 @@ static void visit_long(visitor *v, void *argument) {
     visit(v, argument, STATE_SOFTMAX, NAPIER_F32, NAPIER_F32, 1, 151936);
     visit(v, argument, STATE_BYTES, NAPIER_F32, NAPIER_F32, 1, 151936);
     visit(v, argument, SOFTMAX, NAPIER_F64, NAPIER_F64, 1, 50257);
+    visit(v, argument, SPARSEMAX, NAPIER_F32, NAPIER_F32, 3, 151936);
     for (int op = SOFTMAX; op <= LOGSUMEXP_ALL; op++) {
         visit(v, argument, (golden_op)op, NAPIER_F32, NAPIER_F32, 1, 1000000);
     }
@@ -154,7 +172,9 @@ static bool is_quick(const golden_case *c) { return c->rows * c->cols <= 25000; 
 /* ---- One case ---------------------------------------------------------------------------------------------------- */
 
 static bool is_state(golden_op op) { return op >= STATE_SOFTMAX && op <= STATE_BYTES; }
-static bool is_gradient(golden_op op) { return op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD; }
+static bool is_gradient(golden_op op) {
+    return (op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD) || op == SPARSEMAX_BACKWARD;
+}
 static bool is_first_axis(golden_op op) { return op >= SOFTMAX_FIRST_AXIS && op <= LOGSUMEXP_FIRST_AXIS; }
 static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEXP_WARM) || is_gradient(op); }
 
@@ -303,6 +323,9 @@ static napier_status run_gradient(napier_context *context, const golden_case *c,
     case LOG_SOFTMAX_BACKWARD:
         status = napier_log_softmax(context, first, view_of(in), options);
         return status ? status : napier_log_softmax_backward(context, first, second, view_of(out), options);
+    case SPARSEMAX_BACKWARD:
+        status = napier_sparsemax(context, first, view_of(in), options);
+        return status ? status : napier_sparsemax_backward(context, first, second, view_of(out), options);
     case LOGSUMEXP_BACKWARD: return napier_logsumexp_backward(context, first, column, view_of(out), options);
     default: return napier_logsumexp_all_backward(context, first, column, view_of(out), options);
     }
@@ -319,6 +342,7 @@ static napier_status run_forward(napier_context *context, const golden_case *c, 
     case LOG_SOFTMAX:
     case LOG_SOFTMAX_WARM:
     case LOG_SOFTMAX_FIRST_AXIS: return napier_log_softmax(context, logits, view_of(out), options);
+    case SPARSEMAX: return napier_sparsemax(context, logits, view_of(out), options);
     case LOGSUMEXP_ALL: return napier_logsumexp_all(context, logits, lse, options);
     default: return napier_logsumexp(context, logits, lse, options);
     }

@@ -9,7 +9,7 @@
 
 #define THROUGH_CALLS_ON_ROWS(CALL) \
     CALL(softmax, napier_matrix)    \
-    CALL(log_softmax, napier_matrix) CALL(logsumexp, napier_vector) CALL(logsumexp_all, napier_vector)
+    CALL(log_softmax, napier_matrix) CALL(sparsemax, napier_matrix) CALL(logsumexp, napier_vector) CALL(logsumexp_all, napier_vector)
 #define THROUGH_DECLARE(name, result)                                                             \
     napier_status through_##name(napier_context *context, napier_const_matrix logits, result out, \
                                  const napier_softmax_options *options);
@@ -21,6 +21,9 @@ napier_status through_softmax_backward(napier_context *context, napier_const_mat
 napier_status through_log_softmax_backward(napier_context *context, napier_const_matrix logprobs,
                                            napier_const_matrix grad_logprobs, napier_matrix grad_logits,
                                            const napier_softmax_options *options);
+napier_status through_sparsemax_backward(napier_context *context, napier_const_matrix probs,
+                                         napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                         const napier_softmax_options *options);
 napier_status through_logsumexp_backward(napier_context *context, napier_const_matrix logits,
                                          napier_const_vector grad_lse, napier_matrix grad_logits,
                                          const napier_softmax_options *options);
@@ -100,6 +103,8 @@ napier_status through_umap_optimize_layout(napier_context *context, const napier
 #define napier_umap_optimize_layout through_umap_optimize_layout
 #define napier_softmax through_softmax
 #define napier_log_softmax through_log_softmax
+#define napier_sparsemax through_sparsemax
+#define napier_sparsemax_backward through_sparsemax_backward
 #define napier_logsumexp through_logsumexp
 #define napier_logsumexp_all through_logsumexp_all
 #define napier_softmax_backward through_softmax_backward

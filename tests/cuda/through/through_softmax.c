@@ -2,6 +2,7 @@
 #include "through.h"
 
 #include <napier/cuda/softmax.h>
+#include <napier/cuda/sparsemax.h>
 
 #define SOFTMAX_CALL(name, result_type, place)                                                                   \
     napier_status through_##name(napier_context *context, napier_const_matrix logits, result_type out,           \
@@ -15,6 +16,7 @@
 
 SOFTMAX_CALL(softmax, napier_matrix, through_matrix_out)
 SOFTMAX_CALL(log_softmax, napier_matrix, through_matrix_out)
+SOFTMAX_CALL(sparsemax, napier_matrix, through_matrix_out)
 SOFTMAX_CALL(logsumexp, napier_vector, through_vector_out)
 SOFTMAX_CALL(logsumexp_all, napier_vector, through_vector_out)
 
@@ -31,5 +33,6 @@ SOFTMAX_CALL(logsumexp_all, napier_vector, through_vector_out)
 
 GRADIENT_CALL(softmax_backward, napier_const_matrix, through_matrix)
 GRADIENT_CALL(log_softmax_backward, napier_const_matrix, through_matrix)
+GRADIENT_CALL(sparsemax_backward, napier_const_matrix, through_matrix)
 GRADIENT_CALL(logsumexp_backward, napier_const_vector, through_vector)
 GRADIENT_CALL(logsumexp_all_backward, napier_const_vector, through_vector)
