@@ -5,6 +5,7 @@
 int softmax_command(int count, char **words);
 int log_softmax_command(int count, char **words);
 int logsumexp_command(int count, char **words);
+int sparsemax_command(int count, char **words);
 int umap_command(int count, char **words);
 int grpo_command(int count, char **words);
 int kl_command(int count, char **words);
@@ -19,6 +20,7 @@ int bench_command(int count, char **words);
 void softmax_help(void);
 void log_softmax_help(void);
 void logsumexp_help(void);
+void sparsemax_help(void);
 void umap_help(void);
 void grpo_help(void);
 void kl_help(void);

@@ -24,6 +24,7 @@ static const command commands[] = {
     {"softmax", softmax_command, softmax_help, "probabilities from logits"},
     {"log-softmax", log_softmax_command, log_softmax_help, "log-probabilities from logits"},
     {"logsumexp", logsumexp_command, logsumexp_help, "the logarithm of a sum of exponentials"},
+    {"sparsemax", sparsemax_command, sparsemax_help, "probabilities from logits, most of them 0"},
     {"umap", umap_command, umap_help, "a map of the rows of a table, and its plot"},
     {"grpo", grpo_command, grpo_help, "the GRPO loss of responses, its gradients and metrics"},
     {"kl", kl_command, kl_help, "how far a policy is from a reference"},
@@ -46,7 +47,8 @@ static const command *find_command(const char *name) {
 }
 
 static void print_help(void) {
-    puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files; GRPO losses,\n"
+    puts("napier - softmax, log-softmax, logsumexp, sparsemax and UMAP of arrays in .npy, CSV and TSV files; GRPO "
+         "losses,\n"
          "KL and rubric scores of responses in JSON Lines and arrays; token ids of text, and log-probabilities of\n"
          "responses under Qwen3 models.\n"
          "The same input gives the same bits on every machine.\n"

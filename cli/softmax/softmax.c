@@ -1,4 +1,4 @@
-/* cli/softmax/softmax.c - the commands softmax, log-softmax and logsumexp: their common options and their help. */
+/* cli/softmax/softmax.c - the commands softmax, log-softmax, logsumexp and sparsemax: their common options and their help. */
 #include "../commands.h"
 #include "../program/machine.h"
 #include "../program/memory.h"
@@ -20,7 +20,7 @@ typedef struct request {
     bool help;
 } request;
 
-static const char *const command_names[] = {"softmax", "log-softmax", "logsumexp"};
+static const char *const command_names[] = {"softmax", "log-softmax", "logsumexp", "sparsemax"};
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
@@ -203,6 +203,10 @@ int logsumexp_command(int count, char **words) {
     return reduce_command(OPERATION_LOGSUMEXP, logsumexp_help, count, words);
 }
 
+int sparsemax_command(int count, char **words) {
+    return reduce_command(OPERATION_SPARSEMAX, sparsemax_help, count, words);
+}
+
 /* ---- Help -------------------------------------------------------------------------------------------------------- */
 
 static void print_options(void) {
@@ -254,4 +258,16 @@ void logsumexp_help(void) {
     puts("\n"
          "example: napier logsumexp logits.npy --axis all\n"
          "example: echo 1,2,3 | napier logsumexp -");
+}
+
+void sparsemax_help(void) {
+    puts("usage: napier sparsemax IN [-o OUT] [OPTIONS]\n"
+         "\n"
+         "Probabilities from logits, most of them exactly 0: the nearest point to x whose elements\n"
+         "are 0 or more and add up to 1, along an axis. A row must fit the memory.\n"
+         "IN is .npy, CSV or TSV, or - for standard input.");
+    print_options();
+    puts("\n"
+         "example: napier sparsemax logits.npy -o probs.npy --axis 0\n"
+         "example: echo 1,1.5,0.25,-3 | napier sparsemax -");
 }
