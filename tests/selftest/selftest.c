@@ -764,7 +764,7 @@ static double gradient_error(double got, long double exact, long double magnitud
 static void check_sparsemax(napier_context *context) {
     enum { N = 1300 };
     float x[N], p[N];
-    double sum = 0, tau[2] = {-INFINITY, INFINITY}, highest = -INFINITY;
+    double sum = 0, tau[2] = {-HUGE_VAL, HUGE_VAL}, highest = -HUGE_VAL;
     fill(NAPIER_F32, x, NORMAL, N);
     expect_ok(context, napier_sparsemax(context, napier_const_rows_f32(x, 1, N), napier_rows_f32(p, 1, N), NULL),
               "sparsemax");

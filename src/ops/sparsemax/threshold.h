@@ -9,7 +9,7 @@
  * t is at most 1, because p = t for the maximum. So the first support tried is { d < 1 }. Each round computes t and
  * leaves out the elements with d >= t. t never rises, and the rounds end when no element leaves. This is Newton's method
  * on the piecewise linear, convex f(t) = sum max(t - d, 0) - 1. The product of f and its slope falls to a quarter or less
- * in each round, so there are at most 26 + 1.5 log2(n) rounds, and in practice fewer than 10.
+ * in each round, so there are at most 26 + 1.5 log2(n) rounds, and in practice fewer than 15.
  * Source: C. Michelot, "A finite algorithm for finding the projection of a point onto the canonical simplex of R^n", 1986.
  *
  * Plain C, shared by the kernels of every instruction set, CUDA and the tests. */

@@ -154,8 +154,8 @@ static void test_special_rows(void **state) {
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     static const float x[6][3] = {{-INFINITY, -INFINITY, -INFINITY}, {3, NAN, 1},       {INFINITY, 0, 0},
                                   {INFINITY, NAN, -INFINITY},        {5, -INFINITY, 5}, {-FLT_MAX, FLT_MAX, 0}};
-    static const double wanted[6][3] = {{NAN, NAN, NAN}, {NAN, NAN, NAN}, {NAN, NAN, NAN},
-                                        {NAN, NAN, NAN}, {0.5, 0, 0.5},   {0, 1, 0}};
+    const double N = (double)NAN;
+    const double wanted[6][3] = {{N, N, N}, {N, N, N}, {N, N, N}, {N, N, N}, {0.5, 0, 0.5}, {0, 1, 0}};
     float y[6][3];
     napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_PARALLEL, NAPIER_MASKED_NAN);
     for (int masked = 0; masked < 2; masked++) {
@@ -303,7 +303,8 @@ static void test_gradient_edges(void **state) {
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     static const float p[3][4] = {{0.5f, 0, 0.5f, 0}, {0, 0, 0, 0}, {NAN, NAN, NAN, NAN}};
     static const float g[3][4] = {{3, NAN, 1, INFINITY}, {1, NAN, INFINITY, 2}, {1, 2, 3, 4}};
-    static const double wanted[3][4] = {{1, 0, -1, 0}, {0, 0, 0, 0}, {NAN, NAN, NAN, NAN}};
+    const double N = (double)NAN;
+    const double wanted[3][4] = {{1, 0, -1, 0}, {0, 0, 0, 0}, {N, N, N, N}};
     float y[3][4];
     succeeded(context,
               napier_sparsemax_backward(context, napier_const_rows_f32(p[0], 3, 4), napier_const_rows_f32(g[0], 3, 4),
