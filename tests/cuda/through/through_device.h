@@ -7,9 +7,10 @@
 
 #include <napier/napier.h>
 
-#define THROUGH_CALLS_ON_ROWS(CALL) \
-    CALL(softmax, napier_matrix)    \
-    CALL(log_softmax, napier_matrix) CALL(sparsemax, napier_matrix) CALL(logsumexp, napier_vector) CALL(logsumexp_all, napier_vector)
+#define THROUGH_CALLS_ON_ROWS(CALL)  \
+    CALL(softmax, napier_matrix)     \
+    CALL(log_softmax, napier_matrix) \
+    CALL(sparsemax, napier_matrix) CALL(logsumexp, napier_vector) CALL(logsumexp_all, napier_vector)
 #define THROUGH_DECLARE(name, result)                                                             \
     napier_status through_##name(napier_context *context, napier_const_matrix logits, result out, \
                                  const napier_softmax_options *options);
