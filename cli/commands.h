@@ -4,7 +4,8 @@
 
 #include "program/command.h"
 
-extern const command softmax_command, log_softmax_command, logsumexp_command, umap_command, grpo_command, kl_command;
-extern const command rubric_command, tokenize_command, logprobs_command, judge_command, info_command, bench_command;
+extern const command softmax_command, log_softmax_command, logsumexp_command, sparsemax_command, umap_command;
+extern const command grpo_command, kl_command, rubric_command, tokenize_command, logprobs_command, judge_command,
+    info_command, bench_command;
 
 #endif

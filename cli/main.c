@@ -14,8 +14,9 @@
 #include <string.h>
 
 static const command *const commands[] = {
-    &softmax_command, &log_softmax_command, &logsumexp_command, &umap_command,  &grpo_command, &kl_command,
-    &rubric_command,  &tokenize_command,    &logprobs_command,  &judge_command, &info_command, &bench_command,
+    &softmax_command, &log_softmax_command, &logsumexp_command, &sparsemax_command, &umap_command,
+    &grpo_command,    &kl_command,          &rubric_command,    &tokenize_command,  &logprobs_command,
+    &judge_command,   &info_command,        &bench_command,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -29,7 +30,8 @@ static const command *find_command(const char *name) {
 }
 
 static void print_help(void) {
-    puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files; GRPO losses,\n"
+    puts("napier - softmax, log-softmax, logsumexp, sparsemax and UMAP of arrays in .npy, CSV and TSV files; GRPO "
+         "losses,\n"
          "KL and rubric scores of responses in JSON Lines and arrays; token ids of text, and log-probabilities of\n"
          "responses under Qwen3 models.\n"
          "The same input gives the same bits on every machine.\n"

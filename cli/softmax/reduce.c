@@ -137,6 +137,9 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
         return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
+    if (j->operation == OPERATION_SPARSEMAX) {
+        return napier_sparsemax(j->context, logits, shaped, options);
+    }
     return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
                                              : napier_log_softmax(j->context, logits, shaped, options);
 }
@@ -427,10 +430,10 @@ static int run_states(job *j) {
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 /* A single row uses states as soon as it is larger than the buffer. For several neighbouring rows states are slower
- * than memory, so these use states only if the memory is too small. */
+ * than memory, so these use states only if the memory is too small. sparsemax has no states. */
 static bool needs_states(const job *j) {
     const int64_t size = larger(size_of(j->in_dtype), size_of(j->out_dtype));
-    if (j->outer < 0 || slice_count(j) <= j->buffer / size) {
+    if (j->operation == OPERATION_SPARSEMAX || j->outer < 0 || slice_count(j) <= j->buffer / size) {
         return false;
     }
     return j->inner == 1 || slice_count(j) > j->memory / 2 / size;

@@ -1,4 +1,4 @@
-/* cli/softmax/reduce.h - one of the three operations over an array of any shape and size, from an input to an
+/* cli/softmax/reduce.h - one of the operations over an array of any shape and size, from an input to an
  * output. */
 #ifndef NAPIER_CLI_REDUCE_H
 #define NAPIER_CLI_REDUCE_H
@@ -8,7 +8,7 @@
 
 #include <napier/napier.h>
 
-typedef enum operation { OPERATION_SOFTMAX, OPERATION_LOG_SOFTMAX, OPERATION_LOGSUMEXP } operation;
+typedef enum operation { OPERATION_SOFTMAX, OPERATION_LOG_SOFTMAX, OPERATION_LOGSUMEXP, OPERATION_SPARSEMAX } operation;
 
 typedef struct reduction {
     base_request shared;

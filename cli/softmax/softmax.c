@@ -1,4 +1,4 @@
-/* cli/softmax/softmax.c - the commands softmax, log-softmax and logsumexp: their options and their help. */
+/* cli/softmax/softmax.c - the commands softmax, log-softmax, logsumexp and sparsemax: their options and their help. */
 #include "../commands.h"
 #include "reduce.h"
 
@@ -29,7 +29,7 @@ static const option options[] = {
     {"temperature", 't', OPTION_NUMBER, "T", AT(options.temperature), OPTION_ABOVE_0(DBL_MAX),
      .help = "divide the logits by T first (default 1)"},
     {"masked-rows", 0, OPTION_WORD, "WHAT", AT(options.masked_rows), .words = masked_rows,
-     .help = "what a row of only -inf gives: nan (default), or zero (softmax 0, log-softmax -inf)"},
+     .help = "what a row of only -inf gives: nan (default), or zero (softmax and sparsemax 0, log-softmax -inf)"},
     {"dtype", 'd', OPTION_WORD, "TYPE", AT(dtype), .words = dtype_words,
      .help = "of the result: {} (default: the input's)"},
     {"format", 'f', OPTION_WORD, "FORMAT", AT(format), .words = array_formats,
@@ -44,7 +44,7 @@ static const option options[] = {
 };
 static const option_group groups[] = {{NULL, options}, MACHINE_GROUP};
 
-/* The three commands differ in their operation and their texts alone. */
+/* The commands differ in their operation and their texts alone. */
 #define REDUCTION(symbol, what, title, text, formula, examples)                   \
     static const reduction symbol##_defaults = {                                  \
         .operation = (what), .axis = -1, .options = NAPIER_SOFTMAX_OPTIONS_INIT}; \
@@ -73,3 +73,9 @@ REDUCTION(logsumexp, OPERATION_LOGSUMEXP, "logsumexp", "the logarithm of a sum o
           "log sum exp(x) along an axis, which the result no longer has.",
           "napier logsumexp logits.npy --axis all\n"
           "echo 1,2,3 | napier logsumexp -");
+REDUCTION(
+    sparsemax, OPERATION_SPARSEMAX, "sparsemax", "probabilities from logits, most of them 0",
+    "Probabilities from logits, most of them exactly 0: the nearest point to x whose elements are 0 or more and add "
+    "up to 1, along an axis. A row must fit the memory.",
+    "napier sparsemax logits.npy -o probs.npy --axis 0\n"
+    "echo 1,1.5,0.25,-3 | napier sparsemax -");

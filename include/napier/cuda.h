@@ -6,6 +6,7 @@
 #include <napier/cuda/attention.h>
 #include <napier/cuda/device.h>
 #include <napier/cuda/softmax.h>
+#include <napier/cuda/sparsemax.h>
 #include <napier/cuda/rl.h>
 #include <napier/cuda/linear.h>
 #include <napier/cuda/umap.h>

@@ -11,7 +11,8 @@ from ._ops.attention import attention, attention_backward
 from ._ops.logsumexp import logsumexp
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
-                      numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward)
+                      numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
+                      sparsemax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
                  kl_per_response, linear_token_logprobs, rubric_score, token_logprobs)
 
@@ -60,5 +61,5 @@ __all__ = [
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",
     "release_memory", "rl", "rubric_score", "safe_softmax", "set_isa", "set_num_threads", "softmax",
-    "softmax_backward", "token_logprobs", "umap",
+    "softmax_backward", "sparsemax", "sparsemax_backward", "token_logprobs", "umap",
 ]

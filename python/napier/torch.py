@@ -27,7 +27,7 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
 __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
     "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rubric_score", "softmax",
-    "synchronize", "token_logprobs",
+    "sparsemax", "synchronize", "token_logprobs",
 ]
 
 Tensor = torch.Tensor
@@ -200,7 +200,7 @@ def _check_number(name, x):
         raise RuntimeError(f"{name}: has no gradient here; {way_out + ', or ' if way_out else ''}use {name}.detach()")
 
 
-# ---- softmax, log_softmax --------------------------------------------------------------------------------------------------
+# ---- softmax, log_softmax, sparsemax --------------------------------------------------------------------------------------------------
 
 
 @_operator("softmax")
@@ -221,6 +221,16 @@ def _softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor) -
 @_operator("log_softmax_backward")
 def _log_softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> Tensor:
     return _napier.log_softmax_backward(y, grad, axis, temperature=temperature.item())
+
+
+@_operator("sparsemax")
+def _sparsemax(x: Tensor, axis: int, temperature: Tensor, masked_rows: str) -> Tensor:
+    return _napier.sparsemax(x, axis, temperature=temperature.item(), masked_rows=masked_rows)
+
+
+@_operator("sparsemax_backward")
+def _sparsemax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _napier.sparsemax_backward(y, grad, axis, temperature=temperature.item())
 
 
 def _row_major_like(x, *_):
@@ -258,8 +268,16 @@ def _tangent_log_softmax(y, inputs, tangents):
     return ((to_x - (logprobs.exp() * to_x).sum(axis, keepdim=True)) / temperature.to(to_x).reshape(())).to(y.dtype)
 
 
+def _tangent_sparsemax(y, inputs, tangents):
+    _, axis, temperature, _ = inputs
+    inside, to_x = _at_least_single(y > 0), _at_least_single(tangents[0])
+    mean = (inside * to_x).sum(axis, keepdim=True) / inside.sum(axis, keepdim=True).clamp(min=1)
+    return (inside * (to_x - mean) / temperature.to(to_x).reshape(())).to(y.dtype)
+
+
 _register_map(_softmax, _softmax_backward, _tangent_softmax)
 _register_map(_log_softmax, _log_softmax_backward, _tangent_log_softmax)
+_register_map(_sparsemax, _sparsemax_backward, _tangent_sparsemax)
 
 
 def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
@@ -281,6 +299,12 @@ def log_softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     """napier.log_softmax with gradients: x / temperature - logsumexp along a dimension."""
     _check(x=x)
     return _log_softmax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
+
+
+def sparsemax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
+    """napier.sparsemax with gradients: the probabilities nearest to x / temperature along a dimension."""
+    _check(x=x)
+    return _sparsemax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
 
 
 def _floating(x):

@@ -1,10 +1,10 @@
-/* golden - the bits of softmax, log_softmax and logsumexp, their gradients and states, against a committed table
+/* golden - the bits of softmax, log_softmax, logsumexp and sparsemax, their gradients and states, against a committed table
  * (support/golden_table.h). A line is `op dtype_in dtype_out ROWSxCOLS seed hash`, for rows made from the seed.
  *
  * --scramble hands each row to the library back to front and turns the result round again: the same values in another
  * order of summation. Its check must fail; that shows that the table sees the order. */
 #include <inttypes.h>
-#include <napier/softmax.h>
+#include <napier/sparsemax.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -30,14 +30,31 @@ typedef enum golden_op {
     STATE_LOG_SOFTMAX,
     STATE_BYTES, /* the byte form of the merged state */
     LOGSUMEXP_WEIGHTED,
+    SPARSEMAX,
+    SPARSEMAX_BACKWARD,
     GOLDEN_OPS
 } golden_op;
 
-static const char *const op_names[GOLDEN_OPS] = {
-    "softmax",           "log_softmax",          "logsumexp",          "logsumexp_all",          "softmax/0.7",
-    "log_softmax/0.7",   "logsumexp/0.7",        "softmax:first_axis", "log_softmax:first_axis", "logsumexp:first_axis",
-    "softmax_backward",  "log_softmax_backward", "logsumexp_backward", "logsumexp_all_backward", "state:softmax",
-    "state:log_softmax", "state:bytes",          "logsumexp_weighted"};
+static const char *const op_names[GOLDEN_OPS] = {"softmax",
+                                                 "log_softmax",
+                                                 "logsumexp",
+                                                 "logsumexp_all",
+                                                 "softmax/0.7",
+                                                 "log_softmax/0.7",
+                                                 "logsumexp/0.7",
+                                                 "softmax:first_axis",
+                                                 "log_softmax:first_axis",
+                                                 "logsumexp:first_axis",
+                                                 "softmax_backward",
+                                                 "log_softmax_backward",
+                                                 "logsumexp_backward",
+                                                 "logsumexp_all_backward",
+                                                 "state:softmax",
+                                                 "state:log_softmax",
+                                                 "state:bytes",
+                                                 "logsumexp_weighted",
+                                                 "sparsemax",
+                                                 "sparsemax_backward"};
 
 typedef struct golden_case {
     golden_op op;
@@ -49,7 +66,9 @@ typedef struct golden_case {
 /* ---- One case ---------------------------------------------------------------------------------------------------- */
 
 static bool is_state(golden_op op) { return op >= STATE_SOFTMAX && op <= STATE_BYTES; }
-static bool is_gradient(golden_op op) { return op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD; }
+static bool is_gradient(golden_op op) {
+    return (op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD) || op == SPARSEMAX_BACKWARD;
+}
 static bool is_first_axis(golden_op op) { return op >= SOFTMAX_FIRST_AXIS && op <= LOGSUMEXP_FIRST_AXIS; }
 static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEXP_WARM) || is_gradient(op); }
 
@@ -172,6 +191,9 @@ static napier_status run_gradient(const golden_case *c, const matrix *in, const 
     case LOG_SOFTMAX_BACKWARD:
         status = napier_log_softmax(golden_context, first, view_of(in), options);
         return status ? status : napier_log_softmax_backward(golden_context, first, second, view_of(out), options);
+    case SPARSEMAX_BACKWARD:
+        status = napier_sparsemax(golden_context, first, view_of(in), options);
+        return status ? status : napier_sparsemax_backward(golden_context, first, second, view_of(out), options);
     case LOGSUMEXP_BACKWARD: return napier_logsumexp_backward(golden_context, first, column, view_of(out), options);
     default: return napier_logsumexp_all_backward(golden_context, first, column, view_of(out), options);
     }
@@ -188,6 +210,7 @@ static napier_status run_forward(const golden_case *c, const matrix *in, const m
     case LOG_SOFTMAX:
     case LOG_SOFTMAX_WARM:
     case LOG_SOFTMAX_FIRST_AXIS: return napier_log_softmax(golden_context, logits, view_of(out), options);
+    case SPARSEMAX: return napier_sparsemax(golden_context, logits, view_of(out), options);
     case LOGSUMEXP_ALL: return napier_logsumexp_all(golden_context, logits, lse, options);
     default: return napier_logsumexp(golden_context, logits, lse, options);
     }
@@ -299,6 +322,7 @@ static void check_long(void) {
     check(STATE_SOFTMAX, NAPIER_F32, NAPIER_F32, 1, 151936);
     check(STATE_BYTES, NAPIER_F32, NAPIER_F32, 1, 151936);
     check(SOFTMAX, NAPIER_F64, NAPIER_F64, 1, 50257);
+    check(SPARSEMAX, NAPIER_F32, NAPIER_F32, 3, 151936);
     for (golden_op op = SOFTMAX; op <= LOGSUMEXP_ALL; op++) {
         check(op, NAPIER_F32, NAPIER_F32, 1, 1000000);
     }

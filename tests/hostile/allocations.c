@@ -151,6 +151,10 @@ static napier_status words(napier_context *c) {
 
 static napier_status softmax(napier_context *c) { return napier_softmax(c, logits(), new_logits(), NULL); }
 static napier_status log_softmax(napier_context *c) { return napier_log_softmax(c, logits(), new_logits(), NULL); }
+static napier_status sparsemax(napier_context *c) { return napier_sparsemax(c, logits(), new_logits(), NULL); }
+static napier_status sparsemax_backward(napier_context *c) {
+    return napier_sparsemax_backward(c, logits(), logits(), new_logits(), NULL);
+}
 static napier_status logsumexp(napier_context *c) { return napier_logsumexp(c, logits(), new_array(ROWS), NULL); }
 static napier_status logsumexp_all(napier_context *c) { return napier_logsumexp_all(c, logits(), new_array(1), NULL); }
 /* Two long rows, each split over the threads. */
@@ -816,6 +820,8 @@ static const line table[] = {
     {"napier_logsumexp", logsumexp, TAKES},
     {"napier_logsumexp_all", logsumexp_all, TAKES},
     {"napier_logsumexp_weighted", logsumexp_weighted, TAKES},
+    {"napier_sparsemax", sparsemax, 0},
+    {"napier_sparsemax_backward", sparsemax_backward, 0},
     {"napier_softmax_backward", softmax_backward, TAKES},
     {"napier_log_softmax_backward", log_softmax_backward, TAKES},
     {"napier_logsumexp_backward", logsumexp_backward, TAKES},

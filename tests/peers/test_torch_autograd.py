@@ -51,7 +51,16 @@ def ids_of(n=N, vocabulary=V):
 
 # ---- softmax, log_softmax, logsumexp ---------------------------------------------------------------------------------------
 
-MAPS = {"softmax": (nt.softmax, torch.softmax), "log_softmax": (nt.log_softmax, torch.log_softmax)}
+def reference_sparsemax(x, dim):
+    z = x.double().movedim(dim, -1)
+    falling = z.sort(-1, descending=True).values
+    tau = (falling.cumsum(-1) - 1) / torch.arange(1, z.shape[-1] + 1)
+    size = (falling > tau).sum(-1, keepdim=True)
+    return (z - tau.gather(-1, size - 1)).clamp(min=0).movedim(-1, dim).to(x.dtype)
+
+
+MAPS = {"softmax": (nt.softmax, torch.softmax), "log_softmax": (nt.log_softmax, torch.log_softmax),
+        "sparsemax": (nt.sparsemax, reference_sparsemax)}
 
 
 def test_gradcheck():
@@ -422,6 +431,7 @@ def examples(device="cpu"):
     offsets, advantages = OFFSETS.to(device), ADVANTAGES.to(device)
     yield "softmax", lambda x: nt.softmax(x, 0, temperature=0.5), [x]
     yield "log_softmax", lambda x: nt.log_softmax(x, 1), [x]
+    yield "sparsemax", lambda x: nt.sparsemax(x, 1, temperature=0.5), [x]
     yield "logsumexp", lambda x: (nt.logsumexp(x, 1), nt.logsumexp(x), nt.logsumexp(x, 0, True)), [x]
     yield "weighted", lambda x, y: (nt.logsumexp(x, 1, b=y, return_sign=True)[0], nt.logsumexp(x, b=y.abs())), [x, y]
     yield "matmul", lambda x, y: nt.matmul(x, y.T), [x, y]
@@ -459,6 +469,7 @@ def test_operators():
     ops = torch.ops.napier
     for op, args in [
         (ops.softmax, (x, 0, half, "nan")), (ops.log_softmax, (normal(2, 3, 4).transpose(0, 2), 1, one, "zero")),
+        (ops.sparsemax, (x, 1, half, "nan")),
         (ops.logsumexp, (x, 0, one)), (ops.logsumexp_weighted, (x, y, 1, half)),
         (ops.logsumexp_weighted, (x, y.detach().double(), 0, one)), (ops.matmul, (x, y.detach().T)), (ops.gather_logprobs, (x, ids)),
         (ops.token_logprobs, (x, ids, None, tokens, -100, 31, 2)),

@@ -740,6 +740,26 @@ static double gradient_error(double got, long double exact, long double magnitud
     return (double)(fabsl((long double)got - exact) / (eps * magnitude + ldexpl(1, f->last)));
 }
 
+/* The conditions of a projection onto the simplex: the sum is 1, and z - p is one tau where p > 0, no less than z elsewhere. */
+static void check_sparsemax(napier_context *context) {
+    enum { N = 1300 };
+    float x[N], p[N];
+    double sum = 0, tau[2] = {-HUGE_VAL, HUGE_VAL}, highest = -HUGE_VAL;
+    fill(NAPIER_F32, x, NORMAL, N);
+    expect_ok(context, napier_sparsemax(context, napier_const_rows_f32(x, 1, N), napier_rows_f32(p, 1, N), NULL),
+              "sparsemax");
+    for (int i = 0; i < N; i++) {
+        sum += (double)p[i];
+        if (p[i] > 0) {
+            tau[0] = fmax(tau[0], (double)x[i] - (double)p[i]);
+            tau[1] = fmin(tau[1], (double)x[i] - (double)p[i]);
+        } else {
+            highest = fmax(highest, (double)x[i]);
+        }
+    }
+    check(fabs(sum - 1) < 1e-6 && tau[0] - tau[1] < 1e-7 && highest <= tau[0], "sparsemax is a projection");
+}
+
 static void check_gradients(napier_context *context, napier_dtype dtype) {
     enum { N = 1300, BOUND = 24 };
     const double T = 0.5; /* a power of two: x / T and g / T are exact, so that the oracle is simple */
@@ -909,6 +929,7 @@ int main(int argc, char **argv) {
     check_logsumexp_all(context);
     check_state(context, NAPIER_F32);
     check_state(context, NAPIER_F64);
+    check_sparsemax(context);
     check_gradients(context, NAPIER_F32);
     if (oracle_is_wide()) {
         check_gradients(context, NAPIER_F64);

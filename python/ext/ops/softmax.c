@@ -211,6 +211,12 @@ static PyObject *py_log_softmax(PyObject *self, PyObject *const *args, Py_ssize_
     return map_function(&names, napier_log_softmax, napier_cuda_log_softmax, args, count, keywords);
 }
 
+static PyObject *py_sparsemax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = MAP_SIGNATURE("sparsemax");
+    (void)self;
+    return map_function(&names, napier_sparsemax, napier_cuda_sparsemax, args, count, keywords);
+}
+
 /* ---- Their gradients --------------------------------------------------------------------------------------------- */
 
 static napier_status gradient_slices(napier_context *context, gradient_call *call, slices *s,
@@ -299,6 +305,13 @@ static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, 
     (void)self;
     return gradient_function(&names, napier_log_softmax_backward, napier_cuda_log_softmax_backward, args, count,
                              keywords);
+}
+
+static PyObject *py_sparsemax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "sparsemax_backward", 5, 3, 2, {"probs", "grad_probs", "axis", "temperature", "out"}};
+    (void)self;
+    return gradient_function(&names, napier_sparsemax_backward, napier_cuda_sparsemax_backward, args, count, keywords);
 }
 
 /* ---- logsumexp along an axis ------------------------------------------------------------------------------------- */
@@ -639,6 +652,12 @@ PyMethodDef softmax_functions[] = {
      "Examples\n--------\n"
      ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4).tolist()\n"
      "[[0.0, -1e+30], [-0.6931, -0.6931]]\n"},
+    {"sparsemax", FAST(py_sparsemax),
+     "sparsemax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "The probabilities nearest to x / temperature along an axis; most are exactly 0. Parameters as in softmax; "
+     "algorithm\nchanges nothing.\n\n"
+     "Examples\n--------\n"
+     ">>> import napier\n>>> napier.sparsemax([1.0, 1.5, 0.25, -3.0]).tolist()\n[0.25, 0.75, 0.0, 0.0]\n"},
     {"_logsumexp", FAST(py_logsumexp),
      "_logsumexp(x, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\nAlong one axis."},
     {"_logsumexp_weighted", FAST(py_logsumexp_weighted),
@@ -652,6 +671,11 @@ PyMethodDef softmax_functions[] = {
     {"softmax_backward", FAST(py_softmax_backward),
      "softmax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
      "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it; axis as "
+     "there.\n"},
+    {"sparsemax_backward", FAST(py_sparsemax_backward),
+     "sparsemax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
+     "The gradient with respect to the logits, from the result of sparsemax and the gradient with respect to it; axis "
+     "as "
      "there.\n"},
     {"log_softmax_backward", FAST(py_log_softmax_backward),
      "log_softmax_backward(logprobs, grad_logprobs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"

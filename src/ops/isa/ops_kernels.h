@@ -6,6 +6,7 @@
 #include <napier/types.h>
 
 #include "ops/softmax/softmax_kernels.h"
+#include "ops/sparsemax/sparsemax_kernels.h"
 #include "ops/linear/linear_kernels.h"
 #include "ops/attention/attention_kernels.h"
 #include "ops/tokens/token_kernels.h"
@@ -15,6 +16,7 @@
 
 typedef struct napier_ops_kernels {
     napier_softmax_kernels softmax;
+    napier_sparsemax_kernels sparsemax;
     napier_linear_kernels linear;
     napier_attention_kernels attention;
     napier_token_kernels tokens;

@@ -8,6 +8,7 @@
 #include "ops/softmax/lanes.inc.h"
 #include "ops/softmax/weighted.inc.h"
 #include "ops/softmax/gradient.inc.h"
+#include "ops/sparsemax/sparsemax.inc.h"
 #include "ops/linear/matmul.inc.h"
 #include "ops/attention/attention.inc.h"
 #include "ops/tokens/responses.inc.h"
@@ -22,5 +23,5 @@
     {                                                                                                              \
         .softmax = NAPIER_SOFTMAX_KERNELS, .linear = NAPIER_LINEAR_KERNELS, .attention = NAPIER_ATTENTION_KERNELS, \
         .tokens = NAPIER_TOKEN_KERNELS, .kl = NAPIER_KL_KERNELS, .rubric = NAPIER_RUBRIC_KERNELS,                  \
-        .grpo = NAPIER_GRPO_KERNELS                                                                                \
+        .grpo = NAPIER_GRPO_KERNELS, .sparsemax = NAPIER_SPARSEMAX_KERNELS                                         \
     }

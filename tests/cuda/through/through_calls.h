@@ -9,6 +9,7 @@
     /* softmax */ \
     CALL(softmax, (napier_const_matrix x, napier_matrix y, const napier_softmax_options *o), (there(x), there(y), o)) \
     CALL(log_softmax, (napier_const_matrix x, napier_matrix y, const napier_softmax_options *o), (there(x), there(y), o)) \
+    CALL(sparsemax, (napier_const_matrix x, napier_matrix y, const napier_softmax_options *o), (there(x), there(y), o)) \
     CALL(logsumexp, (napier_const_matrix x, napier_vector lse, const napier_softmax_options *o), \
          (there(x), there(lse), o)) \
     CALL(logsumexp_all, (napier_const_matrix x, napier_vector lse, const napier_softmax_options *o), \
@@ -17,6 +18,9 @@
          (napier_const_matrix y, napier_const_matrix g, napier_matrix out, const napier_softmax_options *o), \
          (there(y), there(g), there(out), o)) \
     CALL(log_softmax_backward, \
+         (napier_const_matrix y, napier_const_matrix g, napier_matrix out, const napier_softmax_options *o), \
+         (there(y), there(g), there(out), o)) \
+    CALL(sparsemax_backward, \
          (napier_const_matrix y, napier_const_matrix g, napier_matrix out, const napier_softmax_options *o), \
          (there(y), there(g), there(out), o)) \
     CALL(logsumexp_backward, \

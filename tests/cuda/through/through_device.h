@@ -25,6 +25,8 @@ napier_status through_layout(napier_context *context, const napier_umap_graph *g
 #define napier_umap_optimize_layout through_layout
 #define napier_softmax through_softmax
 #define napier_log_softmax through_log_softmax
+#define napier_sparsemax through_sparsemax
+#define napier_sparsemax_backward through_sparsemax_backward
 #define napier_logsumexp through_logsumexp
 #define napier_logsumexp_all through_logsumexp_all
 #define napier_softmax_backward through_softmax_backward

@@ -122,7 +122,7 @@ MUTATIONS = [odd_descr, good_descr, odd_shape, odd_numbers, odd_order, odd_dict,
 
 
 def softmax_words(rng, name):
-    words = [rng.choice(["softmax", "log-softmax", "logsumexp"]), name]
+    words = [rng.choice(["softmax", "log-softmax", "logsumexp", "sparsemax"]), name]
     if rng.random() < 0.5:
         words += ["--axis", rng.choice(["0", "-1", "1", "all", "-2", "31", "-33"])]
     if rng.random() < 0.3:

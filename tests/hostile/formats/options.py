@@ -52,7 +52,7 @@ def base(rng, command):
     """A good command line, its files and what it may write."""
     if command == "umap":
         return [command, "in.npy", "--n-epochs", "3", "--n-neighbors", "4", "-o", "out.npy"], {"in.npy": npy.table(rng)}, ["out.npy"]
-    if command in ("softmax", "log-softmax", "logsumexp"):
+    if command in ("softmax", "log-softmax", "logsumexp", "sparsemax"):
         return [command, "in.npy", "-o", "out.npy"], {"in.npy": npy.table(rng)}, ["out.npy"]
     if command in ("grpo", "kl", "rubric"):
         files = {"in.jsonl": b"\n".join(json.dumps(jsonl.line(rng)).encode() for _ in range(3)), "rubric.npy": npy.table(rng, 2, 3)}
@@ -115,7 +115,7 @@ def swapped(rng, command, words):
 
 
 MUTATIONS = [number, number, number, few, word, word, unknown, twice, less, flag, swapped, metric]
-COMMANDS = ["softmax", "log-softmax", "logsumexp", "umap", "umap", "umap", "grpo", "grpo", "kl", "rubric", "tokenize", "logprobs", "judge"]
+COMMANDS = ["softmax", "log-softmax", "logsumexp", "sparsemax", "umap", "umap", "umap", "grpo", "grpo", "kl", "rubric", "tokenize", "logprobs", "judge"]
 VARIABLES = ["NAPIER_THREADS", "NAPIER_ISA", "TMPDIR"]
 
 

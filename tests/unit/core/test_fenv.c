@@ -44,6 +44,8 @@ static void softmax_calls(void) {
         KEEP(more);
     CALL(napier_softmax_backward, matrix(out), matrix(logits), matrix_out(more), &o), KEEP(more);
     CALL(napier_log_softmax_backward, matrix(out2), matrix(logits), matrix_out(more), &o), KEEP(more);
+    CALL(napier_sparsemax, matrix(logits), matrix_out(out), &o), KEEP(out);
+    CALL(napier_sparsemax_backward, matrix(out), matrix(logits), matrix_out(more), &o), KEEP(more);
     CALL(napier_logsumexp, matrix(logits), row_out(lse, ROWS), &o), KEEP(lse);
     CALL(napier_logsumexp_all, matrix(logits), row_out(sign, 1), &o), KEEP(sign);
     CALL(napier_logsumexp_all, matrix64(), napier_array(out64, 1, NAPIER_F64), &o), KEEP(out64);

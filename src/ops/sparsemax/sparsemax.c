@@ -1,0 +1,83 @@
+/* ops/sparsemax/sparsemax.c - sparsemax and its gradient: checks the arguments, divides the rows over threads. */
+#include "ops/sparsemax/sparsemax.h"
+
+#include "core/base/parallel.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/softmax/arguments.h"
+#include "ops/softmax/options.h"
+#include "ops/softmax/softmax_split.h"
+
+static napier_sparsemax_job job_of(napier_const_matrix x, napier_const_matrix grad, napier_matrix out,
+                                   const napier_softmax_options *o, napier_dtype compute) {
+    napier_sparsemax_job job = {x, grad, out, o->temperature, 0.0, compute == NAPIER_F64};
+    job.masked = o->masked_rows == NAPIER_MASKED_ZERO ? 0.0 : napier_f64_nan();
+    job.out.rows = out.cols > 0 ? out.rows : 0;
+    return job;
+}
+
+napier_status napier_sparsemax_arguments(napier_context *context, napier_const_matrix logits, napier_matrix probs,
+                                         const napier_softmax_options *options, napier_sparsemax_job *job) {
+    napier_softmax_options o;
+    const napier_status status = napier_elementwise_arguments(context, "probs", logits, probs, options, &o);
+    if (!status) {
+        *job = job_of(logits, logits, probs, &o, napier_compute_dtype(logits.dtype, probs.dtype));
+    }
+    return status;
+}
+
+napier_status napier_sparsemax_gradient_arguments(napier_context *context, napier_const_matrix probs,
+                                                  napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                                  const napier_softmax_options *options, napier_sparsemax_job *job) {
+    const napier_dtype compute = napier_compute_dtype3(probs.dtype, grad_probs.dtype, grad_logits.dtype);
+    napier_softmax_options o;
+    const napier_status status = napier_gradient_arguments(context, "probs", probs, "grad_probs", &grad_probs,
+                                                           grad_logits, options, compute, &o);
+    if (!status) {
+        *job = job_of(probs, grad_probs, grad_logits, &o, compute);
+    }
+    return status;
+}
+
+/* ---- Work --------------------------------------------------------------------------------------------------------- */
+
+typedef struct task {
+    void (*kernel)(const napier_sparsemax_job *job, int64_t begin, int64_t end);
+    napier_sparsemax_job job;
+} task;
+
+static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const task *const t = argument;
+    (void)worker;
+    t->kernel(&t->job, begin, end);
+}
+
+static void run(const napier_context *context, task *t) {
+    const int64_t rows = t->job.out.rows;
+    if (rows > 0) {
+        napier_parallel(context, rows, napier_row_chunk(context, rows, t->job.out.cols, 1), run_rows, t);
+    }
+}
+
+napier_status napier_sparsemax(napier_context *context, napier_const_matrix logits, napier_matrix probs,
+                               const napier_softmax_options *options) {
+    task t;
+    const napier_status status = napier_sparsemax_arguments(context, logits, probs, options, &t.job);
+    if (!status) {
+        t.kernel = napier_ops_kernels_of(context->isa)->sparsemax.rows;
+        run(context, &t);
+    }
+    return status;
+}
+
+napier_status napier_sparsemax_backward(napier_context *context, napier_const_matrix probs,
+                                        napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                        const napier_softmax_options *options) {
+    task t;
+    const napier_status status =
+        napier_sparsemax_gradient_arguments(context, probs, grad_probs, grad_logits, options, &t.job);
+    if (!status) {
+        t.kernel = napier_ops_kernels_of(context->isa)->sparsemax.gradient;
+        run(context, &t);
+    }
+    return status;
+}
