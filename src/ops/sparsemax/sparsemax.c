@@ -4,7 +4,6 @@
 #include "core/base/parallel.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
-#include "ops/softmax/options.h"
 #include "ops/softmax/softmax_split.h"
 
 static napier_sparsemax_job job_of(napier_const_matrix x, napier_const_matrix grad, napier_matrix out,
