@@ -73,9 +73,8 @@ REDUCTION(logsumexp, OPERATION_LOGSUMEXP, "logsumexp", "the logarithm of a sum o
           "log sum exp(x) along an axis, which the result no longer has.",
           "napier logsumexp logits.npy --axis all\n"
           "echo 1,2,3 | napier logsumexp -");
-REDUCTION(
-    sparsemax, OPERATION_SPARSEMAX, "sparsemax", "probabilities from logits, most of them 0",
-    "Probabilities from logits, most of them exactly 0: the nearest point to x whose elements are 0 or more and add "
-    "up to 1, along an axis. A row must fit the memory.",
-    "napier sparsemax logits.npy -o probs.npy --axis 0\n"
-    "echo 1,1.5,0.25,-3 | napier sparsemax -");
+REDUCTION(sparsemax, OPERATION_SPARSEMAX, "sparsemax", "probabilities from logits, most of them 0",
+          "Probabilities from logits, most of them exactly 0: the nearest point to x whose elements\n"
+          "are 0 or more and add up to 1, along an axis. A row must fit the memory.",
+          "napier sparsemax logits.npy -o probs.npy --axis 0\n"
+          "echo 1,1.5,0.25,-3 | napier sparsemax -");
