@@ -80,7 +80,8 @@ static int read_message(const char *place, int64_t i, const cJSON *item, napier_
     m->tool_calls = calls;
     m->tool_call_count = count;
     int status = check_keys(place, i, item);
-    for (const cJSON *call = count > 0 ? list->child : NULL; call != NULL && status == STATUS_OK; call = call->next) {
+    for (const cJSON *call = list != NULL ? list->child : NULL; call != NULL && status == STATUS_OK;
+         call = call->next) {
         status = read_call(place, i, call, calls++);
     }
     return status;

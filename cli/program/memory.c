@@ -41,7 +41,7 @@ static void lower_by_resource(int64_t *limit, int resource) {
 /* Reads a limit from a file: a number, or a word ("max"), which means no limit. */
 static void lower_by_file(int64_t *limit, const char *folder, const char *name) {
     char path[PATH_ROOM];
-    uint64_t bytes;
+    char text[32];
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
         return;
     }
@@ -49,8 +49,8 @@ static void lower_by_file(int64_t *limit, const char *folder, const char *name) 
     if (file == NULL) {
         return;
     }
-    if (fscanf(file, "%" SCNu64, &bytes) == 1) {
-        lower(limit, bytes);
+    if (fgets(text, sizeof text, file) != NULL && text[0] >= '0' && text[0] <= '9') {
+        lower(limit, strtoull(text, NULL, 10));
     }
     fclose(file);
 }

@@ -396,7 +396,7 @@ static void drop_labels(labels *l, const float *map, int64_t columns) {
         if (l->codes != NULL) {
             l->codes[l->count] = l->codes[i];
         }
-        if (l->codes != NULL && l->codes[i] >= 0) {
+        if (l->sizes != NULL && l->codes != NULL && l->codes[i] >= 0) {
             l->sizes[l->codes[i]]++;
         }
         if (l->numbers != NULL) {

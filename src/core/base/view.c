@@ -379,7 +379,7 @@ static int sum_reaches(const term *terms, int count, uint64_t distance, int *tri
         common = gcd(common, terms[t].step);
     }
     const term fine = terms[count - 1];
-    if (common % fine.step == 0 && distance % common > fine.step * fine.most) {
+    if (common > 0 && common % fine.step == 0 && distance % common > fine.step * fine.most) {
         return 0;
     }
     const uint64_t least = distance <= rest ? 0 : (distance - rest - 1) / first.step + 1;

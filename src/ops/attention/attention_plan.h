@@ -47,7 +47,7 @@ typedef struct napier_attention_back_views {
     napier_heads grad_q, grad_k, grad_v; /* no data: not wanted */
 } napier_attention_back_views;
 napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
-                                          const napier_attention_back_views *views);
+                                          const napier_attention_back_views *x);
 
 /* The keys of a sequence have places 0 .. keys - 1: first the rows of the prefix, then its own. */
 typedef struct napier_sequence {

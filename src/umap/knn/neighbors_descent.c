@@ -121,7 +121,7 @@ static void leaf_task(void *argument, int64_t leaf) {
     const descent *d = argument;
     const int64_t first = leaf * NAPIER_PANEL;
     const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
-    uint32_t rows[NAPIER_PANEL];
+    uint32_t rows[NAPIER_PANEL] = {0};
     float distances[NAPIER_DISTANCES];
     for (int64_t i = first; i < last; i++) {
         rows[i - first] = (uint32_t)d->order[i];

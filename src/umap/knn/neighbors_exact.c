@@ -293,7 +293,7 @@ napier_status napier_search_exact(const napier_search *s) {
     if (!e.both) {
         NAPIER_TRY(make_side(&memory, &e, s->samples, false, &trees[1], &e.other));
     }
-    e.level = tournament_level(s, e.own.tree->panels);
+    e.level = tournament_level(s, trees[0].panels);
     napier_heap_clear(s->nearest, s->queries->n * s->wanted);
     if (e.both) {
         return play(&e);

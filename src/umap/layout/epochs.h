@@ -19,7 +19,7 @@ napier_status napier_densmap_create(napier_memory *memory, const napier_umap_gra
                                     napier_densmap **out);
 
 /* Adds densMAP's forces to those of an epoch. Does nothing in epochs before its share. */
-void napier_densmap_forces(napier_densmap *densmap, int64_t epoch, const float *y, float *forces);
+void napier_densmap_forces(napier_densmap *m, int64_t epoch, const float *y, float *forces);
 
 /* ---- Epochs ------------------------------------------------------------------------------------------------------ */
 

@@ -288,7 +288,7 @@ static float haversine(const float *x, const float *y) {
 static double squared_gaps(pairs *p, double shift) {
     double sum = 0.0;
     const float *x, *y;
-    for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
+    while (next_run(p, &x, &y) > 0) {
         const int64_t count = (p->columns - 1) % RUN + 1; /* without the padding of the run */
         for (int64_t i = 0; i < count; i++) {
             const double gap = ((double)x[i] - (double)y[i]) - shift;

@@ -326,9 +326,10 @@ static void place_on_grid(spectral *s) {
     }
     const double step = side > 1 ? 2.0 / (double)(side - 1) : 0.0;
     for (int64_t c = 0; c < s->count; c++) {
-        s->centres[c * s->components] = (double)(c % side) * step - 1.0;
+        const int64_t row = c / side, column = c % side;
+        s->centres[c * s->components] = (double)column * step - 1.0;
         if (s->components > 1) {
-            s->centres[c * s->components + 1] = (double)(c / side) * step - 1.0;
+            s->centres[c * s->components + 1] = (double)row * step - 1.0;
         }
     }
 }

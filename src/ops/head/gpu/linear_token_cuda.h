@@ -82,7 +82,6 @@ typedef struct napier_linear_round_job {
 enum { NAPIER_LINEAR_ROUND_THREADS = 256 };
 
 #if !defined(CUDA_KERNEL)
-#include "ops/linear/gpu/matmul_cuda.h"
 #include "ops/tokens/token_call.h"
 
 /* The arguments must have been checked. */

@@ -33,7 +33,6 @@ enum { NAPIER_BACK_ROOM = (sizeof(napier_cuda_back_room) + 127) / 128 * 128 };
 
 #if !defined(CUDA_KERNEL)
 #include "core/gpu/launch.h"
-#include "ops/tokens/gpu/token_cuda.h"
 
 napier_cuda_back_job napier_cuda_back_of(napier_cuda_context *context, napier_cuda_room *room,
                                          const napier_token_call *call, napier_const_matrix logits,
