@@ -33,8 +33,6 @@ int library_status(const napier_context *context, napier_status status, const ch
                                : complain("%s: %s", name, error_text(context, status));
 }
 
-bool is_standard(const char *path) { return path != NULL && strcmp(path, "-") == 0; }
-
 int finish_standard_output(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return STATUS_OK;

@@ -1,38 +1,8 @@
-/* cli/program/command.h - a subcommand: its options, its request, and how it is run. */
+/* cli/program/command.h - how a subcommand is run, and its help. */
 #ifndef NAPIER_CLI_COMMAND_H
 #define NAPIER_CLI_COMMAND_H
 
-#include "options.h"
-
-#include <napier/types.h>
-
-/* What a command line asks for. The request of each command begins with this struct. */
-typedef struct base_request {
-    const char *command;            /* its name, for messages */
-    const char *in_path, *out_path; /* NULL: not given; "-": standard input and output */
-    int64_t threads;                /* 0: the library's choice */
-    napier_isa isa;
-    int help;
-} base_request;
-
-typedef enum command_input { INPUT_WANTED, INPUT_OPTIONAL, INPUT_NONE } command_input;
-
-typedef struct command {
-    const char *name;
-    const char *summary;
-    const char *usage;   /* what follows the name, a line for each form */
-    const char *about;   /* the text of the help before the options */
-    const char *example; /* a line for each */
-    const option_group *groups;
-    command_input input;
-    bool is_in_place;            /* the output may be the input */
-    bool may_print_nothing;      /* without --output, the command may write no result to standard output */
-    size_t size;                 /* of the request */
-    const void *defaults;        /* a request to begin with */
-    int (*check)(void *request); /* what options go together; NULL: nothing to check */
-    int (*run)(void *request, napier_context *context);
-    void (*more_help)(void); /* prints what follows the options; NULL: nothing */
-} command;
+#include "request.h"
 
 /* The options of all commands, --threads, --isa and --help, as the last group of each. */
 extern const option machine_options[];
@@ -47,8 +17,6 @@ const char *error_text(const napier_context *context, napier_status status);
 
 /* STATUS_OK, or STATUS_FAILED after a message with the library's error; `name` is what the error is about, or NULL. */
 int library_status(const napier_context *context, napier_status status, const char *name);
-
-bool is_standard(const char *path);
 
 /* ---- Help -------------------------------------------------------------------------------------------------------- */
 

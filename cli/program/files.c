@@ -28,6 +28,8 @@ typedef struct file_list {
     int count;
 } file_list;
 
+bool is_standard(const char *path) { return path != NULL && strcmp(path, "-") == 0; }
+
 static const char *name_of(const char *path) {
     const char *const slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;

@@ -2,7 +2,10 @@
 #ifndef NAPIER_CLI_FILES_H
 #define NAPIER_CLI_FILES_H
 
-#include "command.h"
+#include "request.h"
+
+/* Is the path "-", for standard input or output? */
+bool is_standard(const char *path);
 
 /* Checks the files that the options of a command name. Only one file can be standard input, and one result standard
  * output. No result may replace another one, or an input; links and different paths to one file count as the same file.

@@ -4,8 +4,9 @@
 
 #include "../io/input.h"
 #include "../io/output.h"
-#include "../program/message.h"
 #include "../plot/plot.h"
+#include "../program/files.h"
+#include "../program/message.h"
 #include "../program/progress.h"
 #include "../io/source.h"
 #include "umap_npz.h"

@@ -1,7 +1,7 @@
 /* core/gpu/device.c - the part of the CUDA runtime that Napier uses. A build without CUDA gets functions that fail. */
 #include <string.h>
 
-#include "core/gpu/launch.h"
+#include "core/gpu/device.h"
 
 #if defined(NAPIER_CUDA) && !defined(NAPIER_CUDA_EMULATED)
 

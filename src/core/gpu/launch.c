@@ -1,14 +1,5 @@
-/* core/gpu/launch.c - the shape of a launch: checks for the device (device.c), numbers of blocks, and the launches of a
- * call for the host halves. */
+/* core/gpu/launch.c - numbers of blocks, and the launches of a call for the host halves. */
 #include "core/gpu/launch.h"
-
-napier_status napier_cuda_check_shape(napier_cuda_context *context, const char *what, const napier_cuda_shape *shape) {
-    enum { MOST_BLOCKS_Y = 65535, MOST_CLUSTER = 16 };
-    const bool fits = shape->blocks >= 0 && shape->blocks <= INT32_MAX && shape->blocks_y <= MOST_BLOCKS_Y &&
-                      shape->shared_bytes <= context->shared_bytes && shape->cluster <= MOST_CLUSTER;
-    return fits ? NAPIER_OK
-                : napier_fail(context->host, NAPIER_UNSUPPORTED, "%s: a launch that no device would take", what);
-}
 
 int64_t napier_cuda_blocks(const napier_cuda_context *context, int64_t count, int64_t per_block, int waves) {
     const int64_t wanted = (count + per_block - 1) / per_block, most = (int64_t)context->processors * waves;

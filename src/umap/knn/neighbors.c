@@ -10,22 +10,6 @@
 
 /* ---- Progress, errors, arguments --------------------------------------------------------------------------------- */
 
-napier_status napier_search_progress(const napier_search *s, double done) {
-    const napier_neighbors_options *o = s->options;
-    const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
-    if (o->progress && o->progress("neighbours", all, o->user) != 0) {
-        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * all);
-    }
-    return NAPIER_OK;
-}
-
-napier_status napier_search_memory(const napier_search *s, bool missing, const char *what) {
-    return !missing
-               ? NAPIER_OK
-               : napier_fail(s->context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for the %s of %lld rows of %lld",
-                             what, (long long)s->samples->n, (long long)s->samples->cols);
-}
-
 napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
                                          int64_t least, napier_neighbors_options *o) {
     *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
@@ -87,7 +71,7 @@ static napier_status search_rows(const napier_search *s) {
     return napier_search_full(s);
 }
 
-static napier_status search(const napier_search *s) {
+static napier_status run_search(const napier_search *s) {
     if (s->samples->metric == NAPIER_METRIC_PRECOMPUTED) {
         return napier_search_stored(s);
     }
@@ -156,7 +140,7 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     napier_search s = {context, &o, points, others, o.n_neighbors - (others == points), NULL, 0.0};
     s.nearest = napier_take(&memory, others->n, (size_t)s.wanted * sizeof *s.nearest);
     NAPIER_TRY(napier_search_memory(&s, memory.missing, "neighbours"));
-    NAPIER_TRY(search(&s));
+    NAPIER_TRY(run_search(&s));
     output t = {&s, o.n_neighbors, indices, distances};
     napier_parallel_each(context, others->n, 256, output_task, &t);
     return NAPIER_OK;

@@ -1,6 +1,6 @@
 /* umap/knn/neighbors_search.h - one search for neighbours, and its algorithms.
  *
- *   neighbors.c           checks, progress, chooses the algorithm, writes the result
+ *   neighbors.c           checks, chooses the algorithm, writes the result
  *   neighbors_exact.c     euclidean, exact: matrix products bound distances, boxes of a tree exclude whole groups
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
  *   neighbors_subspace.c  the few directions that hold most of the variance

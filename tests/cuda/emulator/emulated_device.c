@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/gpu/launch.h"
+#include "core/gpu/device.h"
 #include "emulator.h"
 
 enum { PROCESSORS = 4, SHARED_BYTES = 227 << 10 };
