@@ -1,4 +1,5 @@
 """napier.Qwen3 and napier.Tokenizer: per-token log-probabilities of responses given prompts, from a Qwen3 in a directory."""
+import functools
 import json
 import os
 from typing import NamedTuple
@@ -31,6 +32,8 @@ class Tokenizer:
 
     Ids are those of Hugging Face tokenizers. encode adds no token before or after the text.
     """
+
+    __module__ = "napier"  # what pickles and help show
 
     def __init__(self, path):
         self._handle = (_napier._tokenizer_from_json if isinstance(path, bytes) else _napier._tokenizer_load)(path)
@@ -94,6 +97,8 @@ class Qwen3:
         Bytes that a call may use besides the weights and its results; 0: 1 GiB.
     """
 
+    __module__ = "napier"  # what pickles and help show
+
     def __init__(self, directory, *, compute="float32", memory=0):
         self._arguments = os.path.abspath(os.fspath(directory)), compute, int(memory)
         self._handle = _napier._model_load(*self._arguments)
@@ -108,7 +113,8 @@ class Qwen3:
         return cls(path, compute=compute, memory=memory)
 
     def __reduce__(self):
-        return _load, self._arguments
+        directory, compute, memory = self._arguments
+        return functools.partial(Qwen3, compute=compute, memory=memory), (directory,)
 
     def __repr__(self):
         return f"<Qwen3 {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
@@ -220,10 +226,6 @@ def _message(name, m):
     if not isinstance(content, (str, bytes)) and not (content is None and calls):
         raise TypeError(f"{name}: content: expected a text, got {content!r}")
     return m["role"], content, m.get("reasoning_content"), [(call["name"], _json(call["arguments"])) for call in calls]
-
-
-def _load(directory, compute, memory):
-    return Qwen3(directory, compute=compute, memory=memory)
 
 
 def _ids(ids, name):

@@ -202,6 +202,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : as in scikit-learn.
     """
 
+    __module__ = "napier"  # what pickles and help show
+
     def __init__(self, n_neighbors=15, n_components=2, metric="euclidean", metric_kwds=None,
                  output_metric="euclidean", output_metric_kwds=None, n_epochs=None, learning_rate=1.0, init="spectral",
                  min_dist=0.1, spread=1.0, low_memory=True, n_jobs=-1, set_op_mix_ratio=1.0, local_connectivity=1.0,
