@@ -23,6 +23,11 @@ void napier_free(const napier_allocator *allocator, void *memory) {
 }
 
 void *napier_keep(napier_memory *memory, void *block) {
+    if (memory->count == NAPIER_MEMORY_BLOCKS) {
+        napier_free(&memory->context->allocator, block);
+        memory->missing = true;
+        return NULL;
+    }
     if (block) {
         memory->blocks[memory->count++] = block;
     }
@@ -30,11 +35,10 @@ void *napier_keep(napier_memory *memory, void *block) {
 }
 
 void *napier_take(napier_memory *memory, int64_t count, size_t size) {
-    void *const block = memory->count < NAPIER_MEMORY_BLOCKS
-                            ? napier_alloc(&memory->context->allocator, count > 0 ? (size_t)count : 1, size)
-                            : NULL;
+    void *const block =
+        napier_keep(memory, napier_alloc(&memory->context->allocator, count > 0 ? (size_t)count : 1, size));
     memory->missing = memory->missing || !block;
-    return napier_keep(memory, block);
+    return block;
 }
 
 void *napier_let_go(napier_memory *memory, void *block) {

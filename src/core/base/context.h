@@ -51,7 +51,8 @@ typedef struct napier_memory {
 
 /* count * size bytes, at least one element; NULL, and `missing`, if there is no memory. */
 void *napier_take(napier_memory *memory, int64_t count, size_t size);
-/* Frees also this block, which napier_alloc has made (or NULL); returns it. */
+/* Frees also this block, which napier_alloc has made (or NULL); returns it. There can be NAPIER_MEMORY_BLOCKS; one more is
+ * freed at once and counts as missing. */
 void *napier_keep(napier_memory *memory, void *block);
 /* Does not free this block any more; returns it. */
 void *napier_let_go(napier_memory *memory, void *block);

@@ -125,7 +125,9 @@ static napier_status start_call(napier_context *context, const napier_token_matr
 
 static napier_status check_results(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                    const napier_token_results *r, const napier_token_call *call) {
-    const int64_t most = napier_least(call->cols, TOP_LIMIT), rows = call->rows, k = call->per_row;
+    const int64_t most = napier_least(call->cols, TOP_LIMIT), rows = call->rows;
+    /* Without rows, ids do not say how many a row has. */
+    const int64_t k = rows > 0 ? call->per_row : r->logprobs.cols;
     if (r->top_k < 0 || r->top_k > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k,
@@ -189,7 +191,8 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
     call->wants = (napier_token_wants){.entropy = g.entropy.data};
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument all[GRADIENTS] = {
-        NAPIER_ARGUMENT("gradients: logprobs", g.logprobs, is, call->rows, call->per_row, NULL),
+        NAPIER_ARGUMENT("gradients: logprobs", g.logprobs, is, call->rows,
+                        call->rows > 0 ? call->per_row : g.logprobs.cols, NULL),
         NAPIER_ARGUMENT("gradients: lse", napier_const_column(g.lse), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
         NAPIER_ARGUMENT("gradients: entropy", napier_const_column(g.entropy), is | NAPIER_IS_VECTOR, call->rows, 1,
                         NULL),
