@@ -220,17 +220,18 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}
 
+/* n is at most 16. The second condition tells that to the compiler, which would warn otherwise. */
 NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
     float lanes[16];
     vf_store(lanes, fill);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && i < 16; i++)
         lanes[i] = p[i];
     return vf_load(lanes);
 }
 NAPIER_INLINE void vf_store_part(float *p, const int n, const vf v) {
     float lanes[16];
     vf_store(lanes, v);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && i < 16; i++)
         p[i] = lanes[i];
 }
 
@@ -248,14 +249,14 @@ NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) {
 }
 NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
     uint16_t lanes[16] = {0};
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && i < 16; i++)
         lanes[i] = p[i];
     return vi_load_u16(lanes);
 }
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
     uint16_t lanes[16];
     vi_store_u16(lanes, v);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && i < 16; i++)
         p[i] = lanes[i];
 }
 
