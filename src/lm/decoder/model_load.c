@@ -215,23 +215,25 @@ napier_status napier_model_get_info(napier_context *context, const napier_model 
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info));
     const napier_model_config *c = &model->config;
-    const napier_model_info made = {.struct_size = sizeof made,
-                                    .layers = c->num_hidden_layers,
-                                    .hidden = c->hidden_size,
-                                    .heads = c->num_attention_heads,
-                                    .kv_heads = c->num_key_value_heads,
-                                    .head_dim = c->head_dim,
-                                    .intermediate = c->intermediate_size,
-                                    .vocabulary = c->vocab_size,
-                                    .positions = c->max_position_embeddings,
-                                    .parameters = model->parameters,
-                                    .weight_bytes = model->weight_bytes,
-                                    .weights = model->embedding.dtype,
-                                    .tied = c->tie_word_embeddings != 0,
-                                    .compute = model->compute,
-                                    .memory = model->memory,
-                                    .bos = c->bos_token_id,
-                                    .eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1};
+    napier_model_info made;
+    memset(&made, 0, sizeof made); /* the caller gets also the bytes between the fields */
+    made.struct_size = sizeof made;
+    made.layers = c->num_hidden_layers;
+    made.hidden = c->hidden_size;
+    made.heads = c->num_attention_heads;
+    made.kv_heads = c->num_key_value_heads;
+    made.head_dim = c->head_dim;
+    made.intermediate = c->intermediate_size;
+    made.vocabulary = c->vocab_size;
+    made.positions = c->max_position_embeddings;
+    made.parameters = model->parameters;
+    made.weight_bytes = model->weight_bytes;
+    made.weights = model->embedding.dtype;
+    made.tied = c->tie_word_embeddings != 0;
+    made.compute = model->compute;
+    made.memory = model->memory;
+    made.bos = c->bos_token_id;
+    made.eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1;
     napier_write_struct(&made, info);
     return NAPIER_OK;
 }

@@ -47,8 +47,7 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
     return napier_index_at(call->ids, row * call->per_row + k);
 }
 
-static napier_status check_ids(napier_context *context, napier_place place, napier_indices ids, int64_t rows,
-                               int64_t cols, int64_t ignore_index) {
+static napier_status check_ids_size(napier_context *context, napier_indices ids, int64_t rows) {
     const napier_status status = napier_check_indices(context, "ids", ids);
     if (status) {
         return status;
@@ -57,7 +56,11 @@ static napier_status check_ids(napier_context *context, napier_place place, napi
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: size %" PRId64 " is no multiple of %" PRId64 " rows",
                            ids.size, rows);
     }
-    for (int64_t i = 0; i < ids.size && place == NAPIER_ON_HOST; i++) {
+    return NAPIER_OK;
+}
+
+static napier_status check_ids(napier_context *context, napier_indices ids, int64_t cols, int64_t ignore_index) {
+    for (int64_t i = 0; i < ids.size; i++) {
         const int64_t id = napier_index_at(ids, i);
         if ((id < 0 || id >= cols) && id != ignore_index) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -90,8 +93,7 @@ static napier_status check_call(napier_context *context, napier_place place, con
         all[n++] = others[i];
     }
     all[n++] = napier_row_argument("ids", napier_indices_bytes(call->ids), 0, call->ids.size);
-    const napier_status status =
-        check_ids(context, place, call->ids, call->rows, call->cols, call->options.ignore_index);
+    napier_status status = check_ids_size(context, call->ids, call->rows);
     if (status) {
         return status;
     }
@@ -101,7 +103,11 @@ static napier_status check_call(napier_context *context, napier_place place, con
     if (call->rows > 0 && loss && call->per_row != 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: %" PRId64 " a row, but a loss has 1", call->per_row);
     }
-    return napier_check_arguments(context, all, n);
+    status = napier_check_arguments(context, all, n);
+    if (status || place == NAPIER_ON_DEVICE) {
+        return status;
+    }
+    return check_ids(context, call->ids, call->cols, call->options.ignore_index);
 }
 
 /* Reads the options; ids and matrices have not been checked yet. */
