@@ -114,7 +114,7 @@ def test_forward_mode_is_refused_by_name():
             raises((NotImplementedError, RuntimeError), "", lambda: dual(one, x.clone().requires_grad_(), tangent))
             raises(NotImplementedError, text, lambda: torch.func.jvp(one, (x,), (tangent,)))
             raises(NotImplementedError, text, lambda: torch.func.jacfwd(one)(x))
-    missing = set(nt.__all__) - names - {"softmax", "log_softmax", "logsumexp", "Softmax", "LogSoftmax", "LogSumExp",
+    missing = set(nt.__all__) - names - {"softmax", "log_softmax", "logsumexp", "sparsemax", "Softmax", "LogSoftmax", "LogSumExp",
                                          "synchronize"}
     assert not missing, f"not tested: {missing}"
 
