@@ -40,11 +40,8 @@ napier_status napier_head_read(napier_context *context, napier_place place, napi
                                const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = matrices_of(hidden, weights);
     napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_token_call_read(context, place, &matrices, ids, options, results, call);
-    return status ? status : check_sums(context, hidden, weights);
+    status = status ? status : check_sums(context, hidden, weights); /* V, which bounds ids, is rows of weights */
+    return status ? status : napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }
 
 napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
@@ -60,11 +57,8 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
         (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
-    return status ? status : check_sums(context, hidden, weights);
+    status = status ? status : check_sums(context, hidden, weights);
+    return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
