@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/lm/tokenizer/unicode_runs.txt: what a tokenizer has to know of each code point.
+"""Writes src/lm/tokenizer/unicode_runs.h: what a tokenizer has to know of each code point.
 
 The tables of Hugging Face `tokenizers` 0.23, so that ids do not depend on the Unicode version of a machine's libraries:
 - classes (letter, mark, number, space) as in Unicode 16, which its regular expressions (Oniguruma) know;
@@ -8,7 +8,7 @@ The tables of Hugging Face `tokenizers` 0.23, so that ids do not depend on the U
 A run is a code point and the flags from there to the next run. Needs unicodedata2 == 16.0.0 (PyPI), and perl, which knows
 the version that each code point came with.
 
-    tools/make_unicode_table.py > src/lm/tokenizer/unicode_runs.txt
+    tools/make_unicode_table.py > src/lm/tokenizer/unicode_runs.h
 """
 import subprocess
 
@@ -54,7 +54,8 @@ def main():
             f |= ACTIVE
         flags.append(flags[-1] if c in SURROGATES else f)
     runs = [c << 8 | f for c, f in enumerate(flags) if c == 0 or f != flags[c - 1]]
-    print("/* lm/tokenizer/unicode_runs.txt - made by tools/make_unicode_table.py: code point << 8 | flags, up to the next run. */")
+    print("/* lm/tokenizer/unicode_runs.h - made by tools/make_unicode_table.py: code point << 8 | flags, up to the next run. */")
+    print("/* clang-format off */")
     for i in range(0, len(runs), 12):
         print("".join("0x%x," % run for run in runs[i : i + 12]))
 

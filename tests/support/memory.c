@@ -16,6 +16,8 @@ typedef struct header {
 static void *ledger_allocate(size_t size, size_t alignment, void *user) {
     ledger *const l = user;
     const int64_t call = l->calls++;
+    expect(size > 0, "an allocation of nothing");
+    expect(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment %zu is no power of two", alignment);
     if (call == l->fails_at || (l->fails_from >= 0 && call >= l->fails_from) || size >= SIZE_LIMIT) {
         return NULL;
     }

@@ -6,7 +6,7 @@
 #include <utf8proc.h>
 
 static const uint32_t runs[] = {
-#include "lm/tokenizer/unicode_runs.txt"
+#include "lm/tokenizer/unicode_runs.h"
 };
 enum { RUNS = sizeof runs / sizeof runs[0] };
 

@@ -191,7 +191,7 @@ static napier_status smooth(napier_context *context, const float *distances, int
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(mean_of(context, distances, n * k, &t.mean));
     t.scratch = napier_take(&memory, workers, (size_t)t.scratch_floats * sizeof *t.scratch);
-    NAPIER_TRY(napier_taken(&memory, "distances: no scratch for %d workers", workers));
+    NAPIER_TRY(napier_taken(&memory, "distances: no memory for the scratch of %d workers", workers));
     napier_parallel(context, n, ROW_CHUNK, smooth_rows, &t);
     return NAPIER_OK;
 }
