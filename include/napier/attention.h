@@ -59,10 +59,15 @@ typedef struct napier_attention_options {
     int mask_is_bytes; /* 0: f32, added to the scaled score; 1: bytes, where 0 hides the key */
     int64_t mask_token_stride, mask_head_stride, mask_key_stride; /* elements; 0 broadcasts */
     int64_t mask_keys; /* columns of the mask: at least the keys of every sequence */
+
+    /* [sequences] the row after each sequence's own rows; NULL: key_offsets[s + 1]. With it, key_offsets [sequences] are the
+       first rows, in any order, and sequences may share them: a cache of keys has gaps. It needs prefix_begin and prefix_end,
+       which are 0 where there is no prefix */
+    const int64_t *key_end;
 } napier_attention_options;
 
 #define NAPIER_ATTENTION_OPTIONS_INIT \
-    { sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0 }
+    { sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
 
 /* output[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][g] + mask) v[j][g], where g = h / (q.heads / k.heads).
  * Shapes: q [tokens, heads, dim], output [tokens, heads, v.dim], k and v [key tokens, kv heads, dim]; q.heads is a multiple of

@@ -3,7 +3,7 @@
 #include "both.h"
 
 /* What a case has: among them masks of bytes or floats, and zeros in place of NaN for rows that are masked. */
-enum { CAUSAL = 1, PREFIXES = 2, GAPS = 4, SPECIAL = 8, BYTES = 16, FLOATS = 32, ZERO = 64 };
+enum { CAUSAL = 1, PREFIXES = 2, GAPS = 4, SPECIAL = 8, BYTES = 16, FLOATS = 32, ZERO = 64, REVERSED = 128 };
 
 typedef struct attention_case {
     int64_t heads, kv_heads, dim, v_dim;
@@ -19,7 +19,7 @@ typedef struct attention_data {
     int64_t queries, keys, mask_keys; /* tokens */
     napier_heads q, k, v, output, grad_output, grad_q, grad_k, grad_v;
     napier_matrix lse;
-    int64_t *offsets[4]; /* query, key, prefix begin and end */
+    int64_t *offsets[5]; /* query, key, prefix begin and end; key end */
     napier_attention_options options;
 } attention_data;
 
@@ -56,7 +56,7 @@ static void fill(napier_heads h, double scale, int has, rng *r) {
 
 static void choose_offsets(attention_data *d, rng *r) {
     const int n = d->c.sequences > 0 ? d->c.sequences : 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         d->offsets[i] = array_new((size_t)(n + 1) * sizeof **d->offsets);
     }
     int64_t *const q = d->offsets[0], *const k = d->offsets[1], *const begin = d->offsets[2],
@@ -81,6 +81,17 @@ static void choose_offsets(attention_data *d, rng *r) {
             end[i] = begin[i];
         }
         d->mask_keys = keys + 12 > d->mask_keys ? keys + 12 : d->mask_keys;
+    }
+    for (int i = 0; i < n; i++) {
+        d->offsets[4][i] = k[i + 1];
+    }
+    if (d->c.has & REVERSED) { /* sequence 0 has the last own rows */
+        const int64_t past = d->keys;
+        for (int i = 0; i < n; i++) {
+            const int64_t own = d->offsets[4][i] - k[i];
+            k[i] = (i == 0 ? past : k[i - 1]) - own;
+            d->offsets[4][i] = k[i] + own;
+        }
     }
 }
 
@@ -111,6 +122,7 @@ static napier_attention_options make_options(const attention_data *d, rng *r) {
     if (d->c.has & PREFIXES) {
         o.prefix_begin = d->offsets[2];
         o.prefix_end = d->offsets[3];
+        o.key_end = d->c.has & REVERSED ? d->offsets[4] : NULL;
     }
     if (d->c.has & (BYTES | FLOATS)) {
         o.mask = make_mask(d, r);
@@ -159,6 +171,7 @@ static const attention_case CASES[] = {
     {4, 2, 40, 24, NAPIER_F32, 5, CAUSAL, 0, 1},
     {2, 1, 33, 130, NAPIER_BF16, 0, CAUSAL | GAPS, 0, 2},
     {3, 1, 16, 8, NAPIER_F16, 4, CAUSAL | PREFIXES | GAPS | BYTES | ZERO, 0, 3},
+    {2, 1, 20, 16, NAPIER_BF16, 5, CAUSAL | PREFIXES | REVERSED, 0, 5},
     {2, 2, 20, 20, NAPIER_F32, 6, PREFIXES | FLOATS, -0.5, 4},
     {2, 1, 12, 17, NAPIER_F32, 5, CAUSAL | GAPS | SPECIAL | BYTES, 0, 5},
     {2, 2, 8, 8, NAPIER_BF16, 4, CAUSAL | SPECIAL, 40, 6},

@@ -66,26 +66,39 @@ static napier_status check_query_offsets(napier_context *context, bool on_device
     return status;
 }
 
-static napier_status check_prefixes(napier_context *context, bool on_device, const napier_attention_options *o,
-                                    int64_t tokens) {
-    if (!o->prefix_begin && !o->prefix_end) {
-        return NAPIER_OK;
-    }
-    if (!o->prefix_begin || !o->prefix_end || (uintptr_t)o->prefix_begin % sizeof(int64_t) != 0 ||
-        (uintptr_t)o->prefix_end % sizeof(int64_t) != 0) {
+/* Ranges of rows of k: [count] first rows, and [count] rows after the last. */
+typedef struct ranges {
+    const char *begin_name, *end_name;
+    const int64_t *begin, *end;
+} ranges;
+
+static napier_status check_ranges(napier_context *context, const napier_attention_plan *plan, ranges r) {
+    const int64_t count = plan->options.sequences, tokens = plan->k.tokens;
+    if (!r.begin || !r.end || (uintptr_t)r.begin % sizeof(int64_t) != 0 || (uintptr_t)r.end % sizeof(int64_t) != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: prefix_begin %p and prefix_end %p are not arrays of %" PRId64 " rows",
-                           (const void *)o->prefix_begin, (const void *)o->prefix_end, o->sequences);
+                           "options: %s %p and %s %p are not arrays of %" PRId64 " rows", r.begin_name,
+                           (const void *)r.begin, r.end_name, (const void *)r.end, count);
     }
-    for (int64_t i = 0; i < o->sequences && !on_device; i++) {
-        if (o->prefix_begin[i] < 0 || o->prefix_begin[i] > o->prefix_end[i] || o->prefix_end[i] > tokens) {
+    for (int64_t i = 0; i < count && !plan->on_device; i++) {
+        if (r.begin[i] < 0 || r.begin[i] > r.end[i] || r.end[i] > tokens) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "options: prefix_begin[%" PRId64 "] %" PRId64 " and prefix_end[%" PRId64 "] %" PRId64
+                               "options: %s[%" PRId64 "] %" PRId64 " and %s[%" PRId64 "] %" PRId64
                                " are not a range within the tokens %" PRId64 " of k",
-                               i, o->prefix_begin[i], i, o->prefix_end[i], tokens);
+                               r.begin_name, i, r.begin[i], r.end_name, i, r.end[i], tokens);
         }
     }
     return NAPIER_OK;
+}
+
+static napier_status check_keys(napier_context *context, const napier_attention_plan *plan) {
+    const napier_attention_options *const o = &plan->options;
+    const ranges own = {"key_offsets", "key_end", o->key_offsets, o->key_end};
+    const ranges prefixes = {"prefix_begin", "prefix_end", o->prefix_begin, o->prefix_end};
+    const napier_status status = o->key_end ? check_ranges(context, plan, own)
+                                            : check_offsets(context, plan->on_device, "key_offsets", o->key_offsets,
+                                                            o->sequences, plan->k.tokens);
+    const bool prefixed = o->prefix_begin || o->prefix_end || o->key_end;
+    return status || !prefixed ? status : check_ranges(context, plan, prefixes);
 }
 
 static napier_status check_sequences(napier_context *context, napier_attention_plan *plan) {
@@ -105,14 +118,11 @@ static napier_status check_sequences(napier_context *context, napier_attention_p
     plan->sequences = o->sequences;
     plan->query_offsets = o->query_offsets;
     plan->key_offsets = o->key_offsets;
+    plan->key_end = o->key_end;
     plan->prefixes = o->prefix_begin != NULL;
-    napier_status status =
+    const napier_status status =
         check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
-    if (status) {
-        return status;
-    }
-    status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
-    return status ? status : check_prefixes(context, plan->on_device, o, plan->k.tokens);
+    return status ? status : check_keys(context, plan);
 }
 
 /* ---- Mask and the other options ---------------------------------------------------------------------------------- */
@@ -263,7 +273,7 @@ static napier_argument integers(const char *name, const int64_t *data, int64_t c
 /* Checks the call's other arguments. Outputs may overlap nothing that is read. */
 static napier_status check_others(napier_context *context, const napier_attention_plan *plan,
                                   const napier_argument *others, size_t count) {
-    enum { INPUTS = 8, OTHERS_MOST = 6 };
+    enum { INPUTS = 9, OTHERS_MOST = 6 };
     const napier_attention_options *const o = &plan->options;
     const int64_t sequences = plan->sequences;
     napier_argument all[INPUTS + OTHERS_MOST] = {
@@ -271,7 +281,8 @@ static napier_status check_others(napier_context *context, const napier_attentio
         as_it_is("k", plan->k),
         as_it_is("v", plan->v),
         integers("options: query_offsets", plan->query_offsets, sequences + 1),
-        integers("options: key_offsets", plan->key_offsets, sequences + 1),
+        integers("options: key_offsets", plan->key_offsets, sequences + (plan->key_end ? 0 : 1)),
+        integers("options: key_end", plan->key_end, sequences),
         integers("options: prefix_begin", plan->prefixes ? o->prefix_begin : NULL, sequences),
         integers("options: prefix_end", plan->prefixes ? o->prefix_end : NULL, sequences),
         mask_argument(plan),
@@ -312,8 +323,10 @@ napier_sequence napier_sequence_of(const napier_attention_plan *plan, int64_t i)
     if (!plan->query_offsets) {
         return (napier_sequence){0, plan->q.tokens, 0, 0, 0, plan->k.tokens};
     }
-    napier_sequence s = {plan->query_offsets[i], plan->query_offsets[i + 1] - plan->query_offsets[i], 0, 0,
-                         plan->key_offsets[i],   plan->key_offsets[i + 1] - plan->key_offsets[i]};
+    const int64_t key_end = plan->key_end ? plan->key_end[i] : plan->key_offsets[i + 1];
+    napier_sequence s = {
+        plan->query_offsets[i],        plan->query_offsets[i + 1] - plan->query_offsets[i], 0, 0, plan->key_offsets[i],
+        key_end - plan->key_offsets[i]};
     if (plan->prefixes) {
         s.prefix_begin = plan->options.prefix_begin[i];
         s.prefix = plan->options.prefix_end[i] - s.prefix_begin;

@@ -24,6 +24,7 @@ typedef struct napier_attention_plan {
     bool prefixes;
     bool on_device; /* offsets, prefixes and mask are in a GPU's memory, where its kernels check them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
+    const int64_t *key_end;                     /* NULL: key_offsets[i + 1] */
 } napier_attention_plan;
 
 /* Checks q, k, v and the options (NULL: defaults), and fills the plan. */

@@ -198,6 +198,7 @@ static const napier_attention_options *attention_there(const napier_attention_op
     o = *given; /* its arrays are known */
     o.query_offsets = array(o.query_offsets, 1);
     o.key_offsets = array(o.key_offsets, 1);
+    o.key_end = array(o.key_end, 1);
     o.prefix_begin = array(o.prefix_begin, 1);
     o.prefix_end = array(o.prefix_end, 1);
     o.mask = visit(o.mask, 1, false);

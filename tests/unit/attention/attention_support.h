@@ -68,7 +68,7 @@ static inline int64_t heads_differ(const heads_grid *a, const heads_grid *b) {
 
 /* ---- A ragged batch ---------------------------------------------------------------------------------------------- */
 
-enum { SEQUENCES_MOST = 8 };
+enum { SEQUENCES_MOST = 8, GAP = 3 };
 typedef enum mask_kind { MASK_NONE, MASK_FLOATS, MASK_BYTES } mask_kind;
 
 typedef struct shape {
@@ -76,6 +76,7 @@ typedef struct shape {
     int64_t sequences;                /* 0: one */
     int64_t queries[SEQUENCES_MOST], own[SEQUENCES_MOST];
     int64_t prefix_begin[SEQUENCES_MOST], prefix_end[SEQUENCES_MOST]; /* all 0: none */
+    bool scattered; /* own rows: those of the last sequence first, with gaps between */
     int causal;
     double scale;
     mask_kind mask;
@@ -99,7 +100,7 @@ static inline shape one_sequence(int64_t heads, int64_t group, int64_t dim, int6
 typedef struct batch {
     shape s;
     int64_t queries, tokens, most_keys; /* tokens: of k */
-    int64_t query_offsets[SEQUENCES_MOST + 1], key_offsets[SEQUENCES_MOST + 1];
+    int64_t query_offsets[SEQUENCES_MOST + 1], key_offsets[SEQUENCES_MOST + 1], key_end[SEQUENCES_MOST];
     heads_grid q, k, v;
     float *mask; /* or bytes */
     napier_attention_options options;
@@ -131,6 +132,11 @@ static inline void batch_offsets(batch *b) {
     }
     b->queries = b->query_offsets[count];
     b->tokens = b->key_offsets[count];
+    for (int64_t i = count - 1, row = before + GAP; i >= 0 && s->scattered; i--) {
+        b->key_offsets[i] = row;
+        b->key_end[i] = row + s->own[i];
+        b->tokens = row = b->key_end[i] + GAP;
+    }
 }
 
 static inline void batch_mask(batch *b, rng *r) {
@@ -171,7 +177,8 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     b->options.sequences = s->sequences;
     b->options.query_offsets = b->query_offsets;
     b->options.key_offsets = b->key_offsets;
-    if (has_prefixes(s)) {
+    b->options.key_end = s->scattered ? b->key_end : NULL;
+    if (has_prefixes(s) || s->scattered) {
         b->options.prefix_begin = b->s.prefix_begin;
         b->options.prefix_end = b->s.prefix_end;
     }

@@ -170,6 +170,7 @@ static void options_layouts_and_dtypes_have_the_bits_of_the_order(void) {
         s.dtype = dtypes[i / 2 % 3];
         s.l = (layout)i;
         s.head_major = i % 2 == 1;
+        s.scattered = i % 4 < 2;
         check_order(&s, (layout)((i + 4) % LAYOUTS), dtypes[i % 3], 100 + (uint64_t)i, 5);
     }
 }
@@ -423,7 +424,7 @@ static void wrong_views_are_named(napier_context *context) {
 
 static void wrong_options_are_named(napier_context *context) {
     static const int64_t falling[3] = {0, 3, 2}, late[3] = {1, 2, 4}, short_one[3] = {0, 2, 3}, beyond[3] = {0, 3, 7};
-    static const int64_t below[3] = {-1, 3, 6}, two[2] = {2, 5}, huge[2] = {0, INT64_MAX};
+    static const int64_t below[3] = {-1, 3, 6}, two[2] = {2, 5}, huge[2] = {0, INT64_MAX}, end[2] = {2, 4};
     REFUSED(c.options.struct_size = 3, "struct_size is 3");
     REFUSED(c.options.scale = (double)NAN, "scale");
     REFUSED(c.options.scale = 1e39, "scale 1e+39");
@@ -438,6 +439,10 @@ static void wrong_options_are_named(napier_context *context) {
     REFUSED(c.options.key_offsets = below, "key_offsets[0]", "-1");
     REFUSED(c.options.prefix_end = NULL, "prefix_begin", "prefix_end");
     REFUSED(c.options.prefix_begin = two, "prefix_begin[1] 5");
+    REFUSED((c.options.key_end = end, c.options.prefix_begin = c.options.prefix_end = NULL), "prefix_begin",
+            "prefix_end");
+    REFUSED((c.options.key_end = end, c.options.key_offsets = two), "key_offsets[1] 5", "key_end[1] 4");
+    REFUSED(c.options.key_end = huge, "key_end[1] 9223372036854775807", "6");
     REFUSED(c.options.prefix_end = huge, "prefix_end[1] 9223372036854775807", "6");
     REFUSED((c.options.mask = memory + 1000, c.options.mask_keys = 4), "mask_keys 4", "5", "sequence 0");
     REFUSED((c.options.mask = memory + 1000, c.options.mask_keys = -4), "mask_keys -4");

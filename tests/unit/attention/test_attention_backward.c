@@ -232,10 +232,12 @@ static void bits_are_the_same_everywhere(void) {
         s.scale = i == 5 ? -50.0 : 0.0;
         s.l = (layout)i;
         s.group = i % 4 == 3 ? 5 : 2;
+        s.scattered = i % 2 == 1;
         check_bits(&s, 40 + (uint64_t)i);
         if (i % 3 == 0) { /* without prefixes, every sequence for itself */
             memset(s.prefix_end, 0, sizeof s.prefix_end);
             memset(s.prefix_begin, 0, sizeof s.prefix_begin);
+            s.scattered = false;
             check_bits(&s, 60 + (uint64_t)i);
         }
     }

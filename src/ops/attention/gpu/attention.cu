@@ -15,7 +15,7 @@
 
 CUDA_INLINE bool sequence_is_good(const napier_attention_job *job, int64_t i) {
     const int64_t q = job->query_offsets[i], q_end = job->query_offsets[i + 1];
-    const int64_t k = job->key_offsets[i], k_end = job->key_offsets[i + 1];
+    const int64_t k = job->key_offsets[i], k_end = key_end_of(job, i);
     bool good = q >= 0 && q <= q_end && q_end <= job->q.tokens && k >= 0 && k <= k_end && k_end <= job->k.tokens;
     good = good && (i > 0 || q == 0) && (i < job->sequences - 1 || q_end == job->q.tokens);
     int64_t keys = k_end - k;

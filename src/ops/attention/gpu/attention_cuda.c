@@ -25,6 +25,7 @@ static napier_attention_job job_of(const napier_cuda_context *context, const nap
         .sequences = plan->sequences,
         .query_offsets = plan->query_offsets,
         .key_offsets = plan->key_offsets,
+        .key_end = plan->key_end,
         .prefix_begin = plan->prefixes ? o->prefix_begin : NULL,
         .prefix_end = plan->prefixes ? o->prefix_end : NULL,
         .mask = o->mask,

@@ -46,6 +46,7 @@ typedef struct napier_attention_job {
     bool causal, mask_is_bytes;
     int64_t sequences;
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence of all */
+    const int64_t *key_end;                     /* NULL: key_offsets[i + 1] */
     const int64_t *prefix_begin, *prefix_end;   /* NULL: no prefixes */
     const void *mask;
     int64_t mask_token_stride, mask_head_stride, mask_key_stride, mask_keys;

@@ -15,13 +15,18 @@ typedef struct sequence {
     int64_t query_begin, queries, prefix_begin, prefix, own_begin, keys;
 } sequence;
 
+/* The row after the own rows of a sequence. */
+CUDA_INLINE int64_t key_end_of(const napier_attention_job *job, int64_t i) {
+    return job->key_end ? job->key_end[i] : job->key_offsets[i + 1];
+}
+
 CUDA_INLINE sequence sequence_of(const napier_attention_job *job, int64_t i) {
     if (!job->query_offsets) {
         const sequence all = {0, job->q.tokens, 0, 0, 0, job->k.tokens};
         return all;
     }
     sequence s = {job->query_offsets[i], job->query_offsets[i + 1] - job->query_offsets[i], 0, 0,
-                  job->key_offsets[i],   job->key_offsets[i + 1] - job->key_offsets[i]};
+                  job->key_offsets[i],   key_end_of(job, i) - job->key_offsets[i]};
     if (job->prefix_begin) {
         s.prefix_begin = job->prefix_begin[i];
         s.prefix = job->prefix_end[i] - s.prefix_begin;
