@@ -107,6 +107,21 @@ typedef struct napier_score_batch {
 #define NAPIER_SCORE_BATCH_INIT \
     { .struct_size = sizeof(napier_score_batch) }
 
+/* The keys and values of a beginning that many calls share, such as a system prompt: it runs through the model once, not
+ * once a call. A prompt that begins with its tokens, or with some of them, uses it; the bits are the same with and without.
+ * It takes napier_kv_bytes of memory besides the model's. Any number of threads may use it. */
+typedef struct napier_kv napier_kv;
+
+/* Runs ids [N], N > 0, through the model. The caller destroys *out with the same context, and before the model. progress
+ * may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED; then *out is NULL. */
+NAPIER_API napier_status napier_kv_create(napier_context *context, const napier_model *model, napier_indices ids,
+                                          napier_progress *progress, void *user, napier_kv **out);
+/* Frees it. NULL is allowed. */
+NAPIER_API void napier_kv_destroy(napier_context *context, napier_kv *kv);
+/* The number of its tokens, and of its bytes. NULL: 0. */
+NAPIER_API int64_t napier_kv_tokens(const napier_kv *kv);
+NAPIER_API int64_t napier_kv_bytes(const napier_kv *kv);
+
 typedef struct napier_score_options {
     size_t struct_size;   /* sizeof(napier_score_options) */
     double temperature;   /* finite and > 0; default 1 */
@@ -114,10 +129,13 @@ typedef struct napier_score_options {
     int unshared;         /* not 0: run the prompt again for each response, for comparison; the bits are the same */
     napier_progress *progress;
     void *user;
+    const napier_kv *const *kvs; /* [kv_count] of this model; each prompt uses the one that holds the most of its
+                                    beginning. Not used if `unshared` */
+    int64_t kv_count;
 } napier_score_options;
 
 #define NAPIER_SCORE_OPTIONS_INIT \
-    { sizeof(napier_score_options), 1.0, -1, 0, NULL, NULL }
+    { sizeof(napier_score_options), 1.0, -1, 0, NULL, NULL, NULL, 0 }
 
 /* Results for each token of the responses, in the order of response_ids. Leave data NULL for those you do not want. The
  * vectors are f32, f16 or bf16. Together with the batch's response_ids and response_offsets they are the input of

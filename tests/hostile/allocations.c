@@ -761,6 +761,20 @@ static napier_status batch_logprobs(napier_context *c) {
     const napier_score_results r = new_score_results(TOKENS);
     return napier_model_batch_logprobs(c, model, &b, NULL, &r);
 }
+static napier_status kv_logprobs(napier_context *c) {
+    const napier_score_batch b = score_batch();
+    const napier_score_results r = new_score_results(TOKENS);
+    napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
+    napier_kv *kv = NULL;
+    napier_status status = napier_kv_create(c, model, token_ids(4), NULL, NULL, &kv);
+    made(status, kv, "napier_kv_create");
+    options.kvs = (const napier_kv *const *)&kv;
+    options.kv_count = 1;
+    status = status ? status : napier_model_batch_logprobs(c, model, &b, &options, &r);
+    expect(status || napier_kv_bytes(kv) > napier_kv_tokens(kv), "the kv has no bytes");
+    napier_kv_destroy(c, kv);
+    return status;
+}
 static napier_status logprobs_for(napier_context *c) {
     const napier_score_results r = new_score_results(7);
     return napier_model_logprobs_for(c, model, token_ids(5), token_ids(7), NULL, &r);
@@ -902,6 +916,7 @@ static const line table[] = {
     {"napier_model_get_info napier_model_head", model_reads, 0},
     {"napier_model_forward", model_forward, TAKES},
     {"napier_model_batch_logprobs", batch_logprobs, TAKES},
+    {"napier_kv_create", kv_logprobs, TAKES},
     {"napier_model_logprobs_for", logprobs_for, TAKES},
     {"napier_model_batch_plan", batch_plan, TAKES},
     {"napier_model_judge", judge, TAKES},

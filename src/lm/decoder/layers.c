@@ -136,6 +136,7 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
     part parts[NAPIER_LAYERS_PARTS];
     *layers = layers_of(model);
     NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
+    layers->rows = size.tokens + size.copied;
     list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
@@ -144,6 +145,18 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
     layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
     napier_parallel(context, size.positions, 16, angles_task, layers);
     return NAPIER_OK;
+}
+
+int64_t napier_kv_store_bytes(const napier_model *m, int64_t rows) {
+    const int64_t each = 2 * (int64_t)napier_dtype_size(napier_model_activations(m));
+    return times(times(times(rows, m->config.num_hidden_layers), stride_of(kv_width(m))), each);
+}
+
+napier_status napier_kv_store_allocate(napier_memory *memory, const napier_model *model, int64_t rows,
+                                       napier_kv_store *store) {
+    const int64_t bytes = napier_kv_store_bytes(model, rows) / 2;
+    *store = (napier_kv_store){napier_take(memory, bytes, 1), napier_take(memory, bytes, 1), rows};
+    return napier_taken(memory, "keys and values: no memory for %lld tokens", (long long)rows);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -262,23 +275,39 @@ static void make_heads(const run *r, const napier_layer *layer, bool queries, in
     }
 }
 
-static void copy_keys(const run *r, int64_t width) {
-    napier_layers *l = r->layers;
-    const size_t bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
+/* Keys and values of a layer: rows of the batch, or of a store. */
+typedef struct layer_keys {
+    void *k, *v;
+} layer_keys;
+
+static layer_keys keys_of(const napier_layers *l, const napier_kv_store *store, int64_t layer) {
+    if (!store) {
+        return (layer_keys){l->k, l->v};
+    }
+    const int64_t width = kv_width(l->model), first = layer * store->rows;
+    return (layer_keys){row_of(l, store->k, first, width), row_of(l, store->v, first, width)};
+}
+
+static void copy_keys(const run *r, int64_t layer) {
+    const napier_layers *l = r->layers;
+    const int64_t width = kv_width(l->model);
+    const layer_keys to = keys_of(l, l->store, layer);
     for (int64_t i = 0; i < l->batch.copies; i++) {
-        const napier_row_copy c = l->batch.copy[i];
-        const int64_t to = l->batch.tokens + c.to;
-        memcpy(row_of(l, l->k, to, width), row_of(l, l->k, c.begin, width), (size_t)(c.end - c.begin) * bytes);
-        memcpy(row_of(l, l->v, to, width), row_of(l, l->v, c.begin, width), (size_t)(c.end - c.begin) * bytes);
+        const napier_row_copy *c = &l->batch.copy[i];
+        const layer_keys from = keys_of(l, c->from, layer);
+        const size_t bytes = (size_t)((c->rows.end - c->rows.begin) * stride_of(width)) * napier_dtype_size(l->dtype);
+        memcpy(row_of(l, to.k, c->to, width), row_of(l, from.k, c->rows.begin, width), bytes);
+        memcpy(row_of(l, to.v, c->to, width), row_of(l, from.v, c->rows.begin, width), bytes);
     }
 }
 
-static void make_all_heads(const run *r, const napier_layer *layer, bool queries) {
+static void make_all_heads(const run *r, int64_t index, bool queries) {
+    const napier_layer *layer = &r->layers->model->layers[index];
     const int64_t all = r->layers->batch.tokens;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         make_heads(r, layer, queries, first, least(all - first, NAPIER_BLOCK_ROWS));
     }
-    copy_keys(r, layer->k.rows);
+    copy_keys(r, index);
 }
 
 /* Computes queries of the wanted rows, which come first. */
@@ -297,7 +326,7 @@ static napier_const_heads heads_of(const napier_layers *l, const void *data, int
     return (napier_const_heads){data, tokens, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
 }
 
-static napier_status attend(const run *r, int64_t rows, const int64_t *query_offsets) {
+static napier_status attend(const run *r, int64_t layer, int64_t rows, const int64_t *query_offsets) {
     napier_layers *l = r->layers;
     const napier_ragged *b = &l->batch;
     const napier_model_config *c = &l->model->config;
@@ -305,15 +334,16 @@ static napier_status attend(const run *r, int64_t rows, const int64_t *query_off
     options.causal = 1;
     options.sequences = b->sequences;
     options.query_offsets = query_offsets;
-    options.key_offsets = b->offsets;
+    options.key_offsets = b->own_begin;
+    options.key_end = b->own_end;
     options.prefix_begin = b->prefix_begin;
     options.prefix_end = b->prefix_end;
-    const int64_t heads = c->num_attention_heads, keys = b->tokens + b->copied;
-    const int64_t dim = c->head_dim;
+    const int64_t heads = c->num_attention_heads, dim = c->head_dim;
+    const int64_t kv_heads = c->num_key_value_heads, keys = l->store ? l->store->rows : l->rows;
+    const layer_keys of = keys_of(l, l->store, layer);
     const napier_heads out = {l->attended, rows, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
-    return napier_attention(r->context, heads_of(l, l->q, rows, heads), heads_of(l, l->k, keys, c->num_key_value_heads),
-                            heads_of(l, l->v, keys, c->num_key_value_heads), out, napier_rows_f32(NULL, 0, 0),
-                            &options);
+    return napier_attention(r->context, heads_of(l, l->q, rows, heads), heads_of(l, of.k, keys, kv_heads),
+                            heads_of(l, of.v, keys, kv_heads), out, napier_rows_f32(NULL, 0, 0), &options);
 }
 
 /* x += the sums in `wide`, then normed = norm(x). */
@@ -360,12 +390,12 @@ static napier_status run_layer(const run *r, int64_t index) {
     const napier_layer *layer = &m->layers[index];
     const bool last = index + 1 == m->config.num_hidden_layers;
     const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
-    make_all_heads(r, layer, rows == b->tokens);
+    make_all_heads(r, index, rows == b->tokens);
     if (rows < b->tokens) {
         keep_wanted(r->layers);
         make_queries(r, layer, rows);
     }
-    NAPIER_TRY(attend(r, rows, last ? b->wanted_offsets : b->offsets));
+    NAPIER_TRY(attend(r, index, rows, last ? b->wanted_offsets : b->offsets));
     after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
     return NAPIER_OK;
 }

@@ -140,7 +140,7 @@ static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged
     NAPIER_TRY(allocate(f, &memory, size));
     for (int64_t i = s; i < end; i++) {
         const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
-        napier_ragged_add(&f->layers.batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
+        napier_ragged_add(&f->layers.batch, f->ids, begin, stop, 0, (napier_key_rows){0, 0}, stop - begin);
     }
     f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
     f->layers.share = (double)size.tokens / (double)f->ids.size;

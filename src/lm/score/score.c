@@ -35,6 +35,16 @@ static napier_status read_options(napier_context *context, const napier_score_op
     return napier_softmax_options_read(context, &softmax, NAPIER_F32, &read);
 }
 
+static napier_status check_kvs(napier_context *context, const napier_model *model, const napier_score_options *o) {
+    NAPIER_REFUSE_IF(context, o->kv_count < 0 || (o->kv_count > 0 && !o->kvs),
+                     "options: kv_count is %" PRId64 " and kvs is %p", o->kv_count, (const void *)o->kvs);
+    for (int64_t i = 0; i < o->kv_count; i++) {
+        NAPIER_REFUSE_IF(context, !o->kvs[i] || o->kvs[i]->model != model,
+                         "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)o->kvs[i]);
+    }
+    return NAPIER_OK;
+}
+
 static napier_argument integers(const char *name, const void *data, int64_t count, size_t size) {
     return (napier_argument){.name = name,
                              .view = napier_const_rows(data, 1, count, NAPIER_F32),
@@ -122,6 +132,7 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(read_options(context, options, &s->options));
+    NAPIER_TRY(check_kvs(context, model, &s->options));
     s->context = context;
     s->model = model;
     if (model->compute == NAPIER_COMPUTE_BF16) {

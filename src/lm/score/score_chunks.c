@@ -16,20 +16,24 @@ static int64_t group_begin(const napier_score_lists *l, const napier_score_chunk
     return group > c->prompt ? group : c->prompt;
 }
 
+/* Adds the tokens before .. end - 1 of a list, and copies of all up to `end` if there are some before. */
+static void add_piece(napier_score_chunk *c, int64_t before, int64_t end) {
+    c->size.tokens += end - before;
+    c->size.sequences++;
+    c->size.copies += before > 0 ? 2 : 0;
+    c->size.copied += before > 0 ? end : 0;
+}
+
 static void add_prompt(const napier_score_lists *l, int64_t prompt, napier_score_chunk *c) {
     const napier_prompt *p = &l->prompts[prompt];
     const int64_t size = napier_token_list_size(&p->list);
-    if (p->common > 0 && group_begin(l, c, prompt) == prompt) {
-        c->size.tokens += p->common;
-        c->size.sequences++;
-    }
-    if (size > p->common) {
-        c->size.tokens += size - p->common;
-        c->size.sequences++;
+    if (p->common == 0) {
+        add_piece(c, p->kept, size);
+    } else if (group_begin(l, c, prompt) == prompt) {
+        add_piece(c, p->kept, p->common);
     }
     if (p->common > 0 && size > p->common) {
-        c->size.copies += 2;
-        c->size.copied += size;
+        add_piece(c, p->common, size);
     }
     c->size.positions = size > c->size.positions ? size : c->size.positions;
 }
@@ -97,50 +101,57 @@ napier_score_chunk napier_score_chunk_next(const napier_context *context, const 
 
 /* ---- The chunk as a batch ---------------------------------------------------------------------------------------- */
 
-typedef struct rows {
-    int64_t begin, end;
-} rows;
+typedef napier_key_rows rows;
 
-/* Adds tokens from .. to - 1 of a list, after the rows of a prefix. Returns their rows. */
-static rows add_tokens(napier_ragged *b, const napier_token_list *list, int64_t from, int64_t to, rows prefix,
-                       int64_t before, int64_t wanted) {
-    const rows added = {b->tokens, b->tokens + (to - from)};
-    napier_ragged_add(b, list->ids, list->begin + from, list->begin + to, before, prefix.begin, prefix.end, wanted);
-    return added;
+static const rows NONE = {0, 0};
+
+/* Adds a copy of rows after the rows of tokens and of earlier copies. Returns its rows. */
+static rows add_copy(napier_ragged *b, int64_t *free_row, rows from, const napier_kv_store *store) {
+    const rows to = {*free_row, *free_row + (from.end - from.begin)};
+    napier_ragged_add_copy(b, (napier_row_copy){to.begin, from, store});
+    *free_row = to.end;
+    return to;
+}
+
+/* Adds tokens before .. to - 1 of a list, after the rows of those before. Returns the rows of all, which are copied
+ * together if there are some before: `known`, of a store or of the batch. */
+static rows add_tokens(napier_ragged *b, int64_t *free_row, const napier_token_list *list, int64_t to, rows known,
+                       const napier_kv_store *store, int64_t wanted) {
+    const int64_t before = known.end - known.begin;
+    const rows prefix = before > 0 ? add_copy(b, free_row, known, store) : NONE;
+    const rows added =
+        napier_ragged_add(b, list->ids, list->begin + before, list->begin + to, before, store ? prefix : known, wanted);
+    return before > 0 ? (rows){prefix.begin, add_copy(b, free_row, added, NULL).end} : added;
 }
 
 /* Adds a prompt, and the beginning of its group if the batch does not have it yet. Returns the rows that its responses
  * follow. */
 static rows add_prompt_rows(const napier_score_lists *l, const napier_score_chunk *c, int64_t prompt, rows *common,
-                            napier_ragged *b) {
+                            int64_t *free_row, napier_ragged *b) {
     const napier_prompt *p = &l->prompts[prompt];
     const int64_t size = napier_token_list_size(&p->list);
-    const rows none = {0, 0};
-    if (p->common > 0 && group_begin(l, c, prompt) == prompt) {
-        *common = add_tokens(b, &p->list, 0, p->common, none, 0, size == p->common ? 1 : 0);
-    }
-    if (size == p->common) {
-        return *common;
-    }
-    const rows rest = add_tokens(b, &p->list, p->common, size, p->common > 0 ? *common : none, p->common, 1);
+    const rows kept = {0, p->kept};
+    const napier_kv_store *store = p->kv ? &p->kv->store : NULL;
     if (p->common == 0) {
-        return rest;
+        return add_tokens(b, free_row, &p->list, size, kept, store, 1);
     }
-    const rows copy = {c->size.tokens + b->copied, c->size.tokens + b->copied + size};
-    napier_ragged_add_copy(b, common->begin, common->end);
-    napier_ragged_add_copy(b, rest.begin, rest.end);
-    return copy;
+    if (group_begin(l, c, prompt) == prompt) {
+        *common = add_tokens(b, free_row, &p->list, p->common, kept, store, size == p->common ? 1 : 0);
+    }
+    return size == p->common ? *common : add_tokens(b, free_row, &p->list, size, *common, NULL, 1);
 }
 
 void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_chunk *c, napier_ragged *b) {
-    rows common = {0, 0};
+    rows common = NONE;
+    int64_t free_row = c->size.tokens;
     for (int64_t p = c->prompt, i = c->first; i < c->end; p++) {
-        const rows prompt = add_prompt_rows(l, c, p, &common, b);
+        const rows prompt = add_prompt_rows(l, c, p, &common, &free_row, b);
         for (; i < c->end && i < l->prompts[p].first + l->prompts[p].count; i++) {
             const napier_token_list response = napier_score_response(l, l->order[i]);
             const int64_t count = napier_token_list_size(&response) - 1;
             if (count > 0) {
-                (void)add_tokens(b, &response, 0, count, prompt, napier_token_list_size(&l->prompts[p].list), count);
+                napier_ragged_add(b, response.ids, response.begin, response.begin + count,
+                                  napier_token_list_size(&l->prompts[p].list), prompt, count);
             }
         }
     }

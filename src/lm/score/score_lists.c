@@ -146,6 +146,21 @@ static void find_groups(napier_score_lists *l) {
     close_group(l, begin, l->count, common);
 }
 
+/* Finds the object that holds the most of each prompt's beginning. One token is left to run: its row rates the next. */
+static void find_kvs(napier_score_lists *l, const napier_score_options *options) {
+    for (int64_t p = 0; p < l->count; p++) {
+        napier_prompt *prompt = &l->prompts[p];
+        const int64_t size = prompt->common > 0 ? prompt->common : napier_token_list_size(&prompt->list);
+        for (int64_t i = 0; i < options->kv_count; i++) {
+            const int64_t held = napier_kv_match(options->kvs[i], prompt->list.ids, prompt->list.begin, size - 1);
+            if (held > prompt->kept) {
+                prompt->kept = held;
+                prompt->kv = options->kvs[i];
+            }
+        }
+    }
+}
+
 /* ---- All --------------------------------------------------------------------------------------------------------- */
 
 static napier_status take_responses(napier_context *context, napier_score_lists *l) {
@@ -184,6 +199,7 @@ napier_status napier_score_lists_make(napier_context *context, int64_t vocabular
     find_prompts(lists);
     if (!lists->unshared) {
         find_groups(lists);
+        find_kvs(lists, options);
     }
     napier_let_go(&memory, lists->order);
     napier_let_go(&memory, lists->prompts);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "core/base/scope.h"
-#include "lm/decoder/layers.h"
+#include "lm/decoder/kv.h"
 
 /* ---- Lists: equal prompts, and prompts with a common beginning ---------------------------------------------------
  *
@@ -28,8 +28,10 @@ static inline int64_t napier_token_list_size(const napier_token_list *list) { re
 typedef struct napier_prompt {
     napier_token_list list;
     int64_t first, count;
-    int64_t group;  /* index of the group's first prompt */
-    int64_t common; /* length of the beginning that all prompts of the group share; 0: not in a group */
+    int64_t group;       /* index of the group's first prompt */
+    int64_t common;      /* length of the beginning that all prompts of the group share; 0: not in a group */
+    const napier_kv *kv; /* holds its first `kept` tokens, but not all of the beginning; NULL: none */
+    int64_t kept;
 } napier_prompt;
 
 /* Do not move it: lists may point into it. */

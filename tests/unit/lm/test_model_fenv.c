@@ -61,6 +61,7 @@ static void model_calls(napier_compute compute) {
     napier_score_plan plan = NAPIER_SCORE_PLAN_INIT;
     napier_judge_batch j = NAPIER_JUDGE_BATCH_INIT;
     napier_model *m = NULL;
+    napier_kv *kv = NULL;
     napier_const_matrix head;
     mo.compute = compute;
     so.temperature = 0.7;
@@ -82,6 +83,12 @@ static void model_calls(napier_compute compute) {
     CALL(napier_model_judge, m, &j, &so, napier_rows_f32(scores, 1, 1), napier_array_f32(scores + 1, 1),
          napier_rows_f32(scores + 2, 1, 2)),
         KEEP(scores);
+    CALL(napier_kv_create, m, some(ids, PROMPT - 2), NULL, NULL, &kv);
+    GIVES(int64_t, napier_kv_tokens, kv);
+    GIVES(int64_t, napier_kv_bytes, kv);
+    so.kvs = (const napier_kv *const *)&kv, so.kv_count = 1;
+    CALL(napier_model_batch_logprobs, m, &b, &so, &r), KEEP(logprobs), KEEP(entropy);
+    VOID(napier_kv_destroy, fenv_test.context, kv);
     VOID(napier_model_destroy, fenv_test.context, m);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lm/decoder/kv.h"
 #include "support/memory.h"
 #include "unit/lm/lm_support.h"
 
@@ -78,12 +79,31 @@ typedef struct setting {
     int threads, unshared;
     int64_t memory;
     double temperature;
+    int kvs; /* how many keep the beginnings of some prompts */
 } setting;
+
+enum { KVS = 3 };
+
+/* All of a prompt, the first 30 tokens of another, and one token. */
+static void make_kvs(napier_context *context, const napier_model *model, const batch *b, int count,
+                     napier_kv *kvs[KVS]) {
+    for (int i = 0; i < count; i++) {
+        const int64_t p = (b->prompts.count - 1) * i / KVS, size = size_of(&b->prompts, p);
+        const int64_t most[KVS] = {size, 30, 1}, tokens = size < most[i] ? size : most[i];
+        const napier_indices ids = napier_indices_i64(b->prompts.ids + b->prompts.offsets[p], tokens);
+        works(napier_kv_create, context, model, ids, NULL, NULL, &kvs[i]);
+        expect(napier_kv_tokens(kvs[i]) == tokens && napier_kv_bytes(kvs[i]) > 0, "kv %d", i);
+    }
+}
 
 static void run(const setting *s, const batch *b, scores *out, napier_score_plan *plan) {
     napier_context *context = context_for_test(s->isa, s->threads);
     napier_model *model = model_load(context, s->m, s->compute, s->memory);
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
+    napier_kv *kvs[KVS] = {NULL};
+    make_kvs(context, model, b, s->kvs, kvs);
+    options.kvs = (const napier_kv *const *)kvs;
+    options.kv_count = s->kvs;
     napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
     options.unshared = s->unshared;
     options.temperature = s->temperature;
@@ -97,6 +117,9 @@ static void run(const setting *s, const batch *b, scores *out, napier_score_plan
     if (plan) {
         *plan = (napier_score_plan)NAPIER_SCORE_PLAN_INIT;
         succeeded(context, napier_model_batch_plan(context, model, &view, &options, plan), "plan");
+    }
+    for (int i = 0; i < KVS; i++) {
+        napier_kv_destroy(context, kvs[i]);
     }
     napier_model_destroy(context, model);
 }
@@ -153,7 +176,7 @@ static void test_routes(void) {
     fill_batch(&b, 6, 1);
     for (int compute = 0; compute < 2; compute++) {
         for (double temperature = 1.0; temperature > 0.5; temperature -= 0.3) {
-            const setting s = {&m, (napier_compute)compute, NAPIER_ISA_AUTO, 1, 0, 0, temperature};
+            const setting s = {&m, (napier_compute)compute, NAPIER_ISA_AUTO, 1, 0, 0, temperature, 0};
             run(&s, &b, &got, NULL);
             check_routes(&s, &b, &got);
         }
@@ -198,8 +221,8 @@ static void check_shuffled(const setting *s, const batch *b, const scores *wante
 static void check_sharing(const tiny_model *m, napier_compute compute, const batch *b) {
     static scores wanted, got;
     napier_score_plan plan, tight;
-    const setting alone = {m, compute, NAPIER_ISA_SCALAR, 1, 1, 0, 1.0};
-    setting s = {m, compute, NAPIER_ISA_AUTO, 2, 0, 0, 1.0};
+    const setting alone = {m, compute, NAPIER_ISA_SCALAR, 1, 1, 0, 1.0, 0};
+    setting s = {m, compute, NAPIER_ISA_AUTO, 2, 0, 0, 1.0, 0};
     run(&alone, b, &wanted, NULL);
     run(&s, b, &got, &plan);
     expect(same(&got, &wanted, tokens_of(b)), "shared: other bits than unshared");
@@ -207,6 +230,16 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
            "%lld chunks, %lld tokens run of %lld", (long long)plan.chunks, (long long)plan.tokens_run,
            (long long)plan.tokens_unshared);
     check_shuffled(&s, b, &wanted);
+    s.kvs = KVS;
+    run(&s, b, &got, &tight);
+    expect(same(&got, &wanted, tokens_of(b)), "keys and values that live: other bits");
+    expect(tight.tokens_run < plan.tokens_run, "%lld tokens run with them, %lld without", (long long)tight.tokens_run,
+           (long long)plan.tokens_run);
+    s.memory = tight.bytes - 1;
+    run(&s, b, &got, &tight);
+    expect(same(&got, &wanted, tokens_of(b)), "keys and values that live, %lld chunks: other bits",
+           (long long)tight.chunks);
+    s.kvs = 0;
     s.memory = plan.bytes - 1; /* not all, but more than any one */
     run(&s, b, &got, &tight);
     expect(same(&got, &wanted, tokens_of(b)), "memory %lld: other bits", (long long)s.memory);
@@ -242,7 +275,7 @@ static void test_sharing(void) {
 static napier_score_plan plan_of(const tiny_model *m, const batch *b) {
     static scores got;
     napier_score_plan plan;
-    const setting s = {m, NAPIER_COMPUTE_F32, NAPIER_ISA_AUTO, 1, 0, 0, 1.0};
+    const setting s = {m, NAPIER_COMPUTE_F32, NAPIER_ISA_AUTO, 1, 0, 0, 1.0, 0};
     run(&s, b, &got, &plan);
     return plan;
 }
@@ -329,6 +362,72 @@ static void expect_refusal(call *c, const char *word, const char *other) {
     c->options.temperature = 1.0;
     c->options.prefix_token = 9;
     c->results.logprobs = napier_array_f32(c->logprobs, 6);
+}
+
+/* Runs 70 tokens in one piece and, with the least memory that suffices, in several: the same keys and values. */
+static void test_kv_in_pieces(napier_context *context) {
+    TINY_MODEL(m);
+    enum { TOKENS = 70 };
+    int64_t ids[TOKENS], memory = INT64_C(1) << 30;
+    rng r = rng_make(31);
+    napier_kv *whole = NULL, *pieces = NULL;
+    m.kv_heads = 1;
+    tiny_model_write(&m);
+    random_ids(ids, TOKENS, 83, &r);
+    napier_model *const model = model_load(context, &m, NAPIER_COMPUTE_F32, memory);
+    works(napier_kv_create, context, model, napier_indices_i64(ids, TOKENS), NULL, NULL, &whole);
+    for (napier_status status = NAPIER_OK; !status; memory = memory / 8 * 7) {
+        napier_model *const less = model_load(context, &m, NAPIER_COMPUTE_F32, memory);
+        status = napier_kv_create(context, less, napier_indices_i64(ids, TOKENS), NULL, NULL, &pieces);
+        for (int64_t row = 0; !status && row < m.layers * TOKENS; row++) {
+            const int64_t at = row * (m.head_dim + 32);
+            const size_t bytes = (size_t)m.head_dim * sizeof(float);
+            expect(memcmp((float *)pieces->store.k + at, (float *)whole->store.k + at, bytes) == 0 &&
+                       memcmp((float *)pieces->store.v + at, (float *)whole->store.v + at, bytes) == 0,
+                   "memory %lld, row %lld: other bits", (long long)memory, (long long)row);
+        }
+        napier_kv_destroy(context, pieces);
+        napier_model_destroy(context, less);
+    }
+    napier_kv_destroy(context, whole);
+    napier_model_destroy(context, model);
+}
+
+/* napier_kv_create, and kvs that are not of the model. */
+static void test_kv_arguments(napier_context *context) {
+    TINY_MODEL(m);
+    static call c;
+    napier_kv *kv = NULL;
+    tiny_model_write(&m);
+    call_make(&c, &m);
+    napier_model *const other = model_load(context, &m, NAPIER_COMPUTE_BF16, 0);
+    napier_model *const small = model_load(context, &m, NAPIER_COMPUTE_F32, 1000);
+    int64_t ids[] = {1, 2, 83};
+    int calls = 0;
+    invalid(context, napier_kv_create(context, NULL, napier_indices_i64(ids, 2), NULL, NULL, &kv), "model");
+    invalid(context, napier_kv_create(context, other, napier_indices_i64(ids, 2), NULL, NULL, NULL), "out");
+    invalid(context, napier_kv_create(context, other, napier_indices_i64(ids, 0), NULL, NULL, &kv), "ids: 0 tokens");
+    invalid(context, napier_kv_create(context, other, napier_indices_i64(ids, 3), NULL, NULL, &kv), "ids[2] is 83");
+    refused(context, napier_kv_create(context, small, napier_indices_i64(ids, 2), NULL, NULL, &kv),
+            NAPIER_OUT_OF_MEMORY, "memory: 1000 bytes", NULL);
+    refused(context, napier_kv_create(context, other, napier_indices_i64(ids, 2), stop_at_once, &calls, &kv),
+            NAPIER_CANCELLED, "cancelled", NULL);
+    expect(!kv, "a kv after an error");
+    works(napier_kv_create, context, other, napier_indices_i64(ids, 2), NULL, NULL, &kv);
+    c.options.kvs = (const napier_kv *const *)&kv;
+    c.options.kv_count = 1;
+    expect_refusal(&c, "kvs[0]", "not of this model");
+    c.options.kv_count = -1;
+    expect_refusal(&c, "kv_count is -1", "kvs");
+    c.options.kvs = NULL;
+    c.options.kv_count = 1;
+    expect_refusal(&c, "kv_count is 1", "kvs");
+    napier_kv_destroy(context, kv);
+    napier_kv_destroy(context, NULL);
+    expect(napier_kv_tokens(NULL) == 0 && napier_kv_bytes(NULL) == 0, "a NULL with tokens");
+    napier_model_destroy(context, other);
+    napier_model_destroy(context, small);
+    napier_model_destroy(c.context, c.model);
 }
 
 static void test_arguments(void) {
@@ -535,6 +634,6 @@ static void test_fewer_rows_want_more(void) {
 
 int main(void) {
     return RUN_TESTS("model_score", TEST(test_routes), TEST(test_sharing), TEST(test_plan), TEST(test_arguments),
-                     TEST(test_forms), TEST_1(test_judge), TEST_1(test_texts), TEST_1(test_memory),
-                     TEST(test_fewer_rows_want_more));
+                     TEST_1(test_kv_in_pieces), TEST_1(test_kv_arguments), TEST(test_forms), TEST_1(test_judge),
+                     TEST_1(test_texts), TEST_1(test_memory), TEST(test_fewer_rows_want_more));
 }

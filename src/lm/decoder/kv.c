@@ -1,0 +1,103 @@
+/* lm/decoder/kv.c - runs a beginning through the layers, and keeps its keys and values. */
+#include "lm/decoder/kv.h"
+
+#include <inttypes.h>
+
+#include "core/base/view.h"
+#include "lm/decoder/rope.h"
+#include "ops/linear/amx.h"
+#include "ops/tokens/responses.h"
+
+enum { CHUNK_TOKENS = 2048 }; /* run together, if they fit: enough that products run at full speed */
+
+static napier_ragged_size size_of(int64_t tokens, int64_t positions) {
+    return (napier_ragged_size){.tokens = tokens, .sequences = 1, .copies = 1, .positions = positions};
+}
+
+/* As many tokens as fit in the model's memory, together with the tables for all positions; 0: not even one. */
+static int64_t chunk_of(const napier_context *context, const napier_model *model, int64_t tokens) {
+    int64_t chunk = tokens < CHUNK_TOKENS ? tokens : CHUNK_TOKENS;
+    while (chunk > 0 && napier_layers_bytes(context, model, size_of(chunk, tokens)) > model->memory) {
+        chunk /= 2;
+    }
+    return chunk;
+}
+
+static napier_status run(napier_context *context, napier_kv *kv, napier_indices ids, napier_layers *layers,
+                         int64_t chunk) {
+    layers->store = &kv->store;
+    for (int64_t begin = 0; begin < ids.size; begin += chunk) {
+        const int64_t end = ids.size - begin < chunk ? ids.size : begin + chunk;
+        napier_ragged *const batch = &layers->batch;
+        napier_ragged_clear(batch);
+        const napier_key_rows added = napier_ragged_add(batch, ids, begin, end, begin, (napier_key_rows){0, 0}, 0);
+        napier_ragged_set_own(batch, (napier_key_rows){0, end});
+        napier_ragged_add_copy(batch, (napier_row_copy){begin, added, NULL});
+        layers->done = (double)begin / (double)ids.size;
+        layers->share = (double)(end - begin) / (double)ids.size;
+        NAPIER_TRY(napier_layers_run(context, layers));
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_kv_create(napier_context *context, const napier_model *model, napier_indices ids,
+                               napier_progress *progress, void *user, napier_kv **out) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_check_ids(context, "ids", ids, ids.size, model->config.vocab_size));
+    NAPIER_REFUSE_IF(context, ids.size < 1 || ids.size > NAPIER_ROPE_POSITIONS,
+                     "ids: %" PRId64 " tokens are not in 1 .. %" PRId64, ids.size, (int64_t)NAPIER_ROPE_POSITIONS);
+    const int64_t chunk = chunk_of(context, model, ids.size);
+    if (chunk == 0) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                           "memory: %" PRId64 " bytes are too few for %" PRId64 " tokens", model->memory, ids.size);
+    }
+    if (model->compute == NAPIER_COMPUTE_BF16) {
+        napier_matrix_engine_decide(context);
+    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_MEMORY(kept, context);
+    napier_layers layers;
+    napier_kv *const kv = napier_take(&kept, 1, sizeof *kv);
+    int64_t *const own_ids = napier_take(&kept, ids.size, sizeof *own_ids);
+    NAPIER_TRY(napier_taken(&kept, "keys and values: no memory for %" PRId64 " ids", ids.size));
+    *kv = (napier_kv){.model = model, .ids = own_ids};
+    for (int64_t i = 0; i < ids.size; i++) {
+        own_ids[i] = napier_index_at(ids, i);
+    }
+    NAPIER_TRY(napier_kv_store_allocate(&kept, model, ids.size, &kv->store));
+    NAPIER_TRY(napier_layers_allocate(&memory, model, size_of(chunk, ids.size), &layers));
+    layers.progress = progress;
+    layers.user = user;
+    NAPIER_TRY(run(context, kv, ids, &layers, chunk));
+    napier_let_go(&kept, kv->store.v);
+    napier_let_go(&kept, kv->store.k);
+    napier_let_go(&kept, own_ids);
+    napier_let_go(&kept, kv);
+    *out = kv;
+    return NAPIER_OK;
+}
+
+void napier_kv_destroy(napier_context *context, napier_kv *kv) {
+    if (context && kv) {
+        napier_free(&context->allocator, kv->store.k);
+        napier_free(&context->allocator, kv->store.v);
+        napier_free(&context->allocator, kv->ids);
+        napier_free(&context->allocator, kv);
+    }
+}
+
+int64_t napier_kv_tokens(const napier_kv *kv) { return kv ? kv->store.rows : 0; }
+int64_t napier_kv_bytes(const napier_kv *kv) { return kv ? napier_kv_store_bytes(kv->model, kv->store.rows) : 0; }
+
+int64_t napier_kv_match(const napier_kv *kv, napier_indices ids, int64_t begin, int64_t most) {
+    const int64_t size = most < kv->store.rows ? most : kv->store.rows;
+    int64_t i = 0;
+    while (i < size && napier_index_at(ids, begin + i) == kv->ids[i]) {
+        i++;
+    }
+    return i;
+}

@@ -1,0 +1,16 @@
+/* lm/decoder/kv.h - the keys and values of a beginning, which outlive a call. */
+#ifndef NAPIER_LM_DECODER_KV_H
+#define NAPIER_LM_DECODER_KV_H
+
+#include "lm/decoder/layers.h"
+
+struct napier_kv {
+    const napier_model *model;
+    napier_kv_store store; /* [tokens] */
+    int64_t *ids;          /* [tokens] */
+};
+
+/* How many of the first `most` tokens ids[begin ..] the kv holds. */
+int64_t napier_kv_match(const napier_kv *kv, napier_indices ids, int64_t begin, int64_t most);
+
+#endif
