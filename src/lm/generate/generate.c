@@ -1,0 +1,414 @@
+/* lm/generate/generate.c - see <napier/generate.h>: steps of the layers, the head and the sampler until all sequences
+ * have ended. */
+#include <inttypes.h>
+#include <napier/generate.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/struct_size.h"
+#include "core/base/view.h"
+#include "core/math/f64.h"
+#include "lm/decoder/project.h"
+#include "lm/decoder/rope.h"
+#include "lm/generate/generate_parts.h"
+#include "ops/linear/amx.h"
+
+enum {
+    STEP_TOKENS = 512, /* at most, of a step: enough that products run at full speed */
+    LOGIT_ROWS = 64    /* rows of logits at a time */
+};
+
+typedef struct generate {
+    napier_context *context;
+    const napier_model *model;
+    napier_generate_batch batch;
+    napier_generate_options options;
+    napier_sample_options sampling;
+    napier_generate_results results;
+    int64_t prompts, sequences, longest; /* longest: tokens of a prompt */
+    bool penalized;
+    napier_schedule schedule;
+    napier_layers layers;
+    int64_t logit_rows;
+    float *logits, *memory; /* [logit_rows, V], and of the head's product */
+    unsigned char *ended;   /* [B] */
+
+    /* Of the rows that are sampled together. */
+    int64_t *sequence_of, *numbers, *positions, *ids; /* [logit_rows] */
+    float *logprobs, *plain;                          /* [logit_rows] */
+    int64_t *prompt_offsets, *output_offsets;         /* [logit_rows + 1] */
+    int64_t *prompt_ids, *output_ids;                 /* [logit_rows, longest], [logit_rows, max_tokens] */
+} generate;
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static napier_status check_batch(generate *g) {
+    const napier_generate_batch *b = &g->batch;
+    NAPIER_TRY(napier_check_ids(g->context, "prompt_ids", b->prompt_ids, b->prompt_ids.size,
+                                g->model->config.vocab_size));
+    NAPIER_TRY(napier_check_offsets_of(g->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size));
+    g->prompts = b->prompt_offsets.size - 1;
+    for (int64_t p = 0; p < g->prompts; p++) {
+        const int64_t size = napier_index_at(b->prompt_offsets, p + 1) - napier_index_at(b->prompt_offsets, p);
+        NAPIER_REFUSE_IF(g->context, size == 0, "prompt_ids: prompt %" PRId64 " is empty", p);
+        g->longest = size > g->longest ? size : g->longest;
+    }
+    NAPIER_REFUSE_IF(g->context, b->samples < 1 || b->samples > INT64_MAX / 8 / (g->prompts + 1),
+                     "batch: samples is %" PRId64 ", not in 1 .. %" PRId64, b->samples,
+                     INT64_MAX / 8 / (g->prompts + 1));
+    g->sequences = g->prompts * b->samples;
+    if (b->numbers.size > 0) {
+        NAPIER_TRY(napier_check_indices(g->context, "numbers", b->numbers));
+        NAPIER_REFUSE_IF(g->context, b->numbers.size != g->sequences,
+                         "numbers: %" PRId64 " for %" PRId64 " sequences", b->numbers.size, g->sequences);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_kvs(const generate *g) {
+    const napier_generate_options *o = &g->options;
+    NAPIER_REFUSE_IF(g->context, o->kv_count < 0 || (o->kv_count > 0 && !o->kvs),
+                     "options: kv_count is %" PRId64 " and kvs is %p", o->kv_count, (const void *)o->kvs);
+    for (int64_t i = 0; i < o->kv_count; i++) {
+        NAPIER_REFUSE_IF(g->context, !o->kvs[i] || o->kvs[i]->model != g->model,
+                         "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)o->kvs[i]);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_options(generate *g) {
+    const napier_generate_options *o = &g->options;
+    const int64_t most = NAPIER_ROPE_POSITIONS - g->longest;
+    NAPIER_REFUSE_IF(g->context, o->max_tokens < 1 || o->max_tokens > most,
+                     "options: max_tokens is %" PRId64 ", not in 1 .. %" PRId64, o->max_tokens, most);
+    NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
+    NAPIER_TRY(napier_read_options(g->context, "sampling", "NAPIER_SAMPLE_OPTIONS_INIT", o->sampling, &g->sampling));
+    const napier_sample_options *s = &g->sampling;
+    NAPIER_REFUSE_IF(g->context,
+                     s->prompt_ids.size || s->prompt_offsets.size || s->output_ids.size || s->output_offsets.size ||
+                         s->seeds.size || s->samples.size || s->positions.size,
+                     "sampling: a list is not empty, but napier_generate fills them");
+    NAPIER_REFUSE_IF(g->context, s->keep && s->keep_stride != 0,
+                     "sampling: keep_stride is %" PRId64 ", but all rows share keep", s->keep_stride);
+    g->penalized = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    return check_kvs(g);
+}
+
+static napier_argument integers(const char *name, const void *data, int64_t count, size_t size, unsigned is) {
+    return (napier_argument){.name = name,
+                             .view = napier_const_rows(data, 1, count, NAPIER_F32),
+                             .is = NAPIER_IS_VECTOR | NAPIER_IS_OUT | is,
+                             .rows = 1,
+                             .cols = count,
+                             .element = size};
+}
+
+static napier_argument list(const char *name, napier_indices indices) {
+    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
+}
+
+static napier_status check_results(const generate *g) {
+    enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
+    const napier_generate_results *r = &g->results;
+    const int64_t count = g->sequences, most = g->options.max_tokens;
+    NAPIER_REFUSE_IF(g->context, count > INT64_MAX / 8 / most,
+                     "options: max_tokens %" PRId64 " for %" PRId64 " sequences are too many", most, count);
+    const napier_argument all[] = {
+        integers("ids", r->ids, count * most, sizeof *r->ids, 0),
+        integers("lengths", r->lengths, count, sizeof *r->lengths, 0),
+        integers("finish", r->finish, count, sizeof *r->finish, NAPIER_MAY_BE_ABSENT),
+        NAPIER_ARGUMENT("logprobs", napier_read_only(r->logprobs), OUT, count, most, NULL),
+        NAPIER_ARGUMENT("plain_logprobs", napier_read_only(r->plain_logprobs), OUT, count, most, NULL),
+        list("prompt_ids", g->batch.prompt_ids),
+        list("prompt_offsets", g->batch.prompt_offsets),
+        list("numbers", g->batch.numbers),
+        list("stop", g->options.stop)};
+    return napier_check_arguments(g->context, all, sizeof all / sizeof *all);
+}
+
+static napier_status read_arguments(generate *g, const napier_generate_batch *batch,
+                                    const napier_generate_options *options, const napier_generate_results *results) {
+    g->batch = (napier_generate_batch)NAPIER_GENERATE_BATCH_INIT;
+    g->options = (napier_generate_options)NAPIER_GENERATE_OPTIONS_INIT;
+    g->sampling = (napier_sample_options)NAPIER_SAMPLE_OPTIONS_INIT;
+    g->results = (napier_generate_results)NAPIER_GENERATE_RESULTS_INIT;
+    NAPIER_TRY(napier_read_struct(g->context, "batch", "NAPIER_GENERATE_BATCH_INIT", batch, &g->batch));
+    NAPIER_TRY(napier_read_options(g->context, "options", "NAPIER_GENERATE_OPTIONS_INIT", options, &g->options));
+    NAPIER_TRY(napier_read_struct(g->context, "results", "NAPIER_GENERATE_RESULTS_INIT", results, &g->results));
+    NAPIER_TRY(check_batch(g));
+    NAPIER_TRY(check_options(g));
+    return check_results(g);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static napier_ragged_size size_of(const generate *g, int64_t tokens) {
+    return (napier_ragged_size){.tokens = tokens,
+                                .sequences = tokens,
+                                .copies = 2 * tokens,
+                                .positions = g->longest + g->options.max_tokens};
+}
+
+static napier_const_matrix states_of(const generate *g, int64_t rows) {
+    return napier_const_rows(NULL, rows, g->model->head.cols, napier_model_activations(g->model));
+}
+
+static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+
+/* The bytes of a step, besides the store. */
+static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
+    const int64_t lists = g->penalized ? g->longest + g->options.max_tokens : 0;
+    const int64_t row = (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
+    const int64_t product = (int64_t)(napier_project_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
+    return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
+                napier_schedule_bytes(tokens));
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Chooses the size of a step, and gives the rest of the memory to the store. Smaller steps leave more. */
+static napier_status plan(generate *g) {
+    const int64_t own = napier_own_rows(g->options.max_tokens), enough = g->longest + own;
+    const int64_t row = napier_kv_store_bytes(g->model, 1), work = g->batch.prompt_ids.size + g->sequences * own;
+    int64_t tokens = STEP_TOKENS, needed = INT64_MAX;
+    for (; tokens > 0; tokens /= 2) {
+        const int64_t rows = least(tokens, LOGIT_ROWS), bytes = step_bytes(g, tokens, rows);
+        const int64_t left = g->model->memory > bytes ? (g->model->memory - bytes) / row : 0;
+        needed = plus(bytes, napier_kv_store_bytes(g->model, enough));
+        g->schedule.store.rows = least(left, work);
+        g->logit_rows = rows;
+        if (left >= enough && (left >= least(work, 4 * enough) || tokens <= 64)) {
+            g->schedule.most = g->schedule.step_tokens = tokens;
+            return NAPIER_OK;
+        }
+    }
+    return napier_fail(g->context, NAPIER_OUT_OF_MEMORY,
+                       "memory: %" PRId64 " bytes are too few for a prompt of %" PRId64
+                       " tokens and its sequence, which need %" PRId64,
+                       g->model->memory, g->longest, needed);
+}
+
+static napier_status allocate(generate *g, napier_memory *memory) {
+    const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
+    const size_t product = napier_project_floats(g->context, states_of(g, rows), g->model->head);
+    g->ended = napier_take(memory, g->sequences, 1);
+    g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
+    g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);
+    g->sequence_of = napier_take(memory, rows, sizeof *g->sequence_of);
+    g->numbers = napier_take(memory, rows, sizeof *g->numbers);
+    g->positions = napier_take(memory, rows, sizeof *g->positions);
+    g->ids = napier_take(memory, rows, sizeof *g->ids);
+    g->logprobs = napier_take(memory, 2 * rows, sizeof *g->logprobs);
+    if (g->penalized) {
+        g->prompt_offsets = napier_take(memory, rows + 1, sizeof *g->prompt_offsets);
+        g->output_offsets = napier_take(memory, rows + 1, sizeof *g->output_offsets);
+        g->prompt_ids = napier_take(memory, rows * g->longest, sizeof *g->prompt_ids);
+        g->output_ids = napier_take(memory, rows * g->options.max_tokens, sizeof *g->output_ids);
+    }
+    NAPIER_TRY(napier_taken(memory, "generate: no memory for %" PRId64 " rows of logits", rows));
+    g->plain = g->logprobs + rows;
+    memset(g->ended, 0, (size_t)g->sequences);
+    NAPIER_TRY(napier_kv_store_allocate(memory, g->model, g->schedule.store.rows, &g->schedule.store));
+    NAPIER_TRY(napier_schedule_allocate(memory, &g->schedule));
+    NAPIER_TRY(napier_layers_allocate(memory, g->model, size_of(g, g->schedule.step_tokens), &g->layers));
+    g->layers.store = &g->schedule.store;
+    return NAPIER_OK;
+}
+
+/* ---- New tokens -------------------------------------------------------------------------------------------------- */
+
+static void store(napier_matrix m, int64_t row, int64_t col, float x) {
+    if (m.data) {
+        napier_f64_store(m.data, m.dtype, row * m.row_stride + col * m.col_stride, (double)x);
+    }
+}
+
+static void clear_results(const generate *g) {
+    for (int64_t b = 0; b < g->sequences; b++) {
+        g->results.lengths[b] = 0;
+        for (int64_t t = 0; t < g->options.max_tokens; t++) {
+            g->results.ids[b * g->options.max_tokens + t] = -1;
+            store(g->results.logprobs, b, t, 0.0f);
+            store(g->results.plain_logprobs, b, t, 0.0f);
+        }
+    }
+}
+
+static bool is_stop(const generate *g, int64_t id) {
+    for (int64_t i = 0; i < g->options.stop.size; i++) {
+        if (napier_index_at(g->options.stop, i) == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Appends row i of what has been sampled to its sequence. */
+static napier_status append(generate *g, int64_t i) {
+    const int64_t b = g->sequence_of[i], t = g->results.lengths[b]++;
+    const bool stop = is_stop(g, g->ids[i]);
+    g->results.ids[b * g->options.max_tokens + t] = g->ids[i];
+    store(g->results.logprobs, b, t, g->logprobs[i]);
+    store(g->results.plain_logprobs, b, t, g->plain[i]);
+    g->ended[b] = stop || t + 1 == g->options.max_tokens;
+    if (g->results.finish) {
+        g->results.finish[b] = stop ? NAPIER_FINISH_STOP : NAPIER_FINISH_LENGTH;
+    }
+    if (g->options.on_token && g->options.on_token(b, t, g->ids[i], g->logprobs[i], g->options.user)) {
+        return napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_token");
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Sampling ---------------------------------------------------------------------------------------------------- */
+
+/* The lists that penalties refer to: the prompts and outputs of the rows. */
+static void fill_lists(generate *g, int64_t rows) {
+    int64_t prompts = 0, outputs = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t b = g->sequence_of[i], p = b / g->batch.samples;
+        g->prompt_offsets[i] = prompts;
+        g->output_offsets[i] = outputs;
+        for (int64_t t = napier_index_at(g->batch.prompt_offsets, p), end = napier_index_at(g->batch.prompt_offsets, p + 1);
+             t < end; t++) {
+            g->prompt_ids[prompts++] = napier_index_at(g->batch.prompt_ids, t);
+        }
+        for (int64_t t = 0; t < g->results.lengths[b]; t++) {
+            g->output_ids[outputs++] = g->results.ids[b * g->options.max_tokens + t];
+        }
+    }
+    g->prompt_offsets[rows] = prompts;
+    g->output_offsets[rows] = outputs;
+    g->sampling.prompt_ids = napier_indices_i64(g->prompt_ids, prompts);
+    g->sampling.prompt_offsets = napier_indices_i64(g->prompt_offsets, rows + 1);
+    g->sampling.output_ids = napier_indices_i64(g->output_ids, outputs);
+    g->sampling.output_offsets = napier_indices_i64(g->output_offsets, rows + 1);
+}
+
+/* The sampler names a row; this names the sequence. A call may have any number of rows, but only one bad row is named. */
+static napier_status name_sequence(const generate *g, napier_status status, int64_t first, int64_t rows) {
+    char text[256];
+    snprintf(text, sizeof text, "%s", napier_last_error(g->context));
+    return napier_fail(g->context, status,
+                       "sequences %" PRId64 " .. %" PRId64 ", token %" PRId64 " of the first: %s", g->sequence_of[0],
+                       g->sequence_of[rows - 1], g->results.lengths[g->sequence_of[0]], text + 0 * first);
+}
+
+/* Samples a token for each of the first rows of sequence_of, and appends it. */
+static napier_status sample(generate *g, napier_const_matrix logits) {
+    const int64_t rows = logits.rows;
+    napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t b = g->sequence_of[i];
+        g->numbers[i] = g->batch.numbers.size > 0 ? napier_index_at(g->batch.numbers, b) : b;
+        g->positions[i] = g->results.lengths[b];
+    }
+    g->sampling.samples = napier_indices_i64(g->numbers, rows);
+    g->sampling.positions = napier_indices_i64(g->positions, rows);
+    if (g->penalized) {
+        fill_lists(g, rows);
+    }
+    results.ids = g->ids;
+    results.logprobs = napier_array_f32(g->logprobs, rows);
+    if (g->results.plain_logprobs.data) {
+        results.plain_logprobs = napier_array_f32(g->plain, rows);
+    }
+    const napier_status status = napier_sample(g->context, logits, &g->sampling, &results);
+    if (status) {
+        return name_sequence(g, status, 0, rows);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        NAPIER_TRY(append(g, i));
+    }
+    return NAPIER_OK;
+}
+
+/* The first token of all samples of a prompt, from one row of logits. */
+static napier_status sample_prompt(generate *g, const napier_live_prompt *p, napier_const_matrix row) {
+    const int64_t samples = g->batch.samples;
+    row.row_stride = 0;
+    for (int64_t first = 0; first < samples; first += row.rows) {
+        row.rows = least(samples - first, g->logit_rows);
+        for (int64_t i = 0; i < row.rows; i++) {
+            g->sequence_of[i] = p->prompt * samples + first + i;
+        }
+        NAPIER_TRY(sample(g, row));
+    }
+    return NAPIER_OK;
+}
+
+/* Samples from rows of logits, of which the first is wanted row `first`. Those of running sequences come first. */
+static napier_status sample_rows(generate *g, int64_t first, int64_t rows) {
+    const napier_schedule *s = &g->schedule;
+    const int64_t vocabulary = g->model->config.vocab_size;
+    int64_t running = 0;
+    for (; running < rows && s->wanted[first + running] >= 0; running++) {
+        g->sequence_of[running] = s->running[s->wanted[first + running]].sequence;
+    }
+    if (running > 0) {
+        NAPIER_TRY(sample(g, napier_const_rows_f32(g->logits, running, vocabulary)));
+    }
+    for (int64_t i = running; i < rows; i++) {
+        const napier_const_matrix row = napier_const_rows_f32(g->logits + i * vocabulary, 1, vocabulary);
+        NAPIER_TRY(sample_prompt(g, &s->live[-1 - s->wanted[first + i]], row));
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static napier_status run_step(generate *g) {
+    const napier_ragged *b = &g->layers.batch;
+    NAPIER_TRY(napier_layers_run(g->context, &g->layers));
+    const int64_t rows = b->wanted_offsets[b->sequences];
+    napier_const_matrix states = napier_layers_states(&g->layers, rows);
+    const char *const data = states.data;
+    const int64_t bytes = states.row_stride * (int64_t)napier_dtype_size(states.dtype);
+    for (int64_t first = 0; first < rows; first += g->logit_rows) {
+        states.rows = least(rows - first, g->logit_rows);
+        states.data = data + first * bytes;
+        const napier_projection head = {g->model->head,
+                                        napier_rows_f32(g->logits, states.rows, g->model->config.vocab_size)};
+        napier_project(g->context, states, &head, 1, g->memory);
+        NAPIER_TRY(sample_rows(g, first, states.rows));
+    }
+    napier_schedule_finish_step(&g->schedule);
+    return NAPIER_OK;
+}
+
+static napier_schedule schedule_of(const generate *g) {
+    return (napier_schedule){.prompt_ids = g->batch.prompt_ids,
+                             .prompt_offsets = g->batch.prompt_offsets,
+                             .prompts = g->prompts,
+                             .samples = g->batch.samples,
+                             .max_tokens = g->options.max_tokens,
+                             .kvs = g->options.kvs,
+                             .kv_count = g->options.kv_count,
+                             .ids = g->results.ids,
+                             .lengths = g->results.lengths};
+}
+
+napier_status napier_generate(napier_context *context, const napier_model *model, const napier_generate_batch *batch,
+                              const napier_generate_options *options, const napier_generate_results *results) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    generate g = {.context = context, .model = model};
+    NAPIER_TRY(read_arguments(&g, batch, options, results));
+    if (g.sequences == 0) {
+        return NAPIER_OK;
+    }
+    if (model->compute == NAPIER_COMPUTE_BF16) {
+        napier_matrix_engine_decide(context);
+    }
+    NAPIER_MEMORY(memory, context);
+    g.schedule = schedule_of(&g);
+    NAPIER_TRY(plan(&g));
+    NAPIER_TRY(allocate(&g, &memory));
+    g.schedule.ended = g.ended;
+    clear_results(&g);
+    while (napier_schedule_step(&g.schedule, &g.layers.batch)) {
+        NAPIER_TRY(run_step(&g));
+    }
+    return NAPIER_OK;
+}
