@@ -8,6 +8,7 @@
 #include <napier/model.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>
+#include <napier/sample.h>
 #include <napier/sparsemax.h>
 #include <napier/tokenizer.h>
 #include <napier/types.h>

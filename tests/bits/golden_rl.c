@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <napier/rl.h>
+#include <napier/sample.h>
 
 #include "golden_numbers.h"
 
@@ -380,6 +381,70 @@ static void from_logits_case(const responses *r, int type, napier_grpo_level lev
                 (int)level, quantile < 1 ? "quantile" : "plain");
 }
 
+/* ---- Sampled ids ---------------------------------------------------------------------------------------------------- */
+
+static void sample_variant(const token_case *c, napier_const_matrix logits, const char *variant,
+                           const napier_sample_options *options) {
+    int64_t *const ids = golden_room(c->rows, sizeof *ids);
+    float *const logprobs = golden_room(c->rows, sizeof *logprobs), *const plain = golden_room(c->rows, sizeof *plain);
+    napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
+    results.ids = ids;
+    results.logprobs = napier_array_f32(logprobs, c->rows);
+    results.plain_logprobs = napier_array_f32(plain, c->rows);
+    golden_demand(napier_sample(golden_context, logits, options, &results));
+    uint64_t hash = hash_integers(GOLDEN_BASIS, ids, c->rows);
+    hash = hash_elements(hash, logprobs, NAPIER_F32, c->rows);
+    golden_line(hash_elements(hash, plain, NAPIER_F32, c->rows), "sample:%s/%s", c->name, variant);
+}
+
+static void sample_cases(const token_case *c) {
+    state = 88172645463325252u + (uint64_t)(c->rows * c->vocabulary + c->dtype);
+    const int64_t V = c->vocabulary, stride = c->padded ? V + 5 : V, history = 20;
+    const napier_const_matrix logits = {make_logits(c, stride), c->rows, V, stride, 1, c->dtype};
+    int64_t *const starts = golden_room(c->rows + 1, sizeof *starts);
+    uint8_t *const keep = golden_room(V, 1);
+    for (int64_t j = 0; j < V; j++) {
+        keep[j] = j == 0 || next_bits() % 4 != 0;
+    }
+    for (int64_t i = 0; i <= c->rows; i++) {
+        starts[i] = i * history;
+    }
+    napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
+    options.seed = 1234567890123;
+    sample_variant(c, logits, "plain", &options);
+    options.temperature = 0.7;
+    options.top_k = 40;
+    sample_variant(c, logits, "top_k", &options);
+    options.top_k = 0;
+    options.top_p = 0.9;
+    sample_variant(c, logits, "top_p", &options);
+    options.top_k = 2000;
+    options.min_p = 0.01;
+    sample_variant(c, logits, "all", &options);
+    options.repetition_penalty = 1.2;
+    options.presence_penalty = 0.5;
+    options.frequency_penalty = 0.25;
+    options.keep = keep;
+    options.output_ids = napier_indices_i64(random_ids(c->rows * history, V), c->rows * history);
+    options.output_offsets = napier_indices_i64(starts, c->rows + 1);
+    sample_variant(c, logits, "penalties", &options);
+    options.temperature = 0;
+    sample_variant(c, logits, "greedy", &options);
+}
+
+static void all_samples(int quick) {
+    static const token_case cases[] = {
+        {"f32/few", NAPIER_F32, 6, 7, 0, 0, false},       {"f16/tile", NAPIER_F16, 5, 1024, 0, 0, true},
+        {"f32/long", NAPIER_F32, 6, 5003, 0, 0, true},    {"bf16/long", NAPIER_BF16, 6, 5003, 0, 0, false},
+        {"f32/vast", NAPIER_F32, 2, 151936, 0, 0, false}, {"bf16/vast", NAPIER_BF16, 3, 151936, 0, 0, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!quick || cases[i].vocabulary < 10000) {
+            sample_cases(&cases[i]);
+        }
+    }
+}
+
 /* ---- All ------------------------------------------------------------------------------------------------------------ */
 
 static void all_tokens(int quick) {
@@ -419,6 +484,7 @@ static void all_responses(void) {
 static void all_cases(int quick) {
     all_tokens(quick);
     all_responses();
+    all_samples(quick);
 }
 
 int main(int count, char **words) { return golden_main("golden_rl", count, words, all_cases); }

@@ -363,6 +363,14 @@ static napier_status token_logprobs(napier_context *c) {
     const napier_token_results r = new_token_results(ROWS);
     return napier_token_logprobs(c, logits(), token_ids(ROWS), NULL, &r);
 }
+static napier_status sample(napier_context *c) {
+    napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
+    napier_sample_results r = NAPIER_SAMPLE_RESULTS_INIT;
+    static int64_t drawn[ROWS];
+    o.top_p = 0.9;
+    r.ids = drawn;
+    return napier_sample(c, logits(), &o, &r);
+}
 static napier_status token_logprobs_backward(napier_context *c) {
     const napier_token_gradients g = token_gradients(ROWS);
     return napier_token_logprobs_backward(c, logits(), token_ids(ROWS), NULL, &g, new_logits());
@@ -855,6 +863,7 @@ static const line table[] = {
     {"napier_gather_logprobs", gather_logprobs, 0},
     {"napier_gather_logprobs_backward", gather_logprobs_backward, 0},
     {"napier_token_logprobs", token_logprobs, TAKES},
+    {"napier_sample", sample, TAKES},
     {"napier_token_logprobs_backward", token_logprobs_backward, TAKES},
     {"napier_token_logprobs napier_token_logprobs_backward", token_shapes, TAKES},
     {"napier_linear_token_logprobs_workspace", linear_workspace, 0},

@@ -4,7 +4,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 listed=$("$1" --list | tr ' ' '\n' | sort -u)
-headers="attention linear rl softmax sparsemax types umap"
+headers="attention linear rl sample softmax sparsemax types umap"
 case $listed in *napier_model_load*) headers="$headers tokenizer model" ;; esac
 missing=0
 for header in $headers; do

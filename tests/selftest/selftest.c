@@ -760,6 +760,20 @@ static void check_sparsemax(napier_context *context) {
     check(fabs(sum - 1) < 1e-6 && tau[0] - tau[1] < 1e-7 && highest <= tau[0], "sparsemax is a projection");
 }
 
+/* An id is drawn from the two that top_k keeps, with the log-probability of its distribution. */
+static void check_sample(napier_context *context) {
+    const float x[4] = {1, 3, -2, 3};
+    int64_t id = -1;
+    float logprob = 0;
+    napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
+    napier_sample_results drawn = NAPIER_SAMPLE_RESULTS_INIT;
+    options.top_k = 2;
+    drawn.ids = &id;
+    drawn.logprobs = napier_array_f32(&logprob, 1);
+    expect_ok(context, napier_sample(context, napier_const_rows_f32(x, 1, 4), &options, &drawn), "sample");
+    check((id == 1 || id == 3) && fabs((double)logprob + log(2)) < 1e-7, "sample draws from what top_k keeps");
+}
+
 static void check_gradients(napier_context *context, napier_dtype dtype) {
     enum { N = 1300, BOUND = 24 };
     const double T = 0.5; /* a power of two: x / T and g / T are exact, so that the oracle is simple */
@@ -930,6 +944,7 @@ int main(int argc, char **argv) {
     check_state(context, NAPIER_F32);
     check_state(context, NAPIER_F64);
     check_sparsemax(context);
+    check_sample(context);
     check_gradients(context, NAPIER_F32);
     if (oracle_is_wide()) {
         check_gradients(context, NAPIER_F64);

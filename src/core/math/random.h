@@ -13,7 +13,7 @@
 
 #define NAPIER_PHILOX_MULTIPLIER 0xd256d193u
 #define NAPIER_PHILOX_WEYL 0x9e3779b9u
-enum { NAPIER_PHILOX_ROUNDS = 7 };
+enum { NAPIER_PHILOX_ROUNDS = 7, NAPIER_PHILOX4_ROUNDS = 10 };
 
 /* Two numbers for a key and a counter of two words. */
 NAPIER_BOTH void napier_philox(uint32_t key, uint32_t hi, uint32_t lo, uint32_t out[2]) {
@@ -25,6 +25,25 @@ NAPIER_BOTH void napier_philox(uint32_t key, uint32_t hi, uint32_t lo, uint32_t 
     }
     out[0] = lo;
     out[1] = hi;
+}
+
+/* Philox 4x32 with 10 rounds: four numbers for a key of two words and a counter of four. The same as Random123's and
+ * cuRAND's. */
+NAPIER_BOTH void napier_philox4(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {
+    uint32_t a = counter[0], b = counter[1], c = counter[2], d = counter[3], k = key[0], l = key[1];
+    for (int round = 0; round < NAPIER_PHILOX4_ROUNDS; round++) {
+        const uint64_t first = (uint64_t)0xd2511f53u * a, second = (uint64_t)0xcd9e8d57u * c;
+        a = (uint32_t)(second >> 32) ^ b ^ k;
+        b = (uint32_t)second;
+        c = (uint32_t)(first >> 32) ^ d ^ l;
+        d = (uint32_t)first;
+        k += NAPIER_PHILOX_WEYL;
+        l += 0xbb67ae85u;
+    }
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
 }
 
 /* The key of one stream (an epoch, a purpose) of a seed. */

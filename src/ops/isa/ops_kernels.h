@@ -10,6 +10,7 @@
 #include "ops/linear/linear_kernels.h"
 #include "ops/attention/attention_kernels.h"
 #include "ops/tokens/token_kernels.h"
+#include "ops/sample/sample_kernels.h"
 #include "ops/losses/kl_kernels.h"
 #include "ops/losses/rubric_kernels.h"
 #include "ops/losses/grpo_kernels.h"
@@ -20,6 +21,7 @@ typedef struct napier_ops_kernels {
     napier_linear_kernels linear;
     napier_attention_kernels attention;
     napier_token_kernels tokens;
+    napier_sample_kernels sample;
     napier_kl_kernels kl;
     napier_rubric_kernels rubric;
     napier_grpo_kernels grpo;

@@ -15,6 +15,7 @@
 #include "ops/tokens/token_tile.inc.h"
 #include "ops/tokens/token_rows.inc.h"
 #include "ops/tokens/token_gradient.inc.h"
+#include "ops/sample/sample.inc.h"
 #include "ops/losses/kl.inc.h"
 #include "ops/losses/rubric.inc.h"
 #include "ops/losses/grpo.inc.h"
@@ -23,5 +24,5 @@
     {                                                                                                              \
         .softmax = NAPIER_SOFTMAX_KERNELS, .linear = NAPIER_LINEAR_KERNELS, .attention = NAPIER_ATTENTION_KERNELS, \
         .tokens = NAPIER_TOKEN_KERNELS, .kl = NAPIER_KL_KERNELS, .rubric = NAPIER_RUBRIC_KERNELS,                  \
-        .grpo = NAPIER_GRPO_KERNELS, .sparsemax = NAPIER_SPARSEMAX_KERNELS                                         \
+        .grpo = NAPIER_GRPO_KERNELS, .sparsemax = NAPIER_SPARSEMAX_KERNELS, .sample = NAPIER_SAMPLE_KERNELS        \
     }

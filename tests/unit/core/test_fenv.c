@@ -123,6 +123,10 @@ static void token_calls(void) {
     napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_sample_options so = NAPIER_SAMPLE_OPTIONS_INIT;
+    napier_sample_results sr = NAPIER_SAMPLE_RESULTS_INIT;
+    so.temperature = 1.3, so.top_p = 0.9, so.min_p = 1e-3, so.top_k = 60;
+    sr.ids = numbers[0], sr.logprobs = row_out(lse, ROWS), sr.plain_logprobs = row_out(sign, ROWS);
     o.temperature = 0.9, o.softcap = 11.0, o.label_smoothing = 0.1, o.z_loss = 1e-3;
     fenv_numbers(hidden, ROWS * HIDDEN, 4), fenv_numbers(weights, COLS * HIDDEN, 5);
     r.logprobs = napier_rows_f32(out, ROWS, 1), r.lse = row_out(lse, ROWS), r.entropy = row_out(sign, ROWS);
@@ -133,6 +137,7 @@ static void token_calls(void) {
     CALL(napier_gather_logprobs_backward, row(lse, ROWS), i, matrix_out(more)), KEEP(more);
     CALL(napier_token_logprobs, matrix(logits), i, &o, &r), KEEP(out), KEEP(out2), KEEP(lse), KEEP(sign), KEEP(numbers);
     CALL(napier_token_logprobs_backward, matrix(logits), i, &o, &g, matrix_out(more)), KEEP(more);
+    CALL(napier_sample, matrix(logits), &so, &sr), KEEP(numbers), KEEP(lse), KEEP(sign);
     VOID(napier_linear_token_logprobs_workspace, fenv_test.context, ROWS, HIDDEN, COLS, 1); /* by threads */
     CALL(napier_linear_token_logprobs, h, w, i, &o, &r), KEEP(out), KEEP(out2), KEEP(lse), KEEP(sign), KEEP(numbers);
     CALL(napier_linear_token_logprobs_backward, h, w, i, &o, &g, napier_rows_f32(grad[0], ROWS, HIDDEN),

@@ -5,6 +5,7 @@
 
 #include <napier/attention.h>
 #include <napier/rl.h>
+#include <napier/sample.h>
 #include <napier/umap.h>
 
 #include "support/structs.h"
@@ -63,6 +64,26 @@ static napier_status score(napier_context *context, const napier_token_options *
 }
 static napier_status token_options(napier_context *context, void *s, double *number) {
     return score(context, s, number);
+}
+
+static int64_t drawn[N];
+static void fill_sample_results(void *s) { ((napier_sample_results *)s)->ids = drawn; }
+static napier_status sample(napier_context *context, const napier_sample_options *o, const napier_sample_results *r,
+                            double *number) {
+    memset(drawn, 0, sizeof drawn);
+    const napier_status status = napier_sample(context, logits(), o, r);
+    for (int i = 0; i < N; i++) {
+        number[i] = (double)drawn[i];
+    }
+    return status;
+}
+static napier_status sample_options(napier_context *context, void *s, double *number) {
+    napier_sample_results r = NAPIER_SAMPLE_RESULTS_INIT;
+    r.ids = drawn;
+    return sample(context, s, &r, number);
+}
+static napier_status sample_results(napier_context *context, void *s, double *number) {
+    return sample(context, NULL, s, number);
 }
 
 static float token_lse[N];
@@ -199,6 +220,9 @@ static const structure all[] = {
     STRUCTURE(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, "options", ignore_index, NULL, token_options),
     STRUCTURE(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, "results", top_ids, fill_results, token_results),
     STRUCTURE(napier_token_gradients, NAPIER_TOKEN_GRADIENTS_INIT, "gradients", loss, fill_gradients, token_gradients),
+    STRUCTURE(napier_sample_options, NAPIER_SAMPLE_OPTIONS_INIT, "options", positions, NULL, sample_options),
+    STRUCTURE(napier_sample_results, NAPIER_SAMPLE_RESULTS_INIT, "results", plain_logprobs, fill_sample_results,
+              sample_results),
     STRUCTURE(napier_kl_options, NAPIER_KL_OPTIONS_INIT, "options", clamp_kl, NULL, kl),
     STRUCTURE(napier_grpo_options, NAPIER_GRPO_OPTIONS_INIT, "options", entropy_threshold, NULL, grpo_options),
     STRUCTURE(napier_grpo_batch, NAPIER_GRPO_BATCH_INIT, "batch", offsets, fill_batch, grpo_batch),

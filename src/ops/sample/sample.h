@@ -1,0 +1,15 @@
+/* ops/sample/sample.h - the checked arguments of a call, and the refusal of a row, for the CPU and a GPU. */
+#ifndef NAPIER_OPS_SAMPLE_SAMPLE_H
+#define NAPIER_OPS_SAMPLE_SAMPLE_H
+
+#include "core/base/context.h"
+#include "ops/sample/sample_row.h"
+
+napier_status napier_sample_arguments(napier_context *context, napier_const_matrix logits,
+                                      const napier_sample_options *options, const napier_sample_results *results,
+                                      napier_sample_call *call);
+
+/* Fails, naming a row and its flaw. */
+napier_status napier_sample_refuse(napier_context *context, int64_t row, napier_sample_flaw flaw);
+
+#endif

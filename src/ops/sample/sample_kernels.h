@@ -1,0 +1,19 @@
+/* ops/sample/sample_kernels.h - the kernels of sampling, which sample.inc.h implements once for all instruction sets.
+ * Each works on at most a tile of contiguous z without NaN and +inf. */
+#ifndef NAPIER_OPS_SAMPLE_SAMPLE_KERNELS_H
+#define NAPIER_OPS_SAMPLE_SAMPLE_KERNELS_H
+
+#include <stdint.h>
+
+typedef struct napier_sample_kernels {
+    /* Copies the elements >= least, in their order, and returns their number. `out` has space for n + 16. */
+    int (*collect)(const float *z, int n, float least, float *out);
+    /* The index after the *left-th element that equals x, or n if there are fewer; lowers *left by those up to it. */
+    int (*ties)(const float *z, int n, float x, int64_t *left);
+    /* Makes -inf of the elements below `least`, and of those that equal it from index `end` on. */
+    void (*cut)(float *z, int n, float least, int end);
+    /* napier_sample_term of each element; none is above max. Both arrays hold whole vectors. */
+    void (*terms)(const float *z, int n, float max, float *terms);
+} napier_sample_kernels;
+
+#endif
