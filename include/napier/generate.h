@@ -72,7 +72,7 @@ typedef struct napier_generate_results {
 
 /* Generates all sequences. The keys and values of the sequences that run together take what the layers leave of the
  * model's memory, and each step as much more as its logits. Dtypes of log-probabilities: f32, f16 or bf16.
- * Errors: INVALID_ARGUMENT (also where the logits have a NaN or leave no id; the message names the sequence),
+ * Errors: INVALID_ARGUMENT (also where the logits have a NaN or leave no id),
  * OUT_OF_MEMORY (also where not even one sequence fits: the message says how much it needs), CANCELLED. After an error
  * other than those of arguments the results are undefined. */
 NAPIER_API napier_status napier_generate(napier_context *context, const napier_model *model,

@@ -5,6 +5,7 @@
 #include <napier/attention.h>
 #include <napier/cuda.h>
 #include <napier/linear.h>
+#include <napier/generate.h>
 #include <napier/model.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef NAPIER_MODEL
-#include <napier/model.h>
+#include <napier/generate.h>
 #include <napier/tokenizer.h>
 #endif
 
@@ -783,6 +783,23 @@ static napier_status kv_logprobs(napier_context *c) {
     napier_kv_destroy(c, kv);
     return status;
 }
+static napier_status generate(napier_context *c) {
+    enum { SAMPLES = 2, MOST = 6 };
+    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_options o = NAPIER_GENERATE_OPTIONS_INIT;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    napier_sample_options s = NAPIER_SAMPLE_OPTIONS_INIT;
+    b.prompt_ids = token_ids(10);
+    b.prompt_offsets = napier_indices_i64(prompt_offsets, 3);
+    b.samples = SAMPLES;
+    s.repetition_penalty = 1.2;
+    o.max_tokens = MOST;
+    o.sampling = &s;
+    r.ids = room(2 * SAMPLES * MOST, sizeof *r.ids);
+    r.lengths = room(2 * SAMPLES, sizeof *r.lengths);
+    r.logprobs = new_rows(2 * SAMPLES, MOST);
+    return napier_generate(c, model, &b, &o, &r);
+}
 static napier_status logprobs_for(napier_context *c) {
     const napier_score_results r = new_score_results(7);
     return napier_model_logprobs_for(c, model, token_ids(5), token_ids(7), NULL, &r);
@@ -925,7 +942,8 @@ static const line table[] = {
     {"napier_model_get_info napier_model_head", model_reads, 0},
     {"napier_model_forward", model_forward, TAKES},
     {"napier_model_batch_logprobs", batch_logprobs, TAKES},
-    {"napier_kv_create", kv_logprobs, TAKES},
+    {"napier_kv_create napier_kv_destroy napier_kv_tokens napier_kv_bytes", kv_logprobs, TAKES},
+    {"napier_generate", generate, TAKES},
     {"napier_model_logprobs_for", logprobs_for, TAKES},
     {"napier_model_batch_plan", batch_plan, TAKES},
     {"napier_model_judge", judge, TAKES},

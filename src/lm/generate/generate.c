@@ -44,8 +44,8 @@ typedef struct generate {
 
 static napier_status check_batch(generate *g) {
     const napier_generate_batch *b = &g->batch;
-    NAPIER_TRY(napier_check_ids(g->context, "prompt_ids", b->prompt_ids, b->prompt_ids.size,
-                                g->model->config.vocab_size));
+    NAPIER_TRY(
+        napier_check_ids(g->context, "prompt_ids", b->prompt_ids, b->prompt_ids.size, g->model->config.vocab_size));
     NAPIER_TRY(napier_check_offsets_of(g->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size));
     g->prompts = b->prompt_offsets.size - 1;
     for (int64_t p = 0; p < g->prompts; p++) {
@@ -57,10 +57,10 @@ static napier_status check_batch(generate *g) {
                      "batch: samples is %" PRId64 ", not in 1 .. %" PRId64, b->samples,
                      INT64_MAX / 8 / (g->prompts + 1));
     g->sequences = g->prompts * b->samples;
-    if (b->numbers.size > 0) {
+    if (b->numbers.size != 0) {
         NAPIER_TRY(napier_check_indices(g->context, "numbers", b->numbers));
-        NAPIER_REFUSE_IF(g->context, b->numbers.size != g->sequences,
-                         "numbers: %" PRId64 " for %" PRId64 " sequences", b->numbers.size, g->sequences);
+        NAPIER_REFUSE_IF(g->context, b->numbers.size != g->sequences, "numbers: %" PRId64 " for %" PRId64 " sequences",
+                         b->numbers.size, g->sequences);
     }
     return NAPIER_OK;
 }
@@ -81,7 +81,9 @@ static napier_status check_options(generate *g) {
     const int64_t most = NAPIER_ROPE_POSITIONS - g->longest;
     NAPIER_REFUSE_IF(g->context, o->max_tokens < 1 || o->max_tokens > most,
                      "options: max_tokens is %" PRId64 ", not in 1 .. %" PRId64, o->max_tokens, most);
-    NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
+    if (o->stop.size != 0) {
+        NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
+    }
     NAPIER_TRY(napier_read_options(g->context, "sampling", "NAPIER_SAMPLE_OPTIONS_INIT", o->sampling, &g->sampling));
     const napier_sample_options *s = &g->sampling;
     NAPIER_REFUSE_IF(g->context,
@@ -143,10 +145,8 @@ static napier_status read_arguments(generate *g, const napier_generate_batch *ba
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static napier_ragged_size size_of(const generate *g, int64_t tokens) {
-    return (napier_ragged_size){.tokens = tokens,
-                                .sequences = tokens,
-                                .copies = 2 * tokens,
-                                .positions = g->longest + g->options.max_tokens};
+    return (napier_ragged_size){
+        .tokens = tokens, .sequences = tokens, .copies = 2 * tokens, .positions = g->longest + g->options.max_tokens};
 }
 
 static napier_const_matrix states_of(const generate *g, int64_t rows) {
@@ -158,8 +158,10 @@ static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX
 /* The bytes of a step, besides the store. */
 static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
     const int64_t lists = g->penalized ? g->longest + g->options.max_tokens : 0;
-    const int64_t row = (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
-    const int64_t product = (int64_t)(napier_project_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
+    const int64_t row =
+        (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
+    const int64_t product =
+        (int64_t)(napier_project_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
     return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
                 napier_schedule_bytes(tokens));
 }
@@ -269,7 +271,8 @@ static void fill_lists(generate *g, int64_t rows) {
         const int64_t b = g->sequence_of[i], p = b / g->batch.samples;
         g->prompt_offsets[i] = prompts;
         g->output_offsets[i] = outputs;
-        for (int64_t t = napier_index_at(g->batch.prompt_offsets, p), end = napier_index_at(g->batch.prompt_offsets, p + 1);
+        for (int64_t t = napier_index_at(g->batch.prompt_offsets, p),
+                     end = napier_index_at(g->batch.prompt_offsets, p + 1);
              t < end; t++) {
             g->prompt_ids[prompts++] = napier_index_at(g->batch.prompt_ids, t);
         }
@@ -285,13 +288,12 @@ static void fill_lists(generate *g, int64_t rows) {
     g->sampling.output_offsets = napier_indices_i64(g->output_offsets, rows + 1);
 }
 
-/* The sampler names a row; this names the sequence. A call may have any number of rows, but only one bad row is named. */
-static napier_status name_sequence(const generate *g, napier_status status, int64_t first, int64_t rows) {
+/* The sampler names a row; this says which sequence is row 0. */
+static napier_status name_sequence(const generate *g, napier_status status) {
     char text[256];
     snprintf(text, sizeof text, "%s", napier_last_error(g->context));
-    return napier_fail(g->context, status,
-                       "sequences %" PRId64 " .. %" PRId64 ", token %" PRId64 " of the first: %s", g->sequence_of[0],
-                       g->sequence_of[rows - 1], g->results.lengths[g->sequence_of[0]], text + 0 * first);
+    return napier_fail(g->context, status, "token %" PRId64 " of sequence %" PRId64 " and those that run with it: %s",
+                       g->results.lengths[g->sequence_of[0]], g->sequence_of[0], text);
 }
 
 /* Samples a token for each of the first rows of sequence_of, and appends it. */
@@ -315,7 +317,7 @@ static napier_status sample(generate *g, napier_const_matrix logits) {
     }
     const napier_status status = napier_sample(g->context, logits, &g->sampling, &results);
     if (status) {
-        return name_sequence(g, status, 0, rows);
+        return name_sequence(g, status);
     }
     for (int64_t i = 0; i < rows; i++) {
         NAPIER_TRY(append(g, i));

@@ -10,8 +10,8 @@ enum { COMMON_LEAST = 16 }; /* tokens; to copy a shorter beginning does not pay 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 int64_t napier_schedule_bytes(int64_t most) {
-    const int64_t each = sizeof(napier_live_prompt) + sizeof(napier_live_sequence) + 2 * sizeof(napier_key_rows) +
-                         2 * sizeof(int64_t);
+    const int64_t each =
+        sizeof(napier_live_prompt) + sizeof(napier_live_sequence) + 2 * sizeof(napier_key_rows) + 2 * sizeof(int64_t);
     return most * each;
 }
 
@@ -55,9 +55,7 @@ static void give_rows(napier_schedule *s, int64_t begin) {
 
 /* ---- Sequences that begin ---------------------------------------------------------------------------------------- */
 
-static int64_t begin_of(const napier_schedule *s, int64_t prompt) {
-    return napier_index_at(s->prompt_offsets, prompt);
-}
+static int64_t begin_of(const napier_schedule *s, int64_t prompt) { return napier_index_at(s->prompt_offsets, prompt); }
 
 /* Starts sequences of a prompt that has been run, while there is room. */
 static void start_sequences(napier_schedule *s, int64_t index) {
@@ -67,8 +65,7 @@ static void start_sequences(napier_schedule *s, int64_t index) {
         if (s->ended[sequence]) {
             continue; /* its first token was its last */
         }
-        const int64_t own =
-            p->own_taken ? take_rows(s, napier_own_rows(s->max_tokens)) : p->rows.begin + p->size;
+        const int64_t own = p->own_taken ? take_rows(s, napier_own_rows(s->max_tokens)) : p->rows.begin + p->size;
         if (own < 0) {
             return;
         }

@@ -2,7 +2,7 @@
  * fenv_support.h. */
 #include "unit/core/fenv_support.h"
 
-#include <napier/model.h>
+#include <napier/generate.h>
 
 #include "support/tiny_model.h"
 #include "tiny_tokenizer_json.h"
@@ -92,10 +92,33 @@ static void model_calls(napier_compute compute) {
     VOID(napier_model_destroy, fenv_test.context, m);
 }
 
+static void generate_calls(napier_compute compute) {
+    enum { MOST = 6, SAMPLES = 2 };
+    static int64_t tokens[SAMPLES * MOST], lengths[SAMPLES];
+    static float logprobs[SAMPLES * MOST], plain[SAMPLES * MOST];
+    napier_model_options mo = NAPIER_MODEL_OPTIONS_INIT;
+    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_options o = NAPIER_GENERATE_OPTIONS_INIT;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    napier_sample_options s = NAPIER_SAMPLE_OPTIONS_INIT;
+    napier_model *m = NULL;
+    mo.compute = compute;
+    b.prompt_ids = some(ids, PROMPT), b.prompt_offsets = some(two, 2), b.samples = SAMPLES;
+    s.temperature = 0.7, s.top_p = 0.9, s.repetition_penalty = 1.1;
+    o.max_tokens = MOST, o.sampling = &s;
+    r.ids = tokens, r.lengths = lengths;
+    r.logprobs = napier_rows_f32(logprobs, SAMPLES, MOST), r.plain_logprobs = napier_rows_f32(plain, SAMPLES, MOST);
+    CALL(napier_model_load, tiny.directory, &mo, &m);
+    CALL(napier_generate, m, &b, &o, &r), KEEP(tokens), KEEP(lengths), KEEP(logprobs), KEEP(plain);
+    napier_model_destroy(fenv_test.context, m);
+}
+
 static void all_calls(void) {
     tokenizer_calls();
     model_calls(NAPIER_COMPUTE_F32);
     model_calls(NAPIER_COMPUTE_BF16);
+    generate_calls(NAPIER_COMPUTE_F32);
+    generate_calls(NAPIER_COMPUTE_BF16);
 }
 
 static void test_every_call_in_every_state(void) {
@@ -105,6 +128,7 @@ static void test_every_call_in_every_state(void) {
     tiny_model_remove(&tiny);
     fenv_covers("tokenizer.h");
     fenv_covers("model.h");
+    fenv_covers("generate.h");
 }
 
 int main(void) { return RUN_TESTS("model_fenv", TEST(test_every_call_in_every_state)); }
