@@ -1,8 +1,8 @@
-/* Golden bits of models: states and logits, scores of shared prompts, verdicts; weights of all dtypes, both compute
+/* Golden bits of models: states and logits, scores of shared prompts, verdicts, samples; weights of all dtypes, both compute
  * modes. golden_table.h says how it is run; the models are random and written to TMPDIR. */
 #include "support/golden_table.h"
 
-#include <napier/model.h>
+#include <napier/generate.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +82,39 @@ static void judge(const model_case *c) {
     line(c, "judge", hash_floats(hash_floats(GOLDEN_BASIS, scores, 4), rewards, 2));
 }
 
+/* Two prompts with 40 tokens in common, four samples each. */
+static void generate(const model_case *c) {
+    enum { SEQUENCES = 8, MOST = 15 };
+    const int64_t prompts[] = {0, 50, 110}, stop = 9;
+    int64_t ids[110], made[SEQUENCES * MOST], lengths[SEQUENCES];
+    float logprobs[SEQUENCES * MOST], plain[SEQUENCES * MOST];
+    napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
+    napier_generate_results results = NAPIER_GENERATE_RESULTS_INIT;
+    napier_sample_options sampling = NAPIER_SAMPLE_OPTIONS_INIT;
+    memcpy(ids, c->ids, sizeof ids);
+    memcpy(ids + 50, c->ids, 40 * sizeof *ids);
+    batch.prompt_ids = napier_indices_i64(ids, 110);
+    batch.prompt_offsets = napier_indices_i64(prompts, 3);
+    batch.samples = SEQUENCES / 2;
+    sampling.temperature = 0.8;
+    sampling.top_p = 0.95;
+    sampling.seed = 2026;
+    options.max_tokens = MOST;
+    options.stop = napier_indices_i64(&stop, 1);
+    options.sampling = &sampling;
+    results.ids = made;
+    results.lengths = lengths;
+    results.logprobs = napier_rows_f32(logprobs, SEQUENCES, MOST);
+    results.plain_logprobs = napier_rows_f32(plain, SEQUENCES, MOST);
+    golden_demand(napier_generate(golden_context, c->model, &batch, &options, &results));
+    uint64_t hash = hash_floats(hash_floats(GOLDEN_BASIS, logprobs, SEQUENCES * MOST), plain, SEQUENCES * MOST);
+    for (int i = 0; i < SEQUENCES * MOST; i++) {
+        hash = golden_hash(hash, (uint64_t)made[i], sizeof *made);
+    }
+    line(c, "generate", hash);
+}
+
 static void model_lines(const char *name, tiny_model m, napier_compute compute) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     model_case c = {.name = name, .m = &m};
@@ -98,6 +131,7 @@ static void model_lines(const char *name, tiny_model m, napier_compute compute) 
     forward(&c);
     score(&c);
     judge(&c);
+    generate(&c);
     napier_model_destroy(golden_context, c.model);
     tiny_model_remove(&m);
 }

@@ -216,7 +216,7 @@ static napier_status fit(napier_context *context, void *s, double *number) {
 static const structure all[] = {
     STRUCTURE(napier_context_options, NAPIER_CONTEXT_OPTIONS_INIT, NULL, allocator, NULL, create),
     STRUCTURE(napier_softmax_options, NAPIER_SOFTMAX_OPTIONS_INIT, "options", algorithm, NULL, softmax),
-    STRUCTURE(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, "options", mask, NULL, attention),
+    STRUCTURE(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, "options", key_end, NULL, attention),
     STRUCTURE(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, "options", ignore_index, NULL, token_options),
     STRUCTURE(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, "results", top_ids, fill_results, token_results),
     STRUCTURE(napier_token_gradients, NAPIER_TOKEN_GRADIENTS_INIT, "gradients", loss, fill_gradients, token_gradients),

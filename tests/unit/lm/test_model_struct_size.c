@@ -1,8 +1,8 @@
-/* struct_size of the structs of napier/model.h and napier/tokenizer.h: as test_struct_size.c. */
+/* struct_size of the structs of napier/model.h, napier/generate.h and napier/tokenizer.h: as test_struct_size.c. */
 #include <stdlib.h>
 #include <string.h>
 
-#include <napier/model.h>
+#include <napier/generate.h>
 
 #include "support/structs.h"
 #include "unit/lm/lm_support.h"
@@ -143,6 +143,48 @@ static napier_status judge(napier_context *context, void *s, double *number) {
     return status;
 }
 
+enum { NEW_TOKENS = 16 };
+
+static int64_t generated[RESPONSES * NEW_TOKENS], lengths[RESPONSES];
+
+static void fill_generate_batch(void *s) {
+    napier_generate_batch *const b = s;
+    b->prompt_ids = napier_indices_i64(ids, 5);
+    b->prompt_offsets = napier_indices_i64(prompt_offsets, RESPONSES + 1);
+}
+static void fill_generate_results(void *s) {
+    napier_generate_results *const r = s;
+    r->ids = generated;
+    r->lengths = lengths;
+}
+static napier_status generate(napier_context *context, const napier_generate_batch *batch,
+                              const napier_generate_options *options, const napier_generate_results *results,
+                              double *number) {
+    memset(generated, 0, sizeof generated);
+    const napier_status status = napier_generate(context, model, batch, options, results);
+    for (int i = 0; i < RESPONSES * NEW_TOKENS; i++) {
+        number[i] = (double)generated[i];
+    }
+    return status;
+}
+static napier_status generate_batch(napier_context *context, void *s, double *number) {
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    fill_generate_results(&r);
+    return generate(context, s, NULL, &r, number);
+}
+static napier_status generate_options(napier_context *context, void *s, double *number) {
+    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    fill_generate_batch(&b);
+    fill_generate_results(&r);
+    return generate(context, &b, s, &r, number);
+}
+static napier_status generate_results(napier_context *context, void *s, double *number) {
+    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
+    fill_generate_batch(&b);
+    return generate(context, &b, NULL, s, number);
+}
+
 /* ---- The test ---------------------------------------------------------------------------------------------------- */
 
 static const structure all[] = {
@@ -151,9 +193,13 @@ static const structure all[] = {
     STRUCTURE(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, "options", tools, NULL, chat),
     STRUCTURE(napier_model_options, NAPIER_MODEL_OPTIONS_INIT, "options", memory, NULL, load),
     STRUCTURE(napier_score_batch, NAPIER_SCORE_BATCH_INIT, "batch", prompt_of, fill_batch_of, batch),
-    STRUCTURE(napier_score_options, NAPIER_SCORE_OPTIONS_INIT, "options", prefix_token, NULL, options),
+    STRUCTURE(napier_score_options, NAPIER_SCORE_OPTIONS_INIT, "options", kvs, NULL, options),
     STRUCTURE(napier_score_results, NAPIER_SCORE_RESULTS_INIT, "results", is_greedy, fill_results, results),
     STRUCTURE(napier_judge_batch, NAPIER_JUDGE_BATCH_INIT, "batch", weights, fill_judge, judge),
+    STRUCTURE(napier_generate_batch, NAPIER_GENERATE_BATCH_INIT, "batch", numbers, fill_generate_batch, generate_batch),
+    STRUCTURE(napier_generate_options, NAPIER_GENERATE_OPTIONS_INIT, "options", user, NULL, generate_options),
+    STRUCTURE(napier_generate_results, NAPIER_GENERATE_RESULTS_INIT, "results", plain_logprobs, fill_generate_results,
+              generate_results),
     RESULT_STRUCTURE(napier_model_info, NAPIER_MODEL_INFO_INIT, "info", bos, info),
     RESULT_STRUCTURE(napier_score_plan, NAPIER_SCORE_PLAN_INIT, "plan", bytes, plan),
 };
