@@ -261,3 +261,47 @@ def test_lm_eval_s_arguments(directory, tmp_path):
 def test_a_build_without_says_so():
     refuses(lambda: napier.Tokenizer("tokenizer.json"), NotImplementedError, "no tokenizer and no model")
     refuses(lambda: napier.Qwen3("."), NotImplementedError)
+
+
+@have
+def test_generate(model, directory):
+    prompts = [[5, 6, 7], list(range(3, 40)), "the end"]
+    told = []
+    made = model.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7,
+                          on_token=lambda *token: told.append(token) and False)
+    lengths = np.diff(made.offsets)
+    assert len(lengths) == 12 and lengths.min() >= 1 and lengths.max() <= 9 and len(told) == made.offsets[-1]
+    assert (made.stopped | (lengths == 9)).all()
+    responses = [made.token_ids[a:b] for a, b in zip(made.offsets, made.offsets[1:])]
+    scored = model.batch_logprobs(prompts, responses, prompt_of=np.arange(12) // 4, temperature=0.8)
+    assert bits(scored.logprobs) == bits(made.plain_logprobs) == bits(made.logprobs)  # sampled = scored
+    little = napier.Qwen3(directory, memory=9 << 20)  # another schedule, and one sequence by itself
+    again = little.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7)
+    assert all(bits(a) == bits(b) for a, b in zip(again, made))
+    alone = model.generate(prompts[1:2], max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, numbers=[6])
+    assert bits(alone.token_ids) == bits(responses[6])
+    greedy = model.generate(prompts[:1], max_tokens=5, stop=[], temperature=0)
+    assert greedy.token_ids[0] == model.forward(prompts[0])[-1].argmax() and not greedy.logprobs.any()
+    assert model.generate([], max_tokens=3).offsets.tolist() == [0]
+    kept = [model.kv(prompts[1][:30]), model.kv("the")]
+    assert len(kept[0]) == 30 and kept[0].nbytes > 0
+    again = model.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, kvs=kept)
+    assert all(bits(a) == bits(b) for a, b in zip(again, made))
+    given = prompts, responses
+    again = model.score(*given, prompt_of=np.arange(12) // 4, temperature=0.8, kvs=kept)
+    assert bits(again.logprobs) == bits(scored.logprobs)
+    plans = [model.plan(*given, prompt_of=np.arange(12) // 4, kvs=kvs)["tokens_run"] for kvs in ([], kept)]
+    assert plans[1] <= plans[0] - 30
+    refuses(lambda: little.score([[1]], [[2]], kvs=kept), ValueError, "not of this model")
+    filtered = model.generate(prompts, max_tokens=30, top_k=5, top_p=0.9, min_p=0.01, repetition_penalty=1.2, stop=[])
+    assert (filtered.logprobs > filtered.plain_logprobs).any()
+
+
+@have
+def test_generate_refuses(model):
+    for change, word in [({"max_tokens": 0}, "max_tokens"), ({"samples": 0}, "samples"), ({"stop": [600]}, "600"),
+                         ({"numbers": [1, 2]}, "numbers"), ({"top_p": 0.0}, "top_p"), ({"temperature": -1.0}, "temperature"),
+                         ({"prompts": [[]]}, "empty"), ({"prompts": [[600]]}, "600")]:
+        refuses(functools.partial(model.generate, **{"prompts": [[1, 2]], **change}), ValueError, word)
+    refuses(lambda: model.generate("one text"), TypeError, "prompts")
+    refuses(lambda: model.generate([[1, 2]], on_token=lambda *_: 1 / 0), ZeroDivisionError)

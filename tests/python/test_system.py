@@ -252,6 +252,7 @@ OTHERWISE = {
     "linear_token_logprobs_workspace": "memory is the package's own affair",
     "load": "Qwen3, Tokenizer", "from_json": "Tokenizer", "destroy": "Qwen3, Tokenizer", "get_info": "Qwen3.info",
     "batch_plan": "Qwen3.plan", "encode_texts": "Qwen3.batch_logprobs", "token_buffer_free": "Tokenizer",
+    "kv_create": "Qwen3.kv", "kv_destroy": "Qwen3.kv", "kv_tokens": "len(Qwen3.kv())", "kv_bytes": "Qwen3.kv().nbytes",
     "chat_text": "Tokenizer.chat", "text_buffer_free": "Tokenizer", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
 }
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include <napier/model.h>
+#include <napier/generate.h>
 
 #if defined(NAPIER_MODEL)
 
@@ -13,9 +13,10 @@
 typedef struct held {
     napier_context *context;
     void *object;
+    PyObject *needs; /* the capsule that must end after this one; NULL: none */
 } held;
 
-static const char model_name[] = "napier.model", tokenizer_name[] = "napier.tokenizer";
+static const char model_name[] = "napier.model", tokenizer_name[] = "napier.tokenizer", kv_name[] = "napier.kv";
 
 static void model_end(PyObject *capsule) {
     held *h = PyCapsule_GetPointer(capsule, model_name);
@@ -31,6 +32,14 @@ static void tokenizer_end(PyObject *capsule) {
     PyMem_Free(h);
 }
 
+static void kv_end(PyObject *capsule) {
+    held *h = PyCapsule_GetPointer(capsule, kv_name);
+    napier_kv_destroy(h->context, h->object);
+    napier_context_destroy(h->context);
+    Py_DECREF(h->needs);
+    PyMem_Free(h);
+}
+
 /* Makes a capsule of an object and the context that made it; NULL with an error set. */
 static PyObject *hold(napier_context *context, napier_status status, void *object, const char *name,
                       PyCapsule_Destructor end, const char *function) {
@@ -39,7 +48,7 @@ static PyObject *hold(napier_context *context, napier_status status, void *objec
         context_give(context);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    *h = (held){context, object};
+    *h = (held){context, object, NULL};
     PyObject *capsule = PyCapsule_New(h, name, end);
     return capsule; /* out of memory for a capsule: the object is lost */
 }
@@ -446,15 +455,57 @@ static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssiz
     return given;
 }
 
+/* _model_kv(model, ids, progress): (kv, bytes) */
+static PyObject *py_model_kv(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"kv", 3, 3, 2, {"model", "ids", "progress"}};
+    (void)self;
+    PyObject *v[3], *capsule = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    napier_indices ids;
+    napier_kv *kv = NULL;
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    const napier_model *model = object_of(v[0], model_name);
+    napier_context *context = model && !call_indices(&c, v[1], "ids", &ids) ? context_take() : NULL;
+    if (context) {
+        napier_status status;
+        Py_BEGIN_ALLOW_THREADS status = napier_kv_create(context, model, ids, model_progress, v[2], &kv);
+        Py_END_ALLOW_THREADS capsule = hold(context, status, kv, kv_name, kv_end, names.function);
+    }
+    if (capsule) {
+        ((held *)PyCapsule_GetPointer(capsule, kv_name))->needs = Py_NewRef(v[0]);
+    }
+    call_release(&c);
+    return capsule ? Py_BuildValue("NL", capsule, (long long)napier_kv_bytes(kv)) : NULL;
+}
+
+/* A list of kvs, or nothing. The caller frees *kvs with PyMem_Free. */
+static int take_kvs(PyObject *list, const napier_kv ***kvs, int64_t *count) {
+    const Py_ssize_t size = list ? PyList_Size(list) : 0;
+    *kvs = size > 0 ? PyMem_Calloc((size_t)size, sizeof **kvs) : NULL;
+    for (Py_ssize_t i = 0; *kvs && i < size; i++) {
+        PyObject *capsule = PyList_GetItem(list, i);
+        (*kvs)[i] = capsule ? object_of(capsule, kv_name) : NULL;
+        if (!(*kvs)[i]) {
+            return -1;
+        }
+    }
+    *count = size;
+    return size < 0 ? -1 : size == 0 || *kvs ? 0 : (PyErr_NoMemory(), -1);
+}
+
 #define SCORE_ARGUMENTS                                                                                      \
     "model", "prompt_ids", "prompt_offsets", "response_ids", "response_offsets", "prompt_of", "temperature", \
-        "prefix_token", "unshared", "progress"
-enum { SCORE_ARGUMENT_COUNT = 10 };
+        "prefix_token", "unshared", "progress", "kvs"
+enum { SCORE_ARGUMENT_COUNT = 11 };
 
 typedef struct score_inputs {
     const napier_model *model;
     napier_score_batch batch;
     napier_score_options options;
+    const napier_kv **kvs; /* owned */
 } score_inputs;
 
 static int take_scores(call_arrays *c, PyObject *const *v, score_inputs *in) {
@@ -462,6 +513,7 @@ static int take_scores(call_arrays *c, PyObject *const *v, score_inputs *in) {
     const napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     in->batch = batch;
     in->options = options;
+    in->kvs = NULL;
     in->options.progress = model_progress;
     in->options.user = v[9];
     in->model = object_of(v[0], model_name);
@@ -472,8 +524,9 @@ static int take_scores(call_arrays *c, PyObject *const *v, score_inputs *in) {
                    !call_indices(c, v[5], "prompt_of", &in->batch.prompt_of) &&
                    !take_double(v[6], "temperature", &in->options.temperature) &&
                    !take_int64(v[7], "prefix_token", &in->options.prefix_token) &&
-                   !take_bool(v[8], "unshared", &in->options.unshared)
-               ? 0
+                   !take_bool(v[8], "unshared", &in->options.unshared) &&
+                   !take_kvs(v[10], &in->kvs, &in->options.kv_count)
+               ? (in->options.kvs = in->kvs, 0)
                : -1;
 }
 
@@ -492,8 +545,9 @@ static PyObject *py_model_scores(PyObject *self, PyObject *const *args, Py_ssize
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    if (take_scores(&c, v, &in) || take_bool(v[10], "entropy", &want_entropy) ||
-        take_bool(v[11], "greedy", &want_greedy)) {
+    if (take_scores(&c, v, &in) || take_bool(v[SCORE_ARGUMENT_COUNT], "entropy", &want_entropy) ||
+        take_bool(v[SCORE_ARGUMENT_COUNT + 1], "greedy", &want_greedy)) {
+        PyMem_Free(in.kvs);
         call_release(&c);
         return NULL;
     }
@@ -505,6 +559,7 @@ static PyObject *py_model_scores(PyObject *self, PyObject *const *args, Py_ssize
         RUN_FOR(given, names.function, napier_model_batch_logprobs(context, in.model, &in.batch, &in.options, &r),
                 Py_BuildValue("NNN", call_object(logprobs), call_object(entropy), call_object(argmax)));
     }
+    PyMem_Free(in.kvs);
     call_release(&c);
     return given;
 }
@@ -515,7 +570,7 @@ static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t
     PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
     call_arrays c;
     call_start(&c, ON_HOST);
-    score_inputs in;
+    score_inputs in = {.kvs = NULL};
     napier_score_plan p = NAPIER_SCORE_PLAN_INIT;
     if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
         RUN_FOR(given, names.function, napier_model_batch_plan(context, in.model, &in.batch, &in.options, &p),
@@ -523,6 +578,7 @@ static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t
                               "tokens_run", (long long)p.tokens_run, "tokens_unshared", (long long)p.tokens_unshared,
                               "chunks", (long long)p.chunks, "bytes", (long long)p.bytes));
     }
+    PyMem_Free(in.kvs);
     call_release(&c);
     return given;
 }
@@ -575,6 +631,93 @@ static PyObject *py_model_judge(PyObject *self, PyObject *const *args, Py_ssize_
     return given;
 }
 
+/* Checks for Ctrl-C, and calls the caller's on_token(sequence, index, id, logprob), if any. */
+static int model_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int stop = PyErr_CheckSignals();
+    if (!stop && user && user != Py_None) {
+        PyObject *answer = PyObject_CallFunction(user, "LLLd", (long long)sequence, (long long)index, (long long)id,
+                                                 (double)logprob);
+        stop = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+    }
+    PyGILState_Release(gil);
+    return stop != 0;
+}
+
+enum { GENERATE_ARGUMENTS = 17 };
+
+static int take_generate(call_arrays *c, PyObject *const *v, napier_generate_batch *b, napier_generate_options *o,
+                         napier_sample_options *s) {
+    return call_indices(c, v[1], "prompt_ids", &b->prompt_ids) ||
+                   call_indices(c, v[2], "prompt_offsets", &b->prompt_offsets) ||
+                   take_int64(v[3], "samples", &b->samples) || call_indices(c, v[4], "numbers", &b->numbers) ||
+                   take_int64(v[5], "max_tokens", &o->max_tokens) || call_indices(c, v[6], "stop", &o->stop) ||
+                   take_double(v[7], "temperature", &s->temperature) || take_int64(v[8], "top_k", &s->top_k) ||
+                   take_double(v[9], "top_p", &s->top_p) || take_double(v[10], "min_p", &s->min_p) ||
+                   take_double(v[11], "repetition_penalty", &s->repetition_penalty) ||
+                   take_double(v[12], "presence_penalty", &s->presence_penalty) ||
+                   take_double(v[13], "frequency_penalty", &s->frequency_penalty) ||
+                   take_int64(v[14], "seed", &s->seed)
+               ? -1
+               : 0;
+}
+
+/* _model_generate(..): (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs [B, max_tokens]) */
+static PyObject *py_model_generate(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"generate",
+                                    GENERATE_ARGUMENTS,
+                                    GENERATE_ARGUMENTS,
+                                    3,
+                                    {"model", "prompt_ids", "prompt_offsets", "samples", "numbers", "max_tokens",
+                                     "stop", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+                                     "presence_penalty", "frequency_penalty", "seed", "on_token", "kvs"}};
+    (void)self;
+    PyObject *v[GENERATE_ARGUMENTS], *given = NULL;
+    const napier_kv **kvs = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_options o = NAPIER_GENERATE_OPTIONS_INIT;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    napier_sample_options s = NAPIER_SAMPLE_OPTIONS_INIT;
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    const napier_model *model = object_of(v[0], model_name);
+    array *ids = NULL, *lengths = NULL, *logprobs = NULL, *plain = NULL;
+    o.sampling = &s;
+    o.on_token = model_token;
+    o.user = v[15];
+    if (!model || take_generate(&c, v, &b, &o, &s) || take_kvs(v[16], &kvs, &o.kv_count)) {
+        PyMem_Free(kvs);
+        call_release(&c);
+        return NULL;
+    }
+    o.kvs = kvs;
+    if (b.prompt_offsets.size < 1 || b.samples < 1 || o.max_tokens < 1 ||
+        b.samples > INT32_MAX / b.prompt_offsets.size || o.max_tokens > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "samples: %lld, max_tokens: %lld: expected 1 or more, and fewer than 2^31",
+                     (long long)b.samples, (long long)o.max_tokens);
+        PyMem_Free(kvs);
+        call_release(&c);
+        return NULL;
+    }
+    const int64_t sequences = (b.prompt_offsets.size - 1) * b.samples, shape[2] = {sequences, o.max_tokens};
+    if ((ids = call_make_integers(&c, 2, shape)) && (lengths = call_make_integers(&c, 1, shape)) &&
+        !call_made_matrix(&c, sequences, o.max_tokens, NAPIER_F32, &logprobs, &r.logprobs) &&
+        !call_made_matrix(&c, sequences, o.max_tokens, NAPIER_F32, &plain, &r.plain_logprobs)) {
+        r.ids = (int64_t *)(void *)ids->data;
+        r.lengths = (int64_t *)(void *)lengths->data;
+        RUN_FOR(given, names.function, napier_generate(context, model, &b, &o, &r),
+                Py_BuildValue("NNNN", call_object(ids), call_object(lengths), call_object(logprobs),
+                              call_object(plain)));
+    }
+    PyMem_Free(kvs);
+    call_release(&c);
+    return given;
+}
+
 #define HERE(name_, function_, flags_) \
     { name_, (PyCFunction)(void (*)(void))function_, flags_, NULL }
 enum { HAVE_MODEL = 1 };
@@ -611,6 +754,8 @@ PyMethodDef model_functions[] = {HERE("_tokenizer_load", py_tokenizer_load, METH
                                  HERE("_model_forward", py_model_forward, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_scores", py_model_scores, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_plan", py_model_plan, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_kv", py_model_kv, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_generate", py_model_generate, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_judge", py_model_judge, METH_FASTCALL | METH_KEYWORDS),
                                  {NULL, NULL, 0, NULL}};
 

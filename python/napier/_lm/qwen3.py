@@ -27,6 +27,28 @@ class Scores(NamedTuple):
     is_greedy: object
 
 
+class Generated(NamedTuple):
+    """The result of generate: the tokens of each sequence, one sequence after another."""
+    token_ids: object
+    offsets: object
+    logprobs: object
+    plain_logprobs: object
+    stopped: object  # [B]: whether its last token is one of `stop`
+
+
+class KV:
+    """The keys and values of a beginning that many calls share, from Qwen3.kv. len() is the number of its tokens, nbytes its
+    size. It cannot be pickled."""
+
+    __module__ = "napier"  # what help shows
+
+    def __init__(self, handle, tokens, nbytes):
+        self._handle, self._tokens, self.nbytes = handle, tokens, nbytes
+
+    def __len__(self):
+        return self._tokens
+
+
 class Tokenizer:
     """A byte-level BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
 
@@ -165,22 +187,31 @@ class Qwen3:
                             progress=progress, entropy=False, greedy=False)
         return BatchLogprobs(*scores[:3])
 
+    def kv(self, prompt, *, progress=None):
+        """Runs a beginning, a text or ids, through the model, and keeps its keys and values for `kvs=` of other calls. The bits
+        are the same with and without."""
+        ids = self.encode(prompt) if isinstance(prompt, (str, bytes)) else prompt
+        ids = _ids(ids, "prompt")
+        handle, nbytes = _napier._model_kv(self._handle, ids, progress)
+        return KV(handle, len(ids), nbytes)
+
     def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
-              unshared=False, progress=None):
+              unshared=False, progress=None, kvs=()):
         """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
-        that token."""
+        that token. kvs: a prompt that begins with the tokens of one of these uses it."""
         lists = self._lists(prompts, responses, prompt_of)
         logprobs, entropies, argmax = _napier._model_scores(
-            self._handle, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress, entropy,
-            greedy)
+            self._handle, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress,
+            _handles(kvs), entropy, greedy)
         ids, offsets = lists[2], lists[3]
         return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
 
-    def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False):
+    def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False, kvs=()):
         """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
         bytes."""
         lists = self._lists(prompts, responses, prompt_of)
-        return _napier._model_plan(self._handle, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None)
+        return _napier._model_plan(self._handle, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
+                                   _handles(kvs))
 
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
         """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
@@ -196,6 +227,38 @@ class Qwen3:
         return _napier._model_judge(self._handle, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
                                     np.asarray(values, np.float64), weights, float(temperature), progress)
 
+    def generate(self, prompts, *, samples=1, max_tokens=16, stop=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0,
+                 repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0, numbers=None, on_token=None,
+                 kvs=()):
+        """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
+        stopped [B]), where sequence b is a sample of prompt b // samples.
+
+        Parameters
+        ----------
+        prompts : list of texts, or of lists of ids
+        stop : ids that end a sequence, which keeps them as its last token. None: the model's end-of-text token
+        temperature, top_k, top_p, min_p : as napier.sample; temperature 0 is greedy
+        numbers : B integers, the number of each sequence, from which its random numbers are drawn; default 0 .. B - 1
+        on_token : function of (sequence, index, id, logprob), called for each token; a true value cancels
+        kvs : results of kv; a prompt that begins with the tokens of one of these uses it
+
+        logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
+        score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
+        on the others, the memory or the machine.
+        """
+        if isinstance(prompts, (str, bytes)):
+            raise TypeError("prompts: expected a list of texts or of ids, got one text")
+        stop = ([self.info["eos"]] if self.info["eos"] >= 0 else []) if stop is None else stop
+        numbers = None if numbers is None else _ids(numbers, "numbers")
+        ids, lengths, logprobs, plain = _napier._model_generate(
+            self._handle, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, _ids(stop, "stop"),
+            float(temperature), top_k, float(top_p), float(min_p), float(repetition_penalty), float(presence_penalty),
+            float(frequency_penalty), seed, on_token, _handles(kvs))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        there = np.arange(ids.shape[1]) < lengths[:, None]
+        stopped = np.isin(ids[np.arange(len(ids)), lengths - 1], stop)
+        return Generated(ids[there], offsets, logprobs[there], plain[there], stopped)
+
     def _lists(self, prompts, responses, prompt_of):
         if isinstance(responses, str) or isinstance(prompts, str):
             raise TypeError("prompts, responses: expected lists of texts or of ids, got one text")
@@ -210,6 +273,10 @@ class Qwen3:
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
+
+
+def _handles(kvs):
+    return [kv._handle for kv in kvs]
 
 
 def _json(value):

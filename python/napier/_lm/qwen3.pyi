@@ -1,6 +1,6 @@
 """Types of napier.Qwen3 and napier.Tokenizer. Array: as in _napier.pyi."""
 from os import PathLike
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 Array = Any
 
@@ -16,6 +16,18 @@ class Scores(NamedTuple):
     entropy: Any
     argmax: Any
     is_greedy: Any
+
+class Generated(NamedTuple):
+    token_ids: Any
+    offsets: Any
+    logprobs: Any
+    plain_logprobs: Any
+    stopped: Any
+
+class KV:
+    nbytes: int
+    def __init__(self, handle: Any, tokens: int, nbytes: int) -> None: ...
+    def __len__(self) -> int: ...
 
 class Tokenizer:
     def __len__(self) -> int: ...
@@ -49,8 +61,16 @@ class Qwen3:
                        progress: Optional[Callable[..., Any]] = None) -> BatchLogprobs: ...
     def score(self, prompts: Array, responses: Array, *, prompt_of: Optional[Any] = None, temperature: float = 1.0,
               prefix_token: Optional[int] = None, entropy: bool = True, greedy: bool = True,
-              unshared: bool = False, progress: Optional[Callable[..., Any]] = None) -> Scores: ...
+              unshared: bool = False, progress: Optional[Callable[..., Any]] = None,
+              kvs: Sequence[KV] = ()) -> Scores: ...
+    def kv(self, prompt: Array, *, progress: Optional[Callable[..., Any]] = None) -> KV: ...
     def plan(self, prompts: Array, responses: Array, *, prompt_of: Optional[Any] = None,
-             prefix_token: Optional[int] = None, unshared: bool = False) -> dict[str, int]: ...
+             prefix_token: Optional[int] = None, unshared: bool = False,
+             kvs: Sequence[KV] = ()) -> dict[str, int]: ...
     def judge(self, prompts: Array, verdicts: Array, values: Array, *, weights: Optional[Any] = None,
               criteria: int = 1, temperature: float = 1.0, progress: Optional[Callable[..., Any]] = None) -> Any: ...
+    def generate(self, prompts: Array, *, samples: int = 1, max_tokens: int = 16, stop: Optional[Array] = None,
+                 temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+                 repetition_penalty: float = 1.0, presence_penalty: float = 0.0, frequency_penalty: float = 0.0,
+                 seed: int = 0, numbers: Optional[Array] = None,
+                 on_token: Optional[Callable[..., Any]] = None, kvs: Sequence[KV] = ()) -> Generated: ...
