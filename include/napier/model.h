@@ -1,6 +1,6 @@
 /* napier/model.h - Qwen3 in C: per-token log-probabilities of responses given prompts.
  *
- * It computes old and reference log-probabilities, evaluations and judgements. It does not generate text. Each distinct
+ * It computes old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each distinct
  * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
  * beginning share that beginning. All tokens of a batch go through a layer together.
  *
