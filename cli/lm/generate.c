@@ -1,0 +1,382 @@
+/* cli/lm/generate.c - `napier generate`: samples of a language model. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "../commands.h"
+#include "../io/jsonl.h"
+#include "../io/output.h"
+#include "../program/message.h"
+#include "../program/progress.h"
+#include "model_options.h"
+#include "score_lines.h"
+
+#include <napier/generate.h>
+
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef NAPIER_MODEL
+#include <cjson/cJSON.h>
+#endif
+
+typedef struct generate_request {
+    model_request shared;
+    int64_t samples, max_tokens, top_k, seed, stop;
+    double top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int greedy, no_thinking, ignore_eos, resume;
+} generate_request;
+
+#ifdef NAPIER_MODEL
+
+/* Prompts whose sequences are generated together and written before the next ones begin. */
+enum { TOGETHER = 128 };
+
+/* The state of a run. */
+typedef struct session {
+    const generate_request *q;
+    napier_context *context;
+    napier_model *model;
+    int64_t vocabulary, eos;
+    text_encoder encoder;
+    score_lines lines; /* prompts without responses */
+    int64_t done;      /* sequences that OUT has already */
+    int64_t *ids, *lengths, *numbers;
+    napier_finish *finish;
+    float *logprobs, *plain;
+    napier_text_buffer text;
+    int64_t tokens, most; /* generated so far, and at most */
+    progress_line progress;
+} session;
+
+/* ---- Input ------------------------------------------------------------------------------------------------------- */
+
+static int read_lines(session *s) {
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    s->eos = napier_model_get_info(s->context, s->model, &info) == NAPIER_OK ? info.eos : -1;
+    s->encoder = (text_encoder){.context = s->context,
+                                .model = s->q->shared.folder,
+                                .no_thinking = s->q->no_thinking,
+                                .vocabulary = s->vocabulary,
+                                .has_prompts_only = true};
+    return score_lines_read(&s->lines, s->q->shared.shared.in_path, &s->encoder);
+}
+
+/* ---- A file that has a part of the results ----------------------------------------------------------------------- */
+
+static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
+    session *const s = user;
+    const cJSON *const line = cJSON_GetObjectItemCaseSensitive(object, "line");
+    const cJSON *const sample = cJSON_GetObjectItemCaseSensitive(object, "sample");
+    const int64_t prompt = s->done / s->q->samples;
+    if (prompt >= s->lines.prompts.count || !cJSON_IsNumber(line) || !cJSON_IsNumber(sample) ||
+        line->valuedouble != (double)s->lines.line[prompt] ||
+        sample->valuedouble != (double)(s->done % s->q->samples)) {
+        return jsonl_fault(r, "not the next result of this command; --resume wants its own file");
+    }
+    s->done++;
+    return STATUS_OK;
+}
+
+/* Cuts off a last line that is not complete. */
+static int cut_off_rest(FILE *file, const char *path) {
+    long end = 0;
+    int c;
+    for (long at = 0; (c = getc(file)) != EOF; at++) {
+        end = c == '\n' ? at + 1 : end;
+    }
+    return ferror(file) || ftruncate(fileno(file), end) != 0 || fseek(file, 0, SEEK_SET) != 0
+               ? complain("%s: %s", path, strerror(errno))
+               : STATUS_OK;
+}
+
+/* Opens OUT, which need not exist, behind its complete lines, and counts them. */
+static int resume(session *s, FILE **file) {
+    const char *const path = s->q->shared.shared.out_path;
+    *file = fopen(path, "r+b");
+    *file = *file == NULL && errno == ENOENT ? fopen(path, "w+b") : *file;
+    if (*file == NULL) {
+        return complain("%s: %s", path, strerror(errno));
+    }
+    return cut_off_rest(*file, path) || jsonl_read_file(*file, path, false, check_line, s) ||
+           (fseek(*file, 0, SEEK_END) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK);
+}
+
+/* ---- The work ---------------------------------------------------------------------------------------------------- */
+
+/* Called as the library's on_token. */
+static int show_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
+    session *const s = user;
+    char text[64];
+    (void)sequence, (void)index, (void)id, (void)logprob;
+    const double seconds = clock_seconds() - s->progress.started;
+    snprintf(text, sizeof text, "generating, %.0f tokens a second", seconds > 0 ? (double)s->tokens / seconds : 0.0);
+    progress_stage(&s->progress, text, (double)++s->tokens / (double)s->most);
+    return 0;
+}
+
+static int allocate(session *s) {
+    const size_t sequences = TOGETHER, most = (size_t)s->q->max_tokens;
+    s->ids = calloc(sequences * most, sizeof *s->ids);
+    s->lengths = calloc(sequences, sizeof *s->lengths);
+    s->numbers = calloc(sequences, sizeof *s->numbers);
+    s->finish = calloc(sequences, sizeof *s->finish);
+    s->logprobs = calloc(sequences * most, sizeof *s->logprobs);
+    s->plain = calloc(sequences * most, sizeof *s->plain);
+    return s->ids && s->lengths && s->numbers && s->finish && s->logprobs && s->plain ? STATUS_OK
+                                                                                       : complain("out of memory");
+}
+
+static napier_sample_options sampling_of(const generate_request *q) {
+    napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
+    options.temperature = q->greedy ? 0 : q->shared.temperature;
+    options.top_k = q->top_k;
+    options.top_p = q->top_p;
+    options.min_p = q->min_p;
+    options.repetition_penalty = q->repetition_penalty;
+    options.presence_penalty = q->presence_penalty;
+    options.frequency_penalty = q->frequency_penalty;
+    options.seed = q->seed;
+    return options;
+}
+
+/* Generates `samples` sequences of each of `prompts` prompts from `prompt` on; sample 0 has the number `number`. */
+static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples, int64_t number) {
+    const generate_request *const q = s->q;
+    const id_lists *const l = &s->lines.prompts;
+    const int64_t count = prompts * samples, stops[2] = {q->stop, q->ignore_eos ? -1 : s->eos};
+    const int64_t stop[2] = {stops[0] >= 0 ? stops[0] : stops[1], stops[1]};
+    const napier_sample_options sampling = sampling_of(q);
+    napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
+    napier_generate_results results = NAPIER_GENERATE_RESULTS_INIT;
+    int64_t *const offsets = malloc((size_t)(prompts + 1) * sizeof *offsets);
+    if (offsets == NULL) {
+        return complain("out of memory");
+    }
+    for (int64_t i = 0; i <= prompts; i++) {
+        offsets[i] = l->offsets[prompt + i] - l->offsets[prompt];
+    }
+    for (int64_t b = 0; b < count; b++) {
+        s->numbers[b] = number + b;
+    }
+    batch.prompt_ids = napier_indices_i32(l->ids + l->offsets[prompt], offsets[prompts]);
+    batch.prompt_offsets = napier_indices_i64(offsets, prompts + 1);
+    batch.samples = samples;
+    batch.numbers = napier_indices_i64(s->numbers, count);
+    options.max_tokens = q->max_tokens;
+    options.stop = napier_indices_i64(stop, (stops[0] >= 0) + (stops[1] >= 0));
+    options.sampling = &sampling;
+    options.on_token = show_token;
+    options.user = s;
+    results.ids = s->ids;
+    results.lengths = s->lengths;
+    results.finish = s->finish;
+    results.logprobs = napier_rows_f32(s->logprobs, count, q->max_tokens);
+    results.plain_logprobs = napier_rows_f32(s->plain, count, q->max_tokens);
+    const napier_status status = napier_generate(s->context, s->model, &batch, &options, &results);
+    free(offsets);
+    return library_status(s->context, status, NULL);
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+/* Prints bytes as a JSON string. What is not UTF-8, such as a character that is cut off, becomes U+FFFD. */
+static void print_text(const char *bytes, size_t size, FILE *out) {
+    fputc('"', out);
+    for (size_t i = 0; i < size;) {
+        char rest[5] = "";
+        memcpy(rest, bytes + i, size - i < 4 ? size - i : 4); /* utf8_size reads up to 4 bytes */
+        const unsigned char c = (unsigned char)bytes[i];
+        const int width = c == 0 ? 1 : utf8_size((const unsigned char *)rest);
+        if (c < 0x20 || c == '"' || c == '\\') {
+            fprintf(out, "\\u%04x", c);
+        } else if (width == 0) {
+            fputs("\\ufffd", out);
+        } else {
+            fwrite(bytes + i, 1, (size_t)width, out);
+        }
+        i += width > 0 ? (size_t)width : 1;
+    }
+    fputc('"', out);
+}
+
+/* Prints row `row` of what has been generated: sequence s->done. */
+static int print_sequence(session *s, int64_t row, FILE *out) {
+    const int64_t *const ids = s->ids + row * s->q->max_tokens, count = s->lengths[row];
+    int32_t *const narrow = malloc(((size_t)count + 1) * sizeof *narrow);
+    if (narrow == NULL) {
+        return complain("out of memory");
+    }
+    fprintf(out, "{\"line\": %" PRId64 ", \"sample\": %" PRId64 ", \"token_ids\": [",
+            s->lines.line[s->done / s->q->samples], s->done % s->q->samples);
+    for (int64_t t = 0; t < count; t++) {
+        narrow[t] = (int32_t)ids[t];
+        fprintf(out, "%s%" PRId32, t > 0 ? ", " : "", narrow[t]);
+    }
+    fputs("], \"logprobs\": ", out);
+    json_list(out, s->logprobs + row * s->q->max_tokens, count);
+    fputs(", \"plain_logprobs\": ", out);
+    json_list(out, s->plain + row * s->q->max_tokens, count);
+    int status = STATUS_OK;
+    if (s->encoder.tokenizer != NULL) { /* the prompts were texts */
+        napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
+        options.skip_special = 1;
+        s->text.size = 0;
+        status = library_status(
+            s->context, napier_tokenizer_decode(s->context, s->encoder.tokenizer, narrow, count, &options, &s->text),
+            NULL);
+        fputs(", \"text\": ", out);
+        print_text(s->text.bytes, s->text.size, out);
+    }
+    fprintf(out, ", \"finish\": \"%s\"}\n", s->finish[row] == NAPIER_FINISH_STOP ? "stop" : "length");
+    free(narrow);
+    s->done++;
+    return status;
+}
+
+/* Generates and prints all sequences from s->done on. What has been printed is in the file before more is generated. */
+static int print_all(FILE *out, void *user) {
+    session *const s = user;
+    const int64_t samples = s->q->samples, prompts = s->lines.prompts.count, all = prompts * samples;
+    s->most = (all - s->done) * s->q->max_tokens;
+    while (s->done < all) {
+        const int64_t prompt = s->done / samples, first = s->done % samples, left = samples - first;
+        const bool whole = first == 0 && samples <= TOGETHER;
+        const int64_t fitting = whole ? TOGETHER / samples : 1;
+        const int64_t together = fitting < prompts - prompt ? fitting : prompts - prompt;
+        const int64_t each = whole ? samples : left < TOGETHER ? left : TOGETHER;
+        if (generate(s, prompt, together, each, s->done)) {
+            return STATUS_FAILED;
+        }
+        for (int64_t row = 0; row < together * each; row++) {
+            if (print_sequence(s, row, out)) {
+                return STATUS_FAILED;
+            }
+        }
+        if (fflush(out) != 0) {
+            return STATUS_OK; /* the caller looks at ferror */
+        }
+    }
+    return STATUS_OK;
+}
+
+static int print_results(session *s) {
+    const char *const path = s->q->shared.shared.out_path;
+    if (!s->q->resume) {
+        return output_print(path, print_all, s);
+    }
+    FILE *file = NULL;
+    int status = resume(s, &file) || print_all(file, s);
+    const bool failed = file != NULL && (ferror(file) || fflush(file) != 0 || fsync(fileno(file)) != 0);
+    if (file != NULL && fclose(file) != 0 && status == STATUS_OK) {
+        status = complain("%s: %s", path, strerror(errno));
+    }
+    return failed && status == STATUS_OK ? complain("%s: %s", path, strerror(errno)) : status;
+}
+
+static int run(void *request, napier_context *context) {
+    const generate_request *const q = request;
+    session s = {.q = q, .context = context};
+    int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_lines(&s) || allocate(&s);
+    if (status == STATUS_OK) {
+        progress_start(&s.progress, -1);
+        status = print_results(&s);
+        progress_end(&s.progress);
+    }
+    free(s.ids);
+    free(s.lengths);
+    free(s.numbers);
+    free(s.finish);
+    free(s.logprobs);
+    free(s.plain);
+    napier_text_buffer_free(context, &s.text);
+    text_encoder_free(&s.encoder);
+    score_lines_free(&s.lines);
+    napier_model_destroy(context, s.model);
+    return status;
+}
+
+#else
+
+static int run(void *request, napier_context *context) { return model_missing(request, context); }
+
+#endif
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(generate_request, member)
+static const option options[] = {
+    {"samples", 'n', OPTION_INTEGER, "N", AT(samples), OPTION_FROM(1, 1 << 24),
+     .help = "sequences of each prompt (default: 1)"},
+    {"max-tokens", 0, OPTION_INTEGER, "N", AT(max_tokens), OPTION_FROM(1, 1 << 20),
+     .help = "tokens of a sequence, at most (default: 256)"},
+    {"greedy", 0, OPTION_FLAG, NULL, AT(greedy), .help = "always the likeliest token; the temperature is not used"},
+    {"top-k", 0, OPTION_INTEGER, "K", AT(top_k), OPTION_FROM(0, INT32_MAX),
+     .help = "sample from the K likeliest tokens (default: 0, all)"},
+    {"top-p", 0, OPTION_NUMBER, "P", AT(top_p), OPTION_ABOVE_0(1),
+     .help = "sample from the fewest tokens whose probability is at least P (default: 1, all)"},
+    {"min-p", 0, OPTION_NUMBER, "P", AT(min_p), OPTION_FROM(0, 1),
+     .help = "sample from the tokens with at least P times the highest probability (default: 0, all)"},
+    {"repetition-penalty", 0, OPTION_NUMBER, "R", AT(repetition_penalty), OPTION_ABOVE_0(DBL_MAX),
+     .help = "makes tokens of the prompt and the sequence less likely (default: 1, off)"},
+    {"presence-penalty", 0, OPTION_NUMBER, "X", AT(presence_penalty), OPTION_FROM(-DBL_MAX, DBL_MAX),
+     .help = "subtracted from the logits of tokens of the sequence (default: 0)"},
+    {"frequency-penalty", 0, OPTION_NUMBER, "X", AT(frequency_penalty), OPTION_FROM(-DBL_MAX, DBL_MAX),
+     .help = "the same, times the number of occurrences (default: 0)"},
+    {"seed", 0, OPTION_INTEGER, "S", AT(seed), OPTION_FROM(0, 0x1p53),
+     .help = "of the random numbers (default: 0)"},
+    {"stop-id", 0, OPTION_INTEGER, "ID", AT(stop), OPTION_FROM(0, INT32_MAX),
+     .help = "a token that ends a sequence, besides the model's end of text"},
+    {"ignore-eos", 0, OPTION_FLAG, NULL, AT(ignore_eos), .help = "the model's end of text ends no sequence"},
+    {"no-thinking", 0, OPTION_FLAG, NULL, AT(no_thinking), .help = "conversations end with an empty think block"},
+    {"resume", 0, OPTION_FLAG, NULL, AT(resume),
+     .help = "write into OUT as results are done, behind those that an interrupted run has left there"},
+    {.name = NULL},
+};
+static const option_group groups[] = {{NULL, model_options}, {NULL, options}, MACHINE_GROUP};
+static const generate_request defaults = {.shared = MODEL_DEFAULTS,
+                                          .samples = 1,
+                                          .max_tokens = 256,
+                                          .top_p = 1,
+                                          .repetition_penalty = 1,
+                                          .stop = -1};
+
+static int check(void *request) {
+    const generate_request *const q = request;
+    const char *const out = q->shared.shared.out_path;
+    const int status = model_check(request);
+    if (status == STATUS_OK && q->resume && (out == NULL || is_standard(out))) {
+        return misuse("--resume wants --output: a file that keeps what is done");
+    }
+    return status;
+}
+
+const command generate_command = {
+    .name = "generate",
+    .summary = "samples of a language model",
+    .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
+    .about = "Continues prompts by sampling from a Qwen3 model (config.json, model.safetensors or shards, and for texts\n"
+             "tokenizer.json). Each line of IN (- is standard input) has a prompt: a text, a list of token ids, or a\n"
+             "conversation:\n"
+             "\n"
+             "  {\"prompt\": \"2 + 2 =\"}\n"
+             "  {\"prompt\": [17, 488, 220]}\n"
+             "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}]}\n"
+             "\n"
+             "A sequence is a line of OUT, in the order of the prompts:\n"
+             "\n"
+             "  {\"line\": 1, \"sample\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"plain_logprobs\": [-0.5],\n"
+             "   \"text\": \" 4\", \"finish\": \"stop\"}\n"
+             "\n"
+             "plain_logprobs are without filters and penalties: napier logprobs gives the same numbers. They, and the\n"
+             "tokens, are the same on every machine, with any number of threads, and after an interruption.",
+    .example = "napier generate prompts.jsonl --model Qwen3-0.6B --samples 8 -t 0.8 -o samples.jsonl --resume",
+    .groups = groups,
+    .size = sizeof defaults,
+    .defaults = &defaults,
+    .check = check,
+    .run = run,
+};
