@@ -7,7 +7,6 @@
 
 #include "core/base/sizes.h"
 #include "ops/sample/search.h"
-#include "ops/tokens/quantile.h"
 #include "ops/tokens/token_row.h"
 
 #define MARKED 0x80000000u
@@ -214,19 +213,6 @@ static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, fl
            (cut.least == -INFINITY && search(d, true, collect(d, -INFINITY, cut), goal, least, ties));
 }
 
-/* The least float z with z - max >= log(min_p) in double. */
-static float min_p_least(float max, double min_p) {
-    const double distance = napier_f64_log(min_p), m = (double)max;
-    uint32_t key = napier_rising((float)(m + distance));
-    while ((double)napier_of_rising(key) - m < distance) {
-        key++;
-    }
-    while ((double)napier_of_rising(key - 1) - m >= distance) {
-        key--;
-    }
-    return napier_of_rising(key);
-}
-
 /* Finds what top_k, top_p and min_p keep, and corrects the sums of the tiles for it. */
 static napier_sample_cut filter(const drawing *d) {
     const napier_sample_options *o = &d->call->options;
@@ -237,7 +223,7 @@ static napier_sample_cut filter(const drawing *d) {
         cut = narrow(d, least, ties);
     }
     const bool by_p = o->top_p < 1.0 && find_top_p(d, o->top_p, cut, &least, &ties);
-    const float lowest = o->min_p > 0.0 ? min_p_least(d->max, o->min_p) : -INFINITY;
+    const float lowest = o->min_p > 0.0 ? napier_sample_min_p_least(d->max, o->min_p) : -INFINITY;
     if (lowest > (by_p ? least : cut.least)) {
         return narrow(d, lowest, INT64_MAX);
     }

@@ -75,9 +75,8 @@ bool napier_sample_search(const napier_sample_measure *measure, float *values, i
         }
         n = keep_bucket(r, (uint32_t)bucket, values, n);
         if (r.shift == 0) { /* all equal */
-            const uint64_t each = sums[bucket] / (uint64_t)n;
             *least = values[0];
-            *ties = (int64_t)((goal - above + each - 1) / each);
+            *ties = napier_sample_ties(goal, above, sums[bucket] / (uint64_t)n);
             return true;
         }
     }
