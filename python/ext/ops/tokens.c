@@ -290,7 +290,7 @@ static PyObject *py_sample(PyObject *self, PyObject *const *args, Py_ssize_t cou
         return NULL;
     }
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
     napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
     napier_const_matrix x;
@@ -300,8 +300,8 @@ static PyObject *py_sample(PyObject *self, PyObject *const *args, Py_ssize_t cou
         !make_integers(&c, x.rows, -1, &ids, &results.ids) &&
         !call_made_vector(&c, x.rows, NAPIER_F32, &logprobs, &results.logprobs) &&
         !call_made_vector(&c, x.rows, NAPIER_F32, &plain, &results.plain_logprobs)) {
-        RUN_FOR(given, names.function, napier_sample(context, x, &options, &results),
-                PyTuple_Pack(3, ids->object, logprobs->object, plain->object));
+        RUN_ANYWHERE_FOR(given, PyTuple_Pack(3, ids->object, logprobs->object, plain->object), &c.arrays[0],
+                         names.function, napier_sample, napier_cuda_sample, x, &options, &results);
     }
     call_release(&c);
     return given;
