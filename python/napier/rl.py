@@ -187,7 +187,7 @@ def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition
 
     Parameters
     ----------
-    logits : [..., V] float32, float16 or bfloat16, on the CPU
+    logits : [..., V] float32, float16 or bfloat16
     temperature : float; 0: the largest logit (the lowest id of equal ones)
     top_k : int; 0: no limit. Exactly top_k ids are kept; of equal logits those with the lower ids
     top_p : float in (0, 1]; keeps the fewest most likely ids whose probability, after top_k, is at least top_p

@@ -823,7 +823,8 @@ _last(_sample)
 def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
            frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
            samples=None, positions=None) -> Sampled:
-    """napier.sample, for tensors on the CPU. The results are constants: for gradients, pass the ids to token_logprobs."""
+    """napier.sample. The results are constants: for gradients, pass the ids to token_logprobs. On a GPU a row from which no id can
+    be drawn gets the id -1, and synchronize() raises an error that names it."""
     _check(logits=logits)
     prompts, prompt_offsets = _ragged("prompts", prompts, prompt_offsets)
     outputs, output_offsets = _ragged("outputs", outputs, output_offsets)
