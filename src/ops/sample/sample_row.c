@@ -113,7 +113,9 @@ static float *load_tile(const drawing *d, int64_t tile) {
     }
     d->kernels->tokens.token_z(&none, from, x->dtype, x->col_stride, NULL, n, z);
     penalize(d->call, d->desk->marks + column, n, z);
-    d->kernels->tokens.token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    if (keep || d->call->rules.temperature != 1.0f) {
+        d->kernels->tokens.token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    }
     return z;
 }
 
@@ -195,6 +197,8 @@ static bool search(const drawing *d, bool weights, int64_t n, uint64_t goal, flo
  * search fails and is repeated with a lower bound. So the result does not depend on them. */
 enum { SAMPLE_STEP = 8 }; /* estimates look at every 8th tile */
 
+static bool has_estimates(const drawing *d) { return d->call->tiles >= 2 * SAMPLE_STEP; }
+
 /* k tiles have an element as large as the k-th of their maxima. */
 static float top_k_bound(const drawing *d, int64_t k) {
     float least = -INFINITY;
@@ -215,7 +219,7 @@ static float top_k_estimate(const drawing *d, int64_t k) {
 
 static bool find_top_k(const drawing *d, int64_t k, float *least, int64_t *ties) {
     const bool few = k <= d->call->tiles;
-    const float bound = few ? top_k_bound(d, k) : top_k_estimate(d, k);
+    const float bound = few ? top_k_bound(d, k) : has_estimates(d) ? top_k_estimate(d, k) : -INFINITY;
     return search(d, false, collect(d, bound, no_cut, 1), (uint64_t)k, least, ties) ||
            (!few && bound > -INFINITY && search(d, false, collect(d, -INFINITY, no_cut, 1), (uint64_t)k, least, ties));
 }
@@ -246,8 +250,8 @@ static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, fl
         return search(d, true, collect(d, cut.least, cut, 1), goal, least, ties);
     }
     const float bound = top_p_bound(d, top_p, whole);
-    const bool large = d->call->tiles >= 2 * SAMPLE_STEP;
-    return (large && search(d, true, collect(d, top_p_estimate(d, top_p, whole, bound), cut, 1), goal, least, ties)) ||
+    return (has_estimates(d) &&
+            search(d, true, collect(d, top_p_estimate(d, top_p, whole, bound), cut, 1), goal, least, ties)) ||
            search(d, true, collect(d, bound, cut, 1), goal, least, ties) ||
            search(d, true, collect(d, -INFINITY, cut, 1), goal, least, ties);
 }
