@@ -5,6 +5,7 @@
 
 #include <napier/cuda/attention.h>
 #include <napier/cuda/device.h>
+#include <napier/cuda/sample.h>
 #include <napier/cuda/softmax.h>
 #include <napier/cuda/sparsemax.h>
 #include <napier/cuda/rl.h>

@@ -79,9 +79,10 @@ typedef struct napier_sample_results {
     { .struct_size = sizeof(napier_sample_results) }
 
 /* logits is [N, V], V > 0 if N > 0. options NULL: defaults. No output may overlap an input or another output.
- * Each row is read once, and a second time where filters keep ids, or where penalties or keep change it.
- * Memory: 40 bytes for each row, 40 bytes per 1024 columns and some kilobytes for each thread; with filters 4 bytes per
- * column and thread, with penalties another 4.
+ * Each row is read once. Tiles of 1024 columns that penalties, keep or filters concern, and the tile of the drawn id, are read
+ * again (docs/sample.md).
+ * Memory: 24 bytes for each row; for each thread 40 bytes per 1024 columns and some kilobytes, with filters 4 bytes for each
+ * column, with penalties another 4.
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_sample(napier_context *context, napier_const_matrix logits,
                                        const napier_sample_options *options, const napier_sample_results *results);

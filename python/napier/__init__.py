@@ -14,7 +14,7 @@ from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get
                       numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
-                 kl_per_response, linear_token_logprobs, rubric_score, token_logprobs)
+                 kl_per_response, linear_token_logprobs, rubric_score, sample, token_logprobs)
 
 fused_log_softmax = log_softmax
 
@@ -61,6 +61,6 @@ __all__ = [
     "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
     "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax",
-    "reduce_softmax", "release_memory", "rl", "rubric_score", "safe_softmax", "set_isa", "set_num_threads",
+    "reduce_softmax", "release_memory", "rl", "rubric_score", "safe_softmax", "sample", "set_isa", "set_num_threads",
     "softmax", "softmax_backward", "sparsemax", "sparsemax_backward", "token_logprobs", "umap",
 ]

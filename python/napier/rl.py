@@ -13,10 +13,10 @@ from ._napier import (gather_logprobs_backward, grpo_token_loss as _grpo_token_l
                       token_logprobs_backward)
 
 __all__ = [
-    "GrpoFromLogits", "GrpoLoss", "TokenLogprobs", "compute_grpo_loss", "compute_kl", "gather_logprobs",
+    "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs", "compute_grpo_loss", "compute_kl", "gather_logprobs",
     "gather_logprobs_backward", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_full_backward",
     "kl_per_response", "kl_per_response_backward", "linear_token_logprobs", "linear_token_logprobs_backward",
-    "rubric_score", "rubric_score_backward", "token_logprobs", "token_logprobs_backward",
+    "rubric_score", "rubric_score_backward", "sample", "token_logprobs", "token_logprobs_backward",
 ]
 
 
@@ -142,6 +142,87 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                             z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k)
     return _shaped(_without_rows(results, rows, ids), lead, ids)
+
+
+class Sampled(NamedTuple):
+    """One drawn id for each row of logits, and its log-probabilities: under the distribution that it was drawn from, and under
+    the softmax of logits / temperature."""
+
+    ids: object
+    logprobs: object
+    plain_logprobs: object
+
+
+def _ragged(name, rows, offsets):
+    """Ids of all rows as one array, and offsets. Without offsets, rows has one sequence for each row of logits."""
+    if rows is None or offsets is not None:
+        return rows, offsets
+    import numpy as np
+    rows = [np.asarray(row).reshape(-1) for row in rows]
+    if any(row.size and row.dtype.kind not in "iu" for row in rows):
+        raise TypeError(f"{name}: expected integers")
+    sizes = np.array([0] + [row.size for row in rows], dtype=np.int64)
+    return np.concatenate([np.empty(0, np.int64)] + [row.astype(np.int64) for row in rows]), sizes.cumsum()
+
+
+def _flat(x):
+    """Integers for each row as one dimension, and None as None."""
+    return x if x is None else _array(x).reshape(-1)
+
+
+def _seeds(seed):
+    """A seed for all rows, or seeds of rows. Of an integer its lower 64 bits count."""
+    if isinstance(seed, int) or getattr(seed, "shape", None) == ():
+        return (int(seed) + 2**63) % 2**64 - 2**63, None
+    return 0, _flat(seed)
+
+
+def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
+           frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
+           samples=None, positions=None):
+    """Draws one token id for each row of logits, and gives its log-probabilities.
+
+    The id is a function of the row, the options, and (seed, sample, position): not of the batch, threads or machine. The
+    log-probabilities have the bits of token_logprobs.
+
+    Parameters
+    ----------
+    logits : [..., V] float32, float16 or bfloat16
+    temperature : float; 0: the largest logit (the lowest id of equal ones)
+    top_k : int; 0: no limit. Exactly top_k ids are kept; of equal logits those with the lower ids
+    top_p : float in (0, 1]; keeps the fewest most likely ids whose probability, after top_k, is at least top_p
+    min_p : float in [0, 1]; keeps ids with at least min_p times the largest probability
+    repetition_penalty : float, > 0; for ids in prompts and outputs, as in Hugging Face and vLLM
+    presence_penalty, frequency_penalty : float; for ids in outputs, as in vLLM and OpenAI
+    keep : bool [V] or [..., V], optional; False forbids an id
+    prompts, outputs : one sequence of ids for each row; or, with prompt_offsets or output_offsets, the ids of all rows in one
+        array. outputs are the tokens that have been generated so far
+    seed : int, or integers [...]
+    samples : integers [...], the number of the sample that a row belongs to; default: the row's index
+    positions : integers [...], the position of the drawn token in its sample; default: 0
+
+    Returns
+    -------
+    Sampled : (ids, logprobs, plain_logprobs), each [...]
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> logits = np.array([[2.0, 1.0, 0.0], [0.0, 0.0, 5.0]], dtype=np.float32)
+    >>> s = napier.sample(logits, temperature=0.8, top_p=0.9, seed=7, samples=[0, 1], positions=[3, 3])
+    >>> s.ids.tolist(), [round(x, 3) for x in s.plain_logprobs.tolist()]
+    ([0, 2], [-0.314, -0.004])
+    >>> napier.sample(logits, temperature=0).ids.tolist()
+    [0, 2]
+    """
+    rows, _, keep, lead = _token_arguments(logits, None, keep, "logits")
+    prompts, prompt_offsets = _ragged("prompts", prompts, prompt_offsets)
+    outputs, output_offsets = _ragged("outputs", outputs, output_offsets)
+    seed, seeds = _seeds(seed)
+    results = _napier.sample(rows, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
+                             frequency_penalty, keep, prompts, prompt_offsets, outputs, output_offsets, seed, seeds,
+                             _flat(samples), _flat(positions))
+    return Sampled(*(x if tuple(x.shape) == lead else x.reshape(lead) for x in results))
 
 
 def gather_logprobs(logprobs, ids):

@@ -22,6 +22,16 @@ def linear_token_logprobs(hidden: Array, weights: Array, ids: Optional[Any] = No
                           z_loss: float = 0.0, keep: Optional[Any] = None, lse: bool = False,
                           entropy: bool = False, loss: bool = False, argmax: bool = False, rank: bool = False,
                           top_k: int = 0) -> TokenLogprobs: ...
+class Sampled(NamedTuple):
+    ids: Any
+    logprobs: Any
+    plain_logprobs: Any
+
+def sample(logits: Array, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
+           repetition_penalty: float = 1.0, presence_penalty: float = 0.0, frequency_penalty: float = 0.0,
+           keep: Optional[Any] = None, prompts: Optional[Any] = None, prompt_offsets: Optional[Any] = None,
+           outputs: Optional[Any] = None, output_offsets: Optional[Any] = None, seed: Any = 0,
+           samples: Optional[Any] = None, positions: Optional[Any] = None) -> Sampled: ...
 def gather_logprobs(logprobs: Array, ids: Array) -> Any: ...
 def kl_per_response(policy_logprobs: Array, ref_logprobs: Array, offsets: Array, *, mask: Optional[Any] = None,
                     estimator: str = 'k1', reduction: str = 'sum', clamp_ratio: float = 0.0, clamp_kl: float = 0.0

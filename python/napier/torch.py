@@ -19,15 +19,15 @@ from torch.library import custom_op
 
 from . import _napier
 from ._ops.attention import _arguments
-from .rl import TokenLogprobs, _shaped, _token_arguments, _want
+from .rl import Sampled, TokenLogprobs, _flat, _ragged, _seeds, _shaped, _token_arguments, _want
 
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError("napier.torch needs PyTorch 2.10 or later")
 
 __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rubric_score", "softmax",
-    "sparsemax", "synchronize", "token_logprobs",
+    "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rubric_score", "sample",
+    "softmax", "sparsemax", "synchronize", "token_logprobs",
 ]
 
 Tensor = torch.Tensor
@@ -800,6 +800,41 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     _check(weights=weights)
     return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
                    ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
+
+
+@_operator("sample")
+def _sample(x: Tensor, numbers: Tensor, top_k: int, seed: int, keep: Optional[Tensor], prompts: Optional[Tensor],
+            prompt_offsets: Optional[Tensor], outputs: Optional[Tensor], output_offsets: Optional[Tensor],
+            seeds: Optional[Tensor], samples: Optional[Tensor], positions: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    temperature, *others = numbers.tolist()
+    return _napier.sample(x, temperature, top_k, *others, keep, prompts, prompt_offsets, outputs, output_offsets, seed, seeds,
+                          samples, positions)
+
+
+@_sample.register_fake
+def _(x, *_):
+    n = x.shape[0]
+    return x.new_empty(n, dtype=torch.int64), x.new_empty(n, dtype=torch.float32), x.new_empty(n, dtype=torch.float32)
+
+
+_last(_sample)
+
+
+def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
+           frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
+           samples=None, positions=None) -> Sampled:
+    """napier.sample. The results are constants: for gradients, pass the ids to token_logprobs. On a GPU a row from which no id can
+    be drawn gets the id -1, and synchronize() raises an error that names it."""
+    _check(logits=logits)
+    prompts, prompt_offsets = _ragged("prompts", prompts, prompt_offsets)
+    outputs, output_offsets = _ragged("outputs", outputs, output_offsets)
+    seed, seeds = _seeds(seed)
+    given = [_as_tensor(i, logits) for i in (keep, prompts, prompt_offsets, outputs, output_offsets, seeds, samples, positions)]
+    rows, _, keep, lead = _token_arguments(_single(logits.detach()), None, given[0], "logits")
+    numbers = _numbers(temperature=temperature, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
+                       presence_penalty=presence_penalty, frequency_penalty=frequency_penalty)
+    results = _sample(rows, numbers, int(top_k), seed, keep, *map(_flat, given[1:]))
+    return Sampled(*(x.reshape(lead) for x in results))
 
 
 @_operator("gather_logprobs")

@@ -3,7 +3,7 @@ from typing import Any, Optional, TypeAlias
 
 import torch
 
-from .rl import TokenLogprobs as TokenLogprobs
+from .rl import Sampled as Sampled, TokenLogprobs as TokenLogprobs
 
 Array: TypeAlias = torch.Tensor
 Number: TypeAlias = float | torch.Tensor
@@ -11,6 +11,7 @@ Number: TypeAlias = float | torch.Tensor
 def synchronize(device: Any = None) -> None: ...
 def softmax(x: Array, dim: int = -1, *, temperature: Number = 1.0, masked_rows: str = 'nan') -> Any: ...
 def log_softmax(x: Array, dim: int = -1, *, temperature: Number = 1.0, masked_rows: str = 'nan') -> Any: ...
+def sparsemax(x: Array, dim: int = -1, *, temperature: Number = 1.0, masked_rows: str = 'nan') -> Any: ...
 def logsumexp(x: Array, dim: Optional[int | tuple[int, ...]] = None, keepdim: bool = False, *,
               b: Optional[Any] = None, return_sign: bool = False, temperature: Number = 1.0) -> Any: ...
 
@@ -41,6 +42,11 @@ def linear_token_logprobs(hidden: Array, weights: Array, ids: Optional[Any] = No
                           z_loss: Number = 0.0, keep: Optional[Any] = None, lse: bool = False,
                           entropy: bool = False, loss: bool = False, argmax: bool = False, rank: bool = False,
                           top_k: int = 0) -> TokenLogprobs: ...
+def sample(logits: Array, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0,
+           repetition_penalty: Number = 1.0, presence_penalty: Number = 0.0, frequency_penalty: Number = 0.0,
+           keep: Optional[Any] = None, prompts: Optional[Any] = None, prompt_offsets: Optional[Any] = None,
+           outputs: Optional[Any] = None, output_offsets: Optional[Any] = None, seed: Any = 0,
+           samples: Optional[Any] = None, positions: Optional[Any] = None) -> Sampled: ...
 def gather_logprobs(logprobs: Array, ids: Array) -> Any: ...
 def kl_per_response(policy_logprobs: Array, ref_logprobs: Array, offsets: Array, *, mask: Optional[Any] = None,
                     estimator: str = 'k1', reduction: str = 'sum', clamp_ratio: Number = 0.0, clamp_kl: Number = 0.0

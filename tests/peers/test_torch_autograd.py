@@ -474,6 +474,7 @@ def test_operators():
         (ops.logsumexp_weighted, (x, y.detach().double(), 0, one)), (ops.matmul, (x, y.detach().T)), (ops.gather_logprobs, (x, ids)),
         (ops.token_logprobs, (x, ids, None, tokens, -100, 31, 2)),
         (ops.token_logprobs, (x, None, None, tokens, -100, 3, 0)),
+        (ops.sample, (x.detach(), torch.tensor([0.5, 0.9, 0, 1, 0, 0], dtype=torch.float64), 5, 7, *[None] * 8)),
         (ops.linear_token_logprobs, (x, y, ids % N, None, tokens, -100, 2, 0)),
         (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", clamps)), (ops.kl_full, (x, y, one)),
         (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
@@ -482,6 +483,25 @@ def test_operators():
         (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", tokens[:2], True)),
     ]:
         torch.library.opcheck(op.default, args)
+
+
+def test_sample():
+    """Eager and compiled, with lists and tensors as arguments; its log-probabilities are token_logprobs' of the ids."""
+    x, outputs = normal(N, V), [[i % V, 3] for i in range(N)]
+
+    def draw(x, positions):
+        return nt.sample(x, temperature=0.7, top_p=0.9, seed=3, positions=positions)
+
+    positions = torch.arange(N)
+    s = draw(x, positions)
+    assert not s.logprobs.requires_grad and s.ids.dtype == torch.int64
+    assert torch.equal(s.plain_logprobs, nt.token_logprobs(x, s.ids, temperature=0.7).logprobs)
+    for a, b in zip(s, torch.compile(draw, fullgraph=True, backend="aot_eager")(x, positions)):
+        assert torch.equal(a, b)
+    t = nt.sample(x.reshape(2, -1, V), frequency_penalty=0.5, outputs=outputs, samples=positions.reshape(2, -1))
+    u = napier.sample(x.detach().numpy(), frequency_penalty=0.5, outputs=outputs)
+    for a, b in zip(t, u):
+        assert torch.equal(a.reshape(-1), torch.from_numpy(b))
 
 
 def test_modules():

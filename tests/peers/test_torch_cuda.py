@@ -80,6 +80,12 @@ def metrics_of():
     return [loss, *metrics.values()]
 
 
+def draws_of():
+    x, outputs = cpu.normal(cpu.N, cpu.V).detach(), [[i, 3, 3] for i in range(cpu.N)]
+    return [*nt.sample(x, top_k=20, top_p=0.9, frequency_penalty=0.5, outputs=outputs, seed=5, positions=torch.arange(cpu.N)),
+            *nt.sample(x, temperature=0, keep=torch.arange(cpu.V) % 3 > 0)]
+
+
 def of_all():
     """The plain functions of all elements, of tensors with and without gaps."""
     x = cpu.normal(4, 6).detach()
@@ -102,9 +108,10 @@ def emulated():
         assert all(torch.equal(a, b) for a, b in zip(*results.values(), strict=True)), name
         checked.append(name)
     emulate(False)
-    want, want_of_all = metrics_of(), list(of_all())
+    want, want_of_all, draws = metrics_of(), list(of_all()), draws_of()
     emulate(True)
     assert all(torch.equal(a, b) for a, b in zip(want, metrics_of(), strict=True)), "metrics"
+    assert all(torch.equal(a, b) for a, b in zip(draws, draws_of(), strict=True)), "sample"
     assert all(torch.equal(a, b) for a, b in zip(want_of_all, of_all(), strict=True)), "all elements"
     for name, function, inputs in cpu.examples():  # through compiled graphs
         if name in ("softmax", "kl"):
@@ -121,6 +128,9 @@ def emulated():
     assert chosen[1].isnan() and not chosen[[0, 2]].isnan().any()
     raises(ValueError, "the id at index 1 is no column", lambda: napier._napier._cuda_synchronize(x))
     assert napier._napier._cuda_synchronize(x) is None, "told once"
+    drawn = nt.sample(torch.tensor([[1.0, 2.0], [torch.nan, 0.0]]))
+    assert drawn.ids[0] >= 0 and drawn.ids[1] == -1 and drawn.logprobs[1].isnan()
+    raises(ValueError, "logits: row 1 has a NaN", lambda: napier._napier._cuda_synchronize(x))
     raises(ValueError, "ids: it is on the CPU", lambda: napier._napier.gather_logprobs(x, [0, 1, 2]))
     on_tensor_cores()
     print(len(checked), "on the emulated device")

@@ -11,17 +11,11 @@
 enum { TOKEN_OPTION_COUNT = 6 };
 
 /* keep: [V] for all rows or [N, V]. */
-static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, int64_t cols,
-                              napier_token_options *options) {
-    if (take_double(v[0], "temperature", &options->temperature) || take_double(v[1], "softcap", &options->softcap) ||
-        take_int64(v[2], "ignore_index", &options->ignore_index) ||
-        take_double(v[3], "label_smoothing", &options->label_smoothing) ||
-        take_double(v[4], "z_loss", &options->z_loss)) {
-        return -1;
-    }
-    const array *keep = call_take(c, v[5], "keep", TAKE_BYTES);
+static int take_keep(call_arrays *c, PyObject *value, int64_t rows, int64_t cols, const uint8_t **bytes,
+                     int64_t *stride) {
+    const array *keep = call_take(c, value, "keep", TAKE_BYTES);
     if (!keep) {
-        return v[5] ? -1 : 0;
+        return value ? -1 : 0;
     }
     const bool one = keep->ndim == 1 && keep->shape[0] == cols;
     const bool each = keep->ndim == 2 && keep->shape[0] == rows && keep->shape[1] == cols;
@@ -29,9 +23,20 @@ static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, 
         PyErr_SetString(PyExc_ValueError, "keep: expected a bool array of the logits' shape, or one row of it");
         return -1;
     }
-    options->keep = (const uint8_t *)keep->data;
-    options->keep_stride = each ? keep->strides[0] : 0;
+    *bytes = (const uint8_t *)keep->data;
+    *stride = each ? keep->strides[0] : 0;
     return 0;
+}
+
+static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, int64_t cols,
+                              napier_token_options *options) {
+    return take_double(v[0], "temperature", &options->temperature) || take_double(v[1], "softcap", &options->softcap) ||
+                   take_int64(v[2], "ignore_index", &options->ignore_index) ||
+                   take_double(v[3], "label_smoothing", &options->label_smoothing) ||
+                   take_double(v[4], "z_loss", &options->z_loss) ||
+                   take_keep(c, v[5], rows, cols, &options->keep, &options->keep_stride)
+               ? -1
+               : 0;
 }
 
 /* The requested results, as bits of `want`. */
@@ -244,6 +249,64 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
     return given;
 }
 
+/* ---- Sampling ---------------------------------------------------------------------------------------------------- */
+
+/* Integers that may be absent. */
+static int take_integers(call_arrays *c, PyObject *value, const char *name, napier_indices *out) {
+    return value ? call_indices(c, value, name, out) : 0;
+}
+
+static int take_sample_options(call_arrays *c, PyObject *const *v, int64_t rows, int64_t cols,
+                               napier_sample_options *o) {
+    return take_double(v[0], "temperature", &o->temperature) || take_int64(v[1], "top_k", &o->top_k) ||
+                   take_double(v[2], "top_p", &o->top_p) || take_double(v[3], "min_p", &o->min_p) ||
+                   take_double(v[4], "repetition_penalty", &o->repetition_penalty) ||
+                   take_double(v[5], "presence_penalty", &o->presence_penalty) ||
+                   take_double(v[6], "frequency_penalty", &o->frequency_penalty) ||
+                   take_keep(c, v[7], rows, cols, &o->keep, &o->keep_stride) ||
+                   take_integers(c, v[8], "prompts", &o->prompt_ids) ||
+                   take_integers(c, v[9], "prompt_offsets", &o->prompt_offsets) ||
+                   take_integers(c, v[10], "outputs", &o->output_ids) ||
+                   take_integers(c, v[11], "output_offsets", &o->output_offsets) ||
+                   take_int64(v[12], "seed", &o->seed) || take_integers(c, v[13], "seeds", &o->seeds) ||
+                   take_integers(c, v[14], "samples", &o->samples) ||
+                   take_integers(c, v[15], "positions", &o->positions)
+               ? -1
+               : 0;
+}
+
+/* (ids, logprobs, plain_logprobs), each [N]. */
+static PyObject *py_sample(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"sample",
+                                    17,
+                                    17,
+                                    1,
+                                    {"logits", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+                                     "presence_penalty", "frequency_penalty", "keep", "prompts", "prompt_offsets",
+                                     "outputs", "output_offsets", "seed", "seeds", "samples", "positions"}};
+    (void)self;
+    PyObject *v[17];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c;
+    call_start(&c, ANYWHERE);
+    napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
+    napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
+    napier_const_matrix x;
+    array *ids = NULL, *logprobs = NULL, *plain = NULL;
+    PyObject *given = NULL;
+    if (!call_matrix(&c, v[0], "logits", &x) && !take_sample_options(&c, v + 1, x.rows, x.cols, &options) &&
+        !make_integers(&c, x.rows, -1, &ids, &results.ids) &&
+        !call_made_vector(&c, x.rows, NAPIER_F32, &logprobs, &results.logprobs) &&
+        !call_made_vector(&c, x.rows, NAPIER_F32, &plain, &results.plain_logprobs)) {
+        RUN_ANYWHERE_FOR(given, PyTuple_Pack(3, ids->object, logprobs->object, plain->object), &c.arrays[0],
+                         names.function, napier_sample, napier_cuda_sample, x, &options, &results);
+    }
+    call_release(&c);
+    return given;
+}
+
 /* ---- Matrix product, gather -------------------------------------------------------------------------------------- */
 
 /* With the CPU's bits. */
@@ -335,6 +398,7 @@ PyMethodDef token_functions[] = {
      "grad_logprobs\n"
      "[N, K], the others [N]. out: where it goes; may be the logits."},
     {"linear_token_logprobs", FAST(py_linear_token_logprobs), NULL},
+    {"sample", FAST(py_sample), NULL},
     {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward),
      "linear_token_logprobs_backward(hidden, weights, ids=None, temperature=1.0, softcap=0.0, ignore_index=-100, "
      "label_smoothing=0.0, z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, "

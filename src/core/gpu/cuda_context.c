@@ -73,6 +73,7 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
         [NAPIER_FAULT_EDGES] = "edges: the edge at index %lld names no vertex, is out of order or has no weight",
         [NAPIER_FAULT_TARGETS] = "targets: the target at index %lld is no vertex",
         [NAPIER_FAULT_VALUES] = "values: the element at index %lld is not finite, or not what it must be",
+        [NAPIER_FAULT_ROWS] = "logits: row %lld has a NaN, +inf or only -inf, or no id is left to draw",
     };
     napier_cuda_faults faults;
     NAPIER_TRY(napier_cuda_begin(context));

@@ -19,6 +19,7 @@
 
 #include "core/math/random.h"
 #include "ops/softmax/sum.h"
+#include "ops/tokens/quantile.h"
 
 /* The ids that are kept: those with z > least, and those with z == least up to id `last`. */
 typedef struct napier_sample_cut {
@@ -100,6 +101,24 @@ NAPIER_BOTH float napier_sample_penalized(float x, float repetition, float frequ
 NAPIER_BOTH uint64_t napier_sample_goal(uint64_t whole, double top_p) {
     const uint64_t goal = napier_sample_part(whole, (uint64_t)(top_p * 0x1p64));
     return goal > 0 ? goal : 1;
+}
+
+/* The least float z with z - max >= log(min_p) in double; min_p > 0. */
+NAPIER_BOTH float napier_sample_min_p_least(float max, double min_p) {
+    const double distance = napier_f64_log(min_p), m = (double)max;
+    uint32_t key = napier_rising((float)(m + distance));
+    while ((double)napier_of_rising(key) - m < distance) {
+        key++;
+    }
+    while ((double)napier_of_rising(key - 1) - m >= distance) {
+        key--;
+    }
+    return napier_of_rising(key);
+}
+
+/* The number of equal elements that are kept, each of weight `each`, if those above them have the weight `above`. */
+NAPIER_BOTH int64_t napier_sample_ties(uint64_t goal, uint64_t above, uint64_t each) {
+    return (int64_t)((goal - above + each - 1) / each);
 }
 
 #endif

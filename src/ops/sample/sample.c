@@ -49,8 +49,9 @@ static napier_status check_options(napier_context *context, const napier_sample_
 }
 
 /* Ids of the rows, one row after the other. */
-static napier_status check_history(napier_context *context, const char *ids_name, napier_indices ids,
-                                   const char *offsets_name, napier_indices offsets, int64_t rows, int64_t cols) {
+static napier_status check_history(napier_context *context, napier_place place, const char *ids_name,
+                                   napier_indices ids, const char *offsets_name, napier_indices offsets, int64_t rows,
+                                   int64_t cols) {
     if (offsets.size == 0 && ids.size == 0) {
         return NAPIER_OK;
     }
@@ -60,11 +61,13 @@ static napier_status check_history(napier_context *context, const char *ids_name
                            offsets.size, rows, rows + 1);
     }
     napier_status status = napier_check_indices(context, ids_name, ids);
-    status = status ? status : napier_check_offsets_of(context, offsets_name, offsets, ids.size);
+    status = status                      ? status
+             : place == NAPIER_ON_DEVICE ? napier_check_offset_count(context, offsets_name, offsets)
+                                         : napier_check_offsets_of(context, offsets_name, offsets, ids.size);
     if (status) {
         return status;
     }
-    return napier_check_ids(context, ids_name, ids, ids.size, cols);
+    return napier_check_ids_on(context, place, ids_name, ids, ids.size, cols);
 }
 
 static napier_status check_each_row(napier_context *context, const char *name, napier_indices indices, int64_t rows) {
@@ -79,13 +82,13 @@ static napier_status check_each_row(napier_context *context, const char *name, n
     return status;
 }
 
-static napier_status check_indices(napier_context *context, const napier_sample_options *o, int64_t rows,
-                                   int64_t cols) {
+static napier_status check_indices(napier_context *context, napier_place place, const napier_sample_options *o,
+                                   int64_t rows, int64_t cols) {
     napier_status status =
-        check_history(context, "prompt_ids", o->prompt_ids, "prompt_offsets", o->prompt_offsets, rows, cols);
-    status = status
-                 ? status
-                 : check_history(context, "output_ids", o->output_ids, "output_offsets", o->output_offsets, rows, cols);
+        check_history(context, place, "prompt_ids", o->prompt_ids, "prompt_offsets", o->prompt_offsets, rows, cols);
+    status = status ? status
+                    : check_history(context, place, "output_ids", o->output_ids, "output_offsets", o->output_offsets,
+                                    rows, cols);
     status = status ? status : check_each_row(context, "seeds", o->seeds, rows);
     status = status ? status : check_each_row(context, "samples", o->samples, rows);
     return status ? status : check_each_row(context, "positions", o->positions, rows);
@@ -140,7 +143,7 @@ static napier_sample_call call_of(napier_const_matrix logits, const napier_sampl
     return call;
 }
 
-napier_status napier_sample_arguments(napier_context *context, napier_const_matrix logits,
+napier_status napier_sample_arguments(napier_context *context, napier_place place, napier_const_matrix logits,
                                       const napier_sample_options *options, const napier_sample_results *results,
                                       napier_sample_call *call) {
     napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
@@ -154,7 +157,7 @@ napier_status napier_sample_arguments(napier_context *context, napier_const_matr
     *call = call_of(logits, &o, &r);
     status = check_options(context, &o, call);
     status = status ? status : check_views(context, call);
-    status = status ? status : check_indices(context, &o, logits.rows, logits.cols);
+    status = status ? status : check_indices(context, place, &o, logits.rows, logits.cols);
     if (!status && logits.rows > 0 && logits.cols == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: no columns, so there is no id to draw");
     }
@@ -274,7 +277,7 @@ napier_status napier_sample(napier_context *context, napier_const_matrix logits,
                             const napier_sample_results *results) {
     napier_sample_call call;
     const napier_fenv caller = napier_fenv_enter();
-    napier_status status = napier_sample_arguments(context, logits, options, results, &call);
+    napier_status status = napier_sample_arguments(context, NAPIER_ON_HOST, logits, options, results, &call);
     if (!status && logits.rows > 0) {
         status = run(context, &call);
     }

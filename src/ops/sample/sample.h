@@ -5,7 +5,8 @@
 #include "core/base/context.h"
 #include "ops/sample/sample_row.h"
 
-napier_status napier_sample_arguments(napier_context *context, napier_const_matrix logits,
+/* Contents of arrays in a GPU's memory are not checked. */
+napier_status napier_sample_arguments(napier_context *context, napier_place place, napier_const_matrix logits,
                                       const napier_sample_options *options, const napier_sample_results *results,
                                       napier_sample_call *call);
 

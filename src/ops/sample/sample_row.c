@@ -7,7 +7,6 @@
 
 #include "core/base/sizes.h"
 #include "ops/sample/search.h"
-#include "ops/tokens/quantile.h"
 #include "ops/tokens/token_row.h"
 
 #define MARKED 0x80000000u
@@ -72,9 +71,18 @@ static void unmark(const napier_sample_desk *desk, napier_indices ids, napier_in
 }
 
 static void penalize(const napier_sample_call *call, const uint32_t *marks, int n, float *x) {
-    for (int i = 0; i < n; i++) {
-        if (marks[i] > 0) {
-            x[i] = napier_sample_penalized(x[i], call->repetition, call->frequency, call->presence, marks[i] & ~MARKED);
+    enum { BLOCK = 16 };
+    for (int begin = 0; begin < n; begin += BLOCK) {
+        const int end = (int)napier_least(begin + BLOCK, n);
+        uint32_t any = 0;
+        for (int i = begin; i < end; i++) {
+            any |= marks[i];
+        }
+        for (int i = begin; i < end && any > 0; i++) {
+            const uint32_t count = marks[i] & ~MARKED;
+            x[i] = marks[i] == 0
+                       ? x[i]
+                       : napier_sample_penalized(x[i], call->repetition, call->frequency, call->presence, count);
         }
     }
 }
@@ -105,7 +113,9 @@ static float *load_tile(const drawing *d, int64_t tile) {
     }
     d->kernels->tokens.token_z(&none, from, x->dtype, x->col_stride, NULL, n, z);
     penalize(d->call, d->desk->marks + column, n, z);
-    d->kernels->tokens.token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    if (keep || d->call->rules.temperature != 1.0f) {
+        d->kernels->tokens.token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    }
     return z;
 }
 
@@ -144,11 +154,11 @@ static uint64_t row_weight(const drawing *d) {
 
 static const napier_sample_cut no_cut = {-INFINITY, INT64_MAX};
 
-/* Collects the elements >= least that an earlier filter left. */
-static int64_t collect(const drawing *d, float least, napier_sample_cut cut) {
+/* Collects the elements >= least that an earlier filter left, from every step-th tile. */
+static int64_t collect(const drawing *d, float least, napier_sample_cut cut, int64_t step) {
     const float limit = least > -FLT_MAX ? least : -FLT_MAX;
     int64_t count = 0;
-    for (int64_t t = 0; t < d->call->tiles; t++) {
+    for (int64_t t = 0; t < d->call->tiles; t += step) {
         if (d->desk->slots.max[t] >= limit) {
             const float *const z = load_cut_tile(d, t, cut);
             count += d->kernels->sample.collect(z, tile_size(d, t), limit, d->desk->values + count);
@@ -183,48 +193,67 @@ static bool search(const drawing *d, bool weights, int64_t n, uint64_t goal, flo
     return n > 0 && napier_sample_search(&measure, d->desk->values, n, goal, least, ties);
 }
 
-/* A bound below which no element is among the first k: k tiles have an element that large. */
+/* Bounds below which a filter keeps nothing: they make fewer elements to search in. Estimates may be too high; then the
+ * search fails and is repeated with a lower bound. So the result does not depend on them. */
+enum { SAMPLE_STEP = 8 }; /* estimates look at every 8th tile */
+
+static bool has_estimates(const drawing *d) { return d->call->tiles >= 2 * SAMPLE_STEP; }
+
+/* k tiles have an element as large as the k-th of their maxima. */
 static float top_k_bound(const drawing *d, int64_t k) {
     float least = -INFINITY;
     int64_t ties;
-    if (k > d->call->tiles) {
-        return least;
-    }
     memcpy(d->desk->values, d->desk->slots.max, (size_t)d->call->tiles * sizeof(float));
     search(d, false, d->call->tiles, (uint64_t)k, &least, &ties);
     return least;
 }
 
-static bool find_top_k(const drawing *d, int64_t k, float *least, int64_t *ties) {
-    return search(d, false, collect(d, top_k_bound(d, k), no_cut), (uint64_t)k, least, ties);
+/* The same for more elements than tiles, from a part of the row, with four standard deviations to spare. */
+static float top_k_estimate(const drawing *d, int64_t k) {
+    const double expected = (double)k / SAMPLE_STEP;
+    float least = -INFINITY;
+    int64_t ties;
+    const int64_t n = collect(d, -INFINITY, no_cut, SAMPLE_STEP);
+    return search(d, false, n, (uint64_t)(expected + 4.0 * sqrt(expected) + 8.0), &least, &ties) ? least : -INFINITY;
 }
 
-/* All elements below this bound together have at most the probability 1 - top_p. An estimate: if it was too high, all
- * elements are collected. */
+static bool find_top_k(const drawing *d, int64_t k, float *least, int64_t *ties) {
+    const bool few = k <= d->call->tiles;
+    const float bound = few ? top_k_bound(d, k) : has_estimates(d) ? top_k_estimate(d, k) : -INFINITY;
+    return search(d, false, collect(d, bound, no_cut, 1), (uint64_t)k, least, ties) ||
+           (!few && bound > -INFINITY && search(d, false, collect(d, -INFINITY, no_cut, 1), (uint64_t)k, least, ties));
+}
+
+/* All elements below this bound together have at most the probability 1 - top_p. */
 static float top_p_bound(const drawing *d, double top_p, uint64_t whole) {
     const double log_sum = napier_f64_log((double)whole) - napier_f64_log(napier_f64_power_of_two(d->call->bits));
     const double log_share = napier_f64_log((1.0 - top_p) / (double)d->call->logits.cols);
     return (float)((double)d->max + (log_sum + log_share) - 1.0);
 }
 
-static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, float *least, int64_t *ties) {
-    const uint64_t whole = row_weight(d), goal = napier_sample_goal(whole, top_p);
-    const float bound = cut.least > -INFINITY ? cut.least : top_p_bound(d, top_p, whole);
-    return search(d, true, collect(d, bound, cut), goal, least, ties) ||
-           (cut.least == -INFINITY && search(d, true, collect(d, -INFINITY, cut), goal, least, ties));
+/* The same from a part of the row: what is below the bound there has half the probability that it may have. */
+static float top_p_estimate(const drawing *d, double top_p, uint64_t whole, float bound) {
+    const double spare = 0.5 * (1.0 - top_p) * (double)whole / SAMPLE_STEP;
+    double part = 0;
+    float least = bound;
+    int64_t ties;
+    for (int64_t t = 0; t < d->call->tiles; t += SAMPLE_STEP) {
+        part += (double)tile_weight(d, t);
+    }
+    const uint64_t goal = part > spare ? (uint64_t)(part - spare) : 1;
+    return search(d, true, collect(d, bound, no_cut, SAMPLE_STEP), goal, &least, &ties) ? least : bound;
 }
 
-/* The least float z with z - max >= log(min_p) in double. */
-static float min_p_least(float max, double min_p) {
-    const double distance = napier_f64_log(min_p), m = (double)max;
-    uint32_t key = napier_rising((float)(m + distance));
-    while ((double)napier_of_rising(key) - m < distance) {
-        key++;
+static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, float *least, int64_t *ties) {
+    const uint64_t whole = row_weight(d), goal = napier_sample_goal(whole, top_p);
+    if (cut.least > -INFINITY) {
+        return search(d, true, collect(d, cut.least, cut, 1), goal, least, ties);
     }
-    while ((double)napier_of_rising(key - 1) - m >= distance) {
-        key--;
-    }
-    return napier_of_rising(key);
+    const float bound = top_p_bound(d, top_p, whole);
+    return (has_estimates(d) &&
+            search(d, true, collect(d, top_p_estimate(d, top_p, whole, bound), cut, 1), goal, least, ties)) ||
+           search(d, true, collect(d, bound, cut, 1), goal, least, ties) ||
+           search(d, true, collect(d, -INFINITY, cut, 1), goal, least, ties);
 }
 
 /* Finds what top_k, top_p and min_p keep, and corrects the sums of the tiles for it. */
@@ -237,7 +266,7 @@ static napier_sample_cut filter(const drawing *d) {
         cut = narrow(d, least, ties);
     }
     const bool by_p = o->top_p < 1.0 && find_top_p(d, o->top_p, cut, &least, &ties);
-    const float lowest = o->min_p > 0.0 ? min_p_least(d->max, o->min_p) : -INFINITY;
+    const float lowest = o->min_p > 0.0 ? napier_sample_min_p_least(d->max, o->min_p) : -INFINITY;
     if (lowest > (by_p ? least : cut.least)) {
         return narrow(d, lowest, INT64_MAX);
     }

@@ -1,37 +1,48 @@
-/* ops/sample/search.c - see search.h. The values' bits become integers in the same order (napier_rising). Each round divides
- * their range into buckets of equal width, adds up what is in each, and goes on in the bucket where the goal is reached. The
- * last bucket holds one value. Sums are integers, so the result does not depend on the order of the values. */
+/* ops/sample/search.c - see search.h. Each round divides the range of the values into buckets of equal width, adds up what is
+ * in each, and goes on in the bucket where the goal is reached, until all values there are equal. A bucket is a monotone
+ * function of the value, and sums are integers. So the result depends neither on the widths nor on the order of values. */
 #include "ops/sample/search.h"
 
 #include "core/base/sizes.h"
 #include "ops/sample/draw.h"
-#include "ops/tokens/quantile.h"
 
 enum { BUCKETS = 1024 };
 
-/* Keys from low on, in buckets of 2^shift keys. */
+/* Values from low to high. Their buckets are linear in the value or, if the range is extreme, in its bits as an integer of
+ * the same order. */
 typedef struct range {
-    uint32_t low;
+    float low, high;
+    bool linear;
+    float scale;
+    uint32_t low_key;
     int shift;
 } range;
 
 static range range_of(const float *values, int64_t n) {
-    uint32_t low = UINT32_MAX, high = 0;
+    range r = {.low = values[0], .high = values[0]};
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t key = napier_rising(values[i]);
-        low = key < low ? key : low;
-        high = key > high ? key : high;
+        r.low = values[i] < r.low ? values[i] : r.low;
+        r.high = values[i] > r.high ? values[i] : r.high;
     }
-    range r = {low, 0};
-    while ((high - low) >> r.shift >= BUCKETS) {
+    const double width = (double)r.high - (double)r.low;
+    r.linear = width > 0x1p-60 && width < 0x1p60;
+    r.scale = r.linear ? (float)((double)(BUCKETS - 1) / width) : 0.0f;
+    r.low_key = napier_rising(r.low);
+    while ((napier_rising(r.high) - r.low_key) >> r.shift >= BUCKETS) {
         r.shift++;
     }
     return r;
 }
 
-static uint32_t bucket_of(range r, float value) { return (napier_rising(value) - r.low) >> r.shift; }
+static int bucket_of(const range *r, float value) {
+    if (!r->linear) {
+        return (int)((napier_rising(value) - r->low_key) >> r->shift);
+    }
+    const int bucket = (int)((value - r->low) * r->scale);
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
 
-static void add_up(const napier_sample_measure *m, range r, const float *values, int64_t n, uint64_t *sums) {
+static void add_up(const napier_sample_measure *m, const range *r, const float *values, int64_t n, uint64_t *sums) {
     float terms[NAPIER_TILE + 16];
     memset(sums, 0, BUCKETS * sizeof *sums);
     for (int64_t at = 0; at < n; at += NAPIER_TILE) {
@@ -50,7 +61,7 @@ static void add_up(const napier_sample_measure *m, range r, const float *values,
 }
 
 /* Moves the values of a bucket to the front. */
-static int64_t keep_bucket(range r, uint32_t bucket, float *values, int64_t n) {
+static int64_t keep_bucket(const range *r, int bucket, float *values, int64_t n) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
         const float value = values[i];
@@ -60,12 +71,22 @@ static int64_t keep_bucket(range r, uint32_t bucket, float *values, int64_t n) {
     return kept;
 }
 
+static uint64_t measure_of(const napier_sample_measure *m, float value) {
+    return m->weights ? napier_sample_weight(napier_sample_term(value, m->max), m->bits) : 1;
+}
+
 bool napier_sample_search(const napier_sample_measure *measure, float *values, int64_t n, uint64_t goal, float *least,
                           int64_t *ties) {
     uint64_t sums[BUCKETS], above = 0;
     for (;;) {
         const range r = range_of(values, n);
-        add_up(measure, r, values, n, sums);
+        if (r.low == r.high) {
+            const uint64_t each = measure_of(measure, r.low);
+            *least = r.low;
+            *ties = each > 0 ? napier_sample_ties(goal, above, each) : INT64_MAX;
+            return *ties <= n;
+        }
+        add_up(measure, &r, values, n, sums);
         int bucket = BUCKETS - 1;
         while (bucket >= 0 && above + sums[bucket] < goal) {
             above += sums[bucket--];
@@ -73,12 +94,6 @@ bool napier_sample_search(const napier_sample_measure *measure, float *values, i
         if (bucket < 0) {
             return false;
         }
-        n = keep_bucket(r, (uint32_t)bucket, values, n);
-        if (r.shift == 0) { /* all equal */
-            const uint64_t each = sums[bucket] / (uint64_t)n;
-            *least = values[0];
-            *ties = (int64_t)((goal - above + each - 1) / each);
-            return true;
-        }
+        n = keep_bucket(&r, bucket, values, n);
     }
 }

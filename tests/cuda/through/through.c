@@ -166,6 +166,33 @@ static const napier_token_results *results_there(const napier_token_results *giv
     return &r;
 }
 
+static const napier_sample_options *sample_there(const napier_sample_options *given, int64_t rows, int64_t cols) {
+    static napier_sample_options o;
+    if (given == NULL) {
+        return NULL;
+    }
+    o = *given;
+    const int64_t bytes = (o.keep_stride ? rows - 1 : 0) * o.keep_stride + cols;
+    o.keep = array(o.keep, o.keep && bytes > 0 ? bytes : 0);
+    o.prompt_ids = indices_there(o.prompt_ids);
+    o.prompt_offsets = indices_there(o.prompt_offsets);
+    o.output_ids = indices_there(o.output_ids);
+    o.output_offsets = indices_there(o.output_offsets);
+    o.seeds = indices_there(o.seeds);
+    o.samples = indices_there(o.samples);
+    o.positions = indices_there(o.positions);
+    return &o;
+}
+
+static const napier_sample_results *drawn_there(const napier_sample_results *given, int64_t rows) {
+    static napier_sample_results r;
+    r = *given;
+    r.ids = array_out(r.ids, rows);
+    r.logprobs = vector_out_there(r.logprobs);
+    r.plain_logprobs = vector_out_there(r.plain_logprobs);
+    return &r;
+}
+
 static const napier_token_gradients *gradients_there(const napier_token_gradients *given) {
     static napier_token_gradients g;
     g = *given;

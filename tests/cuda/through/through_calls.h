@@ -48,6 +48,8 @@
          (napier_const_matrix x, napier_indices ids, const napier_token_options *o, const napier_token_gradients *g, \
           napier_matrix out), \
          (there(x), there(ids), rules_there(o, x.rows, x.cols), there(g), there(out))) \
+    CALL(sample, (napier_const_matrix x, const napier_sample_options *o, const napier_sample_results *r), \
+         (there(x), sample_there(o, x.rows, x.cols), drawn_there(r, x.rows))) \
     /* losses */ \
     CALL(kl_per_response, \
          (napier_const_vector policy, napier_const_vector ref, napier_indices offsets, const uint8_t *mask, \

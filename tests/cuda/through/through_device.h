@@ -37,6 +37,7 @@ napier_status through_layout(napier_context *context, const napier_umap_graph *g
 #define napier_gather_logprobs_backward through_gather_logprobs_backward
 #define napier_token_logprobs through_token_logprobs
 #define napier_token_logprobs_backward through_token_logprobs_backward
+#define napier_sample through_sample
 #define napier_kl_per_response through_kl_per_response
 #define napier_kl_per_response_backward through_kl_per_response_backward
 #define napier_kl_full through_kl_full

@@ -82,7 +82,6 @@ typedef enum varying { POSITIONS, SAMPLES, SEEDS, VARYING } varying;
 static void draw_many(napier_context *context, const float *x, int64_t n, napier_sample_options o, varying by,
                       int64_t rows, int64_t *ids) {
     int64_t *const numbers = room_for(rows, sizeof *numbers), *const zeros = room_for(rows, sizeof *zeros);
-    int32_t *const offsets = room_for(rows + 1, sizeof *offsets);
     napier_sample_results r = NAPIER_SAMPLE_RESULTS_INIT;
     for (int64_t i = 0; i < rows; i++) {
         numbers[i] = i;
@@ -96,7 +95,6 @@ static void draw_many(napier_context *context, const float *x, int64_t n, napier
     works(napier_sample, context, logits, &o, &r);
     free(numbers);
     free(zeros);
-    free(offsets);
 }
 
 /* Neighbouring ids share a bin until 8 are expected in it. */

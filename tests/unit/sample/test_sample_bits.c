@@ -62,8 +62,7 @@ static uint64_t weight_of_row(const float *z, int64_t n, float max, uint64_t *ti
 }
 
 /* Makes -inf of the elements that are not among the first `kept` of the order. */
-static void cut_row(float *z, int64_t n, const element *order, int64_t finite, int64_t kept) {
-    (void)n;
+static void cut_row(float *z, const element *order, int64_t finite, int64_t kept) {
     for (int64_t i = kept; i < finite; i++) {
         z[order[i].id] = -INFINITY;
     }
@@ -81,7 +80,7 @@ static void filter_row(float *z, int64_t n, const napier_sample_options *o) {
     qsort(order, (size_t)finite, sizeof *order, in_order);
     const float max = order[0].z + 0.0f;
     int64_t kept = o->top_k > 0 && o->top_k < finite ? o->top_k : finite;
-    cut_row(z, n, order, finite, kept);
+    cut_row(z, order, finite, kept);
     if (o->top_p < 1.0) {
         const uint64_t goal = napier_sample_goal(weight_of_row(z, n, max, tiles), o->top_p);
         uint64_t sum = 0;
@@ -93,7 +92,7 @@ static void filter_row(float *z, int64_t n, const napier_sample_options *o) {
     while (o->min_p > 0.0 && (double)order[kept - 1].z - (double)max < napier_f64_log(o->min_p)) {
         kept--;
     }
-    cut_row(z, n, order, finite, kept);
+    cut_row(z, order, finite, kept);
 }
 
 static int64_t draw_row(const float *z, int64_t n, uint64_t u) {
