@@ -22,7 +22,6 @@
 #include "core/base/output_file.h"
 #include "core/base/scope.h"
 #include "umap/fit/model.h"
-#include "umap/options/params.h"
 
 static const uint8_t magic[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'U', 'M'};
 enum {

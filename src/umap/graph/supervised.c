@@ -14,7 +14,6 @@
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "core/math/f64.h"
-#include "umap/graph/fuzzy.h"
 #include "umap/graph/graph.h"
 
 enum { ROW_CHUNK = 512 };

@@ -71,7 +71,7 @@ static const float *row_at(const side *s, int64_t place) {
 
 static void measure(const exact *e, int64_t a, int64_t b) {
     const float squared = e->kernels->squared_distance(row_at(&e->own, a), row_at(&e->other, b), e->own.points->width);
-    const float distance = napier_points_from_squared(e->own.points->kind, squared);
+    const float distance = napier_from_squared(e->own.points->kind, squared);
     offer(e, &e->own, a, distance, e->other.tree->order[b]);
     if (e->both) {
         offer(e, &e->other, b, distance, e->own.tree->order[a]);

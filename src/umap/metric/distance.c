@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/math/f64.h"
-#include "umap/metric/boolean.h"
 
 enum { LANES = 16, RUN = 256 };
 
@@ -310,8 +309,7 @@ static float undirected(const napier_points *a, int64_t i, const napier_points *
 }
 
 static float sparse_euclidean(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
-    const int has_direction = a->metric == NAPIER_METRIC_COSINE || a->metric == NAPIER_METRIC_CORRELATION ||
-                              a->metric == NAPIER_METRIC_HELLINGER;
+    const bool has_direction = napier_has_direction(a->metric);
     if (has_direction) {
         const float known = undirected(a, i, b, j);
         if (known >= 0.0f) {
@@ -370,7 +368,7 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
     if (a->kind != NAPIER_POINTS_GENERAL) {
         const float squared =
             a->kernels->linear->squared_distance(a->rows + i * a->width, b->rows + j * b->width, a->width);
-        return napier_points_from_squared(a->kind, squared);
+        return napier_from_squared(a->kind, squared);
     }
     switch (a->metric) {
     case NAPIER_METRIC_PRECOMPUTED: return precomputed(a, i, b, j);

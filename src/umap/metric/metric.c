@@ -20,7 +20,6 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
-#include "umap/metric/direction.h"
 #include "umap/metric/samples.h"
 
 /* CSR data of more columns or more bytes stays CSR, */
@@ -113,10 +112,6 @@ static int is_boolean(napier_metric metric) {
     return metric >= NAPIER_METRIC_JACCARD && metric <= NAPIER_METRIC_MATCHING;
 }
 
-static int has_direction(napier_metric metric) {
-    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
-}
-
 napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
     switch (metric) {
     case NAPIER_METRIC_EUCLIDEAN:
@@ -160,7 +155,7 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
         for (int64_t c = 0; c < cols; c++) {
             row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
         }
-    } else if (has_direction(metric)) {
+    } else if (napier_has_direction(metric)) {
         const napier_direction d = napier_direction_of(metric, row, 1, cols, cols);
         for (int64_t c = 0; c < cols; c++) {
             row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
@@ -205,7 +200,7 @@ static napier_status refuse_row(napier_context *context, const char *name, const
 
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
-    const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
+    const int64_t columns = points->cols + (napier_has_direction(points->metric) ? 1 : 0);
     points->width = (columns + 15) / 16 * 16;
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
     NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
@@ -249,7 +244,7 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
         for (int64_t e = 0; e < count; e++) {
             values[e] = 1.0f;
         }
-    } else if (has_direction(points->metric)) {
+    } else if (napier_has_direction(points->metric)) {
         napier_direction d = napier_direction_of(points->metric, values, 1, count, points->cols);
         if (points->shifts) {
             points->shifts[i] = d.none ? (double)INFINITY : d.shift;

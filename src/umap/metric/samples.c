@@ -51,12 +51,9 @@ napier_status napier_samples_check(napier_context *context, const char *name, na
     return NAPIER_OK;
 }
 
-napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
-                                int64_t *cols) {
+napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples) {
     NAPIER_TRY(napier_samples_check(context, name, samples));
-    *n = napier_samples_rows(samples);
-    *cols = napier_samples_cols(samples);
-    NAPIER_REFUSE_IF(context, *cols < 1, "%s: no columns", name);
+    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) < 1, "%s: no columns", name);
     return NAPIER_OK;
 }
 

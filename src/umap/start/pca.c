@@ -96,18 +96,20 @@ static double power_of_two_above(float largest) {
     return napier_f64_power_of_two(exponent > 126 ? -126 : exponent < -126 ? 126 : -exponent);
 }
 
-static napier_status find_means(napier_context *context, const char *name, pca *p) {
+static napier_status find_means(pca *p) {
+    napier_context *const context = p->context;
     const napier_csr_matrix *m = p->samples.sparse;
     const int64_t bad_entry = m ? napier_first_not_finite(m->values, m->row_starts[p->n]) : -1;
     if (bad_entry >= 0) {
-        return napier_read_refuse(context, name, p->samples, napier_csr_row_of(m, bad_entry), m->columns[bad_entry]);
+        return napier_read_refuse(context, "samples", p->samples, napier_csr_row_of(m, bad_entry),
+                                  m->columns[bad_entry]);
     }
     napier_parallel(context, p->groups, 1, mean_groups, p);
     float largest = 0.0f;
     for (int64_t group = 0; group < p->groups; group++) {
         const int64_t bad = p->bad[group];
         if (bad >= 0) {
-            return napier_read_refuse(context, name, p->samples, bad,
+            return napier_read_refuse(context, "samples", p->samples, bad,
                                       napier_read_row(p->kernels, p->samples, bad, p->work));
         }
         largest = p->largest[group] > largest ? p->largest[group] : largest;
@@ -314,7 +316,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
 
 /* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
-static napier_status make_room(napier_memory *memory, const char *name, pca *p, double **blocks) {
+static napier_status make_room(napier_memory *memory, pca *p, double **blocks) {
     const size_t block = (size_t)p->columns * sizeof(double);
     const int workers = napier_workers(memory->context, p->groups, 1);
     p->means = napier_take(memory, p->cols, sizeof *p->means);
@@ -327,7 +329,7 @@ static napier_status make_room(napier_memory *memory, const char *name, pca *p, 
     } else {
         p->panels = napier_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
     }
-    return napier_taken(memory, "%s: no memory for principal components of %lld columns", name, (long long)p->cols);
+    return napier_taken(memory, "samples: no memory for principal components of %lld columns", (long long)p->cols);
 }
 
 static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -341,14 +343,30 @@ static void plan(pca *p) {
     p->work_floats = p->samples.sparse ? 16 : 2 * p->block_rows * p->cols + (p->block_rows + p->cols) * NAPIER_PANEL;
 }
 
-static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *found) {
+/* Changes the sign of a column so that its element of largest magnitude (the first of several) is positive. */
+static void fix_sign(float *y, int64_t n, int64_t components, int64_t component) {
+    float largest = 0.0f;
+    int negative = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float x = y[i * components + component];
+        if (fabsf(x) > largest) {
+            largest = fabsf(x);
+            negative = x < 0.0f;
+        }
+    }
+    for (int64_t i = 0; negative && i < n; i++) {
+        y[i * components + component] = -y[i * components + component];
+    }
+}
+
+static void scores_of(pca *p, double *blocks, int64_t *found) {
     double values[NAPIER_MOST_BLOCK];
     int64_t count = 0;
     const napier_operator covariance = {p->cols, p->columns, NULL, 0.0, (double)INFINITY, multiply, p};
     const napier_eigen_limits limits = {p->components, PRODUCTS, TOLERANCE};
     napier_eigen_start(p->cols, p->columns, blocks);
     const int64_t block = p->cols * p->columns;
-    napier_largest_eigenvectors(context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
+    napier_largest_eigenvectors(p->context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
                                 &count);
     *found = 0;
     while (*found < count && *found < p->components && values[*found] > LEAST_VARIANCE * values[0]) {
@@ -362,12 +380,12 @@ static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *
     p->is_last = true;
     pass_over(p, blocks);
     for (int64_t j = 0; j < p->components; j++) {
-        napier_start_fix_sign(p->scores, p->n, p->components, j);
+        fix_sign(p->scores, p->n, p->components, j);
     }
 }
 
-napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
-                                int64_t components, float *scores, int64_t *found) {
+napier_status napier_pca_scores(napier_context *context, napier_umap_samples samples, int64_t components, float *scores,
+                                int64_t *found) {
     pca p = {.kernels = napier_umap_kernels_of(context->isa),
              .samples = samples,
              .n = napier_samples_rows(samples),
@@ -380,9 +398,9 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     NAPIER_MEMORY(memory, context);
     *found = 0;
     plan(&p);
-    NAPIER_TRY(make_room(&memory, name, &p, &blocks));
-    NAPIER_TRY(find_means(context, name, &p));
-    scores_of(context, &p, blocks, found);
+    NAPIER_TRY(make_room(&memory, &p, &blocks));
+    NAPIER_TRY(find_means(&p));
+    scores_of(&p, blocks, found);
     return NAPIER_OK;
 }
 
@@ -394,7 +412,7 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
     NAPIER_MEMORY(memory, context);
     float *scores = napier_take(&memory, n, (size_t)components * sizeof *scores);
     NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld points", (long long)n));
-    NAPIER_TRY(napier_pca_scores(context, "samples", samples, components, scores, &found));
+    NAPIER_TRY(napier_pca_scores(context, samples, components, scores, &found));
     float largest = 0.0f;
     for (int64_t i = 0; i < n * components; i++) {
         largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
@@ -413,9 +431,9 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
 napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
                                      napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    int64_t n, cols;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_read_check(context, "samples", samples, &n, &cols));
+    NAPIER_TRY(napier_read_check(context, "samples", samples));
+    const int64_t n = napier_samples_rows(samples);
     NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, n, embedding.cols));
     NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
     return n == 0 ? NAPIER_OK : napier_start_pca(context, samples, seed, embedding);

@@ -384,7 +384,7 @@ static napier_status place_by_centroids(spectral *s, napier_umap_samples samples
     NAPIER_TRY(napier_taken(&memory, "samples: no memory for %lld centroids", (long long)s->count));
     NAPIER_TRY(find_centroids(s, samples, cols, centroids));
     const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
-    NAPIER_TRY(napier_pca_scores(s->context, "samples", means, s->components, scores, found));
+    NAPIER_TRY(napier_pca_scores(s->context, means, s->components, scores, found));
     double largest = 0.0;
     for (int64_t i = 0; i < numbers; i++) {
         largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
@@ -467,12 +467,12 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
 
 /* Checks the samples. They are optional: samples without rows are not used. */
 static napier_status check_samples(napier_context *context, napier_umap_samples *samples, int64_t n) {
-    int64_t rows, cols;
     if (!samples->sparse && (samples->dense.data == NULL || samples->dense.rows == 0)) {
         samples->dense.cols = 0;
         return NAPIER_OK;
     }
-    NAPIER_TRY(napier_read_check(context, "samples", *samples, &rows, &cols));
+    NAPIER_TRY(napier_read_check(context, "samples", *samples));
+    const int64_t rows = napier_samples_rows(*samples);
     NAPIER_REFUSE_IF(context, rows != n, "samples: %lld rows are not the graph's %lld vertices", (long long)rows,
                      (long long)n);
     return NAPIER_OK;

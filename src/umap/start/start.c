@@ -15,21 +15,6 @@
 
 enum { ROW_CHUNK = 4096 };
 
-void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component) {
-    float largest = 0.0f;
-    int negative = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const float x = y[i * components + component];
-        if (fabsf(x) > largest) {
-            largest = fabsf(x);
-            negative = x < 0.0f;
-        }
-    }
-    for (int64_t i = 0; negative && i < n; i++) {
-        y[i * components + component] = -y[i * components + component];
-    }
-}
-
 /* The sum of two uniform draws from [-1/2, 1/2) has variance 1/6. */
 static double noise(uint64_t seed, int64_t vertex, int64_t component) {
     uint32_t random[2];

@@ -26,15 +26,11 @@ static inline double napier_start_number(uint64_t seed, uint32_t stream, int64_t
  * single point is placed at 0. */
 void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed);
 
-/* Changes the sign of column `component` so that its element of largest magnitude (the first of several) is
- * positive. */
-void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component);
-
 /* The samples' scores [n, components] on their first `components` principal components. They are in units of a power of
  * two about as large as the data's largest value. The signs make the largest score of each component positive. *found
  * is the number of components that exist; the other columns are 0. Checks the values of the samples. */
-napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
-                                int64_t components, float *scores, int64_t *found);
+napier_status napier_pca_scores(napier_context *context, napier_umap_samples samples, int64_t components, float *scores,
+                                int64_t *found);
 
 /* napier_umap_pca_layout and napier_umap_spectral_layout of checked arguments: [n, 1 to 50], n >= 1. Samples without
  * columns are not used by the spectral start. */

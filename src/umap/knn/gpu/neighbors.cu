@@ -26,11 +26,8 @@
 #include "core/math/exp.h"
 #include "core/math/f64.h"
 #include "core/math/lanes_math.h"
-#include "umap/metric/boolean.h"
-#include "umap/metric/direction.h"
 #include "umap/metric/gap.inc.h"
 #include "umap/knn/neighbors_heap.h"
-#include "umap/metric/squared.h"
 #include "umap/graph/gpu/warps.cuh"
 
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
@@ -359,15 +356,15 @@ CUDA_INLINE void measure_sums(const napier_gap gap, const napier_near_job *job, 
 
 /* An upper bound, safe for rounding, of the squared distances of pairs whose distance is at most `distance`. For
  * metrics without squared distances: the distance. */
-CUDA_INLINE float reach_of(int kind, float distance) {
-    if (kind == 0) {
+CUDA_INLINE float reach_of(napier_points_kind kind, float distance) {
+    if (kind == NAPIER_POINTS_GENERAL) {
         return distance;
     }
-    if (kind == NAPIER_SQUARED_HALF) {
+    if (kind == NAPIER_POINTS_HALF) {
         return 2.0f * distance + 0x1p-140f;
     }
     const float squared = distance * distance * (1.0f + 0x1p-20f) + 0x1p-140f;
-    return kind == NAPIER_SQUARED_HALF_ROOT ? 2.0f * squared : squared;
+    return kind == NAPIER_POINTS_HALF_ROOT ? 2.0f * squared : squared;
 }
 
 /* Inserts `near` into a sorted list if it is nearer than the last. The whole warp shifts 32 elements at a time, from
@@ -403,7 +400,7 @@ CUDA_INLINE void queue_pairs(const napier_near_job *job, tile *t, const place *a
         const int64_t sample = at->sample + at->own_sample + i % SHARE;
         const bool other = !job->self || sample != at->query + query;
         if (sum[i] <= t->within[query] && sample < job->samples.n && other) {
-            const float distance = job->kind == 0 ? sum[i] : napier_from_squared(job->kind, sum[i]);
+            const float distance = job->kind == NAPIER_POINTS_GENERAL ? sum[i] : napier_from_squared(job->kind, sum[i]);
             const int32_t room = cuda_atomic_add_i32(&t->queued[query], 1);
             t->u.queue[query][room] = napier_near_of(distance, (uint32_t)sample);
         }

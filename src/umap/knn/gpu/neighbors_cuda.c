@@ -27,10 +27,6 @@ typedef struct search {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static bool has_direction(napier_metric metric) {
-    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
-}
-
 static napier_status check_metric(napier_context *context, const napier_neighbors_options *o) {
     NAPIER_REFUSE_IF(context, o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0),
                      "p: %g is not a number of at least 1", o->p);
@@ -50,11 +46,10 @@ static napier_status check_points(napier_context *context, const char *name, nap
     if (points.sparse) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: sparse, which the device does not take", name);
     }
-    int64_t n, cols;
-    NAPIER_TRY(napier_read_check(context, name, points, &n, &cols));
-    if (cols > NAPIER_MOST_COUNTED) {
+    NAPIER_TRY(napier_read_check(context, name, points));
+    if (points.dense.cols > NAPIER_MOST_COUNTED) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
-                           (long long)cols, NAPIER_MOST_COUNTED);
+                           (long long)points.dense.cols, NAPIER_MOST_COUNTED);
     }
     return NAPIER_OK;
 }
@@ -81,7 +76,7 @@ static napier_status check(napier_context *context, const napier_neighbors_optio
 static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
     const napier_metric metric = s->options.metric;
     const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
-    const int64_t width = m.cols + (has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
+    const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
     return (napier_points_job){.data = m.data,
                                .dtype = (int32_t)m.dtype,
                                .row_stride = m.row_stride,
@@ -137,7 +132,7 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
         .queries = s->query_points.points,
         .samples = s->sample_points.points,
         .self = s->self,
-        .kind = (int32_t)napier_points_kind_of(s->options.metric, s->options.p),
+        .kind = napier_points_kind_of(s->options.metric, s->options.p),
         .metric = s->options.metric,
         .cols = s->samples.dense.cols,
         .order = s->order.order,
@@ -172,7 +167,7 @@ static napier_status put_points(const napier_cuda_call *call, napier_points_job 
         NAPIER_TRY(
             NAPIER_DEVICE_PUT(call, napier_umap_count_true_kernel, job->points.stride, THREADS, THREADS, 0, job));
     }
-    if (has_direction(job->metric)) {
+    if (napier_has_direction(job->metric)) {
         NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_directions_kernel, job->points.n, THREADS, THREADS, 0, job));
     }
     if (measures && job->measured != NULL) {

@@ -3,9 +3,8 @@
 #ifndef NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 #define NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 
-#include <napier/umap.h>
-
 #include "umap/graph/gpu/graph_cuda.h"
+#include "umap/metric/formulas.h"
 
 enum {
     NAPIER_NEAR_THREADS = 256,
@@ -51,7 +50,7 @@ typedef struct napier_order_job {
 typedef struct napier_near_job {
     napier_device_points queries, samples;
     int32_t self; /* a point is not its own neighbour */
-    int32_t kind; /* napier_points_kind */
+    napier_points_kind kind;
     napier_metric metric;
     int64_t cols;
     const int32_t *order;

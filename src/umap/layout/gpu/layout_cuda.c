@@ -6,7 +6,6 @@
 #include "core/base/view.h"
 #include "umap/graph/gpu/graph_cuda.h"
 #include "umap/layout/epochs.h"
-#include "umap/options/fit_options.h"
 #include "umap/graph/graph.h"
 #include "umap/layout/gpu/layout_cuda.h"
 #include "umap/layout/sampling.h"
@@ -349,8 +348,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     napier_forces forces;
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_TRY(check_layout(context->host, graph, options, embedding, &o));
-    const napier_umap_params given = napier_umap_params_of(&o);
-    NAPIER_TRY(napier_umap_check_params(context->host, &given, &params, &forces));
+    NAPIER_TRY(napier_umap_params_of(context->host, &o, &params, &forces));
     const int64_t elements = embedding.rows * embedding.cols;
     const napier_umap_optimizer_options adam = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
