@@ -16,11 +16,7 @@ static napier_umap_options options_for(napier_metric metric, double distance) {
 }
 
 static napier_umap_model *fit(napier_umap_samples samples, const napier_umap_options *options) {
-    napier_umap_model *model = NULL;
-    if (!succeeded(context, napier_umap_fit(context, samples, options, &model), "fit")) {
-        fail();
-    }
-    return model;
+    return umap_fitted(context, samples, options);
 }
 
 /* The points without a place. */

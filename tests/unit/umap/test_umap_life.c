@@ -246,8 +246,9 @@ static void check_map(const char *name, napier_umap_samples samples, int64_t n, 
 }
 
 static void test_few_and_equal_points(void) {
-    static const int64_t sizes[] = {1, 2, 3, 7, 8, 9, 30};
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 30, 40};
     static float x[MOST * COLS], equal[MOST * COLS];
+    napier_umap_options o;
     fill(x, MOST, COLS);
     for (int i = 0; i < MOST * COLS; i++) {
         equal[i] = 2.5f;
@@ -255,7 +256,7 @@ static void test_few_and_equal_points(void) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int init = NAPIER_UMAP_INIT_SPECTRAL; init <= NAPIER_UMAP_INIT_RANDOM; init++) {
             for (int densmap = 0; densmap <= 1; densmap++) {
-                napier_umap_options o = short_options();
+                o = short_options();
                 char name[80];
                 o.init = (napier_umap_init)init;
                 o.densmap = densmap;
@@ -267,6 +268,13 @@ static void test_few_and_equal_points(void) {
             }
         }
     }
+    o = short_options();
+    for (int i = 0; i < MOST / 2 * COLS; i++) {
+        equal[i] = -2.0f;
+    }
+    check_map("two places", samples_of(equal, MOST, COLS), MOST, &o);
+    o.n_components = COLS + 2;
+    check_map("more components than columns", samples_of(x, 40, COLS), 40, &o);
 }
 
 /* Every third row is the same, by every metric, exactly and by NN-descent; some rows hold nothing but zeros. */
@@ -355,11 +363,9 @@ static void test_precomputed_without_neighbors(void) {
     const napier_csr_matrix m = {ROWS, ROWS, starts, columns, values};
     napier_umap_options o = short_options();
     o.neighbors.metric = NAPIER_METRIC_PRECOMPUTED;
-    napier_umap_model *model = NULL;
-    expect(napier_umap_fit(context, (napier_umap_samples){{0}, &m}, &o, &model) == NAPIER_OK, "%s",
-           napier_last_error(context));
+    napier_umap_model *model = umap_fitted(context, (napier_umap_samples){{0}, &m}, &o);
     const float *places = napier_umap_model_embedding(model).data;
-    for (int i = 0; model && i < 2 * ROWS; i++) {
+    for (int i = 0; i < 2 * ROWS; i++) {
         expect(isfinite(places[i]) == (i < 2 * 25), "precomputed, CSR: element %d is %g", i, (double)places[i]);
     }
     napier_umap_model_destroy(context, model);
@@ -368,7 +374,7 @@ static void test_precomputed_without_neighbors(void) {
         square[i] = fabsf((float)(i / ROWS - i % ROWS));
     }
     float y[2] = {0.0f}, x[ROWS];
-    must(napier_umap_fit(context, samples_of(square, ROWS, ROWS), &o, &model));
+    model = umap_fitted(context, samples_of(square, ROWS, ROWS), &o);
     refused(context, napier_umap_transform(context, model, samples_of(square, 1, ROWS), napier_rows_f32(y, 1, 2)),
             NAPIER_UNSUPPORTED, "precomputed", NULL);
     refused(context,
@@ -388,14 +394,18 @@ static void refuse(const char *wanted, napier_umap_samples samples, const napier
 static void test_refused_data(void) {
     static float x[N * COLS];
     const float bad[] = {NAN, INFINITY, -INFINITY};
+    const char *const words[] = {"row 7, column 2 is nan", "row 7, column 2 is inf", "row 7, column 2 is -inf"};
     napier_umap_options o = short_options();
     fill(x, N, COLS);
     for (int b = 0; b < 3; b++) {
         x[7 * COLS + 2] = bad[b];
-        refuse("row 7, column 2", samples_of(x, N, COLS), &o);
-        refuse("row 7, column 2", sparse_of(csr_of(x, N, COLS, false)), &o);
+        refuse(words[b], samples_of(x, N, COLS), &o);
+        refuse(words[b], sparse_of(csr_of(x, N, COLS, false)), &o);
         x[7 * COLS + 2] = 1.0f;
     }
+    umap_csr *const m = csr_of(x, N, COLS, false);
+    m->columns[12] = COLS;
+    refuse("column 5 of 5", sparse_of(m), &o); /* what else may be wrong with a CSR matrix: test_umap_metric */
     refuse("no points", samples_of(x, 0, COLS), &o);
     refuse("columns", samples_of(x, N, 0), &o);
     o.neighbors.metric = NAPIER_METRIC_HAVERSINE;
@@ -407,37 +417,14 @@ static void test_refused_data(void) {
     refuse("-1", samples_of(x, N, COLS), &o);
 }
 
-static void test_refused_csr(void) {
-    static float x[N * COLS];
-    const napier_umap_options o = short_options();
-    fill(x, N, COLS);
-    umap_csr *const m = csr_of(x, N, COLS, false);
-    const int32_t columns[] = {COLS, -1, 1 /* twice in its row */};
-    for (int i = 0; i < 3; i++) {
-        m->columns[12] = columns[i];
-        refuse("column", sparse_of(m), &o);
-    }
-    m->columns[12] = 2;
-    m->starts[4] = m->starts[3] - 1;
-    refuse("row_starts", sparse_of(m), &o);
-    m->starts[4] = m->starts[3] + COLS;
-    m->starts[0] = 1;
-    refuse("row_starts", sparse_of(m), &o);
-    m->starts[0] = 0;
-    m->matrix.columns = NULL;
-    refuse("NULL", sparse_of(m), &o);
-    m->matrix.columns = m->columns;
-    m->matrix.rows = -1;
-    refuse("-1 x 5", sparse_of(m), &o);
-}
-
 static void test_refused_options(void) {
     static float x[N * COLS], given[N * 2], numbers[N], distances[N * K];
     int32_t indices[N * K];
     fill(x, N, COLS);
     const napier_umap_samples s = samples_of(x, N, COLS);
-    enum { CASES = 5 };
-    const char *const words[CASES] = {"init_embedding", "element 5", "n_neighbors 1", "a nan", "row 3"};
+    enum { CASES = 9 };
+    const char *const words[CASES] = {"init_embedding", "element 5",       "n_neighbors 1", "a nan",      "row 3",
+                                      "min_dist 2",     "n_components 51", "metric 99",     "struct_size"};
     napier_umap_options o[CASES];
     for (int i = 0; i < CASES; i++) {
         o[i] = short_options();
@@ -456,6 +443,10 @@ static void test_refused_options(void) {
     indices[3 * K + 2] = N;
     o[4].knn_indices = indices;
     o[4].knn_distances = distances;
+    o[5].min_dist = 2.0;
+    o[6].n_components = 51;
+    o[7].neighbors.metric = (napier_metric)99;
+    o[8].struct_size = 3;
     for (int i = 0; i < CASES; i++) {
         refuse(words[i], s, &o[i]);
     }
@@ -469,11 +460,11 @@ static void test_refused_options(void) {
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse),
-                                 TEST(test_memory_of_primitives), TEST(test_few_and_equal_points),
-                                 TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
-                                 TEST(test_numbers_that_overflow), TEST(test_precomputed_without_neighbors),
-                                 TEST(test_refused_data), TEST(test_refused_csr), TEST(test_refused_options));
+    const int failed =
+        RUN_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_memory_of_primitives),
+                  TEST(test_few_and_equal_points), TEST(test_duplicates_by_every_metric),
+                  TEST(test_huge_and_tiny_numbers), TEST(test_numbers_that_overflow),
+                  TEST(test_precomputed_without_neighbors), TEST(test_refused_data), TEST(test_refused_options));
     napier_context_destroy(context);
     return failed;
 }

@@ -1,6 +1,7 @@
 /* test_umap_model_file - what saving and loading a map does to the file system: modes, links, devices, pipes, folders and
  * failures. */
 #define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,6 +64,9 @@ static void check_text(const char *path, const char *wanted) {
 static void check_model(const char *path) {
     napier_umap_model *read = NULL;
     assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_OK);
+    assert_int_equal(napier_umap_model_embedding(read).rows, POINTS);
+    assert_memory_equal(napier_umap_model_embedding(read).data, napier_umap_model_embedding(model).data,
+                        POINTS * 2 * sizeof(float));
     napier_umap_model_destroy(context, read);
 }
 
@@ -155,6 +159,7 @@ static void test_folders(void **state) {
     assert_int_equal(napier_umap_model_save(context, model, "inside"), NAPIER_IO_ERROR);
     assert_int_equal(napier_umap_model_save(context, model, "no/such/folder"), NAPIER_IO_ERROR);
     check_failure("/dev/zero", "not a regular file");
+    check_failure("missing", strerror(ENOENT));
     assert_int_equal(rmdir("inside"), 0);
 }
 

@@ -102,6 +102,14 @@ static inline void same_bits(const char *what, umap_work *work, const void *argu
     scratch_release(mark);
 }
 
+static inline napier_umap_model *umap_fitted(napier_context *context, napier_umap_samples samples,
+                                             const napier_umap_options *options) {
+    napier_umap_model *model = NULL;
+    must(napier_umap_fit(context, samples, options, &model));
+    assert_int_equal(napier_umap_model_embedding(model).rows, napier_samples_rows(samples));
+    return model;
+}
+
 /* A fit, as such work: the map. */
 typedef struct umap_fit_job {
     napier_umap_samples samples;
@@ -110,8 +118,7 @@ typedef struct umap_fit_job {
 
 static inline napier_status umap_fit_work(napier_context *context, const void *argument, void *out) {
     const umap_fit_job *const job = argument;
-    napier_umap_model *model = NULL;
-    NAPIER_TRY(napier_umap_fit(context, job->samples, job->options, &model));
+    napier_umap_model *model = umap_fitted(context, job->samples, job->options);
     const napier_const_matrix y = napier_umap_model_embedding(model);
     memcpy(out, y.data, (size_t)(y.rows * y.cols) * sizeof(float));
     napier_umap_model_destroy(context, model);

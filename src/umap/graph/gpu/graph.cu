@@ -23,15 +23,13 @@ CUDA_INLINE void raise_highest(const napier_check_job *job, float weight) {
 
 /* A thread per edge. */
 CUDA_KERNEL(napier_umap_check_edges_kernel, napier_check_job, NAPIER_GRAPH_THREADS) {
-    const napier_umap_edge *const edges = job.source.edges;
     float highest = 0.0f;
     for (int64_t e = grid_thread(); e < job.source.count; e += grid_threads()) {
-        const napier_umap_edge edge = edges[e];
-        const bool named = edge.source < job.source.n && edge.target < job.source.n;
-        if (!named || !napier_is_weight(edge.weight) || (e > 0 && napier_edge_is_after(&edges[e - 1], &edge))) {
+        const float weight = job.source.edges[e].weight;
+        if (!napier_edge_is_valid(job.source.edges, e, job.source.n)) {
             refuse(&job, e);
         } else {
-            highest = edge.weight > highest ? edge.weight : highest;
+            highest = weight > highest ? weight : highest;
         }
     }
     raise_highest(&job, highest);

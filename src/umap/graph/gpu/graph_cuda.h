@@ -90,6 +90,9 @@ napier_status napier_device_put(const napier_cuda_call *call, napier_cuda_kernel
                                 int64_t per_block, int threads, int64_t shared_bytes, const void *job, size_t job_size);
 #define NAPIER_DEVICE_PUT(call, kernel, count, per_block, threads, shared_bytes, job) \
     napier_device_put(call, NAPIER_CUDA_KERNEL(kernel), count, per_block, threads, shared_bytes, job, sizeof *(job))
+/* The same for a thread per piece, without shared memory. */
+#define NAPIER_DEVICE_EACH(call, kernel, count, threads, job) \
+    NAPIER_DEVICE_PUT(call, kernel, count, threads, threads, 0, job)
 
 /* Checks a device array: aligned, and not NULL unless it is empty. */
 napier_status napier_device_check_array(napier_context *context, const char *name, const void *data, int64_t count,

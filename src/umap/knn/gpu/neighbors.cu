@@ -500,7 +500,7 @@ CUDA_KERNEL(napier_umap_neighbors_kernel, napier_near_job, NAPIER_NEAR_THREADS) 
         for (int64_t i = warp_lane(); i < job.wanted + own; i += CUDA_WARP) {
             const uint64_t near = i < own ? napier_near_of(0.0f, (uint32_t)q) : list[i - own];
             indices[i] = bad || near == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(near);
-            distances[i] = bad ? napier_float_of_bits(0x7fc00000) : napier_near_distance(near);
+            distances[i] = bad ? a_nan() : napier_near_distance(near);
         }
     }
 }

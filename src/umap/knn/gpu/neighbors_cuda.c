@@ -76,7 +76,8 @@ static napier_status check(napier_context *context, const napier_neighbors_optio
 static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
     const napier_metric metric = s->options.metric;
     const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
-    const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
+    const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0),
+                  stride = napier_cuda_tiles(m.rows, TILE) * TILE;
     return (napier_points_job){.data = m.data,
                                .dtype = (int32_t)m.dtype,
                                .row_stride = m.row_stride,
@@ -101,7 +102,7 @@ static int32_t lanes_for(int64_t width) {
 
 /* The number of blocks that search for each query: several if there are few queries. */
 static int32_t splits_for(const napier_cuda_context *context, int64_t queries, int64_t samples) {
-    const int64_t tiles = (queries + TILE - 1) / TILE, others = (samples + TILE - 1) / TILE;
+    const int64_t tiles = napier_cuda_tiles(queries, TILE), others = napier_cuda_tiles(samples, TILE);
     int64_t splits = 2 * (int64_t)context->processors / (tiles > 0 ? tiles : 1);
     splits = splits < others ? splits : others;
     splits = splits < MOST_SPLITS ? splits : MOST_SPLITS;
@@ -161,28 +162,25 @@ static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
 
 static napier_status put_points(const napier_cuda_call *call, napier_points_job *job, bool measures) {
     job->faults = call->context->faults;
-    NAPIER_TRY(
-        NAPIER_DEVICE_PUT(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, THREADS, 0, job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, job));
     if (job->points.counts != NULL) {
-        NAPIER_TRY(
-            NAPIER_DEVICE_PUT(call, napier_umap_count_true_kernel, job->points.stride, THREADS, THREADS, 0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_count_true_kernel, job->points.stride, THREADS, job));
     }
     if (napier_has_direction(job->metric)) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_directions_kernel, job->points.n, THREADS, THREADS, 0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_directions_kernel, job->points.n, THREADS, job));
     }
     if (measures && job->measured != NULL) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_variances_kernel, job->cols, THREADS, THREADS, 0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_variances_kernel, job->cols, THREADS, job));
     }
     if (job->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_divide_kernel, job->cols * job->points.stride, THREADS, THREADS,
-                                     0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_divide_kernel, job->cols * job->points.stride, THREADS, job));
     }
     return NAPIER_OK;
 }
 
 static napier_status run(const napier_cuda_call *call, search *s) {
-    const int64_t queries = s->near.queries.n, tiles = (queries + TILE - 1) / TILE * s->near.splits;
-    NAPIER_TRY(napier_cuda_fill(call->context, call->stream, s->state, 0, sizeof *s->state));
+    const int64_t queries = s->near.queries.n, tiles = napier_cuda_tiles(queries, TILE) * s->near.splits;
+    NAPIER_TRY(napier_cuda_clear(call, s->state, sizeof *s->state));
     NAPIER_TRY(put_points(call, &s->sample_points, true));
     if (!s->self) {
         NAPIER_TRY(put_points(call, &s->query_points, false));

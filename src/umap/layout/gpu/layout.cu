@@ -398,7 +398,7 @@ CUDA_KERNEL(napier_umap_step_kernel, napier_step_job, NAPIER_STEP_THREADS) {
 CUDA_KERNEL(napier_umap_poison_kernel, napier_poison_job, NAPIER_STEP_THREADS) {
     if (job.state->bad) {
         for (int64_t i = grid_thread(); i < job.count; i += grid_threads()) {
-            job.out[i] = napier_float_of_bits(0x7fc00000);
+            job.out[i] = a_nan();
         }
     }
 }

@@ -20,18 +20,13 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel, napier_umap_forces_2_kerne
 napier_status napier_device_check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
                                          int64_t count, int64_t n, napier_device_state *state) {
     const napier_values_job job = {values, targets, count, n, state, call->context->faults};
-    return NAPIER_DEVICE_PUT(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
-                             &job);
+    return NAPIER_DEVICE_EACH(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, &job);
 }
 
 napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
                                    const napier_device_state *state) {
     const napier_poison_job job = {out, count, state};
-    return NAPIER_DEVICE_PUT(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0, &job);
-}
-
-static napier_status clear_state(const napier_cuda_call *call, napier_device_state *state) {
-    return napier_cuda_clear(call, state, sizeof *state);
+    return NAPIER_DEVICE_EACH(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, &job);
 }
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
@@ -46,11 +41,6 @@ static void take_lists(napier_cuda_room *room, napier_force_job *job, int64_t co
     job->pieces = napier_cuda_take(room, pieces, sizeof *job->pieces);
     job->acting = napier_cuda_take(room, pieces, sizeof *job->acting);
     job->sums = napier_cuda_take(room, pieces, (size_t)job->components * sizeof *job->sums);
-}
-
-static napier_status prepare(const napier_cuda_call *call, const napier_force_job *job) {
-    return NAPIER_DEVICE_PUT(call, napier_umap_prepare_kernel, job->n, NAPIER_FORCE_THREADS, NAPIER_FORCE_THREADS, 0,
-                             job);
 }
 
 static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
@@ -117,14 +107,14 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
     }
     const napier_cuda_call call = {context, stream, "umap_gradients"};
     const int64_t elements = embedding.rows * embedding.cols;
-    NAPIER_TRY(clear_state(&call, build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, build.state, sizeof *build.state));
     NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, build.state));
     NAPIER_TRY(napier_device_build_run(&call, &build));
     job.state = build.state;
     job.edges = build.edges;
     job.pulls = build.pulls;
     job.out = gradients.data;
-    NAPIER_TRY(prepare(&call, &job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(&call, napier_umap_prepare_kernel, job.n, NAPIER_FORCE_THREADS, &job));
     NAPIER_TRY(put_forces(&call, &job, count > NAPIER_PIECE_EDGES));
     return napier_device_poison(&call, gradients.data, elements, build.state);
 }
@@ -155,7 +145,7 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
     job.given = targets;
     job.samples = rate;
     job.out = gradients.data;
-    NAPIER_TRY(clear_state(&call, job.state));
+    NAPIER_TRY(napier_cuda_clear(&call, job.state, sizeof *job.state));
     NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, job.state));
     NAPIER_TRY(napier_device_check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state));
     NAPIER_TRY(put_forces(&call, &job, false));
@@ -196,8 +186,7 @@ static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epo
     r->step.correction2 = napier_umap_correction(r->options.beta2, steps);
     const double left = 1.0 - (double)epoch / (double)e->total;
     r->step.rate = (float)(r->learning_rate * left);
-    return NAPIER_DEVICE_PUT(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
-                             &r->step);
+    return NAPIER_DEVICE_EACH(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, &r->step);
 }
 
 /* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
@@ -216,7 +205,7 @@ static napier_status run_epochs(const napier_cuda_call *call, run *r) {
     r->step.beta1 = r->options.beta1;
     r->step.beta2 = r->options.beta2;
     r->step.eps = r->options.eps;
-    NAPIER_TRY(prepare(call, &r->job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_prepare_kernel, r->job.n, NAPIER_FORCE_THREADS, &r->job));
     for (int64_t i = 0; i < r->epochs->count; i++) {
         NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
     }
@@ -309,7 +298,7 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
         return NAPIER_OK;
     }
     const napier_cuda_call call = {context, stream, "umap_optimize_epochs"};
-    NAPIER_TRY(clear_state(&call, r.build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, r.build.state, sizeof *r.build.state));
     if (targets != NULL) {
         NAPIER_TRY(napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state));
     }
@@ -368,7 +357,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     }
     r.step.second = r.step.first + elements;
     const napier_cuda_call call = {context, stream, "umap_optimize_layout"};
-    NAPIER_TRY(clear_state(&call, r.build.state));
-    NAPIER_TRY(napier_cuda_fill(context, stream, r.step.first, 0, 2 * (size_t)elements * sizeof(float)));
+    NAPIER_TRY(napier_cuda_clear(&call, r.build.state, sizeof *r.build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, r.step.first, 2 * (size_t)elements * sizeof(float)));
     return run_epochs(&call, &r);
 }
