@@ -413,11 +413,8 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
     float *scores = napier_take(&memory, n, (size_t)components * sizeof *scores);
     NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld points", (long long)n));
     NAPIER_TRY(napier_pca_scores(context, samples, components, scores, &found));
-    float largest = 0.0f;
-    for (int64_t i = 0; i < n * components; i++) {
-        largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
-    }
-    const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
+    const double largest = napier_start_largest(scores, n * components);
+    const double small = largest > 0.0 ? 0.1 * largest : 1.0; /* a tenth of the map */
     for (int64_t i = 0; i < n; i++) {
         for (int64_t c = found; c < components; c++) {
             scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));

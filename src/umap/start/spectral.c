@@ -385,10 +385,7 @@ static napier_status place_by_centroids(spectral *s, napier_umap_samples samples
     NAPIER_TRY(find_centroids(s, samples, cols, centroids));
     const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
     NAPIER_TRY(napier_pca_scores(s->context, means, s->components, scores, found));
-    double largest = 0.0;
-    for (int64_t i = 0; i < numbers; i++) {
-        largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
-    }
+    const double largest = napier_start_largest(scores, numbers);
     *found = largest > 0.0 ? *found : 0;
     for (int64_t i = 0; i < numbers; i++) {
         s->centres[i] = largest > 0.0 ? (double)scores[i] / largest : 0.0;

@@ -2,8 +2,6 @@
  * Source of both: umap-learn. Its starts are in [-10, 10], with noise of 1e-4 so that equal points can separate. */
 #include "umap/start/start.h"
 
-#include <math.h>
-
 #include <napier/umap.h>
 
 #include "core/base/parallel.h"
@@ -23,11 +21,7 @@ static double noise(uint64_t seed, int64_t vertex, int64_t component) {
 }
 
 void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed) {
-    double largest = 0.0;
-    for (int64_t i = 0; i < n * components; i++) {
-        const double size = fabs((double)y[i]);
-        largest = size > largest ? size : largest;
-    }
+    const double largest = napier_start_largest(y, n * components);
     const double scale = largest > 0.0 ? EXTENT / largest : 0.0;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t c = 0; c < components; c++) {

@@ -2,6 +2,7 @@
 #ifndef NAPIER_UMAP_START_START_H
 #define NAPIER_UMAP_START_START_H
 
+#include <math.h>
 #include <napier/umap.h>
 
 #include "core/base/scope.h"
@@ -20,6 +21,15 @@ static inline double napier_start_number(uint64_t seed, uint32_t stream, int64_t
     uint32_t random[2];
     napier_random(seed, stream, (uint32_t)vertex, (uint32_t)component, random);
     return 2.0 * napier_random_unit(random[0]) - 1.0;
+}
+
+/* The largest magnitude of `count` elements. */
+static inline double napier_start_largest(const float *y, int64_t count) {
+    float largest = 0.0f;
+    for (int64_t i = 0; i < count; i++) {
+        largest = fabsf(y[i]) > largest ? fabsf(y[i]) : largest;
+    }
+    return (double)largest;
 }
 
 /* Scales y [n, components] so that its largest element is 10 in size, and adds noise of standard deviation 1e-4. A

@@ -36,65 +36,41 @@ static float *placed(const napier_umap_model *model, const float *x, int64_t n, 
 
 /* ---- The digits ---------------------------------------------------------------------------------------------------- */
 
-/* The elements of a version 1 .npy file of bytes or int64, as floats. */
-static float *read_npy(const char *path, size_t count) {
+/* The elements of a version 1 .npy file of bytes, as floats. */
+static float *read_npy(const char *path, int64_t count) {
     FILE *file = fopen(path, "rb");
     if (!file) {
         return NULL;
     }
-    unsigned char head[10];
-    assert_int_equal(fread(head, 1, 10, file), 10);
-    const size_t length = head[8] | (size_t)head[9] << 8;
-    char *text = calloc(length + 1, 1);
-    assert_int_equal(fread(text, 1, length, file), length);
-    const int wide = strstr(text, "i8") != NULL, single = strstr(text, "f4") != NULL;
-    const size_t size = wide ? 8 : single ? 4 : 1;
-    unsigned char *bytes = scratch((int64_t)count, size);
-    assert_int_equal(fread(bytes, size, count, file), count);
+    unsigned char head[10], *const bytes = scratch(count, 1);
+    assert_int_equal(fread(head, 1, sizeof head, file), sizeof head);
+    assert_int_equal(fseek(file, head[8] | head[9] << 8, SEEK_CUR), 0);
+    assert_int_equal(fread(bytes, 1, (size_t)count, file), count);
     fclose(file);
-    float *x = scratch((int64_t)count, sizeof *x);
-    for (size_t i = 0; i < count; i++) {
-        if (single) {
-            memcpy(&x[i], bytes + 4 * i, 4);
-        } else {
-            x[i] = (float)bytes[i * size];
-        }
+    float *x = scratch(count, sizeof *x);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (float)bytes[i];
     }
-    free(text);
     return x;
 }
 
-/* Of `n` points: how many of the nearest map points among the first `fitted` have their label, by a vote of 15. */
+/* Of `n` points: the share whose label is that of most of the 15 nearest map points. */
 static double vote(const float *map, int64_t fitted, const float *points, int64_t n, const int32_t *labels,
                    const int32_t *wanted) {
+    napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    o.n_neighbors = 15;
+    int32_t *near = scratch(n * o.n_neighbors, sizeof *near);
+    float *distances = scratch(n * o.n_neighbors, sizeof *distances);
+    must(napier_nearest_neighbors_of(context, samples_of(map, fitted, 2), samples_of(points, n, 2), &o, near,
+                                     distances));
     int64_t right = 0;
     for (int64_t i = 0; i < n; i++) {
-        int32_t near[15];
-        float at[15];
-        int held = 0;
-        for (int64_t j = 0; j < fitted; j++) {
-            const float a = points[2 * i] - map[2 * j], b = points[2 * i + 1] - map[2 * j + 1], d = a * a + b * b;
-            if (held == 15 && d >= at[14]) {
-                continue;
-            }
-            int s = held < 15 ? held++ : 14;
-            for (; s > 0 && at[s - 1] > d; s--) {
-                at[s] = at[s - 1];
-                near[s] = near[s - 1];
-            }
-            at[s] = d;
-            near[s] = labels[j];
+        int votes[10] = {0}, best = 0;
+        for (int64_t s = 0; s < o.n_neighbors; s++) {
+            votes[labels[near[i * o.n_neighbors + s]]]++;
         }
-        int best = 0;
-        for (int label = 0, most = 0; label < 10; label++) {
-            int votes = 0;
-            for (int s = 0; s < held; s++) {
-                votes += near[s] == label;
-            }
-            if (votes > most) {
-                most = votes;
-                best = label;
-            }
+        for (int label = 1; label < 10; label++) {
+            best = votes[label] > votes[best] ? label : best;
         }
         right += best == wanted[i];
     }
