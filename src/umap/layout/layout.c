@@ -31,16 +31,6 @@ static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bo
     }
 }
 
-/* The samples of a vertex: the rate times its number of acting edges, which is the sum of its weights over the
- * largest. */
-static float wanted_of(const napier_layout *l, int64_t v) {
-    double sum = 0.0;
-    for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
-        sum += (double)l->edges->weights[e];
-    }
-    return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
-}
-
 napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
     int64_t heavy = 0, pieces = 0;
     for (int64_t v = 0; v < l->n; v++) {
@@ -60,7 +50,7 @@ napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (weighted) {
-            l->wanted[v] = wanted_of(l, v);
+            l->wanted[v] = napier_wanted_samples(l->edges->starts, l->edges->weights, v, l->highest, l->rate);
         }
         if (is_heavy(l, v)) {
             l->heavy[l->heavy_count++] = (uint32_t)v;

@@ -104,8 +104,8 @@ static inline __attribute__((always_inline)) lane_sums sums_of(pairs *p, napier_
     return s;
 }
 
-static float sum_of_gaps(pairs *p) {
-    const lane_sums s = sums_of(p, NAPIER_GAP_PLAIN);
+static inline __attribute__((always_inline)) float sum_of(pairs *p, napier_gap gap) {
+    const lane_sums s = sums_of(p, gap);
     return (float)folded(s.sum);
 }
 
@@ -171,7 +171,7 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     pairs p;
     start_pairs(&p, a, i, b, j);
     if (a->p == 1.0) {
-        return sum_of_gaps(&p);
+        return sum_of(&p, NAPIER_GAP_PLAIN);
     }
     const float largest = largest_gap(&p);
     if (!(largest > 0.0f) || isinf(a->p) || isinf(largest)) {
@@ -180,12 +180,6 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     start_pairs(&p, a, i, b, j);
     const double sum = sum_of_powers(&p, largest, a->p);
     return (float)((double)largest * napier_f64_exp(napier_f64_log(sum) / a->p));
-}
-
-/* sum |x - y| / (|x| + |y|), with 0 / 0 = 0. */
-static float canberra(pairs *p) {
-    const lane_sums s = sums_of(p, NAPIER_GAP_CANBERRA);
-    return (float)folded(s.sum);
 }
 
 /* sum |x - y| / sum |x + y|; 0 if the denominator is 0. */
@@ -354,9 +348,9 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
     pairs p;
     start_pairs(&p, a, i, b, j);
     switch (a->metric) {
-    case NAPIER_METRIC_MANHATTAN: return sum_of_gaps(&p);
+    case NAPIER_METRIC_MANHATTAN: return sum_of(&p, NAPIER_GAP_PLAIN);
     case NAPIER_METRIC_CHEBYSHEV: return largest_gap(&p);
-    case NAPIER_METRIC_CANBERRA: return canberra(&p);
+    case NAPIER_METRIC_CANBERRA: return sum_of(&p, NAPIER_GAP_CANBERRA);
     case NAPIER_METRIC_BRAYCURTIS: return braycurtis(&p);
     case NAPIER_METRIC_HAMMING: return hamming(&p);
     case NAPIER_METRIC_HAVERSINE: return haversine(a->rows + i * a->width, b->rows + j * b->width);

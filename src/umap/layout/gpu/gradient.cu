@@ -47,12 +47,7 @@ CUDA_KERNEL(napier_umap_edge_forces_kernel, napier_edge_forces_job, NAPIER_GRADI
         float factor = 0.0f, weight = a_nan();
         if (acts) {
             factor = napier_attraction(f, napier_squared_gap(i, j, components));
-            float norm2 = 0.0f;
-            for (int d = 0; d < components; d++) {
-                const float part = napier_clipped(f, factor, i[d] - j[d]);
-                norm2 = fmaf(part, part, norm2);
-            }
-            weight = napier_shortened(f, job.edges[e].weight, norm2);
+            weight = napier_force_weight(f, factor, job.edges[e].weight, i, j, components);
         }
         for (int d = 0; d < components; d++) {
             const float force = acts ? napier_clipped(f, factor, i[d] - j[d]) * weight : weight;
