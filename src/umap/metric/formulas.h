@@ -79,6 +79,15 @@ NAPIER_BOTH float napier_directed(napier_metric metric, napier_direction d, floa
     return (float)((double)x * d.scale - d.shift);
 }
 
+/* Replaces a row by its direction. The column after the last is 1 for rows without one, else 0. */
+NAPIER_BOTH void napier_direct_row(napier_metric metric, float *x, int64_t stride, int64_t cols) {
+    const napier_direction d = napier_direction_of(metric, x, stride, cols, cols);
+    for (int64_t c = 0; c < cols; c++) {
+        x[c * stride] = d.none ? 0.0f : napier_directed(metric, d, x[c * stride]);
+    }
+    x[cols * stride] = d.none ? 1.0f : 0.0f;
+}
+
 /* ---- Boolean rows, from the counts of true and false columns ----------------------------------------------------- */
 
 /* The number of columns where both are true, where only one is, and of all. */

@@ -156,11 +156,7 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
             row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
         }
     } else if (napier_has_direction(metric)) {
-        const napier_direction d = napier_direction_of(metric, row, 1, cols, cols);
-        for (int64_t c = 0; c < cols; c++) {
-            row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
-        }
-        row[cols] = d.none ? 1.0f : 0.0f; /* the column for rows without direction */
+        napier_direct_row(metric, row, 1, cols);
     }
 }
 

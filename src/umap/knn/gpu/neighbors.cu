@@ -66,12 +66,7 @@ CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREAD
 CUDA_KERNEL(napier_umap_directions_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->n; i += grid_threads()) {
-        float *const x = p->columns + i;
-        const napier_direction d = napier_direction_of(job.metric, x, p->stride, job.cols, job.cols);
-        for (int64_t c = 0; c < job.cols; c++) {
-            x[c * p->stride] = d.none ? 0.0f : napier_directed(job.metric, d, x[c * p->stride]);
-        }
-        x[job.cols * p->stride] = d.none ? 1.0f : 0.0f;
+        napier_direct_row(job.metric, p->columns + i, p->stride, job.cols);
     }
 }
 
