@@ -1,5 +1,5 @@
 /* test_umap_model - fitted maps: the digits end up in their groups, new ones too; a row of transform is the same alone and
- * in company; the same bits for any thread count and instruction set; bytes of models and optimizers, whole and damaged. */
+ * in company; bytes of models and optimizers, whole and damaged. */
 #include "unit/umap/umap_support.h"
 
 #include <stdio.h>
@@ -161,15 +161,6 @@ static void test_transform_of_one_row(void) {
     napier_umap_model_destroy(context, model);
 }
 
-/* ---- The same bits ------------------------------------------------------------------------------------------------- */
-
-static void test_threads_and_instruction_sets(void) {
-    enum { N = 500, COLS = 60 };
-    const napier_umap_options options = small_options();
-    const umap_fit_job job = {samples_of(clusters(N, COLS), N, COLS), &options};
-    same_bits("fit", umap_fit_work, &job, N * 2 * sizeof(float));
-}
-
 /* ---- Cancelled ----------------------------------------------------------------------------------------------------- */
 
 static int say_no(const char *stage, double done, void *user) {
@@ -301,9 +292,8 @@ static void test_optimizer_bytes(void) {
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row),
-                                 TEST(test_threads_and_instruction_sets), TEST(test_cancel), TEST(test_damaged_files),
-                                 TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
+    const int failed = RUN_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row), TEST(test_cancel),
+                                 TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
     napier_context_destroy(context);
     return failed;
 }
