@@ -1,6 +1,7 @@
 /* test_umap_life - the whole life of a map: made, asked for new points and for old data, saved, loaded, destroyed. With
  * memory that runs out at every allocation; on odd data, which must give a finite map; on data and options that cannot be,
- * which must give an error that says what is wrong, and leave the result alone. */
+ * which must give an error that says what is wrong, and leave the result alone. (Memory
+ * runs out in each single call: tests/hostile/allocations.c.) */
 #include "unit/umap/umap_support.h"
 
 #include <float.h>
@@ -157,60 +158,6 @@ static void test_memory_sparse(void) {
     l.options.neighbors.method = NAPIER_NEIGHBORS_NN_DESCENT;
     l.options.neighbors.metric = NAPIER_METRIC_COSINE;
     live_and_run_out("CSR, cosine, NN-descent", l);
-}
-
-typedef struct epochs_case {
-    const napier_umap_edge *edges;
-    int64_t count, n;
-    napier_umap_method method;
-} epochs_case;
-
-/* The primitives, as a caller strings them together. What they make is in made. */
-typedef struct primitives_made {
-    napier_umap_optimizer *optimizer, *read;
-    napier_umap_graph *graph;
-} primitives_made;
-
-static napier_status string_together(napier_context *c, const epochs_case *e, primitives_made *made) {
-    napier_umap_optimizer_options how = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
-    static uint8_t bytes[1 << 14];
-    size_t size;
-    float y[N * 2] = {0.0f}, forces[N * 2];
-    double loss;
-    const napier_matrix out = napier_rows_f32(y, e->n, 2);
-    const napier_const_matrix map = napier_read_only(out);
-    how.method = e->method;
-    epochs.count = epochs.total = 3;
-    NAPIER_TRY(napier_umap_optimizer_create(c, &how, e->n, 2, &made->optimizer));
-    NAPIER_TRY(napier_umap_random_layout(c, 1, out));
-    NAPIER_TRY(napier_umap_optimize_epochs(c, NULL, &epochs, e->edges, e->count, NULL, made->optimizer, out));
-    NAPIER_TRY(napier_umap_gradients(c, NULL, map, e->edges, e->count, 1, napier_rows_f32(forces, e->n, 2)));
-    NAPIER_TRY(napier_umap_loss(c, NULL, map, e->edges, e->count, NULL, 0, &loss));
-    NAPIER_TRY(napier_umap_optimizer_to_bytes(c, made->optimizer, bytes, sizeof bytes, &size));
-    NAPIER_TRY(napier_umap_optimizer_from_bytes(c, bytes, size, &made->read));
-    NAPIER_TRY(napier_umap_graph_from_edges(c, e->edges, e->count, e->n, &made->graph));
-    return napier_umap_optimize_layout(c, made->graph, NULL, out);
-}
-
-static napier_status run_primitives(napier_context *c, void *argument) {
-    primitives_made made = {0};
-    const napier_status status = string_together(c, argument, &made);
-    napier_umap_graph_destroy(c, made.graph);
-    napier_umap_optimizer_destroy(c, made.optimizer);
-    napier_umap_optimizer_destroy(c, made.read);
-    return status;
-}
-
-static void test_memory_of_primitives(void) {
-    napier_umap_edge edges[N];
-    for (uint32_t i = 0; i < N; i++) {
-        edges[i] = (napier_umap_edge){i, (i * 7 + 3) % N, 0.5f};
-    }
-    for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
-        epochs_case e = {edges, N, N, (napier_umap_method)method};
-        check_allocations("primitives", run_primitives, &e);
-    }
 }
 
 /* ---- Odd data: a finite map ---------------------------------------------------------------------------------------- */
@@ -460,11 +407,10 @@ static void test_refused_options(void) {
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed =
-        RUN_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_memory_of_primitives),
-                  TEST(test_few_and_equal_points), TEST(test_duplicates_by_every_metric),
-                  TEST(test_huge_and_tiny_numbers), TEST(test_numbers_that_overflow),
-                  TEST(test_precomputed_without_neighbors), TEST(test_refused_data), TEST(test_refused_options));
+    const int failed = RUN_TESTS(
+        "life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_few_and_equal_points),
+        TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers), TEST(test_numbers_that_overflow),
+        TEST(test_precomputed_without_neighbors), TEST(test_refused_data), TEST(test_refused_options));
     napier_context_destroy(context);
     return failed;
 }
