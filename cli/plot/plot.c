@@ -71,17 +71,13 @@ static int letters_of(const char *text) {
 
 static void make_subtitle(plot_scene *s) {
     const plot *const p = s->plot;
-    char count[32];
+    char count[32], more[64] = "";
     count_text(count, p->count);
-    const char *const points = p->count == 1 ? "point" : "points";
     if (p->components > 2) {
-        snprintf(s->subtitle, sizeof s->subtitle, "%s %s, components 1 and 2 of %" PRId64, count, points,
-                 p->components);
-    } else if (p->components == 1) {
-        snprintf(s->subtitle, sizeof s->subtitle, "%s %s, one component; heights are arbitrary", count, points);
-    } else {
-        snprintf(s->subtitle, sizeof s->subtitle, "%s %s", count, points);
+        snprintf(more, sizeof more, ", components 1 and 2 of %" PRId64, p->components);
     }
+    snprintf(s->subtitle, sizeof s->subtitle, "%s %s%s", count, p->count == 1 ? "point" : "points",
+             p->components == 1 ? ", one component; heights are arbitrary" : more);
 }
 
 /* ---- Order and place --------------------------------------------------------------------------------------------- */
@@ -143,10 +139,8 @@ static void place(plot_scene *s) {
     const double longest = larger(x.most - x.least, y.most - y.least);
     const double scale = longest > 0 ? room / longest : 0;
     s->scale = scale;
-    s->area_width = larger((x.most - x.least) * scale + 2 * inset, PLOT_AREA_LEAST);
-    s->area_height = larger((y.most - y.least) * scale + 2 * inset, PLOT_AREA_LEAST);
-    s->area_width = floor(s->area_width + 0.5);
-    s->area_height = floor(s->area_height + 0.5);
+    s->area_width = floor(larger((x.most - x.least) * scale + 2 * inset, PLOT_AREA_LEAST) + 0.5);
+    s->area_height = floor(larger((y.most - y.least) * scale + 2 * inset, PLOT_AREA_LEAST) + 0.5);
     s->area_x = PLOT_MARGIN;
     s->area_y = s->plot->title != NULL ? 80 : 52;
     const double middle_x = 0.5 * (x.least + x.most);
@@ -357,8 +351,7 @@ static middle find_medians(const plot_scene *s, int32_t category, float *room) {
         found[axis][1] = (double)room[count / 2];
         found[axis][2] = (double)room[count - 1 - count / 20];
     }
-    const middle m = {found[0][1], found[1][1], found[0][0], found[0][2], found[1][0], found[1][2]};
-    return m;
+    return (middle){found[0][1], found[1][1], found[0][0], found[0][2], found[1][0], found[1][2]};
 }
 
 /* Letters are about 0.6 of their height wide. */
@@ -467,21 +460,9 @@ static int make_scene(plot_scene *s, const plot *p) {
     place(s);
     choose_marks(s);
     make_subtitle(s);
-    int status = make_legend(s);
-    if (status == STATUS_OK) {
-        status = make_names(s);
-    }
+    const int status = make_legend(s) || make_names(s);
     make_page(s);
     return status;
-}
-
-static void free_scene(plot_scene *s) {
-    free(s->x);
-    free(s->y);
-    free(s->shade);
-    free(s->order);
-    free(s->category_shades);
-    memset(s, 0, sizeof *s);
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
@@ -509,6 +490,10 @@ int plot_write(const plot *p, const char *path) {
     }
     status = status || buffer_write(&page, path);
     buffer_free(&page);
-    free_scene(&scene);
+    free(scene.x);
+    free(scene.y);
+    free(scene.shade);
+    free(scene.order);
+    free(scene.category_shades);
     return status;
 }

@@ -192,12 +192,6 @@ static void line_neighbors(void *argument, int64_t place) {
     }
 }
 
-static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
-    for (int64_t i = 0; i < n; i++) {
-        firsts[i] = i > 0 && points[i].x == points[i - 1].x ? firsts[i - 1] : (int32_t)i;
-    }
-}
-
 static napier_status numbers_set(napier_context *context, const float *numbers, int64_t n, int64_t k,
                                  napier_umap_graph **out) {
     NAPIER_MEMORY(memory, context);
@@ -210,7 +204,9 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
         points[i] = (line_point){numbers[i], (int32_t)i};
     }
     const line_point *sorted = sort_points(points, points + n, n);
-    find_firsts(sorted, n, firsts);
+    for (int64_t i = 0; i < n; i++) {
+        firsts[i] = i > 0 && sorted[i].x == sorted[i - 1].x ? firsts[i - 1] : (int32_t)i;
+    }
     line_task t = {sorted, firsts, n, k, indices, distances};
     napier_parallel_each(context, n, ROW_CHUNK, line_neighbors, &t);
     return napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
