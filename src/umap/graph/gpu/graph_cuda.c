@@ -60,24 +60,6 @@ void napier_device_build_take(napier_cuda_room *room, napier_device_build *b) {
     }
 }
 
-/* ---- Rows -------------------------------------------------------------------------------------------------------- */
-
-static napier_status check(const napier_cuda_call *call, const napier_device_build *b) {
-    const napier_check_job job = {b->source, b->state, call->context->faults};
-    if (b->source.edges != NULL) {
-        return NAPIER_DEVICE_EACH(call, napier_umap_check_edges_kernel, b->source.count, NAPIER_GRAPH_THREADS, &job);
-    }
-    return NAPIER_DEVICE_PUT(call, napier_umap_check_rows_kernel, b->source.n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
-}
-
-static napier_status make_rows(const napier_cuda_call *call, const napier_device_build *b) {
-    const int64_t n = b->source.n;
-    const napier_rows_job job = {b->source, b->epochs, b->state, b->edges, b->sources[1]};
-    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job));
-    NAPIER_TRY(napier_device_sum_before(call, b->edges.starts, n, b->sums));
-    return NAPIER_DEVICE_PUT(call, napier_umap_fill_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
-}
-
 /* ---- The reversed graph ------------------------------------------------------------------------------------------ */
 
 static napier_status sort_by_digit(const napier_cuda_call *call, const napier_device_build *b,
@@ -118,10 +100,15 @@ napier_status napier_device_build_reverse(const napier_cuda_call *call, napier_d
 }
 
 napier_status napier_device_build_run(const napier_cuda_call *call, napier_device_build *b) {
-    NAPIER_TRY(check(call, b));
-    NAPIER_TRY(make_rows(call, b));
-    if (b->reversed) {
-        NAPIER_TRY(napier_device_build_reverse(call, b));
+    const int64_t n = b->source.n;
+    b->faults = call->context->faults;
+    if (b->source.edges != NULL) {
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_check_edges_kernel, b->source.count, NAPIER_GRAPH_THREADS, b));
+    } else {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_check_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
     }
-    return NAPIER_OK;
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
+    NAPIER_TRY(napier_device_sum_before(call, b->edges.starts, n, b->sums));
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_fill_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
+    return b->reversed ? napier_device_build_reverse(call, b) : NAPIER_OK;
 }

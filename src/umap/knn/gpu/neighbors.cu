@@ -38,11 +38,11 @@ CUDA_KERNEL(napier_umap_points_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     for (int64_t at = grid_thread(); at < job.width * p->stride; at += grid_threads()) {
         const int64_t c = at / p->stride, i = at % p->stride;
         float x = 0.0f;
-        if (i < p->n && c < job.cols) {
-            const int64_t index = i * job.row_stride + c * job.col_stride;
-            x = napier_f64_to_f32(napier_f64_load(job.data, (napier_dtype)job.dtype, index));
+        if (i < p->n && c < job.rows.cols) {
+            const int64_t index = i * job.rows.row_stride + c * job.rows.col_stride;
+            x = napier_f64_to_f32(napier_f64_load(job.rows.data, job.rows.dtype, index));
             if (!napier_is_finite(x) || (job.metric == NAPIER_METRIC_HELLINGER && x < 0.0f)) {
-                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.cols + c);
+                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.rows.cols + c);
                 job.state->bad = 1;
             }
         }
@@ -55,7 +55,7 @@ CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREAD
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->stride; i += grid_threads()) {
         float count = 0.0f;
-        for (int64_t c = 0; c < job.cols; c++) {
+        for (int64_t c = 0; c < job.rows.cols; c++) {
             count = count + p->columns[c * p->stride + i];
         }
         p->counts[i] = count;
@@ -66,14 +66,14 @@ CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREAD
 CUDA_KERNEL(napier_umap_directions_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->n; i += grid_threads()) {
-        napier_direct_row(job.metric, p->columns + i, p->stride, job.cols);
+        napier_direct_row(job.metric, p->columns + i, p->stride, job.rows.cols);
     }
 }
 
 /* A thread per column: its variance, in order of the rows. */
 CUDA_KERNEL(napier_umap_variances_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const int64_t n = job.points.n;
-    for (int64_t c = grid_thread(); c < job.cols; c += grid_threads()) {
+    for (int64_t c = grid_thread(); c < job.rows.cols; c += grid_threads()) {
         const float *const x = job.points.columns + c * job.points.stride;
         double mean = 0.0, squares = 0.0;
         for (int64_t i = 0; i < n; i++) {
@@ -96,7 +96,7 @@ CUDA_KERNEL(napier_umap_variances_kernel, napier_points_job, NAPIER_NEAR_THREADS
 /* A thread per element: divides it by its column's standard deviation. */
 CUDA_KERNEL(napier_umap_divide_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
-    for (int64_t at = grid_thread(); at < job.cols * p->stride; at += grid_threads()) {
+    for (int64_t at = grid_thread(); at < job.rows.cols * p->stride; at += grid_threads()) {
         const float variance = job.variances[at / p->stride];
         const bool counts = variance > 0.0f;
         if (!napier_is_finite(variance) || (!counts && job.measured == NULL)) {

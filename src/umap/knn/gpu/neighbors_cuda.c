@@ -78,11 +78,7 @@ static napier_points_job take_points(napier_cuda_room *room, const search *s, na
     const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
     const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0),
                   stride = napier_cuda_tiles(m.rows, TILE) * TILE;
-    return (napier_points_job){.data = m.data,
-                               .dtype = (int32_t)m.dtype,
-                               .row_stride = m.row_stride,
-                               .col_stride = m.col_stride,
-                               .cols = m.cols,
+    return (napier_points_job){.rows = m,
                                .width = width,
                                .metric = metric,
                                .points = {.columns = napier_cuda_take(room, width * stride, sizeof(float)),
@@ -170,10 +166,11 @@ static napier_status put_points(const napier_cuda_call *call, napier_points_job 
         NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_directions_kernel, job->points.n, THREADS, job));
     }
     if (measures && job->measured != NULL) {
-        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_variances_kernel, job->cols, THREADS, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_variances_kernel, job->rows.cols, THREADS, job));
     }
     if (job->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_divide_kernel, job->cols * job->points.stride, THREADS, job));
+        NAPIER_TRY(
+            NAPIER_DEVICE_EACH(call, napier_umap_divide_kernel, job->rows.cols * job->points.stride, THREADS, job));
     }
     return NAPIER_OK;
 }

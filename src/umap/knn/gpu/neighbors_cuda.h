@@ -28,10 +28,8 @@ typedef struct napier_device_points {
 } napier_device_points;
 
 typedef struct napier_points_job {
-    const void *data;
-    int32_t dtype;
-    int64_t row_stride, col_stride;
-    int64_t cols, width; /* width: cols, plus one if rows without direction need their own column */
+    napier_const_matrix rows; /* of the caller */
+    int64_t width;            /* their columns, plus one if rows without direction need their own column */
     napier_metric metric;
     napier_device_points points;
     const float *variances;

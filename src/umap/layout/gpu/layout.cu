@@ -366,12 +366,13 @@ CUDA_KERNEL(napier_umap_check_values_kernel, napier_values_job, NAPIER_STEP_THRE
 /* ---- After an epoch ---------------------------------------------------------------------------------------------- */
 
 CUDA_KERNEL(napier_umap_step_kernel, napier_step_job, NAPIER_STEP_THREADS) {
-    const napier_adam_constants adam = {job.beta1, job.beta2, job.eps, job.correction1, job.correction2, job.rate};
+    const napier_umap_optimizer_options *const o = &job.options;
+    const napier_adam_constants adam = {o->beta1, o->beta2, o->eps, job.correction1, job.correction2, job.rate};
     for (int64_t i = grid_thread(); i < job.count; i += grid_threads()) {
-        if (job.method == NAPIER_UMAP_SGD) {
+        if (o->method == NAPIER_UMAP_SGD) {
             job.y[i] = napier_sgd_step(job.y[i], job.g[i], job.rate);
-        } else if (job.method == NAPIER_UMAP_MOMENTUM) {
-            job.y[i] = napier_momentum_step(job.y[i], job.g[i], &job.first[i], job.beta, job.rate);
+        } else if (o->method == NAPIER_UMAP_MOMENTUM) {
+            job.y[i] = napier_momentum_step(job.y[i], job.g[i], &job.first[i], o->beta, job.rate);
         } else {
             job.y[i] = napier_adam_step(job.y[i], job.g[i], &job.first[i], &job.second[i], &adam);
         }

@@ -160,7 +160,6 @@ typedef struct run {
     double learning_rate, rate; /* rate: samples */
     napier_device_build build;
     napier_force_job job;
-    napier_umap_optimizer_options options;
     int64_t steps; /* steps taken before */
     napier_step_job step;
     float *y;
@@ -182,8 +181,8 @@ static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epo
     r->job.samples = (int64_t)(r->rate * (double)(epoch + 1)) - (int64_t)(r->rate * (double)epoch);
     NAPIER_TRY(put_forces(call, &r->job, r->build.source.count > NAPIER_PIECE_EDGES));
     const int64_t steps = ++r->steps;
-    r->step.correction1 = napier_umap_correction(r->options.beta1, steps);
-    r->step.correction2 = napier_umap_correction(r->options.beta2, steps);
+    r->step.correction1 = napier_umap_correction(r->step.options.beta1, steps);
+    r->step.correction2 = napier_umap_correction(r->step.options.beta2, steps);
     const double left = 1.0 - (double)epoch / (double)e->total;
     r->step.rate = (float)(r->learning_rate * left);
     return NAPIER_DEVICE_EACH(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, &r->step);
@@ -200,11 +199,6 @@ static napier_status run_epochs(const napier_cuda_call *call, run *r) {
     r->step.y = r->y;
     r->step.g = r->job.out;
     r->step.count = elements;
-    r->step.method = (int32_t)r->options.method;
-    r->step.beta = r->options.beta;
-    r->step.beta1 = r->options.beta1;
-    r->step.beta2 = r->options.beta2;
-    r->step.eps = r->options.eps;
     NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_prepare_kernel, r->job.n, NAPIER_FORCE_THREADS, &r->job));
     for (int64_t i = 0; i < r->epochs->count; i++) {
         NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
@@ -288,7 +282,7 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     r.build.source = (napier_device_source){.edges = edges ? edges : &none, .n = n, .count = count};
     r.build.reversed = e.move_targets != 0;
     r.job.given = targets;
-    r.options = o.options;
+    r.step.options = o.options;
     r.steps = o.steps;
     r.step.first = o.first;
     r.step.second = o.second;
@@ -348,7 +342,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     r.build.source =
         (napier_device_source){NULL, graph->starts, graph->targets, graph->weights, graph->n, graph->count};
     r.build.epochs = (float)o.n_epochs;
-    r.options = adam;
+    r.step.options = adam;
     take_run(&room, &r);
     r.step.first = napier_cuda_take(&room, 2 * elements, sizeof(float));
     NAPIER_CUDA_READY(context, room);
