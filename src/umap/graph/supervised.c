@@ -164,8 +164,7 @@ static void line_neighbors(void *argument, int64_t place) {
             distances[count++] = 0.0f;
         }
     }
-    int64_t lower_first = here.at;
-    line_run below = run_below(t, lower_first), above = run_above(t, here.end);
+    line_run below = run_below(t, here.at), above = run_above(t, here.end);
     while (count < t->k) {
         const int any_below = below.at < below.end, any_above = above.at < above.end;
         const double down = any_below ? (double)own.x - (double)t->points[below.at].x : (double)INFINITY;
@@ -179,8 +178,7 @@ static void line_neighbors(void *argument, int64_t place) {
         indices[count] = t->points[taken].index;
         distances[count++] = (float)(take_below ? down : up);
         if (take_below && below.at == below.end) {
-            lower_first = t->firsts[below.end - 1];
-            below = run_below(t, lower_first);
+            below = run_below(t, t->firsts[below.end - 1]);
         }
         if (!take_below && above.at == above.end) {
             above = run_above(t, above.end);

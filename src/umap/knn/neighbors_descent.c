@@ -91,7 +91,8 @@ static bool insert(const descent *d, int64_t point, uint64_t near, uint8_t age) 
 }
 
 static bool meet(const descent *d, int64_t a, int64_t b, uint8_t age) {
-    return insert(d, a, napier_near_of(napier_search_distance(d->search, a, b), (uint32_t)b), age);
+    const float distance = napier_points_distance(d->search->samples, a, d->search->samples, b);
+    return insert(d, a, napier_near_of(distance > 0.0f ? distance : 0.0f, (uint32_t)b), age);
 }
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
@@ -125,7 +126,7 @@ static void leaf_task(void *argument, int64_t leaf) {
         rows[i - first] = (uint32_t)d->order[i];
     }
     for (int64_t i = 1; i < last - first; i++) {
-        napier_search_distances(d->search, rows[i], rows, i, distances);
+        napier_points_distances(d->search->samples, rows[i], d->search->samples, rows, i, distances);
         for (int64_t j = 0; j < i; j++) {
             insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
             insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
@@ -278,7 +279,7 @@ static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates,
         for (int64_t c = first + TOGETHER; c < end; c++) {
             napier_search_fetch(d->search->samples, candidates[c]);
         }
-        napier_search_distances(d->search, v, candidates + first, some, distances);
+        napier_points_distances(d->search->samples, v, d->search->samples, candidates + first, some, distances);
         for (int64_t c = 0; c < some; c++) {
             changes += insert(d, v, napier_near_of(distances[c], candidates[first + c]), JUST_MET);
         }

@@ -31,7 +31,7 @@ void napier_search_rows(const napier_search *s, int64_t first, int64_t last, uin
         const int64_t count = napier_least(s->samples->n - j, NAPIER_DISTANCES);
         number_from(j, which);
         for (int64_t i = first; i < last; i++) {
-            napier_search_distances(s, i, which, count, distances);
+            napier_points_distances(s->queries, i, s->samples, which, count, distances);
             for (int64_t c = 0; c < count; c++) {
                 if (which[c] != i || !napier_search_is_self(s)) {
                     napier_heap_offer(heaps + (i - first) * s->wanted, s->wanted,
@@ -78,7 +78,7 @@ static void pair_up(const pairing *t, int64_t i, int64_t j, int64_t count) {
     uint32_t which[NAPIER_DISTANCES];
     float distances[NAPIER_DISTANCES];
     number_from(j, which);
-    napier_search_distances(t->search, i, which, count, distances);
+    napier_points_distances(t->search->samples, i, t->search->samples, which, count, distances);
     uint64_t near = t->search->samples->kernels->distance.within(distances, count, t->farthest[i], t->farthest + j);
     for (; near != 0; near &= near - 1) {
         const int64_t c = __builtin_ctzll(near);

@@ -406,11 +406,8 @@ static void test_refused_options(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS(
-        "life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_few_and_equal_points),
-        TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers), TEST(test_numbers_that_overflow),
-        TEST(test_precomputed_without_neighbors), TEST(test_refused_data), TEST(test_refused_options));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_few_and_equal_points),
+                          TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
+                          TEST(test_numbers_that_overflow), TEST(test_precomputed_without_neighbors),
+                          TEST(test_refused_data), TEST(test_refused_options));
 }

@@ -291,9 +291,6 @@ static void test_optimizer_bytes(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row), TEST(test_cancel),
-                                 TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row), TEST(test_cancel),
+                          TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
 }

@@ -164,9 +164,6 @@ static void test_failures(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap model file", TEST(start), TEST(test_modes), TEST(test_links), TEST(test_devices),
-                                 TEST(test_pipes), TEST(test_folders), TEST(test_failures), TEST(stop));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap model file", TEST(start), TEST(test_modes), TEST(test_links), TEST(test_devices),
+                          TEST(test_pipes), TEST(test_folders), TEST(test_failures), TEST(stop));
 }

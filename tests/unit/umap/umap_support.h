@@ -45,6 +45,17 @@ static inline float umap_float(void) {
         }                                                           \
     } while (0)
 
+/* For tests that share `context`. */
+static inline int umap_run_tests(napier_context **context, const char *group, const named_test *tests, size_t count) {
+    *context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed = run_named_tests(group, tests, count);
+    napier_context_destroy(*context);
+    return failed;
+}
+#define RUN_UMAP_TESTS(group_, ...)                                     \
+    umap_run_tests(&context, group_, (const named_test[]){__VA_ARGS__}, \
+                   sizeof((const named_test[]){__VA_ARGS__}) / sizeof(named_test))
+
 /* Rows of n points. */
 static inline napier_umap_samples samples_of(const float *x, int64_t n, int64_t cols) {
     return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
