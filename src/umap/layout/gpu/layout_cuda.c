@@ -157,28 +157,26 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
 /* Checked epochs over a graph that the call makes first. */
 typedef struct run {
     const napier_umap_epochs *epochs;
-    double learning_rate, rate; /* rate: samples */
+    double learning_rate;
     napier_device_build build;
     napier_force_job job;
     int64_t steps; /* steps taken before */
     napier_step_job step;
-    float *y;
 } run;
 
 /* Takes all memory except the optimizer's. */
 static void take_run(napier_cuda_room *room, run *r) {
-    const int64_t elements = r->job.n * r->job.components;
     r->build.state = napier_cuda_take(room, 1, sizeof *r->build.state);
     napier_device_build_take(room, &r->build);
     take_lists(room, &r->job, r->build.source.count, r->build.reversed ? 2 : 1);
-    r->job.out = napier_cuda_take(room, elements, sizeof *r->job.out);
+    r->job.out = napier_cuda_take(room, r->step.count, sizeof *r->job.out);
 }
 
 static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epoch) {
     const napier_umap_epochs *const e = r->epochs;
     r->job.epoch = epoch;
     r->job.draw_key = napier_random_key(e->seed, (uint32_t)epoch);
-    r->job.samples = (int64_t)(r->rate * (double)(epoch + 1)) - (int64_t)(r->rate * (double)epoch);
+    r->job.samples = (int64_t)(r->job.rate * (double)(epoch + 1)) - (int64_t)(r->job.rate * (double)epoch);
     NAPIER_TRY(put_forces(call, &r->job, r->build.source.count > NAPIER_PIECE_EDGES));
     const int64_t steps = ++r->steps;
     r->step.correction1 = napier_umap_correction(r->step.options.beta1, steps);
@@ -190,20 +188,18 @@ static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epo
 
 /* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
 static napier_status run_epochs(const napier_cuda_call *call, run *r) {
-    const int64_t elements = r->job.n * r->job.components;
-    NAPIER_TRY(napier_device_check_values(call, r->y, NULL, elements, 0, r->build.state));
+    const int64_t elements = r->step.count;
+    NAPIER_TRY(napier_device_check_values(call, r->step.y, NULL, elements, 0, r->build.state));
     NAPIER_TRY(napier_device_build_run(call, &r->build));
     r->job.state = r->build.state;
     r->job.edges = r->build.edges;
     r->job.pulls = r->build.pulls;
-    r->step.y = r->y;
     r->step.g = r->job.out;
-    r->step.count = elements;
     NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_prepare_kernel, r->job.n, NAPIER_FORCE_THREADS, &r->job));
     for (int64_t i = 0; i < r->epochs->count; i++) {
         NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
     }
-    return napier_device_poison(call, r->y, elements, r->build.state);
+    return napier_device_poison(call, r->step.y, elements, r->build.state);
 }
 
 /* As napier_umap_layout_of. */
@@ -211,9 +207,8 @@ static run run_of(const napier_forces *forces, float times, double learning_rate
                   const napier_umap_epochs *epochs, napier_matrix embedding) {
     run r = {.epochs = epochs,
              .learning_rate = learning_rate,
-             .rate = rate,
              .job = force_job(forces, napier_read_only(embedding)),
-             .y = embedding.data};
+             .step = {.y = embedding.data, .count = embedding.rows * embedding.cols}};
     r.job.times = times;
     r.job.sampled = epochs->edge_use == NAPIER_UMAP_EDGES_SAMPLED;
     r.job.by_highest = !r.job.sampled;
