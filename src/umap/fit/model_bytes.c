@@ -112,8 +112,6 @@ static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_uma
     return at;
 }
 
-static int64_t to_int64(uint64_t x) { return x <= INT64_MAX ? (int64_t)x : -1; }
-
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 static sizes sizes_of(const napier_umap_model *m) {
@@ -221,24 +219,17 @@ static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_
 static napier_status get_sparse(napier_memory *memory, const uint8_t *at, int64_t entries, napier_samples_copy *data) {
     const napier_csr_arrays m = napier_csr_take(memory, data->rows, data->cols, entries, &data->sparse);
     NAPIER_TRY(napier_taken(memory, "model: no memory for its data"));
-    int fine = 1;
     for (int64_t r = 0; r <= data->rows; r++, at += 8) {
-        m.starts[r] = to_int64(napier_get_u64(at));
-        fine = fine && m.starts[r] >= (r > 0 ? m.starts[r - 1] : 0) && m.starts[r] <= entries;
+        m.starts[r] = (int64_t)napier_get_u64(at);
     }
-    fine = fine && m.starts[0] == 0 && m.starts[data->rows] == entries;
     for (int64_t e = 0; e < entries; e++, at += 4) {
-        const uint32_t column = napier_get_u32(at);
-        m.columns[e] = column < (uint64_t)data->cols ? (int32_t)column : -1;
-        fine = fine && m.columns[e] >= 0;
+        m.columns[e] = (int32_t)napier_get_u32(at);
     }
     napier_get_floats(at, m.values, entries);
-    for (int64_t r = 0; fine && r < data->rows; r++) {
-        for (int64_t e = m.starts[r] + 1; e < m.starts[r + 1]; e++) {
-            fine = fine && m.columns[e] > m.columns[e - 1];
-        }
-    }
-    return fine && napier_first_not_finite(m.values, entries) < 0
+    const int ends = m.starts[data->rows] == entries; /* else the check would read what is not there */
+    const napier_status checked =
+        ends ? napier_samples_check(memory->context, "model", napier_samples_view(data)) : NAPIER_INVALID_ARGUMENT;
+    return !checked && napier_first_not_finite(m.values, entries) < 0
                ? NAPIER_OK
                : corrupt(memory->context, "sparse rows that cannot be");
 }
