@@ -47,9 +47,7 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     napier_umap_edge *from = edges, *to = spare;
     for (int64_t run = 1; run < count; run *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * run) {
-            const int64_t middle = begin + run < count ? begin + run : count;
-            const int64_t end = begin + 2 * run < count ? begin + 2 * run : count;
-            merge_runs(from, to, begin, middle, end);
+            merge_runs(from, to, begin, napier_least(begin + run, count), napier_least(begin + 2 * run, count));
         }
         napier_umap_edge *const other = from;
         from = to;

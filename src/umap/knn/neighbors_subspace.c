@@ -107,7 +107,7 @@ enum { PIECE_ROWS = 96 };
 static void panel_products_task(void *argument, int64_t item) {
     const panel_products *t = argument;
     const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
-    const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
+    const int64_t rows = napier_least(t->rows - first, PIECE_ROWS);
     t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
                         t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
 }

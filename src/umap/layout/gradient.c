@@ -91,9 +91,8 @@ static void segments_task(void *argument, int64_t v) {
         sum[d] = 0.0f;
     }
     for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
-        const int64_t left = t->counts[v] - e;
         t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                    left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
+                                    napier_least(t->counts[v] - e, NAPIER_PIECE_EDGES), t->components, sum);
     }
 }
 

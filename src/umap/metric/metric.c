@@ -197,7 +197,7 @@ static napier_status refuse_row(napier_context *context, const char *name, const
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
     const int64_t columns = points->cols + (napier_has_direction(points->metric) ? 1 : 0);
-    points->width = (columns + 15) / 16 * 16;
+    points->width = napier_round_up(columns, 16);
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
     NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
                             (long long)points->width));

@@ -44,10 +44,7 @@ typedef struct pca {
     napier_context *context;
 } pca;
 
-static int64_t group_end(const pca *p, int64_t group) {
-    const int64_t end = (group + 1) * p->group_rows;
-    return end < p->n ? end : p->n;
-}
+static int64_t group_end(const pca *p, int64_t group) { return napier_least((group + 1) * p->group_rows, p->n); }
 
 /* ---- Means ------------------------------------------------------------------------------------------------------- */
 
@@ -197,7 +194,7 @@ static void dense_groups(void *argument, int worker, int64_t begin, int64_t end)
         double *sums = p->sums + group * p->cols * p->columns;
         memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
-            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
+            const int64_t count = napier_least(group_end(p, group) - i, p->block_rows);
             read_block(p, i, count, room.rows);
             if (p->is_last) {
                 score_block(p, &room, i, count);
@@ -332,13 +329,10 @@ static napier_status make_room(napier_memory *memory, pca *p, double **blocks) {
     return napier_taken(memory, "samples: no memory for principal components of %lld columns", (long long)p->cols);
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
-
 static void plan(pca *p) {
-    const int64_t most = between(GROUP_DOUBLES / (p->cols * p->columns), 1, MOST_GROUPS);
-    p->block_rows = between(BLOCK_FLOATS / p->cols, LEAST_BLOCK, MOST_BLOCK_ROWS);
-    const int64_t rows = (p->n + most - 1) / most;
-    p->group_rows = (rows + p->block_rows - 1) / p->block_rows * p->block_rows;
+    const int64_t most = napier_between(GROUP_DOUBLES / (p->cols * p->columns), 1, MOST_GROUPS);
+    p->block_rows = napier_between(BLOCK_FLOATS / p->cols, LEAST_BLOCK, MOST_BLOCK_ROWS);
+    p->group_rows = napier_round_up((p->n + most - 1) / most, p->block_rows);
     p->groups = (p->n + p->group_rows - 1) / p->group_rows;
     p->work_floats = p->samples.sparse ? 16 : 2 * p->block_rows * p->cols + (p->block_rows + p->cols) * NAPIER_PANEL;
 }

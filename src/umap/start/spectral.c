@@ -223,8 +223,6 @@ static void place_small_component(spectral *s, int64_t component, uint64_t seed)
     }
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
-
 static int is_small(const spectral *s, int64_t component) {
     return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
 }
@@ -232,7 +230,7 @@ static int is_small(const spectral *s, int64_t component) {
 /* The largest number of products. It bounds their cost: small graphs may use more products than large ones. */
 static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
     const int64_t cost = (napier_umap_graph_edges(graph) + ROW_COST * graph->n) * (columns / PANEL);
-    return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
+    return napier_between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
 }
 
 /* Lays out one component. blocks: two blocks and scratch. */
@@ -448,7 +446,7 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
     const int64_t n = graph->n;
     NAPIER_MEMORY(memory, context);
     spectral s = {.context = context, .memory = &memory, .graph = graph, .n = n, .components = embedding.cols};
-    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
+    s.columns = napier_round_up(s.components + GUARD_COLUMNS, PANEL);
     s.labels = napier_take(&memory, n, sizeof *s.labels);
     s.order = napier_take(&memory, n, sizeof *s.order);
     s.degrees = napier_take(&memory, n, sizeof *s.degrees);

@@ -6,6 +6,7 @@
 #include <napier/umap.h>
 
 #include "core/base/scope.h"
+#include "core/base/sizes.h"
 #include "core/math/random.h"
 
 /* Streams of random numbers (core/math/random.h). Those of epochs count from 0, so they are distinct. */
@@ -21,6 +22,10 @@ static inline double napier_start_number(uint64_t seed, uint32_t stream, int64_t
     uint32_t random[2];
     napier_random(seed, stream, (uint32_t)vertex, (uint32_t)component, random);
     return 2.0 * napier_random_unit(random[0]) - 1.0;
+}
+
+static inline int64_t napier_between(int64_t x, int64_t low, int64_t high) {
+    return x < low ? low : napier_least(x, high);
 }
 
 /* The largest magnitude of `count` elements. */
