@@ -400,8 +400,11 @@ static napier_status open_one(napier_context *context, const char *path, napier_
 }
 
 /* Opens the single file, or the shards of the index. */
-static napier_status open_either(napier_context *context, const char *folder, const char *single, const char *index,
-                                 napier_safetensors *all) {
+static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
+    NAPIER_MEMORY(memory, context);
+    char *single, *index;
+    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
+    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
     if (access(single, F_OK) == 0) {
         return open_one(context, single, all);
     }
@@ -410,14 +413,6 @@ static napier_status open_either(napier_context *context, const char *folder, co
     }
     return napier_fail(context, NAPIER_IO_ERROR,
                        "%.96s: neither model.safetensors nor model.safetensors.index.json is there", folder);
-}
-
-static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
-    NAPIER_MEMORY(memory, context);
-    char *single, *index;
-    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
-    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
-    return open_either(context, folder, single, index, all);
 }
 
 typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
@@ -461,13 +456,9 @@ int64_t napier_safetensors_count(const napier_safetensors *all) { return all->co
 
 const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
 
-static napier_tensor *find(const napier_safetensors *all, const char *name) {
+napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
     const napier_tensor wanted = {.name = name};
     return bsearch(&wanted, all->tensors, (size_t)all->count, sizeof *all->tensors, by_name);
-}
-
-const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
-    return find(all, name);
 }
 
 /* Formats a shape, such as "[3, 4]". */
@@ -504,7 +495,7 @@ static napier_status align(napier_context *context, napier_tensor *t) {
 
 napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out) {
-    napier_tensor *const t = find(all, name);
+    napier_tensor *const t = napier_safetensors_find(all, name);
     *out = NULL;
     if (t == NULL) {
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,
