@@ -2,7 +2,7 @@
 #ifndef NAPIER_CLI_FILES_H
 #define NAPIER_CLI_FILES_H
 
-#include "request.h"
+#include "command.h"
 
 /* Is the path "-", for standard input or output? */
 bool is_standard(const char *path);

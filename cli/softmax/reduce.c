@@ -131,10 +131,12 @@ static int lay_out(job *j, const reduction *r) {
 
 /* ---- A block of slices in memory --------------------------------------------------------------------------------- */
 
-static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t result_size) {
+/* `stride` is that of results which are one number a row. */
+static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t stride) {
     const napier_softmax_options *const options = &j->options;
     if (j->operation == OPERATION_LOGSUMEXP) {
-        return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
+        const napier_vector lse = {result, logits.rows, stride, j->out_dtype};
+        return napier_logsumexp(j->context, logits, lse, options);
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
     if (j->operation == OPERATION_SPARSEMAX) {
@@ -142,15 +144,6 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
     }
     return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
                                              : napier_log_softmax(j->context, logits, shaped, options);
-}
-
-/* Writes a strided vector of results, for calls across the slices. */
-static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
-    if (j->operation == OPERATION_LOGSUMEXP) {
-        const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
-        return napier_logsumexp(j->context, logits, lse, &j->options);
-    }
-    return call(j, logits, result, 0);
 }
 
 /* Reduces `slices` slices from `from` to `to`, which may be the same memory. A view has two dimensions and slices have
@@ -162,19 +155,19 @@ static napier_status reduce_slices(const job *j, const char *from, char *to, int
     const int64_t count = slice_count(j);
     napier_status status = NAPIER_OK;
     if (j->inner == 1) {
-        return call(j, napier_const_rows(from, slices, j->length, j->in_dtype), to, slices);
+        return call(j, napier_const_rows(from, slices, j->length, j->in_dtype), to, 1);
     }
     if (slices <= j->inner) {
         for (int64_t s = 0; s < slices && status == NAPIER_OK; s++) {
             const napier_const_matrix slice =
                 napier_const_rows(from + s * count * in_size, j->length, j->inner, j->in_dtype);
-            status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, j->inner);
+            status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, 1);
         }
         return status;
     }
     for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
         const napier_const_matrix across = {from + i * in_size, slices, j->length, count, j->inner, j->in_dtype};
-        status = call_across(j, across, to + i * out_size);
+        status = call(j, across, to + i * out_size, j->inner);
     }
     return status;
 }
@@ -386,8 +379,7 @@ static int states_write_lse(job *j, states *s) {
 
 static int run_whole_strip(job *j, states *s, int64_t slice) {
     const napier_const_matrix strip = napier_const_rows(s->piece.data, j->length, s->width, j->in_dtype);
-    if (read_piece(j, s, slice, 0, j->length) ||
-        check(j, call(j, napier_const_transposed(strip), s->result.data, s->width))) {
+    if (read_piece(j, s, slice, 0, j->length) || check(j, call(j, napier_const_transposed(strip), s->result.data, 1))) {
         return STATUS_FAILED;
     }
     progress_add(&j->progress, j->length * s->width * (keeps_shape(j) ? 2 : 1));
