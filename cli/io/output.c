@@ -305,20 +305,12 @@ int output_print(const char *path, output_printer *print, void *user) {
     return status;
 }
 
-typedef struct memory_block {
-    const void *bytes;
-    size_t size;
-} memory_block;
-
-static int print_bytes(FILE *file, void *user) {
-    const memory_block *const b = user;
-    fwrite(b->bytes, 1, b->size, file);
-    return STATUS_OK;
-}
-
 int output_bytes(const char *path, const void *bytes, size_t size) {
-    memory_block b = {bytes, size};
-    return output_print(path, print_bytes, &b);
+    output out;
+    const int status = output_open(&out, path) ||
+                       (fwrite(bytes, 1, size, out.file) == size ? output_commit(&out) : output_error(&out));
+    output_discard(&out);
+    return status;
 }
 
 void json_number(FILE *file, napier_dtype dtype, const void *number) {

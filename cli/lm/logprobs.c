@@ -174,8 +174,6 @@ static int run(void *request, napier_context *context) { return model_missing(re
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static int check(void *request) { return model_check(request); }
-
 #define AT(member) offsetof(logprobs_request, member)
 static const option options[] = {
     {"prefix-token", 0, OPTION_INTEGER, "ID", AT(prefix_token), OPTION_FROM(0, INT32_MAX),
@@ -211,6 +209,6 @@ const command logprobs_command = {
     .groups = groups,
     .size = sizeof defaults,
     .defaults = &defaults,
-    .check = check,
+    .check = model_check,
     .run = run,
 };
