@@ -42,11 +42,9 @@ static int read_numbers(input *in, table *t) {
 /* A vector is one row. */
 static int read_table(const char *path, table *t) {
     input in;
-    int status = input_open_whole(&in, path);
     const array_shape *const shape = &in.shape;
-    if (status == STATUS_OK && (shape->dims < 1 || shape->dims > 2 || in.count == 0)) {
-        status = complain("%s: a table of numbers is wanted", in.name);
-    }
+    int status = input_open_whole(&in, path) || ((shape->dims < 1 || shape->dims > 2 || in.count == 0) &&
+                                                 complain("%s: a table of numbers is wanted", in.name));
     if (status == STATUS_OK) {
         t->rows = shape->dims == 2 ? shape->dim[0] : 1;
         t->cols = shape->dim[shape->dims - 1];

@@ -72,9 +72,10 @@ typedef struct part {
     int64_t bytes;
 } part;
 
-static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
+/* Begins the layers of a model. */
+static void list_parts(const napier_context *context, const napier_model *m, napier_ragged_size size, napier_layers *l,
                        part parts[NAPIER_LAYERS_PARTS]) {
-    const napier_model *m = l->model;
+    *l = (napier_layers){.model = m, .dtype = napier_model_activations(m)};
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
@@ -105,14 +106,10 @@ static int64_t attention_bytes(const napier_context *context, const napier_model
     return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
 }
 
-static napier_layers layers_of(const napier_model *model) {
-    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
-}
-
 int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
-    napier_layers layers = layers_of(model);
+    napier_layers layers;
     part parts[NAPIER_LAYERS_PARTS];
-    list_parts(context, size, &layers, parts);
+    list_parts(context, model, size, &layers, parts);
     int64_t bytes = plus(attention_bytes(context, model, size), napier_ragged_bytes(size));
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         bytes = plus(bytes, parts[i].bytes);
@@ -133,9 +130,8 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
                                      napier_layers *layers) {
     napier_context *context = memory->context;
     part parts[NAPIER_LAYERS_PARTS];
-    *layers = layers_of(model);
+    list_parts(context, model, size, layers, parts);
     NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
-    list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }

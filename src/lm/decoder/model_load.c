@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "lm/decoder/rope.h"
 #include "lm/decoder/weights.h"
+#include "lm/text/file.h"
 
 enum { NAME_SIZE = 96 };
 
@@ -141,12 +141,9 @@ static napier_status read_options(napier_context *context, const napier_model_op
 }
 
 static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
-    static const char file[] = "/config.json";
-    const size_t size = strlen(directory) + sizeof file;
     NAPIER_MEMORY(memory, context);
-    char *const path = napier_take(&memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_taken(&memory, "directory: no memory for its name"));
-    (void)snprintf(path, size, "%s%s", directory, file);
+    char *path;
+    NAPIER_TRY(napier_join_path(&memory, directory, "config.json", &path));
     return napier_model_config_load(context, path, &model->config);
 }
 

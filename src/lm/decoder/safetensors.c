@@ -290,14 +290,6 @@ static napier_status read_places(napier_json *json, const cJSON *map, place *pla
     return NAPIER_OK;
 }
 
-static napier_status join(napier_memory *memory, const char *folder, const char *name, char **path) {
-    const size_t size = strlen(folder) + strlen(name) + 2;
-    *path = napier_take(memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
-    (void)snprintf(*path, size, "%s/%s", folder, name);
-    return NAPIER_OK;
-}
-
 /* Takes the tensors that the index assigns to this shard, and ignores others in it. */
 static napier_status take_tensors(napier_json *json, napier_safetensors *all, const shard *s, const place *places,
                                   int64_t count) {
@@ -320,7 +312,7 @@ static napier_status add_shard(napier_json *json, const char *folder, const plac
                                napier_safetensors *all) {
     char *path;
     NAPIER_MEMORY(memory, json->context);
-    NAPIER_TRY(join(&memory, folder, places->file, &path));
+    NAPIER_TRY(napier_join_path(&memory, folder, places->file, &path));
     shard *const s = &all->shards[all->shard_count++];
     NAPIER_TRY(shard_open(json->context, path, s));
     return take_tensors(json, all, s, places, count);
@@ -403,8 +395,8 @@ static napier_status open_one(napier_context *context, const char *path, napier_
 static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
     NAPIER_MEMORY(memory, context);
     char *single, *index;
-    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
-    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
+    NAPIER_TRY(napier_join_path(&memory, folder, "model.safetensors", &single));
+    NAPIER_TRY(napier_join_path(&memory, folder, "model.safetensors.index.json", &index));
     if (access(single, F_OK) == 0) {
         return open_one(context, single, all);
     }

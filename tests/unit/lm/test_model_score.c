@@ -329,6 +329,7 @@ static void expect_refusal(call *c, const char *word, const char *other) {
 static void test_arguments(void) {
     TINY_MODEL(m);
     static call c;
+    napier_score_plan plan = NAPIER_SCORE_PLAN_INIT;
     int calls = 0;
     tiny_model_write(&m);
     call_make(&c, &m);
@@ -337,7 +338,8 @@ static void test_arguments(void) {
     expect_refusal(&c, "prompt of response 1 is empty", "prefix_token");
     c.options.prefix_token = 83;
     expect_refusal(&c, "prefix_token 83", "83");
-    c.options.temperature = 0.0;
+    c.options.temperature = 0.0; /* found with the other arguments, before anything is run */
+    invalid(c.context, napier_model_batch_plan(c.context, c.model, &c.view, &c.options, &plan), "temperature 0");
     expect_refusal(&c, "temperature 0", "above 0");
     c.options.temperature = (double)INFINITY;
     expect_refusal(&c, "temperature inf", "finite");

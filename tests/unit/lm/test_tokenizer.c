@@ -347,15 +347,9 @@ static napier_status whole_life(napier_context *c) {
     napier_token_buffer ids = {0};
     napier_text_buffer back = {0};
     napier_status status = tiny_load(c, NULL, NULL, &t);
-    if (!status) {
-        status = napier_tokenizer_encode(c, t, text, sizeof text - 1, NULL, &ids);
-    }
-    if (!status) {
-        status = napier_tokenizer_decode(c, t, ids.ids, ids.size, NULL, &back);
-    }
-    if (!status) {
-        status = napier_chat_text(c, &message, 1, NULL, &back);
-    }
+    status = status ? status : napier_tokenizer_encode(c, t, text, sizeof text - 1, NULL, &ids);
+    status = status ? status : napier_tokenizer_decode(c, t, ids.ids, ids.size, NULL, &back);
+    status = status ? status : napier_chat_text(c, &message, 1, NULL, &back);
     napier_token_buffer_free(c, &ids);
     napier_text_buffer_free(c, &back);
     napier_tokenizer_destroy(c, t);
