@@ -58,12 +58,10 @@ static int check(const job *j, napier_status called) {
 
 /* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
 
-static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
-
 /* Reads a text to its end, unless its rows can be processed and written one by one. */
 static int settle_text(const job *j, const reduction *r) {
     const int64_t row = j->in->count < 0 ? j->in->shape.dim[1] * size_of(NAPIER_F64) : 0;
-    const bool row_by_row = !r->whole && is_last_axis(r, 2) && j->format != FORMAT_NPY && row <= j->buffer;
+    const bool row_by_row = !r->whole && (r->axis == -1 || r->axis == 1) && j->format != FORMAT_NPY && row <= j->buffer;
     return row_by_row ? STATUS_OK : input_load(j->in);
 }
 
@@ -86,7 +84,8 @@ static void drop_axis(array_shape *shape, int axis) {
     shape->dims -= shape->dims > 0;
 }
 
-/* Sets outer, length and inner for an axis of the shape, in the order of memory. */
+/* Sets outer, length and inner for an axis of the shape, in the order of memory. Rows of a text that are not counted
+ * yet, -1, make outer -1. */
 static void cut_along(job *j, int axis) {
     const array_shape *const shape = &j->in->shape;
     int64_t before = 1;
@@ -115,10 +114,6 @@ static int lay_out(job *j, const reduction *r) {
         j->length = in->count;
         j->inner = 1;
         j->result.dims = keeps_shape(j) ? j->result.dims : 0;
-    } else if (in->count < 0) {
-        j->outer = -1;
-        j->length = in->shape.dim[1];
-        j->inner = 1;
     } else {
         cut_along(j, axis);
     }
