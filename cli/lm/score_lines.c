@@ -221,8 +221,4 @@ void score_lines_free(score_lines *l) {
     memset(l, 0, sizeof *l);
 }
 
-#else
-
-typedef int score_lines_need_the_model;
-
 #endif
