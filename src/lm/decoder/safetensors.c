@@ -363,20 +363,6 @@ static napier_status read_index(napier_context *context, const char *path, const
 
 /* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
-static napier_status new_set(napier_context *context, napier_safetensors **out) {
-    *out = NULL;
-    const uint16_t one = 1;
-    if (*(const uint8_t *)&one != 1) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "safetensors: little-endian files, on a big-endian machine");
-    }
-    *out = napier_alloc(&context->allocator, 1, sizeof **out);
-    if (*out == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
-    }
-    **out = (napier_safetensors){0};
-    return NAPIER_OK;
-}
-
 static napier_status open_one(napier_context *context, const char *path, napier_safetensors *all) {
     all->shards = napier_alloc(&context->allocator, 1, sizeof *all->shards);
     if (all->shards == NULL) {
@@ -410,8 +396,17 @@ static napier_status open_folder(napier_context *context, const char *folder, na
 typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
 
 static napier_status open_with(napier_context *context, opener *open_it, const char *path, napier_safetensors **out) {
-    napier_status status = new_set(context, out);
-    status = status ? status : open_it(context, path, *out);
+    const uint16_t one = 1;
+    *out = NULL;
+    if (*(const uint8_t *)&one != 1) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "safetensors: little-endian files, on a big-endian machine");
+    }
+    *out = napier_alloc(&context->allocator, 1, sizeof **out);
+    if (*out == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
+    }
+    **out = (napier_safetensors){0};
+    const napier_status status = open_it(context, path, *out);
     if (status) {
         napier_safetensors_close(context, *out);
         *out = NULL;

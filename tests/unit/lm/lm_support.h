@@ -37,6 +37,12 @@ static inline void file_write(const char *path, const void *bytes, size_t size) 
     assert_true(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
 }
 
+/* The next number of a sequence, the same one in every run. */
+static inline uint32_t random_below(uint32_t limit) {
+    static rng numbers = {1, 0};
+    return (uint32_t)rng_below(&numbers, limit);
+}
+
 static inline void random_ids(int64_t *ids, int64_t count, int64_t vocabulary, rng *r) {
     for (int64_t i = 0; i < count; i++) {
         ids[i] = rng_below(r, vocabulary);

@@ -8,18 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <napier/tokenizer.h>
-
-#include "support/check.h"
 #include "support/memory.h"
 #include "support/tiny_tokenizer.h"
+#include "unit/lm/lm_support.h"
 
 static napier_context *context;
 static napier_tokenizer *tiny;
-
-static rng numbers = {1, 0};
-
-static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
 /* ---- Ids by hand ------------------------------------------------------------------------------------------------- */
 

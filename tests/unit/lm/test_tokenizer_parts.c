@@ -9,8 +9,8 @@
 #include <cjson/cJSON.h>
 #include <utf8proc.h>
 
-#include "support/check.h"
 #include "support/tiny_tokenizer.h"
+#include "unit/lm/lm_support.h"
 #include "lm/tokenizer/added.h"
 #include "lm/tokenizer/merges.h"
 #include "lm/tokenizer/normalize.h"
@@ -18,10 +18,6 @@
 
 static napier_context *context;
 static uint8_t table[NAPIER_CODE_POINTS];
-
-static rng numbers = {1, 0};
-
-static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
 /* ---- Normal form ------------------------------------------------------------------------------------------------- */
 
