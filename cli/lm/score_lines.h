@@ -8,8 +8,6 @@
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
-#ifdef NAPIER_MODEL
-
 #include <napier/model.h>
 
 #include <stdbool.h>
@@ -67,5 +65,4 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
 void score_lines_free(score_lines *lines);
 
-#endif
 #endif

@@ -5,7 +5,7 @@
 #include "../io/input.h"
 #include "../io/output.h"
 #include "../plot/plot.h"
-#include "../program/files.h"
+#include "../program/command.h"
 #include "../program/message.h"
 #include "../program/progress.h"
 #include "../io/source.h"

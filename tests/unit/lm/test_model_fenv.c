@@ -2,12 +2,10 @@
  * fenv_support.h. */
 #include "unit/core/fenv_support.h"
 
-#include <napier/model.h>
+#include "support/tiny_tokenizer.h"
+#include "unit/lm/lm_support.h"
 
-#include "support/tiny_model.h"
-#include "tiny_tokenizer_json.h"
-
-enum { TINY_SIZE = sizeof tiny_tokenizer_json - 1, PROMPT = 9, TOKENS = 14, HIDDEN = 32, WORDS = 83 };
+enum { PROMPT = 9, TOKENS = 14, HIDDEN = 32, WORDS = 83 };
 
 static tiny_model tiny = TINY_MODEL_INIT;
 static const int32_t ids[PROMPT + TOKENS] = {5,  17, 3, 80, 2,  44, 9, 61, 12, 33, 7, 8,
@@ -28,10 +26,7 @@ static void tokenizer_calls(void) {
     size_t size = 0;
     char path[sizeof tiny.directory + 20];
     snprintf(path, sizeof path, "%s/tokenizer.json", tiny.directory);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(tiny_tokenizer_json, 1, TINY_SIZE, file), TINY_SIZE);
-    assert_int_equal(fclose(file), 0);
+    file_write(path, tiny_tokenizer_json, TINY_SIZE);
     CALL(napier_tokenizer_load, path, &read);
     remove(path);
     CALL(napier_tokenizer_from_json, (const char *)tiny_tokenizer_json, TINY_SIZE, &t);
