@@ -73,6 +73,8 @@ void scratch_release(int64_t mark) {
     }
 }
 
+void (*after_each_test)(void);
+
 static void run_in_contexts(const named_test *test) {
     napier_isa isas[ISA_LIMIT] = {NAPIER_ISA_AUTO};
     const int count = test->each_isa ? available_isas(isas) : 1;
@@ -87,6 +89,9 @@ static void run_one(void **state) {
         test->alone();
     } else {
         run_in_contexts(test);
+    }
+    if (after_each_test) {
+        after_each_test();
     }
     scratch_release(0);
     while (context_count > 0) {

@@ -52,6 +52,9 @@ typedef struct named_test {
 #define TEST_EACH_ISA(threads_, function_) \
     { .name = #function_, .run = function_, .threads = threads_, .each_isa = true }
 
+/* What else each test ends with; may be set. */
+extern void (*after_each_test)(void);
+
 /* Returns the number of tests that failed. */
 int run_named_tests(const char *group, const named_test *tests, size_t count);
 #define RUN_TESTS(group_, ...)                                 \
