@@ -126,6 +126,18 @@ static void made(napier_status status, const void *out) {
     expect((status == NAPIER_OK) == (out != NULL), "%s: status %d, *out %p", name_now, (int)status, out);
 }
 
+/* A line of the table that makes one call; one that makes an object and destroys it. */
+#define ONE_CALL(name_, function_, ...) \
+    static napier_status name_(napier_context *c) { return CALL(function_, c, __VA_ARGS__); }
+#define MAKES(name_, type_, function_, ...)                                 \
+    static napier_status name_(napier_context *c) {                         \
+        type_ *out = NULL;                                                  \
+        const napier_status status = CALL(function_, c, __VA_ARGS__, &out); \
+        made(status, out);                                                  \
+        CALL(type_##_destroy, c, out);                                      \
+        return status;                                                      \
+    }
+
 static napier_matrix new_rows(int64_t rows, int64_t cols) {
     return napier_rows_f32(room(rows * cols, sizeof(float)), rows, cols);
 }
@@ -233,25 +245,20 @@ static napier_status state_use_f64(napier_context *c) { return state_use_of(c, N
 
 /* ---- linear.h, attention.h ------------------------------------------------------------------------------------------ */
 
-static napier_status matmul(napier_context *c) {
-    return CALL(napier_matmul, c, napier_const_rows_f32(numbers, 50, 200),
-                napier_const_rows_f32(numbers + 10000, 200, 90), new_rows(50, 90));
-}
+ONE_CALL(matmul, napier_matmul, napier_const_rows_f32(numbers, 50, 200),
+         napier_const_rows_f32(numbers + 10000, 200, 90), new_rows(50, 90))
 
 enum { QUERIES = 40, KEYS = 50, HEADS = 4, KEY_HEADS = 2, DIM = 16 };
 
-static napier_heads heads(float *x, int64_t n, int64_t count) {
-    return (napier_heads){x, n, count, DIM, count * DIM, DIM, 1, NAPIER_F32};
-}
 static napier_heads new_heads(int64_t n, int64_t count) {
-    return heads(room(n * count * DIM, sizeof(float)), n, count);
+    return (napier_heads){room(n * count * DIM, sizeof(float)), n, count, DIM, count * DIM, DIM, 1, NAPIER_F32};
 }
-static napier_const_heads some_heads(int64_t from, int64_t n, int64_t count) {
-    return (napier_const_heads){numbers + from, n, count, DIM, count * DIM, DIM, 1, NAPIER_F32};
+static napier_const_heads heads(const float *x, int64_t n, int64_t count) {
+    return (napier_const_heads){x, n, count, DIM, count * DIM, DIM, 1, NAPIER_F32};
 }
-#define Q some_heads(0, QUERIES, HEADS)
-#define K some_heads(5000, KEYS, KEY_HEADS)
-#define V some_heads(10000, KEYS, KEY_HEADS)
+#define Q heads(numbers, QUERIES, HEADS)
+#define K heads(numbers + 5000, KEYS, KEY_HEADS)
+#define V heads(numbers + 10000, KEYS, KEY_HEADS)
 
 static napier_status attention(napier_context *c) {
     napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
@@ -270,11 +277,10 @@ static napier_status attention_of_sequences(napier_context *c) {
 }
 static napier_status attention_backward_by(napier_context *c, const napier_attention_options *o) {
     const napier_heads y = new_heads(QUERIES, HEADS);
-    const napier_const_heads output = {y.data, QUERIES, HEADS, DIM, HEADS * DIM, DIM, 1, NAPIER_F32};
     const napier_matrix lse = new_rows(QUERIES, HEADS);
     const napier_status status = napier_attention(c, Q, K, V, y, lse, o);
     return status ? status
-                  : CALL(napier_attention_backward, c, Q, Q, K, V, output, napier_read_only(lse),
+                  : CALL(napier_attention_backward, c, Q, Q, K, V, heads(y.data, QUERIES, HEADS), napier_read_only(lse),
                          new_heads(QUERIES, HEADS), new_heads(KEYS, KEY_HEADS), new_heads(KEYS, KEY_HEADS), o);
 }
 static napier_status attention_backward(napier_context *c) {
@@ -286,15 +292,9 @@ static napier_status attention_backward(napier_context *c) {
 
 /* ---- rl.h ----------------------------------------------------------------------------------------------------------- */
 
-static napier_status fused_log_softmax(napier_context *c) {
-    return CALL(napier_fused_log_softmax, c, logits(), new_logits(), NULL);
-}
-static napier_status gather_logprobs(napier_context *c) {
-    return CALL(napier_gather_logprobs, c, logits(), token_ids(ROWS), new_array(ROWS));
-}
-static napier_status gather_logprobs_backward(napier_context *c) {
-    return CALL(napier_gather_logprobs_backward, c, array(ROWS), token_ids(ROWS), new_logits());
-}
+ONE_CALL(fused_log_softmax, napier_fused_log_softmax, logits(), new_logits(), NULL)
+ONE_CALL(gather_logprobs, napier_gather_logprobs, logits(), token_ids(ROWS), new_array(ROWS))
+ONE_CALL(gather_logprobs_backward, napier_gather_logprobs_backward, array(ROWS), token_ids(ROWS), new_logits())
 
 static napier_token_results new_token_results(int64_t n) {
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
@@ -369,19 +369,11 @@ static napier_status linear_token_logprobs_backward(napier_context *c) {
     return status ? status : linear_backward(c, &rules);
 }
 
-static napier_status kl_per_response(napier_context *c) {
-    return CALL(napier_kl_per_response, c, tokens(0), tokens(100), responses(), mask, &kl, new_array(BATCH));
-}
-static napier_status kl_per_response_backward(napier_context *c) {
-    return CALL(napier_kl_per_response_backward, c, tokens(0), tokens(100), responses(), mask, &kl, array(BATCH),
-                new_array(TOKENS), new_array(TOKENS));
-}
-static napier_status kl_full(napier_context *c) {
-    return CALL(napier_kl_full, c, logits(), logits(), NULL, new_array(ROWS));
-}
-static napier_status kl_full_backward(napier_context *c) {
-    return CALL(napier_kl_full_backward, c, logits(), logits(), NULL, array(ROWS), new_logits(), new_logits());
-}
+ONE_CALL(kl_per_response, napier_kl_per_response, tokens(0), tokens(100), responses(), mask, &kl, new_array(BATCH))
+ONE_CALL(kl_per_response_backward, napier_kl_per_response_backward, tokens(0), tokens(100), responses(), mask, &kl,
+         array(BATCH), new_array(TOKENS), new_array(TOKENS))
+ONE_CALL(kl_full, napier_kl_full, logits(), logits(), NULL, new_array(ROWS))
+ONE_CALL(kl_full_backward, napier_kl_full_backward, logits(), logits(), NULL, array(ROWS), new_logits(), new_logits())
 /* Two policies, at a temperature. */
 static napier_status kl_full_of_two(napier_context *c) {
     const napier_const_matrix p = napier_const_rows_f32(numbers, 70, 150);
@@ -393,14 +385,10 @@ static napier_status kl_full_of_two(napier_context *c) {
 
 static napier_const_matrix rubric(void) { return napier_const_rows_f32(numbers, CRITERIA, WORDS); }
 
-static napier_status rubric_score(napier_context *c) {
-    return CALL(napier_rubric_score, c, tokens(0), token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
-                new_rows(BATCH, CRITERIA), new_array(BATCH));
-}
-static napier_status rubric_score_backward(napier_context *c) {
-    return CALL(napier_rubric_score_backward, c, token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
-                napier_const_rows_f32(numbers, BATCH, CRITERIA), array(BATCH), new_array(TOKENS));
-}
+ONE_CALL(rubric_score, napier_rubric_score, tokens(0), token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
+         new_rows(BATCH, CRITERIA), new_array(BATCH))
+ONE_CALL(rubric_score_backward, napier_rubric_score_backward, token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
+         napier_const_rows_f32(numbers, BATCH, CRITERIA), array(BATCH), new_array(TOKENS))
 
 static napier_grpo_batch batch(bool with_logprobs) {
     napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
@@ -478,10 +466,8 @@ static napier_status sort_edges(napier_context *c) {
     keep(edges, sizeof edges);
     return CALL(napier_umap_sort_edges, c, (napier_umap_edge *)call_result, EDGES);
 }
-static napier_status segments(napier_context *c) {
-    return CALL(napier_umap_segments, c, sorted_edges, EDGES, POINTS, room(POINTS, sizeof(int64_t)),
-                room(POINTS, sizeof(int64_t)));
-}
+ONE_CALL(segments, napier_umap_segments, sorted_edges, EDGES, POINTS, room(POINTS, sizeof(int64_t)),
+         room(POINTS, sizeof(int64_t)))
 /* Keeps a graph that a call has made, and destroys it. */
 static napier_status graph_made(napier_context *c, napier_status status, napier_umap_graph *g) {
     made(status, g);
@@ -499,30 +485,16 @@ static napier_status graph_from_edges(napier_context *c) {
     const napier_status status = CALL(napier_umap_graph_from_edges, c, sorted_edges, EDGES, POINTS, &g);
     return graph_made(c, status, g);
 }
-static napier_status edge_gradients(napier_context *c) {
-    return CALL(napier_umap_edge_gradients, c, &params, plane(), sorted_edges, EDGES, new_rows(EDGES, 2),
-                new_rows(EDGES, 2));
-}
-static napier_status reduce_segments(napier_context *c) {
-    return CALL(napier_umap_reduce_segments, c, napier_const_rows_f32(numbers, EDGES, 2), edge_starts, edge_counts,
-                new_plane());
-}
-static napier_status gradients(napier_context *c) {
-    return CALL(napier_umap_gradients, c, &params, plane(), sorted_edges, EDGES, 1, new_plane());
-}
-static napier_status apply(napier_context *c) {
-    return CALL(napier_umap_apply, c, 0.37f, napier_const_rows_f32(numbers + 1000, POINTS, 2), plane_to_change());
-}
-static napier_status negative_targets(napier_context *c) {
-    return CALL(napier_umap_negative_targets, c, 9, 3, POINTS, NEGATIVES, room(POINTS * NEGATIVES, sizeof(uint32_t)));
-}
-static napier_status negative_gradients(napier_context *c) {
-    return CALL(napier_umap_negative_gradients, c, &params, plane(), targets, NEGATIVES, new_plane());
-}
-static napier_status loss(napier_context *c) {
-    return CALL(napier_umap_loss, c, &params, plane(), sorted_edges, EDGES, targets, NEGATIVES,
-                room(1, sizeof(double)));
-}
+ONE_CALL(edge_gradients, napier_umap_edge_gradients, &params, plane(), sorted_edges, EDGES, new_rows(EDGES, 2),
+         new_rows(EDGES, 2))
+ONE_CALL(reduce_segments, napier_umap_reduce_segments, napier_const_rows_f32(numbers, EDGES, 2), edge_starts,
+         edge_counts, new_plane())
+ONE_CALL(gradients, napier_umap_gradients, &params, plane(), sorted_edges, EDGES, 1, new_plane())
+ONE_CALL(apply, napier_umap_apply, 0.37f, napier_const_rows_f32(numbers + 1000, POINTS, 2), plane_to_change())
+ONE_CALL(negative_targets, napier_umap_negative_targets, 9, 3, POINTS, NEGATIVES,
+         room(POINTS *NEGATIVES, sizeof(uint32_t)))
+ONE_CALL(negative_gradients, napier_umap_negative_gradients, &params, plane(), targets, NEGATIVES, new_plane())
+ONE_CALL(loss, napier_umap_loss, &params, plane(), sorted_edges, EDGES, targets, NEGATIVES, room(1, sizeof(double)))
 static napier_status optimize_epochs(napier_context *c) {
     napier_umap_optimizer *o = NULL, *again = NULL;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
@@ -575,10 +547,8 @@ static napier_status neighbors_by_each_metric(napier_context *c) {
     return status;
 }
 
-static napier_status smooth_knn_dist(napier_context *c) {
-    return CALL(napier_umap_smooth_knn_dist, c, near_distances, POINTS, NEAR, 1.3, room(POINTS, sizeof(float)),
-                room(POINTS, sizeof(float)));
-}
+ONE_CALL(smooth_knn_dist, napier_umap_smooth_knn_dist, near_distances, POINTS, NEAR, 1.3, room(POINTS, sizeof(float)),
+         room(POINTS, sizeof(float)))
 static napier_status new_graph(napier_context *c, napier_umap_graph **out) {
     return CALL(napier_umap_fuzzy_simplicial_set, c, near_ids, near_distances, POINTS, NEAR, 1.3, 0.9, out);
 }
@@ -608,11 +578,9 @@ static napier_status join(napier_context *c, bool known_categories) {
 static napier_status join_categories(napier_context *c) { return join(c, true); }
 static napier_status join_numbers(napier_context *c) { return join(c, false); }
 
-static napier_status spectral_layout(napier_context *c) {
-    return CALL(napier_umap_spectral_layout, c, graph, points(), 7, new_plane());
-}
-static napier_status pca_layout(napier_context *c) { return CALL(napier_umap_pca_layout, c, points(), 7, new_plane()); }
-static napier_status random_layout(napier_context *c) { return CALL(napier_umap_random_layout, c, 7, new_plane()); }
+ONE_CALL(spectral_layout, napier_umap_spectral_layout, graph, points(), 7, new_plane())
+ONE_CALL(pca_layout, napier_umap_pca_layout, points(), 7, new_plane())
+ONE_CALL(random_layout, napier_umap_random_layout, 7, new_plane())
 static napier_status optimize_layout(napier_context *c) {
     napier_umap_options o = map_options;
     o.n_epochs = 15;
@@ -647,12 +615,9 @@ static napier_status map_reads(napier_context *c) {
                ? NAPIER_OK
                : NAPIER_CORRUPT_DATA;
 }
-static napier_status transform(napier_context *c) {
-    return CALL(napier_umap_transform, c, map, new_points(), new_rows(NEW, 2));
-}
-static napier_status inverse_transform(napier_context *c) {
-    return CALL(napier_umap_inverse_transform, c, map, napier_const_rows_f32(numbers, NEW, 2), new_rows(NEW, FEATURES));
-}
+ONE_CALL(transform, napier_umap_transform, map, new_points(), new_rows(NEW, 2))
+ONE_CALL(inverse_transform, napier_umap_inverse_transform, map, napier_const_rows_f32(numbers, NEW, 2),
+         new_rows(NEW, FEATURES))
 
 /* A save that fails leaves the file as it is. */
 static napier_status map_save(napier_context *c) {
@@ -662,27 +627,11 @@ static napier_status map_save(napier_context *c) {
     napier_umap_model_destroy(plenty, m);
     return status;
 }
-static napier_status map_load(napier_context *c) {
-    napier_umap_model *m = NULL;
-    const napier_status status = CALL(napier_umap_model_load, c, map_path, &m);
-    made(status, m);
-    napier_umap_model_destroy(c, m);
-    return status;
-}
-static napier_status map_to_bytes(napier_context *c) {
-    return CALL(napier_umap_model_to_bytes, c, map, room(PARTS, 1), PARTS, room(1, sizeof(size_t)));
-}
-static napier_status map_from_bytes(napier_context *c) {
-    napier_umap_model *m = NULL;
-    const napier_status status = CALL(napier_umap_model_from_bytes, c, map_bytes, map_size, &m);
-    made(status, m);
-    napier_umap_model_destroy(c, m);
-    return status;
-}
-static napier_status quality_of(napier_context *c) {
-    return CALL(napier_umap_quality_of, c, points(), &near_options, plane(), categories, 0,
-                room(1, sizeof(napier_umap_quality)));
-}
+MAKES(map_load, napier_umap_model, napier_umap_model_load, map_path)
+ONE_CALL(map_to_bytes, napier_umap_model_to_bytes, map, room(PARTS, 1), PARTS, room(1, sizeof(size_t)))
+MAKES(map_from_bytes, napier_umap_model, napier_umap_model_from_bytes, map_bytes, map_size)
+ONE_CALL(quality_of, napier_umap_quality_of, points(), &near_options, plane(), categories, 0,
+         room(1, sizeof(napier_umap_quality)))
 
 /* ---- tokenizer.h, model.h ------------------------------------------------------------------------------------------- */
 
@@ -690,20 +639,8 @@ static napier_status quality_of(napier_context *c) {
 
 static const char text[] = "hello caf\xc3\xa9! cafe\xcc\x81! <|im_start|>world 123";
 
-static napier_status tokenizer_from_json(napier_context *c) {
-    napier_tokenizer *t = NULL;
-    const napier_status status = CALL(napier_tokenizer_from_json, c, (const char *)tiny_tokenizer_json, TINY_SIZE, &t);
-    made(status, t);
-    CALL(napier_tokenizer_destroy, c, t);
-    return status;
-}
-static napier_status tokenizer_load(napier_context *c) {
-    napier_tokenizer *t = NULL;
-    const napier_status status = CALL(napier_tokenizer_load, c, "tests/support/tiny_tokenizer.json", &t);
-    made(status, t);
-    napier_tokenizer_destroy(c, t);
-    return status;
-}
+MAKES(tokenizer_from_json, napier_tokenizer, napier_tokenizer_from_json, (const char *)tiny_tokenizer_json, TINY_SIZE)
+MAKES(tokenizer_load, napier_tokenizer, napier_tokenizer_load, "tests/support/tiny_tokenizer.json")
 static napier_status encode_and_decode(napier_context *c) {
     napier_token_buffer encoded = {NULL, 0, 0};
     napier_text_buffer decoded = {NULL, 0, 0};
@@ -740,13 +677,7 @@ static napier_status chat_text(napier_context *c) {
     return status;
 }
 
-static napier_status model_load(napier_context *c) {
-    napier_model *m = NULL;
-    const napier_status status = CALL(napier_model_load, c, tiny.directory, NULL, &m);
-    made(status, m);
-    CALL(napier_model_destroy, c, m);
-    return status;
-}
+MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
 static napier_status model_reads(napier_context *c) {
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     const napier_status status = CALL(napier_model_get_info, c, model, &info);
