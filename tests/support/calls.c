@@ -994,7 +994,7 @@ static const public_call table[] = {
     LINE(logprobs_for, CALL_TAKES),
     LINE(batch_plan, CALL_TAKES | CALL_BY_THREADS),
     LINE(judge, CALL_TAKES),
-    LINE(model_in_bf16, CALL_TAKES),
+    LINE(model_in_bf16, CALL_LONG),
     LINE(encode_texts, CALL_TAKES | CALL_FALLS_BACK),
 #endif
 };
