@@ -1,4 +1,4 @@
-/* The library against the definition: docs/numerics.md written a second time, plainly, in support/definition.c.
+/* The library against the definition: docs/numerics.md written a second time, plainly, in support/definition.h.
  * softmax must have its bits. logsumexp and log_softmax may differ in a last bit, since the definition's log1p is
  * libm's and the library's is its own: at most 1 ulp (plus what cancellation makes of such a bit), in fewer than one
  * row of 10,000. */
