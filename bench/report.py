@@ -100,7 +100,15 @@ def machine_text(machine):
 
 
 def commands(headers):
-    return list(dict.fromkeys(f"- Command: `{each['command'].strip()}`, started {each['started']}" for each in headers))
+    """How the results were made, and what measures the same today where the driver has changed since."""
+    lines = []
+    for each in headers:
+        lines.append(f"- Command: `{each['command'].strip()}`, started {each['started']}")
+        if "today" in each:
+            lines.append(f"  - today: `{each['today']}`")
+        if "note" in each:
+            lines.append(f"  - {each['note']}")
+    return lines
 
 
 def line_of(record, level2):
