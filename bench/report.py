@@ -101,14 +101,10 @@ def machine_text(machine):
 
 def commands(headers):
     """How the results were made, and what measures the same today where the driver has changed since."""
-    lines = []
-    for each in headers:
-        lines.append(f"- Command: `{each['command'].strip()}`, started {each['started']}")
-        if "today" in each:
-            lines.append(f"  - today: `{each['today']}`")
-        if "note" in each:
-            lines.append(f"  - {each['note']}")
-    return lines
+    return list(dict.fromkeys(
+        f"- Command: `{each['command'].strip()}`, started {each['started']}"
+        + (f"\n  - today: `{each['today']}`" if "today" in each else "") + (f"\n  - {each['note']}" if "note" in each else "")
+        for each in headers))
 
 
 def line_of(record, level2):

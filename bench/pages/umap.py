@@ -1,10 +1,10 @@
 """docs/umap-benchmarks.md: maps."""
 from report import DOCS, commands, machine_text, ms, table
+from suites.umap import DOCUMENT
 
 PAGE = DOCS / "umap-benchmarks.md"
 RESULTS = "*-umap-*.jsonl"
 STAGES = ("neighbours", "fuzzy set", "start", "layout")
-DOCUMENT = {1000: 3, 5000: 15, 10000: 30}  # points, and the seconds that the document says
 
 LEGEND = """
 - Seconds of one fit on data in memory, median of rounds in which the peers took turns (*n*: how many); one process a peer
