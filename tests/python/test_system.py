@@ -217,8 +217,8 @@ def test_results_too_large_are_refused():
 
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
-MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval", "napier._napier", "napier.rl",
-           "napier._umap.stages", "napier._umap.estimator"]
+MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval",
+           "napier._napier", "napier.rl", "napier._umap.stages", "napier._umap.estimator"]
 
 
 @pytest.mark.parametrize("name", MODULES)
