@@ -34,7 +34,7 @@ static int fill(line_reader *r) {
         r->end -= r->start;
         r->start = 0;
     }
-    if (r->end + 1 >= r->most) {
+    if (r->end > r->most) {
         return r->is_whole ? complain("%s: a text of more than %zu MiB; with --lines each line is a text", r->name,
                                       r->most >> 20)
                            : complain("%s:%" PRId64 ": a line of more than %zu MiB", r->name, r->line, r->most >> 20);
