@@ -45,8 +45,8 @@ NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
     return vf_hadd(lane[0]);
 }
 
-static double napier_dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin,
-                               int64_t end, float *scratch) {
+static double dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
+                        float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE;
     double total = 0;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
@@ -58,7 +58,7 @@ static double napier_dot_range(napier_const_matrix a, const napier_const_matrix 
     return total;
 }
 
-NAPIER_KERNEL vf napier_gradient16(bool log, vf value, vf gradient, vf sum) {
+NAPIER_KERNEL vf gradient16(bool log, vf value, vf gradient, vf sum) {
     if (log) {
         return vf_fnma(vf_exp(value), sum, gradient);
     }
@@ -66,8 +66,8 @@ NAPIER_KERNEL vf napier_gradient16(bool log, vf value, vf gradient, vf sum) {
     return vf_select(masked, vf_zero(), vf_mul(value, vf_sub(gradient, sum)));
 }
 
-NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, napier_const_matrix gradients,
-                                       napier_matrix out, int64_t row, float sum, float temperature, float *scratch) {
+NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
+                                int64_t row, float sum, float temperature, float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE, *result = scratch + 2 * NAPIER_TILE;
     const vf s = vf_set(sum), t = vf_set(temperature);
     for (int64_t i = 0; i < values.cols; i += NAPIER_TILE) {
@@ -77,7 +77,7 @@ NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, nap
             const bool whole = j + 16 <= n;
             const vf u = whole ? vf_load(x + j) : vf_load_part(x + j, n - j, vf_zero());
             const vf w = whole ? vf_load(g + j) : vf_load_part(g + j, n - j, vf_zero());
-            vf v = napier_gradient16(log, u, w, s);
+            vf v = gradient16(log, u, w, s);
             v = temperature != 1.0f ? vf_div(v, t) : v;
             vf_store(result + j, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
         }
@@ -89,25 +89,24 @@ NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, nap
 static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs,
                                     napier_matrix grad_logits, int64_t row, float dot, float temperature,
                                     float *scratch) {
-    napier_gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
+    gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
 }
 
 static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
                                         napier_matrix grad_logits, int64_t row, float sum, float temperature,
                                         float *scratch) {
-    napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
+    gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
 }
 
-#define NAPIER_SOFTMAX_KERNELS                                                                                         \
-    {                                                                                                                  \
-        .short_rows = napier_short_or_tiny_rows, .short_columns = napier_short_columns, .long_rows = napier_long_rows, \
-        .keep_range = napier_keep_range, .write_kept = napier_write_kept, .max_of_range = napier_max_of_range,         \
-        .sum_range = napier_sum_range, .write_range = napier_write_range, .sum_strip = napier_sum_strip,               \
-        .write_strip = napier_write_strip, .pack_few = napier_pack_few, .unpack_few = napier_unpack_few,               \
-        .store_lse = napier_store_lse, .tile_sum = napier_tile_sum_of, .pack = napier_pack, .write = napier_write,     \
-        .weighted_look = napier_weighted_look_at, .weighted_rest = napier_weighted_rest,                               \
-        .weighted_ties = napier_weighted_ties, .dot_range = napier_dot_range,                                          \
-        .softmax_gradient = napier_softmax_gradient, .log_softmax_gradient = napier_log_softmax_gradient               \
+#define NAPIER_SOFTMAX_KERNELS                                                                                    \
+    {                                                                                                             \
+        .short_rows = short_or_tiny_rows, .short_columns = short_columns, .long_rows = long_rows,                 \
+        .keep_range = keep_range, .write_kept = write_kept, .max_of_range = max_of_range, .sum_range = sum_range, \
+        .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,     \
+        .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = napier_pack,           \
+        .write = napier_write, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                 \
+        .weighted_ties = weighted_ties, .dot_range = dot_range, .softmax_gradient = napier_softmax_gradient,      \
+        .log_softmax_gradient = napier_log_softmax_gradient                                                       \
     }
 
 #endif

@@ -210,7 +210,7 @@ static result finish_line_f32(const line *l, const sums *s) {
     return finish_f32(l->look.max, weight_of(s), rest);
 }
 
-/* As napier_f64_finish_finite. If the largest term and M's term lie far apart,
+/* As f64_finish_finite. If the largest term and M's term lie far apart,
  * W and R are in units of the largest term. */
 static result finish_f64(const line *l, const sums *s) {
     const double max = l->look.max;
