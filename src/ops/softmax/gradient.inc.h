@@ -37,12 +37,7 @@ NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
         }
         lane[v] = sum;
     }
-    for (int half = 8; half > 0; half /= 2) {
-        for (int v = 0; v < half; v++) {
-            lane[v] = vf_add(lane[v], lane[v + half]);
-        }
-    }
-    return vf_hadd(lane[0]);
+    return vf_hadd(napier_fold_lanes(lane, 16));
 }
 
 static double dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
@@ -86,16 +81,13 @@ NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_con
     }
 }
 
-static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs,
-                                    napier_matrix grad_logits, int64_t row, float dot, float temperature,
-                                    float *scratch) {
-    gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
-}
-
-static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
-                                        napier_matrix grad_logits, int64_t row, float sum, float temperature,
-                                        float *scratch) {
-    gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
+static void softmax_gradient(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
+                             int64_t row, float sum, float temperature, float *scratch) {
+    if (log) {
+        gradient_row(true, values, gradients, out, row, sum, temperature, scratch);
+    } else {
+        gradient_row(false, values, gradients, out, row, sum, temperature, scratch);
+    }
 }
 
 #define NAPIER_SOFTMAX_KERNELS                                                                                    \
@@ -105,8 +97,7 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
         .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,     \
         .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = napier_pack,           \
         .write = napier_write, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                 \
-        .weighted_ties = weighted_ties, .dot_range = dot_range, .softmax_gradient = napier_softmax_gradient,      \
-        .log_softmax_gradient = napier_log_softmax_gradient                                                       \
+        .weighted_ties = weighted_ties, .dot_range = dot_range, .gradient = softmax_gradient                      \
     }
 
 #endif

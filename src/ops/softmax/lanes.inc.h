@@ -392,16 +392,10 @@ NAPIER_KERNEL void strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bo
 }
 
 static void strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
-    if (!sixteen_within(s, NAPIER_CUTOFF)) {
-        if (keep) {
-            strip_sum_as(s, z, n, true, true, fetch, acc);
-        } else {
-            strip_sum_as(s, z, n, true, false, fetch, acc);
-        }
-    } else if (keep) {
-        strip_sum_as(s, z, n, false, true, fetch, acc);
+    if (sixteen_within(s, NAPIER_CUTOFF)) {
+        keep ? strip_sum_as(s, z, n, false, true, fetch, acc) : strip_sum_as(s, z, n, false, false, fetch, acc);
     } else {
-        strip_sum_as(s, z, n, false, false, fetch, acc);
+        keep ? strip_sum_as(s, z, n, true, true, fetch, acc) : strip_sum_as(s, z, n, true, false, fetch, acc);
     }
 }
 
@@ -472,8 +466,7 @@ NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job
     for (int64_t i = 0; i < n; i++) {
         void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
         for (int g = 0; g * 16 < rows; g++) {
-            const napier_finals *f = &group[g].f;
-            const napier_writer w = {group[g].s.max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
+            const napier_writer w = sixteen_writer(&group[g].s, &group[g].f, false);
             const vf result = result16(op, &w, vf_load(z + (g * n + i) * 16), false);
             if (stream) {
                 vf_stream((float *)y + g * 16, result);

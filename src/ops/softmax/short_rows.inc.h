@@ -424,47 +424,33 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
 }
 
 /* Rows of few vectors, and whole tiles, have a specialised loop each. */
-#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                \
-    three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, plan, \
-                  flush)
-#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)                 \
-    do {                                                            \
-        switch (plan->length) {                                     \
-        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;        \
-        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;        \
-        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;        \
-        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;        \
-        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;        \
-        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;      \
-        case 64 + 32: NAPIER_THREE(write_, op_, dtype_, 32); break; \
-        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
-        default: NAPIER_THREE(write_, op_, dtype_, 0); break;       \
-        }                                                           \
+#define NAPIER_THREE(op_, dtype_, vectors_)                                                                            \
+    three_batches((napier_stages){true, true, (op_) != NAPIER_OP_LOGSUMEXP, op_, dtype_, dtype_, vectors_}, job, look, \
+                  sum, write, plan, flush)
+#define NAPIER_THREE_BY_LENGTH(op_, dtype_)                 \
+    do {                                                    \
+        switch (plan->length) {                             \
+        case 2: NAPIER_THREE(op_, dtype_, 2); break;        \
+        case 3: NAPIER_THREE(op_, dtype_, 3); break;        \
+        case 4: NAPIER_THREE(op_, dtype_, 4); break;        \
+        case 7: NAPIER_THREE(op_, dtype_, 7); break;        \
+        case 8: NAPIER_THREE(op_, dtype_, 8); break;        \
+        case 16: NAPIER_THREE(op_, dtype_, 16); break;      \
+        case 64 + 32: NAPIER_THREE(op_, dtype_, 32); break; \
+        case 64 + 64: NAPIER_THREE(op_, dtype_, 64); break; \
+        default: NAPIER_THREE(op_, dtype_, 0); break;       \
+        }                                                   \
     } while (0)
 
-/* Do all three batches exist, and are they ordinary? */
-static void three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
-                       napier_batch *sum, napier_batch *write, napier_flush *flush) {
-    if (job->op == NAPIER_OP_SOFTMAX) {
-        if (plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32);
-        } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16);
-        }
-    } else if (job->op == NAPIER_OP_LOG_SOFTMAX) {
-        if (plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32);
-        } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16);
-        }
-    } else if (plan->plain) {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32);
+/* All three batches exist and are ordinary; for logsumexp there is nothing to write. */
+NAPIER_KERNEL void three_full(napier_softmax_op op, const napier_softmax_job *job, const napier_short_plan *plan,
+                              napier_batch *look, napier_batch *sum, napier_batch *write, napier_flush *flush) {
+    if (plan->plain) {
+        NAPIER_THREE_BY_LENGTH(op, NAPIER_F32);
     } else {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16);
+        NAPIER_THREE_BY_LENGTH(op, NAPIER_BF16);
     }
 }
-
-static void batch_finish(napier_softmax_op op, napier_batch *b, int n) { NAPIER_FOR_OP(op, batch_summed, b, n); }
 
 /* Scans `look`, sums `sum` and writes `write`; any may be NULL. In one loop if they are
  * alike and ordinary, otherwise one by one. */
@@ -476,7 +462,7 @@ static void batch_round(const napier_softmax_job *job, const napier_short_plan *
     const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
     const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
     if (plan->fused && ordinary) {
-        three_full(job, plan, look, sum, write, flush);
+        NAPIER_FOR_OP(job->op, three_full, job, plan, look, sum, write, flush);
     } else {
         if (look) {
             batch_look(look, job, plan->room);
@@ -495,7 +481,7 @@ static void batch_round(const napier_softmax_job *job, const napier_short_plan *
         batch_looked(look, n);
     }
     if (sum) {
-        batch_finish(job->op, sum, n);
+        NAPIER_FOR_OP(job->op, batch_summed, sum, n);
     }
 }
 

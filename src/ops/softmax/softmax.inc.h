@@ -22,54 +22,6 @@
      : (op_) == NAPIER_OP_LOG_SOFTMAX ? f_(NAPIER_OP_LOG_SOFTMAX, __VA_ARGS__) \
                                       : f_(NAPIER_OP_LOGSUMEXP, __VA_ARGS__))
 
-/* ---- Results out --------------------------------------------------------------------------------------------------- */
-
-/* Stores contiguous floats as contiguous elements of y, past the caches if `stream`. y may be z itself. */
-NAPIER_KERNEL void write_out_as(napier_dtype dtype, const float *z, int64_t n, void *y, bool stream) {
-    int64_t i = 0;
-    const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63; /* bytes up to the next cache line */
-    if (stream && dtype == NAPIER_F32 && n >= 32 && ahead % 4 == 0) {
-        float *out = (float *)y;
-        i = (int64_t)(ahead / 4);
-        vf_store_part(out, (int)i, vf_load_part(z, (int)i, vf_zero()));
-        for (; i + 16 <= n; i += 16) {
-            vf_stream(out + i, vf_load(z + i));
-        }
-    }
-    for (; i + 16 <= n; i += 16) {
-        napier_store16(napier_at_out(y, dtype, i), dtype, vf_load(z + i));
-    }
-    if (i < n) {
-        const int rest = (int)(n - i);
-        napier_store_part(napier_at_out(y, dtype, i), dtype, rest, vf_load_part(z + i, rest, vf_zero()));
-    }
-}
-
-/* Stores floats as elements of any dtype and stride. */
-static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
-    if (stride == 1) {
-        NAPIER_FOR_DTYPE(dtype, write_out_as, z, n, y, stream);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += 16) {
-        const int part = n - i < 16 ? (int)(n - i) : 16;
-        const vf v = vf_load_part(z + i, part, vf_zero());
-        if (dtype == NAPIER_F32) {
-            float lanes[16];
-            vf_store(lanes, v);
-            for (int j = 0; j < part; j++) {
-                ((float *)y)[(i + j) * stride] = lanes[j];
-            }
-        } else {
-            uint16_t lanes[16];
-            vi_store_u16(lanes, napier_narrow(v, dtype));
-            for (int j = 0; j < part; j++) {
-                ((uint16_t *)y)[(i + j) * stride] = lanes[j];
-            }
-        }
-    }
-}
-
 /* ---- Scan: maximum and minimum, widening on the way ---------------------------------------------------------------- */
 
 /* What a scan finds. A NaN is detected by a sum of the elements: an addition can run beside the FMAs, a compare into a
@@ -400,44 +352,98 @@ NAPIER_KERNEL vf result16(napier_softmax_op op, const napier_writer *w, vf value
     return op == NAPIER_OP_SOFTMAX ? napier_probs16(w, value, care) : vf_sub(vf_sub(value, w->max), w->log_sum);
 }
 
-/* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the memory of the values. */
-NAPIER_KERNEL void write_as(napier_dtype dtype, napier_softmax_op op, const napier_writer *w, const float *values,
-                            int n, bool care, bool stream, void *y) {
-    int i = 0;
+/* How contiguous values become results. `writer` NULL: they are the results. Otherwise they are kept terms for softmax, z
+ * for log_softmax; again: z also for softmax, whose terms are computed again, with `magic`. */
+typedef struct napier_results {
+    napier_softmax_op op;
+    const napier_writer *writer;
+    bool care, again;
+    vf magic;
+} napier_results;
+
+NAPIER_KERNEL vf result_of16(const napier_results r, vf value) {
+    if (!r.writer) {
+        return value;
+    }
+    return result16(r.op, r.writer, r.again ? vf_exp_scaled(value, r.magic) : value, r.care);
+}
+
+/* Stores n results as contiguous elements of y, past the caches if `stream`. y may be the memory of the values. */
+NAPIER_KERNEL void write_as(napier_dtype dtype, const napier_results r, const float *values, int64_t n, bool stream,
+                            void *y) {
+    const vf fill = r.writer ? r.writer->max : vf_zero();
+    int64_t i = 0;
     if (stream) {
-        const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63;
         float *out = (float *)y;
-        i = (int)(ahead / 4);
+        i = (int64_t)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4); /* up to the next cache line */
         if (i > 0) {
-            vf_store_part(out, i, result16(op, w, vf_load_part(values, i, w->max), care));
+            vf_store_part(out, (int)i, result_of16(r, vf_load_part(values, (int)i, fill)));
         }
         for (; i + 16 <= n; i += 16) {
-            vf_stream(out + i, result16(op, w, vf_load(values + i), care));
+            vf_stream(out + i, result_of16(r, vf_load(values + i)));
         }
     }
     for (; i + 16 <= n; i += 16) {
-        napier_store16(napier_at_out(y, dtype, i), dtype, result16(op, w, vf_load(values + i), care));
+        napier_store16(napier_at_out(y, dtype, i), dtype, result_of16(r, vf_load(values + i)));
     }
     if (i < n) {
-        const vf v = result16(op, w, vf_load_part(values + i, n - i, w->max), care);
-        napier_store_part(napier_at_out(y, dtype, i), dtype, n - i, v);
+        const int rest = (int)(n - i);
+        const vf v = result_of16(r, vf_load_part(values + i, rest, fill));
+        napier_store_part(napier_at_out(y, dtype, i), dtype, rest, v);
     }
+}
+
+static bool goes_past_caches(const void *y, napier_dtype dtype, int64_t n, bool stream) {
+    return stream && dtype == NAPIER_F32 && n >= 32 && ((uintptr_t)y & 3) == 0;
 }
 
 /* stride 1 only. */
 static void write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care, void *y,
                          napier_dtype dtype, bool stream) {
-    const bool past = stream && dtype == NAPIER_F32 && n >= 32 && ((uintptr_t)y & 3) == 0;
+    const bool past = goes_past_caches(y, dtype, n, stream);
+    const napier_results logs = {.op = NAPIER_OP_LOG_SOFTMAX, .writer = w};
+    const napier_results careful = {.op = NAPIER_OP_SOFTMAX, .writer = w, .care = true};
+    const napier_results plain = {.op = NAPIER_OP_SOFTMAX, .writer = w};
     if (op != NAPIER_OP_SOFTMAX && past) {
-        write_as(NAPIER_F32, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, true, y);
+        write_as(NAPIER_F32, logs, values, n, true, y);
     } else if (op != NAPIER_OP_SOFTMAX) {
-        NAPIER_FOR_DTYPE(dtype, write_as, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, logs, values, n, false, y);
     } else if (care) {
-        NAPIER_FOR_DTYPE(dtype, write_as, NAPIER_OP_SOFTMAX, w, values, n, true, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, careful, values, n, false, y);
     } else if (past) {
-        write_as(NAPIER_F32, NAPIER_OP_SOFTMAX, w, values, n, false, true, y);
+        write_as(NAPIER_F32, plain, values, n, true, y);
     } else {
-        NAPIER_FOR_DTYPE(dtype, write_as, NAPIER_OP_SOFTMAX, w, values, n, false, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, plain, values, n, false, y);
+    }
+}
+
+/* Stores floats as elements of any dtype and stride. */
+static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
+    if (stride == 1) {
+        const napier_results copy = {.op = NAPIER_OP_SOFTMAX};
+        if (goes_past_caches(y, dtype, n, stream)) {
+            write_as(NAPIER_F32, copy, z, n, true, y);
+        } else {
+            NAPIER_FOR_DTYPE(dtype, write_as, copy, z, n, false, y);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? (int)(n - i) : 16;
+        const vf v = vf_load_part(z + i, part, vf_zero());
+        if (dtype == NAPIER_F32) {
+            float lanes[16];
+            vf_store(lanes, v);
+            for (int j = 0; j < part; j++) {
+                ((float *)y)[(i + j) * stride] = lanes[j];
+            }
+        } else {
+            uint16_t lanes[16];
+            vi_store_u16(lanes, napier_narrow(v, dtype));
+            for (int j = 0; j < part; j++) {
+                ((uint16_t *)y)[(i + j) * stride] = lanes[j];
+            }
+        }
     }
 }
 
@@ -468,25 +474,6 @@ NAPIER_KERNEL void terms_as(const float *z, int n, vf cutoff, vf magic, bool cut
     }
 }
 
-NAPIER_KERNEL void probs_again_as(const napier_writer *w, const float *z, int n, vf magic, float *y, bool stream) {
-    int i = 0;
-    if (stream) {
-        i = (int)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4);
-        if (i > 0) {
-            vf_store_part(y, i, napier_probs16(w, vf_exp_scaled(vf_load_part(z, i, w->max), magic), false));
-        }
-        for (; i + 16 <= n; i += 16) {
-            vf_stream(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
-        }
-    }
-    for (; i + 16 <= n; i += 16) {
-        vf_store(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
-    }
-    if (i < n) {
-        vf_store_part(y + i, n - i, napier_probs16(w, vf_exp_scaled(vf_load_part(z + i, n - i, w->max), magic), false));
-    }
-}
-
 /* Results of one tile of a row from its z and the row's final. `spare` has space for a tile; y may be
  * the memory of z. */
 static void write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, napier_looked looked,
@@ -500,10 +487,11 @@ static void write_tile(napier_softmax_op op, const napier_final *final, napier_m
         const float magic = op == NAPIER_OP_SOFTMAX ? napier_term_magic(final->exponent) : 0.0f;
         const bool direct = stride == 1 && final->factor == 1.0f;
         if (op == NAPIER_OP_SOFTMAX && !care && direct && dtype == NAPIER_F32) {
-            if (stream && n >= 32) {
-                probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, true);
+            const napier_results probs = {NAPIER_OP_SOFTMAX, &w, false, true, vf_set(magic)};
+            if (goes_past_caches(y, dtype, n, stream)) {
+                write_as(NAPIER_F32, probs, looked.z, n, true, y);
             } else {
-                probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, false);
+                write_as(NAPIER_F32, probs, looked.z, n, false, y);
             }
             return;
         }

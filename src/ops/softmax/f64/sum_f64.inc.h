@@ -1,15 +1,9 @@
 /* ops/softmax/f64/sum_f64.inc.h - tiles, the exact sum of tiles, and finals (see sum_f64.h). The CPU compiles this
  * once, in sum_f64.c. For a kernel of a GPU, sum_f64.h includes it. */
 
-/* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
- * normal, and 1024 of the largest stay finite. */
-enum { NAPIER_F64_TERM_SCALE = 512 };
-#define NAPIER_F64_CUTOFF 800.0
-#define NAPIER_F64_HUGE 0x1p62
+#include "ops/softmax/signed_digits.h"
 
 enum { NAPIER_F64_DIGIT_MASK = (1 << NAPIER_F64_DIGIT_BITS) - 1 };
-
-NAPIER_BOTH bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_HUGE; }
 
 /* Is x near enough to the maximum of its tile or row to count? */
 NAPIER_BOTH bool f64_within_cutoff(double x, double max) { return x - max >= -NAPIER_F64_CUTOFF; }
@@ -78,37 +72,13 @@ NAPIER_BOTH void f64_raise(napier_f64_sum *sum, double max) {
     sum->count = 0;
 }
 
-/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even. The four digits from the
- * leading nonzero one on become two exact doubles; if anything lies below them, it sets the last bit of the second. */
+/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even. */
 NAPIER_BOTH double f64_rest_of(const napier_f64_sum *sum, int64_t exponent) {
-    enum { ABOVE = 3, PLACES = ABOVE + NAPIER_F64_DIGITS + 3 };
-    uint64_t d[PLACES] = {0}; /* d[ABOVE] is at place top; three zeros follow the last digit */
-    uint64_t carry = 0;
-    for (int j = NAPIER_F64_DIGITS - 1; j >= 0; j--) {
-        const uint64_t low = (sum->digit[j] & NAPIER_F64_DIGIT_MASK) + (carry & NAPIER_F64_DIGIT_MASK);
-        carry = (sum->digit[j] >> NAPIER_F64_DIGIT_BITS) + (carry >> NAPIER_F64_DIGIT_BITS) +
-                (low >> NAPIER_F64_DIGIT_BITS);
-        d[j + ABOVE] = low & NAPIER_F64_DIGIT_MASK;
-    }
-    for (int j = ABOVE - 1; j >= 0; j--, carry >>= NAPIER_F64_DIGIT_BITS) {
-        d[j] = carry & NAPIER_F64_DIGIT_MASK;
-    }
-    int lead = 0;
-    while (lead < ABOVE + NAPIER_F64_DIGITS && d[lead] == 0) {
-        lead++;
-    }
-    if (lead == ABOVE + NAPIER_F64_DIGITS) {
-        return 0;
-    }
-    uint64_t below = 0;
-    for (int j = lead + 4; j < PLACES; j++) {
-        below |= d[j];
-    }
-    const uint64_t high = d[lead] << NAPIER_F64_DIGIT_BITS | d[lead + 1];
-    const uint64_t low = d[lead + 2] << NAPIER_F64_DIGIT_BITS | d[lead + 3] | (below != 0 ? 1 : 0);
-    const double value = (double)high * 0x1p48 + (double)low;
-    const int64_t unit = (sum->top + ABOVE - lead - 3) * NAPIER_F64_DIGIT_BITS - exponent + NAPIER_F64_TERM_SCALE;
-    return value * napier_f64_power_of_two((int)unit);
+    uint64_t d[3 + NAPIER_F64_DIGITS + 3] = {0}; /* d[0] is at place top + 3 */
+    int lead;
+    const double value = napier_digits_sum(sum->digit, NAPIER_F64_DIGITS, d, &lead);
+    const int64_t unit = (sum->top - lead) * NAPIER_F64_DIGIT_BITS - exponent + NAPIER_F64_TERM_SCALE;
+    return value == 0 ? 0 : value * napier_f64_power_of_two((int)unit);
 }
 
 /* ---- The sum --------------------------------------------------------------------------------------------------- */
@@ -131,9 +101,6 @@ NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]) {
 NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent) {
     return z < max && f64_within_cutoff(z, max) ? f64_scaled_term(napier_f64_exp_parts(z), exponent) : 0;
 }
-
-/* Beyond this maximum, no other element is near enough to count. */
-NAPIER_BOTH_LONG bool napier_f64_has_terms(double max) { return !napier_f64_is_huge(max); }
 
 NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max) {
     return napier_f64_is_huge(max) ? 0 : napier_f64_exp_parts(max).n;
