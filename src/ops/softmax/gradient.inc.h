@@ -11,13 +11,13 @@
 #include "ops/softmax/weighted.inc.h"
 
 /* Element i of row `row` of a matrix that is f32, f16 or bf16. */
-NAPIER_KERNEL const void *napier_element(napier_const_matrix m, int64_t row, int64_t i) {
+NAPIER_KERNEL const void *element_in(napier_const_matrix m, int64_t row, int64_t i) {
     return napier_at(m.data, m.dtype, row * m.row_stride + i * m.col_stride);
 }
 
 /* n <= 1024 elements as contiguous floats: the memory itself if it is contiguous f32, otherwise `room`. */
-NAPIER_KERNEL const float *napier_floats(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
-    return napier_look(napier_element(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
+NAPIER_KERNEL const float *floats_of(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
+    return napier_look(element_in(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
 }
 
 /* The sum of a * b, or of a if b is NULL. Where a is 0 (a masked position), b is ignored, whatever it is. */
@@ -46,9 +46,8 @@ static double dot_range(napier_const_matrix a, const napier_const_matrix *b, int
     double total = 0;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
-        const float *x = napier_floats(a, row, i, n, room_a);
-        total +=
-            (double)(b ? napier_dot_tile(x, napier_floats(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
+        const float *x = floats_of(a, row, i, n, room_a);
+        total += (double)(b ? napier_dot_tile(x, floats_of(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
     }
     return total;
 }
@@ -67,7 +66,7 @@ NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_con
     const vf s = vf_set(sum), t = vf_set(temperature);
     for (int64_t i = 0; i < values.cols; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, values.cols);
-        const float *x = napier_floats(values, row, i, n, room_a), *g = napier_floats(gradients, row, i, n, room_b);
+        const float *x = floats_of(values, row, i, n, room_a), *g = floats_of(gradients, row, i, n, room_b);
         for (int j = 0; j < n; j += 16) {
             const bool whole = j + 16 <= n;
             const vf u = whole ? vf_load(x + j) : vf_load_part(x + j, n - j, vf_zero());
@@ -95,8 +94,8 @@ static void softmax_gradient(bool log, napier_const_matrix values, napier_const_
         .short_rows = short_or_tiny_rows, .short_columns = short_columns, .long_rows = long_rows,                 \
         .keep_range = keep_range, .write_kept = write_kept, .max_of_range = max_of_range, .sum_range = sum_range, \
         .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,     \
-        .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = napier_pack,           \
-        .write = napier_write, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                 \
+        .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = pack_row,              \
+        .write = write_row, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                    \
         .weighted_ties = weighted_ties, .dot_range = dot_range, .gradient = softmax_gradient                      \
     }
 

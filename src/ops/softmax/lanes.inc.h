@@ -180,7 +180,7 @@ NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_soft
                               float *scratch) {
     const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
     float *packed = scratch, *spread = scratch + 320;
-    const float *x = (const float *)napier_row(job, first);
+    const float *x = (const float *)row_in(job, first);
     if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
         x = napier_look(x, job->x.dtype, 1, job->temperature, rows * n, packed).z;
     }
@@ -858,8 +858,7 @@ NAPIER_KERNEL void unpack_few_as(napier_dtype dtype, const napier_softmax_job *j
     }
 }
 
-static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z,
-                                   int64_t ld) {
+static int64_t unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
     const int64_t step = job->y.col_stride;
     int64_t i = begin;
     for (; i + 32 <= end; i += 32) {
@@ -881,7 +880,7 @@ static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin,
 
 static void unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
     if (job->y.dtype == NAPIER_F32 && job->y.rows == 8) {
-        begin = napier_unpack_eight(job, begin, end, z, ld);
+        begin = unpack_eight(job, begin, end, z, ld);
     }
     NAPIER_FOR_DTYPE(job->y.dtype, unpack_few_as, job, begin, end, z, ld);
 }

@@ -101,7 +101,7 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
     napier_three_rows rows;
     rows.range = no_range();
     rows.below = vi_set(0);
-    rows.look_x = napier_at(napier_row(a->job, next.row), k.in, next.column);
+    rows.look_x = napier_at(row_in(a->job, next.row), k.in, next.column);
     rows.look_z = room_of(a, p + NAPIER_AHEAD);
     rows.sum_z = t->looked.z;
     rows.terms = terms;
@@ -272,7 +272,7 @@ static bool write_of(const napier_tiles *a, int64_t q, const napier_ring *ring, 
         return false;
     }
     write->values = job->op == NAPIER_OP_SOFTMAX ? ring->terms + slot * NAPIER_TILE
-                                                 : napier_at(napier_row(job, at.row), job->x.dtype, at.column);
+                                                 : napier_at(row_in(job, at.row), job->x.dtype, at.column);
     write->y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column);
     write->stream = job->stream && job->y.dtype == NAPIER_F32;
     return !write->stream || ((uintptr_t)write->y & 63) == 0;

@@ -49,7 +49,7 @@ NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, i
     b->rows = rows;
     b->y = row_out(job, first);
     for (int r = 0; r < rows; r++) {
-        b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
+        b->z[r] = plain ? (const float *)row_in(job, first + r) : b->widened + r * room;
     }
     b->sum = vf_zero();
 }
@@ -395,7 +395,7 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
         t.below = vi_set(0);
         t.stream = plan->stream;
         if (k.look) {
-            t.look_x = napier_row(job, look->first + r);
+            t.look_x = row_in(job, look->first + r);
             t.look_z = look->widened + r * room;
         }
         if (k.sum) {
@@ -405,7 +405,7 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
         }
         if (k.write) {
             const bool softmax = k.op == NAPIER_OP_SOFTMAX;
-            t.values = softmax ? write->terms + r * room : napier_row(job, write->first + r);
+            t.values = softmax ? write->terms + r * room : row_in(job, write->first + r);
             t.writer = softmax ? plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
                                : plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
             t.y = batch_out(write, job, r);

@@ -139,7 +139,7 @@ NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64
                                                    : look_as(NAPIER_F16, x, false, t, true, n, z)};
 }
 
-static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
+static void pack_row(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = n - i < NAPIER_TILE ? (int)(n - i) : NAPIER_TILE;
         float tile[NAPIER_TILE];
@@ -517,7 +517,7 @@ static void write_tile(napier_softmax_op op, const napier_final *final, napier_m
 
 /* ---- Rows of a job ------------------------------------------------------------------------------------------------ */
 
-NAPIER_KERNEL const void *napier_row(const napier_softmax_job *job, int64_t row) {
+NAPIER_KERNEL const void *row_in(const napier_softmax_job *job, int64_t row) {
     return napier_at(job->x.data, job->x.dtype, row * job->x.row_stride);
 }
 NAPIER_KERNEL void *row_out(const napier_softmax_job *job, int64_t row) {
@@ -530,7 +530,7 @@ static void store_lse(const napier_softmax_job *job, int64_t row, float lse) {
 
 /* Elements [begin, begin + n) of a row. */
 NAPIER_KERNEL napier_looked look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n, float *z) {
-    const void *x = napier_at(napier_row(job, row), job->x.dtype, begin * job->x.col_stride);
+    const void *x = napier_at(row_in(job, row), job->x.dtype, begin * job->x.col_stride);
     return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
 }
 
@@ -560,8 +560,8 @@ NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {
 
 /* ---- For the public state ------------------------------------------------------------------------------------------ */
 
-static void napier_write(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
-                         int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
+static void write_row(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
+                      int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = napier_tile_at(i, n);
         const napier_looked looked = napier_look(z + i, NAPIER_F32, 1, 1.0f, part, scratch);
