@@ -78,20 +78,13 @@ napier_status napier_check_vector(napier_context *context, const char *name, nap
 napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view);
 napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view);
 
-/* Vectors of f32, f16 or bf16 with this size. Data NULL passes if `optional`. */
+/* A vector of f32, f16 or bf16 with this size. Data NULL passes if `optional`. */
 napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
                                   bool optional);
-napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
-                                      bool optional);
-/* Refuses f64. */
-napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype);
 
 /* `out` must be exactly `in` or share no byte with it. Both have been checked. */
 napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
                                  napier_const_matrix in);
-/* `a`, an output, must share no byte with `b`. Absent vectors pass. */
-napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
-                                 napier_const_vector b);
 
 /* ---- Ids and offsets --------------------------------------------------------------------------------------------- */
 
