@@ -106,13 +106,9 @@ static napier_status check_sequences(napier_context *context, napier_attention_p
     plan->query_offsets = o->query_offsets;
     plan->key_offsets = o->key_offsets;
     plan->prefixes = o->prefix_begin != NULL;
-    napier_status status =
-        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
-    if (status) {
-        return status;
-    }
-    status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
-    return status ? status : check_prefixes(context, plan->on_device, o, plan->k.tokens);
+    NAPIER_TRY(check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens));
+    NAPIER_TRY(check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens));
+    return check_prefixes(context, plan->on_device, o, plan->k.tokens);
 }
 
 /* ---- Mask and the other options ---------------------------------------------------------------------------------- */
@@ -157,11 +153,7 @@ static napier_status check_mask(napier_context *context, const napier_attention_
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
                                   napier_attention_plan *plan) {
     plan->options = (napier_attention_options)NAPIER_ATTENTION_OPTIONS_INIT;
-    napier_status status =
-        napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options));
     if (!read_scale(plan->options.scale, plan->q.dim, plan)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: scale %g is not finite in f32",
                            plan->options.scale);
@@ -170,8 +162,8 @@ static napier_status read_options(napier_context *context, const napier_attentio
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
                            (int)plan->options.masked_rows);
     }
-    status = check_sequences(context, plan);
-    return status ? status : check_mask(context, plan);
+    NAPIER_TRY(check_sequences(context, plan));
+    return check_mask(context, plan);
 }
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
@@ -222,22 +214,10 @@ static napier_status make_plan(napier_context *context, bool on_device, napier_c
                                napier_attention_plan *plan) {
     const napier_argument all[] = {as_it_is("q", q), as_it_is("k", k), as_it_is("v", v)};
     *plan = (napier_attention_plan){.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, sizeof all / sizeof *all);
-    if (status) {
-        return status;
-    }
-    status = check_sizes(context, plan);
-    if (status) {
-        return status;
-    }
-    status = read_options(context, options, plan);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_TRY(check_sizes(context, plan));
+    NAPIER_TRY(read_options(context, options, plan));
     plan->group = q.heads / k.heads;
     plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
     plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;

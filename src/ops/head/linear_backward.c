@@ -331,10 +331,7 @@ static void write_zeros(const napier_context *context, napier_matrix out) {
 }
 
 static napier_status back_run(napier_context *context, napier_linear_back *b) {
-    napier_status status = napier_head_allocate(context, &b->head);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_head_allocate(context, &b->head));
     status = allocate(context, b);
     if (!status) {
         const napier_fenv caller = napier_fenv_enter();

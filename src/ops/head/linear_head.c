@@ -57,8 +57,8 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
         (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
-    status = status ? status : check_sums(context, hidden, weights);
-    return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    NAPIER_TRY(status ? status : check_sums(context, hidden, weights));
+    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */

@@ -17,10 +17,7 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
         return status;
     }
     napier_head head = napier_head_of(context, &call, hidden, weights);
-    status = napier_head_allocate(context, &head);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_head_allocate(context, &head));
     const napier_fenv caller = napier_fenv_enter();
     for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
         const int64_t count = napier_least(call.rows - row, head.rows_at_a_time);

@@ -12,10 +12,7 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
         NAPIER_ARGUMENT("a", a, NAPIER_IS_NARROW, a.rows, a.cols, NULL),
         NAPIER_ARGUMENT("b", b, NAPIER_IS_NARROW, b.rows, b.cols, NULL),
         NAPIER_ARGUMENT("product", napier_read_only(product), NAPIER_IS_NARROW | NAPIER_IS_OUT, a.rows, b.cols, NULL)};
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     if (b.rows != a.cols) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: rows %" PRId64 " is not the cols %" PRId64 " of a",
                            b.rows, a.cols);

@@ -29,16 +29,10 @@ static napier_status read_once(napier_context *context, napier_grpo_logits *g) {
     const napier_token_hook hook = {loss_of_row, g};
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_run *run = &g->run;
-    napier_status status = napier_grpo_alloc(context, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_grpo_alloc(context, run));
     napier_grpo_prepare(context, run);
     run->job.grad_logprobs = napier_array_f32(g->grad_logprob, g->logits.rows);
-    status = napier_token_backward_hooked(context, g->logits, g->ids, g->options, &hook, g->grad_logits);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_token_backward_hooked(context, g->logits, g->ids, g->options, &hook, g->grad_logits));
     run->job.grad_logprobs = none;
     napier_grpo_tiles(context, run);
     napier_grpo_finish(run);
@@ -124,10 +118,7 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
     if (!status)
         status = napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics);
     if (!status)
-        status = napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options);
-    if (status) {
-        return status;
-    }
+        NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options));
     g.room = napier_alloc(&context->allocator, (size_t)logits.rows + 1, 4 * sizeof(float));
     if (!g.room) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "logprobs: no memory for %lld tokens",

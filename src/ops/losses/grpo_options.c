@@ -86,8 +86,8 @@ static napier_status read_options(napier_context *context, const napier_grpo_opt
     *o = (napier_grpo_options)NAPIER_GRPO_OPTIONS_INIT;
     napier_status status = napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o);
     if (!status)
-        status = check_enums(context, o);
-    return status ? status : check_numbers(context, o);
+        NAPIER_TRY(check_enums(context, o));
+    return check_numbers(context, o);
 }
 
 /* ---- The batch --------------------------------------------------------------------------------------------------- */
@@ -121,14 +121,8 @@ static napier_status check_batch(napier_context *context, napier_place place, co
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: given, but they are computed from the logits",
                            batch->logprobs.data ? "logprobs" : "entropies");
     }
-    napier_status status = napier_check_offset_count(context, "offsets", batch->offsets);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, INPUTS + count);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_offset_count(context, "offsets", batch->offsets));
+    NAPIER_TRY(napier_check_arguments(context, all, INPUTS + count));
     if (advantages != responses && advantages != tokens) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "advantages: size %" PRId64 " is neither that of the responses, %" PRId64
@@ -223,21 +217,15 @@ static napier_status read_structs(napier_context *context, const napier_grpo_bat
                                   const napier_grpo_options *options, napier_grpo_batch *b, napier_grpo_run *run) {
     *b = (napier_grpo_batch)NAPIER_GRPO_BATCH_INIT;
     *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
-    const napier_status status = read_options(context, options, &run->options);
-    return status ? status : napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
+    NAPIER_TRY(read_options(context, options, &run->options));
+    return napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
 }
 
 /* Checks what has been read, and makes the job. On a GPU run->all stays 0: its kernels read the offsets. */
 static napier_status read_batch(napier_context *context, napier_place place, const napier_grpo_batch *b, bool logits,
                                 int64_t tokens, const napier_argument *others, size_t count, napier_grpo_run *run) {
-    napier_status status = check_batch(context, place, b, logits, tokens, others, count);
-    if (status) {
-        return status;
-    }
-    status = check_missing(context, b, &run->options, logits, tokens);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_batch(context, place, b, logits, tokens, others, count));
+    NAPIER_TRY(check_missing(context, b, &run->options, logits, tokens));
     run->responses = (napier_responses){b->offsets, b->offsets.size - 1, tokens};
     make_job(b, run);
     run->scans = scans_of(run);
@@ -252,10 +240,7 @@ napier_status napier_grpo_read(napier_context *context, napier_place place, cons
                                const napier_grpo_options *options, const napier_grpo_outputs *out,
                                napier_grpo_run *run) {
     napier_grpo_batch b;
-    napier_status status = read_structs(context, batch, options, &b, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(read_structs(context, batch, options, &b, run));
     const int64_t tokens = b.logprobs.size;
     const unsigned is = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument others[] = {
@@ -280,11 +265,7 @@ napier_status napier_grpo_logits_check(napier_context *context, napier_place pla
         napier_row_argument("logprobs", napier_read_only_vector(g->logprobs), out, tokens),
         napier_row_argument("entropies", napier_read_only_vector(g->entropies), out, tokens)};
     napier_grpo_batch b;
-    napier_status status = read_structs(context, batch, options, &b, &g->run);
-    if (status) {
-        return status;
-    }
-    status = napier_check_indices(context, "ids", g->ids);
-    return status ? status
-                  : read_batch(context, place, &b, true, tokens, others, sizeof others / sizeof *others, &g->run);
+    NAPIER_TRY(read_structs(context, batch, options, &b, &g->run));
+    NAPIER_TRY(napier_check_indices(context, "ids", g->ids));
+    return read_batch(context, place, &b, true, tokens, others, sizeof others / sizeof *others, &g->run);
 }

@@ -207,10 +207,7 @@ napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
     const napier_vector grad = run->job.grad_logprobs, none = {NULL, 0, 0, NAPIER_F32};
     const bool twice = run->job.sequence && grad.data;
     run->totals = run->totals || twice;
-    const napier_status status = napier_grpo_alloc(context, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_grpo_alloc(context, run));
     napier_grpo_prepare(context, run);
     run->job.grad_logprobs = twice ? none : grad;
     napier_grpo_tiles(context, run);

@@ -20,38 +20,26 @@ static napier_status check_limit(napier_context *context, const char *name, doub
 
 static napier_status read_options(napier_context *context, const napier_kl_options *options, napier_kl_options *o) {
     *o = (napier_kl_options)NAPIER_KL_OPTIONS_INIT;
-    napier_status status = napier_read_options(context, "options", "NAPIER_KL_OPTIONS_INIT", options, o);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_KL_OPTIONS_INIT", options, o));
     if (o->estimator < NAPIER_KL_K1 || o->estimator > NAPIER_KL_K3) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: estimator %d is unknown", (int)o->estimator);
     }
     if ((unsigned)o->reduction > NAPIER_REDUCE_MEAN) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: reduction %d is unknown", (int)o->reduction);
     }
-    status = check_limit(context, "clamp_ratio", o->clamp_ratio);
-    return status ? status : check_limit(context, "clamp_kl", o->clamp_kl);
+    NAPIER_TRY(check_limit(context, "clamp_ratio", o->clamp_ratio));
+    return check_limit(context, "clamp_kl", o->clamp_kl);
 }
 
 /* all: the log-probabilities of the policy and of the reference, the offsets, and the call's other arguments. */
 static napier_status check_call(napier_context *context, napier_place place, napier_indices offsets,
                                 const napier_argument *all, size_t count, const napier_kl_options *options,
                                 napier_kl_options *o) {
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = read_options(context, options, o);
-    if (status) {
-        return status;
-    }
-    status = napier_check_offset_count(context, "offsets", offsets);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, count);
-    return status ? status : napier_check_offsets_on(context, place, offsets, all[0].cols);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(read_options(context, options, o));
+    NAPIER_TRY(napier_check_offset_count(context, "offsets", offsets));
+    NAPIER_TRY(napier_check_arguments(context, all, count));
+    return napier_check_offsets_on(context, place, offsets, all[0].cols);
 }
 
 napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
@@ -134,11 +122,8 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
                                      napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
                                      const napier_kl_options *options, napier_vector kl) {
     kl_task t = {.job = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .kl = kl};
-    const napier_status status =
-        napier_kl_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs, offsets, options, kl, &t.options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(
+        napier_kl_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs, offsets, options, kl, &t.options));
     t.responses = napier_responses_of(offsets);
     if (t.responses.count == 0) {
         return NAPIER_OK;
@@ -191,11 +176,8 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
                                               napier_vector grad_ref) {
     kl_task t = {.job = {policy_logprobs, ref_logprobs, mask, NAPIER_KL_K1, 0, 0, grad_policy, grad_ref},
                  .grad_kl = grad_kl};
-    const napier_status status = napier_kl_backward_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs,
-                                                          offsets, options, grad_kl, grad_policy, grad_ref, &t.options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_kl_backward_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs, offsets, options,
+                                        grad_kl, grad_policy, grad_ref, &t.options));
     t.responses = napier_responses_of(offsets);
     t.kernels = &napier_ops_kernels_of(context->isa)->kl;
     napier_kl_limits(&t.job, &t.options);

@@ -24,20 +24,11 @@ static napier_status check_call(napier_context *context, napier_place place, nap
     }
     t->responses.count = offsets.size - 1;
     t->responses.tokens = tokens;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_offset_count(context, "offsets", offsets);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, arguments, COMMON + count);
-    if (status) {
-        return status;
-    }
-    status = napier_check_offsets_on(context, place, offsets, tokens);
-    return status ? status : napier_check_ids_on(context, place, "token_ids", ids, tokens, rubric.cols);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_offset_count(context, "offsets", offsets));
+    NAPIER_TRY(napier_check_arguments(context, arguments, COMMON + count));
+    NAPIER_TRY(napier_check_offsets_on(context, place, offsets, tokens));
+    return napier_check_ids_on(context, place, "token_ids", ids, tokens, rubric.cols);
 }
 
 napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t) {

@@ -21,12 +21,9 @@ typedef struct gathering {
 /* all: the three arguments of a call; the ids are the last. */
 static napier_status check_all(napier_context *context, napier_place place, const napier_argument all[3],
                                napier_indices ids, int64_t rows, int64_t cols) {
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, 3);
-    return status ? status : napier_check_ids_on(context, place, "ids", ids, rows, cols);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_arguments(context, all, 3));
+    return napier_check_ids_on(context, place, "ids", ids, rows, cols);
 }
 
 /* Collects the chosen elements, then converts them together to the result's dtype. */
@@ -61,10 +58,7 @@ napier_status napier_gather_check(napier_context *context, napier_place place, n
 
 napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
                                      napier_vector gathered) {
-    const napier_status status = napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, gathered);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, gathered));
     gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
     napier_parallel(context, logprobs.rows, GATHER_ROWS, gather_task, &g);
     return NAPIER_OK;
@@ -115,11 +109,7 @@ napier_status napier_gather_backward_check(napier_context *context, napier_place
 
 napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
                                               napier_indices ids, napier_matrix grad_logprobs) {
-    const napier_status status =
-        napier_gather_backward_check(context, NAPIER_ON_HOST, grad_gathered, ids, grad_logprobs);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_gather_backward_check(context, NAPIER_ON_HOST, grad_gathered, ids, grad_logprobs));
     scattering s = {grad_gathered, ids, grad_logprobs};
     const int64_t chunk = napier_row_chunk(context, grad_logprobs.rows, grad_logprobs.cols, 1);
     napier_parallel(context, grad_logprobs.rows, chunk, scatter_task, &s);

@@ -187,10 +187,7 @@ static napier_status run_split(napier_context *context, back *b) {
     if (!make_slopes(context, b)) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", b->split.workers);
     }
-    const napier_status status = napier_token_split_allocate(context, &b->split);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_token_split_allocate(context, &b->split));
     const napier_fenv caller = napier_fenv_enter();
     if (b->split.by_rows) {
         napier_parallel(context, b->split.call->rows, b->split.chunk, run_rows, b);
@@ -225,8 +222,8 @@ napier_status napier_token_back_check(napier_context *context, napier_place plac
         {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
          NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), NAPIER_IS_NARROW | NAPIER_IS_OUT, logits.rows,
                          logits.cols, "logits")}};
-    const napier_status status = napier_begin(context);
-    return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    NAPIER_TRY(napier_begin(context));
+    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
 napier_status napier_token_logprobs_backward(napier_context *context, napier_const_matrix logits, napier_indices ids,

@@ -48,10 +48,7 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
 }
 
 static napier_status check_ids_size(napier_context *context, napier_indices ids, int64_t rows) {
-    const napier_status status = napier_check_indices(context, "ids", ids);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_indices(context, "ids", ids));
     if (rows == 0 ? ids.size != 0 : rows > 0 && ids.size % rows != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: size %" PRId64 " is no multiple of %" PRId64 " rows",
                            ids.size, rows);
@@ -93,10 +90,7 @@ static napier_status check_call(napier_context *context, napier_place place, con
         all[n++] = others[i];
     }
     all[n++] = napier_row_argument("ids", napier_indices_bytes(call->ids), 0, call->ids.size);
-    napier_status status = check_ids_size(context, call->ids, call->rows);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_ids_size(context, call->ids, call->rows));
     if (call->rows > 0 && any && call->per_row == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: none, but logprobs, loss or rank are asked for");
     }
@@ -162,14 +156,8 @@ napier_status napier_token_call_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_results *results, napier_token_call *call) {
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r);
-    if (status) {
-        return status;
-    }
-    status = start_call(context, matrices, ids, options, call);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r));
+    NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->results = r;
     call->chosen = r.logprobs.data || r.rank || r.loss.data;
     call->wants = (napier_token_wants){.entropy = r.entropy.data,
@@ -184,14 +172,8 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call) {
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g);
-    if (status) {
-        return status;
-    }
-    status = start_call(context, matrices, ids, options, call);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g));
+    NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->gradients = g;
     call->chosen = g.logprobs.data || g.loss.data;
     call->wants = (napier_token_wants){.entropy = g.entropy.data};

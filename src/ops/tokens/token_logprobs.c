@@ -39,8 +39,8 @@ napier_status napier_token_logprobs_check(napier_context *context, napier_place 
                                           const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = {
         logits.cols, 1, {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW, logits.rows, logits.cols, NULL)}};
-    const napier_status status = napier_begin(context);
-    return status ? status : napier_token_call_read(context, place, &matrices, ids, options, results, call);
+    NAPIER_TRY(napier_begin(context));
+    return napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }
 
 napier_status napier_token_logprobs(napier_context *context, napier_const_matrix logits, napier_indices ids,
@@ -51,10 +51,7 @@ napier_status napier_token_logprobs(napier_context *context, napier_const_matrix
         return status;
     }
     napier_token_split s = napier_token_split_of(context, &call, logits);
-    status = napier_token_split_allocate(context, &s);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_token_split_allocate(context, &s));
     const napier_fenv caller = napier_fenv_enter();
     if (s.by_rows) {
         napier_parallel(context, call.rows, s.chunk, run_rows, &s);
