@@ -408,12 +408,10 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
                                napier_const_heads v, napier_heads output, napier_matrix lse,
                                const napier_attention_options *options) {
     napier_attention_plan plan;
-    napier_status status = napier_attention_plan_make(context, q, k, v, options, &plan);
-    if (!status) {
-        status = napier_attention_check_outputs(context, &plan, output, lse);
-    }
-    if (status || q.tokens == 0) {
-        return status;
+    NAPIER_TRY(napier_attention_plan_make(context, false, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_check_outputs(context, &plan, output, lse));
+    if (q.tokens == 0) {
+        return NAPIER_OK;
     }
     attend_job job = {.plan = &plan, .output = output, .lse = lse};
     job.masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;

@@ -8,7 +8,6 @@
  * row. */
 #include <napier/rl.h>
 
-#include "core/base/fenv.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_backward.h"
@@ -209,10 +208,9 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
     napier_linear_back *b = argument;
     const napier_token_call *call = b->head.call;
     const int64_t k = call->chosen ? call->per_row : 0;
-    double *doubles = k > 0 ? b->doubles + row * 3 * k : NULL;
-    napier_token_slope_desk d = {.doubles = doubles, .ids = k > 0 ? b->ids + row * k : NULL};
+    napier_token_slope_desk d = {.doubles = NULL};
     if (k > 0) {
-        d.slope = (napier_token_slope){.ids = d.ids, .start = doubles, .own = doubles + k, .sum = doubles + 2 * k};
+        d = napier_token_slope_desk_of(b->doubles + row * 3 * k, b->ids + row * k, k);
     }
     const napier_token_pull pull = napier_token_pull_of(call, row, &d);
     d.slope.zero = pull.zero;
@@ -290,31 +288,20 @@ static size_t bytes_of(const napier_linear_back *b) {
     return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
 }
 
-static void release(napier_context *context, napier_linear_back *b) {
-    void *const all[] = {b->rows, b->doubles, b->ids, b->g, b->turned, b->hidden_sums, b->weight_sums, b->memory};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        napier_free(&context->allocator, all[i]);
-    }
-}
-
-static napier_status allocate(napier_context *context, napier_linear_back *b) {
-    const napier_allocator *a = &context->allocator;
-    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
+static napier_status take(napier_memory *memory, napier_linear_back *b) {
+    const int64_t rows = b->hidden.rows, at_a_time = b->head.rows_at_a_time;
+    const size_t sums = (size_t)sum_step(b) * sizeof(float);
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
-    b->rows = napier_alloc(a, rows, sizeof *b->rows);
-    b->doubles = k > 0 ? napier_alloc(a, rows, 3 * k * sizeof(double)) : NULL;
-    b->ids = k > 0 ? napier_alloc(a, rows, k * sizeof(int64_t)) : NULL;
-    b->g = napier_alloc(a, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
-    b->turned = napier_alloc(a, (size_t)turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
-    b->hidden_sums = h > 0 ? napier_alloc(a, at_a_time, h * sizeof(float)) : NULL;
-    b->weight_sums = h > 0 ? napier_alloc(a, NAPIER_LINEAR_COLS, h * sizeof(float)) : NULL;
-    b->memory = napier_alloc(a, b->memory_floats, sizeof(float));
-    const bool sums = h == 0 || (b->hidden_sums && b->weight_sums && b->memory);
-    if (!b->rows || (k > 0 && (!b->doubles || !b->ids)) || !b->g || !b->turned || !sums) {
-        release(context, b);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes", bytes_of(b));
-    }
-    return NAPIER_OK;
+    NAPIER_TRY(napier_head_take(memory, &b->head));
+    b->rows = napier_take(memory, rows, sizeof *b->rows);
+    b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
+    b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
+    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
+    b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
+    b->hidden_sums = napier_take(memory, at_a_time, sums);
+    b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
+    b->memory = napier_take(memory, sizeof(float), b->memory_floats); /* none for 0: too many */
+    return napier_taken(memory, "workspace: no memory for %zu bytes", bytes_of(b));
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
@@ -331,16 +318,11 @@ static void write_zeros(const napier_context *context, napier_matrix out) {
 }
 
 static napier_status back_run(napier_context *context, napier_linear_back *b) {
-    NAPIER_TRY(napier_head_allocate(context, &b->head));
-    status = allocate(context, b);
-    if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
-        compute(context, b);
-        napier_fenv_leave(caller);
-        release(context, b);
-    }
-    napier_head_release(context, &b->head);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, b));
+    NAPIER_DEFAULT_FENV;
+    compute(context, b);
+    return NAPIER_OK;
 }
 
 napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
@@ -349,11 +331,10 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
                                                     const napier_token_gradients *gradients, napier_matrix grad_hidden,
                                                     napier_matrix grad_weights) {
     napier_token_call call;
-    const napier_status status = napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options,
-                                                       gradients, grad_hidden, grad_weights, &call);
-    const bool nothing = (!grad_hidden.data && !grad_weights.data) || hidden.cols == 0;
-    if (status || nothing) {
-        return status;
+    NAPIER_TRY(napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, gradients, grad_hidden,
+                                     grad_weights, &call));
+    if ((!grad_hidden.data && !grad_weights.data) || hidden.cols == 0) {
+        return NAPIER_OK;
     }
     if (hidden.rows == 0 || weights.rows == 0) {
         write_zeros(context, grad_hidden);

@@ -9,9 +9,7 @@ napier_status napier_grpo_token_loss(napier_context *context, const napier_grpo_
     napier_grpo_run run;
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
-    status = napier_grpo_all(context, &run);
-    napier_grpo_free(context, &run);
-    return status;
+    return napier_grpo_all(context, &run);
 }
 
 napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch *batch,
@@ -23,10 +21,7 @@ napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch 
     NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
     NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
     run.mean = run.totals = true;
-    status = napier_grpo_all(context, &run);
-    if (!status) {
-        napier_write_struct(&run.metrics, metrics);
-    }
-    napier_grpo_free(context, &run);
-    return status;
+    NAPIER_TRY(napier_grpo_all(context, &run));
+    napier_write_struct(&run.metrics, metrics);
+    return NAPIER_OK;
 }

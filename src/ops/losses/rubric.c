@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
@@ -69,7 +70,7 @@ static void sum_responses(void *argument, int worker, int64_t begin, int64_t end
     const int64_t criteria = t->job.rubric.rows;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
-        const int64_t slot = napier_tile_slot(&t->responses, b, napier_response_begin(&t->responses, b));
+        const int64_t slot = napier_first_slot(&t->responses, b);
         const int64_t tiles = napier_response_tiles(&t->responses, b);
         double reward = 0;
         for (int64_t c = 0; c < criteria; c++) {
@@ -99,23 +100,20 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
                             .weights = weights,
                             .scores = scores,
                             .rewards = rewards};
-    const napier_status status = napier_rubric_check(context, NAPIER_ON_HOST, &t);
-    if (status || t.responses.count == 0) {
-        return status;
+    NAPIER_TRY(napier_rubric_check(context, NAPIER_ON_HOST, &t));
+    if (t.responses.count == 0) {
+        return NAPIER_OK;
     }
     const int64_t slots = napier_tile_slots(&t.responses), criteria = rubric.rows;
     t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
+    NAPIER_MEMORY(memory, context);
     if (criteria > 0) {
         const size_t row = (size_t)criteria <= SIZE_MAX / sizeof(float) ? (size_t)criteria * sizeof(float) : SIZE_MAX;
-        t.sums = napier_alloc(&context->allocator, (size_t)slots, row);
-        if (!t.sums) {
-            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scores: no memory for the sums of %lld tiles",
-                               (long long)slots);
-        }
+        t.sums = napier_take(&memory, slots, row);
+        NAPIER_TRY(napier_taken(&memory, "scores: no memory for the sums of %lld tiles", (long long)slots));
         napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
     }
     napier_parallel(context, t.responses.count, 1 << 12, sum_responses, &t);
-    napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }
 
@@ -161,20 +159,17 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
                             .grad_scores = grad_scores,
                             .grad_rewards = grad_rewards};
     const int64_t tokens = grad_logprobs.size;
-    const napier_status status = napier_rubric_backward_check(context, NAPIER_ON_HOST, &t);
-    if (status || tokens == 0) {
-        return status;
+    NAPIER_TRY(napier_rubric_backward_check(context, NAPIER_ON_HOST, &t));
+    if (tokens == 0) {
+        return NAPIER_OK;
     }
     const int64_t chunk = napier_token_chunk(context, tokens);
     const size_t criteria = rubric.rows > 0 ? (size_t)rubric.rows : 1;
     const size_t row = criteria <= SIZE_MAX / sizeof(float) ? criteria * sizeof(float) : SIZE_MAX;
     t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
-    t.sums = napier_alloc(&context->allocator, (size_t)napier_workers(context, tokens, chunk), row);
-    if (!t.sums) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "factors: no memory for %lld criteria",
-                           (long long)rubric.rows);
-    }
+    NAPIER_MEMORY(memory, context);
+    t.sums = napier_take(&memory, napier_workers(context, tokens, chunk), row);
+    NAPIER_TRY(napier_taken(&memory, "factors: no memory for %lld criteria", (long long)rubric.rows));
     napier_parallel(context, tokens, chunk, write_gradients, &t);
-    napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }

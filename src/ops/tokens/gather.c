@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/tokens/gather.h"

@@ -73,7 +73,7 @@ static results results_make(const batch *b, layout l, bool head_major) {
                  .k = heads_make(l, head_major, b->tokens, s->heads, s->dim, s->dtype),
                  .v = heads_make(l, head_major, b->tokens, s->heads, s->v_dim, s->dtype)};
     rng random = rng_make(77);
-    heads_fill(&r.grad, &random, 1.0);
+    heads_fill(&r.grad, &random);
     return r;
 }
 static bool run_backward(napier_context *context, const batch *b, results *r) {
@@ -374,13 +374,6 @@ static napier_status make_call(napier_context *context, const call *c) {
     return napier_attention_backward(context, c->grad, c->q, c->k, c->v, c->output, c->lse, c->grad_q, c->grad_k,
                                      c->grad_v, &c->options);
 }
-
-#define REFUSED(change, ...)                                                                          \
-    do {                                                                                              \
-        call c = good_call();                                                                         \
-        change;                                                                                       \
-        refused(context, make_call(context, &c), NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL); \
-    } while (0)
 
 static void wrong_arguments_are_named(napier_context *context) {
     call good = good_call();
