@@ -53,11 +53,14 @@ static napier_matrix whole_logits(const napier_linear_back *b) {
 /* Row stride of g^T, in floats. */
 static int64_t turned_step(const napier_linear_back *b) { return (b->head.rows_at_a_time + 15) / 16 * 16; }
 
+static napier_const_matrix gradient_view(const napier_linear_back *b) {
+    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
+}
+
 /* Transposes n tokens of g by `rows` of its rows into g^T. */
 static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
     const int64_t step = turned_step(b), token = tile * NAPIER_TILE;
-    const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
-    const napier_const_matrix turned = napier_const_transposed(g);
+    const napier_const_matrix turned = napier_const_transposed(gradient_view(b));
     b->head.sides.kernels->pack(&turned, token, n, row, rows, false, b->turned + token * step + row, step,
                                 (rows + 15) / 16 * 16);
 }
@@ -105,22 +108,6 @@ static void pack_rows(const napier_context *context, napier_linear_back *b, int6
 
 /* ---- The two products -------------------------------------------------------------------------------------------- */
 
-static napier_const_matrix some_rows(napier_const_matrix m, int64_t row, int64_t rows) {
-    m.data = (const char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    m.rows = rows;
-    return m;
-}
-static napier_matrix some_rows_out(napier_matrix m, int64_t row, int64_t rows) {
-    m.data = (char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    m.rows = rows;
-    return m;
-}
-
-static napier_const_matrix gradient_view(const napier_linear_back *b) {
-    const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
-    return g;
-}
-
 /* Row stride of the sums, in floats. */
 static int64_t sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
 
@@ -130,7 +117,7 @@ static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t
 }
 
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
-    const napier_const_matrix weights = some_rows(b->weights, b->col, b->cols);
+    const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
                                   sums_view(b, b->hidden_sums, b->count), b->col > 0);
 }
@@ -138,7 +125,7 @@ static napier_product_plan to_hidden(const napier_context *context, const napier
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
 static napier_product_plan to_weights(const napier_context *context, const napier_linear_back *b, napier_matrix out,
                                       bool add) {
-    const napier_const_matrix hidden = some_rows(b->hidden, b->row, b->count);
+    const napier_const_matrix hidden = napier_some_rows(b->hidden, b->row, b->count);
     const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, NAPIER_F32};
     return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, add);
 }
@@ -181,12 +168,12 @@ static void along(const napier_context *context, napier_linear_back *b, bool wit
                 run_product(context, b, to_hidden(context, b));
             }
             if (with_weights) {
-                const napier_matrix out = some_rows_out(b->grad_weights, col, b->cols);
+                const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
                 run_product(context, b, to_weights(context, b, out, false));
             }
         }
         if (b->wants_hidden) {
-            write_sums(context, b, b->hidden_sums, some_rows_out(b->grad_hidden, row, b->count));
+            write_sums(context, b, b->hidden_sums, napier_some_rows_out(b->grad_hidden, row, b->count));
         }
     }
 }
@@ -199,7 +186,7 @@ static void across(const napier_context *context, napier_linear_back *b) {
             rectangle(context, b, col);
             run_product(context, b, to_weights(context, b, weight_sums_view(b), row > 0));
         }
-        write_sums(context, b, b->weight_sums, some_rows_out(b->grad_weights, col, b->cols));
+        write_sums(context, b, b->weight_sums, napier_some_rows_out(b->grad_weights, col, b->cols));
     }
 }
 

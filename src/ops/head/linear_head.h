@@ -8,6 +8,18 @@
 #include "ops/linear/product.h"
 #include "ops/tokens/token_call.h"
 
+/* Rows first .. first + rows - 1 of a matrix; of an absent one, none. */
+static inline napier_const_matrix napier_some_rows(napier_const_matrix m, int64_t first, int64_t rows) {
+    m.data = m.data ? (const char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
+    m.rows = rows;
+    return m;
+}
+static inline napier_matrix napier_some_rows_out(napier_matrix m, int64_t first, int64_t rows) {
+    m.data = m.data ? (char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
+    m.rows = rows;
+    return m;
+}
+
 typedef struct napier_head {
     const napier_token_call *call;
     const napier_token_kernels *kernels;

@@ -30,7 +30,6 @@ typedef struct napier_rubric_task {
 } napier_rubric_task;
 
 /* t->responses.offsets must hold the offsets. The call fills in the rest of t->responses. */
-napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t);
-napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t);
+napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t, bool backward);
 
 #endif
