@@ -552,7 +552,7 @@ static napier_status run(napier_context *c, operation op, napier_const_matrix in
                          const napier_softmax_options *o) {
     static const napier_f64_result results[OPERATIONS] = {NAPIER_F64_SOFTMAX, NAPIER_F64_LOG_SOFTMAX, NAPIER_F64_LSE,
                                                           NAPIER_F64_LSE};
-    const napier_f64_job job = {results[op], op == OP_LOGSUMEXP_ALL, in, NO_CONST_MATRIX, out, *o};
+    const napier_f64_job job = {results[op], op == OP_LOGSUMEXP_ALL, in, napier_read_only(NO_MATRIX), out, *o};
     return napier_f64_run(c, &job);
 }
 
