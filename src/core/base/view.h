@@ -116,6 +116,8 @@ napier_status napier_check_offsets_on(napier_context *context, napier_place plac
 static inline napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens) {
     return napier_check_offsets_of(context, "offsets", offsets, tokens);
 }
+/* The number of responses that offsets delimit; 0 for a size that cannot be, which the check below refuses. */
+static inline int64_t napier_offset_lists(napier_indices offsets) { return offsets.size > 0 ? offsets.size - 1 : 0; }
 /* There is at least one offset. Does not read the offsets. */
 napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
 

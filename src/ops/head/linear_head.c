@@ -21,7 +21,8 @@ static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_cons
 
 /* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
 static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
-    NAPIER_REFUSE_IF(context, weights.cols != hidden.cols,
+    const bool shaped = weights.cols >= 0 && hidden.cols >= 0; /* else a check of the matrices names them */
+    NAPIER_REFUSE_IF(context, shaped && weights.cols != hidden.cols,
                      "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
     if (hidden.cols > NAPIER_K_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);

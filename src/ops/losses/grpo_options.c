@@ -86,7 +86,7 @@ static napier_status read_options(napier_context *context, const napier_grpo_opt
 static napier_status check_batch(napier_context *context, napier_place place, const napier_grpo_batch *batch,
                                  bool logits, int64_t tokens, const napier_argument *others, size_t count) {
     enum { INPUTS = 7, OTHERS_MOST = 5 };
-    const int64_t responses = batch->offsets.size - 1, advantages = batch->advantages.size;
+    const int64_t responses = napier_offset_lists(batch->offsets), advantages = batch->advantages.size;
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     napier_argument all[INPUTS + OTHERS_MOST] = {
         napier_row_argument("logprobs", batch->logprobs, logits ? is : NAPIER_IS_NARROW, tokens),

@@ -33,7 +33,7 @@ static void set_limits(napier_kl_job *job, const napier_kl_options *o) {
 napier_status napier_kl_check(napier_context *context, napier_place place, napier_indices offsets,
                               const napier_kl_options *options, napier_const_vector kl, bool backward,
                               napier_kl_job *job, napier_kl_options *o) {
-    const int64_t tokens = job->policy.size, responses = offsets.size - 1;
+    const int64_t tokens = job->policy.size, responses = napier_offset_lists(offsets);
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW;
     const napier_argument all[] = {
         napier_row_argument("policy_logprobs", job->policy, NAPIER_IS_NARROW, tokens),

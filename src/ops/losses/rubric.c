@@ -12,7 +12,7 @@
 napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t, bool backward) {
     const napier_const_matrix rubric = t->job.rubric;
     const napier_indices ids = t->job.ids, offsets = t->responses.offsets;
-    const int64_t responses = offsets.size - 1;
+    const int64_t responses = napier_offset_lists(offsets);
     const int64_t tokens = backward ? t->job.grad_logprobs.size : t->job.logprobs.size;
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW, in = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument forward_all[] = {

@@ -111,7 +111,7 @@ static napier_status check_results(napier_context *context, napier_place place, 
     const int64_t most = napier_least(call->cols, TOP_LIMIT), rows = call->rows;
     /* Without rows, ids do not say how many a row has. */
     const int64_t k = rows > 0 ? call->per_row : r->logprobs.cols;
-    NAPIER_REFUSE_IF(context, r->top_k < 0 || r->top_k > most,
+    NAPIER_REFUSE_IF(context, most >= 0 && (r->top_k < 0 || r->top_k > most), /* else a check of the matrices names V */
                      "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k, most);
     NAPIER_REFUSE_IF(context, r->top_k == 0 && (r->top_ids || r->top_logprobs.data),
                      "results: top_k is 0, but top_ids or top_logprobs are there");

@@ -239,14 +239,16 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
     }
 }
 
-/* Adds row i: the entries that are kept, which are all of a precomputed matrix, else those that are not 0. columns NULL: a
- * dense row. */
+/* Kept are all entries of a precomputed matrix, else those that are not 0. */
+static bool is_kept(napier_metric metric, float value) { return value != 0.0f || metric == NAPIER_METRIC_PRECOMPUTED; }
+
+/* Adds row i: the entries that are kept. columns NULL: a dense row. */
 static void add_entries(napier_points *points, int64_t i, const int32_t *columns, const float *values, int64_t count,
                         const napier_csr_arrays *out) {
     const int64_t first = out->starts[i];
     int64_t at = first;
     for (int64_t e = 0; e < count; e++) {
-        if (values[e] != 0.0f || points->metric == NAPIER_METRIC_PRECOMPUTED) {
+        if (is_kept(points->metric, values[e])) {
             out->columns[at] = columns ? columns[e] : (int32_t)e;
             out->values[at++] = values[e];
         }
@@ -286,8 +288,10 @@ static napier_status fill_sparse(napier_memory *memory, const char *name, napier
     NAPIER_TRY(check_entries(memory->context, name, points->metric, samples));
     NAPIER_TRY(take_entries(memory, name, points, m->row_starts[m->rows], &out));
     for (int64_t i = 0; i < points->n; i++) {
-        const int64_t first = m->row_starts[i];
-        add_entries(points, i, m->columns + first, m->values + first, m->row_starts[i + 1] - first, &out);
+        const int64_t first = m->row_starts[i],
+                      count = m->row_starts[i + 1] - first; /* without entries there are no arrays */
+        add_entries(points, i, count > 0 ? m->columns + first : NULL, count > 0 ? m->values + first : NULL, count,
+                    &out);
     }
     return NAPIER_OK;
 }
@@ -306,7 +310,7 @@ static napier_status fill_sparse_of_dense(napier_memory *memory, const char *nam
             return napier_read_refuse(context, name, samples, i, bad);
         }
         for (int64_t c = 0; c < points->cols; c++) {
-            count += row[c] != 0.0f || points->metric == NAPIER_METRIC_PRECOMPUTED;
+            count += is_kept(points->metric, row[c]);
         }
     }
     napier_csr_arrays out;

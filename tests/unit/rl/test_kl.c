@@ -380,6 +380,7 @@ static void test_refusals(napier_context *context) {
     invalid(context, call(context, good, 0, kl), "offsets");
     const napier_const_vector p = napier_const_array_f32(policy, 10), q = napier_const_array_f32(ref, 10);
     const napier_indices at = napier_indices_i64(good, 3), odd = {good, 3, (napier_index_type)9};
+    const napier_indices least = napier_indices_i64(good, INT64_MIN);
     const napier_vector out = napier_array_f32(kl, 2), over = napier_array_f32(policy + 9, 2);
     napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "estimator", "4");
@@ -394,6 +395,7 @@ static void test_refusals(napier_context *context) {
     const napier_const_vector doubles = napier_const_array(wide, 10, NAPIER_F64);
     invalid(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), "f64");
     invalid(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), "type", "9");
+    invalid(context, napier_kl_per_response(context, p, q, least, NULL, NULL, out), "offsets", "-9223372036854775808");
     for (int i = 0; i < 4; i++) {
         expect(kl[i] == 7, "a refused call wrote");
     }

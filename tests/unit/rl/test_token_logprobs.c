@@ -754,6 +754,7 @@ static void test_arguments(napier_context *context) {
     b.options.keep = keep, b.options.keep_stride = 7, expect_refused(context, &b, "keep_stride", "7"), b = good;
     b.options.struct_size = 3, expect_refused(context, &b, "options", "3"), b = good;
     b.results.struct_size = 4, expect_refused(context, &b, "results", "4"), b = good;
+    b.logits.cols = -1, expect_refused(context, &b, "logits", "-1"), b = good;
     b.results.top_k = 9, expect_refused(context, &b, "top_k", "9"), b = good;
     b.results.top_k = -1, expect_refused(context, &b, "top_k", "-1"), b = good;
     b.results.top_k = 0, expect_refused(context, &b, "top_k", "0"), b = good;

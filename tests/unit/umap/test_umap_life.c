@@ -216,6 +216,7 @@ static void test_few_and_equal_points(void) {
         }
     }
     o = short_options();
+    check_map("more equal points than queries that are searched one by one", samples_of(equal, MOST, COLS), MOST, &o);
     for (int i = 0; i < MOST / 2 * COLS; i++) {
         equal[i] = -2.0f;
     }

@@ -181,9 +181,9 @@ static napier_status run_split(napier_context *context, const napier_f64_job *j)
     const int workers = napier_workers(context, tiles, NAPIER_F64_CHUNK_TILES);
     NAPIER_DEFAULT_FENV;
     NAPIER_MEMORY(memory, context);
-    void *const sums = has_plain_sum(j) ? napier_take(&memory, tiles, sizeof(double))
-                                        : napier_take(&memory, workers, sizeof(napier_f64_sum));
-    NAPIER_TRY(napier_taken(&memory, "no memory for the partial sums of %d workers", workers));
+    const int64_t count = has_plain_sum(j) ? tiles : workers;
+    void *const sums = napier_take(&memory, count, has_plain_sum(j) ? sizeof(double) : sizeof(napier_f64_sum));
+    NAPIER_TRY(napier_taken(&memory, "no memory for %lld partial sums", (long long)count));
     for (int64_t index = 0; index < line_count(j); index++) {
         line l = {.sums = sums, .tile_sums = sums};
         open_line(&l, j, index);

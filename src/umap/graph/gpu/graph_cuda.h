@@ -42,7 +42,7 @@ enum {
 };
 
 /* A graph to make, of the edges of weight > 0: the job of the kernels that check the source and make the rows. The caller
- * sets the first four fields, napier_device_build_take the rest. */
+ * sets the first four fields, napier_device_build_take what takes memory, and napier_device_build_run the rest. */
 typedef struct napier_device_build {
     napier_device_source source;
     float epochs;  /* edges below highest / epochs are left out too; 0: none */
