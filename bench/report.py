@@ -100,7 +100,11 @@ def machine_text(machine):
 
 
 def commands(headers):
-    return list(dict.fromkeys(f"- Command: `{each['command'].strip()}`, started {each['started']}" for each in headers))
+    """How the results were made, and what measures the same today where the driver has changed since."""
+    return list(dict.fromkeys(
+        f"- Command: `{each['command'].strip()}`, started {each['started']}"
+        + (f"\n  - today: `{each['today']}`" if "today" in each else "") + (f"\n  - {each['note']}" if "note" in each else "")
+        for each in headers))
 
 
 def line_of(record, level2):

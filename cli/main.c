@@ -16,7 +16,7 @@
 static const command *const commands[] = {
     &softmax_command, &log_softmax_command, &logsumexp_command, &sparsemax_command, &umap_command,
     &grpo_command,    &kl_command,          &rubric_command,    &tokenize_command,  &logprobs_command,
-    &judge_command,   &info_command,        &bench_command,
+    &judge_command,   &generate_command,    &info_command,      &bench_command,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

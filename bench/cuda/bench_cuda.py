@@ -18,7 +18,7 @@ import re
 import statistics
 import sys
 
-from cases import all_cases
+from cases import all_cases, torch
 
 TURN = 200.0  # microseconds: shorter calls are timed several at once
 MOST_CALLS, MOST_BYTES = 32, 24 << 30
@@ -37,8 +37,7 @@ def arguments():
 class Clock:
     """Times calls on the current stream."""
 
-    def __init__(self, torch):
-        self.torch = torch
+    def __init__(self):
         self.l2 = torch.cuda.get_device_properties(0).L2_cache_size
         self.flush = torch.empty(4 * self.l2, dtype=torch.uint8, device="cuda")
         self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -47,7 +46,7 @@ class Clock:
         """Microseconds of one call."""
         if cold:
             self.flush.zero_()
-        self.torch.cuda._sleep(4_000_000)  # cycles: about 2 ms, in which the calls are queued
+        torch.cuda._sleep(4_000_000)  # cycles: about 2 ms, in which the calls are queued
         self.begin.record()
         for i in range(calls):
             call(*inputs[i % len(inputs)])
@@ -56,7 +55,7 @@ class Clock:
         return 1e3 * self.begin.elapsed_time(self.end) / calls
 
 
-def rates(torch, clock):
+def rates(clock):
     """Bytes a second of a copy, operations a second of a product of bf16."""
     a, b = (torch.empty(2 << 30, dtype=torch.uint8, device="cuda") for _ in range(2))
     copy = min(clock.turn(b.copy_, [(a,)], 4, True) for _ in range(10))
@@ -65,19 +64,19 @@ def rates(torch, clock):
     return 2 * a.numel() / copy * 1e6, 2 * 8192**3 / product * 1e6
 
 
-def kinds(torch, result):
+def kinds(result):
     """Shapes and dtypes of a call's results."""
     tensors = result if isinstance(result, (tuple, list)) else (result,)
     return [(t.shape, t.dtype) for t in tensors if isinstance(t, torch.Tensor)]
 
 
-def poison(torch, results):
+def poison(results):
     """NaN in the memory that PyTorch will give to the next results, as these are gone."""
     for tensor in [torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype in results]:
         tensor.fill_(float("nan") if tensor.dtype.is_floating_point else -1)
 
 
-def contestants(torch, case, inputs, wanted):
+def contestants(case, inputs, wanted):
     """Name: call, for those that can take part and are right; and why the others do not."""
     able, out = {}, {}
     for name, make in case.peers.items():
@@ -85,7 +84,7 @@ def contestants(torch, case, inputs, wanted):
             continue
         try:
             call = make()
-            poison(torch, kinds(torch, call(*inputs)))
+            poison(kinds(call(*inputs)))
             result = call(*inputs)
             torch.cuda.synchronize()
             share = case.check(inputs, result)
@@ -100,17 +99,17 @@ def contestants(torch, case, inputs, wanted):
     return able, out
 
 
-def make_inputs(torch, case, l2):
+def make_inputs(case, l2):
     """So many inputs that they do not stay in the cache."""
     generator = torch.Generator("cuda").manual_seed(0)
     count = max(2, min(MOST_CALLS, -(-3 * l2 // max(case.input_bytes, 1)), MOST_BYTES // max(case.input_bytes, 1)))
     return [case.make(generator) for _ in range(count)]
 
 
-def measure(torch, clock, case, options):
+def measure(clock, case, options):
     """Cold and warm: name to median microseconds; and why others are missing."""
-    inputs = make_inputs(torch, case, clock.l2)
-    able, out = contestants(torch, case, inputs[0], options.peers)
+    inputs = make_inputs(case, clock.l2)
+    able, out = contestants(case, inputs[0], options.peers)
     calls = {name: max(1, min(MOST_CALLS, int(TURN / max(clock.turn(call, inputs[:1], 1, False), 1.0))))
              for name, call in able.items()}
     times = {cold: {name: [] for name in able} for cold in (True, False)}
@@ -143,22 +142,17 @@ def main():
     if options.list:
         print(*(f"{case.name}: {', '.join(case.peers)}" for case in cases), sep="\n")
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("no PyTorch in this environment", file=sys.stderr)
+    if torch is None or not torch.cuda.is_available():
+        print("no CUDA device" if torch else "no PyTorch in this environment", file=sys.stderr)
         return 1
-    if not torch.cuda.is_available():
-        print("no CUDA device", file=sys.stderr)
-        return 1
-    clock = Clock(torch)
-    copy_rate, product_rate = rates(torch, clock)
+    clock = Clock()
+    copy_rate, product_rate = rates(clock)
     device = torch.cuda.get_device_name(0)
     print(f"{device}: copy {copy_rate / 1e12:.2f} TB/s, product of bf16 {product_rate / 1e12:.0f} TFLOP/s, "
           f"PyTorch {torch.__version__}", flush=True)
     table, wrong = [], False
     for case in cases:
-        times, out = measure(torch, clock, case, options)
+        times, out = measure(clock, case, options)
         floor = floor_of(case, copy_rate, product_rate)
         for name, why in out.items():
             print(f"  {case.name}: {name}: {why}", flush=True)

@@ -1,11 +1,16 @@
 """What is measured on a GPU: operations, shapes, what each must move and compute, and who takes part.
 
 A case makes inputs, and for each contestant a function of an input. What cannot be made (a library that is not installed, a
-shape that it refuses) is an exception, and is reported as its text. torch is imported when a case is made, not before."""
+shape that it refuses) is an exception, and is reported as its text. The list of cases needs no torch."""
 import functools
 import importlib
 from dataclasses import dataclass, field
 from typing import Callable
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 DEVICE = "cuda"  # a test of the cases themselves takes the CPU
 MILLION = 10**6
@@ -23,17 +28,12 @@ class Case:
     input_bytes: int = field(default=0)
 
 
-def _torch():
-    import torch
-    return torch
-
-
 def _napier():
     return importlib.import_module("napier.torch")
 
 
 def _dtype(name):
-    return getattr(_torch(), {"f32": "float32", "bf16": "bfloat16"}[name])
+    return getattr(torch, {"f32": "float32", "bf16": "bfloat16"}[name])
 
 
 def _item(dtype):
@@ -41,14 +41,12 @@ def _item(dtype):
 
 
 def _randn(generator, *shape, dtype="f32", scale=1.0):
-    torch = _torch()
     x = torch.empty(shape, dtype=_dtype(dtype), device=DEVICE)
     return x.normal_(0.0, scale, generator=generator)
 
 
 def _compiled(function):
     def make():
-        torch = _torch()
         torch._dynamo.reset()
         return torch.compile(function, dynamic=False)
     return make
@@ -61,7 +59,6 @@ def _sample(rows):
 
 def _share(mine, right, absolute, relative):
     """The largest error as a share of the allowed one; NaN in mine is infinitely wrong."""
-    torch = _torch()
     error = (mine.double() - right).abs() / (absolute + relative * right.abs())
     return torch.where(error.isnan(), torch.inf, error).max().item()
 
@@ -71,14 +68,13 @@ def _share(mine, right, absolute, relative):
 
 def _map_case(operation, rows, columns, dtype):
     def check(inputs, result):
-        torch, at = _torch(), _sample(rows)
+        at = _sample(rows)
         right = getattr(torch, operation)(inputs[0][at].double(), -1)
         # f32: the sums of all contestants are in single precision; 16 bits: the last place of the result
         return _share(result[at], right, 1e-30 if operation == "softmax" else 1e-5, 2.0**-7 if dtype == "bf16" else 2e-5)
 
-    plain = (lambda t: lambda x: t.softmax(x, -1)) if operation == "softmax" else (lambda t: lambda x: t.log_softmax(x, -1))
-    peers = {"napier": lambda: getattr(_napier(), operation), "torch": lambda: plain(_torch()),
-             "torch.compile": lambda: _compiled(plain(_torch()))()}
+    plain = (lambda x: torch.softmax(x, -1)) if operation == "softmax" else (lambda x: torch.log_softmax(x, -1))
+    peers = {"napier": lambda: getattr(_napier(), operation), "torch": lambda: plain, "torch.compile": _compiled(plain)}
     if operation == "softmax":
         peers.update({
             "triton three-pass": lambda: importlib.import_module("triton_softmax").three_pass,
@@ -92,13 +88,12 @@ def _map_case(operation, rows, columns, dtype):
 
 def _logsumexp_all_case(n):
     def check(inputs, result):
-        torch = _torch()
         right = torch.stack([torch.logsumexp(part.double(), 0) for part in inputs[0].split(2**26)]).logsumexp(0)
         return _share(result, right, 1e-5, 1e-6)
 
-    plain = lambda x: _torch().logsumexp(x, 0)  # noqa: E731
+    plain = lambda x: torch.logsumexp(x, 0)  # noqa: E731
     return Case(f"logsumexp of all {n} f32", 4 * n, lambda g: (_randn(g, n),),
-                {"napier": lambda: _napier().logsumexp, "torch": lambda: plain, "torch.compile": lambda: _compiled(plain)()},
+                {"napier": lambda: _napier().logsumexp, "torch": lambda: plain, "torch.compile": _compiled(plain)},
                 check, input_bytes=4 * n)
 
 
@@ -106,7 +101,7 @@ def _logsumexp_all_case(n):
 
 
 def _ids(generator, n, vocabulary):
-    return _torch().randint(vocabulary, (n,), generator=generator, device=DEVICE)
+    return torch.randint(vocabulary, (n,), generator=generator, device=DEVICE)
 
 
 def _plain_tokens(x, ids, everything):
@@ -121,9 +116,9 @@ def _plain_tokens(x, ids, everything):
 
 def _token_case(rows, vocabulary, everything):
     def check(inputs, result):
-        torch, at = _torch(), _sample(rows)
+        at = _sample(rows)
         x, ids = inputs[0][at].double(), inputs[1][at]
-        right = _plain_tokens_64(torch, x, ids)
+        right = _plain_tokens_64(x, ids)
         return max(_share(mine[at], theirs, 2e-4, 1e-5) for mine, theirs in zip(result[:3 if everything else 2], right))
 
     def napier():
@@ -140,7 +135,7 @@ def _token_case(rows, vocabulary, everything):
         return call
 
     plain = functools.partial(_plain_tokens, everything=everything)
-    peers = {"napier": napier, "torch": lambda: plain, "torch.compile": lambda: _compiled(plain)()}
+    peers = {"napier": napier, "torch": lambda: plain, "torch.compile": _compiled(plain)}
     if not everything:
         peers["quack"] = quack
     size = rows * vocabulary * 2
@@ -149,7 +144,7 @@ def _token_case(rows, vocabulary, everything):
                 input_bytes=size)
 
 
-def _plain_tokens_64(torch, x, ids):
+def _plain_tokens_64(x, ids):
     p = torch.log_softmax(x, -1)
     return p.gather(-1, ids[:, None])[:, 0], torch.logsumexp(x, -1), -(p.exp() * p).sum(-1)
 
@@ -163,7 +158,7 @@ def _plain_grpo(x, ids, old, advantages):
     z = x.float()
     chosen = z.gather(-1, ids[:, None])[:, 0] - z.logsumexp(-1)
     ratio, a = (chosen - old).exp(), advantages.repeat_interleave(RESPONSE)
-    return -_torch().minimum(ratio * a, ratio.clamp(0.8, 1.2) * a).mean()
+    return -torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a).mean()
 
 
 def _grpo_case(rows, vocabulary):
@@ -171,17 +166,17 @@ def _grpo_case(rows, vocabulary):
 
     def make(g):
         x, ids = _randn(g, rows, vocabulary, dtype="bf16", scale=3.0), _ids(g, rows, vocabulary)
-        near = _torch().cat([_plain_tokens(a, b, False)[0] for a, b in zip(x.split(256), ids.split(256))])
+        near = torch.cat([_plain_tokens(a, b, False)[0] for a, b in zip(x.split(256), ids.split(256))])
         old = near + 0.3 * _randn(g, rows)
         return x.requires_grad_(), ids, old, _randn(g, count)
 
     def backward(loss_of):
         def call(x, *rest):
-            return _torch().autograd.grad(loss_of(x, *rest), x)[0]
+            return torch.autograd.grad(loss_of(x, *rest), x)[0]
         return call
 
     def napier():
-        nt, torch = _napier(), _torch()
+        nt = _napier()
         offsets = torch.arange(count + 1, device=DEVICE) * RESPONSE
         return backward(lambda x, ids, old, a: nt.grpo_from_logits(x, ids, a, offsets, old_logprobs=old, loss_type="bnpo")[0])
 
@@ -196,7 +191,7 @@ def _grpo_case(rows, vocabulary):
         return backward(of)
 
     def check(inputs, result):
-        torch, at = _torch(), _sample(rows - 1)  # not the last: Liger leaves it out
+        at = _sample(rows - 1)  # not the last: Liger leaves it out
         x = inputs[0].detach()[at].double().requires_grad_()
         chosen = torch.log_softmax(x, -1).gather(-1, inputs[1][at][:, None])[:, 0]
         ratio, a = (chosen - inputs[2][at].double()).exp(), inputs[3].double().repeat_interleave(RESPONSE)[at]
@@ -223,14 +218,14 @@ def _linear_case(rows, hidden, vocabulary, gradient):
         """The mean of -logprob, or its gradients."""
         if not gradient:
             return loss_of
-        return lambda h, w, ids: _torch().autograd.grad(loss_of(h, w, ids), (h, w))
+        return lambda h, w, ids: torch.autograd.grad(loss_of(h, w, ids), (h, w))
 
     def napier():
         nt = _napier()
         return done(lambda h, w, ids: -nt.linear_token_logprobs(h, w, ids, entropy=not gradient).logprobs.mean())
 
     def plain(h, w, ids):
-        return _torch().nn.functional.cross_entropy((h @ w.T).float(), ids)
+        return torch.nn.functional.cross_entropy((h @ w.T).float(), ids)
 
     def liger():
         module = importlib.import_module("liger_kernel.ops.fused_linear_cross_entropy")
@@ -244,7 +239,6 @@ def _linear_case(rows, hidden, vocabulary, gradient):
         return done(importlib.import_module("quack.linear_cross_entropy").chunked_linear_cross_entropy)
 
     def check(inputs, result):
-        torch = _torch()
         h, w, ids = (x.detach() for x in inputs)
         if gradient:  # of some rows of hidden
             at = _sample(rows)
@@ -266,14 +260,13 @@ def _linear_case(rows, hidden, vocabulary, gradient):
 
 def _attention_case(batch, heads, tokens, dim):
     def plain(q, k, v):
-        return _torch().nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     def napier():
         attention = _napier().attention
         return lambda q, k, v: attention(q, k, v, causal=True)
 
     def check(inputs, result):
-        torch = _torch()
         q, k, v = (x[0, 0].double() for x in inputs)
         at = torch.tensor(_sample(tokens), device=q.device)
         scores = (q[at] @ k.T * dim**-0.5).masked_fill(torch.arange(tokens, device=q.device) > at[:, None], -torch.inf)

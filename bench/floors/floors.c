@@ -1,19 +1,12 @@
 /* bench/floors/floors.c - see floors.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "floors.h"
 
-#include <time.h>
+#include "workers/worker.h"
 
 enum { PIECE = 1024, TRIES = 5 };
 
 static volatile float float_sink;
 static volatile int int_sink;
-
-double floors_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const floor_kernels *floors_of(const napier_isa isa) {
     if (isa == NAPIER_ISA_AVX512)
@@ -85,29 +78,18 @@ void floors_exp(const floor_kernels *const kernels, const int which, const int t
     }
 }
 
-static double fastest(void (*run)(const floor_choice *, const floor_work *), const floor_choice *c,
-                      const floor_work *w) {
-    double best = 1e9;
-    for (int i = 0; i < TRIES; i++) {
-        const double start = floors_now();
-        run(c, w);
-        const double took = floors_now() - start;
-        if (took < best)
-            best = took;
-    }
-    return best;
-}
-
-/* Replaces *slot (a field of *c) by the candidate with which `run` takes least. */
+/* Replaces *slot (a field of *c) by the candidate of which a run takes least. */
 static void choose(floor_choice *const c, int *const slot, const int candidates,
                    void (*run)(const floor_choice *, const floor_work *), const floor_work *const w) {
     double best = 1e9;
     int winner = 0;
-    for (int k = 0; k < candidates; k++) {
-        *slot = k;
-        const double took = fastest(run, c, w);
+    for (int trial = 0; trial < TRIES * candidates; trial++) {
+        *slot = trial / TRIES;
+        const double start = bench_now();
+        run(c, w);
+        const double took = bench_now() - start;
         if (took < best)
-            best = took, winner = k;
+            best = took, winner = *slot;
     }
     *slot = winner;
 }
@@ -127,7 +109,7 @@ double floors_clock(void) {
     double best = 0;
     for (int trial = 0; trial < 10; trial++) {
         unsigned long a = 1;
-        const double start = floors_now();
+        const double start = bench_now();
         for (int i = 0; i < 250000; i++) {
 #if defined(__x86_64__)
             __asm__ volatile("add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0" : "+r"(a));
@@ -135,7 +117,7 @@ double floors_clock(void) {
             __asm__ volatile("add %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1" : "+r"(a));
 #endif
         }
-        const double ghz = 1e6 / (floors_now() - start) * 1e-9;
+        const double ghz = 1e6 / (bench_now() - start) * 1e-9;
         if (ghz > best)
             best = ghz;
     }

@@ -51,6 +51,4 @@ void floors_exp(const floor_kernels *kernels, int which, int threads);
 /* The clock in GHz right now, from a chain of dependent one-cycle additions; 0 where we do not know how. */
 double floors_clock(void);
 
-double floors_now(void); /* seconds */
-
 #endif

@@ -169,13 +169,14 @@ def opening(records):
     h = used[-1]
     clocks = [r["clock_ghz"] for r in records if r.get("clock_ghz")]
     foreign = max(r["foreign_cpu"] for r in records)
+    rounds = [found["rounds"] for r in records for found in r["results"].values()]
     return [
         "# RL functions: benchmarks", "", "Made by `make bench-rl` (bench/run.sh ops). Do not edit.", "",
         *commands(used), f"- CPU: {machine_text(h['machine'])}; {records[0]['threads']} threads; "
         f"{min(clocks):.2f} to {max(clocks):.2f} GHz while measuring",
         f"- {h['compiler']}; " + "; ".join(h["versions"].values()),
         "- One process a library, which take turns, round by round, with sleeping threads (`OMP_WAIT_POLICY=passive`); medians",
-        "  of medians. Every result was compared with float64 before it was timed.",
+        f"  over {min(rounds)} to {max(rounds)} rounds of medians. Every result was compared with float64 before it was timed.",
         "- Floors, measured in the same run, on the same buffers, with the same threads: *memory* is one read of the logits",
         "  (and one write where the operation writes as much; a second read where a row does not fit the second cache), *exp*",
         "  one exponential an element, from L1. The floor of a case is the greater.",

@@ -4,8 +4,9 @@ import json
 import math
 import statistics
 import sys
+from collections import Counter
 
-from report import DOCS, HERE, cache_bytes, commands, floors, is_long, machine_text, ms, ours, to_floor
+from report import DOCS, HERE, cache_bytes, commands, floors, is_long, machine_text, ms, ours, table, to_floor
 
 PAGE = DOCS / "benchmarks.md"
 RESULTS = "*-softmax-*.csv"
@@ -18,8 +19,6 @@ SLACK = 0.98  # a peer counts as faster from 2 % on: less is not told apart
 # The documents' figures on two cores: (op, rows, cols) -> milliseconds
 FIGURES = {("logsumexp", 1000, 50): 0.1, ("logsumexp", 10_000, 100): 1.0, ("logsumexp_all", 1000, 1000): 0.5,
            ("softmax", 1000, 50): 0.2}
-
-
 
 
 # ---- The tracked summary ------------------------------------------------------------------------------------------
@@ -133,16 +132,15 @@ def comparison(records):
     groups = {}
     for record in filter(ours, records):
         groups.setdefault(tuple(record[name] for name in ("op", "dtype", "axis", "threads")), []).append(record)
-    lines = ["| operation | dtype | axis | threads | cells | ahead of all | fastest peer | "
-             + " | ".join(NAMES[peer] for peer in COLUMNS) + " |", "|---" * 3 + "|---:" * (4 + len(COLUMNS)) + "|"]
+    lines = []
     ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
     for group, records in sorted(groups.items(), key=lambda g: (ops.index(g[0][0]), g[0][1] != "f32", g[0][2] != "last", g[0][3])):
         fastest = [ratio for _, ratio in map(best_peer, records) if ratio]
         ahead = sum(ratio >= 1 for ratio in fastest)
         peers = [[ms(r, peer) / ours(r) for r in records if ms(r, peer)] for peer in COLUMNS]
-        lines.append("| " + " | ".join([*map(str, group), str(len(fastest)), str(ahead), f"**{mean(fastest)}**",
-                                        *map(mean, peers)]) + " |")
-    return "\n".join(lines)
+        lines.append([*group, len(fastest), ahead, f"**{mean(fastest)}**", *map(mean, peers)])
+    head = ["operation", "dtype", "axis", "threads", "cells", "ahead of all", "fastest peer", *(NAMES[peer] for peer in COLUMNS)]
+    return "\n".join(table(head, lines, 3))
 
 
 def summary(records, level2):
@@ -151,8 +149,7 @@ def summary(records, level2):
         for text, met, _ in targets(record, cells, level2):
             good, total = tally.get(text, (0, 0))
             tally[text] = good + met, total + 1
-    return "\n".join(["| target | met |", "|---|---:|",
-                      *(f"| {text} | {good} of {total} |" for text, (good, total) in sorted(tally.items()))])
+    return "\n".join(table(["target", "met"], [[text, "{} of {}".format(*met)] for text, met in sorted(tally.items())]))
 
 
 def errors_text(records):
@@ -160,20 +157,14 @@ def errors_text(records):
     worst = {}
     for record in records:
         for variant in record["errors"]:
-            error = error_of(record, variant)
             kind = ("softmax, relative" if record["op"] == "softmax" else "logs, absolute", record["dtype"])
-            worst.setdefault(variant, {}).setdefault(kind, 0.0)
-            worst[variant][kind] = max(worst[variant][kind], error)
+            of_kind = worst.setdefault(variant, {})
+            of_kind[kind] = max(of_kind.get(kind, 0.0), error_of(record, variant))
     kinds = sorted({kind for found in worst.values() for kind in found}, key=lambda k: (k[1] != "f32", k[0]))
-    lines = ["| | " + " | ".join(f"{dtype}: {what}" for what, dtype in kinds) + " |", "|---" + "|---:" * len(kinds) + "|"]
-    for variant in ("napier", *COLUMNS):
-        if variant in worst:
-            lines.append(f"| {NAMES.get(variant, 'Napier')} | "
-                         + " | ".join(number(worst[variant].get(kind), 2) for kind in kinds) + " |")
-    wrong = {}
-    for record in records:
-        for who in (who for who, why in record["skipped"].items() if why.startswith("wrong")):
-            wrong[who] = wrong.get(who, 0) + 1
+    lines = table(["", *(f"{dtype}: {what}" for what, dtype in kinds)],
+                  [[NAMES.get(variant, "Napier"), *(number(worst[variant].get(kind), 2) for kind in kinds)]
+                   for variant in WHO if variant in worst])
+    wrong = Counter(who for record in records for who, why in record["skipped"].items() if why.startswith("wrong"))
     lines += [f"\n{NAMES[who]} was not timed in {count} cells, where its error is above its dtype's tolerance."
               for who, count in wrong.items()]
     return "\n".join(lines)
@@ -267,7 +258,7 @@ def plot_ratios(axes, machine, records, op, threads):
     level2 = cache_bytes(machine, "L2")
     records = sorted((r for r in records if (r["op"], r["dtype"], r["axis"], r["threads"]) == (op, "f32", "last", threads) and ours(r)),
                      key=lambda r: (r["cols"], r["rows"]))
-    for variant in ("napier", *COLUMNS):
+    for variant in WHO:
         points = [(x, ms(r, variant) / floors(r, level2)[2]) for x, r in enumerate(records)
                   if ms(r, variant)]
         if points:

@@ -1,17 +1,15 @@
 """docs/umap-benchmarks.md: maps."""
 from report import DOCS, commands, machine_text, ms, table
+from suites.umap import DOCUMENT
 
 PAGE = DOCS / "umap-benchmarks.md"
 RESULTS = "*-umap-*.jsonl"
 STAGES = ("neighbours", "fuzzy set", "start", "layout")
-DOCUMENT = {1000: 3, 5000: 15, 10000: 30}  # points, and the seconds that the document says
 
 LEGEND = """
 - Seconds of one fit on data in memory, median of rounds in which the peers took turns (*n*: how many); one process a peer
-  and data set. umap-learn's compilation (first call) and import are not counted. *umap_seeded* is umap-learn with
-  random_state.
-  An exception: umap-learn's time for the digits in this table includes 6.6 s of neighbours, most of it compilation.
-  `bench/run.sh umap --only digits-` measures it without.
+  and data set, unless a command above says otherwise. umap-learn's compilation (first call) and import are not counted.
+  *umap_seeded* is umap-learn with random_state.
 - peak: the most memory that the process held, data and runtime included (VmHWM, read by the process itself).
 - trust: trustworthiness at 15 neighbours; vote: share of points whose 15 nearest on the map vote for their
   label; out: points beyond 5 times the radius of 99 %.
@@ -19,7 +17,7 @@ LEGEND = """
 LAYOUTS = """
 ## The source document's rows
 
-Layout alone, SGD, all edges, 5 samples a vertex in each epoch; median of the rounds. Workspace: the most that the library
+Layout alone, SGD, all edges, 5 samples a vertex in each epoch; median of *n* rounds. Workspace: the most that the library
 held beside edges and embedding.
 """
 
@@ -35,13 +33,13 @@ def fit_rows(r):
 def layout_row(r):
     seconds, said = 1e-3 * ms(r, "napier"), DOCUMENT[r["rows"]]
     return [r["rows"], 15 * r["rows"], 15, 200, f"{seconds:.3f}", said, f"{said / seconds:.0f}",
-            f"{r['results']['napier']['workspace'] / 1e6:.2f}"]
+            f"{r['results']['napier']['workspace'] / 1e6:.2f}", r["results"]["napier"]["rounds"]]
 
 
 def page(headers, records, paths, output):
     fits = table(["data", "who", "total s", "/ Napier", *STAGES, "peak MiB", "trust", "vote", "out", "n"],
                  [row for r in records if r["op"] == "fit" for row in fit_rows(r)], 2)
-    layouts = table(["points", "edges", "components", "epochs", "seconds", "the document says", "ratio", "workspace MB"],
+    layouts = table(["points", "edges", "components", "epochs", "seconds", "the document says", "ratio", "workspace MB", "n"],
                     [layout_row(r) for r in records if r["op"] == "layout"], 0)
     return "\n".join(["# UMAP: benchmarks", "", "Made by `make bench-umap` (bench/run.sh umap). Do not edit.", "",
                       *commands(headers), f"- CPU: {machine_text(headers[-1]['machine'])}", LEGEND, *fits, LAYOUTS, *layouts, ""])

@@ -71,6 +71,3 @@ def hub30k():
     x = rays[labels] * rng.uniform(0.5, 1.5, n)[:, None] + rng.normal(size=(n, columns)) * 1.2 / np.sqrt(columns)
     x[:3] *= 0.02
     return x.astype(np.float32), labels
-
-
-MAKERS = {f.__name__: f for f in (digits, clusters20k, cells60k, digits70k, hub30k, wide200k)}

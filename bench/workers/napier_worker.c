@@ -56,9 +56,9 @@ static void choose_exp(const napier_isa isa) {
     choice.kernels = floors_of(isa);
     double best = 1e9;
     for (int trial = 0; trial < 20 * FLOOR_EXPS; trial++) {
-        const double begin = floors_now();
+        const double begin = bench_now();
         floors_exp(choice.kernels, trial % FLOOR_EXPS, context_threads);
-        const double took = floors_now() - begin;
+        const double took = bench_now() - begin;
         if (took < best)
             best = took, best_exp = trial % FLOOR_EXPS;
     }

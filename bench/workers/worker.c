@@ -248,6 +248,8 @@ static int variant_of(const char *const name) {
 /* One run, with its seconds by the clock and of the processor. */
 static bool timed(const bench_peer *const peer, const int variant, double *const wall, double *const processor) {
     const char *const name = current->variants[variant];
+    for (int k = 0; k < ARRAYS; k++)
+        arrays[k].used = false;
     const bool is_floor = peer->floor && strncmp(name, "floor_", 6) == 0;
     const double processor_start = seconds(CLOCK_PROCESS_CPUTIME_ID), start = bench_now();
     const unsigned status = is_floor ? peer->floor(name) : current->run(variant);
@@ -260,8 +262,6 @@ static void answer_check(const bench_peer *const peer, const char *const line) {
     char name[64], prefix[LINE];
     double wall, processor;
     const int variant = sscanf(line, "check %63s %4095s", name, prefix) == 2 ? variant_of(name) : -1;
-    for (int k = 0; k < ARRAYS; k++)
-        arrays[k].used = false;
     if (variant < 0 || !timed(peer, variant, &wall, &processor)) {
         printf("error %s\n", variant < 0 ? "bad line" : peer->reason());
         return;
@@ -299,8 +299,6 @@ static void answer_go(const bench_peer *const peer, const char *const line) {
     double unused;
     const int variant = sscanf(line, "go %63s %d %d", name, &count, &warm) == 3 ? variant_of(name) : -1;
     double *const times = variant < 0 || count < 1 ? NULL : malloc(2 * (size_t)count * sizeof *times);
-    for (int k = 0; k < ARRAYS; k++)
-        arrays[k].used = false;
     bool good = times && (!warm || timed(peer, variant, &unused, &unused));
     for (int k = 0; good && k < count; k++)
         good = timed(peer, variant, &times[2 * k], &times[2 * k + 1]);

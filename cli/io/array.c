@@ -20,16 +20,10 @@ int64_t shape_count(const array_shape *shape) {
 }
 
 napier_dtype element_dtype(element_type type) {
-    if (type.kind == ELEMENT_BFLOAT) {
-        return NAPIER_BF16;
-    }
-    if (type.kind == ELEMENT_FLOAT && type.size == 2) {
-        return NAPIER_F16;
-    }
-    if (type.kind == ELEMENT_FLOAT && type.size == 4) {
-        return NAPIER_F32;
-    }
-    return NAPIER_F64;
+    return type.kind == ELEMENT_BFLOAT                    ? NAPIER_BF16
+           : type.kind == ELEMENT_FLOAT && type.size == 2 ? NAPIER_F16
+           : type.kind == ELEMENT_FLOAT && type.size == 4 ? NAPIER_F32
+                                                          : NAPIER_F64;
 }
 
 bool machine_is_big_endian(void) {

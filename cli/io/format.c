@@ -27,16 +27,11 @@ bool ends_in(const char *path, const char *ending) {
 }
 
 file_format format_of_name(const char *path) {
-    if (path == NULL) {
-        return FORMAT_AUTO;
-    }
-    if (ends_in(path, ".npy")) {
-        return FORMAT_NPY;
-    }
-    if (ends_in(path, ".csv")) {
-        return FORMAT_CSV;
-    }
-    return ends_in(path, ".tsv") || ends_in(path, ".tab") ? FORMAT_TSV : FORMAT_AUTO;
+    return path == NULL                                     ? FORMAT_AUTO
+           : ends_in(path, ".npy")                          ? FORMAT_NPY
+           : ends_in(path, ".csv")                          ? FORMAT_CSV
+           : ends_in(path, ".tsv") || ends_in(path, ".tab") ? FORMAT_TSV
+                                                            : FORMAT_AUTO;
 }
 
 char format_separator(file_format format) { return format == FORMAT_TSV ? '\t' : ','; }

@@ -226,13 +226,7 @@ static int grow_table(input *in, int64_t *capacity) {
                         " bytes, half of the memory that this program may use: an .npy file need not fit it",
                         in->name, most);
     }
-    double *const table = realloc(in->table, (size_t)wanted * sizeof *table);
-    if (table == NULL) {
-        return out_of_memory(in->name);
-    }
-    in->table = table;
-    *capacity = wanted;
-    return STATUS_OK;
+    return memory_grow(&in->table, capacity, wanted, sizeof *in->table) ? STATUS_OK : out_of_memory(in->name);
 }
 
 int input_load(input *in) {

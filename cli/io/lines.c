@@ -12,12 +12,8 @@
 enum { FIRST_CAPACITY = 1 << 16 };
 
 static int make_space(line_reader *r, size_t wanted) {
-    int64_t capacity = (int64_t)r->capacity;
-    if (!memory_grow(&r->bytes, &capacity, wanted < FIRST_CAPACITY ? FIRST_CAPACITY : (int64_t)wanted, 1)) {
-        return out_of_memory(r->name);
-    }
-    r->capacity = (size_t)capacity;
-    return STATUS_OK;
+    const int64_t most = wanted < FIRST_CAPACITY ? FIRST_CAPACITY : (int64_t)wanted;
+    return memory_grow(&r->bytes, &r->capacity, most, 1) ? STATUS_OK : out_of_memory(r->name);
 }
 
 int lines_begin(line_reader *r, const void *bytes, size_t size) {
@@ -38,7 +34,7 @@ static int fill(line_reader *r) {
         r->end -= r->start;
         r->start = 0;
     }
-    if (r->end + 1 >= r->most) {
+    if (r->end > r->most) {
         return r->is_whole ? complain("%s: a text of more than %zu MiB; with --lines each line is a text", r->name,
                                       r->most >> 20)
                            : complain("%s:%" PRId64 ": a line of more than %zu MiB", r->name, r->line, r->most >> 20);
@@ -46,7 +42,7 @@ static int fill(line_reader *r) {
     if (make_space(r, r->end + 2)) {
         return STATUS_FAILED;
     }
-    const size_t got = fread(r->bytes + r->end, 1, r->capacity - r->end - 1, r->file);
+    const size_t got = fread(r->bytes + r->end, 1, (size_t)r->capacity - r->end - 1, r->file);
     r->end += got;
     r->used += (int64_t)got;
     r->at_end = got == 0;

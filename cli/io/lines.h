@@ -15,7 +15,8 @@ typedef struct line_reader {
     int64_t line;     /* number of the last line read, from 1 */
     int64_t used;     /* bytes read from the file */
     char *bytes;      /* bytes[start .. end): the file from its next line on */
-    size_t start, end, capacity;
+    size_t start, end;
+    int64_t capacity;
     bool at_end;
 } line_reader;
 

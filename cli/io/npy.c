@@ -90,12 +90,8 @@ static bool accept_word(cursor *c, const char *word) {
 }
 
 static bool parse_bool(cursor *c, bool *value) {
-    if (accept_word(c, "True")) {
-        *value = true;
-        return true;
-    }
-    *value = false;
-    return accept_word(c, "False") || fail(c->error, "bad header: fortran_order is neither True nor False");
+    *value = accept_word(c, "True");
+    return *value || accept_word(c, "False") || fail(c->error, "bad header: fortran_order is neither True nor False");
 }
 
 static bool parse_dimension(cursor *c, int64_t *value) {
@@ -138,10 +134,7 @@ static bool parse_shape(cursor *c, array_shape *shape) {
         shape->dims++;
         comma = accept(c, ',');
     }
-    if (shape->dims == 1 && !comma) {
-        return fail(c->error, "bad header: the shape is not a tuple");
-    }
-    return true;
+    return shape->dims != 1 || comma || fail(c->error, "bad header: the shape is not a tuple");
 }
 
 /* ---- Element types ----------------------------------------------------------------------------------------------- */
@@ -239,18 +232,7 @@ static bool parse_dict(const char *text, size_t size, npy_header *header, char *
                                               : "shape");
     }
     skip_space(&c);
-    if (c.at != c.end) {
-        return fail(error, "bad header: text after the dict");
-    }
-    return true;
-}
-
-static bool check_size(npy_header *header, char *error) {
-    header->count = shape_count(&header->shape);
-    if (header->count < 0) {
-        return fail(error, "the shape has more elements than can be addressed");
-    }
-    return true;
+    return c.at == c.end || fail(error, "bad header: text after the dict");
 }
 
 static bool read_text_size(npy_reader *read, void *user, size_t *start_size, size_t *text_size, char *error) {
@@ -293,7 +275,11 @@ bool npy_read_header(npy_reader *read, void *user, npy_header *header, char erro
         return fail(error, "the file ends within the .npy header");
     }
     header->offset = (int64_t)(start_size + text_size);
-    return parse_dict(text, text_size, header, error) && check_size(header, error);
+    if (!parse_dict(text, text_size, header, error)) {
+        return false;
+    }
+    header->count = shape_count(&header->shape);
+    return header->count >= 0 || fail(error, "the shape has more elements than can be addressed");
 }
 
 /* The source of npy_parse. */

@@ -181,10 +181,7 @@ int output_begin(output *out, file_format format, napier_dtype dtype, const arra
         const size_t size = npy_write_header(bytes, dtype, shape);
         return fwrite(bytes, 1, size, out->file) == size ? STATUS_OK : output_error(out);
     }
-    if (header != NULL && fprintf(out->file, "%s\n", header) < 0) {
-        return output_error(out);
-    }
-    return STATUS_OK;
+    return header == NULL || fprintf(out->file, "%s\n", header) >= 0 ? STATUS_OK : output_error(out);
 }
 
 static int write_text(output *out, const char *elements, int64_t count) {
@@ -193,11 +190,8 @@ static int write_text(output *out, const char *elements, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         char text[TEXT_NUMBER_MAX + 1];
         const int length = text_number(text, out->dtype, elements + (size_t)i * size);
-        out->column++;
-        text[length] = out->column == out->columns ? '\n' : separator;
-        if (out->column == out->columns) {
-            out->column = 0;
-        }
+        out->column = (out->column + 1) % out->columns;
+        text[length] = out->column == 0 ? '\n' : separator;
         if (fwrite(text, 1, (size_t)length + 1, out->file) != (size_t)length + 1) {
             return output_error(out);
         }
@@ -305,20 +299,12 @@ int output_print(const char *path, output_printer *print, void *user) {
     return status;
 }
 
-typedef struct memory_block {
-    const void *bytes;
-    size_t size;
-} memory_block;
-
-static int print_bytes(FILE *file, void *user) {
-    const memory_block *const b = user;
-    fwrite(b->bytes, 1, b->size, file);
-    return STATUS_OK;
-}
-
 int output_bytes(const char *path, const void *bytes, size_t size) {
-    memory_block b = {bytes, size};
-    return output_print(path, print_bytes, &b);
+    output out;
+    const int status = output_open(&out, path) ||
+                       (fwrite(bytes, 1, size, out.file) == size ? output_commit(&out) : output_error(&out));
+    output_discard(&out);
+    return status;
 }
 
 void json_number(FILE *file, napier_dtype dtype, const void *number) {

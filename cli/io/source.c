@@ -60,17 +60,14 @@ int64_t source_size(FILE *file) {
 
 /* ---- Whole files ------------------------------------------------------------------------------------------------- */
 
-static int too_large(const whole_file *f, int64_t most) {
-    return complain("%s: more than %" PRId64 " bytes, half of the memory that this program may use", f->name, most);
-}
-
 static int read_to_end(whole_file *f, FILE *file, int64_t most) {
     int64_t capacity = 0;
     int64_t wanted =
         source_size(file) > 0 ? source_size(file) + 2 : 1 << 16; /* the end is seen, and a '\0' has space */
     do {
         if (wanted - 2 > most) {
-            return too_large(f, most);
+            return complain("%s: more than %" PRId64 " bytes, half of the memory that this program may use", f->name,
+                            most);
         }
         if (!memory_grow(&f->bytes, &capacity, wanted, 1)) {
             return out_of_memory(f->name);

@@ -163,8 +163,4 @@ void chat_lines_set_tools(const chat_lines *chat, napier_chat_options *options) 
     options->tools_size = chat->tools != NULL ? strlen(chat->tools) : 0;
 }
 
-#else
-
-typedef int chat_lines_need_the_model;
-
 #endif

@@ -8,8 +8,6 @@
 #ifndef NAPIER_CLI_CHAT_LINES_H
 #define NAPIER_CLI_CHAT_LINES_H
 
-#ifdef NAPIER_MODEL
-
 #include <napier/tokenizer.h>
 
 struct cJSON;
@@ -30,5 +28,4 @@ void chat_lines_free(chat_lines *chat);
 /* Sets the tools in the options of a call. */
 void chat_lines_set_tools(const chat_lines *chat, napier_chat_options *options);
 
-#endif
 #endif

@@ -126,7 +126,7 @@ static int allocate(session *s) {
     s->logprobs = calloc(sequences * most, sizeof *s->logprobs);
     s->plain = calloc(sequences * most, sizeof *s->plain);
     return s->ids && s->lengths && s->numbers && s->finish && s->logprobs && s->plain ? STATUS_OK
-                                                                                       : complain("out of memory");
+                                                                                      : complain("out of memory");
 }
 
 static napier_sample_options sampling_of(const generate_request *q) {
@@ -326,8 +326,7 @@ static const option options[] = {
      .help = "subtracted from the logits of tokens of the sequence (default: 0)"},
     {"frequency-penalty", 0, OPTION_NUMBER, "X", AT(frequency_penalty), OPTION_FROM(-DBL_MAX, DBL_MAX),
      .help = "the same, times the number of occurrences (default: 0)"},
-    {"seed", 0, OPTION_INTEGER, "S", AT(seed), OPTION_FROM(0, 0x1p53),
-     .help = "of the random numbers (default: 0)"},
+    {"seed", 0, OPTION_INTEGER, "S", AT(seed), OPTION_FROM(0, 0x1p53), .help = "of the random numbers (default: 0)"},
     {"stop-id", 0, OPTION_INTEGER, "ID", AT(stop), OPTION_FROM(0, INT32_MAX),
      .help = "a token that ends a sequence, besides the model's end of text"},
     {"ignore-eos", 0, OPTION_FLAG, NULL, AT(ignore_eos), .help = "the model's end of text ends no sequence"},
@@ -337,12 +336,8 @@ static const option options[] = {
     {.name = NULL},
 };
 static const option_group groups[] = {{NULL, model_options}, {NULL, options}, MACHINE_GROUP};
-static const generate_request defaults = {.shared = MODEL_DEFAULTS,
-                                          .samples = 1,
-                                          .max_tokens = 256,
-                                          .top_p = 1,
-                                          .repetition_penalty = 1,
-                                          .stop = -1};
+static const generate_request defaults = {
+    .shared = MODEL_DEFAULTS, .samples = 1, .max_tokens = 256, .top_p = 1, .repetition_penalty = 1, .stop = -1};
 
 static int check(void *request) {
     const generate_request *const q = request;
@@ -358,21 +353,22 @@ const command generate_command = {
     .name = "generate",
     .summary = "samples of a language model",
     .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
-    .about = "Continues prompts by sampling from a Qwen3 model (config.json, model.safetensors or shards, and for texts\n"
-             "tokenizer.json). Each line of IN (- is standard input) has a prompt: a text, a list of token ids, or a\n"
-             "conversation:\n"
-             "\n"
-             "  {\"prompt\": \"2 + 2 =\"}\n"
-             "  {\"prompt\": [17, 488, 220]}\n"
-             "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}]}\n"
-             "\n"
-             "A sequence is a line of OUT, in the order of the prompts:\n"
-             "\n"
-             "  {\"line\": 1, \"sample\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"plain_logprobs\": [-0.5],\n"
-             "   \"text\": \" 4\", \"finish\": \"stop\"}\n"
-             "\n"
-             "plain_logprobs are without filters and penalties: napier logprobs gives the same numbers. They, and the\n"
-             "tokens, are the same on every machine, with any number of threads, and after an interruption.",
+    .about =
+        "Continues prompts by sampling from a Qwen3 model (config.json, model.safetensors or shards, and for texts\n"
+        "tokenizer.json). Each line of IN (- is standard input) has a prompt: a text, a list of token ids, or a\n"
+        "conversation:\n"
+        "\n"
+        "  {\"prompt\": \"2 + 2 =\"}\n"
+        "  {\"prompt\": [17, 488, 220]}\n"
+        "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}]}\n"
+        "\n"
+        "A sequence is a line of OUT, in the order of the prompts:\n"
+        "\n"
+        "  {\"line\": 1, \"sample\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"plain_logprobs\": [-0.5],\n"
+        "   \"text\": \" 4\", \"finish\": \"stop\"}\n"
+        "\n"
+        "plain_logprobs are without filters and penalties: napier logprobs gives the same numbers. They, and the\n"
+        "tokens, are the same on every machine, with any number of threads, and after an interruption.",
     .example = "napier generate prompts.jsonl --model Qwen3-0.6B --samples 8 -t 0.8 -o samples.jsonl --resume",
     .groups = groups,
     .size = sizeof defaults,

@@ -1,4 +1,6 @@
 /* cli/lm/judge.c - `napier judge`: a model judges responses by criteria in words. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "../commands.h"
 #include "../io/buffer.h"
 #include "../io/jsonl.h"
@@ -61,18 +63,12 @@ typedef struct session {
     float *scores, *rewards;
 } session;
 
-static char *copy_of(const char *text) {
-    const size_t size = strlen(text) + 1;
-    char *const copy = malloc(size);
-    return copy != NULL ? memcpy(copy, text, size) : NULL;
-}
-
 static int add_item(items *l, const char *first, const char *second, item it) {
     if (!memory_grow(&l->all, &l->capacity, l->count + 1, sizeof *l->all)) {
         return complain("out of memory");
     }
-    it.first = copy_of(first);
-    it.second = copy_of(second);
+    it.first = strdup(first);
+    it.second = strdup(second);
     l->all[l->count++] = it;
     return it.first != NULL && it.second != NULL ? STATUS_OK : complain("out of memory");
 }

@@ -28,7 +28,6 @@ typedef struct session {
     napier_score_options options;
     napier_score_plan plan;
     progress_line progress;
-    double started;
     float *logprobs, *entropy;
     uint8_t *greedy;
 } session;
@@ -70,7 +69,7 @@ static int make_plan(session *s) {
 static int show_progress(const char *stage, double done, void *user) {
     session *const s = user;
     char text[96];
-    const double seconds = clock_seconds() - s->started;
+    const double seconds = clock_seconds() - s->progress.started;
     snprintf(text, sizeof text, "%s, %.0f tokens a second", stage,
              seconds > 0 ? done * (double)s->plan.tokens_run / seconds : 0.0);
     progress_stage(&s->progress, text, done);
@@ -102,7 +101,6 @@ static int score(session *s) {
     results.is_greedy = s->greedy;
     progress_start(&s->progress, s->plan.tokens_run);
     state_memory(s);
-    s->started = clock_seconds();
     s->options.progress = show_progress;
     s->options.user = s;
     const napier_status status = napier_model_batch_logprobs(s->context, s->model, &s->batch, &s->options, &results);
@@ -124,8 +122,7 @@ static void print_response(const session *s, int64_t b, FILE *out) {
         sum += (double)s->logprobs[t];
         greedy = greedy && s->greedy[t];
     }
-    fputc(']', out);
-    fputs(", \"logprobs\": ", out);
+    fputs("], \"logprobs\": ", out);
     json_list(out, s->logprobs + begin, end - begin);
     fputs(", \"entropies\": ", out);
     json_list(out, s->entropy + begin, end - begin);
@@ -174,8 +171,6 @@ static int run(void *request, napier_context *context) { return model_missing(re
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static int check(void *request) { return model_check(request); }
-
 #define AT(member) offsetof(logprobs_request, member)
 static const option options[] = {
     {"prefix-token", 0, OPTION_INTEGER, "ID", AT(prefix_token), OPTION_FROM(0, INT32_MAX),
@@ -211,6 +206,6 @@ const command logprobs_command = {
     .groups = groups,
     .size = sizeof defaults,
     .defaults = &defaults,
-    .check = check,
+    .check = model_check,
     .run = run,
 };

@@ -22,8 +22,9 @@ const option model_options[] = {
     {.name = NULL},
 };
 
-int model_check(const model_request *q) {
-    return q->folder != NULL ? STATUS_OK : misuse("--model is missing: a folder with a model");
+int model_check(void *request) {
+    return ((const model_request *)request)->folder != NULL ? STATUS_OK
+                                                            : misuse("--model is missing: a folder with a model");
 }
 
 #ifdef NAPIER_MODEL

@@ -18,7 +18,7 @@ typedef struct model_request {
     { .compute = NAPIER_COMPUTE_F32, .temperature = 1 }
 
 extern const option model_options[];
-int model_check(const model_request *q);
+int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary);

@@ -8,8 +8,6 @@
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
-#ifdef NAPIER_MODEL
-
 #include <napier/model.h>
 
 #include <stdbool.h>
@@ -37,8 +35,9 @@ typedef struct text_encoder {
     napier_context *context;
     const char *model; /* the folder */
     bool no_thinking;
-    int64_t vocabulary; /* the model's ids are below; 0: not checked */
-    bool has_prefix;    /* an empty prompt is allowed: a token replaces it */
+    int64_t vocabulary;    /* the model's ids are below; 0: not checked */
+    bool has_prefix;       /* an empty prompt is allowed: a token replaces it */
+    bool has_prompts_only; /* the lines have no responses */
     napier_tokenizer *tokenizer;
     napier_token_buffer ids;
     napier_text_buffer text;
@@ -67,5 +66,4 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
 void score_lines_free(score_lines *lines);
 
-#endif
 #endif

@@ -1,5 +1,5 @@
 /* cli/plot/palette.c - colours. */
-#include "palette.h"
+#include "plot.h"
 
 /* M. Okabe and K. Ito, "Color Universal Design", 2008; the colours with the most contrast on white come first. */
 static const colour few[8] = {
@@ -17,13 +17,6 @@ static const colour many[PALETTE_MOST] = {
 
 colour palette_category(int index, int count) { return count <= 8 ? few[index] : many[index]; }
 
-colour palette_other(void) {
-    const colour grey = {0xb8, 0xbc, 0xc2};
-    return grey;
-}
-
-colour palette_plain(void) { return few[0]; }
-
 /* Ten even steps of the viridis scale of S. van der Walt and N. Smith (2015), without its last tenth: that yellow is
  * too light on white. */
 colour palette_value(double t) {
@@ -36,8 +29,7 @@ colour palette_value(double t) {
     const double share = at - low;
     const colour a = steps[low];
     const colour b = steps[low + 1];
-    const colour mixed = {(uint8_t)(a.red + share * (b.red - a.red) + 0.5),
-                          (uint8_t)(a.green + share * (b.green - a.green) + 0.5),
-                          (uint8_t)(a.blue + share * (b.blue - a.blue) + 0.5)};
-    return mixed;
+    return (colour){(uint8_t)(a.red + share * (b.red - a.red) + 0.5),
+                    (uint8_t)(a.green + share * (b.green - a.green) + 0.5),
+                    (uint8_t)(a.blue + share * (b.blue - a.blue) + 0.5)};
 }

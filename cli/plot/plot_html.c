@@ -1,6 +1,6 @@
 /* cli/plot/plot_html.c - writes the scene as one HTML file: inserts the title and the data into plot_page.html, which
  * the build turns into plot_page.h. */
-#include "plot_scene.h"
+#include "plot.h"
 
 #include "../io/array.h"
 
@@ -39,15 +39,13 @@ static void add_numbers(buffer *b, const char *name, void *numbers, int64_t coun
 
 static void add_places(const plot_scene *s, buffer *b, float *room) {
     const int64_t count = s->plot->count;
-    float *const x = room;
-    float *const y = room + count;
-    float *const pairs = room + 2 * count;
+    float *const x = room + 2 * count, *const y = room + 3 * count;
     plot_components(s->plot, x, y);
     for (int64_t i = 0; i < count; i++) {
-        pairs[2 * i] = x[i];
-        pairs[2 * i + 1] = y[i];
+        room[2 * i] = x[i];
+        room[2 * i + 1] = y[i];
     }
-    add_numbers(b, "xy", pairs, 2 * count);
+    add_numbers(b, "xy", room, 2 * count);
 }
 
 static void add_colours(const plot_scene *s, buffer *b, int count) {
@@ -76,7 +74,6 @@ static void add_codes(buffer *b, const char *name, const labels *l, int32_t *roo
 
 static void add_categories(const plot_scene *s, buffer *b, int32_t *room) {
     const labels *const l = s->plot->labels;
-    const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
     add_codes(b, "codes", l, room);
     add_names(b, "names", l);
     buffer_text(b, ",\n\"sizes\":[");
@@ -88,7 +85,7 @@ static void add_categories(const plot_scene *s, buffer *b, int32_t *room) {
         buffer_print(b, "%s%" PRId32, c > 0 ? "," : "", s->category_shades[c]);
     }
     buffer_text(b, "]");
-    add_colours(s, b, coloured + 1);
+    add_colours(s, b, s->coloured + 1);
 }
 
 /* Adds values as floats, or as doubles if the range of float is too small. */

@@ -1,7 +1,7 @@
 /* cli/plot/plot_png.c - writes the scene as PNG. This file paints points, legend marks and the bar in floating point:
  * many faint discs over one another keep their shades, which 8 bits would round away. cairo writes the letters and the
  * file. */
-#include "plot_scene.h"
+#include "plot.h"
 
 #ifdef NAPIER_CAIRO
 

@@ -1,6 +1,6 @@
 /* cli/plot/plot_svg.c - writes the scene as SVG 1.1 in plain text: the same bytes on every machine, with text as
  * text. */
-#include "plot_scene.h"
+#include "plot.h"
 
 #define FONT "font-family=\"'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\""
 

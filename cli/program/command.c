@@ -1,7 +1,6 @@
 /* cli/program/command.c - runs a command: parses its options, checks its files, and opens the library. */
 #include "command.h"
 
-#include "files.h"
 #include "message.h"
 
 #include <errno.h>

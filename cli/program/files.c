@@ -1,7 +1,7 @@
 /* cli/program/files.c - finds out whether two paths lead to one file, and whether files can be written. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "files.h"
+#include "command.h"
 
 #include "message.h"
 

@@ -45,34 +45,19 @@ PRINTF_LIKE(1, 0) static void print_safely(const char *format, va_list values) {
     }
 }
 
-void message_complain(const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    fputs("napier: ", stderr);
-    print_safely(format, values);
-    fputc('\n', stderr);
-    va_end(values);
-}
-
 static const char *command = "";
 
 void message_set_command(const char *name) { command = name; }
 
-void message_misuse(const char *format, ...) {
+void message_print(message_kind kind, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    fputs("napier: ", stderr);
-    print_safely(format, values);
-    fprintf(stderr, "\nTry 'napier %s%s--help'.\n", command, *command != '\0' ? " " : "");
-    va_end(values);
-}
-
-void warn(const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    fputs("napier: warning: ", stderr);
+    fputs(kind == MESSAGE_WARNING ? "napier: warning: " : "napier: ", stderr);
     print_safely(format, values);
     fputc('\n', stderr);
+    if (kind == MESSAGE_MISUSE) {
+        fprintf(stderr, "Try 'napier %s%s--help'.\n", command, *command != '\0' ? " " : "");
+    }
     va_end(values);
 }
 

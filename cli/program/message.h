@@ -28,16 +28,16 @@ bool utf8_is_control(const unsigned char *at);
 /* complain prints "napier: ..." and has the value STATUS_FAILED; misuse also prints where to find help on the command,
  * and has the value STATUS_USAGE. These are macros, so that every caller, and an analyser of the code, sees the value.
  * STATUS_OK is 0: `a() || b()` calls b only if a succeeded, and is STATUS_FAILED if one of them complained. */
+typedef enum message_kind { MESSAGE_FAILURE, MESSAGE_MISUSE, MESSAGE_WARNING } message_kind;
+void message_print(message_kind kind, const char *format, ...) PRINTF_LIKE(2, 3);
+#define message_complain(...) message_print(MESSAGE_FAILURE, __VA_ARGS__)
 #define complain(...) (message_complain(__VA_ARGS__), STATUS_FAILED)
-#define misuse(...) (message_misuse(__VA_ARGS__), STATUS_USAGE)
+#define misuse(...) (message_print(MESSAGE_MISUSE, __VA_ARGS__), STATUS_USAGE)
 #define out_of_memory(name) complain("%s: out of memory", name)
-void message_complain(const char *format, ...) PRINTF_LIKE(1, 2);
-void message_misuse(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Prints "napier: warning: ...". */
+#define warn(...) message_print(MESSAGE_WARNING, __VA_ARGS__)
 /* The command that misuse names; at the start none, which is the program itself. */
 void message_set_command(const char *name);
-
-/* Prints "napier: warning: ...". */
-void warn(const char *format, ...) PRINTF_LIKE(1, 2);
 
 /* Copies at most `count` bytes of foreign text so that it can be shown: control bytes become '?', and text that does
  * not fit ends in "...". `size` is at least 8. Returns `out`. */

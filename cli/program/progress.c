@@ -22,8 +22,8 @@ void progress_start(progress_line *p, int64_t total) {
     p->visible = false;
 }
 
-static void show(progress_line *p, double now) {
-    const double seconds = now - p->started;
+static void show(const progress_line *p) {
+    const double seconds = p->shown - p->started;
     const double rate = (double)p->done / seconds;
     if (p->total > 0) {
         const double left = (double)(p->total - p->done) / rate;
@@ -33,30 +33,29 @@ static void show(progress_line *p, double now) {
         fprintf(stderr, "\r%.4g million elements, %.3g million a second \033[K", (double)p->done * 1e-6, rate * 1e-6);
     }
     fflush(stderr);
-    p->visible = true;
+}
+
+/* Whether it is time to show the line again. */
+static bool is_due(progress_line *p) {
+    const double now = p->on_terminal ? clock_seconds() : 0;
+    const bool due = p->on_terminal && now - p->shown >= 0.2;
+    p->shown = due ? now : p->shown;
+    p->visible = p->visible || due;
+    return due;
 }
 
 void progress_add(progress_line *p, int64_t elements) {
     p->done += elements;
-    if (!p->on_terminal) {
-        return;
-    }
-    const double now = clock_seconds();
-    if (now - p->shown >= 0.2 && p->done > 0) {
-        p->shown = now;
-        show(p, now);
+    if (p->done > 0 && is_due(p)) {
+        show(p);
     }
 }
 
 void progress_stage(progress_line *p, const char *stage, double done) {
-    const double now = p->on_terminal ? clock_seconds() : 0;
-    if (!p->on_terminal || now - p->shown < 0.2) {
-        return;
+    if (is_due(p)) {
+        fprintf(stderr, "\r%3.0f %%  %s, %.0f s \033[K", 100.0 * done, stage, p->shown - p->started);
+        fflush(stderr);
     }
-    p->shown = now;
-    fprintf(stderr, "\r%3.0f %%  %s, %.0f s \033[K", 100.0 * done, stage, now - p->started);
-    fflush(stderr);
-    p->visible = true;
 }
 
 void progress_end(progress_line *p) {

@@ -97,13 +97,8 @@ static const char *take_offset(void *user, double value) {
 
 static int read_offsets(rl_batch *batch, const char *path) {
     input in;
-    int status = open_array(&in, path);
-    if (status == STATUS_OK && in.shape.dims != 1) {
-        status = complain("%s: offsets have one dimension", in.name);
-    }
-    if (status == STATUS_OK) {
-        status = input_take(&in, take_offset, batch);
-    }
+    int status = open_array(&in, path) || (in.shape.dims != 1 && complain("%s: offsets have one dimension", in.name)) ||
+                 input_take(&in, take_offset, batch);
     const int64_t *const offsets = batch->offsets.data;
     const int64_t count = batch->offsets.count;
     if (status == STATUS_OK && (count == 0 || offsets[count - 1] != batch->tokens)) {

@@ -4,7 +4,6 @@
 #define NAPIER_CLI_RL_BATCH_H
 
 #include "../io/array.h"
-#include "../program/progress.h"
 
 #include <napier/rl.h>
 
@@ -48,8 +47,8 @@ typedef struct rl_batch {
 } rl_batch;
 
 /* Reads all lines of a JSON Lines file, or of an open one. Free the batch even after a failure. */
-int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p);
-int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p);
+int rl_batch_read_lines(rl_batch *batch, const char *path);
+int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name);
 
 /* Reads arrays from paths[field], NULL for none. One-dimensional arrays need offsets; each row of a table is a
  * response. */

@@ -4,6 +4,7 @@
 #include "../io/jsonl.h"
 #include "../io/source.h"
 #include "../program/message.h"
+#include "../program/progress.h"
 
 #ifdef NAPIER_CJSON
 #include <cjson/cJSON.h>
@@ -18,7 +19,7 @@ typedef struct lines {
     rl_batch *batch;
     const jsonl_reader *reader;
     int64_t first_line;
-    progress_line *progress;
+    progress_line progress;
 } lines;
 
 #ifdef NAPIER_CJSON
@@ -200,9 +201,9 @@ static int take_line(void *user, const jsonl_reader *r, const struct cJSON *obje
     l->reader = r;
     const int status = add_line(l, object);
     if (r->size > 0) {
-        progress_stage(l->progress, "reading", (double)r->lines.used / (double)r->size);
+        progress_stage(&l->progress, "reading", (double)r->lines.used / (double)r->size);
     } else {
-        progress_add(l->progress, l->batch->tokens - before);
+        progress_add(&l->progress, l->batch->tokens - before);
     }
     return status;
 }
@@ -213,15 +214,15 @@ static int finish(rl_batch *batch, int status, const char *name) {
     return status == STATUS_OK && batch->responses == 0 ? complain("%s: no line with a response", name) : status;
 }
 
-int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p) {
-    lines l = {.batch = batch, .progress = p};
-    progress_start(p, -1);
+int rl_batch_read_lines(rl_batch *batch, const char *path) {
+    lines l = {.batch = batch};
+    progress_start(&l.progress, -1);
     const int status = rl_offsets_add(batch, 0) || jsonl_read(path, false, take_line, &l);
-    progress_end(p);
+    progress_end(&l.progress);
     return finish(batch, status, source_name(path));
 }
 
-int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
-    lines l = {.batch = batch, .progress = p};
+int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name) {
+    lines l = {.batch = batch};
     return finish(batch, rl_offsets_add(batch, 0) || jsonl_read_file(file, name, false, take_line, &l), name);
 }

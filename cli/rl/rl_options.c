@@ -38,8 +38,7 @@ int rl_check(const rl_request *q, unsigned required) {
 }
 
 int rl_read(const rl_request *q, rl_batch *batch) {
-    progress_line p = {0};
-    return q->shared.in_path != NULL ? rl_batch_read_lines(batch, q->shared.in_path, &p)
+    return q->shared.in_path != NULL ? rl_batch_read_lines(batch, q->shared.in_path)
                                      : rl_batch_read_arrays(batch, q->paths, q->offsets_path);
 }
 

@@ -1,4 +1,6 @@
 /* cli/rl/rubric.c - `napier rubric`: scores of responses by criteria, and their sums, the rewards. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "../commands.h"
 #include "../io/input.h"
 #include "../program/message.h"
@@ -40,11 +42,9 @@ static int read_numbers(input *in, table *t) {
 /* A vector is one row. */
 static int read_table(const char *path, table *t) {
     input in;
-    int status = input_open_whole(&in, path);
     const array_shape *const shape = &in.shape;
-    if (status == STATUS_OK && (shape->dims < 1 || shape->dims > 2 || in.count == 0)) {
-        status = complain("%s: a table of numbers is wanted", in.name);
-    }
+    int status = input_open_whole(&in, path) || ((shape->dims < 1 || shape->dims > 2 || in.count == 0) &&
+                                                 complain("%s: a table of numbers is wanted", in.name));
     if (status == STATUS_OK) {
         t->rows = shape->dims == 2 ? shape->dim[0] : 1;
         t->cols = shape->dim[shape->dims - 1];
@@ -56,27 +56,21 @@ static int read_table(const char *path, table *t) {
 
 /* Parses "1,-0.5,2"; returns false if the text is not a list of numbers. */
 static bool parse_weights(const char *text, table *t) {
-    char copy[64];
+    char *const copy = strdup(text);
+    t->rows = 1;
     t->numbers = malloc((strlen(text) / 2 + 2) * sizeof *t->numbers);
-    for (const char *at = text; t->numbers != NULL; at++) {
-        const size_t size = strcspn(at, ",");
-        double value;
-        if (size >= sizeof copy) {
-            return false;
+    bool good = copy != NULL && t->numbers != NULL;
+    for (char *part = copy, *next; good && part != NULL; part = next) {
+        double value = 0;
+        next = strchr(part, ',');
+        if (next != NULL) {
+            *next++ = '\0';
         }
-        memcpy(copy, at, size);
-        copy[size] = '\0';
-        if (!parse_number(copy, &value)) {
-            return false;
-        }
+        good = parse_number(part, &value);
         t->numbers[t->cols++] = (float)value;
-        at += size;
-        if (*at == '\0') {
-            t->rows = 1;
-            return true;
-        }
     }
-    return false;
+    free(copy);
+    return good;
 }
 
 /* Reads weights from numbers, from a file, or uses 1 for each criterion. */

@@ -47,30 +47,22 @@ typedef struct measurement {
     uint64_t read; /* the sum of the reads: the compiler must keep them */
 } measurement;
 
-static napier_status run_operation(measurement *m, subject what) {
+static napier_status run_subject(measurement *m, subject what) {
     const shape s = m->shape;
     const napier_dtype dtype = m->b->dtype;
     const napier_const_matrix logits = napier_const_rows(m->logits.data, s.rows, s.cols, dtype);
     const napier_matrix result = napier_rows(m->result.data, s.rows, s.cols, dtype);
-    if (what == SOFTMAX) {
-        return napier_softmax(m->b->context, logits, result, NULL);
-    }
-    if (what == LOG_SOFTMAX) {
-        return napier_log_softmax(m->b->context, logits, result, NULL);
-    }
-    return napier_logsumexp(m->b->context, logits, napier_array(m->result.data, s.rows, dtype), NULL);
-}
-
-static napier_status run_subject(measurement *m, subject what) {
     const int threads = napier_context_threads(m->b->context);
     const size_t bytes = (size_t)m->bytes;
     switch (what) {
+    case SOFTMAX: return napier_softmax(m->b->context, logits, result, NULL);
+    case LOG_SOFTMAX: return napier_log_softmax(m->b->context, logits, result, NULL);
     case COPY: floor_copy(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
     case COPY_PAST_CACHES: floor_copy_past_caches(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
     case READ:
         m->read ^= floor_read(napier_context_isa(m->b->context), m->logits.data, bytes, threads);
         return NAPIER_OK;
-    default: return run_operation(m, what);
+    default: return napier_logsumexp(m->b->context, logits, napier_array(m->result.data, s.rows, dtype), NULL);
     }
 }
 

@@ -58,12 +58,10 @@ static int check(const job *j, napier_status called) {
 
 /* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
 
-static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
-
 /* Reads a text to its end, unless its rows can be processed and written one by one. */
 static int settle_text(const job *j, const reduction *r) {
     const int64_t row = j->in->count < 0 ? j->in->shape.dim[1] * size_of(NAPIER_F64) : 0;
-    const bool row_by_row = !r->whole && is_last_axis(r, 2) && j->format != FORMAT_NPY && row <= j->buffer;
+    const bool row_by_row = !r->whole && (r->axis == -1 || r->axis == 1) && j->format != FORMAT_NPY && row <= j->buffer;
     return row_by_row ? STATUS_OK : input_load(j->in);
 }
 
@@ -86,7 +84,8 @@ static void drop_axis(array_shape *shape, int axis) {
     shape->dims -= shape->dims > 0;
 }
 
-/* Sets outer, length and inner for an axis of the shape, in the order of memory. */
+/* Sets outer, length and inner for an axis of the shape, in the order of memory. Rows of a text that are not counted
+ * yet, -1, make outer -1. */
 static void cut_along(job *j, int axis) {
     const array_shape *const shape = &j->in->shape;
     int64_t before = 1;
@@ -115,10 +114,6 @@ static int lay_out(job *j, const reduction *r) {
         j->length = in->count;
         j->inner = 1;
         j->result.dims = keeps_shape(j) ? j->result.dims : 0;
-    } else if (in->count < 0) {
-        j->outer = -1;
-        j->length = in->shape.dim[1];
-        j->inner = 1;
     } else {
         cut_along(j, axis);
     }
@@ -131,10 +126,12 @@ static int lay_out(job *j, const reduction *r) {
 
 /* ---- A block of slices in memory --------------------------------------------------------------------------------- */
 
-static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t result_size) {
+/* `stride` is that of results which are one number a row. */
+static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t stride) {
     const napier_softmax_options *const options = &j->options;
     if (j->operation == OPERATION_LOGSUMEXP) {
-        return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
+        const napier_vector lse = {result, logits.rows, stride, j->out_dtype};
+        return napier_logsumexp(j->context, logits, lse, options);
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
     if (j->operation == OPERATION_SPARSEMAX) {
@@ -142,15 +139,6 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
     }
     return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
                                              : napier_log_softmax(j->context, logits, shaped, options);
-}
-
-/* Writes a strided vector of results, for calls across the slices. */
-static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
-    if (j->operation == OPERATION_LOGSUMEXP) {
-        const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
-        return napier_logsumexp(j->context, logits, lse, &j->options);
-    }
-    return call(j, logits, result, 0);
 }
 
 /* Reduces `slices` slices from `from` to `to`, which may be the same memory. A view has two dimensions and slices have
@@ -162,19 +150,19 @@ static napier_status reduce_slices(const job *j, const char *from, char *to, int
     const int64_t count = slice_count(j);
     napier_status status = NAPIER_OK;
     if (j->inner == 1) {
-        return call(j, napier_const_rows(from, slices, j->length, j->in_dtype), to, slices);
+        return call(j, napier_const_rows(from, slices, j->length, j->in_dtype), to, 1);
     }
     if (slices <= j->inner) {
         for (int64_t s = 0; s < slices && status == NAPIER_OK; s++) {
             const napier_const_matrix slice =
                 napier_const_rows(from + s * count * in_size, j->length, j->inner, j->in_dtype);
-            status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, j->inner);
+            status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, 1);
         }
         return status;
     }
     for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
         const napier_const_matrix across = {from + i * in_size, slices, j->length, count, j->inner, j->in_dtype};
-        status = call_across(j, across, to + i * out_size);
+        status = call(j, across, to + i * out_size, j->inner);
     }
     return status;
 }
@@ -386,8 +374,7 @@ static int states_write_lse(job *j, states *s) {
 
 static int run_whole_strip(job *j, states *s, int64_t slice) {
     const napier_const_matrix strip = napier_const_rows(s->piece.data, j->length, s->width, j->in_dtype);
-    if (read_piece(j, s, slice, 0, j->length) ||
-        check(j, call(j, napier_const_transposed(strip), s->result.data, s->width))) {
+    if (read_piece(j, s, slice, 0, j->length) || check(j, call(j, napier_const_transposed(strip), s->result.data, 1))) {
         return STATUS_FAILED;
     }
     progress_add(&j->progress, j->length * s->width * (keeps_shape(j) ? 2 : 1));

@@ -42,17 +42,14 @@ static int parse_array(source *s) {
     }
     s->count = header.count;
     s->numbers = room_for(s->count, sizeof *s->numbers);
-    char *const converted = room_for(s->count, sizeof(double));
-    if (s->numbers == NULL || converted == NULL) {
-        free(converted);
+    if (s->numbers == NULL) {
         return out_of_memory(s->file.name);
     }
     const napier_dtype dtype = element_dtype(header.element);
-    elements_convert(header.element, s->file.bytes + header.offset, converted, s->count);
-    for (int64_t i = 0; i < s->count; i++) {
-        s->numbers[i] = element_value(dtype, converted + (size_t)i * napier_dtype_size(dtype));
+    elements_convert(header.element, s->file.bytes + header.offset, s->numbers, s->count);
+    for (int64_t i = s->count - 1; i >= 0; i--) { /* backwards, because doubles may be wider */
+        s->numbers[i] = element_value(dtype, (const char *)s->numbers + (size_t)i * napier_dtype_size(dtype));
     }
-    free(converted);
     return STATUS_OK;
 }
 

@@ -362,27 +362,17 @@ static bool take_row_start(void *user, int64_t i, double number) {
     return true;
 }
 
-static int read_shape(filling *f) {
-    packed_array shape;
-    int status = array_open(&shape, f->archive, "shape.npy");
-    const bool fits = status == STATUS_OK && shape.header.count == 2;
-    if (fits) {
-        status = array_read(&shape, take_shape, f);
-    }
-    stream_close(&shape.stream);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    if (!fits || !is_whole(f->shape[0], INT32_MAX - 1.0) || !is_whole(f->shape[1], INT32_MAX - 1.0) ||
-        f->shape[0] < 1 || f->shape[1] < 1) {
+static int check_shape(filling *f) {
+    const double *const shape = f->shape;
+    if (!is_whole(shape[0], INT32_MAX - 1.0) || !is_whole(shape[1], INT32_MAX - 1.0) || shape[0] < 1 || shape[1] < 1) {
         return complain("%s: its shape is not one of rows and columns", f->archive->name);
     }
-    f->table->matrix.rows = (int64_t)f->shape[0];
-    f->table->matrix.cols = (int64_t)f->shape[1];
+    f->table->matrix.rows = (int64_t)shape[0];
+    f->table->matrix.cols = (int64_t)shape[1];
     return STATUS_OK;
 }
 
-enum { DATA, INDICES, INDPTR, ARRAYS };
+enum { SHAPE, DATA, INDICES, INDPTR, ARRAYS };
 
 /* Checks the headers before anything else of the arrays is unpacked. */
 static int check_sizes(filling *f, const packed_array arrays[ARRAYS]) {
@@ -421,15 +411,18 @@ static int make_table(const filling *f) {
 }
 
 static int read_arrays(filling *f) {
-    static const char *const names[ARRAYS] = {"data.npy", "indices.npy", "indptr.npy"};
-    static number_taker *const takers[ARRAYS] = {take_value, take_column, take_row_start};
+    static const char *const names[ARRAYS] = {"shape.npy", "data.npy", "indices.npy", "indptr.npy"};
+    static number_taker *const takers[ARRAYS] = {take_shape, take_value, take_column, take_row_start};
     packed_array arrays[ARRAYS] = {0};
     int status = STATUS_OK;
     for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
         status = array_open(&arrays[i], f->archive, names[i]);
+        if (i == SHAPE && status == STATUS_OK) { /* a shape of other than two numbers stays 0 x 0 */
+            status = (arrays[i].header.count == 2 && array_read(&arrays[i], takers[i], f)) || check_shape(f);
+        }
     }
     status = status || check_sizes(f, arrays) || make_table(f);
-    for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
+    for (int i = DATA; i < ARRAYS && status == STATUS_OK; i++) {
         status = array_read(&arrays[i], takers[i], f);
     }
     for (int i = 0; i < ARRAYS; i++) {
@@ -444,7 +437,7 @@ int sparse_read(sparse_table *t, const char *path) {
     int status = whole_file_read(&file, path);
     const archive a = {file.name, (const uint8_t *)file.bytes, file.size};
     filling f = {.archive = &a, .table = t};
-    status = status || check_format(&a) || read_shape(&f) || read_arrays(&f);
+    status = status || check_format(&a) || read_arrays(&f);
     for (int64_t row = 0; status == STATUS_OK && row < t->matrix.rows; row++) {
         status = sort_row(&a, t, t->row_starts[row], t->row_starts[row + 1]);
     }

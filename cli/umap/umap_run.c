@@ -5,7 +5,7 @@
 #include "../io/input.h"
 #include "../io/output.h"
 #include "../plot/plot.h"
-#include "../program/files.h"
+#include "../program/command.h"
 #include "../program/message.h"
 #include "../program/progress.h"
 #include "../io/source.h"
@@ -41,8 +41,7 @@ typedef struct table {
 static bool is_sparse(const table *t) { return t->sparse.row_starts != NULL; }
 
 static napier_umap_samples samples_of(const table *t) {
-    const napier_umap_samples samples = {.dense = t->view, .sparse = is_sparse(t) ? &t->sparse.matrix : NULL};
-    return samples;
+    return (napier_umap_samples){.dense = t->view, .sparse = is_sparse(t) ? &t->sparse.matrix : NULL};
 }
 
 static int sparse_open(table *t, const char *path) {
@@ -64,12 +63,7 @@ static const char *take_float(void *user, double value) {
     return NULL;
 }
 
-/* Reads integers of one or two bytes as f32, which is exact and takes half the memory of f64. */
-static int read_short_integers(table *t) {
-    float *to = t->room.data;
-    return input_take(&t->in, take_float, &to);
-}
-
+/* Integers of one or two bytes become f32, which is exact and takes half the memory of f64. */
 static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
     input *const in = &t->in;
     *dtype = in->dtype;
@@ -80,8 +74,9 @@ static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
     if (input_arrive(in) || scratch_new(&t->room, in->count * (int64_t)sizeof(float), "")) {
         return STATUS_FAILED;
     }
-    *elements = t->room.data;
-    return read_short_integers(t);
+    float *to = t->room.data;
+    *elements = to;
+    return input_take(in, take_float, &to);
 }
 
 /* A vector is a table of one column. */
@@ -110,8 +105,7 @@ static int table_open(table *t, const char *path, file_format format) {
     napier_dtype dtype = NAPIER_F32;
     const int status = load_elements(t, &elements, &dtype);
     const bool fortran = shape->fortran && shape->dims == 2;
-    const napier_const_matrix view = {elements, rows, columns, fortran ? 1 : columns, fortran ? rows : 1, dtype};
-    t->view = view;
+    t->view = (napier_const_matrix){elements, rows, columns, fortran ? 1 : columns, fortran ? rows : 1, dtype};
     return status;
 }
 
@@ -119,14 +113,6 @@ static void table_close(table *t) {
     input_close(&t->in);
     scratch_free(&t->room);
     sparse_free(&t->sparse);
-}
-
-static bool is_nan_row(const float *row, int64_t columns) {
-    int64_t k = 0;
-    while (k < columns && isnan(row[k])) {
-        k++;
-    }
-    return k == columns;
 }
 
 /* The numbers as a contiguous array of floats. In a map whole rows may be NaN, because points may have no place.
@@ -149,9 +135,13 @@ static float *table_floats(const table *t, bool is_map) {
             const char *const element = (const char *)m->data + (size_t)(i * m->row_stride + k * m->col_stride) * size;
             floats[i * m->cols + k] = (float)element_value(m->dtype, element);
         }
+        const float *const row = floats + i * m->cols;
+        int64_t missing = 0;
         for (int64_t k = 0; k < m->cols; k++) {
-            const float *const row = floats + i * m->cols;
-            if (!isfinite(row[k]) && !(is_map && is_nan_row(row, m->cols))) {
+            missing += isnan(row[k]) != 0;
+        }
+        for (int64_t k = 0; k < m->cols && !(is_map && missing == m->cols); k++) {
+            if (!isfinite(row[k])) {
                 message_complain("%s: row %" PRId64 ", column %" PRId64 " is not a finite number", t->in.name, i, k);
                 free(floats);
                 return NULL;
@@ -264,9 +254,11 @@ static int new_map(job *j, int64_t rows, int64_t columns) {
     return j->map != NULL ? STATUS_OK : complain("out of memory");
 }
 
+static napier_const_matrix map_of(const job *j) { return napier_const_rows_f32(j->map, j->rows, j->columns); }
+
 /* Reports points without a place. They are not an error, but the user should know. */
 static void report_disconnected(const job *j, const table *t) {
-    const int64_t count = napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    const int64_t count = napier_umap_disconnected(map_of(j));
     if (count > 0) {
         warn("%s: %" PRId64 " of %" PRId64
              " points have no neighbour nearer than the disconnection distance: their rows "
@@ -341,11 +333,6 @@ static int inverse_transform(job *j, const table *t) {
     return library_status(j->context, done, t->in.name);
 }
 
-static int read_map(job *j) {
-    j->map = read_floats(j->q->embedding_path, true, &j->rows, &j->columns);
-    return j->map != NULL ? STATUS_OK : STATUS_FAILED;
-}
-
 /* Fills j->map. `t` is NULL if there is no IN. */
 static int make_map(job *j, const table *t) {
     const umap_request *const q = j->q;
@@ -380,43 +367,41 @@ static int write_map(job *j, file_format in_format) {
     return output_array(q->shared.out_path, format, &shape, j->map);
 }
 
-/* Keeps only the labels of points that have a place, in order. */
-static void drop_labels(labels *l, const float *map, int64_t columns) {
-    const int64_t all = l->count;
-    if (l->type == LABELS_AUTO) {
-        return;
-    }
-    for (int32_t c = 0; l->sizes != NULL && c < l->categories; c++) {
+/* Counts the labels of each category again. */
+static void count_labels(labels *l) {
+    for (int32_t c = 0; c < l->categories; c++) {
         l->sizes[c] = 0;
     }
-    l->count = 0;
-    for (int64_t i = 0; i < all; i++) {
-        if (is_nan_row(map + i * columns, columns)) {
-            continue;
-        }
-        if (l->codes != NULL) {
-            l->codes[l->count] = l->codes[i];
-        }
-        if (l->sizes != NULL && l->codes != NULL && l->codes[i] >= 0) {
+    for (int64_t i = 0; i < l->count && l->codes != NULL; i++) {
+        if (l->codes[i] >= 0) {
             l->sizes[l->codes[i]]++;
         }
-        if (l->numbers != NULL) {
-            l->numbers[l->count] = l->numbers[i];
-        }
-        l->count++;
     }
 }
 
 /* Removes the points without a place from the map and the labels, because a plot does not show them. */
 static void drop_disconnected(job *j) {
-    drop_labels(&j->labels, j->map, j->columns);
-    drop_labels(&j->targets, j->map, j->columns);
-    drop_labels(&j->hover, j->map, j->columns);
+    labels *const all[] = {&j->labels, &j->targets, &j->hover};
     int64_t kept = 0;
     for (int64_t i = 0; i < j->rows; i++) {
-        if (!is_nan_row(j->map + i * j->columns, j->columns)) {
-            memmove(j->map + kept++ * j->columns, j->map + i * j->columns, (size_t)j->columns * sizeof *j->map);
+        const float *const row = j->map + i * j->columns;
+        if (isnan(*row)) { /* then all of it is */
+            continue;
         }
+        memmove(j->map + kept * j->columns, row, (size_t)j->columns * sizeof *row);
+        for (int k = 0; k < 3; k++) {
+            if (all[k]->codes != NULL) {
+                all[k]->codes[kept] = all[k]->codes[i];
+            }
+            if (all[k]->numbers != NULL) {
+                all[k]->numbers[kept] = all[k]->numbers[i];
+            }
+        }
+        kept++;
+    }
+    for (int k = 0; k < 3; k++) {
+        all[k]->count = all[k]->type != LABELS_AUTO ? kept : 0;
+        count_labels(all[k]);
     }
     j->rows = kept;
 }
@@ -472,15 +457,14 @@ static int report_quality(job *j, const table *t) {
     }
     const int32_t *const codes = l->type == LABELS_CATEGORIES ? l->codes : NULL;
     napier_neighbors_options neighbors = q->options.neighbors;
-    const int64_t points = j->rows - napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    const int64_t points = j->rows - napier_umap_disconnected(map_of(j));
     const int64_t most = (points - 1) / 2; /* with few points, fewer neighbours are requested */
     if (most < 1) {
         return complain("%s: --quality needs 3 points or more on the map, there %s %" PRId64, t->in.name,
                         points == 1 ? "is" : "are", points);
     }
     neighbors.n_neighbors = neighbors.n_neighbors < most ? neighbors.n_neighbors : most;
-    const napier_status status = napier_umap_quality_of(j->context, samples_of(t), &neighbors,
-                                                        napier_const_rows_f32(j->map, j->rows, j->columns), codes,
+    const napier_status status = napier_umap_quality_of(j->context, samples_of(t), &neighbors, map_of(j), codes,
                                                         j->rows <= 10000 ? 0 : 5000, &quality);
     progress_end(&j->progress);
     if (library_status(j->context, status, t->in.name)) {
@@ -501,8 +485,11 @@ static int report_quality(job *j, const table *t) {
 /* `t` is NULL if there is no IN. */
 static int do_job(job *j, const table *t) {
     const umap_request *const q = j->q;
-    if (q->embedding_path != NULL && read_map(j)) {
-        return STATUS_FAILED;
+    if (q->embedding_path != NULL) {
+        j->map = read_floats(q->embedding_path, true, &j->rows, &j->columns);
+        if (j->map == NULL) {
+            return STATUS_FAILED;
+        }
     }
     const int64_t rows = t != NULL ? t->view.rows : j->rows;
     if (q->embedding_path != NULL && rows != j->rows) {

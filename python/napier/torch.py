@@ -631,7 +631,7 @@ def _gradient_attention(ctx, grad, grad_lse):
         v, output = torch.nn.functional.pad(v, (0, 8)), torch.nn.functional.pad(output, (0, 8), value=1.0)
         grad = torch.nn.functional.pad(torch.cat([grad, -grad_lse.unsqueeze(-1).to(grad.dtype)], -1), (0, 7))
     to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse)
-    return (to_q, to_k, to_v[..., :width]) + (None,) * 8
+    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 8
 
 
 _once(_attention, _gradient_attention, _setup_attention, 3)

@@ -10,28 +10,7 @@
 # shellcheck disable=SC2317 # functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0 skipped=0
-
-check() { # name, command...
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok    $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL  $name"
-        sed 's/^/        | /' "$work/log" | tail -n 25
-        failed=$((failed + 1))
-        return 1
-    fi
-}
-
-skip() { # name, why
-    echo "skip  $1: $2"
-    skipped=$((skipped + 1))
-}
+. "$root/tests/support/checks.sh"
 
 # Makes a PATH of links to the tools that a compiler and this script need.
 mkdir "$work/bin"
@@ -64,7 +43,7 @@ one_command() { # compiler, folder, flags...: all rooms and a program at once
         "$root/examples/hello.c" -lm -o "$folder/hello"
 }
 
-# Builds run two at a time, because each is one process; `finish` reports them in order.
+# Builds run two at a time, because each is one process; `report_builds` reports them in order.
 builds=()
 start() { # name, build or one_command, compiler, flags...
     local name=$1 how=$2 compiler=$3 folder=$work/build-${#builds[@]}
@@ -79,7 +58,7 @@ built() { # folder
     [ -e "$1.done" ]
 }
 
-finish() {
+report_builds() {
     wait
     local i folder name
     for i in "${!builds[@]}"; do
@@ -175,6 +154,5 @@ for compiler in "${CC:-cc}" gcc clang; do
     [ $first = yes ] && start "$name without OpenMP" build "$real" -O0
     first=no
 done
+report_builds
 finish
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]

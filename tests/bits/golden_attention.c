@@ -34,10 +34,7 @@ static napier_const_heads read_only(napier_heads h) {
 }
 
 static uint64_t hash_heads(uint64_t hash, napier_heads x) {
-    for (int64_t i = 0; i < x.tokens * x.heads * x.dim; i++) {
-        hash = golden_hash(hash, element_bits(x.data, x.dtype, i), napier_dtype_size(x.dtype));
-    }
-    return hash;
+    return hash_elements(hash, x.data, x.dtype, x.tokens * x.heads * x.dim);
 }
 
 typedef struct shape {
@@ -49,7 +46,6 @@ typedef struct shape {
 
 /* Forward and backward of one call. */
 static void attention(const char *name, const shape *s, const napier_attention_options *options) {
-    char line[64];
     const int64_t heads = s->heads * s->group;
     const napier_heads q = numbers(s->queries, heads, s->dim, s->dtype, s->spread);
     const napier_heads k = numbers(s->tokens, s->heads, s->dim, s->dtype, 1.0);
@@ -64,6 +60,7 @@ static void attention(const char *name, const shape *s, const napier_attention_o
     golden_demand(napier_attention(golden_context, read_only(q), read_only(k), read_only(v), out, lse, options));
     golden_demand(napier_attention_backward(golden_context, read_only(grad), read_only(q), read_only(k), read_only(v),
                                             read_only(out), napier_read_only(lse), grad_q, grad_k, grad_v, options));
+    char line[64];
     snprintf(line, sizeof line, "%s:%s:%dx%d+%dx%d:%dx%d", name, napier_dtype_name(s->dtype), (int)s->heads,
              (int)s->group, (int)s->dim, (int)s->v_dim, (int)s->queries, (int)s->tokens);
     golden_line(hash_heads(hash_heads(GOLDEN_BASIS, out), sums), "%s", line);

@@ -9,14 +9,7 @@
 #include "support/rows.h"
 #include "support/tiny_model.h"
 
-static uint64_t hash_floats(uint64_t hash, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        hash = golden_hash(hash, bits, sizeof bits);
-    }
-    return hash;
-}
+static uint64_t hash_floats(uint64_t hash, const float *x, int64_t n) { return hash_elements(hash, x, NAPIER_F32, n); }
 
 typedef struct model_case {
     const char *name;
@@ -59,11 +52,8 @@ static void score(const model_case *c) {
     results.entropy = napier_array_f32(entropy, 36);
     results.argmax = argmax;
     golden_demand(napier_model_batch_logprobs(golden_context, c->model, &batch, &options, &results));
-    uint64_t hash = hash_floats(hash_floats(GOLDEN_BASIS, logprobs, 36), entropy, 36);
-    for (int i = 0; i < 36; i++) {
-        hash = golden_hash(hash, (uint64_t)argmax[i], sizeof *argmax);
-    }
-    line(c, "score", hash);
+    const uint64_t hash = hash_floats(hash_floats(GOLDEN_BASIS, logprobs, 36), entropy, 36);
+    line(c, "score", hash_integers(hash, argmax, 36));
 }
 
 static void judge(const model_case *c) {

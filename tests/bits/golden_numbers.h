@@ -1,23 +1,9 @@
-/* bits/golden_numbers.h - the numbers that tables of golden bits are made from, and hashes of arrays. */
+/* bits/golden_numbers.h - the numbers that tables of golden bits are made from. */
 #ifndef NAPIER_TESTS_GOLDEN_NUMBERS_H
 #define NAPIER_TESTS_GOLDEN_NUMBERS_H
 
 #include "support/formats.h"
 #include "support/golden_table.h"
-
-static inline uint64_t hash_elements(uint64_t hash, const void *elements, napier_dtype dtype, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        hash = golden_hash(hash, element_bits(elements, dtype, i), napier_dtype_size(dtype));
-    }
-    return hash;
-}
-
-static inline uint64_t hash_integers(uint64_t hash, const int64_t *integers, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        hash = golden_hash(hash, (uint64_t)integers[i], 8);
-    }
-    return hash;
-}
 
 static uint64_t state; /* of xorshift; each case sets it */
 

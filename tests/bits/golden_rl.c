@@ -49,43 +49,33 @@ static void *make_logits(const token_case *c, int64_t stride) {
     return x;
 }
 
-typedef struct token_room {
-    void *logprobs, *lse, *entropy, *loss, *top_logprobs;
-    int64_t *argmax, *rank, *top_ids;
-} token_room;
-
 static uint64_t token_forward(const token_case *c, napier_const_matrix logits, napier_indices ids,
                               const napier_token_options *options) {
     const int64_t N = c->rows, K = c->ids_a_row;
-    const size_t size = napier_dtype_size(c->dtype);
-    token_room r = {golden_room(N * K, size),
-                    golden_room(N, size),
-                    golden_room(N, size),
-                    golden_room(N, size),
-                    golden_room(N * c->top_k, size),
-                    golden_room(N, sizeof(int64_t)),
-                    golden_room(N * K, sizeof(int64_t)),
-                    golden_room(N * c->top_k, sizeof(int64_t))};
-    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    results.logprobs = napier_rows(r.logprobs, N, K, c->dtype);
-    results.lse = napier_array(r.lse, N, c->dtype);
-    results.entropy = napier_array(r.entropy, N, c->dtype);
-    results.loss = K == 1 ? napier_array(r.loss, N, c->dtype) : results.loss;
-    results.argmax = r.argmax;
-    results.rank = r.rank;
-    results.top_k = c->top_k;
-    results.top_ids = c->top_k ? r.top_ids : NULL;
-    results.top_logprobs = c->top_k ? napier_rows(r.top_logprobs, N, c->top_k, c->dtype) : results.top_logprobs;
-    golden_demand(napier_token_logprobs(golden_context, logits, ids, options, &results));
-    uint64_t hash = hash_elements(GOLDEN_BASIS, r.logprobs, c->dtype, N * K);
-    hash = hash_elements(hash, r.lse, c->dtype, N);
-    hash = hash_elements(hash, r.entropy, c->dtype, N);
-    hash = hash_elements(hash, r.loss, c->dtype, N);
-    hash = hash_elements(hash, r.top_logprobs, c->dtype, N * c->top_k);
+    const napier_dtype d = c->dtype;
+    const size_t size = napier_dtype_size(d);
+    void *const loss = golden_room(N, size);
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = napier_rows(golden_room(N * K, size), N, K, d);
+    r.lse = napier_array(golden_room(N, size), N, d);
+    r.entropy = napier_array(golden_room(N, size), N, d);
+    r.loss = K == 1 ? napier_array(loss, N, d) : r.loss;
+    r.argmax = golden_room(N, sizeof *r.argmax);
+    r.rank = golden_room(N * K, sizeof *r.rank);
+    r.top_k = c->top_k;
+    if (c->top_k > 0) {
+        r.top_ids = golden_room(N * c->top_k, sizeof *r.top_ids);
+        r.top_logprobs = napier_rows(golden_room(N * c->top_k, size), N, c->top_k, d);
+    }
+    golden_demand(napier_token_logprobs(golden_context, logits, ids, options, &r));
+    uint64_t hash = hash_elements(GOLDEN_BASIS, r.logprobs.data, d, N * K);
+    hash = hash_elements(hash, r.lse.data, d, N);
+    hash = hash_elements(hash, r.entropy.data, d, N);
+    hash = hash_elements(hash, loss, d, N);
+    hash = hash_elements(hash, r.top_logprobs.data, d, N * c->top_k);
     hash = hash_integers(hash, r.argmax, N);
     hash = hash_integers(hash, r.rank, N * K);
-    hash = hash_integers(hash, r.top_ids, N * c->top_k);
-    return hash;
+    return hash_integers(hash, r.top_ids, N * c->top_k);
 }
 
 static uint64_t token_backward(const token_case *c, napier_const_matrix logits, napier_indices ids,

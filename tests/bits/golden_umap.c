@@ -8,13 +8,9 @@
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
 
+/* Numbers of 4 bytes. */
 static uint64_t hash_words(uint64_t hash, const void *words, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t word;
-        memcpy(&word, (const char *)words + 4 * i, 4);
-        hash = golden_hash(hash, word, 4);
-    }
-    return hash;
+    return hash_elements(hash, words, NAPIER_F32, count);
 }
 
 static void line(const char *data, const char *stage, uint64_t hash) { golden_line(hash, "%s:%s", data, stage); }

@@ -5,18 +5,14 @@
 
 napier_context *cpu;
 
-int both_open(void **state) {
-    (void)state;
+int both_run(const char *group, const named_test *tests, size_t count) {
+    napier_cuda_context *const device = through_context();
     cpu = context_of(NAPIER_ISA_AUTO, 1);
-    return through_context() == NULL;
-}
-
-int both_close(void **state) {
-    (void)state;
-    arrays_free();
+    after_each_test = arrays_free;
+    const int failed = run_named_tests(group, tests, count);
     napier_context_destroy(cpu);
-    napier_cuda_context_destroy(through_context());
-    return 0;
+    napier_cuda_context_destroy(device);
+    return failed;
 }
 
 /* ---- Arrays ------------------------------------------------------------------------------------------------------ */
@@ -26,21 +22,23 @@ enum { MOST = 64, POISON = 0xa5 };
 typedef struct shared_array {
     unsigned char *memory, *before, *expected;
     size_t bytes;
+    int64_t mark; /* of the scratch memory before it */
 } shared_array;
 
 static shared_array arrays[MOST];
 static int count;
 
-static void add(void *memory, size_t bytes) {
+static void add(void *memory, size_t bytes, int64_t mark) {
     assert_true(count < MOST);
-    arrays[count++] = (shared_array){.memory = memory, .bytes = bytes};
+    arrays[count++] = (shared_array){.memory = memory, .bytes = bytes, .mark = mark};
     through_know(memory, bytes);
 }
 
 void *array_new(size_t bytes) {
-    void *const memory = room_for((int64_t)bytes + 1, 1);
+    const int64_t mark = scratch_mark();
+    void *const memory = scratch((int64_t)bytes + 1, 1);
     memset(memory, POISON, bytes);
-    add(memory, bytes);
+    add(memory, bytes, mark);
     return memory;
 }
 
@@ -51,8 +49,9 @@ void *array_of(const void *from, size_t bytes) {
 }
 
 grid grid_new(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
+    const int64_t mark = scratch_mark();
     const grid g = grid_make(l, rows, cols, dtype);
-    add(g.memory, g.bytes);
+    add(g.memory, g.bytes, mark);
     return g;
 }
 
@@ -67,8 +66,9 @@ int arrays_count(void) { return count; }
 
 void arrays_free_from(int first) {
     snapshots_free();
-    for (; count > first; count--) {
-        free(arrays[count - 1].memory);
+    if (first < count) {
+        scratch_release(arrays[first].mark);
+        count = first;
     }
     through_forget(first);
 }

@@ -14,11 +14,12 @@
 
 extern napier_context *cpu;
 
-/* Set-up and tear-down of a group of tests: the contexts. Ends the program with 77 if there is no device. */
-int both_open(void **state);
-int both_close(void **state);
+/* RUN_TESTS with these contexts; arrays end with their test. Ends the program with 77 if there is no device. */
+int both_run(const char *group, const named_test *tests, size_t count);
+#define BOTH_TESTS(group_, ...) \
+    both_run(group_, (const named_test[]){__VA_ARGS__}, sizeof((const named_test[]){__VA_ARGS__}) / sizeof(named_test))
 
-/* ---- Arrays that take part in the comparison, poisoned or copied; all are freed by arrays_free. ---------------------- */
+/* ---- Arrays that take part in the comparison, poisoned or copied; freed by arrays_free or at the test's end. --------- */
 
 void *array_new(size_t bytes);
 void *array_of(const void *from, size_t bytes);

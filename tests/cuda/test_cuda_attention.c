@@ -178,8 +178,7 @@ static const attention_case CASES[] = {
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
-static void test_bits(void **state) {
-    (void)state;
+static void test_bits(void) {
     through_mode = NAPIER_CUDA_BITWISE;
     for (int i = 0; i < CASE_COUNT; i++) {
         const attention_data d = data_of(CASES[i]);
@@ -211,8 +210,7 @@ static void check_close(const char *what, const void *got, const void *wanted, n
 }
 
 /* Outputs against the CPU's, which are exact in comparison. */
-static void test_tensor_cores(void **state) {
-    (void)state;
+static void test_tensor_cores(void) {
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;
     for (size_t i = 0; i < sizeof TENSOR_CASES / sizeof *TENSOR_CASES; i++) {
         attention_data d = data_of(TENSOR_CASES[i]);
@@ -230,8 +228,7 @@ static void test_tensor_cores(void **state) {
 }
 
 /* The last queries of a sequence by themselves: their rows stand elsewhere in a tile, and the bits are the same. */
-static void test_tensor_rows(void **state) {
-    (void)state;
+static void test_tensor_rows(void) {
     const attention_case c = {2, 1, 64, 64, NAPIER_BF16, 0, CAUSAL, 0, 30};
     attention_data d = data_of(c);
     const size_t row = (size_t)(c.heads * c.v_dim) * 2; /* bytes */
@@ -248,7 +245,6 @@ static void test_tensor_rows(void **state) {
         fine(through_attention(cpu, FORWARD(some)));
         assert_memory_equal(d.output.data, all + (size_t)skip * row, (size_t)(d.queries - skip) * row);
     }
-    arrays_free();
 }
 
 /* ---- What is wrong ----------------------------------------------------------------------------------------------- */
@@ -256,8 +252,7 @@ static void test_tensor_rows(void **state) {
 static void all_heads_nan(napier_heads h) { all_nan(h.data, h.dtype, h.tokens * h.token_stride); }
 
 /* Offsets that fall, leave the array, or need more mask than there is: NaN everywhere, nothing out of bounds. */
-static void test_offsets(void **state) {
-    (void)state;
+static void test_offsets(void) {
     for (int i = 0; i < 6; i++) { /* the last: what tensor cores would write */
         const bool tensor = i == 5;
         attention_data d = data_of(tensor ? TENSOR_CASES[2] : CASES[4]);
@@ -275,8 +270,7 @@ static void test_offsets(void **state) {
     }
 }
 
-static void test_errors(void **state) {
-    (void)state;
+static void test_errors(void) {
     const attention_data d = data_of(CASES[1]);
     attention_data other = d;
     through_mode = (napier_cuda_mode)7;
@@ -290,12 +284,9 @@ static void test_errors(void **state) {
     other.options.sequences = 0;
     other.options.query_offsets = other.options.key_offsets = NULL;
     unsupported(through_attention(cpu, FORWARD(other)), "shared memory");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_offsets),
-                                       cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_tensor_rows),
-                                       cmocka_unit_test(test_errors)};
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_attention", TEST(test_bits), TEST(test_offsets), TEST(test_tensor_cores),
+                      TEST(test_tensor_rows), TEST(test_errors));
 }

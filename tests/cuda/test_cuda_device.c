@@ -1,20 +1,15 @@
 /* tests/cuda/test_cuda_device.c - the device itself: contexts, errors, workspace, launches, and each word of the kernels'
  * language against the host's own arithmetic, in several orders of threads. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* after those that it needs */
-#include <cmocka.h>
 
 #include "core/gpu/launch.h"
 #include "cuda_test.h"
 #include "core/math/exp.h"
 #include "probe.h"
 #include "ops/softmax/sum.h"
+#include "support/check.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(probe_sums);
 NAPIER_CUDA_KERNEL_DECLARE(probe_warp);
@@ -32,8 +27,7 @@ static void launch(const char *what, napier_cuda_kernel kernel, napier_cuda_shap
     assert_string_equal(napier_cuda_last_error(context), "");
 }
 
-static void test_contexts(void **state) {
-    (void)state;
+static void test_contexts(void) {
     napier_cuda_context *other = NULL;
     assert_true(napier_cuda_device_count() > 0);
     assert_int_equal(napier_cuda_context_create(NULL, 0), NAPIER_INVALID_ARGUMENT);
@@ -48,8 +42,7 @@ static void test_contexts(void **state) {
     assert_string_equal(napier_cuda_last_error(NULL), "");
 }
 
-static void test_workspace(void **state) {
-    (void)state;
+static void test_workspace(void) {
     napier_status status;
     napier_cuda_workspace w = {NULL, 0};
     napier_cuda_room room = napier_cuda_room_of(&w);
@@ -84,8 +77,7 @@ static void test_workspace(void **state) {
     assert_true(napier_cuda_room_ready(context, &room, &status));
 }
 
-static void test_sums(void **state) {
-    (void)state;
+static void test_sums(void) {
     enum { BLOCKS = 7, THREADS = 256, COUNT = BLOCKS * THREADS };
     float x[COUNT], y[COUNT];
     int64_t total = 0;
@@ -112,8 +104,7 @@ static void test_sums(void **state) {
     device_free(job.total);
 }
 
-static void test_warp_and_faults(void **state) {
-    (void)state;
+static void test_warp_and_faults(void) {
     float x[32], y[32];
     for (int i = 0; i < 32; i++) {
         x[i] = i == 20 || i == 13 ? -1.0f : (float)(i % 2);
@@ -141,8 +132,7 @@ static float one_exp(float x) { /* vf_exp, from the shared parts */
     return parts.p * napier_power_of_two(half) * napier_power_of_two(parts.n - half);
 }
 
-static void test_math(void **state) {
-    (void)state;
+static void test_math(void) {
     enum { COUNT = 1024 };
     float *const x = malloc(COUNT * sizeof *x), *const y = malloc(3 * COUNT * sizeof *y);
     uint32_t bits = 12345;
@@ -175,8 +165,7 @@ static void test_math(void **state) {
     free(y);
 }
 
-static void test_clusters(void **state) {
-    (void)state;
+static void test_clusters(void) {
     enum { CLUSTER = 4, BLOCKS = 12, COUNT = BLOCKS * 32 };
     if (!context->clusters) {
         skip();
@@ -197,8 +186,7 @@ static void test_clusters(void **state) {
     device_free(job.y);
 }
 
-static void test_product(void **state) {
-    (void)state;
+static void test_product(void) {
     uint16_t a[256], b[128];
     float d[128];
     for (int i = 0; i < 256; i++) {
@@ -222,8 +210,7 @@ static void test_product(void **state) {
     device_free(job.d);
 }
 
-static void test_launches(void **state) {
-    (void)state;
+static void test_launches(void) {
     const probe_job job = {0};
     napier_cuda_shape shape = {.blocks = 0, .threads = 32};
     launch("nothing", NAPIER_CUDA_KERNEL(probe_warp), shape, &job, sizeof job);
@@ -238,33 +225,25 @@ static void test_launches(void **state) {
     assert_int_equal(napier_cuda_blocks(context, INT64_MAX / 2, 1, 2), 2 * context->processors);
 }
 
-static void in_orders(void (*test)(void **), void **state) {
+static void in_orders(void (*test)(void)) {
     for (uint64_t order = 0; order < ORDERS; order++) {
         device_order(order);
-        test(state);
+        test();
     }
 }
-static void test_sums_in_orders(void **state) { in_orders(test_sums, state); }
-static void test_warp_in_orders(void **state) { in_orders(test_warp_and_faults, state); }
-static void test_clusters_in_orders(void **state) { in_orders(test_clusters, state); }
-static void test_product_in_orders(void **state) { in_orders(test_product, state); }
+static void test_sums_in_orders(void) { in_orders(test_sums); }
+static void test_warp_in_orders(void) { in_orders(test_warp_and_faults); }
+static void test_clusters_in_orders(void) { in_orders(test_clusters); }
+static void test_product_in_orders(void) { in_orders(test_product); }
 
 int main(void) {
     device_wanted();
     if (napier_cuda_context_create(&context, -1) != NAPIER_OK) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_workspace),
-        cmocka_unit_test(test_sums_in_orders),
-        cmocka_unit_test(test_warp_in_orders),
-        cmocka_unit_test(test_math),
-        cmocka_unit_test(test_clusters_in_orders),
-        cmocka_unit_test(test_product_in_orders),
-        cmocka_unit_test(test_launches),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = RUN_TESTS("cuda_device", TEST(test_contexts), TEST(test_workspace), TEST(test_sums_in_orders),
+                                 TEST(test_warp_in_orders), TEST(test_math), TEST(test_clusters_in_orders),
+                                 TEST(test_product_in_orders), TEST(test_launches));
     napier_cuda_context_destroy(context);
     return failed;
 }

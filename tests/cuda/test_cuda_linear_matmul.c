@@ -52,8 +52,7 @@ static void check_bits(const product_case *c, uint64_t seed) {
     arrays_free();
 }
 
-static void test_bits(void **state) {
-    (void)state;
+static void test_bits(void) {
     static const int64_t shapes[][3] = {{1, 1, 1},     {3, 0, 2},      {1, 70, 129},   {128, 16, 128}, {129, 17, 65},
                                         {64, 64, 200}, {130, 33, 131}, {257, 100, 64}, {5, 320, 3}};
     const napier_dtype types[3] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
@@ -75,8 +74,7 @@ static void test_bits(void **state) {
 }
 
 /* bf16 by bf16, where subnormals count as 0. */
-static void test_pairs(void **state) {
-    (void)state;
+static void test_pairs(void) {
     through_mode = NAPIER_CUDA_BITWISE;
     for (int kind = 0; kind < 4; kind++) {
         for (int i = 0; i < 3; i++) {
@@ -96,8 +94,7 @@ static void test_pairs(void **state) {
 }
 
 /* What tensor cores cannot do has the CPU's bits in either mode. */
-static void test_other_types(void **state) {
-    (void)state;
+static void test_other_types(void) {
     const product_case c = {.m = 20, .k = 40, .n = 30, .a = NAPIER_F32, .b = NAPIER_BF16, .out = NAPIER_F32};
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;
     check_bits(&c, 1);
@@ -123,8 +120,7 @@ static void check_near(const product *p, const product_case *c) {
     expect(grid_damage(&p->out) == 0, "bytes beside the product");
 }
 
-static void test_tensor_cores(void **state) {
-    (void)state;
+static void test_tensor_cores(void) {
     static const int64_t shapes[][3] = {{1, 1, 1},    {130, 72, 136}, {128, 200, 128},
                                         {17, 64, 40}, {8, 0, 9},      {9, 129, 1}};
     static const layout layouts[] = {LAYOUT_CONTIGUOUS, LAYOUT_TRANSPOSED, LAYOUT_PADDED, LAYOUT_OFFSET};
@@ -140,12 +136,10 @@ static void test_tensor_cores(void **state) {
         check_near(&p, &c);
         arrays_free();
     }
-    no_problems();
 }
 
 /* A row alone, and at each of several places in a batch of strangers. */
-static void test_batches(void **state) {
-    (void)state;
+static void test_batches(void) {
     enum { M = 150, K = 100, N = 130 };
     const product_case many = {.m = M, .k = K, .n = N, .a = NAPIER_BF16, .b = NAPIER_BF16, .out = NAPIER_F32};
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;
@@ -164,12 +158,9 @@ static void test_batches(void **state) {
                    (long long)row, (long long)j);
         }
     }
-    arrays_free();
-    no_problems();
 }
 
-static void test_errors(void **state) {
-    (void)state;
+static void test_errors(void) {
     float *const x = array_new(64);
     const napier_const_matrix a = napier_const_rows_f32(x, 2, 3), b = napier_const_rows_f32(x, 3, 2);
     const napier_matrix out = napier_rows_f32(x + 8, 2, 2);
@@ -180,13 +171,9 @@ static void test_errors(void **state) {
     bad(through_matmul(cpu, a, b, out), "mode: 2");
     assert_int_equal(napier_cuda_matmul(through_context(), NULL, &ask, a, b, out, NAPIER_CUDA_BITWISE), NAPIER_OK);
     assert_int_equal(ask.size, 0);
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),         cmocka_unit_test(test_pairs),   cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_batches), cmocka_unit_test(test_errors),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_linear_matmul", TEST(test_bits), TEST(test_pairs), TEST(test_other_types),
+                      TEST(test_tensor_cores), TEST(test_batches), TEST(test_errors));
 }

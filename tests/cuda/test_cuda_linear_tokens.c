@@ -150,8 +150,7 @@ static const token_case CASES[] = {
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
-static void test_forward(void **state) {
-    (void)state;
+static void test_forward(void) {
     for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
         const token_data d = data_of(CASES[i]);
         device_order((uint64_t)i);
@@ -164,12 +163,10 @@ static void test_forward(void **state) {
         }
         arrays_free();
     }
-    no_problems();
 }
 
 /* The same row alone, and under other orders of threads. */
-static void test_batches(void **state) {
-    (void)state;
+static void test_batches(void) {
     const token_case c = {140, 20, 200, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0};
     token_case single = c;
     single.rows = 1;
@@ -190,13 +187,10 @@ static void test_batches(void **state) {
                    f32_bits(logprob(&one, 0)) == f32_bits(logprob(&d, row)) && a->argmax[0] == b->argmax[row],
                "row %lld alone differs", (long long)row);
     }
-    arrays_free();
-    no_problems();
 }
 
 /* Rows with NaN, infinities, ties, and large maxima. */
-static void test_special_rows(void **state) {
-    (void)state;
+static void test_special_rows(void) {
     enum { N = 7, V = 200 };
     token_data d = data_of((token_case){N, 8, V, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     static const double first[N] = {1, (double)NAN, 0, 0x1p22, 0x1p40, (double)INFINITY, -0x1p30};
@@ -225,25 +219,20 @@ static void test_special_rows(void **state) {
     near("huge", 4, (double)at(entropy, 4), ties, 1e-6);
     expect(isnan(logprob(&d, 5)), "infinity times something");
     expect(argmax[6] == V - 1 && at(entropy, 6) == 0.0f, "the least is the largest");
-    arrays_free();
-    no_problems();
 }
 
-static void test_ids(void **state) {
-    (void)state;
+static void test_ids(void) {
     const token_data d = data_of((token_case){4, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     d.ids[0] = 2, d.ids[1] = 20, d.ids[2] = -1, d.ids[3] = INT64_MAX;
     bad(run_case(&d), "index 1");
     assert_true(!isnan(logprob(&d, 0)) && !isnan(at(d.results.lse, 1)));
     all_nan((const float *)d.results.logprobs.data + 1, NAPIER_F32, 3);
     fine(napier_cuda_synchronize(through_context(), NULL)); /* said once */
-    arrays_free();
 }
 
 /* ---- Bitwise ----------------------------------------------------------------------------------------------------- */
 
-static void test_bitwise(void **state) {
-    (void)state;
+static void test_bitwise(void) {
     static const token_case cases[] = {{1, 8, 5, 1, NAPIER_F32, 1, 0, 0, 0, false, 0},
                                        {140, 33, 70, 1, NAPIER_BF16, 0.9, 0, 0, 0, true, 1},
                                        {7, 20, 1100, 2, NAPIER_F16, 1, 5, 0, 0, false, 2}};
@@ -318,8 +307,7 @@ static void check_backward(const token_case *c, napier_dtype out, bool wants_hid
     arrays_free();
 }
 
-static void test_backward(void **state) {
-    (void)state;
+static void test_backward(void) {
     const napier_dtype outs[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
     for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
         device_order((uint64_t)i + 2);
@@ -327,12 +315,10 @@ static void test_backward(void **state) {
     }
     const token_case long_one = {2, 8, 4200, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0};
     check_backward(&long_one, NAPIER_F32, true, true);
-    no_problems();
 }
 
 /* A row without gradients gets 0, whatever is in it. */
-static void test_zero_rows(void **state) {
-    (void)state;
+static void test_zero_rows(void) {
     token_data d = data_of((token_case){2, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     grid_set(&d.hidden, 0, 3, (double)NAN);
     d.ids[0] = -100, d.ids[1] = 4;
@@ -347,11 +333,9 @@ static void test_zero_rows(void **state) {
     for (int i = 0; i < 8; i++) {
         assert_true(out[i] == 0.0f && isfinite(out[8 + i]));
     }
-    arrays_free();
 }
 
-static void test_errors(void **state) {
-    (void)state;
+static void test_errors(void) {
     const token_data d = data_of((token_case){2, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     const napier_const_matrix hidden = grid_input(&d.hidden), weights = grid_input(&d.weights);
     const napier_indices none = {NULL, 0, NAPIER_I64};
@@ -364,14 +348,9 @@ static void test_errors(void **state) {
     results.top_k = 2;
     results.top_ids = array_new(sizeof(int64_t) * 4);
     unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, &results), "top_k");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),   cmocka_unit_test(test_batches), cmocka_unit_test(test_special_rows),
-        cmocka_unit_test(test_ids),       cmocka_unit_test(test_bitwise), cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_zero_rows), cmocka_unit_test(test_errors),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_linear_tokens", TEST(test_forward), TEST(test_batches), TEST(test_special_rows),
+                      TEST(test_ids), TEST(test_bitwise), TEST(test_backward), TEST(test_zero_rows), TEST(test_errors));
 }

@@ -29,8 +29,7 @@ static void check_gather(int64_t rows, int64_t cols, napier_dtype dtype, int64_t
     arrays_free();
 }
 
-static void test_gather(void **state) {
-    (void)state;
+static void test_gather(void) {
     for (uint64_t order = 0; order < ORDERS; order++) {
         device_order(order);
         check_gather(1, 1, NAPIER_F32, 1);
@@ -53,7 +52,6 @@ static void test_gather(void **state) {
     assert_true(gradient[0] == 0.0f);
     all_nan(gradient + 4, NAPIER_F32, 8);
     bad(through_gather_logprobs(cpu, rows, at, g), "gathered: size 12 is not 3");
-    arrays_free();
 }
 
 /* ---- KL -------------------------------------------------------------------------------------------------------------- */
@@ -79,8 +77,7 @@ static void check_kl(int64_t responses, int64_t most, const napier_kl_options *o
     arrays_free();
 }
 
-static void test_kl(void **state) {
-    (void)state;
+static void test_kl(void) {
     napier_kl_options o = NAPIER_KL_OPTIONS_INIT;
     for (int i = 0; i < 6; i++) {
         device_order((uint64_t)i);
@@ -97,8 +94,7 @@ static void test_kl(void **state) {
 }
 
 /* Offsets that fall, begin late or end early: all NaN, nothing out of bounds, and the message names the index. */
-static void test_bad_offsets(void **state) {
-    (void)state;
+static void test_bad_offsets(void) {
     static const struct {
         int64_t offsets[4];
         const char *text;
@@ -150,8 +146,7 @@ static void check_rubric(int64_t responses, int64_t most, int64_t criteria, int6
     arrays_free();
 }
 
-static void test_rubric(void **state) {
-    (void)state;
+static void test_rubric(void) {
     for (uint64_t order = 0; order < ORDERS; order++) {
         device_order(order);
         check_rubric(5, 1100, 3, 50, dtypes[order], order > 0);
@@ -166,15 +161,8 @@ static void test_rubric(void **state) {
                              vector_of(ref, 1, NAPIER_F32, 1), (napier_matrix){0}, rewards),
         "ids: the id at index 1 is no column");
     all_nan(rewards.data, NAPIER_F32, 1);
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_kl),
-        cmocka_unit_test(test_bad_offsets),
-        cmocka_unit_test(test_rubric),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_rl", TEST(test_gather), TEST(test_kl), TEST(test_bad_offsets), TEST(test_rubric));
 }

@@ -106,8 +106,7 @@ static napier_grpo_options grpo_options(int type, int i) {
     return o;
 }
 
-static void test_types(void **state) {
-    (void)state;
+static void test_types(void) {
     for (int round = 0; round < 3; round++) {
         const sides s = make_sides(round == 2 ? 1 : 6, round == 1 ? 40 : 1100, dtypes[round], round == 1, round == 1);
         for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
@@ -160,8 +159,7 @@ static void check_logits(const sides *s, int64_t cols, napier_dtype dtype, const
     arrays_free_from(known);
 }
 
-static void test_logits(void **state) {
-    (void)state;
+static void test_logits(void) {
     for (int round = 0; round < 2; round++) {
         const sides s = make_sides(5, round ? 4 : 12, NAPIER_F32, round == 1, false);
         for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
@@ -179,12 +177,10 @@ static void test_logits(void **state) {
     const sides s = make_sides(0, 0, NAPIER_F32, false, false);
     const napier_grpo_options o = grpo_options(0, 0);
     check_logits(&s, 7, NAPIER_F32, &o, false, true, false);
-    arrays_free();
 }
 
 /* No tokens, none that counts, none of a response; ties and NaN under a quantile. */
-static void test_edges(void **state) {
-    (void)state;
+static void test_edges(void) {
     static const int64_t shapes[][3] = {{3, 0, true}, {0, 0, false}, {4, 3, true}}; /* responses, most, masked */
     napier_grpo_options o = grpo_options(NAPIER_GRPO, 2);
     for (int i = 0; i < 3; i++) {
@@ -209,11 +205,9 @@ static void test_edges(void **state) {
     const napier_grpo_options plain = NAPIER_GRPO_OPTIONS_INIT;
     const sides s = make_sides(4, 30, NAPIER_F32, false, false);
     check(&s, &plain, true, true, false);
-    arrays_free();
 }
 
-static void test_errors(void **state) {
-    (void)state;
+static void test_errors(void) {
     const sides s = make_sides(3, 10, NAPIER_F32, false, false);
     const napier_grpo_options o = grpo_options(NAPIER_GRPO, 2), with_beta = grpo_options(NAPIER_GRPO, 1);
     const int64_t wrong[4] = {0, 5, 4, s.tokens};
@@ -228,15 +222,8 @@ static void test_errors(void **state) {
     bad(through_grpo_loss(cpu, &b, &o, NULL, r.losses, none), "metrics: NULL");
     b.ref_logprobs.data = NULL;
     bad(through_grpo_token_loss(cpu, &b, &with_beta, r.losses, none), "ref_logprobs: absent, but beta needs it");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_errors),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_rl_grpo", TEST(test_types), TEST(test_logits), TEST(test_edges), TEST(test_errors));
 }

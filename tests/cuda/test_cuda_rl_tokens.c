@@ -60,8 +60,7 @@ static void check_tokens(napier_matrix x, int64_t per_row, int want, const napie
     arrays_free();
 }
 
-static void test_rows(void **state) {
-    (void)state;
+static void test_rows(void) {
     static const int64_t cols[] = {1, 2, 31, 300, 1023, 1024, 1025, 2050, 5000};
     const napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
     for (int i = 0; i < 9; i++) {
@@ -77,8 +76,7 @@ static void test_rows(void **state) {
 }
 
 /* More tiles than a warp has threads. */
-static void test_long_rows(void **state) {
-    (void)state;
+static void test_long_rows(void) {
     static const row_kind kinds[3] = {ROW_NORMAL, ROW_TIES, ROW_ONE_LEFT};
     for (int i = 0; i < 3; i++) {
         napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
@@ -106,8 +104,7 @@ static napier_token_options rule_of(int rule, int64_t rows, int64_t cols) {
     return o;
 }
 
-static void test_rules(void **state) {
-    (void)state;
+static void test_rules(void) {
     static const int64_t cols[] = {5, 1030, 2048};
     for (int i = 0; i < 3; i++) {
         for (int d = 0; d < 3; d++) {
@@ -152,8 +149,7 @@ static void check_gradient(napier_matrix x, int64_t per_row, int which, const na
     arrays_free();
 }
 
-static void test_gradients(void **state) {
-    (void)state;
+static void test_gradients(void) {
     static const int64_t cols[] = {1, 40, 1024, 1025, 5000};
     for (int i = 0; i < 5; i++) {
         for (int d = 0; d < 3; d++) {
@@ -168,8 +164,7 @@ static void test_gradients(void **state) {
     }
 }
 
-static void test_gradient_rules(void **state) {
-    (void)state;
+static void test_gradient_rules(void) {
     for (int d = 0; d < 3; d++) {
         for (int rule = 1; rule < 6; rule++) {
             napier_token_options o = rule_of(rule, 6, 1100);
@@ -182,8 +177,7 @@ static void test_gradient_rules(void **state) {
 }
 
 /* A row of many tiles: over the blocks of a cluster; in place. */
-static void test_gradient_clusters(void **state) {
-    (void)state;
+static void test_gradient_clusters(void) {
     static float x[2 * 75001];
     const napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
     rng r = rng_make(5);
@@ -223,8 +217,7 @@ static void check_kl_full(int64_t rows, int64_t cols, int kind, napier_dtype p_d
     arrays_free();
 }
 
-static void test_kl_full(void **state) {
-    (void)state;
+static void test_kl_full(void) {
     static const int64_t cols[] = {1, 33, 1024, 2500};
     for (int i = 0; i < 4; i++) {
         for (int kind = 0; kind < ROW_KINDS; kind += 1 + (i > 1) * 4) {
@@ -234,8 +227,7 @@ static void test_kl_full(void **state) {
     }
 }
 
-static void test_bad_ids(void **state) {
-    (void)state;
+static void test_bad_ids(void) {
     const napier_const_matrix x = napier_read_only(make_rows(4, 10, ROW_NORMAL, NAPIER_F32, 1, 0));
     const int64_t wrong[4] = {3, -100, 10, INT64_MIN};
     const napier_indices ids = indices_of(wrong, 4, NAPIER_I64);
@@ -252,15 +244,9 @@ static void test_bad_ids(void **state) {
     napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
     o.temperature = 0;
     bad(through_token_logprobs(cpu, x, ids, &o, &r), "temperature");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_rules),          cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_gradient_rules), cmocka_unit_test(test_gradient_clusters),
-        cmocka_unit_test(test_kl_full),        cmocka_unit_test(test_bad_ids),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_rl_tokens", TEST(test_rows), TEST(test_long_rows), TEST(test_rules), TEST(test_gradients),
+                      TEST(test_gradient_rules), TEST(test_gradient_clusters), TEST(test_kl_full), TEST(test_bad_ids));
 }

@@ -76,8 +76,7 @@ static void compare(row_kind kind, int64_t rows, int64_t cols, napier_dtype dtyp
     arrays_free();
 }
 
-static void test_rows(void **state) {
-    (void)state;
+static void test_rows(void) {
     static const int64_t cols[] = {1, 17, 255, 1025, 2500};
     static const row_kind kinds[] = {ROW_NORMAL, ROW_TIES, ROW_PEAKED, ROW_POWERS, ROW_EQUAL};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
@@ -88,8 +87,7 @@ static void test_rows(void **state) {
     }
 }
 
-static void test_refusals(void **state) {
-    (void)state;
+static void test_refusals(void) {
     enum { ROWS = 3, N = 5 };
     const float values[ROWS * N] = {1, 2, 3, 4, 5, 1, NAN, 3, 4, 5, 5, 4, 3, 2, 1};
     float *const x = array_of(values, sizeof values), *const logprobs = array_new(ROWS * sizeof *logprobs);
@@ -116,10 +114,6 @@ static void test_refusals(void **state) {
     bad(through_sample(cpu, logits, &o, &r), "offsets: the offset at index 2");
     o.top_p = 2;
     bad(through_sample(cpu, logits, &o, &r), "top_p 2");
-    arrays_free();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_refusals)};
-    return cmocka_run_group_tests(tests, both_open, both_close);
-}
+int main(void) { return BOTH_TESTS("cuda_sample", TEST(test_rows), TEST(test_refusals)); }

@@ -72,8 +72,7 @@ static const napier_dtype narrow_dtypes[3] = {NAPIER_F32, NAPIER_F16, NAPIER_BF1
 
 /* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
-static void test_short_rows(void **state) {
-    (void)state;
+static void test_short_rows(void) {
     static const int64_t cols[] = {1,  2,   3,   7,   8,   9,   15,  16,  17,  31,  32,  33,   63,   64,
                                    65, 100, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024};
     for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
@@ -87,8 +86,7 @@ static void test_short_rows(void **state) {
     }
 }
 
-static void test_long_rows(void **state) {
-    (void)state;
+static void test_long_rows(void) {
     static const int64_t cols[] = {1025, 3000, 9000};
     for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
         for (int d = 0; d < 3; d++) {
@@ -107,8 +105,7 @@ static void test_long_rows(void **state) {
 
 /* Rows that a cluster of blocks keeps, of a vocabulary's size, one of which does not start on 16 bytes; and rows that
  * no cluster can keep. */
-static void test_wide_rows(void **state) {
-    (void)state;
+static void test_wide_rows(void) {
     const int64_t cols[] = {50257, 151936};
     for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
         for (operation op = OP_SOFTMAX; op <= OP_LOGSUMEXP; op++) {
@@ -123,8 +120,7 @@ static void test_wide_rows(void **state) {
 
 /* ---- Views, dtypes, options -------------------------------------------------------------------------------------- */
 
-static void test_layouts(void **state) {
-    (void)state;
+static void test_layouts(void) {
     static const int64_t cols[] = {5, 40, 300, 2500};
     for (layout l = LAYOUT_CONTIGUOUS; l < LAYOUTS; l++) {
         for (int i = 0; i < 4; i++) {
@@ -139,8 +135,7 @@ static void test_layouts(void **state) {
     }
 }
 
-static void test_dtypes_and_options(void **state) {
-    (void)state;
+static void test_dtypes_and_options(void) {
     static const int64_t cols[] = {6, 200, 1024, 1500};
     for (int i = 0; i < 4; i++) {
         for (int d = 0; d < 9; d++) {
@@ -157,8 +152,7 @@ static void test_dtypes_and_options(void **state) {
 }
 
 /* Rows that begin at every place within 16 bytes, from and to which whole words are put together; in place too. */
-static void test_offsets(void **state) {
-    (void)state;
+static void test_offsets(void) {
     for (int d = 0; d < 3; d++) {
         const int64_t size = (int64_t)napier_dtype_size(narrow_dtypes[d]), cols = 3 * 1024 + 7;
         for (int64_t offset = 0; offset < 16 / size; offset++) {
@@ -177,8 +171,7 @@ static void test_offsets(void **state) {
     }
 }
 
-static void test_in_place(void **state) {
-    (void)state;
+static void test_in_place(void) {
     static const int64_t cols[] = {10, 1000, 4000, 60000};
     for (int i = 0; i < 4; i++) {
         for (napier_algorithm a = NAPIER_ALGORITHM_AUTO; a <= NAPIER_ALGORITHM_PARALLEL; a++) {
@@ -193,8 +186,7 @@ static void test_in_place(void **state) {
 }
 
 /* One element -0 far above the rest: its log-probability is +0 in rows of every length. */
-static void test_zeros(void **state) {
-    (void)state;
+static void test_zeros(void) {
     static const int64_t cols[] = {1, 2, 20, 1000, 1025, 5000};
     for (int i = 0; i < 6; i++) {
         for (int sign = 0; sign < 2; sign++) {
@@ -213,8 +205,7 @@ static void test_zeros(void **state) {
 
 /* ---- The whole array, and gradients ------------------------------------------------------------------------------ */
 
-static void test_whole_array(void **state) {
-    (void)state;
+static void test_whole_array(void) {
     static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {40, 30}, {7, 3000}, {1, 50000}};
     for (int i = 0; i < 5; i++) {
         for (int d = i == 4 ? 2 : 0; d < 3; d++) {
@@ -232,8 +223,7 @@ static void test_whole_array(void **state) {
     }
 }
 
-static void test_logsumexp_backward(void **state) {
-    (void)state;
+static void test_logsumexp_backward(void) {
     static const int64_t cols[] = {1, 9, 300, 1024, 1025, 4000};
     for (int i = 0; i < 6; i++) {
         for (int d = 0; d < 9; d++) {
@@ -269,8 +259,7 @@ static void compare_backward(bool log, int64_t rows, int64_t cols, int d, bool i
     arrays_free();
 }
 
-static void test_backward(void **state) {
-    (void)state;
+static void test_backward(void) {
     static const int64_t cols[] = {1, 100, 1024, 1025, 4500};
     for (int i = 0; i < 5; i++) {
         for (int d = i % 2; d < 27; d += i < 3 ? 1 : 2) {
@@ -285,8 +274,7 @@ static void test_backward(void **state) {
 }
 
 /* The compute type is f64 as soon as one of them is. */
-static void test_f64(void **state) {
-    (void)state;
+static void test_f64(void) {
     static const int64_t cols[] = {1, 30, 2100};
     for (int i = 0; i < 3; i++) {
         for (int d = i % 2; d < 7; d += i == 2 ? 3 : 1) {
@@ -310,8 +298,7 @@ static void test_f64(void **state) {
 
 /* ---- Nothing to do, and errors ----------------------------------------------------------------------------------- */
 
-static void test_empty(void **state) {
-    (void)state;
+static void test_empty(void) {
     for (operation op = OP_SOFTMAX; op <= OP_LOGSUMEXP_ALL; op++) {
         call c = plain(op, 0, 5, NAPIER_F32);
         compare(&c);
@@ -322,8 +309,7 @@ static void test_empty(void **state) {
     }
 }
 
-static void test_errors(void **state) {
-    (void)state;
+static void test_errors(void) {
     float *const x = array_new(4 * 5000), *const y = array_new(4 * 5000);
     const napier_const_matrix in = napier_const_rows_f32(x, 1, 5000);
     const napier_softmax_options cold = options_of(-1.0, NAPIER_ALGORITHM_PARALLEL, NAPIER_MASKED_NAN);
@@ -331,25 +317,11 @@ static void test_errors(void **state) {
     bad(through_softmax(cpu, in, napier_rows_f32(y, 1, 4999), NULL), "probs: shape 1 x 4999");
     bad(through_log_softmax(cpu, in, napier_rows_f32(x + 1, 1, 4999), NULL), "logprobs");
     bad(through_logsumexp(cpu, in, napier_array_f32(y, 2), NULL), "lse: size 2 is not 1");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_wide_rows),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_dtypes_and_options),
-        cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_whole_array),
-        cmocka_unit_test(test_logsumexp_backward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_f64),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_errors),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_softmax", TEST(test_short_rows), TEST(test_long_rows), TEST(test_wide_rows),
+                      TEST(test_layouts), TEST(test_dtypes_and_options), TEST(test_offsets), TEST(test_in_place),
+                      TEST(test_zeros), TEST(test_whole_array), TEST(test_logsumexp_backward), TEST(test_backward),
+                      TEST(test_f64), TEST(test_empty), TEST(test_errors));
 }

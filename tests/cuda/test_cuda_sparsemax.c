@@ -19,8 +19,7 @@ static void compare(int64_t rows, int64_t cols, napier_dtype in, napier_dtype ou
     arrays_free();
 }
 
-static void test_shapes(void **state) {
-    (void)state;
+static void test_shapes(void) {
     static const int64_t cols[] = {1, 2, 17, 255, 256, 257, 1025, 3000};
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
@@ -32,8 +31,7 @@ static void test_shapes(void **state) {
     compare(1, 50257, NAPIER_F32, NAPIER_F32, LAYOUT_CONTIGUOUS, 1);
 }
 
-static void test_arguments(void **state) {
-    (void)state;
+static void test_arguments(void) {
     float *const x = array_new(64), *const y = array_new(64);
     const napier_const_matrix in = napier_const_rows_f32(x, 2, 8), none = napier_const_rows_f32(NULL, 0, 8);
     const napier_matrix out = napier_rows_f32(y, 2, 8);
@@ -42,10 +40,6 @@ static void test_arguments(void **state) {
     bad(through_sparsemax(cpu, in, napier_rows_f32(y, 1, 8), NULL), "probs: shape 1 x 8");
     bad(through_sparsemax_backward(cpu, in, none, out, NULL), "grad_probs: shape 0 x 8");
     fine(through_sparsemax(cpu, none, napier_rows_f32(NULL, 0, 8), NULL));
-    arrays_free();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_arguments)};
-    return cmocka_run_group_tests(tests, both_open, both_close);
-}
+int main(void) { return BOTH_TESTS("cuda_sparsemax", TEST(test_shapes), TEST(test_arguments)); }

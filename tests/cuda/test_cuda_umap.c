@@ -77,12 +77,11 @@ static void check_primitives(const map_case *p, const napier_umap_params *params
     arrays_free();
 }
 
-static void test_primitives(void **state) {
+static void test_primitives(void) {
     static const int64_t shapes[][5] = {/* n, components, edges, of a hub, rate */
                                         {1, 2, 1, 0, 5},     {1, 1, 0, 0, 0},      {2, 3, 5, 0, 33},
                                         {33, 2, 700, 90, 5}, {70, 2, 600, 70, 40}, {19, 17, 300, 60, 18},
                                         {9, 50, 99, 40, 35}};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int k = 0; k < KINDS; k++) {
             const map_case p = make_problem(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4]);
@@ -100,19 +99,16 @@ static void test_primitives(void **state) {
 }
 
 /* More than 256 vertices need two passes of the sort, more than 2048 two tiles of the sums. */
-static void test_many_vertices(void **state) {
-    (void)state;
+static void test_many_vertices(void) {
     const map_case p = make_problem(2500, 2, 5000, 0, 1);
     SAME(umap_gradients, NULL, napier_read_only(p.y), p.edges, p.count, 1, p.g);
     float *const odd = array_new((size_t)(p.n * 2 + 1) * sizeof *odd); /* a map that does not lie on 8 bytes */
     memcpy(odd + 1, p.y.data, (size_t)(p.n * 2) * sizeof *odd);
     SAME(umap_gradients, NULL, napier_const_rows_f32(odd + 1, p.n, 2), p.edges, p.count, 1, p.g);
-    arrays_free();
 }
 
-static void test_draws(void **state) {
+static void test_draws(void) {
     static const int64_t shapes[][2] = {{1, 1}, {7, 5}, {100, 33}, {3, 1000}, {5, 0}};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         uint32_t *const targets = array_new((size_t)(shapes[s][0] * shapes[s][1]) * sizeof *targets);
         SAME(umap_negative_targets, 12345678901234, 77, shapes[s][0], shapes[s][1], targets);
@@ -155,7 +151,7 @@ static void check_epochs(const map_case *p, const napier_umap_params *params, sc
     free(mine.first), free(mine.second);
 }
 
-static void test_epochs(void **state) {
+static void test_epochs(void) {
     static const scheme schemes[] = {
         {NAPIER_UMAP_SGD, NAPIER_UMAP_EDGES_WEIGHTED, NAPIER_UMAP_RATE_PER_EDGE, 0, 0},
         {NAPIER_UMAP_MOMENTUM, NAPIER_UMAP_EDGES_WEIGHTED, NAPIER_UMAP_RATE_PER_VERTEX, 1, 0},
@@ -164,7 +160,6 @@ static void test_epochs(void **state) {
         {NAPIER_UMAP_SGD, NAPIER_UMAP_EDGES_SAMPLED, NAPIER_UMAP_RATE_PER_EDGE, 1, 0},
         {NAPIER_UMAP_ADAM, NAPIER_UMAP_EDGES_SAMPLED, NAPIER_UMAP_RATE_PER_VERTEX, 1, 1},
     };
-    (void)state;
     for (int64_t components = 2; components < 4; components++) {
         const map_case p = make_problem(37, components, 500, 120, 7);
         for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
@@ -176,7 +171,6 @@ static void test_epochs(void **state) {
     const map_case p = make_problem(40, 2, 3600, 3500, 7);
     check_epochs(&p, &kinds[1], schemes[0]);
     check_epochs(&p, &kinds[1], schemes[4]);
-    arrays_free();
 }
 
 /* Each pair once: what a caller may hand in. */
@@ -202,8 +196,7 @@ static napier_cuda_umap_graph copy_graph(const napier_umap_graph *g) {
                                     array_of(g->weights, count * sizeof *g->weights)};
 }
 
-static void test_layout(void **state) {
-    (void)state;
+static void test_layout(void) {
     for (int64_t components = 2; components < 8; components += 5) {
         map_case p = make_problem(50, components, 600, 0, 1);
         napier_umap_graph *const graph = graph_of(&p);
@@ -223,14 +216,13 @@ static void test_layout(void **state) {
 
 static void no_map(napier_matrix m) { all_nan(m.data, NAPIER_F32, m.rows * m.cols); }
 
-static void test_bad_edges(void **state) {
+static void test_bad_edges(void) {
     static const struct {
         int64_t at;
         int64_t source, target; /* -1: as they are */
         float weight;
     } cases[] = {{77, -1, 20, 0.5f},  {77, -1, UINT32_MAX, 0.5f}, {199, 20, 0, 0.5f},
                  {77, -1, -1, -0.5f}, {77, -1, -1, NAN},          {77, 0, 0, 0.5f} /* out of order */};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const map_case p = make_problem(20, 2, 200, 0, 3);
         const napier_const_matrix y = napier_read_only(p.y);
@@ -255,8 +247,7 @@ static void test_bad_edges(void **state) {
     }
 }
 
-static void test_bad_values(void **state) {
-    (void)state;
+static void test_bad_values(void) {
     const map_case p = make_problem(20, 3, 100, 0, 4);
     const napier_const_matrix y = napier_read_only(p.y), rows = napier_const_rows_f32(array_of(p.y.data, 240), 20, 3);
     napier_cuda_umap_optimizer sgd = NAPIER_CUDA_UMAP_OPTIMIZER_INIT;
@@ -280,15 +271,13 @@ static void test_bad_values(void **state) {
     bad(through_umap_reduce_segments(cpu, rows, array_of(starts, sizeof starts), array_of(counts, sizeof counts), sums),
         "offsets: the offset at index 1 ");
     all_nan((float *)sums.data + 3, NAPIER_F32, 3);
-    arrays_free();
 }
 
 /* Rows 7 that end before they begin or past the end, an edge to no vertex, one of no weight; a last row that goes past
  * the end. */
-static void test_bad_graphs(void **state) {
+static void test_bad_graphs(void) {
     enum { TARGET, WEIGHT, COUNT, STARTS, CASES = STARTS + 4 };
     static const int64_t hostile[] = {-1, INT64_MIN, INT64_MAX, 1000};
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         map_case p = make_problem(20, 2, 150, 0, 1);
         napier_umap_graph *const graph = graph_of(&p);
@@ -315,8 +304,7 @@ static void test_bad_graphs(void **state) {
 }
 
 /* What the host can see. */
-static void test_arguments(void **state) {
-    (void)state;
+static void test_arguments(void) {
     const map_case p = make_problem(10, 2, 30, 0, 2);
     const napier_matrix y = p.y, other = {p.y.data, 10, 2, 2, 1, NAPIER_F16};
     const napier_const_matrix in = napier_read_only(y);
@@ -352,14 +340,10 @@ static void test_arguments(void **state) {
     assert_true(ask.size > 0 && older.steps == 0);
     assert_true(older.struct_size < sizeof older && older.second == p.g.data);
     assert_memory_equal(y.data, before, 80); /* untouched */
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_primitives), cmocka_unit_test(test_many_vertices), cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_epochs),     cmocka_unit_test(test_layout),        cmocka_unit_test(test_bad_edges),
-        cmocka_unit_test(test_bad_values), cmocka_unit_test(test_bad_graphs),    cmocka_unit_test(test_arguments),
-    };
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_umap", TEST(test_primitives), TEST(test_many_vertices), TEST(test_draws), TEST(test_epochs),
+                      TEST(test_layout), TEST(test_bad_edges), TEST(test_bad_values), TEST(test_bad_graphs),
+                      TEST(test_arguments));
 }

@@ -64,10 +64,9 @@ static void check_set(const knn *m, double connectivity, double mix) {
     napier_umap_graph_destroy(cpu, graph);
 }
 
-static void test_sets(void **state) {
+static void test_sets(void) {
     static const int64_t shapes[][2] = {{1, 1}, {2, 2}, {5, 5}, {70, 15}, {300, 7}, {40, 33}};
     static const double connectivities[] = {1.0, 0.0, 1.5, 3.0}, mixes[] = {1.0, 0.0, 0.4, 1.0};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (size_t c = 0; c < 4; c++) {
             const knn m = make_knn(shapes[s][0], shapes[s][1], c == 3 ? 0x1p-60f : 3.0f);
@@ -79,7 +78,6 @@ static void test_sets(void **state) {
     }
     const knn m = make_knn(2300, 30, 1.0f); /* the mean of more distances than one block of its sum */
     check_scales(&m, 1.0);
-    arrays_free();
 }
 
 /* Neighbours, their set and a map of it. */
@@ -104,8 +102,7 @@ static napier_status map_on_device(napier_umap_samples samples, const napier_nei
     return through_umap_optimize_layout(cpu, &graph, how, y);
 }
 
-static void test_pipeline(void **state) {
-    (void)state;
+static void test_pipeline(void) {
     enum { N = 90, COLS = 6, K = 8 };
     float *const x = array_new(N * COLS * sizeof *x), *const y = array_new(N * 2 * sizeof *y);
     rng r = rng_make(5);
@@ -124,7 +121,6 @@ static void test_pipeline(void **state) {
     const napier_matrix map = napier_rows_f32(y, N, 2);
     memset(m.targets, 0, 2 * N * K * sizeof *m.targets); /* beyond the last edge neither writes */
     BOTH(map_on_cpu(samples, &options, &m, &how, map), map_on_device(samples, &options, &m, &how, map));
-    arrays_free();
 }
 
 /* ---- What is bad ------------------------------------------------------------------------------------------------- */
@@ -145,12 +141,11 @@ static void check_bad_set(const knn *m, const char *text) {
     }
 }
 
-static void test_bad(void **state) {
+static void test_bad(void) {
     static const struct {
         int32_t index; /* 0: as it is */
         float distance;
     } cases[] = {{50, 1.0f}, {INT32_MIN, 1.0f}, {0, NAN}, {0, -1.0f}, {0, INFINITY}};
-    (void)state;
     for (int i = 0; i < 5; i++) {
         const knn m = make_knn(50, 6, 1.0f);
         const int64_t at = full_row(&m) * 6 + 5;
@@ -173,11 +168,6 @@ static void test_bad(void **state) {
     bad(through_umap_smooth_knn_dist(cpu, m.distances, 50, 6, -1.0, rhos, sigmas), "local_connectivity: -1");
     bad(through_umap_smooth_knn_dist(cpu, NULL, 50, 6, 1.0, rhos, sigmas), "distances: NULL");
     bad(through_umap_smooth_knn_dist(cpu, m.distances, 50, 0, 1.0, rhos, sigmas), "n_neighbors: 0");
-    arrays_free();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sets), cmocka_unit_test(test_pipeline),
-                                       cmocka_unit_test(test_bad)};
-    return cmocka_run_group_tests(tests, both_open, both_close);
-}
+int main(void) { return BOTH_TESTS("cuda_umap_fuzzy", TEST(test_sets), TEST(test_pipeline), TEST(test_bad)); }

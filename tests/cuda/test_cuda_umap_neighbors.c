@@ -40,11 +40,10 @@ static void check(const napier_neighbors_options *options, napier_dtype dtype, v
     arrays_free_from(known);
 }
 
-static void test_shapes(void **state) {
+static void test_shapes(void) {
     static const int64_t shapes[][3] = {{2, 1, 2},     {3, 2, 3},    {63, 3, 5},   {64, 7, 15},  {65, 16, 4},
                                         {130, 17, 33}, {45, 31, 45}, {70, 33, 6},  {66, 50, 40}, {130, 64, 15},
                                         {65, 65, 15},  {65, 127, 9}, {67, 130, 8}, {66, 200, 3}, {260, 2, 15}};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         float *const x = make_rows(shapes[s][0], shapes[s][1], true);
         napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
@@ -55,10 +54,9 @@ static void test_shapes(void **state) {
     }
 }
 
-static void test_metrics(void **state) {
+static void test_metrics(void) {
     static const napier_metric metrics[] = {NAPIER_METRIC_MINKOWSKI, NAPIER_METRIC_COSINE, NAPIER_METRIC_CORRELATION,
                                             NAPIER_METRIC_HELLINGER, NAPIER_METRIC_SEUCLIDEAN};
-    (void)state;
     for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         for (int64_t cols = 5; cols < 100; cols += 64) {
             float *const x = make_rows(cols < 64 ? 200 : 90, cols, metrics[m] != NAPIER_METRIC_HELLINGER);
@@ -82,13 +80,11 @@ static void test_metrics(void **state) {
     options.metric_values = variances;
     check(&options, NAPIER_F32, x, 100, 9, 0, false);
     check(&options, NAPIER_F32, x, 80, 9, 20, false);
-    arrays_free();
 }
 
 /* Metrics that are no euclidean distance; rows of small whole numbers make ties, zeros and truths. */
-static void test_sums(void **state) {
+static void test_sums(void) {
     static const double powers[] = {1.0, HUGE_VAL};
-    (void)state;
     for (int metric = NAPIER_METRIC_MANHATTAN; metric <= NAPIER_METRIC_MATCHING; metric++) {
         const bool squared = metric >= NAPIER_METRIC_COSINE && metric <= NAPIER_METRIC_CORRELATION;
         if (squared || (metric >= NAPIER_METRIC_HELLINGER && metric <= NAPIER_METRIC_MAHALANOBIS)) {
@@ -114,8 +110,7 @@ static void test_sums(void **state) {
     }
 }
 
-static void test_dtypes(void **state) {
-    (void)state;
+static void test_dtypes(void) {
     enum { N = 70, COLS = 21, ALL = N * (COLS + 3) };
     float *const x = make_rows(N, COLS, true);
     uint16_t *const half = array_new(ALL * sizeof *half);
@@ -138,13 +133,11 @@ static void test_dtypes(void **state) {
         half[i] = (uint16_t)(rng_below(&r, 0x7400) | rng_below(&r, 2) << 15); /* finite */
     }
     check(&options, NAPIER_F16, half, N, COLS, 0, false);
-    arrays_free();
 }
 
 /* Distances from subnormal to overflowing. */
-static void test_scales(void **state) {
+static void test_scales(void) {
     static const float scales[] = {0x1p-149f, 0x1p-80f, 0x1p-70f, 0x1p60f, 0x1p63f, 0x1p120f};
-    (void)state;
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
         float *const x = make_rows(80, 4, true);
         for (int i = 0; i < 80 * 7; i++) {
@@ -157,8 +150,7 @@ static void test_scales(void **state) {
     }
 }
 
-static void test_bad(void **state) {
-    (void)state;
+static void test_bad(void) {
     enum { N = 70, COLS = 4, K = 5 };
     float *const x = make_rows(N, COLS, false), *const distances = array_new(N * K * sizeof *distances);
     int32_t *const indices = array_new(N * K * sizeof *indices);
@@ -189,12 +181,9 @@ static void test_bad(void **state) {
     bad(through_nearest_neighbors(cpu, samples, &o, indices, distances), "n_neighbors 1");
     o.n_neighbors = K;
     bad(through_nearest_neighbors(cpu, samples, &o, NULL, distances), "indices: NULL");
-    arrays_free();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_metrics),
-                                       cmocka_unit_test(test_sums),   cmocka_unit_test(test_dtypes),
-                                       cmocka_unit_test(test_scales), cmocka_unit_test(test_bad)};
-    return cmocka_run_group_tests(tests, both_open, both_close);
+    return BOTH_TESTS("cuda_umap_neighbors", TEST(test_shapes), TEST(test_metrics), TEST(test_sums), TEST(test_dtypes),
+                      TEST(test_scales), TEST(test_bad));
 }

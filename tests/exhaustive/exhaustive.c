@@ -302,12 +302,10 @@ static void do_chunk(const plan *p, const function *f, int64_t chunk, tally *t) 
 static bool run_function(const plan *p, const function *f) {
     const double start = seconds();
     const int64_t chunks = chunks_of(p);
-    tally sum;
-    memset(&sum, 0, sizeof sum);
+    tally sum = {0};
 #pragma omp parallel
     {
-        tally mine;
-        memset(&mine, 0, sizeof mine);
+        tally mine = {0};
 #pragma omp for schedule(dynamic, 16)
         for (int64_t c = 0; c < chunks; c++) {
             do_chunk(p, f, c, &mine);
@@ -428,13 +426,11 @@ static void narrow_chunk(const plan *p, int64_t chunk, bool half, narrowing *wro
 static bool run_narrowing(const plan *p, bool half) {
     const double start = seconds();
     const int64_t chunks = chunks_of(p);
-    narrowing wrong[ISAS];
-    memset(wrong, 0, sizeof wrong);
+    narrowing wrong[ISAS] = {{0}};
     bool good = true;
 #pragma omp parallel
     {
-        narrowing mine[ISAS];
-        memset(mine, 0, sizeof mine);
+        narrowing mine[ISAS] = {{0}};
 #pragma omp for schedule(dynamic, 16)
         for (int64_t c = 0; c < chunks; c++) {
             narrow_chunk(p, c, half, mine);

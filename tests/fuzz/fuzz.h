@@ -113,6 +113,23 @@ static inline void fuzz_checksum(unsigned char *bytes, size_t size) {
     }
 }
 
+/* Marks every byte of a view's elements in `visits`, whose first byte stands for `origin`; true if one belongs to two. */
+static inline bool fuzz_visit(const void *data, napier_dtype dtype, const int64_t sizes[3], const int64_t strides[3],
+                              const void *origin, unsigned char *visits) {
+    const int64_t size = (int64_t)napier_dtype_size(dtype);
+    bool twice = false;
+    for (int64_t n = 0; n < sizes[0] * sizes[1] * sizes[2]; n++) {
+        const int64_t i = n / sizes[2] / sizes[1], j = n / sizes[2] % sizes[1], k = n % sizes[2];
+        const int64_t at =
+            (const char *)data - (const char *)origin + (i * strides[0] + j * strides[1] + k * strides[2]) * size;
+        for (int64_t b = at; b < at + size; b++) {
+            twice = twice || visits[b];
+            visits[b] = 1;
+        }
+    }
+    return twice;
+}
+
 /* Fills an array with elements that the rest of the input describes: raw bit patterns, small numbers, ties and masks, or
  * numbers that are near one another. */
 static inline void fuzz_elements(input *in, napier_dtype dtype, void *data, int64_t count) {

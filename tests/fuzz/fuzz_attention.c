@@ -21,20 +21,9 @@ static napier_const_heads read_only(napier_heads h) {
     return (napier_const_heads){h.data, h.tokens, h.heads, h.dim, h.token_stride, h.head_stride, h.dim_stride, h.dtype};
 }
 
-/* Counts the visits to every byte; true if some byte belongs to two elements. */
-static bool visit(napier_heads h, const unsigned char *arena, unsigned char visits[ARENA]) {
-    const int64_t size = (int64_t)napier_dtype_size(h.dtype);
-    bool twice = false;
-    for (int64_t n = 0; n < h.tokens * h.heads * h.dim; n++) {
-        const int64_t t = n / h.dim / h.heads, head = n / h.dim % h.heads, i = n % h.dim;
-        const int64_t at = (const unsigned char *)h.data - arena +
-                           (t * h.token_stride + head * h.head_stride + i * h.dim_stride) * size;
-        for (int64_t byte = at; byte < at + size; byte++) {
-            twice = twice || visits[byte];
-            visits[byte] = 1;
-        }
-    }
-    return twice;
+static bool visit(napier_heads h, const unsigned char *arena, unsigned char *visits) {
+    return fuzz_visit(h.data, h.dtype, (const int64_t[]){h.tokens, h.heads, h.dim},
+                      (const int64_t[]){h.token_stride, h.head_stride, h.dim_stride}, arena, visits);
 }
 
 /* Offsets may be any number: the sum wraps. */

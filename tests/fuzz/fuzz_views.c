@@ -18,21 +18,10 @@ static napier_matrix take_view(input *in, unsigned char *arena) {
     return v;
 }
 
-/* Counts the visits to every byte; true if some byte belongs to two elements. */
 static bool visit(napier_matrix v, const unsigned char *arena, unsigned char visits[ARENA]) {
-    const int64_t size = (int64_t)napier_dtype_size(v.dtype);
-    bool twice = false;
     memset(visits, 0, ARENA);
-    for (int64_t i = 0; i < v.rows; i++) {
-        for (int64_t j = 0; j < v.cols; j++) {
-            const int64_t at = (const unsigned char *)v.data - arena + (i * v.row_stride + j * v.col_stride) * size;
-            for (int64_t b = at; b < at + size; b++) {
-                twice = twice || visits[b];
-                visits[b] = 1;
-            }
-        }
-    }
-    return twice;
+    return fuzz_visit(v.data, v.dtype, (const int64_t[]){1, v.rows, v.cols},
+                      (const int64_t[]){0, v.row_stride, v.col_stride}, arena, visits);
 }
 
 static bool same_view(napier_matrix a, napier_matrix b) {

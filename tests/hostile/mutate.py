@@ -65,16 +65,9 @@ def repeat(rng, data):
 
 def insert(rng, data):
     at = rng.randrange(len(data) + 1)
-    kind = rng.randrange(4)
-    if kind == 0:
-        piece = rng.choice(NO_UTF8)
-    elif kind == 1:
-        piece = rng.choice(CONTROLS).encode()
-    elif kind == 2:
-        piece = bytes([rng.randrange(256)]) * rng.choice([1, 3, 1000])
-    else:
-        piece = rng.randbytes(rng.choice([1, 8, 100]))
-    return data[:at] + piece + data[at:]
+    piece = rng.choice([lambda: rng.choice(NO_UTF8), lambda: rng.choice(CONTROLS).encode(),
+                        lambda: bytes([rng.randrange(256)]) * rng.choice([1, 3, 1000]), lambda: rng.randbytes(rng.choice([1, 8, 100]))])
+    return data[:at] + piece() + data[at:]
 
 
 def extend(rng, data):
@@ -162,41 +155,28 @@ def nested(rng):
 
 
 def odd_text(rng):
-    kind = rng.randrange(8)
-    if kind == 0:
-        return ""
-    if kind == 1:
-        return "x" * rng.choice([63, 64, 1000, 70000])
-    if kind == 2:
-        return Raw(rng.choice(['"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '"\\u12"', '"\\x"', '"\\"', '"', '"a\nb"', "''"]))
-    if kind == 3:
-        return rng.choice(CONTROLS)
-    if kind == 4:
-        return "\u0130\ufb03\u1e9e\u0301" * rng.choice([1, 100])
-    if kind == 5:
-        return rng.choice(["../x", "/etc/passwd", "..", ".", "%n%s", "a/b"])
-    if kind == 6:
-        return rng.choice(NUMBER_TEXTS)
-    return "\u0301" * rng.choice([1, 30, 3000])
+    return rng.choice([
+        lambda: "",
+        lambda: "x" * rng.choice([63, 64, 1000, 70000]),
+        lambda: Raw(rng.choice(['"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '"\\u12"', '"\\x"', '"\\"', '"', '"a\nb"', "''"])),
+        lambda: rng.choice(CONTROLS),
+        lambda: "\u0130\ufb03\u1e9e\u0301" * rng.choice([1, 100]),
+        lambda: rng.choice(["../x", "/etc/passwd", "..", ".", "%n%s", "a/b"]),
+        lambda: rng.choice(NUMBER_TEXTS),
+        lambda: "\u0301" * rng.choice([1, 30, 3000])])()
 
 
 def odd_value(rng):
-    kind = rng.randrange(9)
-    if kind < 2:
-        return number(rng)
-    if kind == 2:
-        return Raw(rng.choice([t for t in NUMBER_TEXTS if t] + ["1e999", "-", "NaN", "Infinity", "-Infinity"]))
-    if kind == 3:
-        return odd_text(rng)
-    if kind == 4:
-        return nested(rng)
-    if kind == 5:
-        return rng.choice([None, True, False])
-    if kind == 6:
-        return rng.choice([[], Pairs(), [[]], [Pairs()], Pairs([("", [])])])
-    if kind == 7:
-        return [rng.choice([0, 1, 0.5, "a", None])] * rng.choice([1, 2, 3, 100, 5000])
-    return rng.choice([0.5, -0.5, 1e300, 1e-300, 1.0000000001, 0.1])
+    return rng.choice([
+        lambda: number(rng),
+        lambda: number(rng),
+        lambda: Raw(rng.choice([t for t in NUMBER_TEXTS if t] + ["1e999", "-", "NaN", "Infinity", "-Infinity"])),
+        lambda: odd_text(rng),
+        lambda: nested(rng),
+        lambda: rng.choice([None, True, False]),
+        lambda: rng.choice([[], Pairs(), [[]], [Pairs()], Pairs([("", [])])]),
+        lambda: [rng.choice([0, 1, 0.5, "a", None])] * rng.choice([1, 2, 3, 100, 5000]),
+        lambda: rng.choice([0.5, -0.5, 1e300, 1e-300, 1.0000000001, 0.1])])()
 
 
 def change_tree(rng, root):

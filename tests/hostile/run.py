@@ -71,15 +71,13 @@ def lay_out(case, folder):
     os.makedirs(folder)
     for name in case.folders:
         os.makedirs(os.path.join(folder, name), exist_ok=True)
-    for name, data in case.files.items():
-        path = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        write_bytes(path, data)
-    for name, target in case.links.items():
+    for name in [*case.files, *case.links, *case.fifos]:
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+    for name, data in case.files.items():
+        write_bytes(os.path.join(folder, name), data)
+    for name, target in case.links.items():
         os.symlink(target, os.path.join(folder, name))
     for name in case.fifos:
-        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         os.mkfifo(os.path.join(folder, name))
 
 

@@ -8,36 +8,7 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cc=${CC:-cc}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0 skipped=0
-
-have() { command -v "$1" >/dev/null 2>&1; }
-
-check() { # name, command...
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok    $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL  $name"
-        sed 's/^/        | /' "$work/log" | tail -n 25
-        failed=$((failed + 1))
-        return 1
-    fi
-}
-
-skip() { # name, why
-    echo "skip  $1: $2"
-    skipped=$((skipped + 1))
-}
-
-finish() {
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" -eq 0 ]
-    exit
-}
+. "$root/tests/support/checks.sh"
 
 # ---- Install ---------------------------------------------------------------------------------------------------------
 

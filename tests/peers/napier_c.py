@@ -33,7 +33,6 @@ class NapierError(Exception):
 
     def __init__(self, status, text):
         super().__init__(f"status {status}: {text}")
-        self.status = status
 
 
 def header_text():

@@ -20,6 +20,7 @@ def type_of(name):
 
 def compare(batch, name, what, ours=None, theirs=None, **shared):
     """One setting in both; `ours` and `theirs`: what only one of them is told."""
+    needs_type(name)
     ours, theirs = dict(ours or {}), dict(theirs or {})
     made = ours.pop("made", None)
     loss, grad_logprobs, grad_entropies, metrics = trl_loss(batch, loss_type=name, **theirs, **shared)
@@ -50,7 +51,6 @@ def settings_of(name):
 
 
 def check_type(name):
-    needs_type(name)
     worst, count = 0.0, 0
     for level, (low, high), delta, (beta, bias) in settings_of(name):
         for seed in (1, 2):
@@ -86,7 +86,6 @@ def test_gspo():
 def test_on_policy():
     """Without old log-probabilities the ratio is 1, and only its gradient is not."""
     for name, beta in itertools.product(TYPES, (0.0, 0.1)):
-        needs_type(name)
         batch = Batch(4)
         compare(batch, name, f"on policy, beta {beta}", {"made": napier_batch(batch, on_policy=True), "beta": beta,
                                                          "max_completion_length": 16, "epsilon_high": 0.2},
@@ -104,7 +103,6 @@ def test_advantages_of_tokens():
 
 def test_without_masked_tokens():
     for name in TYPES:
-        needs_type(name)
         batch = Batch(7, tools=False)
         compare(batch, name, "no mask", {"made": napier_batch(batch, mask=None), "max_completion_length": 16,
                                          "epsilon_high": 0.2})
@@ -113,7 +111,6 @@ def test_without_masked_tokens():
 def test_defaults_of_normalisers():
     """num_items 0 is the number of counted tokens, max_completion_length 0 the longest response."""
     for name in ("dapo", "cispo", "vespo", "dr_grpo"):
-        needs_type(name)
         batch = Batch(8)
         compare(batch, name, "defaults", {"epsilon_high": 0.2}, {"max_completion_length": int(batch.lengths.max())})
 
@@ -122,7 +119,6 @@ def test_correction():
     """The sampler's mismatch, truncated or masked, per token or per sequence."""
     count = 0
     for name, mode, cap in itertools.product(TYPES, MODES, (1.2, 3.0, math.inf)):
-        needs_type(name)
         if name == "vespo" and mode.startswith("sequence"):
             continue  # TRL refuses it
         batch = Batch(9)
@@ -136,7 +132,6 @@ def test_correction():
 
 def test_off_policy_mask():
     for name, threshold, unknown in itertools.product(("grpo", "dapo", "sapo", "vespo"), (-0.05, 0.0, 0.1), (False, True)):
-        needs_type(name)
         batch = Batch(10, lengths=(6, 4, 8, 9, 3, 7, 5, 2, 6, 4))
         sampler = batch.sampler.copy()
         if unknown:
@@ -149,7 +144,6 @@ def test_off_policy_mask():
 def test_entropy_mask_and_bonus():
     for name, share, bonus, beta in itertools.product(("grpo", "bnpo", "dapo", "cispo", "luspo", "vespo"), (1.0, 0.5, 0.2),
                                                       (0.0, 0.03), (0.0, 0.1)):
-        needs_type(name)
         batch = Batch(11)
         ours = {"top_entropy_quantile": share, "entropy_coefficient": bonus, "beta": beta, "epsilon_high": 0.2}
         theirs = {"top_entropy_quantile": share, "entropy_coef": bonus, "_entropy_bonus_enabled": bonus != 0,
@@ -160,7 +154,6 @@ def test_entropy_mask_and_bonus():
 def test_empty_responses():
     """A row of padding only counts in TRL's means, as an empty response does with count_empty_responses."""
     for name in TYPES:
-        needs_type(name)
         batch = Batch(17, lengths=(4, 0, 7, 0, 3), tools=False)
         shared = {"beta": 0.1, "epsilon_high": 0.2, "max_completion_length": 16}
         compare(batch, name, "empty responses", {"count_empty_responses": 1, **shared}, {"beta": 0.1})
@@ -214,7 +207,6 @@ def test_metrics():
 def test_extreme_ratios():
     """Policies that have moved far: clips, and VESPO's clamps, hold."""
     for name, spread in itertools.product(TYPES, (3.0, 12.0)):
-        needs_type(name)
         batch = Batch(14, spread=spread)
         compare(batch, name, f"spread {spread}", {"max_completion_length": 16, "epsilon_high": 0.2, "delta":
                                                   2.0 if name in CLIPPED else 0.0},

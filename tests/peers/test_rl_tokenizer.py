@@ -1,18 +1,19 @@
 """Token ids against Hugging Face tokenizers, for text of every kind; chats against Jinja. The tokenizers are made here:
 trained on this project's own files, with the normal form, expression and added tokens that Qwen2 and Qwen3 have."""
 import ctypes
+import functools
 import glob
 import json
 import os
 import random
 import tempfile
-import time
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 import trl
 from transformers import PreTrainedTokenizerFast
 
 from napier_c import ROOT, NapierError, napier
+from support import raises
 
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
            r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -63,13 +64,10 @@ class Ours:
             file.flush()
             self.pointer = napier.create("napier_tokenizer_load", file.name)
 
-    def fill(self, data, options=None):
-        """The ids of these bytes, in the buffer."""
-        self.ids.size = 0
-        napier.call("napier_tokenizer_encode", self.pointer, ctypes.c_char_p(data), len(data), options, self.ids)
-
     def encode(self, text, plain_special=False):
-        self.fill(text.encode(), napier.make("napier_encode_options", plain_special=int(plain_special)))
+        self.ids.size = 0
+        data, options = text.encode(), napier.make("napier_encode_options", plain_special=int(plain_special))
+        napier.call("napier_tokenizer_encode", self.pointer, ctypes.c_char_p(data), len(data), options, self.ids)
         return list((ctypes.c_int32 * self.ids.size).from_address(self.ids.ids)) if self.ids.size else []
 
     def decode(self, ids, skip_special=False):
@@ -111,10 +109,9 @@ class Pair:
         return len(wanted)
 
 
-def trained(cache=[]):
-    if not cache:
-        cache.append(qwen_like(4000).to_str())
-    return cache[0]
+@functools.cache
+def trained():
+    return qwen_like(4000).to_str()
 
 
 # ---- Text of every kind ------------------------------------------------------------------------------------------------
@@ -219,12 +216,7 @@ def test_what_is_refused():
                    of("pre_tokenizer", "pretokenizers", 0, "pattern", {"Regex": r"\w+|\W"})):
         document = json.loads(trained())
         change(document)
-        try:
-            Ours(json.dumps(document))
-        except NapierError as error:
-            assert error.status == napier.NAPIER_UNSUPPORTED, error
-        else:
-            raise AssertionError("taken")
+        raises(NapierError, f"status {napier.NAPIER_UNSUPPORTED}: ", lambda: Ours(json.dumps(document)))
 
 
 # ---- Chat ---------------------------------------------------------------------------------------------------------------
@@ -309,23 +301,3 @@ def test_chats():
         got = render(messages, tools, prompt, thinking)
         assert got == wanted, f"{messages}: {got!r}, not {wanted!r}"
     return "5000 conversations"
-
-
-# ---- Speed (a remark, not a test) --------------------------------------------------------------------------------------
-
-def test_speed():
-    """Texts of about 4 KB, one after another, one thread each; tokenizers by its fastest call, without offsets."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    pair, text = Pair(qwen_like(30000).to_str()), "".join(corpus())
-    texts = [text[i:i + 4000] for i in range(0, len(text), 4000)]
-    data = [t.encode() for t in texts]
-    ways = (lambda text: pair.theirs.encode_batch_fast([text]), texts), (pair.ours.fill, data)
-    size, best = sum(map(len, data)), [1e9, 1e9]
-    for _ in range(3):
-        for k, (encode, inputs) in enumerate(ways):
-            begin = time.perf_counter()
-            for one in inputs:
-                encode(one)
-            best[k] = min(best[k], time.perf_counter() - begin)
-    assert best[1] > 0
-    return f"{size / 1e6:.1f} MB: tokenizers {size / best[0] / 1e6:.1f} MB/s, Napier {size / best[1] / 1e6:.1f} MB/s"

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import umap
 from sklearn.manifold import trustworthiness
-from umap_data import Map, at_least, at_most, digits, flowers, matrix_of, own_vote, vote, fuzzy_graph, neighbors, destroy_graph
+from umap_data import Graph, Map, at_least, at_most, digits, flowers, neighbors, own_vote, vote
 
 MARGIN = 0.01  # of a share; two seeds of umap-learn differ by about half of it
 
@@ -63,10 +63,7 @@ def log_radii(graph, points):
 
 
 def graph_of(x, k=15):
-    graph = fuzzy_graph(*neighbors(np.ascontiguousarray(x, np.float32), k))
-    matrix = matrix_of(graph)
-    destroy_graph(graph)
-    return matrix
+    return Graph(*neighbors(np.ascontiguousarray(x, np.float32), k)).matrix()
 
 
 def density_correlation(x, y):

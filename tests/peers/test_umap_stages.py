@@ -7,8 +7,9 @@ import umap.distances
 import umap.umap_ as reference
 from napier_c import NapierError, napier
 from sklearn.metrics import pairwise_distances
+from support import raises
 from umap.spectral import spectral_layout
-from umap_data import at_least, at_most, destroy_graph, digits, flowers, fuzzy_graph, matrix_of, neighbors, samples, worst
+from umap_data import Graph, at_least, at_most, digits, flowers, neighbors, samples, worst
 
 K = 15
 
@@ -27,12 +28,7 @@ def check_neighbors(name, x, all_distances, indices, distances, bound):
 
 
 def brute_force(function, x, *arguments):
-    n = len(x)
-    result = np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            result[i, j] = function(x[i], x[j], *arguments) if i != j else 0.0
-    return result
+    return np.array([[function(a, b, *arguments) if i != j else 0.0 for j, b in enumerate(x)] for i, a in enumerate(x)])
 
 
 REAL = ["euclidean", "manhattan", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "hellinger"]
@@ -106,11 +102,6 @@ def test_neighbors_precomputed():
 # ---- The fuzzy set ---------------------------------------------------------------------------------------------------
 
 
-def knn_of(x):
-    indices, distances = neighbors(x, K)
-    return indices, distances
-
-
 def scales(distances, local_connectivity):
     rhos, sigmas = np.empty(len(distances), np.float32), np.empty(len(distances), np.float32)
     napier.call("napier_umap_smooth_knn_dist", distances, *distances.shape, local_connectivity, rhos, sigmas)
@@ -119,7 +110,7 @@ def scales(distances, local_connectivity):
 
 def test_rhos_and_sigmas():
     for x, _ in (flowers(), digits()):
-        _, distances = knn_of(x)
+        _, distances = neighbors(x, K)
         distances[:5, :4] = 0  # duplicates
         for local_connectivity in (0.0, 0.5, 1.0, 1.5, 3.0):
             sigmas, rhos = reference.smooth_knn_dist(distances, float(K), local_connectivity=local_connectivity)
@@ -135,7 +126,7 @@ def reference_set(x, indices, distances, local_connectivity=1.0, mix=1.0):
 
 
 def check_graph(ours, theirs, bound, what):
-    ours, theirs = matrix_of(ours), scipy.sparse.csr_matrix(theirs)
+    ours, theirs = ours.matrix(), scipy.sparse.csr_matrix(theirs)
     assert (ours != ours.T).nnz == 0, f"{what}: not symmetric"
     at_most(abs(ours - theirs).max(), bound, what)
     missing = (abs(theirs) > bound).astype(int) - (abs(ours) > 0).astype(int)
@@ -144,20 +135,16 @@ def check_graph(ours, theirs, bound, what):
 
 def test_fuzzy_set():
     for x, _ in (flowers(), digits()):
-        indices, distances = knn_of(x)
-        graph = fuzzy_graph(indices, distances)
-        check_graph(graph, reference_set(x, indices, distances), 2e-5, "weights")
-        destroy_graph(graph)
+        near = neighbors(x, K)
+        check_graph(Graph(*near), reference_set(x, *near), 2e-5, "weights")
 
 
 def test_set_operations():
     x, _ = digits()
-    indices, distances = knn_of(x)
-    for local_connectivity, mix in ((1.0, 0.0), (1.0, 0.25), (2.5, 1.0), (3.0, 0.5), (0.0, 1.0)):
-        graph = fuzzy_graph(indices, distances, local_connectivity, mix)
-        theirs = reference_set(x, indices, distances, local_connectivity, mix)
-        check_graph(graph, theirs, 2e-5, f"local_connectivity {local_connectivity}, set_op_mix_ratio {mix}")
-        destroy_graph(graph)
+    near = neighbors(x, K)
+    for options in ((1.0, 0.0), (1.0, 0.25), (2.5, 1.0), (3.0, 0.5), (0.0, 1.0)):
+        what = "local_connectivity {}, set_op_mix_ratio {}".format(*options)
+        check_graph(Graph(*near, *options), reference_set(x, *near, *options), 2e-5, what)
 
 
 # ---- Supervision -----------------------------------------------------------------------------------------------------
@@ -165,33 +152,31 @@ def test_set_operations():
 
 def test_categories():
     x, labels = digits()
-    indices, distances = knn_of(x)
+    indices, distances = neighbors(x, K)
     known = labels.copy()
     known[::3] = -1
     for weight in (0.0, 0.5, 0.9, 1.0):
-        graph = fuzzy_graph(indices, distances)
+        graph = Graph(indices, distances)
         theirs = reference_set(x, indices, distances)
         far = 2.5 / (1.0 - weight) if weight < 1 else 1e12
         theirs = reference.discrete_metric_simplicial_set_intersection(theirs, known, far_dist=far)
-        napier.call("napier_umap_join_categories", ctypes.byref(graph), known, weight)
+        napier.call("napier_umap_join_categories", ctypes.byref(graph.pointer), known, weight)
         check_graph(graph, theirs, 5e-5, f"target_weight {weight}")
-        destroy_graph(graph)
 
 
 def test_numbers():
     x, labels = digits()
-    indices, distances = knn_of(x)
+    indices, distances = neighbors(x, K)
     numbers = (labels + np.random.default_rng(3).normal(size=len(labels))).astype(np.float32)
     for weight in (0.2, 0.5, 0.8):
-        graph = fuzzy_graph(indices, distances)
+        graph = Graph(indices, distances)
         by_numbers = reference.fuzzy_simplicial_set(
             pairwise_distances(numbers.reshape(-1, 1)), 10, np.random.RandomState(1), "precomputed", {}, None, None, False,
             1.0, 1.0, False)[0]
         theirs = reference.general_simplicial_set_intersection(reference_set(x, indices, distances), by_numbers, weight)
         theirs = reference.reset_local_connectivity(theirs)
-        napier.call("napier_umap_join_numbers", ctypes.byref(graph), numbers, 10, weight)
+        napier.call("napier_umap_join_numbers", ctypes.byref(graph.pointer), numbers, 10, weight)
         check_graph(graph, theirs, 2e-4, f"target_weight {weight}")
-        destroy_graph(graph)
 
 
 # ---- The curve -------------------------------------------------------------------------------------------------------
@@ -216,16 +201,17 @@ def test_a_and_b():
 
 
 def laplacian_vectors(graph, count):
-    """The exact eigenvectors of D^-1/2 W D^-1/2 below the first, dense."""
+    """D^-1/2 W D^-1/2, dense, and its exact eigenvectors below the first."""
     w = graph.toarray().astype(np.float64)
     root = 1.0 / np.sqrt(w.sum(0))
-    values, vectors = np.linalg.eigh(root[:, None] * w * root)
-    return values[::-1][1:count + 1], vectors[:, ::-1][:, 1:count + 1]
+    scaled = root[:, None] * w * root
+    values, vectors = np.linalg.eigh(scaled)
+    return scaled, values[::-1][1:count + 1], vectors[:, ::-1][:, 1:count + 1]
 
 
 def spectral(x, graph, components):
     start = np.empty((x.shape[0], components), np.float32)
-    napier.call("napier_umap_spectral_layout", graph, samples(x), 42, start)
+    napier.call("napier_umap_spectral_layout", graph.pointer, samples(x), 42, start)
     return start
 
 
@@ -239,21 +225,18 @@ def test_spectral_start():
     remarks = []
     for name, (x, _), k in (("flowers", flowers(), 30), ("digits", digits(), 15)):
         indices, distances = neighbors(x, k)
-        graph = fuzzy_graph(indices, distances)
-        matrix = matrix_of(graph)
+        graph = Graph(indices, distances)
+        matrix = graph.matrix()
         pieces = scipy.sparse.csgraph.connected_components(matrix)[0]
         assert pieces == 1, f"{name}: {pieces} components, where the test wants one"
         ours = spectral(x, graph, 2)
-        values, vectors = laplacian_vectors(matrix, 2)
+        scaled, values, vectors = laplacian_vectors(matrix, 2)
         theirs = spectral_layout(x, matrix, 2, np.random.RandomState(1))
-        w = matrix.toarray().astype(np.float64)
-        root = 1.0 / np.sqrt(w.sum(0))
-        quotients = [float(v @ (root[:, None] * w * root) @ v / (v @ v)) for v in ours.T.astype(np.float64)]
+        quotients = [float(v @ scaled @ v / (v @ v)) for v in ours.T.astype(np.float64)]
         near, their_near = closeness(ours, vectors), closeness(theirs, vectors)
         at_least(near, 0.999, f"{name}: cosine with the eigenvectors")
         at_most(worst(quotients, values), 1e-4, f"{name}: Rayleigh quotients")
         remarks.append(f"{name} cos {near:.6f} (umap-learn {their_near:.6f})")
-        destroy_graph(graph)
     return ", ".join(remarks)
 
 
@@ -261,22 +244,16 @@ def test_many_components_end():
     rng = np.random.default_rng(5)
     x = (rng.normal(size=(600, 8)) + 100 * np.repeat(rng.normal(size=(30, 8)), 20, axis=0)).astype(np.float32)
     indices, distances = neighbors(x, 10)
-    graph = fuzzy_graph(indices, distances)
-    pieces = scipy.sparse.csgraph.connected_components(matrix_of(graph))[0]
+    graph = Graph(indices, distances)
+    pieces = scipy.sparse.csgraph.connected_components(graph.matrix())[0]
     assert pieces > 20, pieces
     start = spectral(x, graph, 2)
     assert np.isfinite(start).all() and np.abs(start).max() <= 10.01
     centres = start.reshape(30, 20, 2).mean(1)
     gaps = pairwise_distances(centres) + np.eye(30) * 1e9
     at_least(gaps.min(), 1e-3, "two components lie on one another")
-    destroy_graph(graph)
 
 
 def test_errors_name_the_value():
     x, _ = flowers()
-    try:
-        neighbors(x, len(x) + 1)
-    except NapierError as error:
-        assert "151" in str(error) and "n_neighbors" in str(error), error
-    else:
-        raise AssertionError("more neighbours than points were found")
+    raises(NapierError, ("151", "n_neighbors"), lambda: neighbors(x, len(x) + 1))

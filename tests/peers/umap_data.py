@@ -53,20 +53,22 @@ def array_at(address, count, dtype):
     return np.ctypeslib.as_array(ctypes.cast(address, kind), shape=(count,)).copy() if count else np.empty(0, dtype)
 
 
-def matrix_of(graph):
-    """A napier_umap_graph as a scipy matrix; the graph stays."""
-    g = ctypes.cast(graph, ctypes.POINTER(napier.headers.struct("napier_umap_graph"))).contents
-    starts = array_at(g.starts, g.n + 1, np.int64)
-    parts = array_at(g.weights, starts[-1], np.float32), array_at(g.targets, starts[-1], np.uint32).astype(np.int64)
-    return scipy.sparse.csr_matrix((*parts, starts), shape=(g.n, g.n))
+class Graph:
+    """A napier_umap_graph: the fuzzy set of these neighbours."""
 
+    def __init__(self, indices, distances, local_connectivity=1.0, mix=1.0):
+        self.pointer = napier.create("napier_umap_fuzzy_simplicial_set", indices, distances, *indices.shape, local_connectivity,
+                                     mix)
 
-def fuzzy_graph(indices, distances, local_connectivity=1.0, mix=1.0):
-    return napier.create("napier_umap_fuzzy_simplicial_set", indices, distances, *indices.shape, local_connectivity, mix)
+    def matrix(self):
+        """As a scipy matrix."""
+        g = ctypes.cast(self.pointer, ctypes.POINTER(napier.headers.struct("napier_umap_graph"))).contents
+        starts = array_at(g.starts, g.n + 1, np.int64)
+        parts = array_at(g.weights, starts[-1], np.float32), array_at(g.targets, starts[-1], np.uint32).astype(np.int64)
+        return scipy.sparse.csr_matrix((*parts, starts), shape=(g.n, g.n))
 
-
-def destroy_graph(graph):
-    napier.call("napier_umap_graph_destroy", graph)
+    def __del__(self):
+        napier.call("napier_umap_graph_destroy", self.pointer)
 
 
 class Map:

@@ -19,6 +19,10 @@ def test_logsumexp_of_a_file_larger_than_memory(tmp_path):
     assert "the same bits" in said and not list(tmp_path.iterdir())
 
 
+def test_map_of_digits():
+    run_python(EXAMPLES / "umap_digits.py")
+
+
 def test_normalised_logprobs(tmp_path):
     assert "within the bound" in run_python(EXAMPLES / "normalised_logprobs.py", cwd=tmp_path)
 

@@ -218,7 +218,8 @@ def test_results_too_large_are_refused():
 
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
-MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval", "napier._napier", "napier.rl"]
+MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval",
+           "napier._napier", "napier.rl", "napier._umap.stages", "napier._umap.estimator"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -228,9 +229,9 @@ def test_examples_in_docstrings(name):
     functions = {n: f for n, f in vars(module).items()
                  if callable(f) and (getattr(f, "__module__", None) or "").startswith("napier")}
     for n, f in functions.items():
-        for test in finder.find(f, n, globs={}):
+        for test in finder.find(f, n, globs=vars(module) if name == "napier._umap.stages" else {}):
             runner.run(test)
-    assert runner.summarize(verbose=False).failed == 0
+    assert runner.summarize(verbose=False).failed == 0 and (runner.tries or "._umap" not in name)
 
 
 def test_public_functions_have_docstrings():
@@ -270,7 +271,7 @@ def test_every_c_function_has_a_python_function():
     found = list(public_c_functions())
     assert len(found) > 60
     for room, name in found:
-        if room == "umap":
+        if room == "umap":  # test_umap.py has those
             continue
         homes = [napier, napier.rl, napier.Qwen3, napier.Tokenizer]
         name = name.removeprefix("model_").removeprefix("tokenizer_") if room in ("model", "tokenizer") else name
@@ -279,17 +280,9 @@ def test_every_c_function_has_a_python_function():
     assert not missing
 
 
-@pytest.mark.skipif(not (ROOT / "include" / "napier").is_dir(), reason="no headers here")
-def test_every_c_function_of_umap_has_a_python_function():
-    umap = pytest.importorskip("napier.umap", exc_type=ImportError)
-    missing = [name for room, name in public_c_functions() if room == "umap"
-               and not name.endswith("_destroy")  # Python's own affair
-               and not hasattr(umap, name.removeprefix("umap_"))]
-    assert not missing
-
-
 def test_importing_takes_nothing_heavy_along():
-    code = "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules])"
+    code = ("import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules]);"
+            "napier.UMAP; assert 'matplotlib' not in sys.modules")
     assert run_python("-c", code).strip() == "[]"
 
 

@@ -1,5 +1,6 @@
 """napier.umap: every stage against its formula in NumPy, its shapes and dtypes, and its errors. The numbers themselves
 are the matter of tests/unit."""
+import concurrent.futures
 import pathlib
 import pickle
 import re
@@ -316,14 +317,6 @@ def test_an_interrupt_stops_the_work(data):
 
 
 def test_other_threads_run_meanwhile(data):
-    results = {}
-
-    def work(name):
-        results[name] = umap.fit(data, threads=1).to_bytes()
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(results.values())) == 1 and len(results) == 4
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: umap.fit(data, threads=1).to_bytes(), range(4)))
+    assert len(set(results)) == 1

@@ -1,7 +1,5 @@
 """napier.UMAP: scikit-learn's contract, umap-learn's parameters, and what a user of either expects."""
-import doctest
 import multiprocessing
-import pathlib
 import pickle
 import re
 import subprocess
@@ -17,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from conftest import bits, refuses, run_python
+from conftest import bits, refuses
 from napier import UMAP, umap
 
 
@@ -35,12 +33,6 @@ def fitted(digits):
 def test_scikit_learns_checks():
     results = check_estimator(UMAP(n_epochs=30), on_fail=None, on_skip=None)
     assert {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"} == {}
-
-
-def test_import_is_light():
-    code = ("import sys, napier; assert not {'sklearn', 'scipy', 'matplotlib'} & set(sys.modules); "
-            "napier.UMAP; assert 'matplotlib' not in sys.modules")
-    run_python("-c", code)
 
 
 def test_without_scikit_learn_and_scipy(digits):
@@ -313,20 +305,6 @@ def test_plot(digits, fitted, tmp_path):
         axes.figure.savefig(tmp_path / "map.png")
         matplotlib.pyplot.close(axes.figure)
     refuses(lambda: fitted.plot(digits[1][:3]), ValueError, "labels")
-
-
-def test_the_example_runs():
-    example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "umap_digits.py"
-    run_python(example)
-
-
-def test_doctests():
-    import napier._umap.estimator
-    for place in (napier._umap.stages, napier.UMAP):
-        runner = doctest.DocTestRunner()
-        for examples in doctest.DocTestFinder().find(place, "umap", module=False, globs=vars(napier._umap.stages)):
-            runner.run(examples)
-        assert runner.tries > 0 and runner.failures == 0
 
 
 def _place(mapper_and_rows):

@@ -285,6 +285,28 @@ static void expect_ok(napier_context *context, napier_status status, const char 
 #define works(function_, context_, ...) \
     expect_ok(context_, function_(context_, __VA_ARGS__), #function_ "(" #__VA_ARGS__ ")")
 
+typedef struct results { /* contiguous [rows, cols] twice, and rows */
+    void *probs, *logprobs, *lse;
+} results;
+
+static results make_results(int64_t rows, int64_t cols, size_t size) {
+    return (results){allocate((size_t)(rows * cols), size), allocate((size_t)(rows * cols), size),
+                     allocate((size_t)rows, size)};
+}
+
+static void free_results(results *r) {
+    free(r->probs);
+    free(r->logprobs);
+    free(r->lse);
+}
+
+static void run_all(napier_context *context, napier_const_matrix in, const results *r,
+                    const napier_softmax_options *options) {
+    works(napier_softmax, context, in, napier_rows(r->probs, in.rows, in.cols, in.dtype), options);
+    works(napier_log_softmax, context, in, napier_rows(r->logprobs, in.rows, in.cols, in.dtype), options);
+    works(napier_logsumexp, context, in, napier_array(r->lse, in.rows, in.dtype), options);
+}
+
 typedef struct worst {
     double lse, logprob, prob, sum;
     bool shape; /* no positive log-probability, no probability above the maximum's */
@@ -328,18 +350,13 @@ static void check_accuracy(napier_context *context, napier_dtype dtype) {
             if (g_quick && n > 1100) {
                 continue;
             }
-            void *const row = allocate((size_t)n, size), *const logprobs = allocate((size_t)n, size);
-            void *const probs = allocate((size_t)n, size);
-            double lse_memory = 0;
+            void *const row = allocate((size_t)n, size);
+            results r = make_results(1, n, size);
             fill(dtype, row, (kind)k, n);
-            const napier_const_matrix in = napier_const_rows(row, 1, n, dtype);
-            works(napier_logsumexp, context, in, napier_array(&lse_memory, 1, dtype), NULL);
-            works(napier_log_softmax, context, in, napier_rows(logprobs, 1, n, dtype), NULL);
-            works(napier_softmax, context, in, napier_rows(probs, 1, n, dtype), NULL);
-            compare_row(f, dtype, row, n, get(dtype, &lse_memory, 0), logprobs, probs, &w);
+            run_all(context, napier_const_rows(row, 1, n, dtype), &r, NULL);
+            compare_row(f, dtype, row, n, get(dtype, r.lse, 0), r.logprobs, r.probs, &w);
             free(row);
-            free(logprobs);
-            free(probs);
+            free_results(&r);
         }
         char text[300];
         snprintf(
@@ -438,10 +455,7 @@ static void check_specials(napier_context *context, napier_dtype dtype) {
         for (int i = 0; i < s->n; i++) {
             put(dtype, in, i, s->x[i]);
         }
-        const napier_const_matrix view = napier_const_rows(in, 1, s->n, dtype);
-        works(napier_softmax, context, view, napier_rows(probs, 1, s->n, dtype), NULL);
-        works(napier_log_softmax, context, view, napier_rows(logprobs, 1, s->n, dtype), NULL);
-        works(napier_logsumexp, context, view, napier_array(&lse, 1, dtype), NULL);
+        run_all(context, napier_const_rows(in, 1, s->n, dtype), &(results){probs, logprobs, &lse}, NULL);
         good = same_value(dtype, &lse, 0, s->lse);
         for (int i = 0; i < s->n; i++) {
             good =
@@ -464,31 +478,6 @@ static void check_specials(napier_context *context, napier_dtype dtype) {
 }
 
 /* ---- The same bits -------------------------------------------------------------------------------------------------- */
-
-typedef struct results { /* contiguous [rows, cols] twice, and rows */
-    void *probs, *logprobs, *lse;
-} results;
-
-static results make_results(int64_t rows, int64_t cols, size_t size) {
-    results r = {allocate((size_t)(rows * cols), size), allocate((size_t)(rows * cols), size),
-                 allocate((size_t)rows, size)};
-    return r;
-}
-
-static void free_results(results *r) {
-    free(r->probs);
-    free(r->logprobs);
-    free(r->lse);
-}
-
-static void run_all(napier_context *context, napier_const_matrix in, const results *r, napier_algorithm algorithm) {
-    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    options.algorithm = algorithm;
-    options.temperature = 0.7;
-    works(napier_softmax, context, in, napier_rows(r->probs, in.rows, in.cols, in.dtype), &options);
-    works(napier_log_softmax, context, in, napier_rows(r->logprobs, in.rows, in.cols, in.dtype), &options);
-    works(napier_logsumexp, context, in, napier_array(r->lse, in.rows, in.dtype), &options);
-}
 
 static bool equal_results(const results *a, const results *b, int64_t rows, int64_t cols, size_t size) {
     return memcmp(a->probs, b->probs, (size_t)(rows * cols) * size) == 0 &&
@@ -523,11 +512,14 @@ static bool one_shape_same_bits(napier_dtype dtype, int64_t rows, int64_t cols) 
     char *const source = allocate((size_t)(rows * cols), size);
     char *const moved = allocate((size_t)(3 * rows * cols + rows + 2), size);
     results expected = make_results(rows, cols, size), got = make_results(rows, cols, size);
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    options.algorithm = NAPIER_ALGORITHM_SAFE;
+    options.temperature = 0.7;
     for (int64_t i = 0; i < rows; i++) {
         fill(dtype, source + (size_t)(i * cols) * size, (kind)(i % KINDS), cols);
     }
     napier_context *const reference = context_with(1, NAPIER_ISA_SCALAR);
-    run_all(reference, napier_const_rows(source, rows, cols, dtype), &expected, NAPIER_ALGORITHM_SAFE);
+    run_all(reference, napier_const_rows(source, rows, cols, dtype), &expected, &options);
     napier_context_destroy(reference);
     bool good = true;
     for (int isa = NAPIER_ISA_SCALAR; isa <= NAPIER_ISA_AVX512; isa++) {
@@ -536,7 +528,8 @@ static bool one_shape_same_bits(napier_dtype dtype, int64_t rows, int64_t cols) 
             for (int layout = 0; layout < LAYOUTS; layout++) {
                 const napier_const_matrix in = lay_out(layout, source, moved, rows, cols, dtype);
                 const int a = (layout + t + isa) % ALGORITHMS; /* every pair comes up for some instruction set */
-                run_all(context, in, &got, (napier_algorithm)a);
+                options.algorithm = (napier_algorithm)a;
+                run_all(context, in, &got, &options);
                 if (!equal_results(&expected, &got, rows, cols, size)) {
                     printf("      differs: %s %lld x %lld, %s, %d threads, layout %d, algorithm %d\n",
                            napier_dtype_name(dtype), (long long)rows, (long long)cols, napier_isa_name((napier_isa)isa),
@@ -545,8 +538,7 @@ static bool one_shape_same_bits(napier_dtype dtype, int64_t rows, int64_t cols) 
                 }
             }
             memcpy(got.probs, source, (size_t)(rows * cols) * size);
-            napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-            options.temperature = 0.7;
+            options.algorithm = NAPIER_ALGORITHM_AUTO;
             works(napier_softmax, context, napier_const_rows(got.probs, rows, cols, dtype),
                   napier_rows(got.probs, rows, cols, dtype), &options);
             good = good && memcmp(got.probs, expected.probs, (size_t)(rows * cols) * size) == 0;
@@ -662,10 +654,7 @@ static bool state_round(napier_context *context, napier_dtype dtype, kind k, int
     char *const row = allocate((size_t)n, size), *const got = allocate((size_t)n, size);
     results expected = make_results(1, n, size);
     fill(dtype, row, k, n);
-    const napier_const_matrix in = napier_const_rows(row, 1, n, dtype);
-    works(napier_softmax, context, in, napier_rows(expected.probs, 1, n, dtype), NULL);
-    works(napier_log_softmax, context, in, napier_rows(expected.logprobs, 1, n, dtype), NULL);
-    works(napier_logsumexp, context, in, napier_array(expected.lse, 1, dtype), NULL);
+    run_all(context, napier_const_rows(row, 1, n, dtype), &expected, NULL);
 
     napier_softmax_state *parts[MOST_PARTS];
     int count = 1 + (int)random_below(MOST_PARTS);

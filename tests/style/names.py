@@ -85,7 +85,8 @@ def main():
         if name in HISTORY:
             continue
         for number, line in enumerate(text.split("\n"), 1):
-            line = re.sub(r"https?://\S+", "", line)
+            # the command of a benchmark's record may be an earlier driver's
+            line = re.sub(r"https?://\S+|^- Command: `[^`]*`", "", line)
             wanted = [(w, re.sub(r"^(?:\.{0,2}/)+", "", w) in ends) for w in PATH.findall(line) if not FOREIGN.match(w)
                       and not EXAMPLE.search(w)]
             wanted += [(w, symbol_exists(w)) for w in SYMBOL.findall(line) if not EXAMPLE.search(w)]

@@ -73,6 +73,8 @@ void scratch_release(int64_t mark) {
     }
 }
 
+void (*after_each_test)(void);
+
 static void run_in_contexts(const named_test *test) {
     napier_isa isas[ISA_LIMIT] = {NAPIER_ISA_AUTO};
     const int count = test->each_isa ? available_isas(isas) : 1;
@@ -87,6 +89,9 @@ static void run_one(void **state) {
         test->alone();
     } else {
         run_in_contexts(test);
+    }
+    if (after_each_test) {
+        after_each_test();
     }
     scratch_release(0);
     while (context_count > 0) {
@@ -166,42 +171,28 @@ void *room_for(int64_t count, size_t size) {
 
 void *scratch(int64_t count, size_t size) { return own(room_for(count, size)); }
 
-const char *layout_name(layout l) {
-    static const char *const names[LAYOUTS] = {"contiguous",        "padded",        "transposed",
-                                               "transposed-padded", "every-other",   "rows-reversed",
-                                               "columns-reversed",  "both-reversed", "offset"};
-    return (unsigned)l < LAYOUTS ? names[l] : "unknown";
-}
+/* Strides: row_cols * cols + row of rows, col_rows * rows + col of columns; and elements before the first. */
+static const struct {
+    const char *name;
+    int64_t row_cols, row, col_rows, col, before;
+} layouts[LAYOUTS] = {
+    [LAYOUT_CONTIGUOUS] = {"contiguous", 1, 0, 0, 1, 0},
+    [LAYOUT_PADDED] = {"padded", 1, 3, 0, 1, 0},
+    [LAYOUT_TRANSPOSED] = {"transposed", 0, 1, 1, 0, 0},
+    [LAYOUT_TRANSPOSED_PADDED] = {"transposed-padded", 0, 1, 1, 5, 0},
+    [LAYOUT_EVERY_OTHER] = {"every-other", 2, 1, 0, 2, 0},
+    [LAYOUT_ROWS_REVERSED] = {"rows-reversed", -1, -1, 0, 1, 0},
+    [LAYOUT_COLUMNS_REVERSED] = {"columns-reversed", 1, 2, 0, -1, 0},
+    [LAYOUT_BOTH_REVERSED] = {"both-reversed", -2, 0, 0, -2, 0},
+    [LAYOUT_OFFSET] = {"offset", 1, 0, 0, 1, 1},
+};
+
+const char *layout_name(layout l) { return (unsigned)l < LAYOUTS ? layouts[l].name : "unknown"; }
 
 grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
     const size_t size = napier_dtype_size(dtype);
-    int64_t row_stride = cols, col_stride = 1, before = 0;
-    switch (l) {
-    case LAYOUT_PADDED: row_stride = cols + 3; break;
-    case LAYOUT_TRANSPOSED:
-        row_stride = 1;
-        col_stride = rows;
-        break;
-    case LAYOUT_TRANSPOSED_PADDED:
-        row_stride = 1;
-        col_stride = rows + 5;
-        break;
-    case LAYOUT_EVERY_OTHER:
-        row_stride = 2 * cols + 1;
-        col_stride = 2;
-        break;
-    case LAYOUT_ROWS_REVERSED: row_stride = -(cols + 1); break;
-    case LAYOUT_COLUMNS_REVERSED:
-        row_stride = cols + 2;
-        col_stride = -1;
-        break;
-    case LAYOUT_BOTH_REVERSED:
-        row_stride = -2 * cols;
-        col_stride = -2;
-        break;
-    case LAYOUT_OFFSET: before = 1; break;
-    default: break;
-    }
+    const int64_t row_stride = layouts[l].row_cols * cols + layouts[l].row;
+    const int64_t col_stride = layouts[l].col_rows * rows + layouts[l].col;
     int64_t low = 0, high = 0; /* the range of all element offsets */
     if (rows > 0 && cols > 0) {
         const int64_t down = (rows - 1) * row_stride, right = (cols - 1) * col_stride;
@@ -213,7 +204,8 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
     g.memory = scratch((int64_t)g.bytes, 1);
     memset(g.memory, POISON, g.bytes);
     unsigned char *const line = g.memory + (LINE - (uintptr_t)g.memory % LINE) % LINE + LINE;
-    g.view = (napier_matrix){line + (before - low) * (int64_t)size, rows, cols, row_stride, col_stride, dtype};
+    g.view =
+        (napier_matrix){line + (layouts[l].before - low) * (int64_t)size, rows, cols, row_stride, col_stride, dtype};
     return g;
 }
 

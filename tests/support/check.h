@@ -52,6 +52,9 @@ typedef struct named_test {
 #define TEST_EACH_ISA(threads_, function_) \
     { .name = #function_, .run = function_, .threads = threads_, .each_isa = true }
 
+/* What else each test ends with; may be set. */
+extern void (*after_each_test)(void);
+
 /* Returns the number of tests that failed. */
 int run_named_tests(const char *group, const named_test *tests, size_t count);
 #define RUN_TESTS(group_, ...)                                 \
@@ -135,7 +138,6 @@ static inline napier_const_matrix grid_input(const grid *g) { return napier_read
 #define NO_VECTOR ((napier_vector){NULL, 0, 0, NAPIER_F32})
 #define NO_CONST_VECTOR ((napier_const_vector){NULL, 0, 0, NAPIER_F32})
 #define NO_MATRIX ((napier_matrix){NULL, 0, 0, 0, 0, NAPIER_F32})
-#define NO_CONST_MATRIX ((napier_const_matrix){NULL, 0, 0, 0, 0, NAPIER_F32})
 
 /* ---- The forward operations behind one call. LOGSUMEXP writes column 0 of `out` (rows x 1), LOGSUMEXP_ALL [0, 0]. */
 typedef enum operation { OP_SOFTMAX, OP_LOG_SOFTMAX, OP_LOGSUMEXP, OP_LOGSUMEXP_ALL, OPERATIONS } operation;

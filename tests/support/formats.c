@@ -136,40 +136,19 @@ void element_set(void *data, napier_dtype dtype, int64_t index, double value) {
 
 double dtype_round(napier_dtype dtype, double value) { return dtype_value(dtype, dtype_bits(dtype, value)); }
 
-uint64_t dtype_canonical_nan(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F32: return 0x7fc00000u;
-    case NAPIER_F16: return 0x7e00u;
-    case NAPIER_BF16: return 0x7fc0u;
-    default: return 0x7ff8000000000000u;
-    }
-}
+static const struct {
+    uint64_t canonical_nan;
+    double largest;
+    int precision, min_exponent;
+} formats[] = {[NAPIER_F32] = {0x7fc00000u, 0x1.fffffep127, 24, -126},
+               [NAPIER_F16] = {0x7e00u, 65504.0, 11, -14},
+               [NAPIER_BF16] = {0x7fc0u, 0x1.fep127, 8, -126},
+               [NAPIER_F64] = {0x7ff8000000000000u, DBL_MAX, 53, -1022}};
 
-double dtype_largest(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F32: return (double)FLT_MAX;
-    case NAPIER_F16: return 65504.0;
-    case NAPIER_BF16: return bf16_value(0x7f7f);
-    default: return DBL_MAX;
-    }
-}
-
-int dtype_precision(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F32: return 24;
-    case NAPIER_F16: return 11;
-    case NAPIER_BF16: return 8;
-    default: return 53;
-    }
-}
-
-int dtype_min_exponent(napier_dtype dtype) {
-    switch (dtype) {
-    case NAPIER_F16: return -14;
-    case NAPIER_F64: return -1022;
-    default: return -126;
-    }
-}
+uint64_t dtype_canonical_nan(napier_dtype dtype) { return formats[dtype].canonical_nan; }
+double dtype_largest(napier_dtype dtype) { return formats[dtype].largest; }
+int dtype_precision(napier_dtype dtype) { return formats[dtype].precision; }
+int dtype_min_exponent(napier_dtype dtype) { return formats[dtype].min_exponent; }
 
 napier_dtype compute_dtype(napier_dtype in, napier_dtype out) {
     return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;

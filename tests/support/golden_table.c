@@ -10,6 +10,8 @@
 
 #include <napier/linear.h>
 
+#include "support/formats.h"
+
 enum { LINE = 200 };
 
 napier_context *golden_context;
@@ -60,6 +62,20 @@ void golden_demand(napier_status status) {
 uint64_t golden_hash(uint64_t hash, uint64_t bits, size_t size) {
     for (size_t byte = 0; byte < size; byte++) {
         hash = (hash ^ (bits >> 8 * byte & 0xff)) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+uint64_t hash_elements(uint64_t hash, const void *elements, napier_dtype dtype, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        hash = golden_hash(hash, element_bits(elements, dtype, i), napier_dtype_size(dtype));
+    }
+    return hash;
+}
+
+uint64_t hash_integers(uint64_t hash, const int64_t *integers, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        hash = golden_hash(hash, (uint64_t)integers[i], 8);
     }
     return hash;
 }

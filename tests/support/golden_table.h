@@ -38,5 +38,7 @@ _Noreturn void golden_give_up(const char *what, const char *detail);
 /* The initial hash, and the hash extended by the low `size` bytes of `bits`. */
 #define GOLDEN_BASIS UINT64_C(0xcbf29ce484222325)
 uint64_t golden_hash(uint64_t hash, uint64_t bits, size_t size);
+uint64_t hash_elements(uint64_t hash, const void *elements, napier_dtype dtype, int64_t count);
+uint64_t hash_integers(uint64_t hash, const int64_t *integers, int64_t count);
 
 #endif

@@ -11,7 +11,12 @@ enum { FILL = 0xa5, SIZE_LIMIT = 1 << 30 };
 /* The header before a block. */
 typedef struct header {
     size_t size, offset; /* offset: of the block in its memory */
+    uint64_t mark;       /* ALLOCATED until the block is freed */
 } header;
+
+#define ALLOCATED UINT64_C(0x616c6c6f63617465)
+enum { HEADER = 32 }; /* bytes before a block, at least: a power of two */
+_Static_assert(sizeof(header) <= HEADER, "a header fits");
 
 static void *ledger_allocate(size_t size, size_t alignment, void *user) {
     ledger *const l = user;
@@ -21,12 +26,12 @@ static void *ledger_allocate(size_t size, size_t alignment, void *user) {
     if (call == l->fails_at || (l->fails_from >= 0 && call >= l->fails_from) || size >= SIZE_LIMIT) {
         return NULL;
     }
-    const size_t offset = alignment < sizeof(header) ? sizeof(header) : alignment;
+    const size_t offset = alignment < HEADER ? HEADER : alignment;
     unsigned char *const memory = aligned_alloc(offset, (offset + size + l->guard + offset - 1) / offset * offset);
     if (!memory) {
         return NULL;
     }
-    const header h = {size, offset};
+    const header h = {size, offset, ALLOCATED};
     memcpy(memory + offset - sizeof h, &h, sizeof h);
     memset(memory + offset, FILL, size + l->guard);
     l->live++;
@@ -40,6 +45,10 @@ static void ledger_deallocate(void *block, void *user) {
     const unsigned char *const bytes = block;
     header h;
     memcpy(&h, bytes - sizeof h, sizeof h);
+    if (!expect(h.mark == ALLOCATED, "%p was freed, but is not allocated", block)) {
+        return;
+    }
+    memset((unsigned char *)block - sizeof h, 0, sizeof h);
     size_t written = 0;
     for (size_t i = 0; i < l->guard; i++) {
         written += bytes[h.size + i] != FILL;
@@ -82,11 +91,13 @@ void check_allocations(const char *name, ledger_call *call, void *argument) {
     for (; k < 1000 && status == NAPIER_OUT_OF_MEMORY; k++) {
         ledger_fail(&l, k);
         status = call(context, argument);
+        expect(status != NAPIER_OK || l.calls <= k, "%s succeeds without allocation %lld", name, (long long)k);
         ledger_fail(&l, -1);
         expect(l.live == held, "%s, allocation %lld fails: %lld blocks lost", name, (long long)k,
                (long long)(l.live - held));
         if (status == NAPIER_OUT_OF_MEMORY) {
-            expect(napier_last_error(context)[0] != '\0', "%s, allocation %lld: no text", name, (long long)k);
+            expect(strstr(napier_last_error(context), "memory"), "%s, allocation %lld: the text is '%s'", name,
+                   (long long)k, napier_last_error(context));
         }
     }
     expect(status == NAPIER_OK && k > 1, "%s after %lld allocations: %s", name, (long long)k,

@@ -5,8 +5,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/base/fork.h"
-
 /* ---- Memory ---------------------------------------------------------------------------------------------------- */
 
 void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size) {

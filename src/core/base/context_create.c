@@ -6,9 +6,7 @@
 #include <omp.h>
 #endif
 
-#include "core/base/context.h"
-#include "core/base/fork.h"
-#include "core/base/isa.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
 enum { MAX_THREADS = 1024 };
@@ -50,10 +48,8 @@ static int resolve_threads(int asked) {
 /* ---- Creation --------------------------------------------------------------------------------------------------- */
 
 static napier_status check_options(const napier_context_options *options) {
-    if (options->threads < 0 || options->threads > MAX_THREADS) {
-        return NAPIER_INVALID_ARGUMENT;
-    }
-    if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
+    if (options->threads < 0 || options->threads > MAX_THREADS ||
+        (options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
         return NAPIER_INVALID_ARGUMENT;
     }
     switch (options->highest_isa) {
@@ -66,23 +62,15 @@ static napier_status check_options(const napier_context_options *options) {
     return NAPIER_INVALID_ARGUMENT;
 }
 
-static napier_status read_options(const napier_context_options *given, napier_context_options *options) {
-    *options = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
-    const napier_status status =
-        napier_read_options(NULL, "options", "NAPIER_CONTEXT_OPTIONS_INIT", given, options); /* no context, no text */
-    return status ? status : check_options(options);
-}
-
 napier_status napier_context_create(napier_context **out, const napier_context_options *options) {
-    napier_context_options o;
+    napier_context_options o = NAPIER_CONTEXT_OPTIONS_INIT;
     if (out == NULL) {
         return NAPIER_INVALID_ARGUMENT;
     }
     *out = NULL;
-    const napier_status status = read_options(options, &o);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(
+        napier_read_options(NULL, "options", "NAPIER_CONTEXT_OPTIONS_INIT", options, &o)); /* no context, no text */
+    NAPIER_TRY(check_options(&o));
     napier_allocator allocator = o.allocator;
     if (allocator.allocate == NULL) {
         allocator.allocate = allocate_by_default;

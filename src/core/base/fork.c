@@ -1,5 +1,5 @@
-/* core/base/fork.c - see fork.h. */
-#include "core/base/fork.h"
+/* core/base/fork.c - whether this process is a child of fork. */
+#include "core/base/context.h"
 
 #if defined(_OPENMP) && (defined(__unix__) || defined(__APPLE__))
 #include <pthread.h>

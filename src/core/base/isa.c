@@ -1,5 +1,5 @@
 /* core/base/isa.c - which instruction sets this machine has. */
-#include "core/base/isa.h"
+#include "core/base/context.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
@@ -52,14 +52,8 @@ int napier_isa_available(napier_isa isa) {
 }
 
 napier_isa napier_isa_best(void) {
-    if (has_avx512()) {
-        return NAPIER_ISA_AVX512;
-    }
-    if (has_avx2()) {
-        return NAPIER_ISA_AVX2;
-    }
-    if (has_neon()) {
-        return NAPIER_ISA_NEON;
-    }
-    return NAPIER_ISA_SCALAR;
+    return has_avx512() ? NAPIER_ISA_AVX512
+           : has_avx2() ? NAPIER_ISA_AVX2
+           : has_neon() ? NAPIER_ISA_NEON
+                        : NAPIER_ISA_SCALAR;
 }

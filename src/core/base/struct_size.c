@@ -3,40 +3,33 @@
 
 #include <string.h>
 
+#include "core/base/scope.h"
+
 /* No struct of any version is larger. The limit keeps a struct that nobody initialised from being read far beyond its end. */
 enum { LARGEST = 4096 };
 
 static size_t size_of(const void *any) { return *(const size_t *)any; }
 
 /* Every version of a struct begins with a size_t, so its size is a multiple of that type's alignment. */
-static napier_status check_size(napier_context *context, const char *name, const char *init, const void *given) {
-    if (!given) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
-    }
+napier_status napier_check_result_struct(napier_context *context, const char *name, const char *init,
+                                         const void *given) {
+    NAPIER_REFUSE_IF(context, !given, "%s: NULL", name);
     const size_t size = size_of(given);
-    if (size < sizeof(size_t) || size > LARGEST || size % _Alignof(size_t) != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: struct_size is %zu, which no version has; initialise the struct with %s", name, size,
-                           init);
-    }
+    NAPIER_REFUSE_IF(context, size < sizeof(size_t) || size > LARGEST || size % _Alignof(size_t) != 0,
+                     "%s: struct_size is %zu, which no version has; initialise the struct with %s", name, size, init);
     return NAPIER_OK;
 }
 
 napier_status napier_read_struct(napier_context *context, const char *name, const char *init, const void *given,
                                  void *copy) {
-    const napier_status status = check_size(context, name, init, given);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_result_struct(context, name, init, given));
     const unsigned char *const bytes = given;
     const size_t size = size_of(given), known = size_of(copy);
     for (size_t i = known; i < size; i++) {
-        if (bytes[i] != 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "%s: struct_size is %zu, and byte %zu is not 0, but Napier " NAPIER_VERSION_STRING
-                               " knows only %zu; leave newer fields 0, or use a newer library",
-                               name, size, i, known);
-        }
+        NAPIER_REFUSE_IF(context, bytes[i] != 0,
+                         "%s: struct_size is %zu, and byte %zu is not 0, but Napier " NAPIER_VERSION_STRING
+                         " knows only %zu; leave newer fields 0, or use a newer library",
+                         name, size, i, known);
     }
     const size_t shared = size < known ? size : known;
     memcpy((unsigned char *)copy + sizeof(size_t), bytes + sizeof(size_t), shared - sizeof(size_t));
@@ -48,11 +41,6 @@ napier_status napier_read_options(napier_context *context, const char *name, con
     return given ? napier_read_struct(context, name, init, given, copy) : NAPIER_OK;
 }
 
-napier_status napier_check_result_struct(napier_context *context, const char *name, const char *init,
-                                         const void *result) {
-    return check_size(context, name, init, result);
-}
-
 void napier_write_struct(const void *made, void *result) {
     const size_t size = size_of(result), known = size_of(made), shared = size < known ? size : known;
     memcpy((unsigned char *)result + sizeof(size_t), (const unsigned char *)made + sizeof(size_t),
@@ -61,9 +49,7 @@ void napier_write_struct(const void *made, void *result) {
 
 napier_status napier_check_inner_struct(napier_context *context, const char *name, const char *init, const void *inner,
                                         size_t size) {
-    if (size_of(inner) != size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: struct_size is %zu, not %zu; initialise it with %s",
-                           name, size_of(inner), size, init);
-    }
+    NAPIER_REFUSE_IF(context, size_of(inner) != size, "%s: struct_size is %zu, not %zu; initialise it with %s", name,
+                     size_of(inner), size, init);
     return NAPIER_OK;
 }

@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/scope.h"
+
 enum { MAX_TERMS = 7, SEARCH_LIMIT = 1 << 16 };
 
 size_t napier_dtype_size(napier_dtype dtype) {
@@ -117,17 +119,13 @@ static const words *words_of(const napier_argument *a) {
 
 static napier_status leaves_memory(napier_context *context, const napier_argument *a) {
     const napier_const_matrix v = a->view;
-    if (a->is & NAPIER_IS_VECTOR) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", a->name,
-                           v.rows * v.cols, v.rows > 1 ? v.row_stride : v.col_stride);
-    }
-    if (a->is & NAPIER_IS_HEADS) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " with strides %" PRId64 ", %" PRId64
-                           ", %" PRId64 " leaves the address space",
-                           a->name, v.rows, v.cols, a->dim, v.row_stride, v.col_stride, a->dim_stride);
-    }
+    NAPIER_REFUSE_IF(context, a->is & NAPIER_IS_VECTOR,
+                     "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", a->name, v.rows * v.cols,
+                     v.rows > 1 ? v.row_stride : v.col_stride);
+    NAPIER_REFUSE_IF(context, a->is & NAPIER_IS_HEADS,
+                     "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " with strides %" PRId64 ", %" PRId64 ", %" PRId64
+                     " leaves the address space",
+                     a->name, v.rows, v.cols, a->dim, v.row_stride, v.col_stride, a->dim_stride);
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
                        " leaves the address space",
@@ -137,34 +135,25 @@ static napier_status leaves_memory(napier_context *context, const napier_argumen
 static napier_status check_view(napier_context *context, const napier_argument *a) {
     const napier_const_matrix view = a->view;
     const axes x = axes_of(a);
-    if (napier_dtype_size(view.dtype) == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %d is not a dtype", a->name, (int)view.dtype);
-    }
+    NAPIER_REFUSE_IF(context, napier_dtype_size(view.dtype) == 0, "%s: dtype %d is not a dtype", a->name,
+                     (int)view.dtype);
     for (int d = 0; d < x.count; d++) {
-        if (x.size[d] < 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", a->name,
-                               words_of(a)->size[d], x.size[d]);
-        }
+        NAPIER_REFUSE_IF(context, x.size[d] < 0, "%s: %s %" PRId64 " is negative", a->name, words_of(a)->size[d],
+                         x.size[d]);
     }
     if (is_empty(&x)) {
         return NAPIER_OK;
     }
-    if (x.count == 2 && !product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", a->name, view.rows,
-                           view.cols);
-    }
-    if (view.data == NULL && x.count == 2) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has %" PRId64 " elements",
-                           a->name, view.rows * view.cols);
-    }
+    NAPIER_REFUSE_IF(context, x.count == 2 && !product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX),
+                     "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", a->name, view.rows, view.cols);
+    NAPIER_REFUSE_IF(context, view.data == NULL && x.count == 2,
+                     "%s: data is NULL, but the view has %" PRId64 " elements", a->name, view.rows * view.cols);
     if (view.data == NULL) { /* their number need not fit 64 bits */
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has elements", a->name);
     }
-    if ((uintptr_t)view.data % element_of(a) != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is not aligned to its %s elements", a->name,
-                           view.data, napier_dtype_name(view.dtype));
-    }
+    NAPIER_REFUSE_IF(context, (uintptr_t)view.data % element_of(a) != 0,
+                     "%s: data %p is not aligned to its %s elements", a->name, view.data,
+                     napier_dtype_name(view.dtype));
     extent e;
     return find_extent(a, &e) ? NAPIER_OK : leaves_memory(context, a);
 }
@@ -226,30 +215,20 @@ static napier_status check_distinct(napier_context *context, const napier_argume
     if (is_empty(&x) || !(x.count == 2 ? matrix_meets_itself(view) : heads_meet(a))) {
         return NAPIER_OK;
     }
-    if (x.count > 2) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: strides %" PRId64 ", %" PRId64 ", %" PRId64 " let elements of %" PRId64 " x %" PRId64
-                           " x %" PRId64 " overlap",
-                           a->name, x.stride[0], x.stride[1], x.stride[2], x.size[0], x.size[1], x.size[2]);
-    }
-    if (view.cols > 1 && view.col_stride == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every element to one place", a->name,
-                           word->stride[1]);
-    }
-    if (view.row_stride == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every %s to one place", a->name,
-                           word->stride[0], word->row);
-    }
-    if (magnitude(view.col_stride) == 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap",
-                           a->name, view.row_stride, view.cols);
-    }
-    if (magnitude(view.row_stride) == 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: col_stride %" PRId64 " is less than rows %" PRId64 ", so that its columns overlap",
-                           a->name, view.col_stride, view.rows);
-    }
+    NAPIER_REFUSE_IF(context, x.count > 2,
+                     "%s: strides %" PRId64 ", %" PRId64 ", %" PRId64 " let elements of %" PRId64 " x %" PRId64
+                     " x %" PRId64 " overlap",
+                     a->name, x.stride[0], x.stride[1], x.stride[2], x.size[0], x.size[1], x.size[2]);
+    NAPIER_REFUSE_IF(context, view.cols > 1 && view.col_stride == 0, "%s: %s 0 writes every element to one place",
+                     a->name, word->stride[1]);
+    NAPIER_REFUSE_IF(context, view.row_stride == 0, "%s: %s 0 writes every %s to one place", a->name, word->stride[0],
+                     word->row);
+    NAPIER_REFUSE_IF(context, magnitude(view.col_stride) == 1,
+                     "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap", a->name,
+                     view.row_stride, view.cols);
+    NAPIER_REFUSE_IF(context, magnitude(view.row_stride) == 1,
+                     "%s: col_stride %" PRId64 " is less than rows %" PRId64 ", so that its columns overlap", a->name,
+                     view.col_stride, view.rows);
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: row_stride %" PRId64 " and col_stride %" PRId64 " put two elements of %" PRId64
                        " x %" PRId64 " in one place",
@@ -440,16 +419,11 @@ static napier_status check_shape(napier_context *context, const napier_argument 
     if (view.rows == a->rows && view.cols == a->cols && (!heads || a->dim == a->dims)) {
         return NAPIER_OK;
     }
-    if (a->is & NAPIER_IS_VECTOR) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, a->name,
-                           view.rows * view.cols, a->rows * a->cols);
-    }
-    if (heads) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
-                           " x %" PRId64,
-                           a->name, view.rows, view.cols, a->dim, a->rows, a->cols, a->dims);
-    }
+    NAPIER_REFUSE_IF(context, a->is & NAPIER_IS_VECTOR, "%s: size %" PRId64 " is not %" PRId64, a->name,
+                     view.rows * view.cols, a->rows * a->cols);
+    NAPIER_REFUSE_IF(context, heads,
+                     "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64 " x %" PRId64,
+                     a->name, view.rows, view.cols, a->dim, a->rows, a->cols, a->dims);
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: shape %" PRId64 " x %" PRId64 " is not %s%s%s%" PRId64 " x %" PRId64, a->name, view.rows,
                        view.cols, a->like ? "that of " : "", a->like ? a->like : "", a->like ? ", " : "", a->rows,
@@ -457,37 +431,30 @@ static napier_status check_shape(napier_context *context, const napier_argument 
 }
 
 static napier_status check_argument(napier_context *context, const napier_argument *a) {
-    napier_status status = check_view(context, a);
-    if (status) {
-        return status;
-    }
-    if ((a->is & NAPIER_IS_NARROW) && a->view.dtype == NAPIER_F64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", a->name);
-    }
-    if ((a->is & NAPIER_IS_F32) && a->view.dtype != NAPIER_F32) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %s is not f32", a->name,
-                           napier_dtype_name(a->view.dtype));
-    }
-    status = check_shape(context, a);
-    return status || !(a->is & NAPIER_IS_OUT) ? status : check_distinct(context, a);
+    NAPIER_TRY(check_view(context, a));
+    NAPIER_REFUSE_IF(context, (a->is & NAPIER_IS_NARROW) && a->view.dtype == NAPIER_F64,
+                     "%s: dtype f64 is not f32, f16 or bf16", a->name);
+    NAPIER_REFUSE_IF(context, (a->is & NAPIER_IS_F32) && a->view.dtype != NAPIER_F32, "%s: dtype %s is not f32",
+                     a->name, napier_dtype_name(a->view.dtype));
+    NAPIER_TRY(check_shape(context, a));
+    return a->is & NAPIER_IS_OUT ? check_distinct(context, a) : NAPIER_OK;
 }
 
 static int is_absent(const napier_argument *a) { return (a->is & NAPIER_MAY_BE_ABSENT) && !a->view.data; }
 
 napier_status napier_check_arguments(napier_context *context, const napier_argument *all, size_t count) {
-    napier_status status = NAPIER_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        status = is_absent(&all[i]) ? NAPIER_OK : check_argument(context, &all[i]);
+    for (size_t i = 0; i < count; i++) {
+        NAPIER_TRY(is_absent(&all[i]) ? NAPIER_OK : check_argument(context, &all[i]));
     }
-    for (size_t i = 0; i < count && !status; i++) {
-        for (size_t j = 0; j < count && !status; j++) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < count; j++) {
             const int checked = j > i && (all[j].is & NAPIER_IS_OUT); /* when j was the output */
             if (i != j && !checked && (all[i].is & NAPIER_IS_OUT) && !is_absent(&all[i]) && !is_absent(&all[j])) {
-                status = check_overlap(context, &all[i], &all[j]);
+                NAPIER_TRY(check_overlap(context, &all[i], &all[j]));
             }
         }
     }
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_argument matrix_argument(const char *name, napier_const_matrix view, unsigned is) {
@@ -521,20 +488,6 @@ napier_status napier_check_alias(napier_context *context, const char *out_name, 
     return check_overlap(context, &written, &read);
 }
 
-napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
-                                 napier_const_vector b) {
-    const napier_argument written = napier_row_argument(a_name, napier_read_only_vector(a), NAPIER_IS_OUT, a.size);
-    const napier_argument read = napier_row_argument(b_name, b, 0, b.size);
-    return check_overlap(context, &written, &read);
-}
-
-napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype) {
-    if (dtype == NAPIER_F64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", name);
-    }
-    return NAPIER_OK;
-}
-
 napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
                                   bool optional) {
     const napier_argument in =
@@ -542,56 +495,34 @@ napier_status napier_check_tokens(napier_context *context, const char *name, nap
     return napier_check_arguments(context, &in, 1);
 }
 
-napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
-                                      bool optional) {
-    const napier_argument out =
-        napier_row_argument(name, napier_read_only_vector(v),
-                            NAPIER_IS_OUT | NAPIER_IS_NARROW | (optional ? NAPIER_MAY_BE_ABSENT : 0u), size);
-    return napier_check_arguments(context, &out, 1);
-}
-
 /* ---- Ids and offsets --------------------------------------------------------------------------------------------- */
 
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices) {
-    if (indices.type != NAPIER_I32 && indices.type != NAPIER_I64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: type %d is no type of index", name,
-                           (int)indices.type);
-    }
+    NAPIER_REFUSE_IF(context, indices.type != NAPIER_I32 && indices.type != NAPIER_I64,
+                     "%s: type %d is no type of index", name, (int)indices.type);
     return napier_check_vector(context, name, napier_indices_bytes(indices));
 }
 
 napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets) {
-    const napier_status status = napier_check_indices(context, name, offsets);
-    if (!status && offsets.size < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
-    }
-    return status;
+    NAPIER_TRY(napier_check_indices(context, name, offsets));
+    NAPIER_REFUSE_IF(context, offsets.size < 1, "%s: size 0, but B responses have B + 1 offsets", name);
+    return NAPIER_OK;
 }
 
 napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
                                       int64_t tokens) {
-    const napier_status status = napier_check_offset_count(context, name, offsets);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_offset_count(context, name, offsets));
     int64_t before = 0;
     for (int64_t i = 0; i < offsets.size; i++) {
         const int64_t at = napier_index_at(offsets, i);
-        if (i == 0 && at != 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[0] is %" PRId64 ", not 0", name, name, at);
-        }
-        if (at < before) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "%s: %s[%" PRId64 "] is %" PRId64 ", less than %" PRId64 " before it", name, name, i, at,
-                               before);
-        }
+        NAPIER_REFUSE_IF(context, i == 0 && at != 0, "%s: %s[0] is %" PRId64 ", not 0", name, name, at);
+        NAPIER_REFUSE_IF(context, at < before, "%s: %s[%" PRId64 "] is %" PRId64 ", less than %" PRId64 " before it",
+                         name, name, i, at, before);
         before = at;
     }
-    if (before != tokens) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: %s[%" PRId64 "] is %" PRId64 ", not the number of tokens, %" PRId64, name, name,
-                           offsets.size - 1, before, tokens);
-    }
+    NAPIER_REFUSE_IF(context, before != tokens,
+                     "%s: %s[%" PRId64 "] is %" PRId64 ", not the number of tokens, %" PRId64, name, name,
+                     offsets.size - 1, before, tokens);
     return NAPIER_OK;
 }
 
@@ -622,14 +553,8 @@ static bool ids_within(napier_indices ids, int64_t begin, int64_t end, int64_t l
 napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
                                   int64_t size, int64_t limit) {
     enum { BLOCK = 4096 };
-    const napier_status status = napier_check_indices(context, name, ids);
-    if (status) {
-        return status;
-    }
-    if (ids.size != size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, name, ids.size,
-                           size);
-    }
+    NAPIER_TRY(napier_check_indices(context, name, ids));
+    NAPIER_REFUSE_IF(context, ids.size != size, "%s: size %" PRId64 " is not %" PRId64, name, ids.size, size);
     int64_t i = place == NAPIER_ON_HOST ? 0 : size;
     while (i < size && ids_within(ids, i, size - i < BLOCK ? size : i + BLOCK, limit)) {
         i += BLOCK;

@@ -78,20 +78,13 @@ napier_status napier_check_vector(napier_context *context, const char *name, nap
 napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view);
 napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view);
 
-/* Vectors of f32, f16 or bf16 with this size. Data NULL passes if `optional`. */
+/* A vector of f32, f16 or bf16 with this size. Data NULL passes if `optional`. */
 napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
                                   bool optional);
-napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
-                                      bool optional);
-/* Refuses f64. */
-napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype);
 
 /* `out` must be exactly `in` or share no byte with it. Both have been checked. */
 napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
                                  napier_const_matrix in);
-/* `a`, an output, must share no byte with `b`. Absent vectors pass. */
-napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
-                                 napier_const_vector b);
 
 /* ---- Ids and offsets --------------------------------------------------------------------------------------------- */
 
@@ -123,6 +116,8 @@ napier_status napier_check_offsets_on(napier_context *context, napier_place plac
 static inline napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens) {
     return napier_check_offsets_of(context, "offsets", offsets, tokens);
 }
+/* The number of responses that offsets delimit; 0 for a size that cannot be, which the check below refuses. */
+static inline int64_t napier_offset_lists(napier_indices offsets) { return offsets.size > 0 ? offsets.size - 1 : 0; }
 /* There is at least one offset. Does not read the offsets. */
 napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
 

@@ -89,8 +89,7 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
 enum { ROOM_ALIGNMENT = 256 };
 
 napier_cuda_room napier_cuda_room_of(napier_cuda_workspace *workspace) {
-    const napier_cuda_room room = {.workspace = workspace};
-    return room;
+    return (napier_cuda_room){.workspace = workspace};
 }
 
 void *napier_cuda_take(napier_cuda_room *room, int64_t count, size_t size) {

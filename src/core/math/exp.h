@@ -69,8 +69,7 @@ NAPIER_BOTH napier_exp_parts napier_exp_parts_small(float x) {
     const float n = fmaf(x, NAPIER_LOG2E, NAPIER_ROUND_MAGIC) - NAPIER_ROUND_MAGIC;
     float r = fmaf(-n, NAPIER_LN2_HI, x);
     r = fmaf(-n, NAPIER_LN2_LO, r);
-    const napier_exp_parts parts = {napier_exp_polynomial(r), (int64_t)n};
-    return parts;
+    return (napier_exp_parts){napier_exp_polynomial(r), (int64_t)n};
 }
 
 /* For |x| < 2^31: the reduction in double, with ln 2 to 106 bits. Adding 1.5 * 2^52 rounds to an integer, as above. */
@@ -79,8 +78,7 @@ NAPIER_BOTH napier_exp_parts napier_exp_parts_big(float x) {
     const double n = ((double)x * 0x1.71547652b82fep+0 + magic) - magic;
     double r = fma(-n, 0x1.62e42fefa39efp-1, (double)x);
     r = fma(-n, 0x1.abc9e3b39803fp-56, r);
-    const napier_exp_parts parts = {napier_exp_polynomial((float)r), (int64_t)n};
-    return parts;
+    return (napier_exp_parts){napier_exp_polynomial((float)r), (int64_t)n};
 }
 
 #endif

@@ -17,7 +17,7 @@ NAPIER_BOTH_TABLE double napier_f64_exp_c[11] = {0x1.5555555555555p-3,  0x1.5555
                                                  0x1.1f72fca335d17p-29, 0x1.61b2b04a0777ap-33};
 
 /* c[0] + c[1] x + ... + c[degree] x^degree */
-NAPIER_BOTH double napier_f64_polynomial(const double *c, int degree, double x) {
+NAPIER_BOTH double f64_polynomial(const double *c, int degree, double x) {
     double sum = c[degree];
     for (int i = degree - 1; i >= 0; i--) {
         sum = fma(sum, x, c[i]);
@@ -26,15 +26,15 @@ NAPIER_BOTH double napier_f64_polynomial(const double *c, int degree, double x) 
 }
 
 /* A whole number next to x, |x| < 2^63. */
-NAPIER_BOTH double napier_f64_round_to_whole(double x) { return (double)(int64_t)(x + (x < 0 ? -0.5 : 0.5)); }
+NAPIER_BOTH double f64_round_to_whole(double x) { return (double)(int64_t)(x + (x < 0 ? -0.5 : 0.5)); }
 
 /* x - n ln 2. For large x the first n is known only to the spacing of its floats, and leaves a remainder of up to
  * hundreds of ln 2, which a second step removes. The second step runs only there. For smaller x, n is one
  * rounding of x log2(e), which never falls when x rises, and r stays within ln2/2 + 2^-23. Beyond 2^29
  * neighbouring x lie so far apart that the second step cannot reverse their order. For |x| <= 2^62 every low part
  * is below 2^-43, so the error is below 2^-95. */
-NAPIER_BOTH napier_double2 napier_f64_reduce(double x, int64_t *n) {
-    const double n1 = napier_f64_round_to_whole(x * NAPIER_F64_LOG2E);
+NAPIER_BOTH napier_double2 f64_reduce(double x, int64_t *n) {
+    const double n1 = f64_round_to_whole(x * NAPIER_F64_LOG2E);
     const napier_double2 a = napier_two_product(n1, NAPIER_F64_LN2_1), b = napier_two_product(n1, NAPIER_F64_LN2_2);
     const napier_double2 s1 = napier_two_sum(x, -a.high);
     const napier_double2 s2 = napier_two_sum(s1.high, -a.low);
@@ -44,7 +44,7 @@ NAPIER_BOTH napier_double2 napier_f64_reduce(double x, int64_t *n) {
     if (fabs(n1) < 0x1p30) {
         return napier_two_sum(s3.high, low);
     }
-    const double n2 = napier_f64_round_to_whole(s3.high * NAPIER_F64_LOG2E);
+    const double n2 = f64_round_to_whole(s3.high * NAPIER_F64_LOG2E);
     const napier_double2 c = napier_two_product(n2, NAPIER_F64_LN2_1);
     const napier_double2 s4 = napier_two_sum(s3.high, -c.high);
     const napier_double2 s5 = napier_two_sum(s4.high, -c.low);
@@ -55,9 +55,9 @@ NAPIER_BOTH napier_double2 napier_f64_reduce(double x, int64_t *n) {
 
 NAPIER_BOTH_LONG napier_f64_parts napier_f64_exp_parts(double x) {
     napier_f64_parts parts;
-    const napier_double2 r = napier_f64_reduce(x, &parts.n);
+    const napier_double2 r = f64_reduce(x, &parts.n);
     const napier_double2 square = napier_two_product(r.high, r.high);
-    const double cubic = r.high * square.high * napier_f64_polynomial(napier_f64_exp_c, 10, r.high);
+    const double cubic = r.high * square.high * f64_polynomial(napier_f64_exp_c, 10, r.high);
     const napier_double2 s = napier_fast_two_sum(r.high, 0.5 * square.high);
     const napier_double2 t = napier_fast_two_sum(1.0, s.high);
     /* the low part of r changes exp(r) by r.low exp(r), and t.high is exp(r) to two digits */
@@ -192,7 +192,7 @@ NAPIER_BOTH_LONG napier_double2 napier_f64_log_of_sum(napier_double2 u) {
     const napier_double2 product = napier_two_product(m, entry[0]);
     const napier_double2 f = napier_two_sum(product.high - 1.0, fma(m_low, entry[0], product.low));
     const napier_double2 square = napier_two_product(f.high, f.high);
-    const double cubic = f.high * square.high * napier_f64_polynomial(napier_f64_log_c, 8, f.high);
+    const double cubic = f.high * square.high * f64_polynomial(napier_f64_log_c, 8, f.high);
 
     const double whole = (double)(k + exponent);
     const napier_double2 s1 = napier_two_sum(whole * NAPIER_F64_LN2_HI, entry[1]);
@@ -235,7 +235,7 @@ typedef struct napier_f64_format {
 
 NAPIER_BOTH_TABLE napier_f64_format napier_f64_f16_format = {10, -14}, napier_f64_bf16_format = {7, -126};
 
-NAPIER_BOTH double napier_f64_widen(uint16_t bits, napier_f64_format f) {
+NAPIER_BOTH double f64_widen(uint16_t bits, napier_f64_format f) {
     const uint64_t sign = (uint64_t)(bits >> 15) << 63;
     const int fraction = bits & ((1 << f.fraction_bits) - 1);
     const int exponent = (bits & 0x7fff) >> f.fraction_bits;
@@ -251,7 +251,7 @@ NAPIER_BOTH double napier_f64_widen(uint16_t bits, napier_f64_format f) {
     return napier_double_of_bits(napier_double_bits(x) | sign);
 }
 
-NAPIER_BOTH uint16_t napier_f64_narrow(double x, napier_f64_format f) {
+NAPIER_BOTH uint16_t f64_narrow(double x, napier_f64_format f) {
     const uint64_t bits = napier_double_bits(x), rest = bits & (UINT64_MAX >> 1);
     const uint32_t sign = (uint32_t)(bits >> 48) & 0x8000u;
     const uint32_t infinity = 0x7fffu >> f.fraction_bits << f.fraction_bits;
@@ -277,10 +277,10 @@ NAPIER_BOTH uint16_t napier_f64_narrow(double x, napier_f64_format f) {
     return (uint16_t)(sign | (result < infinity ? result : infinity));
 }
 
-NAPIER_BOTH_LONG double napier_f64_from_f16(uint16_t bits) { return napier_f64_widen(bits, napier_f64_f16_format); }
-NAPIER_BOTH_LONG double napier_f64_from_bf16(uint16_t bits) { return napier_f64_widen(bits, napier_f64_bf16_format); }
-NAPIER_BOTH_LONG uint16_t napier_f64_to_f16(double x) { return napier_f64_narrow(x, napier_f64_f16_format); }
-NAPIER_BOTH_LONG uint16_t napier_f64_to_bf16(double x) { return napier_f64_narrow(x, napier_f64_bf16_format); }
+NAPIER_BOTH_LONG double napier_f64_from_f16(uint16_t bits) { return f64_widen(bits, napier_f64_f16_format); }
+NAPIER_BOTH_LONG double napier_f64_from_bf16(uint16_t bits) { return f64_widen(bits, napier_f64_bf16_format); }
+NAPIER_BOTH_LONG uint16_t napier_f64_to_f16(double x) { return f64_narrow(x, napier_f64_f16_format); }
+NAPIER_BOTH_LONG uint16_t napier_f64_to_bf16(double x) { return f64_narrow(x, napier_f64_bf16_format); }
 
 NAPIER_BOTH_LONG float napier_f64_to_f32(double x) {
     if (x != x) {

@@ -22,7 +22,7 @@
 NAPIER_INLINE vf vf_load_some(const float *x, int n) { return vf_load_part(x, n, vf_set(1.0f)); }
 NAPIER_INLINE vi vi_load_u16_some(const uint16_t *x, int n) { return vi_load_u16_part(x, n); }
 
-NAPIER_INLINE vf napier_widen_bf16(vi u) {
+NAPIER_INLINE vf widen_bf16(vi u) {
     const vf x = vf_from_bf16(u);
     return vf_select(vf_unordered(x, x), vf_canonical_nan(), x);
 }
@@ -31,7 +31,7 @@ NAPIER_MAP(napier_map_exp, float, vf_load, vf_exp, float, vf_store)
 NAPIER_MAP(napier_map_log, float, vf_load, vf_log, float, vf_store)
 NAPIER_MAP(napier_map_log1p, float, vf_load, vf_log1p, float, vf_store)
 NAPIER_MAP(napier_map_f16_to_f32, uint16_t, vi_load_u16, vf_from_f16_canonical, float, vf_store)
-NAPIER_MAP(napier_map_bf16_to_f32, uint16_t, vi_load_u16, napier_widen_bf16, float, vf_store)
+NAPIER_MAP(napier_map_bf16_to_f32, uint16_t, vi_load_u16, widen_bf16, float, vf_store)
 NAPIER_MAP(napier_map_f32_to_f16, float, vf_load, vf_to_f16_canonical, uint16_t, vi_store_u16)
 NAPIER_MAP(napier_map_f32_to_bf16, float, vf_load, vf_to_bf16, uint16_t, vi_store_u16)
 

@@ -24,6 +24,12 @@ typedef struct vd {
 typedef uint32_t simd_u32x8 __attribute__((vector_size(32)));
 typedef int32_t simd_i32x8 __attribute__((vector_size(32)));
 
+/* Applies f to both halves. */
+#define SIMD_HALVES(f, a, b) \
+    { f((a).lo, (b).lo), f((a).hi, (b).hi) }
+#define SIMD_HALVES3(f, a, b, c) \
+    { f((a).lo, (b).lo, (c).lo), f((a).hi, (b).hi, (c).hi) }
+
 enum { SIMD_CHAINS = 4 };
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
@@ -31,26 +37,20 @@ enum { SIMD_CHAINS = 4 };
 NAPIER_INLINE vf vf_set(const float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 NAPIER_INLINE vf vf_zero(void) { return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 
-NAPIER_INLINE vf vf_add(const vf a, const vf b) { return (vf){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
-NAPIER_INLINE vf vf_sub(const vf a, const vf b) { return (vf){_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
-NAPIER_INLINE vf vf_mul(const vf a, const vf b) { return (vf){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
-NAPIER_INLINE vf vf_div(const vf a, const vf b) { return (vf){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+NAPIER_INLINE vf vf_add(const vf a, const vf b) { return (vf)SIMD_HALVES(_mm256_add_ps, a, b); }
+NAPIER_INLINE vf vf_sub(const vf a, const vf b) { return (vf)SIMD_HALVES(_mm256_sub_ps, a, b); }
+NAPIER_INLINE vf vf_mul(const vf a, const vf b) { return (vf)SIMD_HALVES(_mm256_mul_ps, a, b); }
+NAPIER_INLINE vf vf_div(const vf a, const vf b) { return (vf)SIMD_HALVES(_mm256_div_ps, a, b); }
 NAPIER_INLINE vf vf_sqrt(const vf a) { return (vf){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
-NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) {
-    return (vf){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
-}
-NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) {
-    return (vf){_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
-}
+NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return (vf)SIMD_HALVES3(_mm256_fmadd_ps, a, b, c); }
+NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return (vf)SIMD_HALVES3(_mm256_fnmadd_ps, a, b, c); }
 
 /* vmaxps and vminps return the second operand for NaN and for two zeros, exactly as the contract's select does. */
-NAPIER_INLINE vf vf_max(const vf x, const vf m) { return (vf){_mm256_max_ps(x.lo, m.lo), _mm256_max_ps(x.hi, m.hi)}; }
-NAPIER_INLINE vf vf_min(const vf x, const vf m) { return (vf){_mm256_min_ps(x.lo, m.lo), _mm256_min_ps(x.hi, m.hi)}; }
+NAPIER_INLINE vf vf_max(const vf x, const vf m) { return (vf)SIMD_HALVES(_mm256_max_ps, x, m); }
+NAPIER_INLINE vf vf_min(const vf x, const vf m) { return (vf)SIMD_HALVES(_mm256_min_ps, x, m); }
 
-NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) {
-    return (vf){_mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi)};
-}
-NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return (vf){_mm256_and_ps(m.lo, a.lo), _mm256_and_ps(m.hi, a.hi)}; }
+NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) { return (vf)SIMD_HALVES3(_mm256_blendv_ps, b, a, m); }
+NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return (vf)SIMD_HALVES(_mm256_and_ps, m, a); }
 NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return vf_select(m, vf_add(a, b), a); }
 
 NAPIER_INLINE vi vf_bits(const vf v) { return (vi){_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
@@ -73,11 +73,9 @@ NAPIER_INLINE vm vf_unordered(const vf a, const vf b) { return SIMD_COMPARE(a, b
 
 #undef SIMD_COMPARE
 
-NAPIER_INLINE vm vm_and(const vm a, const vm b) { return (vm){_mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi)}; }
-NAPIER_INLINE vm vm_or(const vm a, const vm b) { return (vm){_mm256_or_ps(a.lo, b.lo), _mm256_or_ps(a.hi, b.hi)}; }
-NAPIER_INLINE vm vm_andnot(const vm a, const vm b) {
-    return (vm){_mm256_andnot_ps(a.lo, b.lo), _mm256_andnot_ps(a.hi, b.hi)};
-}
+NAPIER_INLINE vm vm_and(const vm a, const vm b) { return (vm)SIMD_HALVES(_mm256_and_ps, a, b); }
+NAPIER_INLINE vm vm_or(const vm a, const vm b) { return (vm)SIMD_HALVES(_mm256_or_ps, a, b); }
+NAPIER_INLINE vm vm_andnot(const vm a, const vm b) { return (vm)SIMD_HALVES(_mm256_andnot_ps, a, b); }
 NAPIER_INLINE bool vm_any(const vm m) { return _mm256_movemask_ps(_mm256_or_ps(m.lo, m.hi)) != 0; }
 NAPIER_INLINE bool vm_all(const vm m) { return _mm256_movemask_ps(_mm256_and_ps(m.lo, m.hi)) == 0xff; }
 NAPIER_INLINE int vm_count(const vm m) {
@@ -92,30 +90,18 @@ NAPIER_INLINE vm vm_first(const int n) {
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
 NAPIER_INLINE vi vi_set(const int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-NAPIER_INLINE vi vi_add(const vi a, const vi b) {
-    return (vi){_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
-}
-NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
-    return (vi){_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
-}
-NAPIER_INLINE vi vi_mul(const vi a, const vi b) {
-    return (vi){_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
-}
+NAPIER_INLINE vi vi_add(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_add_epi32, a, b); }
+NAPIER_INLINE vi vi_sub(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_sub_epi32, a, b); }
+NAPIER_INLINE vi vi_mul(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_mullo_epi32, a, b); }
 NAPIER_INLINE __m256i simd_mulhi(const __m256i a, const __m256i b) {
     const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
     const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
     return _mm256_blend_epi32(even, odd, 0xaa);
 }
-NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) { return (vi){simd_mulhi(a.lo, b.lo), simd_mulhi(a.hi, b.hi)}; }
-NAPIER_INLINE vi vi_xor(const vi a, const vi b) {
-    return (vi){_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
-}
-NAPIER_INLINE vi vi_and(const vi a, const vi b) {
-    return (vi){_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
-}
-NAPIER_INLINE vi vi_or(const vi a, const vi b) {
-    return (vi){_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
-}
+NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) { return (vi)SIMD_HALVES(simd_mulhi, a, b); }
+NAPIER_INLINE vi vi_xor(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_xor_si256, a, b); }
+NAPIER_INLINE vi vi_and(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_and_si256, a, b); }
+NAPIER_INLINE vi vi_or(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_or_si256, a, b); }
 NAPIER_INLINE vi vi_shl(const vi v, const int n) {
     return (vi){(__m256i)((simd_u32x8)v.lo << (uint32_t)n), (__m256i)((simd_u32x8)v.hi << (uint32_t)n)};
 }
@@ -133,11 +119,9 @@ NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
     return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo)),
                 _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi))};
 }
-#define SIMD_HALVES(f, a, b) ((vi){f((a).lo, (b).lo), f((a).hi, (b).hi)})
-NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) { return SIMD_HALVES(_mm256_max_epi16, a, b); }
-NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) { return SIMD_HALVES(_mm256_max_epu16, a, b); }
-NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) { return SIMD_HALVES(_mm256_min_epu16, a, b); }
-#undef SIMD_HALVES
+NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_max_epi16, a, b); }
+NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_max_epu16, a, b); }
+NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) { return (vi)SIMD_HALVES(_mm256_min_epu16, a, b); }
 NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
     const __m256i lo = _mm256_cmpeq_epi16(a.lo, b.lo), hi = _mm256_cmpeq_epi16(a.hi, b.hi);
     return _mm256_movemask_epi8(_mm256_or_si256(lo, hi)) != 0;
@@ -284,6 +268,9 @@ NAPIER_INLINE vi vf_to_f16(const vf v) {
     return (vi){_mm256_cvtepu16_epi32(_mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)),
                 _mm256_cvtepu16_epi32(_mm256_cvtps_ph(v.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))};
 }
+
+#undef SIMD_HALVES
+#undef SIMD_HALVES3
 
 /* ---- doubles --------------------------------------------------------------------------------------------------- */
 

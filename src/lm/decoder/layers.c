@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
-#include "lm/isa/lm_kernels.h"
 #include "lm/decoder/project.h"
 #include "lm/decoder/rope.h"
 
@@ -73,9 +72,10 @@ typedef struct part {
     int64_t bytes;
 } part;
 
-static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
+/* Begins the layers of a model. */
+static void list_parts(const napier_context *context, const napier_model *m, napier_ragged_size size, napier_layers *l,
                        part parts[NAPIER_LAYERS_PARTS]) {
-    const napier_model *m = l->model;
+    *l = (napier_layers){.model = m, .dtype = napier_model_activations(m)};
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
@@ -106,14 +106,10 @@ static int64_t attention_bytes(const napier_context *context, const napier_model
     return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
 }
 
-static napier_layers layers_of(const napier_model *model) {
-    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
-}
-
 int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
-    napier_layers layers = layers_of(model);
+    napier_layers layers;
     part parts[NAPIER_LAYERS_PARTS];
-    list_parts(context, size, &layers, parts);
+    list_parts(context, model, size, &layers, parts);
     int64_t bytes = plus(attention_bytes(context, model, size), napier_ragged_bytes(size));
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         bytes = plus(bytes, parts[i].bytes);
@@ -134,10 +130,9 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
                                      napier_layers *layers) {
     napier_context *context = memory->context;
     part parts[NAPIER_LAYERS_PARTS];
-    *layers = layers_of(model);
+    list_parts(context, model, size, layers, parts);
     NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
     layers->rows = size.tokens + size.copied;
-    list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }
@@ -217,16 +212,11 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     const step *s = argument;
     const napier_layers *l = s->layers;
     const napier_const_matrix *e = &l->model->embedding;
-    const napier_math_kernels *math = s->kernels->math;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
-        switch (e->dtype) {
-        case NAPIER_BF16: math->bf16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
-        case NAPIER_F16: math->f16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
-        default: memcpy(x, from, (size_t)e->cols * sizeof *x); break;
-        }
+        napier_widen(s->kernels->math, e->dtype, from, x, e->cols);
         s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
@@ -239,10 +229,6 @@ typedef struct run {
     const napier_lm_kernels *kernels;
 } run;
 
-static step step_of(const run *r, int64_t first) {
-    return (step){.layers = r->layers, .kernels = r->kernels, .first = first};
-}
-
 /* Multiplies rows of x, starting with `first`, by weights. */
 static void project(const run *r, void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
     const napier_matrix view = rows_of(r->layers, x, first, rows, all->weights.cols);
@@ -252,24 +238,24 @@ static void project(const run *r, void *x, int64_t first, int64_t rows, const na
 /* Rotates q or k: heads = rotated(from). */
 static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
                    int64_t heads, void *out) {
-    step s = step_of(r, first);
-    s.norm = norm;
-    s.heads = heads;
-    s.from = from;
-    s.out = out;
+    step s = {r->layers, r->kernels, first, norm, heads, from, out};
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
 }
 
-/* Computes keys and values of some rows, and queries if they are wanted for all rows. */
-static void make_heads(const run *r, const napier_layer *layer, bool queries, int64_t first, int64_t rows) {
+enum { QUERIES = 1, KEYS_AND_VALUES = 2 };
+
+static void make_heads(const run *r, const napier_layer *layer, unsigned which, int64_t first, int64_t rows) {
     napier_layers *l = r->layers;
     const napier_model_config *c = &l->model->config;
     float *const q = l->wide + rows * stride_of(layer->k.rows);
     const napier_projection all[] = {{layer->q, sums_of(q, rows, layer->q.rows)}, /* the largest first */
                                      {layer->k, sums_of(l->wide, rows, layer->k.rows)},
                                      {layer->v, rows_of(l, l->v, first, rows, layer->v.rows)}};
-    project(r, l->normed, first, rows, queries ? all : all + 1, queries ? 3 : 2);
-    rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
+    const bool queries = (which & QUERIES) != 0, keys = (which & KEYS_AND_VALUES) != 0;
+    project(r, l->normed, first, rows, queries ? all : all + 1, (queries ? 1 : 0) + (keys ? 2 : 0));
+    if (keys) {
+        rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
+    }
     if (queries) {
         rotate(r, first, rows, &layer->q_norm, q, c->num_attention_heads, l->q);
     }
@@ -301,23 +287,10 @@ static void copy_keys(const run *r, int64_t layer) {
     }
 }
 
-static void make_all_heads(const run *r, int64_t index, bool queries) {
-    const napier_layer *layer = &r->layers->model->layers[index];
-    const int64_t all = r->layers->batch.tokens;
+/* Computes queries, or keys and values, or all of them, of the first `all` rows. */
+static void make_all_heads(const run *r, const napier_layer *layer, unsigned which, int64_t all) {
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
-        make_heads(r, layer, queries, first, least(all - first, NAPIER_BLOCK_ROWS));
-    }
-    copy_keys(r, index);
-}
-
-/* Computes queries of the wanted rows, which come first. */
-static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
-    napier_layers *l = r->layers;
-    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
-        const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
-        const napier_projection q = {layer->q, sums_of(l->wide, rows, layer->q.rows)};
-        project(r, l->normed, first, rows, &q, 1);
-        rotate(r, first, rows, &layer->q_norm, l->wide, l->model->config.num_attention_heads, l->q);
+        make_heads(r, layer, which, first, least(all - first, NAPIER_BLOCK_ROWS));
     }
 }
 
@@ -348,8 +321,7 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
 
 /* x += the sums in `wide`, then normed = norm(x). */
 static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
-    step s = step_of(r, first);
-    s.norm = norm;
+    step s = {r->layers, r->kernels, first, norm, 0, NULL, NULL};
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
 }
 
@@ -390,10 +362,11 @@ static napier_status run_layer(const run *r, int64_t index) {
     const napier_layer *layer = &m->layers[index];
     const bool last = index + 1 == m->config.num_hidden_layers;
     const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
-    make_all_heads(r, index, rows == b->tokens);
+    make_all_heads(r, layer, rows == b->tokens ? QUERIES | KEYS_AND_VALUES : KEYS_AND_VALUES, b->tokens);
+    copy_keys(r, index);
     if (rows < b->tokens) {
         keep_wanted(r->layers);
-        make_queries(r, layer, rows);
+        make_all_heads(r, layer, QUERIES, rows);
     }
     NAPIER_TRY(attend(r, index, rows, last ? b->wanted_offsets : b->offsets));
     after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
@@ -412,8 +385,7 @@ static napier_status tell(const run *r, int64_t layers_done) {
 napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
     const run r = {context, layers, napier_lm_kernels_of(context->isa)};
-    step s = step_of(&r, 0);
-    s.norm = &m->layers[0].attention_norm;
+    step s = {layers, r.kernels, 0, &m->layers[0].attention_norm, 0, NULL, NULL};
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

@@ -58,17 +58,12 @@ static napier_ragged_size with(const forward *f, napier_ragged_size size, int64_
     return size;
 }
 
-static int64_t bytes_of(const forward *f, napier_ragged_size size) {
-    return napier_layers_bytes(f->context, f->model, size);
-}
-
 /* Takes as many sequences from s on as fit, but at least one. Returns the first that does not fit. */
 static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size) {
-    const napier_ragged_size none = {0};
-    *size = with(f, none, s);
+    *size = with(f, (napier_ragged_size){0}, s);
     while (++s < f->sequences) {
         const napier_ragged_size more = with(f, *size, s);
-        if (bytes_of(f, more) > f->model->memory) {
+        if (napier_layers_bytes(f->context, f->model, more) > f->model->memory) {
             break;
         }
         *size = more;
@@ -83,11 +78,12 @@ static napier_status check_chunks(const forward *f) {
         const int64_t end = next_chunk(f, s, &size);
         NAPIER_REFUSE_IF(f->context, size.positions > NAPIER_ROPE_POSITIONS,
                          "ids: a sequence of %" PRId64 " tokens is too long", size.positions);
-        if (bytes_of(f, size) > f->model->memory) {
+        const int64_t bytes = napier_layers_bytes(f->context, f->model, size);
+        if (bytes > f->model->memory) {
             return napier_fail(f->context, NAPIER_OUT_OF_MEMORY,
                                "memory: %" PRId64 " bytes are too few for sequence %" PRId64 " of %" PRId64
                                " tokens, which needs %" PRId64,
-                               f->model->memory, s, size.tokens, bytes_of(f, size));
+                               f->model->memory, s, size.tokens, bytes);
         }
         s = end;
     }
@@ -170,14 +166,7 @@ napier_status napier_model_forward(napier_context *context, const napier_model *
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
-    forward f = {.context = context,
-                 .model = model,
-                 .ids = ids,
-                 .offsets = offsets,
-                 .hidden = hidden,
-                 .logits = logits,
-                 .progress = progress,
-                 .user = user};
+    forward f = {context, model, ids, offsets, .hidden = hidden, .logits = logits, .progress = progress, .user = user};
     NAPIER_TRY(check(&f));
     if (model->compute == NAPIER_COMPUTE_BF16) {
         napier_matrix_engine_decide(context);

@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/scope.h"
 #include "core/base/struct_size.h"
-#include "lm/isa/lm_kernels.h"
 #include "lm/decoder/rope.h"
 #include "lm/decoder/weights.h"
+#include "lm/text/file.h"
 
 enum { NAME_SIZE = 96 };
 
@@ -43,19 +42,10 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
     return NAPIER_OK;
 }
 
-static void widen(const loader *l, const napier_tensor *tensor, float *out) {
-    const napier_math_kernels *math = napier_lm_kernels_of(l->context->isa)->math;
-    switch (tensor->dtype) {
-    case NAPIER_BF16: math->bf16_to_f32(tensor->data, out, tensor->elements); break;
-    case NAPIER_F16: math->f16_to_f32(tensor->data, out, tensor->elements); break;
-    default: memcpy(out, tensor->data, (size_t)tensor->elements * sizeof *out); break;
-    }
-}
-
 static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
     const napier_tensor *tensor;
     NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
-    widen(l, tensor, l->next_norm);
+    napier_widen(napier_lm_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next_norm, size);
     *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
     l->next_norm += size;
     return NAPIER_OK;
@@ -151,12 +141,9 @@ static napier_status read_options(napier_context *context, const napier_model_op
 }
 
 static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
-    static const char file[] = "/config.json";
-    const size_t size = strlen(directory) + sizeof file;
     NAPIER_MEMORY(memory, context);
-    char *const path = napier_take(&memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_taken(&memory, "directory: no memory for its name"));
-    (void)snprintf(path, size, "%s%s", directory, file);
+    char *path;
+    NAPIER_TRY(napier_join_path(&memory, directory, "config.json", &path));
     return napier_model_config_load(context, path, &model->config);
 }
 

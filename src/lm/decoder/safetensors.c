@@ -290,14 +290,6 @@ static napier_status read_places(napier_json *json, const cJSON *map, place *pla
     return NAPIER_OK;
 }
 
-static napier_status join(napier_memory *memory, const char *folder, const char *name, char **path) {
-    const size_t size = strlen(folder) + strlen(name) + 2;
-    *path = napier_take(memory, (int64_t)size, 1);
-    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
-    (void)snprintf(*path, size, "%s/%s", folder, name);
-    return NAPIER_OK;
-}
-
 /* Takes the tensors that the index assigns to this shard, and ignores others in it. */
 static napier_status take_tensors(napier_json *json, napier_safetensors *all, const shard *s, const place *places,
                                   int64_t count) {
@@ -320,7 +312,7 @@ static napier_status add_shard(napier_json *json, const char *folder, const plac
                                napier_safetensors *all) {
     char *path;
     NAPIER_MEMORY(memory, json->context);
-    NAPIER_TRY(join(&memory, folder, places->file, &path));
+    NAPIER_TRY(napier_join_path(&memory, folder, places->file, &path));
     shard *const s = &all->shards[all->shard_count++];
     NAPIER_TRY(shard_open(json->context, path, s));
     return take_tensors(json, all, s, places, count);
@@ -371,20 +363,6 @@ static napier_status read_index(napier_context *context, const char *path, const
 
 /* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
-static napier_status new_set(napier_context *context, napier_safetensors **out) {
-    *out = NULL;
-    const uint16_t one = 1;
-    if (*(const uint8_t *)&one != 1) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "safetensors: little-endian files, on a big-endian machine");
-    }
-    *out = napier_alloc(&context->allocator, 1, sizeof **out);
-    if (*out == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
-    }
-    **out = (napier_safetensors){0};
-    return NAPIER_OK;
-}
-
 static napier_status open_one(napier_context *context, const char *path, napier_safetensors *all) {
     all->shards = napier_alloc(&context->allocator, 1, sizeof *all->shards);
     if (all->shards == NULL) {
@@ -400,8 +378,11 @@ static napier_status open_one(napier_context *context, const char *path, napier_
 }
 
 /* Opens the single file, or the shards of the index. */
-static napier_status open_either(napier_context *context, const char *folder, const char *single, const char *index,
-                                 napier_safetensors *all) {
+static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
+    NAPIER_MEMORY(memory, context);
+    char *single, *index;
+    NAPIER_TRY(napier_join_path(&memory, folder, "model.safetensors", &single));
+    NAPIER_TRY(napier_join_path(&memory, folder, "model.safetensors.index.json", &index));
     if (access(single, F_OK) == 0) {
         return open_one(context, single, all);
     }
@@ -412,19 +393,20 @@ static napier_status open_either(napier_context *context, const char *folder, co
                        "%.96s: neither model.safetensors nor model.safetensors.index.json is there", folder);
 }
 
-static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
-    NAPIER_MEMORY(memory, context);
-    char *single, *index;
-    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
-    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
-    return open_either(context, folder, single, index, all);
-}
-
 typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
 
 static napier_status open_with(napier_context *context, opener *open_it, const char *path, napier_safetensors **out) {
-    napier_status status = new_set(context, out);
-    status = status ? status : open_it(context, path, *out);
+    const uint16_t one = 1;
+    *out = NULL;
+    if (*(const uint8_t *)&one != 1) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "safetensors: little-endian files, on a big-endian machine");
+    }
+    *out = napier_alloc(&context->allocator, 1, sizeof **out);
+    if (*out == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
+    }
+    **out = (napier_safetensors){0};
+    const napier_status status = open_it(context, path, *out);
     if (status) {
         napier_safetensors_close(context, *out);
         *out = NULL;
@@ -461,13 +443,9 @@ int64_t napier_safetensors_count(const napier_safetensors *all) { return all->co
 
 const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
 
-static napier_tensor *find(const napier_safetensors *all, const char *name) {
+napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
     const napier_tensor wanted = {.name = name};
     return bsearch(&wanted, all->tensors, (size_t)all->count, sizeof *all->tensors, by_name);
-}
-
-const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
-    return find(all, name);
 }
 
 /* Formats a shape, such as "[3, 4]". */
@@ -504,7 +482,7 @@ static napier_status align(napier_context *context, napier_tensor *t) {
 
 napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out) {
-    napier_tensor *const t = find(all, name);
+    napier_tensor *const t = napier_safetensors_find(all, name);
     *out = NULL;
     if (t == NULL) {
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,

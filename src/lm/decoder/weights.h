@@ -3,10 +3,12 @@
 #define NAPIER_LM_DECODER_WEIGHTS_H
 
 #include <napier/model.h>
+#include <string.h>
 
 #include "lm/decoder/model_config.h"
 #include "lm/decoder/model_kernels.h"
 #include "lm/decoder/safetensors.h"
+#include "lm/isa/lm_kernels.h"
 
 typedef struct napier_layer {
     napier_rms_norm attention_norm, q_norm, k_norm, mlp_norm;
@@ -30,6 +32,16 @@ struct napier_model {
 /* The dtype to which activations are rounded before a product. */
 static inline napier_dtype napier_model_activations(const napier_model *model) {
     return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
+}
+
+/* n weights of dtype f32, f16 or bf16 as f32. */
+static inline void napier_widen(const napier_math_kernels *math, napier_dtype dtype, const void *from, float *out,
+                                int64_t n) {
+    switch (dtype) {
+    case NAPIER_BF16: math->bf16_to_f32(from, out, n); break;
+    case NAPIER_F16: math->f16_to_f32(from, out, n); break;
+    default: memcpy(out, from, (size_t)n * sizeof *out); break;
+    }
 }
 
 #endif

@@ -148,15 +148,6 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
-static napier_status rate(score *s, const napier_score_chunk *c) {
-    s->head.states = napier_layers_states(&s->layers, s->layers.batch.wanted_offsets[s->layers.batch.sequences]);
-    NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
-    if (s->options.progress && s->options.progress("scoring", s->done / s->work, s->options.user)) {
-        return napier_fail(s->context, NAPIER_CANCELLED, "cancelled by the progress callback");
-    }
-    return NAPIER_OK;
-}
-
 static napier_status run_chunk(score *s, const napier_score_chunk *c) {
     NAPIER_MEMORY(memory, s->context);
     const double work = work_of(s, c);
@@ -169,7 +160,12 @@ static napier_status run_chunk(score *s, const napier_score_chunk *c) {
     s->done += work;
     napier_score_chunk_batch(&s->lists, c, &s->layers.batch);
     NAPIER_TRY(napier_layers_run(s->context, &s->layers));
-    return rate(s, c);
+    s->head.states = napier_layers_states(&s->layers, s->layers.batch.wanted_offsets[s->layers.batch.sequences]);
+    NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
+    if (s->options.progress && s->options.progress("scoring", s->done / s->work, s->options.user)) {
+        return napier_fail(s->context, NAPIER_CANCELLED, "cancelled by the progress callback");
+    }
+    return NAPIER_OK;
 }
 
 static napier_status run_all(score *s) {

@@ -20,43 +20,43 @@ static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
     return twice > needed ? twice : needed;
 }
 
-/* Moves `used` elements from `old` to larger memory. *capacity receives its size. NULL: no memory, and `old` stays. */
-static void *grow(napier_context *context, void *old, size_t used, size_t *capacity, size_t more, size_t size) {
+/* Moves `used` elements from *data to larger memory. *capacity receives its size. */
+static napier_status grow(napier_context *context, void **data, size_t used, size_t *capacity, size_t more,
+                          size_t size) {
     const size_t wanted = grown(used, *capacity, more, size);
     void *const made = napier_alloc(&context->allocator, wanted, size);
     if (made == NULL) {
-        (void)no_memory(context, more);
-        return NULL;
+        return no_memory(context, more);
     }
     if (used > 0) {
-        memcpy(made, old, used * size);
+        memcpy(made, *data, used * size);
     }
-    napier_free(&context->allocator, old);
+    napier_free(&context->allocator, *data);
+    *data = made;
     *capacity = wanted;
-    return made;
+    return NAPIER_OK;
 }
 
 napier_status napier_token_buffer_reserve(napier_context *context, napier_token_buffer *buffer, size_t more) {
     size_t capacity = (size_t)buffer->capacity;
+    void *ids = buffer->ids;
     if (more <= capacity - (size_t)buffer->size) {
         return NAPIER_OK;
     }
-    int32_t *const ids = grow(context, buffer->ids, (size_t)buffer->size, &capacity, more, sizeof *ids);
-    if (ids == NULL) {
-        return NAPIER_OUT_OF_MEMORY;
-    }
+    NAPIER_TRY(grow(context, &ids, (size_t)buffer->size, &capacity, more, sizeof *buffer->ids));
     buffer->ids = ids;
     buffer->capacity = (int64_t)capacity;
     return NAPIER_OK;
 }
 
 napier_status napier_text_buffer_reserve(napier_context *context, napier_text_buffer *buffer, size_t more) {
+    void *bytes = buffer->bytes;
     if (more <= buffer->capacity - buffer->size) {
         return NAPIER_OK;
     }
-    char *const bytes = grow(context, buffer->bytes, buffer->size, &buffer->capacity, more, 1);
-    buffer->bytes = bytes != NULL ? bytes : buffer->bytes;
-    return bytes != NULL ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
+    NAPIER_TRY(grow(context, &bytes, buffer->size, &buffer->capacity, more, 1));
+    buffer->bytes = bytes;
+    return NAPIER_OK;
 }
 
 napier_status napier_text_buffer_append(napier_context *context, napier_text_buffer *buffer, const char *bytes,

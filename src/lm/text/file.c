@@ -44,6 +44,14 @@ napier_status napier_open_file(napier_context *context, const char *path, int *f
     return NAPIER_OK;
 }
 
+napier_status napier_join_path(napier_memory *memory, const char *folder, const char *name, char **path) {
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    *path = napier_take(memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
+    (void)snprintf(*path, size, "%s/%s", folder, name);
+    return NAPIER_OK;
+}
+
 /* Reads exactly `size` bytes. Data that another program appends in the meantime is left out. */
 static napier_status read_exactly(napier_context *context, const char *path, int fd, char *bytes, size_t size) {
     for (size_t done = 0; done < size;) {

@@ -116,8 +116,9 @@ static void read_model(napier_json *json, napier_token_lists *lists) {
     lists->merges = napier_json_member(json, model, "merges");
 }
 
-/* `truncation` and `padding` do not affect a text's ids: transformers sets both in each call. */
-napier_status napier_load_steps(napier_json *json, napier_tokenizer *t, napier_token_lists *lists) {
+/* Reads everything except the tokens. Refuses anything but byte-level BPE, with a message that names it. `truncation` and
+ * `padding` do not affect a text's ids: transformers sets both in each call. */
+static napier_status read_steps(napier_json *json, napier_tokenizer *t, napier_token_lists *lists) {
     const char *version = "1.0";
     napier_json_text(json, json->root, "version", &version);
     if (strcmp(version, "1.0") != 0) {
@@ -141,7 +142,7 @@ static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for the table of characters");
     }
     napier_unicode_table(t->table);
-    NAPIER_TRY(napier_load_steps(json, t, &lists));
+    NAPIER_TRY(read_steps(json, t, &lists));
     return napier_load_tokens(json, t, &lists);
 }
 

@@ -8,10 +8,7 @@ enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
 napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count) {
-    uint32_t slots = 16;
-    while (slots < 2 * count) {
-        slots *= 2;
-    }
+    const uint32_t slots = napier_slots_for(count);
     m->mask = slots - 1;
     m->slots = napier_alloc(&context->allocator, slots, sizeof *m->slots);
     if (m->slots == NULL) {

@@ -71,12 +71,6 @@ static void negate(set *s) {
     }
 }
 
-static void unite(set *s, const set *other) {
-    for (int c = 0; c < NAPIER_CODES; c++) {
-        s->has[c] = s->has[c] || other->has[c];
-    }
-}
-
 /* Adds the other case of all characters in the set. */
 static void fold(set *s) {
     const int long_s = code_of(NAPIER_CHAR_LONG_S), kelvin = code_of(NAPIER_CHAR_KELVIN);
@@ -88,15 +82,16 @@ static void fold(set *s) {
     s->has['k'] = s->has['K'] = s->has[kelvin] = k_in;
 }
 
-static void emit_set(const parser *p, const set *s) {
+/* Emits a set, or all that is not in it. */
+static void emit_set(const parser *p, const set *s, bool negated) {
     char text[8];
     bool any = false;
     for (int c = 0; c < NAPIER_CODES; c++) {
-        if (!s->has[c]) {
+        if (s->has[c] == negated) {
             continue;
         }
         const int first = c;
-        while (c + 1 < NAPIER_CODES && s->has[c + 1]) {
+        while (c + 1 < NAPIER_CODES && s->has[c + 1] != negated) {
             c++;
         }
         snprintf(text, sizeof text, "%s\\x%02x", any ? "" : "[", (unsigned)first);
@@ -191,7 +186,9 @@ static void take_members(parser *p, set *all) {
         for (int c = first.c; first.single && c <= to; c++) {
             first.set.has[c] = true;
         }
-        unite(all, &first.set);
+        for (int c = 0; c < NAPIER_CODES; c++) {
+            all->has[c] = all->has[c] || first.set.has[c];
+        }
     } while (*p->at != ']' && !p->json->status);
 }
 
@@ -208,10 +205,7 @@ static void take_brackets(parser *p, bool caseless) {
     if (caseless) {
         fold(&s);
     }
-    if (negated) {
-        negate(&s);
-    }
-    emit_set(p, &s);
+    emit_set(p, &s, negated);
 }
 
 /* True for pairs of letters that Oniguruma treats as one character if case is ignored ("ss" for U+00DF, "fi" for
@@ -224,11 +218,9 @@ static void take_single(parser *p, bool caseless) {
     const char last = p->last;
     p->last = 0;
     if (*p->at == '.') {
-        set s = {{false}};
-        s.has['\n'] = true;
-        negate(&s);
+        const set newline = {.has = {['\n'] = true}};
         p->at++;
-        emit_set(p, &s);
+        emit_set(p, &newline, true);
         return;
     }
     item one = take_item(p, false);
@@ -242,7 +234,7 @@ static void take_single(parser *p, bool caseless) {
         p->last = (char)(one.single ? lower((char)one.c) : 0);
         fold(&one.set);
     }
-    emit_set(p, &one.set);
+    emit_set(p, &one.set, false);
 }
 
 /* ---- Structure --------------------------------------------------------------------------------------------------- */

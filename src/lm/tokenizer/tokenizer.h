@@ -30,10 +30,6 @@ typedef struct napier_token_lists {
     bool ignore_merges;
 } napier_token_lists;
 
-/* Reads everything except the tokens, and sets t->nfc and t->split. Refuses anything but byte-level BPE, with a message
- * that names it. */
-napier_status napier_load_steps(napier_json *json, napier_tokenizer *t, napier_token_lists *lists);
-
 /* Reads the vocabulary, the merges and the added tokens. */
 napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const napier_token_lists *lists);
 

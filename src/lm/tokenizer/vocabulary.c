@@ -3,19 +3,10 @@
 
 #include "lm/tokenizer/unicode.h"
 
-/* The size of the table: a power of two, so that at most half of it is used. */
-static uint32_t slots_for(size_t count) {
-    uint32_t slots = 16;
-    while (slots < 2 * count) {
-        slots *= 2;
-    }
-    return slots;
-}
-
 napier_status napier_vocabulary_allocate(napier_context *context, napier_vocabulary *v, int64_t size, size_t count,
                                          size_t bytes) {
     const napier_allocator *const allocator = &context->allocator;
-    const uint32_t slots = slots_for(count);
+    const uint32_t slots = napier_slots_for(count);
     v->tokens = napier_alloc(allocator, (size_t)size + 1, sizeof *v->tokens);
     v->bytes = bytes < UINT32_MAX ? napier_alloc(allocator, bytes + 1, 1) : NULL;
     v->slots = napier_alloc(allocator, slots, sizeof *v->slots);

@@ -28,6 +28,15 @@ typedef struct napier_token {
 typedef enum napier_put { NAPIER_PUT_DONE, NAPIER_PUT_TWICE, NAPIER_PUT_CROWDED } napier_put;
 enum { NAPIER_MOST_PROBES = 512 };
 
+/* The size of a table: a power of two, so that at most half of it is used. */
+static inline uint32_t napier_slots_for(size_t count) {
+    uint32_t slots = 16;
+    while (slots < 2 * count) {
+        slots *= 2;
+    }
+    return slots;
+}
+
 /* An entry of the hash table of byte strings. */
 typedef struct napier_token_slot {
     uint32_t tag; /* upper half of the hash */

@@ -323,83 +323,37 @@ static int64_t choose_tile_queries(const napier_attention_plan *plan) {
     return rows > plan->group ? rows / plan->group : 1;
 }
 
-static bool create_chunks(attend_job *job, int chunks, int64_t floats, int64_t heads_most, int workers) {
-    const napier_attention_plan *const plan = job->plan;
-    job->chunks = napier_alloc(&plan->context->allocator, (size_t)chunks, sizeof *job->chunks);
-    int made = 0;
-    while (job->chunks && made < chunks &&
-           napier_key_chunk_create(plan, floats, heads_most, workers, &job->chunks[made])) {
-        made++;
-    }
-    if (job->chunks && made < chunks) {
-        for (int i = 0; i < made; i++) {
-            napier_key_chunk_destroy(&job->chunks[i]);
-        }
-        napier_free(&plan->context->allocator, job->chunks);
-        job->chunks = NULL;
-    }
-    return job->chunks != NULL;
-}
-
-static void destroy_chunks(attend_job *job, int chunks) {
-    for (int i = 0; i < chunks; i++) {
-        napier_key_chunk_destroy(&job->chunks[i]);
-    }
-    napier_free(&job->plan->context->allocator, job->chunks);
-}
-
-/* Every worker packs its own keys. */
-static bool run_own(attend_job *job, int64_t ranges) {
-    const napier_attention_plan *const plan = job->plan;
-    const napier_context *const context = plan->context;
-    const int64_t items = ranges * plan->k.heads;
-    const int workers = napier_workers(context, items, 1);
-    job->starts = napier_alloc(&context->allocator, (size_t)(ranges + 1), sizeof *job->starts);
-    const bool complete = job->starts && create_chunks(job, workers, NAPIER_OWN_FLOATS, 1, 1);
-    if (complete) {
-        napier_key_chunk_starts(plan, NAPIER_OWN_FLOATS, 1, job->starts);
-        napier_parallel(context, items, 1, attend_own, job);
-        destroy_chunks(job, workers);
-    }
-    napier_free(&context->allocator, job->starts);
-    return complete;
-}
-
-static bool run_together(attend_job *job) {
-    const napier_attention_plan *const plan = job->plan;
-    if (!create_chunks(job, 1, NAPIER_CHUNK_FLOATS, plan->k.heads, plan->context->threads)) {
-        return false;
-    }
-    attend_together(job);
-    destroy_chunks(job, 1);
-    return true;
-}
-
-/* True if there are enough pieces for every worker, each small enough for its cache. Then no worker
- * waits for another. */
-static bool run(attend_job *job) {
-    const napier_attention_plan *const plan = job->plan;
-    const napier_key_chunks own = napier_key_chunks_of(plan, NAPIER_OWN_FLOATS, 1);
-    const bool small = own.all * napier_panel_floats_of(plan) <= NAPIER_OWN_MOST;
-    const bool enough = own.count * plan->k.heads >= 4 * (int64_t)plan->context->threads;
-    return small && (enough || plan->context->threads == 1) ? run_own(job, own.count) : run_together(job);
+/* True if there are enough pieces for every worker, each small enough for its cache. Then every worker packs its own
+ * keys, and none waits for another. */
+static bool packs_own(const napier_attention_plan *plan, const napier_key_chunks *own) {
+    const bool small = own->all * napier_panel_floats_of(plan) <= NAPIER_OWN_MOST;
+    const bool enough = own->count * plan->k.heads >= 4 * (int64_t)plan->context->threads;
+    return small && (enough || plan->context->threads == 1);
 }
 
 static napier_status attend_all(napier_context *context, attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
+    const napier_key_chunks own = napier_key_chunks_of(plan, NAPIER_OWN_FLOATS, 1);
+    const int64_t items = packs_own(plan, &own) ? own.count * plan->k.heads : 0; /* 0: all pack together */
     job->tile_queries = choose_tile_queries(plan);
     job->scratch_floats = napier_round_up(state_floats(plan, job->tile_queries * plan->group), 16);
-    const size_t floats = (size_t)(job->scratch_floats * context->threads);
-    job->scratch = napier_alloc(&context->allocator, floats, sizeof(float));
-    if (job->scratch) {
-        memset(job->scratch, 0, floats * sizeof(float));
+    const int64_t floats = job->scratch_floats * context->threads;
+    NAPIER_MEMORY(memory, context);
+    job->scratch = napier_take(&memory, floats, sizeof(float));
+    job->starts = items > 0 ? napier_take(&memory, own.count + 1, sizeof *job->starts) : NULL;
+    job->chunks =
+        items > 0 ? napier_key_chunks_take(&memory, plan, NAPIER_OWN_FLOATS, 1, napier_workers(context, items, 1), 1)
+                  : napier_key_chunks_take(&memory, plan, NAPIER_CHUNK_FLOATS, plan->k.heads, 1, context->threads);
+    NAPIER_TRY(napier_taken(&memory, "output: no memory for packed keys and values of dim %" PRId64 " and %" PRId64,
+                            plan->k.dim, plan->v.dim));
+    memset(job->scratch, 0, (size_t)floats * sizeof(float));
+    if (items > 0) {
+        napier_key_chunk_starts(plan, NAPIER_OWN_FLOATS, 1, job->starts);
+        napier_parallel(context, items, 1, attend_own, job);
+    } else {
+        attend_together(job);
     }
-    const bool complete = job->scratch && run(job);
-    napier_free(&context->allocator, job->scratch);
-    return complete ? NAPIER_OK
-                    : napier_fail(context, NAPIER_OUT_OF_MEMORY,
-                                  "output: no memory for packed keys and values of dim %" PRId64 " and %" PRId64,
-                                  plan->k.dim, plan->v.dim);
+    return NAPIER_OK;
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
@@ -408,12 +362,10 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
                                napier_const_heads v, napier_heads output, napier_matrix lse,
                                const napier_attention_options *options) {
     napier_attention_plan plan;
-    napier_status status = napier_attention_plan_make(context, q, k, v, options, &plan);
-    if (!status) {
-        status = napier_attention_check_outputs(context, &plan, output, lse);
-    }
-    if (status || q.tokens == 0) {
-        return status;
+    NAPIER_TRY(napier_attention_plan_make(context, false, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_check_outputs(context, &plan, output, lse));
+    if (q.tokens == 0) {
+        return NAPIER_OK;
     }
     attend_job job = {.plan = &plan, .output = output, .lse = lse};
     job.masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;

@@ -401,16 +401,14 @@ static napier_status back(napier_context *context, back_job *job) {
     job->dot = napier_ops_kernels_of(context->isa)->linear.dot;
     job->tile_queries = NAPIER_BACK_ROWS > plan->group ? NAPIER_BACK_ROWS / plan->group : 1;
     job->scratch_floats = lay_out(job, NULL, &unused);
-    job->scratch = napier_alloc(&context->allocator, (size_t)job->scratch_floats, (size_t)workers * sizeof(float));
-    if (!job->scratch) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
-                           "grad_output: no memory for %" PRId64 " rows of a sequence and %" PRId64 " tokens of k",
-                           job->most_rows, plan->k.tokens);
-    }
+    NAPIER_MEMORY(memory, context);
+    job->scratch = napier_take(&memory, job->scratch_floats, (size_t)workers * sizeof(float));
+    NAPIER_TRY(napier_taken(&memory,
+                            "grad_output: no memory for %" PRId64 " rows of a sequence and %" PRId64 " tokens of k",
+                            job->most_rows, plan->k.tokens));
     memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
     clear_unused(job);
     napier_parallel(context, items, 1, back_task, job);
-    napier_free(&context->allocator, job->scratch);
     return NAPIER_OK;
 }
 
@@ -428,10 +426,8 @@ napier_status napier_attention_backward(napier_context *context, napier_const_he
                     .grad_q = grad_q,
                     .grad_k = grad_k,
                     .grad_v = grad_v};
-    napier_status status = napier_attention_plan_make(context, q, k, v, options, &plan);
-    if (!status) {
-        const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
-        status = napier_attention_check_back(context, &plan, &views);
-    }
-    return status ? status : back(context, &job);
+    const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
+    NAPIER_TRY(napier_attention_plan_make(context, false, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_check_back(context, &plan, &views));
+    return back(context, &job);
 }

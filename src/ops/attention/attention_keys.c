@@ -151,38 +151,34 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
 enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel will be packed when it is first needed */
 enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
 
-bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
-                             napier_key_chunk *chunk) {
-    const napier_allocator *const memory = &plan->context->allocator;
+napier_key_chunk *napier_key_chunks_take(napier_memory *memory, const napier_attention_plan *plan, int64_t floats,
+                                         int64_t heads_most, int chunks, int workers) {
+    enum { LINE = 64 }; /* the chunks' workers write to cache lines of their own */
     const napier_key_chunks most = napier_key_chunks_of(plan, floats, heads_most);
-    const size_t turned = (size_t)workers * NAPIER_LANES * (size_t)napier_round_up(plan->k.dim, 16);
-    const napier_key_chunk made = {
-        .plan = plan,
-        .floats = floats,
-        .heads_most = heads_most,
-        .packed = napier_alloc(memory, (size_t)most.sequences, sizeof *made.packed),
-        .panels = napier_alloc(memory, (size_t)most.panels, sizeof *made.panels),
-        .special = napier_alloc(memory, (size_t)most.all, 1),
-        .keys = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * plan->k.dim), sizeof(float)),
-        .values = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * napier_value_columns(plan)), sizeof(float)),
-        .turned = napier_alloc(memory, turned, sizeof(float)),
-    };
-    *chunk = made;
-    const bool complete = made.packed && made.panels && made.special && made.keys && made.values && made.turned;
-    if (!complete) {
-        napier_key_chunk_destroy(chunk);
+    const int64_t sequences = napier_round_up(most.sequences, LINE), panels = napier_round_up(most.panels, LINE);
+    const int64_t all = napier_round_up(most.all, LINE), keys = most.all * NAPIER_LANES * plan->k.dim;
+    const int64_t values = most.all * NAPIER_LANES * napier_value_columns(plan);
+    const int64_t turned = workers * NAPIER_LANES * napier_round_up(plan->k.dim, 16);
+    const napier_key_chunk of_all = {.plan = plan,
+                                     .floats = floats,
+                                     .heads_most = heads_most,
+                                     .packed = napier_take(memory, chunks, (size_t)sequences * sizeof *of_all.packed),
+                                     .panels = napier_take(memory, chunks, (size_t)panels * sizeof *of_all.panels),
+                                     .special = napier_take(memory, chunks, (size_t)all),
+                                     .keys = napier_take(memory, chunks, (size_t)keys * sizeof(float)),
+                                     .values = napier_take(memory, chunks, (size_t)values * sizeof(float)),
+                                     .turned = napier_take(memory, chunks, (size_t)turned * sizeof(float))};
+    napier_key_chunk *const made = napier_take(memory, chunks, sizeof *made);
+    for (int i = 0; !memory->missing && i < chunks; i++) {
+        made[i] = of_all;
+        made[i].packed += i * sequences;
+        made[i].panels += i * panels;
+        made[i].special += i * all;
+        made[i].keys += i * keys;
+        made[i].values += i * values;
+        made[i].turned += i * turned;
     }
-    return complete;
-}
-
-void napier_key_chunk_destroy(napier_key_chunk *chunk) {
-    const napier_allocator *const memory = &chunk->plan->context->allocator;
-    napier_free(memory, chunk->packed);
-    napier_free(memory, chunk->panels);
-    napier_free(memory, chunk->special);
-    napier_free(memory, chunk->keys);
-    napier_free(memory, chunk->values);
-    napier_free(memory, chunk->turned);
+    return made;
 }
 
 bool napier_key_chunk_next(napier_key_chunk *chunk) {

@@ -55,13 +55,11 @@ napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_
 /* starts[i]: the first sequence of range i; starts[count]: sequences. */
 void napier_key_chunk_starts(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int64_t *starts);
 
-/* Allocates memory for every chunk of a plan, to be packed by `workers` workers; false if there is not
- * enough memory. */
-bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
-                             napier_key_chunk *chunk);
-void napier_key_chunk_destroy(napier_key_chunk *chunk);
+/* Takes so many chunks, each with memory for any chunk of the plan, to be packed by `workers` workers. */
+napier_key_chunk *napier_key_chunks_take(napier_memory *memory, const napier_attention_plan *plan, int64_t floats,
+                                         int64_t heads_most, int chunks, int workers);
 
-/* Goes to the next chunk (the first one after create) and packs it with all threads. Returns false after the last. */
+/* Goes to the next chunk (at first to the first one) and packs it with all threads. Returns false after the last. */
 bool napier_key_chunk_next(napier_key_chunk *chunk);
 /* Prepares one head of the sequences first .. end - 1, a range of napier_key_chunk_starts. This thread packs each panel
  * when it is first needed, so the panel is read from the second-level cache even if all panels would not fit there. */

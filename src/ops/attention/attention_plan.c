@@ -32,17 +32,13 @@ static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
 
 static napier_status check_offsets(napier_context *context, bool on_device, const char *name, const int64_t *offsets,
                                    int64_t count, int64_t most) {
-    if (!offsets || (uintptr_t)offsets % sizeof *offsets != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %p is not an array of %" PRId64 " offsets",
-                           name, (const void *)offsets, count + 1);
-    }
+    NAPIER_REFUSE_IF(context, !offsets || (uintptr_t)offsets % sizeof *offsets != 0,
+                     "options: %s %p is not an array of %" PRId64 " offsets", name, (const void *)offsets, count + 1);
     int64_t before = 0;
     for (int64_t i = 0; i <= count && !on_device; i++) {
-        if (offsets[i] < before || offsets[i] > most) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "options: %s[%" PRId64 "] is %" PRId64 ", not in %" PRId64 " .. %" PRId64, name, i,
-                               offsets[i], before, most);
-        }
+        NAPIER_REFUSE_IF(context, offsets[i] < before || offsets[i] > most,
+                         "options: %s[%" PRId64 "] is %" PRId64 ", not in %" PRId64 " .. %" PRId64, name, i, offsets[i],
+                         before, most);
         before = offsets[i];
     }
     return NAPIER_OK;
@@ -54,15 +50,10 @@ static napier_status check_query_offsets(napier_context *context, bool on_device
     if (status || on_device) {
         return status;
     }
-    if (offsets[0] != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: query_offsets[0] is %" PRId64 ", not 0",
-                           offsets[0]);
-    }
-    if (offsets[count] != tokens) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: query_offsets[%" PRId64 "] is %" PRId64 ", not the tokens %" PRId64 " of q", count,
-                           offsets[count], tokens);
-    }
+    NAPIER_REFUSE_IF(context, offsets[0] != 0, "options: query_offsets[0] is %" PRId64 ", not 0", offsets[0]);
+    NAPIER_REFUSE_IF(context, offsets[count] != tokens,
+                     "options: query_offsets[%" PRId64 "] is %" PRId64 ", not the tokens %" PRId64 " of q", count,
+                     offsets[count], tokens);
     return status;
 }
 
@@ -74,18 +65,16 @@ typedef struct ranges {
 
 static napier_status check_ranges(napier_context *context, const napier_attention_plan *plan, ranges r) {
     const int64_t count = plan->options.sequences, tokens = plan->k.tokens;
-    if (!r.begin || !r.end || (uintptr_t)r.begin % sizeof(int64_t) != 0 || (uintptr_t)r.end % sizeof(int64_t) != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: %s %p and %s %p are not arrays of %" PRId64 " rows", r.begin_name,
-                           (const void *)r.begin, r.end_name, (const void *)r.end, count);
-    }
+    NAPIER_REFUSE_IF(context,
+                     !r.begin || !r.end || (uintptr_t)r.begin % sizeof(int64_t) != 0 ||
+                         (uintptr_t)r.end % sizeof(int64_t) != 0,
+                     "options: %s %p and %s %p are not arrays of %" PRId64 " rows", r.begin_name,
+                     (const void *)r.begin, r.end_name, (const void *)r.end, count);
     for (int64_t i = 0; i < count && !plan->on_device; i++) {
-        if (r.begin[i] < 0 || r.begin[i] > r.end[i] || r.end[i] > tokens) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "options: %s[%" PRId64 "] %" PRId64 " and %s[%" PRId64 "] %" PRId64
-                               " are not a range within the tokens %" PRId64 " of k",
-                               r.begin_name, i, r.begin[i], r.end_name, i, r.end[i], tokens);
-        }
+        NAPIER_REFUSE_IF(context, r.begin[i] < 0 || r.begin[i] > r.end[i] || r.end[i] > tokens,
+                         "options: %s[%" PRId64 "] %" PRId64 " and %s[%" PRId64 "] %" PRId64
+                         " are not a range within the tokens %" PRId64 " of k",
+                         r.begin_name, i, r.begin[i], r.end_name, i, r.end[i], tokens);
     }
     return NAPIER_OK;
 }
@@ -103,26 +92,20 @@ static napier_status check_keys(napier_context *context, const napier_attention_
 
 static napier_status check_sequences(napier_context *context, napier_attention_plan *plan) {
     const napier_attention_options *const o = &plan->options;
-    if (o->sequences < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " is negative",
-                           o->sequences);
-    }
+    NAPIER_REFUSE_IF(context, o->sequences < 0, "options: sequences %" PRId64 " is negative", o->sequences);
     plan->sequences = 1;
     if (o->sequences == 0) {
         return NAPIER_OK;
     }
-    if (o->sequences > NAPIER_TOKENS_MOST) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " are too many",
-                           o->sequences);
-    }
+    NAPIER_REFUSE_IF(context, o->sequences > NAPIER_TOKENS_MOST, "options: sequences %" PRId64 " are too many",
+                     o->sequences);
     plan->sequences = o->sequences;
     plan->query_offsets = o->query_offsets;
     plan->key_offsets = o->key_offsets;
     plan->key_end = o->key_end;
     plan->prefixes = o->prefix_begin != NULL;
-    const napier_status status =
-        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
-    return status ? status : check_keys(context, plan);
+    NAPIER_TRY(check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens));
+    return check_keys(context, plan);
 }
 
 /* ---- Mask and the other options ---------------------------------------------------------------------------------- */
@@ -148,17 +131,12 @@ static napier_status check_mask(napier_context *context, const napier_attention_
     if (!o->mask) {
         return NAPIER_OK;
     }
-    if (o->mask_keys < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: mask_keys %" PRId64 " is negative",
-                           o->mask_keys);
-    }
+    NAPIER_REFUSE_IF(context, o->mask_keys < 0, "options: mask_keys %" PRId64 " is negative", o->mask_keys);
     for (int64_t i = 0; i < plan->sequences && !plan->on_device; i++) {
         const napier_sequence s = napier_sequence_of(plan, i);
-        if (s.queries > 0 && s.keys > o->mask_keys) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "options: mask_keys %" PRId64 " is less than the %" PRId64 " keys of sequence %" PRId64,
-                               o->mask_keys, s.keys, i);
-        }
+        NAPIER_REFUSE_IF(context, s.queries > 0 && s.keys > o->mask_keys,
+                         "options: mask_keys %" PRId64 " is less than the %" PRId64 " keys of sequence %" PRId64,
+                         o->mask_keys, s.keys, i);
     }
     const napier_argument mask = mask_argument(plan);
     return napier_check_arguments(context, &mask, 1);
@@ -167,21 +145,13 @@ static napier_status check_mask(napier_context *context, const napier_attention_
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
                                   napier_attention_plan *plan) {
     plan->options = (napier_attention_options)NAPIER_ATTENTION_OPTIONS_INIT;
-    napier_status status =
-        napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options);
-    if (status) {
-        return status;
-    }
-    if (!read_scale(plan->options.scale, plan->q.dim, plan)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: scale %g is not finite in f32",
-                           plan->options.scale);
-    }
-    if ((unsigned)plan->options.masked_rows > NAPIER_MASKED_ZERO) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
-                           (int)plan->options.masked_rows);
-    }
-    status = check_sequences(context, plan);
-    return status ? status : check_mask(context, plan);
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options));
+    NAPIER_REFUSE_IF(context, !read_scale(plan->options.scale, plan->q.dim, plan),
+                     "options: scale %g is not finite in f32", plan->options.scale);
+    NAPIER_REFUSE_IF(context, (unsigned)plan->options.masked_rows > NAPIER_MASKED_ZERO,
+                     "options: masked_rows %d is unknown", (int)plan->options.masked_rows);
+    NAPIER_TRY(check_sequences(context, plan));
+    return check_mask(context, plan);
 }
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
@@ -194,25 +164,15 @@ static napier_status check_sizes(napier_context *context, const napier_attention
     } positive[] = {{"q: heads", q->heads}, {"q: dim", q->dim},          {"k: heads", k->heads},
                     {"k: dim", k->dim},     {"v: heads", plan->v.heads}, {"v: dim", plan->v.dim}};
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++) {
-        if (positive[i].size < 1) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s %" PRId64 " is less than 1", positive[i].name,
-                               positive[i].size);
-        }
+        NAPIER_REFUSE_IF(context, positive[i].size < 1, "%s %" PRId64 " is less than 1", positive[i].name,
+                         positive[i].size);
     }
-    if (q->heads % k->heads != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "q: heads %" PRId64 " is no multiple of the heads %" PRId64 " of k", q->heads, k->heads);
-    }
-    if (k->dim != q->dim) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "k: dim %" PRId64 " is not the dim %" PRId64 " of q",
-                           k->dim, q->dim);
-    }
-    if (plan->v.tokens != k->tokens || plan->v.heads != k->heads) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "v: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
-                           " x any dim",
-                           plan->v.tokens, plan->v.heads, plan->v.dim, k->tokens, k->heads);
-    }
+    NAPIER_REFUSE_IF(context, q->heads % k->heads != 0,
+                     "q: heads %" PRId64 " is no multiple of the heads %" PRId64 " of k", q->heads, k->heads);
+    NAPIER_REFUSE_IF(context, k->dim != q->dim, "k: dim %" PRId64 " is not the dim %" PRId64 " of q", k->dim, q->dim);
+    NAPIER_REFUSE_IF(context, plan->v.tokens != k->tokens || plan->v.heads != k->heads,
+                     "v: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64 " x any dim",
+                     plan->v.tokens, plan->v.heads, plan->v.dim, k->tokens, k->heads);
     if (k->tokens > NAPIER_TOKENS_MOST || q->heads > NAPIER_DIM_MOST || q->tokens > NAPIER_TOKENS_MOST / q->heads ||
         q->dim > NAPIER_DIM_MOST || plan->v.dim > NAPIER_DIM_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,
@@ -227,43 +187,19 @@ static napier_argument as_it_is(const char *name, napier_const_heads x) {
     return napier_heads_argument(name, x, 0, x.tokens, x.heads, x.dim);
 }
 
-static napier_status make_plan(napier_context *context, bool on_device, napier_const_heads q, napier_const_heads k,
-                               napier_const_heads v, const napier_attention_options *options,
-                               napier_attention_plan *plan) {
+napier_status napier_attention_plan_make(napier_context *context, bool on_device, napier_const_heads q,
+                                         napier_const_heads k, napier_const_heads v,
+                                         const napier_attention_options *options, napier_attention_plan *plan) {
     const napier_argument all[] = {as_it_is("q", q), as_it_is("k", k), as_it_is("v", v)};
     *plan = (napier_attention_plan){.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, sizeof all / sizeof *all);
-    if (status) {
-        return status;
-    }
-    status = check_sizes(context, plan);
-    if (status) {
-        return status;
-    }
-    status = read_options(context, options, plan);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_TRY(check_sizes(context, plan));
+    NAPIER_TRY(read_options(context, options, plan));
     plan->group = q.heads / k.heads;
     plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
     plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
     return NAPIER_OK;
-}
-
-napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
-                                         napier_const_heads v, const napier_attention_options *options,
-                                         napier_attention_plan *plan) {
-    return make_plan(context, false, q, k, v, options, plan);
-}
-
-napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
-                                              napier_const_heads v, const napier_attention_options *options,
-                                              napier_attention_plan *plan) {
-    return make_plan(context, true, q, k, v, options, plan);
 }
 
 static napier_argument integers(const char *name, const int64_t *data, int64_t count) {

@@ -8,6 +8,7 @@
 
 #include "ops/attention/attention_views.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 
@@ -27,15 +28,10 @@ typedef struct napier_attention_plan {
     const int64_t *key_end;                     /* NULL: key_offsets[i + 1] */
 } napier_attention_plan;
 
-/* Checks q, k, v and the options (NULL: defaults), and fills the plan. */
-napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
-                                         napier_const_heads v, const napier_attention_options *options,
-                                         napier_attention_plan *plan);
-
-/* The same if all arrays are in a GPU's memory. */
-napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
-                                              napier_const_heads v, const napier_attention_options *options,
-                                              napier_attention_plan *plan);
+/* Checks q, k, v and the options (NULL: defaults), and fills the plan. on_device: all arrays are in a GPU's memory. */
+napier_status napier_attention_plan_make(napier_context *context, bool on_device, napier_const_heads q,
+                                         napier_const_heads k, napier_const_heads v,
+                                         const napier_attention_options *options, napier_attention_plan *plan);
 
 /* Checks the outputs of the forward. */
 napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,

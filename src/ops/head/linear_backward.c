@@ -8,7 +8,6 @@
  * row. */
 #include <napier/rl.h>
 
-#include "core/base/fenv.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_backward.h"
@@ -54,11 +53,14 @@ static napier_matrix whole_logits(const napier_linear_back *b) {
 /* Row stride of g^T, in floats. */
 static int64_t turned_step(const napier_linear_back *b) { return (b->head.rows_at_a_time + 15) / 16 * 16; }
 
+static napier_const_matrix gradient_view(const napier_linear_back *b) {
+    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
+}
+
 /* Transposes n tokens of g by `rows` of its rows into g^T. */
 static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
     const int64_t step = turned_step(b), token = tile * NAPIER_TILE;
-    const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
-    const napier_const_matrix turned = napier_const_transposed(g);
+    const napier_const_matrix turned = napier_const_transposed(gradient_view(b));
     b->head.sides.kernels->pack(&turned, token, n, row, rows, false, b->turned + token * step + row, step,
                                 (rows + 15) / 16 * 16);
 }
@@ -106,22 +108,6 @@ static void pack_rows(const napier_context *context, napier_linear_back *b, int6
 
 /* ---- The two products -------------------------------------------------------------------------------------------- */
 
-static napier_const_matrix some_rows(napier_const_matrix m, int64_t row, int64_t rows) {
-    m.data = (const char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    m.rows = rows;
-    return m;
-}
-static napier_matrix some_rows_out(napier_matrix m, int64_t row, int64_t rows) {
-    m.data = (char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    m.rows = rows;
-    return m;
-}
-
-static napier_const_matrix gradient_view(const napier_linear_back *b) {
-    const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
-    return g;
-}
-
 /* Row stride of the sums, in floats. */
 static int64_t sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
 
@@ -131,7 +117,7 @@ static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t
 }
 
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
-    const napier_const_matrix weights = some_rows(b->weights, b->col, b->cols);
+    const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
                                   sums_view(b, b->hidden_sums, b->count), b->col > 0);
 }
@@ -139,7 +125,7 @@ static napier_product_plan to_hidden(const napier_context *context, const napier
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
 static napier_product_plan to_weights(const napier_context *context, const napier_linear_back *b, napier_matrix out,
                                       bool add) {
-    const napier_const_matrix hidden = some_rows(b->hidden, b->row, b->count);
+    const napier_const_matrix hidden = napier_some_rows(b->hidden, b->row, b->count);
     const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, NAPIER_F32};
     return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, add);
 }
@@ -182,12 +168,12 @@ static void along(const napier_context *context, napier_linear_back *b, bool wit
                 run_product(context, b, to_hidden(context, b));
             }
             if (with_weights) {
-                const napier_matrix out = some_rows_out(b->grad_weights, col, b->cols);
+                const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
                 run_product(context, b, to_weights(context, b, out, false));
             }
         }
         if (b->wants_hidden) {
-            write_sums(context, b, b->hidden_sums, some_rows_out(b->grad_hidden, row, b->count));
+            write_sums(context, b, b->hidden_sums, napier_some_rows_out(b->grad_hidden, row, b->count));
         }
     }
 }
@@ -200,7 +186,7 @@ static void across(const napier_context *context, napier_linear_back *b) {
             rectangle(context, b, col);
             run_product(context, b, to_weights(context, b, weight_sums_view(b), row > 0));
         }
-        write_sums(context, b, b->weight_sums, some_rows_out(b->grad_weights, col, b->cols));
+        write_sums(context, b, b->weight_sums, napier_some_rows_out(b->grad_weights, col, b->cols));
     }
 }
 
@@ -209,10 +195,9 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
     napier_linear_back *b = argument;
     const napier_token_call *call = b->head.call;
     const int64_t k = call->chosen ? call->per_row : 0;
-    double *doubles = k > 0 ? b->doubles + row * 3 * k : NULL;
-    napier_token_slope_desk d = {.doubles = doubles, .ids = k > 0 ? b->ids + row * k : NULL};
+    napier_token_slope_desk d = {.doubles = NULL};
     if (k > 0) {
-        d.slope = (napier_token_slope){.ids = d.ids, .start = doubles, .own = doubles + k, .sum = doubles + 2 * k};
+        d = napier_token_slope_desk_of(b->doubles + row * 3 * k, b->ids + row * k, k);
     }
     const napier_token_pull pull = napier_token_pull_of(call, row, &d);
     d.slope.zero = pull.zero;
@@ -290,31 +275,20 @@ static size_t bytes_of(const napier_linear_back *b) {
     return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
 }
 
-static void release(napier_context *context, napier_linear_back *b) {
-    void *const all[] = {b->rows, b->doubles, b->ids, b->g, b->turned, b->hidden_sums, b->weight_sums, b->memory};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        napier_free(&context->allocator, all[i]);
-    }
-}
-
-static napier_status allocate(napier_context *context, napier_linear_back *b) {
-    const napier_allocator *a = &context->allocator;
-    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
+static napier_status take(napier_memory *memory, napier_linear_back *b) {
+    const int64_t rows = b->hidden.rows, at_a_time = b->head.rows_at_a_time;
+    const size_t sums = (size_t)sum_step(b) * sizeof(float);
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
-    b->rows = napier_alloc(a, rows, sizeof *b->rows);
-    b->doubles = k > 0 ? napier_alloc(a, rows, 3 * k * sizeof(double)) : NULL;
-    b->ids = k > 0 ? napier_alloc(a, rows, k * sizeof(int64_t)) : NULL;
-    b->g = napier_alloc(a, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
-    b->turned = napier_alloc(a, (size_t)turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
-    b->hidden_sums = h > 0 ? napier_alloc(a, at_a_time, h * sizeof(float)) : NULL;
-    b->weight_sums = h > 0 ? napier_alloc(a, NAPIER_LINEAR_COLS, h * sizeof(float)) : NULL;
-    b->memory = napier_alloc(a, b->memory_floats, sizeof(float));
-    const bool sums = h == 0 || (b->hidden_sums && b->weight_sums && b->memory);
-    if (!b->rows || (k > 0 && (!b->doubles || !b->ids)) || !b->g || !b->turned || !sums) {
-        release(context, b);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes", bytes_of(b));
-    }
-    return NAPIER_OK;
+    NAPIER_TRY(napier_head_take(memory, &b->head));
+    b->rows = napier_take(memory, rows, sizeof *b->rows);
+    b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
+    b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
+    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
+    b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
+    b->hidden_sums = napier_take(memory, at_a_time, sums);
+    b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
+    b->memory = napier_take(memory, sizeof(float), b->memory_floats); /* none for 0: too many */
+    return napier_taken(memory, "workspace: no memory for %zu bytes", bytes_of(b));
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
@@ -331,19 +305,11 @@ static void write_zeros(const napier_context *context, napier_matrix out) {
 }
 
 static napier_status back_run(napier_context *context, napier_linear_back *b) {
-    napier_status status = napier_head_allocate(context, &b->head);
-    if (status) {
-        return status;
-    }
-    status = allocate(context, b);
-    if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
-        compute(context, b);
-        napier_fenv_leave(caller);
-        release(context, b);
-    }
-    napier_head_release(context, &b->head);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, b));
+    NAPIER_DEFAULT_FENV;
+    compute(context, b);
+    return NAPIER_OK;
 }
 
 napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
@@ -352,11 +318,10 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
                                                     const napier_token_gradients *gradients, napier_matrix grad_hidden,
                                                     napier_matrix grad_weights) {
     napier_token_call call;
-    const napier_status status = napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options,
-                                                       gradients, grad_hidden, grad_weights, &call);
-    const bool nothing = (!grad_hidden.data && !grad_weights.data) || hidden.cols == 0;
-    if (status || nothing) {
-        return status;
+    NAPIER_TRY(napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, gradients, grad_hidden,
+                                     grad_weights, &call));
+    if ((!grad_hidden.data && !grad_weights.data) || hidden.cols == 0) {
+        return NAPIER_OK;
     }
     if (hidden.rows == 0 || weights.rows == 0) {
         write_zeros(context, grad_hidden);

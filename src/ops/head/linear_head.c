@@ -21,11 +21,9 @@ static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_cons
 
 /* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
 static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
-    if (weights.cols != hidden.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols,
-                           hidden.cols);
-    }
+    const bool shaped = weights.cols >= 0 && hidden.cols >= 0; /* else a check of the matrices names them */
+    NAPIER_REFUSE_IF(context, shaped && weights.cols != hidden.cols,
+                     "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
     if (hidden.cols > NAPIER_K_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
     }
@@ -39,9 +37,9 @@ napier_status napier_head_read(napier_context *context, napier_place place, napi
                                napier_const_matrix weights, napier_indices ids, const napier_token_options *options,
                                const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = matrices_of(hidden, weights);
-    napier_status status = napier_begin(context);
-    status = status ? status : check_sums(context, hidden, weights); /* V, which bounds ids, is rows of weights */
-    return status ? status : napier_token_call_read(context, place, &matrices, ids, options, results, call);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
+    return napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }
 
 napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
@@ -57,8 +55,8 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
         (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
-    status = status ? status : check_sums(context, hidden, weights);
-    return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    NAPIER_TRY(status ? status : check_sums(context, hidden, weights));
+    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -94,25 +92,12 @@ size_t napier_head_bytes(const napier_head *h) {
            (size_t)h->rows_at_a_time * (size_t)(row_bytes(h) - h->sides.k * (int64_t)sizeof(float));
 }
 
-void napier_head_release(napier_context *context, napier_head *h) {
-    napier_free(&context->allocator, h->sides.panels);
-    napier_free(&context->allocator, h->scratch);
-    napier_free(&context->allocator, h->slots);
-    napier_token_desks_free(context, h->desks, h->threads);
-}
-
-napier_status napier_head_allocate(napier_context *context, napier_head *h) {
-    const napier_allocator *a = &context->allocator;
-    const bool few_rows = h->rows_at_a_time <= INT32_MAX;
-    h->sides.panels = napier_alloc(a, panels_of(h), sizeof(float));
-    h->scratch = napier_alloc(a, (size_t)h->threads, NAPIER_HEAD_SCRATCH * sizeof(float));
-    h->slots = napier_alloc(a, (size_t)h->rows_at_a_time, (size_t)h->slot_floats * sizeof(float));
-    h->desks = few_rows ? napier_token_desks(context, h->call, h->threads, (int)h->rows_at_a_time) : NULL;
-    if ((!h->sides.panels && h->sides.k > 0) || !h->scratch || !h->slots || !h->desks) {
-        napier_head_release(context, h);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes", napier_head_bytes(h));
-    }
-    return NAPIER_OK;
+napier_status napier_head_take(napier_memory *memory, napier_head *h) {
+    h->sides.panels = h->sides.k > 0 ? napier_take(memory, sizeof(float), panels_of(h)) : NULL;
+    h->scratch = napier_take(memory, h->threads, NAPIER_HEAD_SCRATCH * sizeof(float));
+    h->slots = napier_take(memory, h->rows_at_a_time, (size_t)h->slot_floats * sizeof(float));
+    h->desks = napier_token_desks(memory, h->call, h->threads, h->rows_at_a_time);
+    return napier_taken(memory, "workspace: no memory for %zu bytes", napier_head_bytes(h));
 }
 
 static float *scratch_of(const napier_head *h, int worker) {
@@ -138,7 +123,7 @@ static void settle(const napier_head *h, chosen_ids *c, float *scratch) {
         h->kernels->token_z(&h->call->rules, x + i, NAPIER_F32, 1,
                             napier_token_keep(&h->call->rules, c->row[i], c->id[i]), 1, &z);
         for (int w = 0; w < h->threads; w++) {
-            h->desks[w].seen[c->row[i] - h->first].chosen[c->k[i]] = z;
+            h->desks[w][c->row[i] - h->first].chosen[c->k[i]] = z;
         }
     }
     c->count = 0;
@@ -146,13 +131,13 @@ static void settle(const napier_head *h, chosen_ids *c, float *scratch) {
 
 static void start_row(const napier_head *h, int64_t row, chosen_ids *c, float *scratch) {
     for (int w = 0; w < h->threads; w++) {
-        napier_token_start_ids(h->call, row, &h->desks[w].seen[row - h->first]);
+        napier_token_start_ids(h->call, row, &h->desks[w][row - h->first]);
     }
     for (int64_t k = 0; h->call->chosen && k < h->call->per_row; k++) {
         const int64_t id = napier_token_id(h->call, row, k);
         if (napier_token_ignored(h->call, id)) {
             for (int w = 0; w < h->threads; w++) {
-                h->desks[w].seen[row - h->first].chosen[k] = INFINITY;
+                h->desks[w][row - h->first].chosen[k] = INFINITY;
             }
             continue;
         }
@@ -193,7 +178,7 @@ static void consume(const napier_head *h, int worker, int64_t row, int64_t tile,
     const uint8_t *keep = napier_token_keep(&h->call->rules, row, tile * NAPIER_TILE);
     const napier_token_slots slots = slots_of(h, row);
     h->kernels->token_z(&h->call->rules, z, NAPIER_F32, 1, keep, n, z);
-    h->kernels->token_tile(&h->call->wants, z, keep, n, tile, &slots, &h->desks[worker].seen[row - h->first]);
+    h->kernels->token_tile(&h->call->wants, z, keep, n, tile, &slots, &h->desks[worker][row - h->first]);
 }
 
 static void reduce_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
@@ -231,10 +216,10 @@ static void finish_task(void *argument, int worker, int64_t begin, int64_t end) 
     for (int64_t i = begin; i < end; i++) {
         const napier_token_slots slots = slots_of(h, h->first + i);
         for (int w = 1; w < h->threads; w++) {
-            napier_token_seen_merge(&h->desks[0].seen[i], &h->desks[w].seen[i], &h->call->wants);
+            napier_token_seen_merge(&h->desks[0][i], &h->desks[w][i], &h->call->wants);
         }
         const napier_token_final final = h->kernels->token_finish(&h->call->wants, &slots, h->tiles);
-        f->done(f->argument, h->first + i, &final, &h->desks[0].seen[i]);
+        f->done(f->argument, h->first + i, &final, &h->desks[0][i]);
     }
 }
 

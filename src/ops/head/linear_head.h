@@ -8,16 +8,28 @@
 #include "ops/linear/product.h"
 #include "ops/tokens/token_call.h"
 
+/* Rows first .. first + rows - 1 of a matrix; of an absent one, none. */
+static inline napier_const_matrix napier_some_rows(napier_const_matrix m, int64_t first, int64_t rows) {
+    m.data = m.data ? (const char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
+    m.rows = rows;
+    return m;
+}
+static inline napier_matrix napier_some_rows_out(napier_matrix m, int64_t first, int64_t rows) {
+    m.data = m.data ? (char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
+    m.rows = rows;
+    return m;
+}
+
 typedef struct napier_head {
     const napier_token_call *call;
     const napier_token_kernels *kernels;
     napier_product_sides sides; /* lanes: hidden; rows: weights */
     int64_t tiles, slot_floats;
-    int64_t rows_at_a_time;   /* capacity: rows that are packed and processed at a time */
-    int64_t first;            /* the first of these rows */
-    float *scratch;           /* [threads][NAPIER_HEAD_SCRATCH] */
-    float *slots;             /* [rows_at_a_time][slot_floats] */
-    napier_token_desk *desks; /* [threads] */
+    int64_t rows_at_a_time;    /* capacity: rows that are packed and processed at a time */
+    int64_t first;             /* the first of these rows */
+    float *scratch;            /* [threads][NAPIER_HEAD_SCRATCH] */
+    float *slots;              /* [rows_at_a_time][slot_floats] */
+    napier_token_seen **desks; /* [threads][rows_at_a_time] */
     int threads;
 } napier_head;
 
@@ -34,10 +46,9 @@ typedef void napier_head_row(void *argument, int64_t row, const napier_token_fin
 
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights);
-/* The number of bytes that napier_head_allocate allocates. */
+/* The number of bytes that napier_head_take takes. */
 size_t napier_head_bytes(const napier_head *head);
-napier_status napier_head_allocate(napier_context *context, napier_head *head);
-void napier_head_release(napier_context *context, napier_head *head);
+napier_status napier_head_take(napier_memory *memory, napier_head *head);
 
 /* Computes the finals of rows `first` to first + count - 1, at most rows_at_a_time, from hidden states. Their panels
  * stay packed afterwards. */

@@ -1,7 +1,6 @@
 /* ops/head/linear_token_logprobs.c - log-probabilities of tokens from hidden states and the head's weights. */
 #include <napier/rl.h>
 
-#include "core/base/fenv.h"
 #include "ops/head/linear_head.h"
 
 static void write_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
@@ -12,21 +11,17 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
                                            napier_const_matrix weights, napier_indices ids,
                                            const napier_token_options *options, const napier_token_results *results) {
     napier_token_call call;
-    napier_status status = napier_head_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, results, &call);
-    if (status || hidden.rows == 0) {
-        return status;
+    NAPIER_TRY(napier_head_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, results, &call));
+    if (hidden.rows == 0) {
+        return NAPIER_OK;
     }
     napier_head head = napier_head_of(context, &call, hidden, weights);
-    status = napier_head_allocate(context, &head);
-    if (status) {
-        return status;
-    }
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_head_take(&memory, &head));
+    NAPIER_DEFAULT_FENV;
     for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
         const int64_t count = napier_least(call.rows - row, head.rows_at_a_time);
         napier_head_rows(context, &head, row, count, write_row, &call);
     }
-    napier_fenv_leave(caller);
-    napier_head_release(context, &head);
     return NAPIER_OK;
 }

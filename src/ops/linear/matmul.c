@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <napier/linear.h>
 
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "ops/linear/amx.h"
 #include "ops/linear/product.h"
@@ -12,14 +13,8 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
         NAPIER_ARGUMENT("a", a, NAPIER_IS_NARROW, a.rows, a.cols, NULL),
         NAPIER_ARGUMENT("b", b, NAPIER_IS_NARROW, b.rows, b.cols, NULL),
         NAPIER_ARGUMENT("product", napier_read_only(product), NAPIER_IS_NARROW | NAPIER_IS_OUT, a.rows, b.cols, NULL)};
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (b.rows != a.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: rows %" PRId64 " is not the cols %" PRId64 " of a",
-                           b.rows, a.cols);
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, b.rows != a.cols, "b: rows %" PRId64 " is not the cols %" PRId64 " of a", b.rows, a.cols);
     return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 
@@ -42,12 +37,10 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
     napier_product_plan plan = across ? napier_product_plan_of(context, columns, a, product, false)
                                       : napier_product_plan_of(context, a, columns, napier_transposed(product), false);
     const size_t floats = napier_product_floats(context, &plan);
-    float *memory = napier_alloc(&context->allocator, floats, sizeof(float));
-    if (!memory) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
-                           "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols);
-    }
-    napier_product_run(context, &plan, memory);
-    napier_free(&context->allocator, memory);
+    NAPIER_MEMORY(memory, context);
+    float *const packed = napier_take(&memory, sizeof(float), floats); /* none for 0: too many */
+    NAPIER_TRY(
+        napier_taken(&memory, "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols));
+    napier_product_run(context, &plan, packed);
     return NAPIER_OK;
 }

@@ -7,23 +7,15 @@
 #include "ops/losses/rubric_kernels.h"
 #include "ops/tokens/responses.h"
 
-/* *o receives the options, or the defaults. */
-napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
-                              napier_const_vector ref_logprobs, napier_indices offsets,
-                              const napier_kl_options *options, napier_vector kl, napier_kl_options *o);
-napier_status napier_kl_backward_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
-                                       napier_const_vector ref_logprobs, napier_indices offsets,
-                                       const napier_kl_options *options, napier_const_vector grad_kl,
-                                       napier_vector grad_policy, napier_vector grad_ref, napier_kl_options *o);
-void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o);
+/* *job holds the log-probabilities, the mask and, in the backward call, the gradients; it receives the limits. *o receives
+ * the options, or the defaults. kl: forward the result, backward its gradient. */
+napier_status napier_kl_check(napier_context *context, napier_place place, napier_indices offsets,
+                              const napier_kl_options *options, napier_const_vector kl, bool backward,
+                              napier_kl_job *job, napier_kl_options *o);
 
-napier_status napier_kl_full_check(napier_context *context, napier_const_matrix policy_logits,
-                                   napier_const_matrix ref_logits, const napier_softmax_options *options,
-                                   napier_vector kl, napier_softmax_options *o);
-napier_status napier_kl_full_backward_check(napier_context *context, napier_const_matrix policy_logits,
-                                            napier_const_matrix ref_logits, const napier_softmax_options *options,
-                                            napier_const_vector grad_kl, napier_matrix grad_policy_logits,
-                                            napier_matrix grad_ref_logits, napier_softmax_options *o);
+napier_status napier_kl_full_check(napier_context *context, const napier_kl_full_job *job,
+                                   const napier_softmax_options *options, napier_const_vector kl, bool backward,
+                                   napier_softmax_options *o);
 
 typedef struct napier_rubric_task {
     const napier_rubric_kernels *kernels;
@@ -38,7 +30,6 @@ typedef struct napier_rubric_task {
 } napier_rubric_task;
 
 /* t->responses.offsets must hold the offsets. The call fills in the rest of t->responses. */
-napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t);
-napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t);
+napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t, bool backward);
 
 #endif

@@ -7,17 +7,9 @@ napier_status napier_grpo_token_loss(napier_context *context, const napier_grpo_
                                      napier_vector grad_logprobs) {
     const napier_grpo_outputs out = {.losses = losses, .grad_logprobs = grad_logprobs};
     napier_grpo_run run;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run);
-    if (status) {
-        return status;
-    }
-    status = napier_grpo_all(context, &run);
-    napier_grpo_free(context, &run);
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
+    return napier_grpo_all(context, &run);
 }
 
 napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch *batch,
@@ -25,23 +17,11 @@ napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch 
                                napier_vector grad_logprobs, napier_vector grad_entropies) {
     const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_entropies = grad_entropies};
     napier_grpo_run run;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics);
-    if (status) {
-        return status;
-    }
-    status = napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
+    NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
     run.mean = run.totals = true;
-    status = napier_grpo_all(context, &run);
-    if (!status) {
-        napier_write_struct(&run.metrics, metrics);
-    }
-    napier_grpo_free(context, &run);
-    return status;
+    NAPIER_TRY(napier_grpo_all(context, &run));
+    napier_write_struct(&run.metrics, metrics);
+    return NAPIER_OK;
 }

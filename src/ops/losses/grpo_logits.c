@@ -29,16 +29,11 @@ static napier_status read_once(napier_context *context, napier_grpo_logits *g) {
     const napier_token_hook hook = {loss_of_row, g};
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_run *run = &g->run;
-    napier_status status = napier_grpo_alloc(context, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_grpo_take(&memory, run));
     napier_grpo_prepare(context, run);
     run->job.grad_logprobs = napier_array_f32(g->grad_logprob, g->logits.rows);
-    status = napier_token_backward_hooked(context, g->logits, g->ids, g->options, &hook, g->grad_logits);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_token_backward_hooked(context, g->logits, g->ids, g->options, &hook, g->grad_logits));
     run->job.grad_logprobs = none;
     napier_grpo_tiles(context, run);
     napier_grpo_finish(run);
@@ -58,15 +53,14 @@ static napier_status score(napier_context *context, const napier_grpo_logits *g)
 static napier_status read_twice(napier_context *context, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     napier_grpo_run *run = &g->run;
-    napier_status status = score(context, g);
-    if (!status && g->grad_logits.data) {
+    NAPIER_TRY(score(context, g));
+    if (g->grad_logits.data) {
         run->job.grad_logprobs = napier_array_f32(g->grad_logprob, tokens);
         run->job.grad_entropies = napier_array_f32(g->grad_entropy, tokens);
     }
-    if (!status)
-        status = napier_grpo_all(context, run);
-    if (status || !g->grad_logits.data) {
-        return status;
+    NAPIER_TRY(napier_grpo_all(context, run));
+    if (!g->grad_logits.data) {
+        return NAPIER_OK;
     }
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     gradients.logprobs = napier_const_rows_f32(g->grad_logprob, tokens, 1);
@@ -94,7 +88,6 @@ static void copy_results(void *argument, int worker, int64_t begin, int64_t end)
 
 static napier_status run(napier_context *context, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
-    g->logprob = g->room;
     g->entropy = g->logprob + tokens;
     g->grad_logprob = g->entropy + tokens;
     g->grad_entropy = g->grad_logprob + tokens;
@@ -102,12 +95,9 @@ static napier_status run(napier_context *context, napier_grpo_logits *g) {
     g->run.job.logprobs = napier_const_array_f32(g->logprob, tokens);
     g->run.job.entropies = napier_const_array_f32(g->entropy, tokens);
     const bool once = g->grad_logits.data && !napier_grpo_looks_ahead(&g->run);
-    const napier_status status = once ? read_once(context, g) : read_twice(context, g);
-    if (!status) {
-        napier_parallel(context, tokens, 1 << 14, copy_results, g);
-    }
-    napier_grpo_free(context, &g->run);
-    return status;
+    NAPIER_TRY(once ? read_once(context, g) : read_twice(context, g));
+    napier_parallel(context, tokens, 1 << 14, copy_results, g);
+    return NAPIER_OK;
 }
 
 napier_status napier_grpo_from_logits(napier_context *context, napier_const_matrix logits, napier_indices ids,
@@ -120,23 +110,13 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
                             .grad_logits = grad_logits,
                             .logprobs = logprobs,
                             .entropies = entropies};
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics);
-    if (!status)
-        status = napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options);
-    if (status) {
-        return status;
-    }
-    g.room = napier_alloc(&context->allocator, (size_t)logits.rows + 1, 4 * sizeof(float));
-    if (!g.room) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "logprobs: no memory for %lld tokens",
-                           (long long)logits.rows);
-    }
-    status = run(context, &g);
-    if (!status) {
-        napier_write_struct(&g.run.metrics, metrics);
-    }
-    napier_free(&context->allocator, g.room);
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
+    NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options));
+    NAPIER_MEMORY(memory, context);
+    g.logprob = napier_take(&memory, logits.rows, 4 * sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "logprobs: no memory for %lld tokens", (long long)logits.rows));
+    NAPIER_TRY(run(context, &g));
+    napier_write_struct(&g.run.metrics, metrics);
+    return NAPIER_OK;
 }

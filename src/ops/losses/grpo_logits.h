@@ -10,9 +10,8 @@ typedef struct napier_grpo_logits {
     napier_indices ids;
     const napier_token_options *options;
     napier_matrix grad_logits;
-    napier_vector logprobs, entropies; /* the caller's; may be absent */
-    float *room;                       /* four arrays [T]: */
-    float *logprob, *entropy, *grad_logprob, *grad_entropy;
+    napier_vector logprobs, entropies;                      /* the caller's; may be absent */
+    float *logprob, *entropy, *grad_logprob, *grad_entropy; /* [T] each */
     napier_grpo_run run;
 } napier_grpo_logits;
 

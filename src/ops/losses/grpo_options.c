@@ -18,10 +18,8 @@ static napier_status check_enums(napier_context *context, const napier_grpo_opti
                {"kl_estimator", (int)o->kl_estimator, NAPIER_KL_K1, NAPIER_KL_K3},
                {"correction", (int)o->correction, NAPIER_GRPO_UNCORRECTED, NAPIER_GRPO_SEQUENCE_MASK}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i].value < all[i].least || all[i].value > all[i].most) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %d is unknown", all[i].name,
-                               all[i].value);
-        }
+        NAPIER_REFUSE_IF(context, all[i].value < all[i].least || all[i].value > all[i].most,
+                         "options: %s %d is unknown", all[i].name, all[i].value);
     }
     return NAPIER_OK;
 }
@@ -37,10 +35,9 @@ static napier_status check_ranges(napier_context *context, const range *all, siz
     for (size_t i = 0; i < count; i++) {
         const range *r = &all[i];
         const bool within = r->above ? r->value > r->least : r->value >= r->least;
-        if (!within || (!r->infinite && isinf(r->value))) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not %s%s %g", r->name, r->value,
-                               r->infinite ? "" : "finite and ", r->above ? "above" : "at least", r->least);
-        }
+        NAPIER_REFUSE_IF(context, !within || (!r->infinite && isinf(r->value)), "options: %s %g is not %s%s %g",
+                         r->name, r->value, r->infinite ? "" : "finite and ", r->above ? "above" : "at least",
+                         r->least);
     }
     return NAPIER_OK;
 }
@@ -65,46 +62,31 @@ static napier_status check_numbers(napier_context *context, const napier_grpo_op
                          {"entropy_coefficient", o->entropy_coefficient, any, false, false},
                          {"off_policy_threshold", o->off_policy_threshold, any, false, true},
                          {"entropy_threshold", o->entropy_threshold, any, false, true}};
-    const napier_status status = check_ranges(context, all, sizeof all / sizeof *all);
-    if (!status && o->top_entropy_quantile > 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: top_entropy_quantile %g is above 1",
-                           o->top_entropy_quantile);
-    }
-    if (!status && o->top_entropy_quantile < 1 && o->entropy_threshold > -HUGE_VAL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: entropy_threshold %g and top_entropy_quantile %g exclude each other",
-                           o->entropy_threshold, o->top_entropy_quantile);
-    }
-    if (!status && o->correction_floor > o->correction_cap) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: correction_floor %g is above correction_cap %g",
-                           o->correction_floor, o->correction_cap);
-    }
-    return status;
+    NAPIER_TRY(check_ranges(context, all, sizeof all / sizeof *all));
+    NAPIER_REFUSE_IF(context, o->top_entropy_quantile > 1, "options: top_entropy_quantile %g is above 1",
+                     o->top_entropy_quantile);
+    NAPIER_REFUSE_IF(context, o->top_entropy_quantile < 1 && o->entropy_threshold > -HUGE_VAL,
+                     "options: entropy_threshold %g and top_entropy_quantile %g exclude each other",
+                     o->entropy_threshold, o->top_entropy_quantile);
+    NAPIER_REFUSE_IF(context, o->correction_floor > o->correction_cap,
+                     "options: correction_floor %g is above correction_cap %g", o->correction_floor, o->correction_cap);
+    return NAPIER_OK;
 }
 
 static napier_status read_options(napier_context *context, const napier_grpo_options *options, napier_grpo_options *o) {
     *o = (napier_grpo_options)NAPIER_GRPO_OPTIONS_INIT;
-    napier_status status = napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o);
-    if (!status)
-        status = check_enums(context, o);
-    return status ? status : check_numbers(context, o);
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o));
+    NAPIER_TRY(check_enums(context, o));
+    return check_numbers(context, o);
 }
 
 /* ---- The batch --------------------------------------------------------------------------------------------------- */
-
-static napier_status check_needed(napier_context *context, const char *name, napier_const_vector v, bool needed,
-                                  const char *why) {
-    if (needed && !v.data) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: absent, but %s needs it", name, why);
-    }
-    return NAPIER_OK;
-}
 
 /* Checks the batch, and with it the call's other arguments. T is the size of logprobs or, from logits, `tokens`. */
 static napier_status check_batch(napier_context *context, napier_place place, const napier_grpo_batch *batch,
                                  bool logits, int64_t tokens, const napier_argument *others, size_t count) {
     enum { INPUTS = 7, OTHERS_MOST = 5 };
-    const int64_t responses = batch->offsets.size - 1, advantages = batch->advantages.size;
+    const int64_t responses = napier_offset_lists(batch->offsets), advantages = batch->advantages.size;
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     napier_argument all[INPUTS + OTHERS_MOST] = {
         napier_row_argument("logprobs", batch->logprobs, logits ? is : NAPIER_IS_NARROW, tokens),
@@ -117,24 +99,15 @@ static napier_status check_batch(napier_context *context, napier_place place, co
     for (size_t i = 0; i < count; i++) {
         all[INPUTS + i] = others[i];
     }
-    if (logits && (batch->logprobs.data || batch->entropies.data)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: given, but they are computed from the logits",
-                           batch->logprobs.data ? "logprobs" : "entropies");
-    }
-    napier_status status = napier_check_offset_count(context, "offsets", batch->offsets);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, INPUTS + count);
-    if (status) {
-        return status;
-    }
-    if (advantages != responses && advantages != tokens) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "advantages: size %" PRId64 " is neither that of the responses, %" PRId64
-                           ", nor of the tokens, %" PRId64,
-                           advantages, responses, tokens);
-    }
+    NAPIER_REFUSE_IF(context, logits && (batch->logprobs.data || batch->entropies.data),
+                     "%s: given, but they are computed from the logits",
+                     batch->logprobs.data ? "logprobs" : "entropies");
+    NAPIER_TRY(napier_check_offset_count(context, "offsets", batch->offsets));
+    NAPIER_TRY(napier_check_arguments(context, all, INPUTS + count));
+    NAPIER_REFUSE_IF(context, advantages != responses && advantages != tokens,
+                     "advantages: size %" PRId64 " is neither that of the responses, %" PRId64
+                     ", nor of the tokens, %" PRId64,
+                     advantages, responses, tokens);
     return napier_check_offsets_on(context, place, batch->offsets, tokens);
 }
 
@@ -145,16 +118,12 @@ static napier_status check_missing(napier_context *context, const napier_grpo_ba
         return NAPIER_OK;
     }
     const bool entropies = !logits && (napier_grpo_entropy_mask(o) || o->entropy_coefficient != 0);
-    napier_status status = check_needed(context, "ref_logprobs", batch->ref_logprobs, o->beta != 0, "beta");
-    if (!status) {
-        status = check_needed(context, "sampler_logprobs", batch->sampler_logprobs,
-                              o->correction != NAPIER_GRPO_UNCORRECTED, "the correction");
-    }
-    if (!status) {
-        status = check_needed(context, "entropies", batch->entropies, entropies,
-                              "top_entropy_quantile, entropy_threshold or entropy_coefficient");
-    }
-    return status;
+    NAPIER_REFUSE_IF(context, o->beta != 0 && !batch->ref_logprobs.data, "ref_logprobs: absent, but beta needs it");
+    NAPIER_REFUSE_IF(context, o->correction != NAPIER_GRPO_UNCORRECTED && !batch->sampler_logprobs.data,
+                     "sampler_logprobs: absent, but the correction needs it");
+    NAPIER_REFUSE_IF(context, entropies && !batch->entropies.data,
+                     "entropies: absent, but top_entropy_quantile, entropy_threshold or entropy_coefficient needs it");
+    return NAPIER_OK;
 }
 
 /* ---- The job ----------------------------------------------------------------------------------------------------- */
@@ -223,21 +192,15 @@ static napier_status read_structs(napier_context *context, const napier_grpo_bat
                                   const napier_grpo_options *options, napier_grpo_batch *b, napier_grpo_run *run) {
     *b = (napier_grpo_batch)NAPIER_GRPO_BATCH_INIT;
     *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
-    const napier_status status = read_options(context, options, &run->options);
-    return status ? status : napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
+    NAPIER_TRY(read_options(context, options, &run->options));
+    return napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
 }
 
 /* Checks what has been read, and makes the job. On a GPU run->all stays 0: its kernels read the offsets. */
 static napier_status read_batch(napier_context *context, napier_place place, const napier_grpo_batch *b, bool logits,
                                 int64_t tokens, const napier_argument *others, size_t count, napier_grpo_run *run) {
-    napier_status status = check_batch(context, place, b, logits, tokens, others, count);
-    if (status) {
-        return status;
-    }
-    status = check_missing(context, b, &run->options, logits, tokens);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_batch(context, place, b, logits, tokens, others, count));
+    NAPIER_TRY(check_missing(context, b, &run->options, logits, tokens));
     run->responses = (napier_responses){b->offsets, b->offsets.size - 1, tokens};
     make_job(b, run);
     run->scans = scans_of(run);
@@ -252,21 +215,18 @@ napier_status napier_grpo_read(napier_context *context, napier_place place, cons
                                const napier_grpo_options *options, const napier_grpo_outputs *out,
                                napier_grpo_run *run) {
     napier_grpo_batch b;
-    napier_status status = read_structs(context, batch, options, &b, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(read_structs(context, batch, options, &b, run));
     const int64_t tokens = b.logprobs.size;
     const unsigned is = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument others[] = {
         napier_row_argument("losses", napier_read_only_vector(out->losses), is, tokens),
         napier_row_argument("grad_logprobs", napier_read_only_vector(out->grad_logprobs), is, tokens),
         napier_row_argument("grad_entropies", napier_read_only_vector(out->grad_entropies), is, tokens)};
-    status = read_batch(context, place, &b, false, tokens, others, sizeof others / sizeof *others, run);
+    NAPIER_TRY(read_batch(context, place, &b, false, tokens, others, sizeof others / sizeof *others, run));
     run->job.losses = out->losses;
     run->job.grad_logprobs = out->grad_logprobs;
     run->job.grad_entropies = out->grad_entropies;
-    return status;
+    return NAPIER_OK;
 }
 
 napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
@@ -280,11 +240,7 @@ napier_status napier_grpo_logits_check(napier_context *context, napier_place pla
         napier_row_argument("logprobs", napier_read_only_vector(g->logprobs), out, tokens),
         napier_row_argument("entropies", napier_read_only_vector(g->entropies), out, tokens)};
     napier_grpo_batch b;
-    napier_status status = read_structs(context, batch, options, &b, &g->run);
-    if (status) {
-        return status;
-    }
-    status = napier_check_indices(context, "ids", g->ids);
-    return status ? status
-                  : read_batch(context, place, &b, true, tokens, others, sizeof others / sizeof *others, &g->run);
+    NAPIER_TRY(read_structs(context, batch, options, &b, &g->run));
+    NAPIER_TRY(napier_check_indices(context, "ids", g->ids));
+    return read_batch(context, place, &b, true, tokens, others, sizeof others / sizeof *others, &g->run);
 }

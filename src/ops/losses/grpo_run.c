@@ -14,27 +14,16 @@ bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
     return quantile || share || (run->scans & of_policy) || (run->scans && on_policy);
 }
 
-napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run) {
-    const size_t responses = (size_t)run->responses.count, slots = (size_t)napier_tile_slots(&run->responses);
-    const napier_allocator *allocator = &context->allocator;
+napier_status napier_grpo_take(napier_memory *memory, napier_grpo_run *run) {
+    const int64_t responses = run->responses.count, slots = napier_tile_slots(&run->responses);
     if (responses == 0) {
         return NAPIER_OK;
     }
-    const bool scan = run->scans || run->job.mask;
-    run->response = napier_alloc(allocator, responses, sizeof *run->response);
-    run->sums = run->response && run->totals ? napier_alloc(allocator, slots, sizeof *run->sums) : NULL;
-    run->scan = run->response && scan ? napier_alloc(allocator, slots, sizeof *run->scan) : NULL;
-    if (!run->response || (run->totals && !run->sums) || (scan && !run->scan)) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %zu responses in %zu tiles", responses,
-                           slots);
-    }
-    return NAPIER_OK;
-}
-
-void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
-    napier_free(&context->allocator, run->scan);
-    napier_free(&context->allocator, run->sums);
-    napier_free(&context->allocator, run->response);
+    run->response = napier_take(memory, responses, sizeof *run->response);
+    run->sums = run->totals ? napier_take(memory, slots, sizeof *run->sums) : NULL;
+    run->scan = run->scans || run->job.mask ? napier_take(memory, slots, sizeof *run->scan) : NULL;
+    return napier_taken(memory, "batch: no memory for %lld responses in %lld tiles", (long long)responses,
+                        (long long)slots);
 }
 
 /* ---- Prepare ----------------------------------------------------------------------------------------------------- */
@@ -54,8 +43,7 @@ static napier_grpo_scan scan_of(const napier_grpo_run *run, int64_t b, int64_t *
     if (!run->scan) {
         return total;
     }
-    const napier_grpo_scan *scan =
-        run->scan + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+    const napier_grpo_scan *scan = run->scan + napier_first_slot(&run->responses, b);
     *counted = 0;
     for (int64_t i = 0; i < napier_response_tiles(&run->responses, b); i++) {
         *counted += scan[i].counted;
@@ -123,7 +111,7 @@ void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
 
 static const napier_grpo_sums *sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
     *tiles = napier_response_tiles(&run->responses, b);
-    return run->sums + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+    return run->sums + napier_first_slot(&run->responses, b);
 }
 
 static void flow_of_responses(void *argument, int worker, int64_t begin, int64_t end) {
@@ -139,10 +127,6 @@ static void flow_of_responses(void *argument, int worker, int64_t begin, int64_t
         }
         r->flow = napier_grpo_flow_of(&run->options, &run->all, run->mean, r->counted, flow);
     }
-}
-
-void napier_grpo_flow(napier_context *context, napier_grpo_run *run) {
-    napier_parallel(context, run->responses.count, 1 << 12, flow_of_responses, run);
 }
 
 static void add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
@@ -198,38 +182,30 @@ static void entropy_gradients(void *argument, int worker, int64_t begin, int64_t
     }
 }
 
-void napier_grpo_entropies(napier_context *context, napier_grpo_run *run) {
-    const int64_t tokens = run->responses.tokens;
-    napier_parallel(context, tokens, napier_token_chunk(context, tokens), entropy_gradients, run);
-}
-
 napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
-    const napier_vector grad = run->job.grad_logprobs, none = {NULL, 0, 0, NAPIER_F32};
-    const bool twice = run->job.sequence && grad.data;
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    const int64_t tokens = run->responses.tokens;
+    const bool twice = run->job.sequence && run->job.grad_logprobs.data;
     run->totals = run->totals || twice;
-    const napier_status status = napier_grpo_alloc(context, run);
-    if (status) {
-        return status;
-    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_grpo_take(&memory, run));
     napier_grpo_prepare(context, run);
-    run->job.grad_logprobs = twice ? none : grad;
-    napier_grpo_tiles(context, run);
-    napier_grpo_sums *sums = run->sums;
+    napier_grpo_run first = *run, second = *run;
     if (twice) {
-        const napier_vector losses = run->job.losses;
-        napier_grpo_flow(context, run);
-        run->job.grad_logprobs = grad;
-        run->job.losses = none;
-        run->sums = NULL;
-        napier_grpo_tiles(context, run);
-        run->job.losses = losses;
-        run->sums = sums;
+        first.job.grad_logprobs = none;
+        second.job.losses = none;
+        second.sums = NULL;
+    }
+    napier_grpo_tiles(context, &first);
+    if (twice) {
+        napier_parallel(context, run->responses.count, 1 << 12, flow_of_responses, run);
+        napier_grpo_tiles(context, &second);
     }
     if (run->totals) {
         napier_grpo_finish(run);
     }
     if (run->job.grad_entropies.data) {
-        napier_grpo_entropies(context, run);
+        napier_parallel(context, tokens, napier_token_chunk(context, tokens), entropy_gradients, run);
     }
     return NAPIER_OK;
 }

@@ -8,6 +8,7 @@
 #ifndef NAPIER_OPS_LOSSES_GRPO_RUN_H
 #define NAPIER_OPS_LOSSES_GRPO_RUN_H
 
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/losses/grpo_sums.h"
 #include "ops/tokens/responses.h"
@@ -41,15 +42,12 @@ napier_status napier_grpo_read(napier_context *context, napier_place place, cons
 /* True if a response needs its tokens' log-probabilities or entropies before the first loss. */
 bool napier_grpo_looks_ahead(const napier_grpo_run *run);
 
-/* Allocates memory for the passes. Call napier_grpo_free in any case. */
-napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run);
-void napier_grpo_free(napier_context *context, napier_grpo_run *run);
+/* Takes memory for the passes. */
+napier_status napier_grpo_take(napier_memory *memory, napier_grpo_run *run);
 
 void napier_grpo_prepare(napier_context *context, napier_grpo_run *run);
 void napier_grpo_tiles(napier_context *context, napier_grpo_run *run);
-void napier_grpo_flow(napier_context *context, napier_grpo_run *run);
 void napier_grpo_finish(napier_grpo_run *run);
-void napier_grpo_entropies(napier_context *context, napier_grpo_run *run);
 
 /* Computes losses, gradients and metrics of a run that has been read: prepare to finish. */
 napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run);

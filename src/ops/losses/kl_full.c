@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
@@ -73,31 +74,18 @@ static void run_gradients(void *argument, int worker, int64_t begin, int64_t end
 
 /* ---- The calls --------------------------------------------------------------------------------------------------- */
 
-napier_status napier_kl_full_check(napier_context *context, napier_const_matrix policy_logits,
-                                   napier_const_matrix ref_logits, const napier_softmax_options *options,
-                                   napier_vector kl, napier_softmax_options *o) {
-    const int64_t rows = policy_logits.rows, cols = policy_logits.cols;
-    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT;
+napier_status napier_kl_full_check(napier_context *context, const napier_kl_full_job *job,
+                                   const napier_softmax_options *options, napier_const_vector kl, bool backward,
+                                   napier_softmax_options *o) {
+    const int64_t rows = job->policy.rows, cols = job->policy.cols;
+    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, out = NAPIER_IS_OUT | NAPIER_IS_NARROW;
+    const unsigned grad = out | NAPIER_MAY_BE_ABSENT;
     const napier_argument all[] = {
-        NAPIER_ARGUMENT("policy_logits", policy_logits, in, rows, cols, NULL),
-        NAPIER_ARGUMENT("ref_logits", ref_logits, in, rows, cols, "policy_logits"),
-        napier_column_argument("kl", napier_read_only_vector(kl), NAPIER_IS_OUT | NAPIER_IS_NARROW, rows)};
-    return napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, o);
-}
-
-napier_status napier_kl_full_backward_check(napier_context *context, napier_const_matrix policy_logits,
-                                            napier_const_matrix ref_logits, const napier_softmax_options *options,
-                                            napier_const_vector grad_kl, napier_matrix grad_policy_logits,
-                                            napier_matrix grad_ref_logits, napier_softmax_options *o) {
-    const int64_t rows = policy_logits.rows, cols = policy_logits.cols;
-    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT;
-    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
-    const napier_argument all[] = {
-        NAPIER_ARGUMENT("policy_logits", policy_logits, in, rows, cols, NULL),
-        NAPIER_ARGUMENT("ref_logits", ref_logits, in, rows, cols, "policy_logits"),
-        napier_row_argument("grad_kl", grad_kl, in, rows),
-        NAPIER_ARGUMENT("grad_policy_logits", napier_read_only(grad_policy_logits), out, rows, cols, "policy_logits"),
-        NAPIER_ARGUMENT("grad_ref_logits", napier_read_only(grad_ref_logits), out, rows, cols, "policy_logits")};
+        NAPIER_ARGUMENT("policy_logits", job->policy, in, rows, cols, NULL),
+        NAPIER_ARGUMENT("ref_logits", job->ref, in, rows, cols, "policy_logits"),
+        backward ? napier_row_argument("grad_kl", kl, in, rows) : napier_column_argument("kl", kl, out, rows),
+        NAPIER_ARGUMENT("grad_policy_logits", napier_read_only(job->grad_policy), grad, rows, cols, "policy_logits"),
+        NAPIER_ARGUMENT("grad_ref_logits", napier_read_only(job->grad_ref), grad, rows, cols, "policy_logits")};
     return napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, o);
 }
 
@@ -110,40 +98,32 @@ static napier_status run(napier_context *context, full_task *t, const napier_sof
     }
     const int64_t chunk = napier_row_chunk(context, x[0].rows, x[0].cols, 1);
     const int workers = napier_workers(context, x[0].rows, chunk);
-    t->scratch = napier_alloc(&context->allocator, (size_t)workers, NAPIER_ROWS_SCRATCH * sizeof(float));
-    if (!t->scratch) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "kl: no memory for %d workers", workers);
-    }
+    NAPIER_MEMORY(memory, context);
+    t->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "kl: no memory for %d workers", workers));
     napier_parallel(context, x[0].rows, chunk, rows, t);
-    napier_free(&context->allocator, t->scratch);
     return NAPIER_OK;
 }
 
 napier_status napier_kl_full(napier_context *context, napier_const_matrix policy_logits, napier_const_matrix ref_logits,
                              const napier_softmax_options *options, napier_vector kl) {
-    napier_softmax_options o;
-    const napier_status status = napier_kl_full_check(context, policy_logits, ref_logits, options, kl, &o);
-    if (status || policy_logits.rows == 0) {
-        return status;
-    }
     full_task t = {.job = {.policy = policy_logits, .ref = ref_logits}, .kl = kl};
-    return run(context, &t, &o, run_rows);
+    napier_softmax_options o;
+    NAPIER_TRY(napier_kl_full_check(context, &t.job, options, napier_read_only_vector(kl), false, &o));
+    return policy_logits.rows == 0 ? NAPIER_OK : run(context, &t, &o, run_rows);
 }
 
 napier_status napier_kl_full_backward(napier_context *context, napier_const_matrix policy_logits,
                                       napier_const_matrix ref_logits, const napier_softmax_options *options,
                                       napier_const_vector grad_kl, napier_matrix grad_policy_logits,
                                       napier_matrix grad_ref_logits) {
-    napier_softmax_options o;
-    const napier_status status = napier_kl_full_backward_check(context, policy_logits, ref_logits, options, grad_kl,
-                                                               grad_policy_logits, grad_ref_logits, &o);
-    if (status || policy_logits.rows == 0 || policy_logits.cols == 0) {
-        return status;
-    }
     full_task t = {.job = {.policy = policy_logits,
                            .ref = ref_logits,
                            .grad_policy = grad_policy_logits,
                            .grad_ref = grad_ref_logits},
                    .grad_kl = grad_kl};
-    return run(context, &t, &o, run_gradients);
+    napier_softmax_options o;
+    NAPIER_TRY(napier_kl_full_check(context, &t.job, options, grad_kl, true, &o));
+    const bool nothing = policy_logits.rows == 0 || policy_logits.cols == 0;
+    return nothing ? NAPIER_OK : run(context, &t, &o, run_gradients);
 }

@@ -2,64 +2,43 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* all: the call's arguments besides rubric, weights, offsets and ids. */
-static napier_status check_call(napier_context *context, napier_place place, napier_rubric_task *t, int64_t tokens,
-                                const napier_argument *all, size_t count) {
-    enum { COMMON = 4, MOST = COMMON + 3 };
+napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t, bool backward) {
     const napier_const_matrix rubric = t->job.rubric;
     const napier_indices ids = t->job.ids, offsets = t->responses.offsets;
-    napier_argument arguments[MOST] = {
-        NAPIER_ARGUMENT("rubric", rubric, NAPIER_IS_NARROW, rubric.rows, rubric.cols, NULL),
-        napier_row_argument("weights", t->weights, NAPIER_IS_NARROW, rubric.rows),
-        napier_row_argument("token_ids", napier_indices_bytes(ids), 0, ids.size),
-        napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size)};
-    for (size_t i = 0; i < count; i++) {
-        arguments[COMMON + i] = all[i];
-    }
-    t->responses.count = offsets.size - 1;
-    t->responses.tokens = tokens;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_offset_count(context, "offsets", offsets);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, arguments, COMMON + count);
-    if (status) {
-        return status;
-    }
-    status = napier_check_offsets_on(context, place, offsets, tokens);
-    return status ? status : napier_check_ids_on(context, place, "token_ids", ids, tokens, rubric.cols);
-}
-
-napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t) {
-    const int64_t responses = t->responses.offsets.size - 1;
-    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
-    const napier_argument all[] = {
-        napier_row_argument("logprobs", t->job.logprobs, NAPIER_IS_NARROW, t->job.logprobs.size),
-        NAPIER_ARGUMENT("scores", napier_read_only(t->scores), out, responses, t->job.rubric.rows, NULL),
-        napier_row_argument("rewards", napier_read_only_vector(t->rewards), out, responses)};
-    return check_call(context, place, t, t->job.logprobs.size, all, sizeof all / sizeof *all);
-}
-
-napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t) {
-    const int64_t responses = t->responses.offsets.size - 1;
-    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
-    const napier_vector grad = t->job.grad_logprobs;
-    const napier_argument all[] = {
-        napier_row_argument("grad_logprobs", napier_read_only_vector(grad), NAPIER_IS_OUT | NAPIER_IS_NARROW,
-                            grad.size),
-        NAPIER_ARGUMENT("grad_scores", t->grad_scores, in | NAPIER_MAY_BE_OUT, responses, t->job.rubric.rows, NULL),
+    const int64_t responses = napier_offset_lists(offsets);
+    const int64_t tokens = backward ? t->job.grad_logprobs.size : t->job.logprobs.size;
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW, in = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const napier_argument forward_all[] = {
+        napier_row_argument("logprobs", t->job.logprobs, NAPIER_IS_NARROW, tokens),
+        NAPIER_ARGUMENT("scores", napier_read_only(t->scores), out | NAPIER_MAY_BE_ABSENT, responses, rubric.rows,
+                        NULL),
+        napier_row_argument("rewards", napier_read_only_vector(t->rewards), out | NAPIER_MAY_BE_ABSENT, responses)};
+    const napier_argument backward_all[] = {
+        napier_row_argument("grad_logprobs", napier_read_only_vector(t->job.grad_logprobs), out, tokens),
+        NAPIER_ARGUMENT("grad_scores", t->grad_scores, in | NAPIER_MAY_BE_OUT, responses, rubric.rows, NULL),
         napier_row_argument("grad_rewards", t->grad_rewards, in, responses)};
-    return check_call(context, place, t, grad.size, all, sizeof all / sizeof *all);
+    const napier_argument *own = backward ? backward_all : forward_all;
+    const napier_argument all[] = {NAPIER_ARGUMENT("rubric", rubric, NAPIER_IS_NARROW, rubric.rows, rubric.cols, NULL),
+                                   napier_row_argument("weights", t->weights, NAPIER_IS_NARROW, rubric.rows),
+                                   napier_row_argument("token_ids", napier_indices_bytes(ids), 0, ids.size),
+                                   napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size),
+                                   own[0],
+                                   own[1],
+                                   own[2]};
+    t->responses.count = responses;
+    t->responses.tokens = tokens;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_offset_count(context, "offsets", offsets));
+    NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_TRY(napier_check_offsets_on(context, place, offsets, tokens));
+    return napier_check_ids_on(context, place, "token_ids", ids, tokens, rubric.cols);
 }
 
 /* ---- Scores ------------------------------------------------------------------------------------------------------ */
@@ -78,7 +57,7 @@ static void sum_responses(void *argument, int worker, int64_t begin, int64_t end
     const int64_t criteria = t->job.rubric.rows;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
-        const int64_t slot = napier_tile_slot(&t->responses, b, napier_response_begin(&t->responses, b));
+        const int64_t slot = napier_first_slot(&t->responses, b);
         const int64_t tiles = napier_response_tiles(&t->responses, b);
         double reward = 0;
         for (int64_t c = 0; c < criteria; c++) {
@@ -108,23 +87,20 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
                             .weights = weights,
                             .scores = scores,
                             .rewards = rewards};
-    const napier_status status = napier_rubric_check(context, NAPIER_ON_HOST, &t);
-    if (status || t.responses.count == 0) {
-        return status;
+    NAPIER_TRY(napier_rubric_check(context, NAPIER_ON_HOST, &t, false));
+    if (t.responses.count == 0) {
+        return NAPIER_OK;
     }
     const int64_t slots = napier_tile_slots(&t.responses), criteria = rubric.rows;
     t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
+    NAPIER_MEMORY(memory, context);
     if (criteria > 0) {
         const size_t row = (size_t)criteria <= SIZE_MAX / sizeof(float) ? (size_t)criteria * sizeof(float) : SIZE_MAX;
-        t.sums = napier_alloc(&context->allocator, (size_t)slots, row);
-        if (!t.sums) {
-            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scores: no memory for the sums of %lld tiles",
-                               (long long)slots);
-        }
+        t.sums = napier_take(&memory, slots, row);
+        NAPIER_TRY(napier_taken(&memory, "scores: no memory for the sums of %lld tiles", (long long)slots));
         napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
     }
     napier_parallel(context, t.responses.count, 1 << 12, sum_responses, &t);
-    napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }
 
@@ -170,20 +146,17 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
                             .grad_scores = grad_scores,
                             .grad_rewards = grad_rewards};
     const int64_t tokens = grad_logprobs.size;
-    const napier_status status = napier_rubric_backward_check(context, NAPIER_ON_HOST, &t);
-    if (status || tokens == 0) {
-        return status;
+    NAPIER_TRY(napier_rubric_check(context, NAPIER_ON_HOST, &t, true));
+    if (tokens == 0) {
+        return NAPIER_OK;
     }
     const int64_t chunk = napier_token_chunk(context, tokens);
     const size_t criteria = rubric.rows > 0 ? (size_t)rubric.rows : 1;
     const size_t row = criteria <= SIZE_MAX / sizeof(float) ? criteria * sizeof(float) : SIZE_MAX;
     t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
-    t.sums = napier_alloc(&context->allocator, (size_t)napier_workers(context, tokens, chunk), row);
-    if (!t.sums) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "factors: no memory for %lld criteria",
-                           (long long)rubric.rows);
-    }
+    NAPIER_MEMORY(memory, context);
+    t.sums = napier_take(&memory, napier_workers(context, tokens, chunk), row);
+    NAPIER_TRY(napier_taken(&memory, "factors: no memory for %lld criteria", (long long)rubric.rows));
     napier_parallel(context, tokens, chunk, write_gradients, &t);
-    napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }

@@ -59,7 +59,7 @@ static void sample_terms(const float *z, int n, float max, float *terms) {
         return;
     }
     const float magic = napier_term_magic(napier_exp_parts_small(max).n);
-    napier_terms_as(z, n, vf_set(max - NAPIER_CUTOFF), vf_set(magic), true, terms);
+    terms_as(z, n, vf_set(max - NAPIER_CUTOFF), vf_set(magic), true, terms);
 }
 
 #define NAPIER_SAMPLE_KERNELS \

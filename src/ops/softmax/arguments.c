@@ -3,7 +3,7 @@
 
 #include <float.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
 float napier_float_of(double x) {
@@ -30,33 +30,23 @@ static bool temperature_survives(double *temperature, napier_dtype compute) {
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out) {
     *out = (napier_softmax_options)NAPIER_SOFTMAX_OPTIONS_INIT;
-    const napier_status status = napier_read_options(context, "options", "NAPIER_SOFTMAX_OPTIONS_INIT", options, out);
-    if (status) {
-        return status;
-    }
-    if (!temperature_survives(&out->temperature, compute)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
-                           out->temperature, napier_dtype_name(compute));
-    }
-    if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
-    }
-    if ((unsigned)out->masked_rows > NAPIER_MASKED_ZERO) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
-                           (int)out->masked_rows);
-    }
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_SOFTMAX_OPTIONS_INIT", options, out));
+    NAPIER_REFUSE_IF(context, !temperature_survives(&out->temperature, compute),
+                     "options: temperature %g is not finite and above 0 in %s", out->temperature,
+                     napier_dtype_name(compute));
+    NAPIER_REFUSE_IF(context, (unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL, "options: algorithm %d is unknown",
+                     (int)out->algorithm);
+    NAPIER_REFUSE_IF(context, (unsigned)out->masked_rows > NAPIER_MASKED_ZERO, "options: masked_rows %d is unknown",
+                     (int)out->masked_rows);
     return NAPIER_OK;
 }
 
 napier_status napier_softmax_arguments(napier_context *context, const napier_argument *all, size_t count,
                                        const napier_softmax_options *options, napier_dtype compute,
                                        napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_softmax_options_read(context, options, compute, o);
-    return status ? status : napier_check_arguments(context, all, count);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_softmax_options_read(context, options, compute, o));
+    return napier_check_arguments(context, all, count);
 }
 
 napier_status napier_elementwise_arguments(napier_context *context, const char *name, napier_const_matrix logits,

@@ -11,13 +11,13 @@
 #include "ops/softmax/weighted.inc.h"
 
 /* Element i of row `row` of a matrix that is f32, f16 or bf16. */
-NAPIER_KERNEL const void *napier_element(napier_const_matrix m, int64_t row, int64_t i) {
+NAPIER_KERNEL const void *element_in(napier_const_matrix m, int64_t row, int64_t i) {
     return napier_at(m.data, m.dtype, row * m.row_stride + i * m.col_stride);
 }
 
 /* n <= 1024 elements as contiguous floats: the memory itself if it is contiguous f32, otherwise `room`. */
-NAPIER_KERNEL const float *napier_floats(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
-    return napier_look(napier_element(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
+NAPIER_KERNEL const float *floats_of(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
+    return napier_look(element_in(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
 }
 
 /* The sum of a * b, or of a if b is NULL. Where a is 0 (a masked position), b is ignored, whatever it is. */
@@ -37,28 +37,22 @@ NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
         }
         lane[v] = sum;
     }
-    for (int half = 8; half > 0; half /= 2) {
-        for (int v = 0; v < half; v++) {
-            lane[v] = vf_add(lane[v], lane[v + half]);
-        }
-    }
-    return vf_hadd(lane[0]);
+    return vf_hadd(napier_fold_lanes(lane, 16));
 }
 
-static double napier_dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin,
-                               int64_t end, float *scratch) {
+static double dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
+                        float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE;
     double total = 0;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
-        const float *x = napier_floats(a, row, i, n, room_a);
-        total +=
-            (double)(b ? napier_dot_tile(x, napier_floats(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
+        const float *x = floats_of(a, row, i, n, room_a);
+        total += (double)(b ? napier_dot_tile(x, floats_of(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
     }
     return total;
 }
 
-NAPIER_KERNEL vf napier_gradient16(bool log, vf value, vf gradient, vf sum) {
+NAPIER_KERNEL vf gradient16(bool log, vf value, vf gradient, vf sum) {
     if (log) {
         return vf_fnma(vf_exp(value), sum, gradient);
     }
@@ -66,18 +60,18 @@ NAPIER_KERNEL vf napier_gradient16(bool log, vf value, vf gradient, vf sum) {
     return vf_select(masked, vf_zero(), vf_mul(value, vf_sub(gradient, sum)));
 }
 
-NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, napier_const_matrix gradients,
-                                       napier_matrix out, int64_t row, float sum, float temperature, float *scratch) {
+NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
+                                int64_t row, float sum, float temperature, float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE, *result = scratch + 2 * NAPIER_TILE;
     const vf s = vf_set(sum), t = vf_set(temperature);
     for (int64_t i = 0; i < values.cols; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, values.cols);
-        const float *x = napier_floats(values, row, i, n, room_a), *g = napier_floats(gradients, row, i, n, room_b);
+        const float *x = floats_of(values, row, i, n, room_a), *g = floats_of(gradients, row, i, n, room_b);
         for (int j = 0; j < n; j += 16) {
             const bool whole = j + 16 <= n;
             const vf u = whole ? vf_load(x + j) : vf_load_part(x + j, n - j, vf_zero());
             const vf w = whole ? vf_load(g + j) : vf_load_part(g + j, n - j, vf_zero());
-            vf v = napier_gradient16(log, u, w, s);
+            vf v = gradient16(log, u, w, s);
             v = temperature != 1.0f ? vf_div(v, t) : v;
             vf_store(result + j, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
         }
@@ -86,28 +80,23 @@ NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, nap
     }
 }
 
-static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs,
-                                    napier_matrix grad_logits, int64_t row, float dot, float temperature,
-                                    float *scratch) {
-    napier_gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
+static void softmax_gradient(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
+                             int64_t row, float sum, float temperature, float *scratch) {
+    if (log) {
+        gradient_row(true, values, gradients, out, row, sum, temperature, scratch);
+    } else {
+        gradient_row(false, values, gradients, out, row, sum, temperature, scratch);
+    }
 }
 
-static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
-                                        napier_matrix grad_logits, int64_t row, float sum, float temperature,
-                                        float *scratch) {
-    napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
-}
-
-#define NAPIER_SOFTMAX_KERNELS                                                                                         \
-    {                                                                                                                  \
-        .short_rows = napier_short_or_tiny_rows, .short_columns = napier_short_columns, .long_rows = napier_long_rows, \
-        .keep_range = napier_keep_range, .write_kept = napier_write_kept, .max_of_range = napier_max_of_range,         \
-        .sum_range = napier_sum_range, .write_range = napier_write_range, .sum_strip = napier_sum_strip,               \
-        .write_strip = napier_write_strip, .pack_few = napier_pack_few, .unpack_few = napier_unpack_few,               \
-        .store_lse = napier_store_lse, .tile_sum = napier_tile_sum_of, .pack = napier_pack, .write = napier_write,     \
-        .weighted_look = napier_weighted_look_at, .weighted_rest = napier_weighted_rest,                               \
-        .weighted_ties = napier_weighted_ties, .dot_range = napier_dot_range,                                          \
-        .softmax_gradient = napier_softmax_gradient, .log_softmax_gradient = napier_log_softmax_gradient               \
+#define NAPIER_SOFTMAX_KERNELS                                                                                    \
+    {                                                                                                             \
+        .short_rows = short_or_tiny_rows, .short_columns = short_columns, .long_rows = long_rows,                 \
+        .keep_range = keep_range, .write_kept = write_kept, .max_of_range = max_of_range, .sum_range = sum_range, \
+        .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,     \
+        .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = pack_row,              \
+        .write = write_row, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                    \
+        .weighted_ties = weighted_ties, .dot_range = dot_range, .gradient = softmax_gradient                      \
     }
 
 #endif

@@ -17,7 +17,7 @@ typedef struct napier_sixteen {
     vm alone;
 } napier_sixteen;
 
-NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
+NAPIER_KERNEL void sixteen_start(napier_sixteen *s, napier_range range) {
     const vf size = vf_from_bits(vi_and(vf_bits(range.max), vi_set(0x7fffffff)));
     s->alone = vm_or(napier_range_nan(range), vf_lt(vf_set(NAPIER_BIG), size));
     s->max = vf_select(s->alone, vf_zero(), range.max);
@@ -26,13 +26,13 @@ NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
 }
 
 /* Is every element of all 16 rows within `reach` of its row's maximum? */
-NAPIER_KERNEL bool napier_sixteen_within(const napier_sixteen *s, float reach) {
+NAPIER_KERNEL bool sixteen_within(const napier_sixteen *s, float reach) {
     return vm_all(vf_ge(s->min, vf_sub(s->max, vf_set(reach))));
 }
 
 /* One element of each row. *term is its term; the result is the term if it is below the
- * maximum, otherwise 0, as in napier_terms16. */
-NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below, vf *term) {
+ * maximum, otherwise 0, as in terms16. */
+NAPIER_KERNEL vf sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below, vf *term) {
     *term = vf_exp_scaled(z, s->maxima.magic);
     if (cut) {
         *term = vf_keep(vf_ge(z, vf_sub(s->max, vf_set(NAPIER_CUTOFF))), *term);
@@ -43,11 +43,11 @@ NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi
 }
 
 /* At least 1: the count of a row that is computed alone is meaningless. */
-NAPIER_KERNEL vf napier_sixteen_count(int n, vi below) {
+NAPIER_KERNEL vf sixteen_count(int n, vi below) {
     return vf_max(vf_add(vf_set((float)n), vf_from_int(below)), vf_set(1.0f));
 }
 
-NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const napier_finals *f, bool care) {
+NAPIER_KERNEL napier_writer sixteen_writer(const napier_sixteen *s, const napier_finals *f, bool care) {
     napier_writer w = {s->max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
     if (care) {
         w.scale_up = vf_mul(f->scale, vf_set(0x1p64f));
@@ -57,8 +57,7 @@ NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const
 }
 
 /* Computes one row from contiguous z: its result goes to out[0 .. n), or to out[0] for logsumexp. */
-static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n,
-                                     float *out) {
+static void row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n, float *out) {
     napier_sum sum;
     napier_tile_sum t;
     napier_sum_init(&sum);
@@ -68,7 +67,7 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
     if (op == NAPIER_OP_LOGSUMEXP) {
         out[0] = final.lse;
     } else {
-        napier_write_by_definition(op, &final, masked, z, n, out);
+        write_by_definition(op, &final, masked, z, n, out);
     }
 }
 
@@ -76,15 +75,14 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
 
 /* 16 rows of n <= width columns. v[i] holds column i and receives its results; width is a constant power of two. care:
  * some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
-NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s,
-                                     vf *v) {
+NAPIER_KERNEL vf tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s, vf *v) {
     vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
     vi below = vi_set(0);
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
         acc[i] = term[i] = vf_zero();
         if (i < n) {
-            acc[i] = napier_sixteen_term(s, v[i], care, &below, &term[i]);
+            acc[i] = sixteen_term(s, v[i], care, &below, &term[i]);
         }
     }
     NAPIER_UNROLL
@@ -96,13 +94,13 @@ NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, boo
             }
         }
     }
-    const napier_finals f = napier_finish16(op, s->max, s->maxima.p, napier_sixteen_count(n, below), acc[0]);
+    const napier_finals f = napier_finish16(op, s->max, s->maxima.p, sixteen_count(n, below), acc[0]);
     if (op != NAPIER_OP_LOGSUMEXP) {
-        const napier_writer w = napier_sixteen_writer(s, &f, care);
+        const napier_writer w = sixteen_writer(s, &f, care);
         NAPIER_UNROLL
         for (int i = 0; i < width; i++) {
             if (i < n) {
-                v[i] = napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
+                v[i] = result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
             }
         }
     }
@@ -110,8 +108,8 @@ NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, boo
 }
 
 /* Computes the rows marked in `alone` one by one, from their z to their results. */
-static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z,
-                              vf *results, vf *lse) {
+static void tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z, vf *results,
+                       vf *lse) {
     float which[16], columns[NAPIER_TINY_COLS][16], out[NAPIER_TINY_COLS][16], sums[16];
     vf_store(which, vf_keep(alone, vf_set(1.0f)));
     vf_store(sums, *lse);
@@ -127,7 +125,7 @@ static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, i
         for (int i = 0; i < n; i++) {
             row[i] = columns[i][j];
         }
-        napier_row_by_definition(op, masked, row, n, result);
+        row_by_definition(op, masked, row, n, result);
         sums[j] = result[0];
         for (int i = 0; i < n && op != NAPIER_OP_LOGSUMEXP; i++) {
             out[i][j] = result[i];
@@ -140,36 +138,35 @@ static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, i
 }
 
 /* Sixteen rows, some of which have results that may be subnormal, or must be computed alone. */
-static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s,
-                                vf *v) {
+static vf tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s, vf *v) {
     vf z[NAPIER_TINY_COLS];
     memcpy(z, v, (size_t)n * sizeof *v);
-    vf lse = napier_tiny_sixteen(op, NAPIER_TINY_COLS, n, true, s, v);
+    vf lse = tiny_sixteen(op, NAPIER_TINY_COLS, n, true, s, v);
     if (vm_any(s->alone)) {
-        napier_tiny_alone(op, masked, n, s->alone, z, v, &lse);
+        tiny_alone(op, masked, n, s->alone, z, v, &lse);
     }
     return lse;
 }
 
-NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
-    napier_range range = napier_no_range();
+NAPIER_KERNEL vf tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
+    napier_range range = no_range();
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
         if (i < n) {
-            range = napier_range_add(range, v[i]);
+            range = range_add(range, v[i]);
         }
     }
     napier_sixteen s;
-    napier_sixteen_start(&s, range);
-    if (vm_any(s.alone) || !napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
-        return napier_tiny_with_care(op, n, masked, &s, v);
+    sixteen_start(&s, range);
+    if (vm_any(s.alone) || !sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
+        return tiny_with_care(op, n, masked, &s, v);
     }
-    return napier_tiny_sixteen(op, width, n, false, &s, v);
+    return tiny_sixteen(op, width, n, false, &s, v);
 }
 
 /* Spreads rows of n floats to places `width` floats apart in 16 vectors. The
  * next row overwrites the tail of each store. */
-NAPIER_KERNEL void napier_tiny_spread(const float *x, int n, int width, float *spread) {
+NAPIER_KERNEL void tiny_spread(const float *x, int n, int width, float *spread) {
     const int rows = 256 / width;
     for (int r = 0; r < rows; r++) {
         const int left = (rows - r) * n;
@@ -179,16 +176,16 @@ NAPIER_KERNEL void napier_tiny_spread(const float *x, int n, int width, float *s
 
 /* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
  * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
-NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
-                                     float *scratch) {
+NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
+                              float *scratch) {
     const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
     float *packed = scratch, *spread = scratch + 320;
-    const float *x = (const float *)napier_row(job, first);
+    const float *x = (const float *)row_in(job, first);
     if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
         x = napier_look(x, job->x.dtype, 1, job->temperature, rows * n, packed).z;
     }
     if (n != width) {
-        napier_tiny_spread(x, n, width, spread);
+        tiny_spread(x, n, width, spread);
         x = spread;
     }
     vf v[16];
@@ -199,7 +196,7 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     }
     vf_transpose(v);
     for (int g = 0; g < groups; g++) {
-        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v + g * width);
+        const vf lse = tiny_group(op, width, n, job->masked_rows, v + g * width);
         if (op == NAPIER_OP_LOGSUMEXP) {
             vf_store(spread + 16 * g, lse);
         }
@@ -210,11 +207,11 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
                 packed[j * groups + g] = spread[16 * g + j];
             }
         }
-        napier_scatter(packed, rows, napier_row_out(job, first), job->y.dtype, job->y.row_stride, false);
+        napier_scatter(packed, rows, row_out(job, first), job->y.dtype, job->y.row_stride, false);
         return;
     }
     vf_transpose(v);
-    char *y = napier_row_out(job, first);
+    char *y = row_out(job, first);
     const bool run = job->y.col_stride == 1 && job->y.row_stride == n;
     if (run && n == width && job->y.dtype == NAPIER_F32 && (!job->stream || ((uintptr_t)y & 63) == 0)) {
         NAPIER_UNROLL
@@ -233,8 +230,7 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     }
     if (!run) {
         for (int r = 0; r < rows; r++) {
-            napier_scatter(spread + r * width, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride,
-                           false);
+            napier_scatter(spread + r * width, n, row_out(job, first + r), job->y.dtype, job->y.col_stride, false);
         }
         return;
     }
@@ -248,37 +244,36 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     napier_scatter(result, rows * n, y, job->y.dtype, 1, job->stream);
 }
 
-NAPIER_KERNEL void napier_tiny_block_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first,
-                                        float *scratch) {
+NAPIER_KERNEL void tiny_block_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first, float *scratch) {
     const int64_t n = job->x.cols;
     if (n <= 2) {
-        napier_tiny_block(op, 2, job, first, scratch);
+        tiny_block(op, 2, job, first, scratch);
     } else if (n <= 4) {
-        napier_tiny_block(op, 4, job, first, scratch);
+        tiny_block(op, 4, job, first, scratch);
     } else if (n <= 8) {
-        napier_tiny_block(op, 8, job, first, scratch);
+        tiny_block(op, 8, job, first, scratch);
     } else {
-        napier_tiny_block(op, 16, job, first, scratch);
+        tiny_block(op, 16, job, first, scratch);
     }
 }
 
 /* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
- * not fill a block go to napier_short_rows. */
-static void napier_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+ * not fill a block go to short_rows. */
+static void tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int n = (int)job->x.cols;
     const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
     int64_t first = begin;
     for (; first + 256 / width <= end; first += 256 / width) {
-        NAPIER_FOR_OP(job->op, napier_tiny_block_of, job, first, scratch);
+        NAPIER_FOR_OP(job->op, tiny_block_of, job, first, scratch);
     }
-    napier_short_rows(job, first, end, scratch);
+    short_rows(job, first, end, scratch);
 }
 
-static void napier_short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+static void short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     if (job->x.cols <= NAPIER_TINY_COLS && job->x.col_stride == 1 && job->x.row_stride == job->x.cols) {
-        napier_tiny_rows(job, begin, end, scratch);
+        tiny_rows(job, begin, end, scratch);
     } else {
-        napier_short_rows(job, begin, end, scratch);
+        short_rows(job, begin, end, scratch);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -291,30 +286,29 @@ static void napier_short_or_tiny_rows(const napier_softmax_job *job, int64_t beg
  * r * n. Packing reads short pieces of many cache lines that lie far apart, so they are prefetched one strip ahead. */
 
 /* Column i of 16 rows, of which only `rows` exist. */
-NAPIER_KERNEL vf napier_load_column(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int64_t i,
-                                    int rows) {
+NAPIER_KERNEL vf load_column(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int64_t i, int rows) {
     const void *x = napier_at(job->x.data, dtype, row + i * job->x.col_stride);
     return rows < 16 ? napier_load_part(x, dtype, rows, vf_zero()) : napier_load16(x, dtype);
 }
 
 /* Columns [begin, begin + n) of up to four groups, and their ranges. */
-NAPIER_KERNEL void napier_pack_groups(const napier_softmax_job *job, napier_dtype dtype, int groups, int64_t row,
-                                      int rows, int64_t begin, int n, float *z, napier_range *range) {
+NAPIER_KERNEL void pack_groups(const napier_softmax_job *job, napier_dtype dtype, int groups, int64_t row, int rows,
+                               int64_t begin, int n, float *z, napier_range *range) {
     const bool divide = job->temperature != 1.0f;
     const vf t = vf_set(job->temperature);
     napier_range found[4];
     NAPIER_UNROLL
     for (int g = 0; g < groups; g++) {
-        found[g] = napier_no_range();
+        found[g] = no_range();
     }
     for (int i = 0; i < n; i++) {
         NAPIER_UNROLL
         for (int g = 0; g < groups; g++) {
             const int part = groups > 1 ? 16 : rows;
-            vf v = napier_load_column(job, dtype, row + g * 16, begin + i, part);
+            vf v = load_column(job, dtype, row + g * 16, begin + i, part);
             v = divide ? vf_div(v, t) : v;
             vf_store(z + ((int64_t)g * n + i) * 16, v);
-            found[g] = napier_range_add(found[g], v);
+            found[g] = range_add(found[g], v);
         }
     }
     NAPIER_UNROLL
@@ -323,37 +317,36 @@ NAPIER_KERNEL void napier_pack_groups(const napier_softmax_job *job, napier_dtyp
     }
 }
 
-NAPIER_KERNEL void napier_pack_strip_as(napier_dtype dtype, const napier_softmax_job *job, int64_t row, int rows,
-                                        int64_t begin, int n, float *z, napier_range *range) {
+NAPIER_KERNEL void pack_strip_as(napier_dtype dtype, const napier_softmax_job *job, int64_t row, int rows,
+                                 int64_t begin, int n, float *z, napier_range *range) {
     int r = 0;
     for (; r + 64 <= rows; r += 64) {
-        napier_pack_groups(job, dtype, 4, row + r, 64, begin, n, z + (int64_t)r * n, range + r / 16);
+        pack_groups(job, dtype, 4, row + r, 64, begin, n, z + (int64_t)r * n, range + r / 16);
     }
     for (; r < rows; r += 16) {
         const int part = rows - r < 16 ? rows - r : 16;
-        napier_pack_groups(job, dtype, 1, row + r, part, begin, n, z + (int64_t)r * n, range + r / 16);
+        pack_groups(job, dtype, 1, row + r, part, begin, n, z + (int64_t)r * n, range + r / 16);
     }
 }
 
 /* Packs columns [begin, begin + n) of `rows` neighbouring rows into z, and finds the ranges of each 16. */
-static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
-                              napier_range *range) {
-    NAPIER_FOR_DTYPE(job->x.dtype, napier_pack_strip_as, job, row, rows, begin, n, z, range);
+static void pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
+                       napier_range *range) {
+    NAPIER_FOR_DTYPE(job->x.dtype, pack_strip_as, job, row, rows, begin, n, z, range);
 }
 
 /* One column of all groups, contiguous. */
-NAPIER_KERNEL void napier_strip_column(const float *z, int rows, int n, int i, float *column) {
+NAPIER_KERNEL void strip_column(const float *z, int rows, int n, int i, float *column) {
     for (int r = 0; r < rows; r += 16) {
         vf_store(column + r, vf_load(z + (int64_t)r * n + i * 16));
     }
 }
 
-static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n,
-                                const float *z) {
+static void unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, const float *z) {
     for (int i = 0; i < n; i++) {
         float column[NAPIER_STRIP_MOST];
         void *y = napier_at_out(job->y.data, job->y.dtype, row + (begin + i) * job->y.col_stride);
-        napier_strip_column(z, rows, n, i, column);
+        strip_column(z, rows, n, i, column);
         napier_scatter(column, rows, y, job->y.dtype, 1, job->stream);
     }
 }
@@ -365,15 +358,15 @@ typedef struct napier_fetch {
 } napier_fetch;
 
 /* The columns of a group from `column` on, or nothing if `there` is false. */
-static napier_fetch napier_fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
+static napier_fetch fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
     const int size = job->x.dtype == NAPIER_F32 ? 4 : 2;
     const int64_t at = there ? (row + column * job->x.col_stride) * size : 0;
     return (napier_fetch){there ? (const char *)job->x.data + at : NULL, job->x.col_stride * size};
 }
 
 /* Computes rest and count of 16 rows. If the terms are kept, they replace z. acc: 256 vectors. */
-NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
-                                       float *acc) {
+NAPIER_KERNEL void strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
+                                float *acc) {
     vi below = vi_set(0);
     vf term;
     for (int i = 0; i < n; i++) {
@@ -382,7 +375,7 @@ NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool 
             __builtin_prefetch(fetch.at, 0, 2);
             fetch.at += fetch.step;
         }
-        const vf t = napier_sixteen_term(s, vf_load(at), cut, &below, &term);
+        const vf t = sixteen_term(s, vf_load(at), cut, &below, &term);
         vf_store(lane, i < NAPIER_TILE_LANES ? t : vf_add(vf_load(lane), t));
         if (keep) {
             vf_store(at, term);
@@ -395,27 +388,21 @@ NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool 
         }
     }
     s->rest = vf_load(acc);
-    s->count = napier_sixteen_count(n, below);
+    s->count = sixteen_count(n, below);
 }
 
-static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
-    if (!napier_sixteen_within(s, NAPIER_CUTOFF)) {
-        if (keep) {
-            napier_strip_sum_as(s, z, n, true, true, fetch, acc);
-        } else {
-            napier_strip_sum_as(s, z, n, true, false, fetch, acc);
-        }
-    } else if (keep) {
-        napier_strip_sum_as(s, z, n, false, true, fetch, acc);
+static void strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
+    if (sixteen_within(s, NAPIER_CUTOFF)) {
+        keep ? strip_sum_as(s, z, n, false, true, fetch, acc) : strip_sum_as(s, z, n, false, false, fetch, acc);
     } else {
-        napier_strip_sum_as(s, z, n, false, false, fetch, acc);
+        keep ? strip_sum_as(s, z, n, true, true, fetch, acc) : strip_sum_as(s, z, n, true, false, fetch, acc);
     }
 }
 
 /* Replaces the values by the results. The values are terms for softmax, z for log_softmax. */
-NAPIER_KERNEL void napier_strip_results(napier_softmax_op op, const napier_writer *w, float *z, int n, bool care) {
+NAPIER_KERNEL void strip_results(napier_softmax_op op, const napier_writer *w, float *z, int n, bool care) {
     for (int i = 0; i < n; i++) {
-        vf_store(z + i * 16, napier_result16(op, w, vf_load(z + i * 16), care));
+        vf_store(z + i * 16, result16(op, w, vf_load(z + i * 16), care));
     }
 }
 
@@ -426,15 +413,15 @@ typedef struct napier_strip_group {
 } napier_strip_group;
 
 /* Computes the rows of a group that are marked in `alone` from the input again, into z or lse. */
-static void napier_strip_alone(const napier_softmax_job *job, int64_t row, int rows, vm alone, float *z, float *lse) {
+static void strip_alone(const napier_softmax_job *job, int64_t row, int rows, vm alone, float *z, float *lse) {
     const int n = (int)job->x.cols;
     float which[16];
     vf_store(which, vf_keep(alone, vf_set(1.0f)));
     for (int r = 0; r < rows; r++) {
         if (which[r] != 0.0f) {
             float line[NAPIER_TILE], result[NAPIER_TILE];
-            const napier_looked looked = napier_look_row(job, row + r, 0, n, line);
-            napier_row_by_definition(job->op, job->masked_rows, looked.z, n, result);
+            const napier_looked looked = look_row(job, row + r, 0, n, line);
+            row_by_definition(job->op, job->masked_rows, looked.z, n, result);
             if (job->op == NAPIER_OP_LOGSUMEXP) {
                 lse[r] = result[0];
             } else {
@@ -444,45 +431,43 @@ static void napier_strip_alone(const napier_softmax_job *job, int64_t row, int r
     }
 }
 
-static void napier_strip_write_lse(const napier_softmax_job *job, int64_t row, int rows,
-                                   const napier_strip_group *group) {
+static void strip_write_lse(const napier_softmax_job *job, int64_t row, int rows, const napier_strip_group *group) {
     for (int r = 0; r < rows; r += 16, group++) {
         const int part = rows - r < 16 ? rows - r : 16;
         float lse[16];
         vf_store(lse, group->f.lse);
         if (vm_any(group->s.alone)) {
-            napier_strip_alone(job, row + r, part, group->s.alone, NULL, lse);
+            strip_alone(job, row + r, part, group->s.alone, NULL, lse);
         }
-        napier_scatter(lse, part, napier_row_out(job, row + r), job->y.dtype, job->y.row_stride, false);
+        napier_scatter(lse, part, row_out(job, row + r), job->y.dtype, job->y.row_stride, false);
     }
 }
 
 /* Results of whole rows, whatever they contain: first in place, then copied. */
-NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                          const napier_strip_group *group, float *z) {
+NAPIER_KERNEL void strip_write_any(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                   const napier_strip_group *group, float *z) {
     const int n = (int)job->x.cols;
     for (int r = 0; r < rows; r += 16, group++) {
         float *values = z + (int64_t)r * n;
-        const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
-        napier_strip_results(op, &w, values, n, true);
+        const napier_writer w = sixteen_writer(&group->s, &group->f, true);
+        strip_results(op, &w, values, n, true);
         if (vm_any(group->s.alone)) {
-            napier_strip_alone(job, row + r, rows - r < 16 ? rows - r : 16, group->s.alone, values, NULL);
+            strip_alone(job, row + r, rows - r < 16 ? rows - r : 16, group->s.alone, values, NULL);
         }
     }
-    napier_unpack_strip(job, row, rows, 0, n, z);
+    unpack_strip(job, row, rows, 0, n, z);
 }
 
 /* Writes columns [begin, begin + n) straight to y, column by column, if all rows are ordinary and y is f32 or bf16.
  * stream: the rows are whole vectors. */
-NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype,
-                                         bool stream, int64_t row, int rows, int64_t begin, int n,
-                                         const napier_strip_group *group, const float *z) {
+NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype, bool stream,
+                                  int64_t row, int rows, int64_t begin, int n, const napier_strip_group *group,
+                                  const float *z) {
     for (int64_t i = 0; i < n; i++) {
         void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
         for (int g = 0; g * 16 < rows; g++) {
-            const napier_finals *f = &group[g].f;
-            const napier_writer w = {group[g].s.max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
-            const vf result = napier_result16(op, &w, vf_load(z + (g * n + i) * 16), false);
+            const napier_writer w = sixteen_writer(&group[g].s, &group[g].f, false);
+            const vf result = result16(op, &w, vf_load(z + (g * n + i) * 16), false);
             if (stream) {
                 vf_stream((float *)y + g * 16, result);
             } else if (g * 16 + 16 <= rows) {
@@ -494,25 +479,25 @@ NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_soft
     }
 }
 
-static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip_group *group) {
+static bool strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip_group *group) {
     bool ordinary = true;
     for (int g = 0; g * 16 < rows; g++) {
-        ordinary &= !vm_any(group[g].s.alone) && (op != NAPIER_OP_SOFTMAX || napier_sixteen_within(&group[g].s, 80.0f));
+        ordinary &= !vm_any(group[g].s.alone) && (op != NAPIER_OP_SOFTMAX || sixteen_within(&group[g].s, 80.0f));
     }
     return ordinary;
 }
 
 /* The same, if the dtype of y allows it. Returns false otherwise. */
-NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                      int64_t begin, int n, const napier_strip_group *group, const float *z) {
+NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                               int64_t begin, int n, const napier_strip_group *group, const float *z) {
     const bool lines =
         ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0 && rows % 16 == 0;
     if (job->y.dtype == NAPIER_BF16) {
-        napier_strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
+        strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
     } else if (job->y.dtype == NAPIER_F32 && job->stream && lines) {
-        napier_strip_write_as(op, job, NAPIER_F32, true, row, rows, begin, n, group, z);
+        strip_write_as(op, job, NAPIER_F32, true, row, rows, begin, n, group, z);
     } else if (job->y.dtype == NAPIER_F32) {
-        napier_strip_write_as(op, job, NAPIER_F32, false, row, rows, begin, n, group, z);
+        strip_write_as(op, job, NAPIER_F32, false, row, rows, begin, n, group, z);
     } else {
         return false;
     }
@@ -520,31 +505,31 @@ NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax
 }
 
 /* One strip of whole rows of up to one tile. ahead: there is a whole strip after this one, to be prefetched. */
-NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
-                                              int rows, bool ahead, float *z, float *acc) {
+NAPIER_KERNEL void short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                       bool ahead, float *z, float *acc) {
     const int n = (int)job->x.cols;
     napier_range range[NAPIER_STRIP_MOST / 16];
     napier_strip_group group[NAPIER_STRIP_MOST / 16];
-    napier_pack_strip(job, row, rows, 0, n, z, range);
+    pack_strip(job, row, rows, 0, n, z, range);
     int g = 0;
     do { /* rows > 0 */
         napier_strip_group *to = &group[g];
-        napier_sixteen_start(&to->s, range[g]);
-        const napier_fetch fetch = napier_fetch_of(job, row + rows + g * 16, 0, ahead);
-        napier_strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, fetch, acc);
+        sixteen_start(&to->s, range[g]);
+        const napier_fetch fetch = fetch_of(job, row + rows + g * 16, 0, ahead);
+        strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, fetch, acc);
         to->f = napier_finish16(op, to->s.max, to->s.maxima.p, to->s.count, to->s.rest);
     } while (++g * 16 < rows);
     if (op == NAPIER_OP_LOGSUMEXP) {
-        napier_strip_write_lse(job, row, rows, group);
-    } else if (!(napier_strip_is_ordinary(op, rows, group) && napier_strip_write(op, job, row, rows, 0, n, group, z))) {
-        napier_strip_write_any(op, job, row, rows, group, z);
+        strip_write_lse(job, row, rows, group);
+    } else if (!(strip_is_ordinary(op, rows, group) && strip_write(op, job, row, rows, 0, n, group, z))) {
+        strip_write_any(op, job, row, rows, group, z);
     }
 }
 
 /* Rows of a few columns need no strip: 16 rows at a time, one vector per column, in registers. For f32 or bf16, the
  * same dtype in and out, temperature 1. */
-NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
-                                          const napier_softmax_job *job, int64_t begin, int64_t end) {
+NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
+                                   const napier_softmax_job *job, int64_t begin, int64_t end) {
     const int n = (int)job->x.cols;
     for (int64_t row = begin; row < end; row += 16) {
         vf v[NAPIER_TINY_COLS];
@@ -556,9 +541,9 @@ NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napie
                 v[i] = napier_load16(x, dtype);
             }
         }
-        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v);
+        const vf lse = tiny_group(op, width, n, job->masked_rows, v);
         if (op == NAPIER_OP_LOGSUMEXP) {
-            napier_store16(napier_row_out(job, row), dtype, lse);
+            napier_store16(row_out(job, row), dtype, lse);
             continue;
         }
         NAPIER_UNROLL
@@ -575,32 +560,32 @@ NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napie
     }
 }
 
-NAPIER_KERNEL void napier_tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream,
-                                          const napier_softmax_job *job, int64_t begin, int64_t end) {
+NAPIER_KERNEL void tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream, const napier_softmax_job *job,
+                                   int64_t begin, int64_t end) {
     const int64_t n = job->x.cols;
     if (n <= 2) {
-        napier_tiny_columns_as(op, 2, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 2, dtype, stream, job, begin, end);
     } else if (n <= 4) {
-        napier_tiny_columns_as(op, 4, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 4, dtype, stream, job, begin, end);
     } else {
-        napier_tiny_columns_as(op, 8, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 8, dtype, stream, job, begin, end);
     }
 }
 
-NAPIER_KERNEL void napier_tiny_columns_of(napier_softmax_op op, const napier_softmax_job *job, bool stream,
-                                          int64_t begin, int64_t end) {
+NAPIER_KERNEL void tiny_columns_of(napier_softmax_op op, const napier_softmax_job *job, bool stream, int64_t begin,
+                                   int64_t end) {
     if (job->x.dtype == NAPIER_BF16) {
-        napier_tiny_columns_in(op, NAPIER_BF16, false, job, begin, end);
+        tiny_columns_in(op, NAPIER_BF16, false, job, begin, end);
     } else if (stream) {
-        napier_tiny_columns_in(op, NAPIER_F32, true, job, begin, end);
+        tiny_columns_in(op, NAPIER_F32, true, job, begin, end);
     } else {
-        napier_tiny_columns_in(op, NAPIER_F32, false, job, begin, end);
+        tiny_columns_in(op, NAPIER_F32, false, job, begin, end);
     }
 }
 
 /* Returns the first row that it has not computed. It computes whole vectors of rows, if the job is of
  * the kind above. */
-static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin, int64_t end) {
+static int64_t tiny_columns(const napier_softmax_job *job, int64_t begin, int64_t end) {
     const int64_t n = job->x.cols, whole = begin + (end - begin) / 16 * 16;
     const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
     const bool alike = job->x.dtype == job->y.dtype && job->x.dtype != NAPIER_F16 && job->temperature == 1.0f;
@@ -608,23 +593,23 @@ static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin,
         return begin;
     }
     const bool lines = ((uintptr_t)((float *)job->y.data + begin) & 63) == 0 && job->y.col_stride % 16 == 0;
-    NAPIER_FOR_OP(job->op, napier_tiny_columns_of, job, job->stream && lines, begin, whole);
+    NAPIER_FOR_OP(job->op, tiny_columns_of, job, job->stream && lines, begin, whole);
     return whole;
 }
 
 /* Rows in a strip: as many as stay in the second-level cache. With few columns a strip has more rows, because it then
  * reads longer pieces of each cache line. */
-static int napier_strip_rows(int64_t cols) {
+static int strip_rows(int64_t cols) {
     const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
     return rows < NAPIER_STRIP_MOST ? (int)rows : NAPIER_STRIP_MOST;
 }
 
-static void napier_short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const int strip = napier_strip_rows(job->x.cols);
+static void short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const int strip = strip_rows(job->x.cols);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
-    for (int64_t row = napier_tiny_columns(job, begin, end); row < end; row += strip) {
+    for (int64_t row = tiny_columns(job, begin, end); row < end; row += strip) {
         const int rows = end - row < strip ? (int)(end - row) : strip;
-        NAPIER_FOR_OP(job->op, napier_short_columns_strip, job, row, rows, row + 2 * strip <= end, z, acc);
+        NAPIER_FOR_OP(job->op, short_columns_strip, job, row, rows, row + 2 * strip <= end, z, acc);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -632,25 +617,24 @@ static void napier_short_columns(const napier_softmax_job *job, int64_t begin, i
 }
 
 /* One row of a strip as contiguous floats. */
-static void napier_strip_line(const float *z, int n, float *line) {
+static void strip_line(const float *z, int n, float *line) {
     for (int i = 0; i < n; i++) {
         line[i] = z[i * 16];
     }
 }
 
-static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
-                             napier_sum *sums, float *scratch) {
+static void sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                      napier_sum *sums, float *scratch) {
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         napier_range range[NAPIER_STRIP / 16];
-        napier_pack_strip(job, row, rows, i, n, z, range);
+        pack_strip(job, row, rows, i, n, z, range);
         for (int r = 0; r < rows; r += 16) {
             float *group = z + (int64_t)r * n;
             napier_sixteen s;
-            napier_sixteen_start(&s, range[r / 16]);
-            napier_strip_sum(&s, group, n, false, napier_fetch_of(job, row + r, i + n, i + n + NAPIER_TILE <= end),
-                             acc);
+            sixteen_start(&s, range[r / 16]);
+            strip_sum(&s, group, n, false, fetch_of(job, row + r, i + n, i + n + NAPIER_TILE <= end), acc);
             float alone[16], max[16], min[16], rest[16], count[16];
             vf_store(alone, vf_keep(s.alone, vf_set(1.0f)));
             vf_store(max, s.max);
@@ -661,7 +645,7 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
                 napier_tile_sum t = {max[j], min[j], rest[j], (int32_t)count[j], false};
                 if (alone[j] != 0.0f) {
                     float line[NAPIER_TILE];
-                    napier_strip_line(group + j, n, line);
+                    strip_line(group + j, n, line);
                     napier_tile_by_definition(line, n, &t);
                 }
                 napier_sum_add_tile(&sums[r + j], &t);
@@ -671,7 +655,7 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
 }
 
 /* 16 finished rows, of which only `rows` exist. Those that are not ordinary are marked in `alone`. */
-static void napier_strip_group_of(const napier_final *finals, int rows, napier_strip_group *group) {
+static void strip_group_of(const napier_final *finals, int rows, napier_strip_group *group) {
     float max[16] = {0}, log_sum[16] = {0}, scale[16], max_prob[16], magic[16], alone[16] = {0};
     for (int j = 0; j < 16; j++) {
         scale[j] = 0x1p-64f;
@@ -696,12 +680,11 @@ static void napier_strip_group_of(const napier_final *finals, int rows, napier_s
 }
 
 /* Replaces the z of one tile of a row that is computed alone by its results; the stride is 16. */
-static void napier_write_alone(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, float *z,
-                               int n) {
+static void write_alone(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, float *z, int n) {
     float line[NAPIER_TILE] = {0};
-    napier_strip_line(z, n, line);
+    strip_line(z, n, line);
     if (final->kind != NAPIER_ROW_FINITE || napier_is_big(final->max)) {
-        napier_write_by_definition(op, final, masked, line, n, line);
+        write_by_definition(op, final, masked, line, n, line);
     } else {
         for (int i = 0; i < n; i++) {
             line[i] = napier_softmax_of(final, line[i]);
@@ -714,14 +697,14 @@ static void napier_write_alone(napier_softmax_op op, const napier_final *final, 
 }
 
 /* Replaces the z of one tile of 16 rows by their results. */
-NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
-                                        const napier_strip_group *group, napier_masked_rows masked, float *z, int n) {
-    const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
+NAPIER_KERNEL void write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
+                                 const napier_strip_group *group, napier_masked_rows masked, float *z, int n) {
+    const napier_writer w = sixteen_writer(&group->s, &group->f, true);
     float alone[16];
     vf_store(alone, vf_keep(group->s.alone, vf_set(1.0f)));
     for (int j = 0; j < rows; j++) { /* their results stay in their own lane of the strip, which nothing else reads */
         if (alone[j] != 0.0f) {
-            napier_write_alone(op, &finals[j], masked, z + j, n);
+            write_alone(op, &finals[j], masked, z + j, n);
         }
     }
     const vf cutoff = vf_sub(group->s.max, vf_set(NAPIER_CUTOFF));
@@ -732,12 +715,12 @@ NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final
         if (op == NAPIER_OP_SOFTMAX) {
             value = vf_keep(vf_ge(v, cutoff), vf_exp_scaled(v, group->s.maxima.magic));
         }
-        vf_store(at, vf_select(group->s.alone, v, napier_result16(op, &w, value, true)));
+        vf_store(at, vf_select(group->s.alone, v, result16(op, &w, value, true)));
     }
 }
 
 /* Replaces the z of 16 ordinary rows by their terms. */
-NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
+NAPIER_KERNEL void strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
     for (int i = 0; i < n; i++) {
         if (fetch.at) {
             __builtin_prefetch(fetch.at, 0, 2);
@@ -748,57 +731,57 @@ NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z,
 }
 
 /* Is one operation on its term enough for every result of the 16 rows? */
-NAPIER_KERNEL bool napier_sixteen_normal(napier_softmax_op op, const napier_strip_group *group, napier_range range) {
+NAPIER_KERNEL bool sixteen_normal(napier_softmax_op op, const napier_strip_group *group, napier_range range) {
     const vf lowest = vf_sub(vf_sub(range.min, group->s.max), group->f.log_sum);
     return !vm_any(group->s.alone) &&
            (op != NAPIER_OP_SOFTMAX || vm_all(vf_ge(lowest, vf_set(NAPIER_NORMAL_LOG_PROB))));
 }
 
 /* Columns [begin, begin + n) of a strip. The tile before it comes next, down to the one at `first`. */
-NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                           int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
+NAPIER_KERNEL void write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                    int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
     napier_range range[NAPIER_STRIP / 16];
     napier_strip_group group[NAPIER_STRIP / 16];
     bool ordinary = true;
-    napier_pack_strip(job, row, rows, begin, n, z, range);
+    pack_strip(job, row, rows, begin, n, z, range);
     int r = 0;
     do { /* rows > 0 */
-        napier_strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
-        ordinary = ordinary && napier_sixteen_normal(op, &group[r / 16], range[r / 16]);
+        strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
+        ordinary = ordinary && sixteen_normal(op, &group[r / 16], range[r / 16]);
     } while ((r += 16) < rows);
     if (ordinary && op == NAPIER_OP_SOFTMAX) {
         for (r = 0; r < rows; r += 16) {
-            const napier_fetch fetch = napier_fetch_of(job, row + r, begin - NAPIER_TILE, begin > first);
-            napier_strip_terms(&group[r / 16], z + (int64_t)r * n, n, fetch);
+            const napier_fetch fetch = fetch_of(job, row + r, begin - NAPIER_TILE, begin > first);
+            strip_terms(&group[r / 16], z + (int64_t)r * n, n, fetch);
         }
     }
-    if (ordinary && napier_strip_write(op, job, row, rows, begin, n, group, z)) {
+    if (ordinary && strip_write(op, job, row, rows, begin, n, group, z)) {
         return;
     }
     if (ordinary && op == NAPIER_OP_SOFTMAX) { /* all is ordinary, only y's dtype prevented the direct write */
         for (r = 0; r < rows; r += 16) {
-            const napier_writer w = napier_sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
-            napier_strip_results(op, &w, z + (int64_t)r * n, n, false);
+            const napier_writer w = sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
+            strip_results(op, &w, z + (int64_t)r * n, n, false);
         }
     } else {
         for (r = 0; r < rows; r += 16) {
             const int part = rows - r < 16 ? rows - r : 16;
-            napier_write_sixteen(op, finals + r, part, &group[r / 16], job->masked_rows, z + (int64_t)r * n, n);
+            write_sixteen(op, finals + r, part, &group[r / 16], job->masked_rows, z + (int64_t)r * n, n);
         }
     }
-    napier_unpack_strip(job, row, rows, begin, n, z);
+    unpack_strip(job, row, rows, begin, n, z);
 }
 
-static void napier_write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
-                               const napier_final *finals, float *scratch) {
+static void write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                        const napier_final *finals, float *scratch) {
     const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
     for (int64_t i = last; i >= begin;
          i -= NAPIER_TILE) { /* backwards, because what was summed last is still in the caches */
         const int n = napier_tile_at(i, end);
         if (job->op == NAPIER_OP_SOFTMAX) {
-            napier_write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
+            write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
         } else {
-            napier_write_strip_tile(NAPIER_OP_LOG_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
+            write_strip_tile(NAPIER_OP_LOG_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
         }
     }
     if (job->stream) {
@@ -811,8 +794,8 @@ static void napier_write_strip(const napier_softmax_job *job, int64_t row, int r
 /* Fewer than 16 long rows would leave lanes of a strip empty. They are transposed to f32 z, with `ld`
  * floats from row to row, and then computed along the vectors like other rows. Columns [begin, end) of
  * all of them; z has space for whole vectors. */
-NAPIER_KERNEL void napier_pack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end,
-                                      float *z, int64_t ld) {
+NAPIER_KERNEL void pack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end, float *z,
+                               int64_t ld) {
     const int rows = (int)job->x.rows;
     const bool divide = job->temperature != 1.0f;
     const vf t = vf_set(job->temperature);
@@ -820,7 +803,7 @@ NAPIER_KERNEL void napier_pack_few_as(napier_dtype dtype, const napier_softmax_j
         const int n = end - i < 16 ? (int)(end - i) : 16;
         vf v[16];
         for (int j = 0; j < 16; j++) {
-            v[j] = j < n ? napier_load_column(job, dtype, 0, i + j, rows) : vf_zero();
+            v[j] = j < n ? load_column(job, dtype, 0, i + j, rows) : vf_zero();
         }
         vf_transpose(v);
         for (int r = 0; r < rows; r++) {
@@ -831,7 +814,7 @@ NAPIER_KERNEL void napier_pack_few_as(napier_dtype dtype, const napier_softmax_j
 
 /* Eight rows of f32: column i + j in the low half of v[j], column i + 16 + j in the high half. Returns
  * the first column that it has not packed. */
-static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+static int64_t pack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
     const int64_t step = job->x.col_stride;
     int64_t i = begin;
     for (; i + 32 <= end; i += 32) {
@@ -851,16 +834,16 @@ static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, i
     return i;
 }
 
-static void napier_pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+static void pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
     if (job->x.dtype == NAPIER_F32 && job->x.rows == 8 && job->temperature == 1.0f) {
-        begin = napier_pack_eight(job, begin, end, z, ld);
+        begin = pack_eight(job, begin, end, z, ld);
     }
-    NAPIER_FOR_DTYPE(job->x.dtype, napier_pack_few_as, job, begin, end, z, ld);
+    NAPIER_FOR_DTYPE(job->x.dtype, pack_few_as, job, begin, end, z, ld);
 }
 
 /* The inverse: writes columns [begin, end) of the results of all rows to y. */
-NAPIER_KERNEL void napier_unpack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end,
-                                        const float *z, int64_t ld) {
+NAPIER_KERNEL void unpack_few_as(napier_dtype dtype, const napier_softmax_job *job, int64_t begin, int64_t end,
+                                 const float *z, int64_t ld) {
     const int rows = (int)job->y.rows;
     for (int64_t i = begin; i < end; i += 16) {
         const int n = end - i < 16 ? (int)(end - i) : 16;
@@ -875,8 +858,7 @@ NAPIER_KERNEL void napier_unpack_few_as(napier_dtype dtype, const napier_softmax
     }
 }
 
-static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z,
-                                   int64_t ld) {
+static int64_t unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
     const int64_t step = job->y.col_stride;
     int64_t i = begin;
     for (; i + 32 <= end; i += 32) {
@@ -896,11 +878,11 @@ static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin,
     return i;
 }
 
-static void napier_unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
+static void unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
     if (job->y.dtype == NAPIER_F32 && job->y.rows == 8) {
-        begin = napier_unpack_eight(job, begin, end, z, ld);
+        begin = unpack_eight(job, begin, end, z, ld);
     }
-    NAPIER_FOR_DTYPE(job->y.dtype, napier_unpack_few_as, job, begin, end, z, ld);
+    NAPIER_FOR_DTYPE(job->y.dtype, unpack_few_as, job, begin, end, z, ld);
 }
 
 #endif

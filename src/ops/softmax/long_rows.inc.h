@@ -10,11 +10,10 @@
 
 #include "ops/softmax/short_rows.inc.h"
 
-static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
-                                 float *scratch) {
+static float max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch) {
     float max = -INFINITY;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
-        const float tile = vf_hmax(napier_look_row(job, row, i, napier_tile_at(i, end), scratch).range.max);
+        const float tile = vf_hmax(look_row(job, row, i, napier_tile_at(i, end), scratch).range.max);
         max = tile > max ? tile : max;
     }
     return max;
@@ -47,16 +46,16 @@ typedef struct napier_tile_place {
     int n;
 } napier_tile_place;
 
-static napier_tile_place napier_place_of(const napier_tiles *a, int64_t p) {
+static napier_tile_place place_of(const napier_tiles *a, int64_t p) {
     const int64_t row = p / a->per_row, column = a->begin + (p - row * a->per_row) * NAPIER_TILE;
     return (napier_tile_place){a->first_row + row, column, napier_tile_at(column, a->end)};
 }
 
-static float *napier_room_of(const napier_tiles *a, int64_t p) {
+static float *room_of(const napier_tiles *a, int64_t p) {
     return a->room + p % NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
 }
 
-static void napier_keep_look(napier_tiles *a, int64_t p, napier_looked looked, int n) {
+static void keep_look(napier_tiles *a, int64_t p, napier_looked looked, int n) {
     napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
     const float max = vf_hmax(looked.range.max), min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
     const bool clean =
@@ -64,15 +63,15 @@ static void napier_keep_look(napier_tiles *a, int64_t p, napier_looked looked, i
     *t = (napier_tile_ahead){looked, n, max, min, clean && n == NAPIER_TILE};
 }
 
-static void napier_look_ahead(napier_tiles *a, int64_t p) {
+static void look_ahead(napier_tiles *a, int64_t p) {
     if (p < a->count) {
-        const napier_tile_place at = napier_place_of(a, p);
-        napier_keep_look(a, p, napier_look_row(a->job, at.row, at.column, at.n, napier_room_of(a, p)), at.n);
+        const napier_tile_place at = place_of(a, p);
+        keep_look(a, p, look_row(a->job, at.row, at.column, at.n, room_of(a, p)), at.n);
     }
 }
 
-static void napier_tiles_start(napier_tiles *a, const napier_softmax_job *job, int64_t first_row, int64_t rows,
-                               int64_t begin, int64_t end, float *scratch) {
+static void tiles_start(napier_tiles *a, const napier_softmax_job *job, int64_t first_row, int64_t rows, int64_t begin,
+                        int64_t end, float *scratch) {
     a->job = job;
     a->first_row = first_row;
     a->begin = begin;
@@ -82,7 +81,7 @@ static void napier_tiles_start(napier_tiles *a, const napier_softmax_job *job, i
     a->plain = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
     a->room = scratch;
     for (int64_t p = 0; p < NAPIER_AHEAD; p++) {
-        napier_look_ahead(a, p);
+        look_ahead(a, p);
     }
 }
 
@@ -95,15 +94,15 @@ typedef struct napier_tile_write {
 } napier_tile_write;
 
 /* Sums the ordinary tile p, scans tile p + 2, a full one, and writes an earlier one. */
-NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, int64_t p, float *terms,
-                                      const napier_tile_write *write, napier_tile_sum *sum) {
+NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p, float *terms,
+                               const napier_tile_write *write, napier_tile_sum *sum) {
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const napier_tile_place next = napier_place_of(a, p + NAPIER_AHEAD);
+    const napier_tile_place next = place_of(a, p + NAPIER_AHEAD);
     napier_three_rows rows;
-    rows.range = napier_no_range();
+    rows.range = no_range();
     rows.below = vi_set(0);
-    rows.look_x = napier_at(napier_row(a->job, next.row), k.in, next.column);
-    rows.look_z = napier_room_of(a, p + NAPIER_AHEAD);
+    rows.look_x = napier_at(row_in(a->job, next.row), k.in, next.column);
+    rows.look_z = room_of(a, p + NAPIER_AHEAD);
     rows.sum_z = t->looked.z;
     rows.terms = terms;
     rows.adder = napier_adder_of(t->max, napier_term_magic(napier_exp_parts_small(t->max).n));
@@ -117,14 +116,14 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
     }
     *sum = (napier_tile_sum){.max = t->max, .min = t->min};
     vf lane[16];
-    sum->rest = vf_hadd(napier_three_looks(k, &rows, NAPIER_TILE, lane));
-    sum->count = napier_not_below(NAPIER_TILE, rows.below);
+    sum->rest = vf_hadd(three_looks(k, &rows, NAPIER_TILE, lane));
+    sum->count = not_below(NAPIER_TILE, rows.below);
     const napier_looked looked = {k.in == NAPIER_F32 ? (const float *)rows.look_x : rows.look_z, rows.range};
-    napier_keep_look(a, p + NAPIER_AHEAD, looked, NAPIER_TILE);
+    keep_look(a, p + NAPIER_AHEAD, looked, NAPIER_TILE);
 }
 
 #define NAPIER_THREE_TILES(write_, op_, dtype_) \
-    napier_three_tiles((napier_stages){true, true, write_, op_, dtype_, dtype_, 64}, a, p, terms, write, sum)
+    three_tiles((napier_stages){true, true, write_, op_, dtype_, dtype_, 64}, a, p, terms, write, sum)
 #define NAPIER_THREE_TILES_OF(write_, op_)                \
     do {                                                  \
         if (a->job->x.dtype == NAPIER_F32) {              \
@@ -135,15 +134,15 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
     } while (0)
 
 /* Can tile p be summed in one loop with the scan of p + 2? */
-static bool napier_tiles_go_together(const napier_tiles *a, int64_t p) {
-    const bool next = p + NAPIER_AHEAD < a->count && napier_place_of(a, p + NAPIER_AHEAD).n == NAPIER_TILE;
+static bool tiles_go_together(const napier_tiles *a, int64_t p) {
+    const bool next = p + NAPIER_AHEAD < a->count && place_of(a, p + NAPIER_AHEAD).n == NAPIER_TILE;
     return a->plain && next && a->ahead[p % NAPIER_AHEAD_SLOTS].ordinary;
 }
 
 /* The sum of tile p. If `terms` is not NULL, its terms go there; the result says whether they have been kept. */
-static bool napier_sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *sum) {
+static bool sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *sum) {
     const napier_tile_write *write = NULL;
-    if (napier_tiles_go_together(a, p)) {
+    if (tiles_go_together(a, p)) {
         if (terms) {
             NAPIER_THREE_TILES_OF(false, NAPIER_OP_SOFTMAX);
         } else {
@@ -152,13 +151,13 @@ static bool napier_sum_next(napier_tiles *a, int64_t p, float *terms, napier_til
         return terms;
     }
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const bool kept = napier_looked_tile(t->looked, t->n, terms, sum);
-    napier_look_ahead(a, p + NAPIER_AHEAD);
+    const bool kept = looked_tile(t->looked, t->n, terms, sum);
+    look_ahead(a, p + NAPIER_AHEAD);
     return kept;
 }
 
-static void napier_sum_and_write(napier_tiles *a, int64_t p, float *terms, const napier_tile_write *write,
-                                 napier_tile_sum *sum) {
+static void sum_and_write(napier_tiles *a, int64_t p, float *terms, const napier_tile_write *write,
+                          napier_tile_sum *sum) {
     if (a->job->op == NAPIER_OP_SOFTMAX) {
         NAPIER_THREE_TILES_OF(true, NAPIER_OP_SOFTMAX);
     } else {
@@ -168,29 +167,29 @@ static void napier_sum_and_write(napier_tiles *a, int64_t p, float *terms, const
 
 /* ---- A range of one row -------------------------------------------------------------------------------------------- */
 
-static void napier_sum_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
-                             float *scratch) {
+static void sum_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                      float *scratch) {
     napier_tiles a;
-    napier_tiles_start(&a, job, row, 1, begin, end, scratch);
+    tiles_start(&a, job, row, 1, begin, end, scratch);
     for (int64_t p = 0; p < a.count; p++) {
         napier_tile_sum t;
-        napier_sum_next(&a, p, NULL, &t);
+        sum_next(&a, p, NULL, &t);
         napier_sum_add_tile(sum, &t);
     }
 }
 
-static napier_kept_tile napier_kept_of(const napier_tile_sum *t, bool whole) {
+static napier_kept_tile kept_of(const napier_tile_sum *t, bool whole) {
     return (napier_kept_tile){t->min, whole ? (int32_t)napier_exp_parts_small(t->max).n : 0, whole};
 }
 
-static void napier_write_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
-                               const napier_final *final, float *scratch) {
+static void write_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                        const napier_final *final, float *scratch) {
     float *spare = scratch + NAPIER_TILE + 16;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
-        void *y = napier_at_out(napier_row_out(job, row), job->y.dtype, i * job->y.col_stride);
-        napier_write_tile(job->op, final, job->masked_rows, napier_look_row(job, row, i, n, scratch), n, spare, y,
-                          job->y.dtype, job->y.col_stride, job->stream);
+        void *y = napier_at_out(row_out(job, row), job->y.dtype, i * job->y.col_stride);
+        write_tile(job->op, final, job->masked_rows, look_row(job, row, i, n, scratch), n, spare, y, job->y.dtype,
+                   job->y.col_stride, job->stream);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -200,26 +199,26 @@ static void napier_write_range(const napier_softmax_job *job, int64_t row, int64
 /* Adds columns [begin, end) to *sum and keeps their terms at terms + column; tiles[k] records whether tile
  * k was kept. The terms may occupy the memory of the results. Then the terms of a last, partial tile are
  * not kept, because whole vectors are stored. */
-static void napier_keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
-                              float *terms, napier_kept_tile *tiles, float *scratch) {
-    const bool in_result = (void *)terms == napier_row_out(job, row);
+static void keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                       float *terms, napier_kept_tile *tiles, float *scratch) {
+    const bool in_result = (void *)terms == row_out(job, row);
     napier_tiles a;
-    napier_tiles_start(&a, job, row, 1, begin, end, scratch);
+    tiles_start(&a, job, row, 1, begin, end, scratch);
     for (int64_t p = 0; p < a.count; p++) {
         const int64_t i = begin + p * NAPIER_TILE;
         const bool room = !in_result || i + NAPIER_TILE <= end;
         napier_tile_sum t;
-        const bool kept = napier_sum_next(&a, p, room ? terms + i : NULL, &t);
-        tiles[i / NAPIER_TILE] = napier_kept_of(&t, kept);
+        const bool kept = sum_next(&a, p, room ? terms + i : NULL, &t);
+        tiles[i / NAPIER_TILE] = kept_of(&t, kept);
         napier_sum_add_tile(sum, &t);
     }
 }
 
 /* Is one operation per element enough for the results of a tile? Then *w does it. */
-static bool napier_writer_for(const napier_softmax_job *job, const napier_final *final, const napier_kept_tile *kept,
-                              napier_writer *w) {
+static bool writer_for(const napier_softmax_job *job, const napier_final *final, const napier_kept_tile *kept,
+                       napier_writer *w) {
     if (job->op == NAPIER_OP_LOG_SOFTMAX) {
-        *w = napier_plain_writer(final->max, final->log_sum, 0.0f, 0.0f);
+        *w = plain_writer(final->max, final->log_sum, 0.0f, 0.0f);
         return final->kind == NAPIER_ROW_FINITE;
     }
     const bool ordinary = final->kind == NAPIER_ROW_FINITE && !napier_is_big(final->max) && kept->whole;
@@ -227,28 +226,27 @@ static bool napier_writer_for(const napier_softmax_job *job, const napier_final 
     if (!ordinary || down > 20 || !((kept->min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB)) {
         return false;
     }
-    *w = napier_plain_writer(0.0f, 0.0f, final->scale * napier_power_of_two(-down), final->max_prob);
+    *w = plain_writer(0.0f, 0.0f, final->scale * napier_power_of_two(-down), final->max_prob);
     return true;
 }
 
 /* One tile of a softmax, from its terms if they were kept, otherwise from x. */
-static void napier_write_kept_tile(const napier_softmax_job *job, napier_tile_place at, const napier_final *final,
-                                   const float *terms, const napier_kept_tile *kept, float *scratch) {
-    void *y = napier_at_out(napier_row_out(job, at.row), job->y.dtype, at.column * job->y.col_stride);
+static void write_kept_tile(const napier_softmax_job *job, napier_tile_place at, const napier_final *final,
+                            const float *terms, const napier_kept_tile *kept, float *scratch) {
+    void *y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column * job->y.col_stride);
     napier_writer w;
-    if (job->y.col_stride == 1 && napier_writer_for(job, final, kept, &w)) {
-        napier_write_values(NAPIER_OP_SOFTMAX, &w, terms, at.n, false, y, job->y.dtype, job->stream);
+    if (job->y.col_stride == 1 && writer_for(job, final, kept, &w)) {
+        write_values(NAPIER_OP_SOFTMAX, &w, terms, at.n, false, y, job->y.dtype, job->stream);
     } else {
-        napier_write_range(job, at.row, at.column, at.column + at.n, final, scratch);
+        write_range(job, at.row, at.column, at.column + at.n, final, scratch);
     }
 }
 
-static void napier_write_kept(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
-                              const napier_final *final, const float *terms, const napier_kept_tile *tiles,
-                              float *scratch) {
+static void write_kept(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                       const napier_final *final, const float *terms, const napier_kept_tile *tiles, float *scratch) {
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const napier_tile_place at = {row, i, napier_tile_at(i, end)};
-        napier_write_kept_tile(job, at, final, terms + i, &tiles[i / NAPIER_TILE], scratch);
+        write_kept_tile(job, at, final, terms + i, &tiles[i / NAPIER_TILE], scratch);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -265,29 +263,29 @@ typedef struct napier_ring {
 } napier_ring;
 
 /* Can tile q, of a row that is finished, be written in the loop that sums another tile? */
-static bool napier_write_of(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final,
-                            bool fused, napier_tile_write *write) {
+static bool write_of(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final, bool fused,
+                     napier_tile_write *write) {
     const napier_softmax_job *job = a->job;
-    const napier_tile_place at = napier_place_of(a, q);
+    const napier_tile_place at = place_of(a, q);
     const int64_t slot = q % ring->slots;
-    if (!fused || at.n < NAPIER_TILE || !napier_writer_for(job, final, &ring->kept[slot], &write->writer)) {
+    if (!fused || at.n < NAPIER_TILE || !writer_for(job, final, &ring->kept[slot], &write->writer)) {
         return false;
     }
     write->values = job->op == NAPIER_OP_SOFTMAX ? ring->terms + slot * NAPIER_TILE
-                                                 : napier_at(napier_row(job, at.row), job->x.dtype, at.column);
-    write->y = napier_at_out(napier_row_out(job, at.row), job->y.dtype, at.column);
+                                                 : napier_at(row_in(job, at.row), job->x.dtype, at.column);
+    write->y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column);
     write->stream = job->stream && job->y.dtype == NAPIER_F32;
     return !write->stream || ((uintptr_t)write->y & 63) == 0;
 }
 
-static void napier_write_by_itself(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final,
-                                   float *scratch) {
-    const napier_tile_place at = napier_place_of(a, q);
+static void write_by_itself(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final,
+                            float *scratch) {
+    const napier_tile_place at = place_of(a, q);
     if (a->job->op == NAPIER_OP_SOFTMAX) {
         const int64_t slot = q % ring->slots;
-        napier_write_kept_tile(a->job, at, final, ring->terms + slot * NAPIER_TILE, &ring->kept[slot], scratch);
+        write_kept_tile(a->job, at, final, ring->terms + slot * NAPIER_TILE, &ring->kept[slot], scratch);
     } else {
-        napier_write_range(a->job, at.row, at.column, at.column + at.n, final, scratch);
+        write_range(a->job, at.row, at.column, at.column + at.n, final, scratch);
     }
 }
 
@@ -303,7 +301,7 @@ typedef struct napier_long_run {
 
 /* Either tile may be missing: before the first row is summed there is nothing to
  * write, after the last row nothing to sum. */
-static void napier_long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
+static void long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
     napier_tiles *a = &run->tiles;
     const int64_t q = p - a->per_row, slot = p % run->ring.slots;
     const bool sums = p < a->count, writes = run->writes && q >= 0;
@@ -311,41 +309,40 @@ static void napier_long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
     napier_tile_write write;
     napier_tile_sum t;
     bool kept = true;
-    if (sums && writes && napier_tiles_go_together(a, p) &&
-        napier_write_of(a, q, &run->ring, &run->final, run->fused, &write)) {
-        napier_sum_and_write(a, p, terms, &write, &t);
+    if (sums && writes && tiles_go_together(a, p) && write_of(a, q, &run->ring, &run->final, run->fused, &write)) {
+        sum_and_write(a, p, terms, &write, &t);
     } else {
         if (writes) {
-            napier_write_by_itself(a, q, &run->ring, &run->final, run->spare);
+            write_by_itself(a, q, &run->ring, &run->final, run->spare);
         }
         if (!sums) {
             return;
         }
-        kept = napier_sum_next(a, p, terms, &t);
+        kept = sum_next(a, p, terms, &t);
     }
-    run->ring.kept[slot] = napier_kept_of(&t, kept);
+    run->ring.kept[slot] = kept_of(&t, kept);
     napier_sum_add_tile(sum, &t);
 }
 
-static void napier_long_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms,
-                             napier_kept_tile *kept, float *scratch) {
+static void long_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
+                      float *scratch) {
     napier_long_run run = {.final = {.kind = NAPIER_ROW_NAN}};
     run.writes = job->op != NAPIER_OP_LOGSUMEXP;
     run.fused = run.writes && job->y.col_stride == 1 && job->y.dtype == job->x.dtype;
     run.spare = scratch + NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
-    napier_tiles_start(&run.tiles, job, begin, end - begin, 0, job->x.cols, scratch);
+    tiles_start(&run.tiles, job, begin, end - begin, 0, job->x.cols, scratch);
     const int64_t per_row = run.tiles.per_row;
     run.ring = (napier_ring){terms, kept, per_row + 1};
     for (int64_t row = begin, p = 0; row < end + (run.writes ? 1 : 0); row++) {
         napier_sum sum; /* of this row, while the previous one is written */
         napier_sum_init(&sum);
         for (const int64_t row_end = p + per_row; p < row_end; p++) {
-            napier_long_step(&run, p, &sum);
+            long_step(&run, p, &sum);
         }
         if (row < end) {
             run.final = napier_sum_finish(&sum);
             if (!run.writes) {
-                napier_store_lse(job, row, run.final.lse);
+                store_lse(job, row, run.final.lse);
             }
         }
     }

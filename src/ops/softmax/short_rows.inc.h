@@ -41,27 +41,27 @@ typedef struct napier_batch {
 } napier_batch;
 
 /* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
-static int napier_batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
+static int batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
 
-NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
-                                      bool plain) {
+NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
+                               bool plain) {
     b->first = first;
     b->rows = rows;
-    b->y = napier_row_out(job, first);
+    b->y = row_out(job, first);
     for (int r = 0; r < rows; r++) {
-        b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
+        b->z[r] = plain ? (const float *)row_in(job, first + r) : b->widened + r * room;
     }
     b->sum = vf_zero();
 }
 
-NAPIER_KERNEL void napier_batch_keep_range(napier_batch *b, int r, napier_range range) {
+NAPIER_KERNEL void batch_keep_range(napier_batch *b, int r, napier_range range) {
     b->maxima[r] = range.max;
     b->minima[r] = vf_sub(vf_zero(), range.min);
     b->sum = vf_add(b->sum, range.sum);
 }
 
 /* Rows of n elements with a NaN. */
-static vm napier_batch_nan(const napier_batch *b, int n) {
+static vm batch_nan(const napier_batch *b, int n) {
     float nan[NAPIER_GROUP] = {0};
     for (int r = 0; r < b->rows; r++) {
         for (int i = 0; i < n; i++) {
@@ -71,16 +71,16 @@ static vm napier_batch_nan(const napier_batch *b, int n) {
     return vf_lt(vf_zero(), vf_load(nan));
 }
 
-static void *napier_batch_out(const napier_batch *b, const napier_softmax_job *job, int r) {
+static void *batch_out(const napier_batch *b, const napier_softmax_job *job, int r) {
     return napier_at_out(b->y, job->y.dtype, r * job->y.row_stride);
 }
 
 /* Between scan and sum; rows of n elements. */
-NAPIER_KERNEL void napier_batch_looked(napier_batch *b, int n) {
+NAPIER_KERNEL void batch_looked(napier_batch *b, int n) {
     const vf found = vf_hmax16(b->maxima), min = vf_sub(vf_zero(), vf_hmax16(b->minima));
     vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
     if (vm_any(vf_unordered(b->sum, b->sum))) {
-        alone = vm_or(alone, napier_batch_nan(b, n));
+        alone = vm_or(alone, batch_nan(b, n));
     }
     b->max_lanes = vf_select(alone, vf_zero(), found);
     const napier_maxima m = napier_maxima_of(b->max_lanes);
@@ -96,7 +96,7 @@ NAPIER_KERNEL void napier_batch_looked(napier_batch *b, int n) {
 }
 
 /* Between sum and write. */
-NAPIER_KERNEL void napier_batch_summed(napier_softmax_op op, napier_batch *b, int n) {
+NAPIER_KERNEL void batch_summed(napier_softmax_op op, napier_batch *b, int n) {
     const vf count = vf_max(vf_add(vf_set((float)n), vf_hadd16(b->below)), vf_set(1.0f));
     const napier_finals f = napier_finish16(op, b->max_lanes, b->p_lanes, count, vf_hadd16(b->rest));
     if (op == NAPIER_OP_SOFTMAX) {
@@ -118,16 +118,16 @@ typedef struct napier_flush {
     int64_t lines;
 } napier_flush;
 
-NAPIER_KERNEL void napier_flush_line(napier_flush *f) {
+NAPIER_KERNEL void flush_line(napier_flush *f) {
     vf_stream((float *)(void *)f->to, vf_load((const float *)(const void *)f->from));
     f->from += NAPIER_LINE;
     f->to += NAPIER_LINE;
     f->lines--;
 }
 
-static void napier_flush_all(napier_flush *f) {
+static void flush_all(napier_flush *f) {
     while (f->lines > 0) {
-        napier_flush_line(f);
+        flush_line(f);
     }
 }
 
@@ -142,13 +142,13 @@ typedef struct napier_stage {
 
 enum { NAPIER_STAGE_FLOATS = NAPIER_BATCH_FLOATS + 32 };
 
-static void napier_stage_next(napier_stage *s, napier_batch *write) {
+static void stage_next(napier_stage *s, napier_batch *write) {
     s->turn ^= 1;
     write->y = s->buffer[s->turn] + (uintptr_t)write->y % NAPIER_LINE;
 }
 
 /* `bytes` of results are in the buffer, to be written to y. The lines before them must have been flushed. */
-static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
+static void stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
     const int64_t offset = (int64_t)((uintptr_t)y % NAPIER_LINE);
     if (first && offset + bytes < NAPIER_LINE) { /* no whole line: only a piece of a single small batch */
         memcpy(y, s->buffer[s->turn] + offset, (size_t)bytes);
@@ -191,7 +191,7 @@ typedef struct napier_three_rows {
 } napier_three_rows;
 
 /* Scans 16 columns of a row, from column i on, of which only n exist. */
-NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+NAPIER_KERNEL void look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.look) {
         return;
     }
@@ -201,21 +201,21 @@ NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t,
     if (k.in != NAPIER_F32) {
         vf_store(t->look_z + i, v);
     }
-    t->range = n < 16 ? napier_range_add_part(t->range, v, n) : napier_range_add(t->range, v);
+    t->range = n < 16 ? range_add_part(t->range, v, n) : range_add(t->range, v);
 }
 
 /* Sums 16 columns of a row: their terms. */
-NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+NAPIER_KERNEL vf sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.sum) {
         return vf_zero();
     }
     const vf z = n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i);
     const bool keep = k.op == NAPIER_OP_SOFTMAX;
-    return napier_terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
+    return terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
 }
 
 /* Writes 16 columns of a row. */
-NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.write) {
         return;
     }
@@ -223,7 +223,7 @@ NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t
     const void *values = napier_at(t->values, dtype, i);
     const vf v = n < 16 && k.op != NAPIER_OP_SOFTMAX ? napier_load_part(values, dtype, n, t->writer.max)
                                                      : napier_load16(values, dtype);
-    const vf result = napier_result16(k.op, &t->writer, v, false);
+    const vf result = result16(k.op, &t->writer, v, false);
     void *y = napier_at_out(t->y, k.out, i);
     if (n < 16) {
         napier_store_part(y, k.out, n, result);
@@ -233,32 +233,31 @@ NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t
         napier_store16(y, k.out, result);
     }
     if (t->flush.lines > 0) {
-        napier_flush_line(&t->flush);
+        flush_line(&t->flush);
     }
 }
 
 /* One step: 16 columns of each row. The sum takes the columns in the order in which a tile's lanes add (columns from i
  * on, `left` of them). Scan and write take them from left to right (from `next` on, `next_left` of them), because
  * memory that is read in order takes a third of the time that the lanes' order takes. */
-NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next,
-                                    int next_left) {
-    napier_look_step(k, t, next, next_left);
-    const vf sum = napier_sum_step(k, t, i, left);
-    napier_write_step(k, t, next, next_left);
+NAPIER_KERNEL vf three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
+    look_step(k, t, next, next_left);
+    const vf sum = sum_step(k, t, i, left);
+    write_step(k, t, next, next_left);
     return sum;
 }
 
 /* The lanes of three rows whose length is a constant number of vectors (the last may be partial). Up to 16 vectors each
  * have a lane vector of their own; above that the number is a multiple of 16. */
-NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+NAPIER_KERNEL void three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 16) {
         int next = 0;
         for (int v = 0; v < 16; v++) {
-            vf sum = napier_three_steps(k, t, v * 16, 16, next, 16);
+            vf sum = three_steps(k, t, v * 16, 16, next, 16);
             next += 16;
             NAPIER_UNROLL
             for (int i = 1; i < k.vectors / 16; i++, next += 16) {
-                sum = vf_add(sum, napier_three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
+                sum = vf_add(sum, three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
             }
             lane[v] = sum;
         }
@@ -266,92 +265,90 @@ NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *
     }
     NAPIER_UNROLL
     for (int v = 0; v < k.vectors - 1; v++) {
-        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
+        lane[v] = three_steps(k, t, v * 16, 16, v * 16, 16);
     }
     const int i = (k.vectors - 1) * 16;
-    lane[k.vectors - 1] =
-        i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
+    lane[k.vectors - 1] = i + 16 == n ? three_steps(k, t, i, 16, i, 16) : three_steps(k, t, i, n - i, i, n - i);
 }
 
 /* The same for any length, with all three rows from left to right: the lanes are held in memory. Lanes past the end of
  * a short row are not touched. */
-NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+NAPIER_KERNEL void three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     const int whole = n / 16, first = whole < 16 ? whole : 16;
     int v = 0;
     for (; v < first; v++) {
-        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
+        lane[v] = three_steps(k, t, v * 16, 16, v * 16, 16);
     }
     for (; v < whole; v++) {
-        lane[v % 16] = vf_add(lane[v % 16], napier_three_steps(k, t, v * 16, 16, v * 16, 16));
+        lane[v % 16] = vf_add(lane[v % 16], three_steps(k, t, v * 16, 16, v * 16, 16));
     }
     if (n % 16 > 0) {
-        const vf part = napier_three_steps(k, t, v * 16, n % 16, v * 16, n % 16);
+        const vf part = three_steps(k, t, v * 16, n % 16, v * 16, n % 16);
         lane[v % 16] = v < 16 ? part : vf_add(lane[v % 16], part);
     }
 }
 
 /* All columns of the three rows. Returns the lanes folded to 16; those in `lane` past the end of a short row are 0. */
-NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+NAPIER_KERNEL vf three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 0) {
-        napier_three_known(k, t, n, lane);
+        three_known(k, t, n, lane);
         return napier_fold_lanes(lane, k.vectors > 16 ? 16 : k.vectors);
     }
-    napier_three_any(k, t, n, lane);
+    three_any(k, t, n, lane);
     return n <= 128 ? napier_fold_lanes(lane, 8) : napier_fold_lanes(lane, 16);
 }
 
 /* ---- Batches ------------------------------------------------------------------------------------------------------- */
 
 /* Scans a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
-static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
+static void batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
     for (int r = 0; r < b->rows; r++) {
-        const napier_looked looked = napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
+        const napier_looked looked = look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
         b->z[r] = looked.z;
-        napier_batch_keep_range(b, r, looked.range);
+        batch_keep_range(b, r, looked.range);
     }
 }
 
 /* Sums a batch by itself, whatever the distances to the maxima. */
-static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
+static void batch_sum(napier_batch *b, int n, int room, bool keep) {
     for (int r = 0; r < b->rows; r++) {
-        const napier_lanes lanes = napier_tile_lanes(b->z[r], n, b->max[r], !(b->reach[r] <= NAPIER_CUTOFF),
-                                                     keep ? b->terms + r * room : NULL);
+        const napier_lanes lanes =
+            tile_lanes(b->z[r], n, b->max[r], !(b->reach[r] <= NAPIER_CUTOFF), keep ? b->terms + r * room : NULL);
         b->rest[r] = lanes.rest;
         b->below[r] = vf_from_int(lanes.below);
     }
 }
 
 /* Writes a batch by itself, whatever the distances to the maxima and the stride of the result. spare: a tile. */
-static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, bool stream,
-                               float *spare) {
+static void batch_write(const napier_batch *b, const napier_softmax_job *job, int room, bool stream, float *spare) {
     const int n = (int)job->x.cols;
     for (int r = 0; r < b->rows; r++) {
         if (b->alone[r] != 0.0f) {
-            napier_any_row(job, b->first + r, napier_batch_out(b, job, r), spare);
+            any_row(job, b->first + r, batch_out(b, job, r), spare);
             continue;
         }
         const float *values = job->op == NAPIER_OP_SOFTMAX ? b->terms + r * room : b->z[r];
-        void *y = napier_batch_out(b, job, r);
+        void *y = batch_out(b, job, r);
         const float log_sum = job->op == NAPIER_OP_SOFTMAX ? 0.0f : b->log_sum[r];
         const float scale = job->op == NAPIER_OP_SOFTMAX ? b->scale[r] : 0x1p-64f;
         const float max_prob = job->op == NAPIER_OP_SOFTMAX ? b->max_prob[r] : 1.0f;
         const napier_writer w = napier_writer_of(b->max[r], log_sum, scale, max_prob);
         if (job->y.col_stride == 1) {
-            napier_write_values(job->op, &w, values, n, true, y, job->y.dtype, stream);
+            write_values(job->op, &w, values, n, true, y, job->y.dtype, stream);
         } else {
-            napier_write_values(job->op, &w, values, n, true, spare, NAPIER_F32, false);
+            write_values(job->op, &w, values, n, true, spare, NAPIER_F32, false);
             napier_scatter(spare, n, y, job->y.dtype, job->y.col_stride, false);
         }
     }
 }
 
-static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *job, float *spare) {
+static void batch_write_lse(napier_batch *b, const napier_softmax_job *job, float *spare) {
     for (int r = 0; b->any_alone && r < b->rows; r++) {
         if (b->alone[r] != 0.0f) {
-            b->lse[r] = napier_final_of_row(job, b->first + r, spare).lse;
+            b->lse[r] = final_of_row(job, b->first + r, spare).lse;
         }
     }
-    napier_scatter(b->lse, b->rows, napier_row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
+    napier_scatter(b->lse, b->rows, row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
 }
 
 /* The properties of the job that choose a specialised loop. */
@@ -365,7 +362,7 @@ typedef struct napier_short_plan {
     int length;        /* vectors in a row; plus 64 if they are more than 16 and all whole */
 } napier_short_plan;
 
-static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
+static napier_short_plan short_plan_of(const napier_softmax_job *job) {
     const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
     const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
     const bool lines = ((uintptr_t)job->y.data & 63) == 0 && job->y.row_stride % 16 == 0;
@@ -374,7 +371,7 @@ static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
     plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
     plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
     plan.room = (int)((job->x.cols + 15) / 16 * 16);
-    plan.batch_rows = napier_batch_rows(job->x.cols);
+    plan.batch_rows = batch_rows(job->x.cols);
     plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
     plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols &&
                  plan.batch_rows * plan.row_bytes >= 2 * NAPIER_LINE;
@@ -383,9 +380,9 @@ static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
 }
 
 /* The fused loop over the rows of up to three batches (NULL: no batch). All batches have the same number of rows. */
-NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
-                                        napier_batch *sum, napier_batch *write, const napier_short_plan *plan,
-                                        napier_flush *flush) {
+NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
+                                 napier_batch *sum, napier_batch *write, const napier_short_plan *plan,
+                                 napier_flush *flush) {
     const int n = (int)job->x.cols, room = plan->room;
     const int rows = k.sum ? sum->rows : look->rows;
     vf lane[16];
@@ -394,11 +391,11 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
     }
     for (int r = 0; r < rows; r++) {
         napier_three_rows t;
-        t.range = napier_no_range();
+        t.range = no_range();
         t.below = vi_set(0);
         t.stream = plan->stream;
         if (k.look) {
-            t.look_x = napier_row(job, look->first + r);
+            t.look_x = row_in(job, look->first + r);
             t.look_z = look->widened + r * room;
         }
         if (k.sum) {
@@ -408,16 +405,16 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
         }
         if (k.write) {
             const bool softmax = k.op == NAPIER_OP_SOFTMAX;
-            t.values = softmax ? write->terms + r * room : napier_row(job, write->first + r);
-            t.writer = softmax ? napier_plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
-                               : napier_plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
-            t.y = napier_batch_out(write, job, r);
+            t.values = softmax ? write->terms + r * room : row_in(job, write->first + r);
+            t.writer = softmax ? plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
+                               : plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
+            t.y = batch_out(write, job, r);
         }
         t.flush = *flush;
-        const vf rest = napier_three_looks(k, &t, n, lane);
+        const vf rest = three_looks(k, &t, n, lane);
         *flush = t.flush;
         if (k.look) {
-            napier_batch_keep_range(look, r, t.range);
+            batch_keep_range(look, r, t.range);
         }
         if (k.sum) {
             sum->rest[r] = rest;
@@ -427,85 +424,69 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
 }
 
 /* Rows of few vectors, and whole tiles, have a specialised loop each. */
-#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                 \
-    napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
-                         plan, flush)
-#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)                 \
-    do {                                                            \
-        switch (plan->length) {                                     \
-        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;        \
-        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;        \
-        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;        \
-        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;        \
-        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;        \
-        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;      \
-        case 64 + 32: NAPIER_THREE(write_, op_, dtype_, 32); break; \
-        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
-        default: NAPIER_THREE(write_, op_, dtype_, 0); break;       \
-        }                                                           \
+#define NAPIER_THREE(op_, dtype_, vectors_)                                                                            \
+    three_batches((napier_stages){true, true, (op_) != NAPIER_OP_LOGSUMEXP, op_, dtype_, dtype_, vectors_}, job, look, \
+                  sum, write, plan, flush)
+#define NAPIER_THREE_BY_LENGTH(op_, dtype_)                 \
+    do {                                                    \
+        switch (plan->length) {                             \
+        case 2: NAPIER_THREE(op_, dtype_, 2); break;        \
+        case 3: NAPIER_THREE(op_, dtype_, 3); break;        \
+        case 4: NAPIER_THREE(op_, dtype_, 4); break;        \
+        case 7: NAPIER_THREE(op_, dtype_, 7); break;        \
+        case 8: NAPIER_THREE(op_, dtype_, 8); break;        \
+        case 16: NAPIER_THREE(op_, dtype_, 16); break;      \
+        case 64 + 32: NAPIER_THREE(op_, dtype_, 32); break; \
+        case 64 + 64: NAPIER_THREE(op_, dtype_, 64); break; \
+        default: NAPIER_THREE(op_, dtype_, 0); break;       \
+        }                                                   \
     } while (0)
 
-/* Do all three batches exist, and are they ordinary? */
-static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
-                              napier_batch *sum, napier_batch *write, napier_flush *flush) {
-    if (job->op == NAPIER_OP_SOFTMAX) {
-        if (plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32);
-        } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16);
-        }
-    } else if (job->op == NAPIER_OP_LOG_SOFTMAX) {
-        if (plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32);
-        } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16);
-        }
-    } else if (plan->plain) {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32);
+/* All three batches exist and are ordinary; for logsumexp there is nothing to write. */
+NAPIER_KERNEL void three_full(napier_softmax_op op, const napier_softmax_job *job, const napier_short_plan *plan,
+                              napier_batch *look, napier_batch *sum, napier_batch *write, napier_flush *flush) {
+    if (plan->plain) {
+        NAPIER_THREE_BY_LENGTH(op, NAPIER_F32);
     } else {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16);
+        NAPIER_THREE_BY_LENGTH(op, NAPIER_BF16);
     }
-}
-
-static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
-    NAPIER_FOR_OP(op, napier_batch_summed, b, n);
 }
 
 /* Scans `look`, sums `sum` and writes `write`; any may be NULL. In one loop if they are
  * alike and ordinary, otherwise one by one. */
-static void napier_batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
-                               napier_batch *sum, napier_batch *write, napier_flush *flush, float *spare) {
+static void batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
+                        napier_batch *sum, napier_batch *write, napier_flush *flush, float *spare) {
     const int n = (int)job->x.cols;
     const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
     const bool softmax = job->op == NAPIER_OP_SOFTMAX;
     const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
     const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
     if (plan->fused && ordinary) {
-        napier_three_full(job, plan, look, sum, write, flush);
+        NAPIER_FOR_OP(job->op, three_full, job, plan, look, sum, write, flush);
     } else {
         if (look) {
-            napier_batch_look(look, job, plan->room);
+            batch_look(look, job, plan->room);
         }
         if (sum) {
-            napier_batch_sum(sum, n, plan->room, softmax);
+            batch_sum(sum, n, plan->room, softmax);
         }
         if (write && !lse) {
-            napier_batch_write(write, job, plan->room, job->stream && !plan->stage, spare);
+            batch_write(write, job, plan->room, job->stream && !plan->stage, spare);
         }
     }
     if (write && lse) {
-        napier_batch_write_lse(write, job, spare);
+        batch_write_lse(write, job, spare);
     }
     if (look) {
-        napier_batch_looked(look, n);
+        batch_looked(look, n);
     }
     if (sum) {
-        napier_batch_finish(job->op, sum, n);
+        NAPIER_FOR_OP(job->op, batch_summed, sum, n);
     }
 }
 
 /* Batches use the slots of the array in turn. With few batches some slots are never used. */
-static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
+static void slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
     for (int i = 0; i < NAPIER_BATCH_SLOTS && i < batches; i++) {
         for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row keep these values */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
@@ -515,20 +496,20 @@ static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t ba
     }
 }
 
-static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const napier_short_plan plan = napier_short_plan_of(job);
+static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const napier_short_plan plan = short_plan_of(job);
     const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
     float *staged = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS, *spare = staged + 2 * NAPIER_STAGE_FLOATS;
     napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
     napier_batch slot[NAPIER_BATCH_SLOTS];
-    napier_slots_start(slot, batches, scratch);
+    slots_start(slot, batches, scratch);
     for (int64_t b = -2; b < batches + 2; b++) {
         napier_batch *look = NULL, *sum = NULL, *write = NULL;
         if (b + 2 < batches) {
             const int64_t first = begin + (b + 2) * plan.batch_rows;
             look = &slot[(b + 2) % NAPIER_BATCH_SLOTS];
-            napier_batch_start(look, job, first, end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows,
-                               plan.room, plan.plain);
+            batch_start(look, job, first, end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows,
+                        plan.room, plan.plain);
         }
         if (b >= 0 && b < batches) {
             sum = &slot[b % NAPIER_BATCH_SLOTS];
@@ -537,16 +518,16 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
             write = &slot[(b - 2) % NAPIER_BATCH_SLOTS];
         }
         if (write && plan.stage) {
-            napier_stage_next(&stage, write);
+            stage_next(&stage, write);
         }
-        napier_batch_round(job, &plan, look, sum, write, &stage.flush, spare);
-        napier_flush_all(&stage.flush);
+        batch_round(job, &plan, look, sum, write, &stage.flush, spare);
+        flush_all(&stage.flush);
         if (write && plan.stage) {
-            napier_stage_filled(&stage, napier_row_out(job, write->first), write->rows * plan.row_bytes, b == 2,
-                                b + 1 == batches + 2);
+            stage_filled(&stage, row_out(job, write->first), write->rows * plan.row_bytes, b == 2,
+                         b + 1 == batches + 2);
         }
     }
-    napier_flush_all(&stage.flush);
+    flush_all(&stage.flush);
     if (job->stream) {
         vf_stream_fence();
     }

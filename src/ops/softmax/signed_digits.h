@@ -12,7 +12,45 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/math/both.h"
+
 enum { NAPIER_SIGNED_BITS = 24, NAPIER_SIGNED_MASK = (1 << 24) - 1, NAPIER_SIGNED_MOST = 96 };
+
+/* Digits from 0 to 2^24 - 1, the most significant first, rounded once, to nearest even: the four digits from the leading
+ * nonzero one on, d[*lead], become two exact doubles; if anything lies below them, it sets the last bit of the second. Three
+ * zeros follow the last digit and are included in `places`. */
+NAPIER_BOTH double napier_digits_round(const uint64_t *d, int places, int *lead) {
+    int i = 0;
+    while (i < places - 3 && d[i] == 0) {
+        i++;
+    }
+    *lead = i;
+    if (i == places - 3) {
+        return 0;
+    }
+    uint64_t below = 0;
+    for (int j = i + 4; j < places; j++) {
+        below |= d[j];
+    }
+    const uint64_t high = d[i] << NAPIER_SIGNED_BITS | d[i + 1];
+    const uint64_t low = d[i + 2] << NAPIER_SIGNED_BITS | d[i + 3] | (below != 0);
+    return (double)high * 0x1p48 + (double)low;
+}
+
+/* The same for bins without sign and carries, as those of sum.h. d has room for three digits above them and three zeros below,
+ * and is 0; the result is in units of the weight of d[*lead + 3]. */
+NAPIER_BOTH double napier_digits_sum(const uint64_t *digit, int digits, uint64_t *d, int *lead) {
+    uint64_t carry = 0;
+    for (int j = digits - 1; j >= 0; j--) {
+        const uint64_t low = (digit[j] & NAPIER_SIGNED_MASK) + (carry & NAPIER_SIGNED_MASK);
+        carry = (digit[j] >> NAPIER_SIGNED_BITS) + (carry >> NAPIER_SIGNED_BITS) + (low >> NAPIER_SIGNED_BITS);
+        d[j + 3] = low & NAPIER_SIGNED_MASK;
+    }
+    for (int j = 2; j >= 0; j--, carry >>= NAPIER_SIGNED_BITS) {
+        d[j] = carry & NAPIER_SIGNED_MASK;
+    }
+    return napier_digits_round(d, 3 + digits + 3, lead);
+}
 
 /* Adds x * 2^exponent for a finite x that is 0 or normal. */
 NAPIER_BOTH void napier_digits_add(uint64_t *digit, int digits, int64_t top, double x, int64_t exponent) {
@@ -48,8 +86,7 @@ NAPIER_BOTH int64_t napier_digits_carry(const uint64_t *digit, int digits, bool 
     return carry;
 }
 
-/* The sum in units of 2^exponent, rounded once, to nearest even. The leading four digits become two exact doubles; if
- * anything lies below them, it sets the last bit of the second. */
+/* The sum in units of 2^exponent, rounded once. */
 NAPIER_BOTH double napier_digits_value(const uint64_t *digit, int digits, int64_t top, int64_t exponent) {
     enum { ABOVE = 2, BELOW = 3 };
     uint64_t d[ABOVE + NAPIER_SIGNED_MOST + BELOW] = {0}; /* d[ABOVE] is at place top */
@@ -60,22 +97,10 @@ NAPIER_BOTH double napier_digits_value(const uint64_t *digit, int digits, int64_
     }
     d[1] = (uint64_t)carry & NAPIER_SIGNED_MASK;
     d[0] = (uint64_t)carry >> NAPIER_SIGNED_BITS;
-    int lead = 0;
-    while (lead < ABOVE + digits && d[lead] == 0) {
-        lead++;
-    }
-    if (lead == ABOVE + digits) {
-        return 0;
-    }
-    uint64_t below = 0;
-    for (int j = lead + 4; j < ABOVE + digits; j++) {
-        below |= d[j];
-    }
-    const uint64_t high = d[lead] << NAPIER_SIGNED_BITS | d[lead + 1];
-    const uint64_t low = d[lead + 2] << NAPIER_SIGNED_BITS | d[lead + 3] | (below != 0);
-    const double value = (double)high * 0x1p48 + (double)low;
+    int lead;
+    const double value = napier_digits_round(d, ABOVE + digits + BELOW, &lead);
     const int64_t unit = (top + ABOVE - lead - 3) * NAPIER_SIGNED_BITS - exponent;
-    return ldexp(negative ? -value : value, (int)unit);
+    return value == 0 ? 0 : ldexp(negative ? -value : value, (int)unit);
 }
 
 #endif

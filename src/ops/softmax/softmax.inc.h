@@ -22,54 +22,6 @@
      : (op_) == NAPIER_OP_LOG_SOFTMAX ? f_(NAPIER_OP_LOG_SOFTMAX, __VA_ARGS__) \
                                       : f_(NAPIER_OP_LOGSUMEXP, __VA_ARGS__))
 
-/* ---- Results out --------------------------------------------------------------------------------------------------- */
-
-/* Stores contiguous floats as contiguous elements of y, past the caches if `stream`. y may be z itself. */
-NAPIER_KERNEL void napier_write_out_as(napier_dtype dtype, const float *z, int64_t n, void *y, bool stream) {
-    int64_t i = 0;
-    const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63; /* bytes up to the next cache line */
-    if (stream && dtype == NAPIER_F32 && n >= 32 && ahead % 4 == 0) {
-        float *out = (float *)y;
-        i = (int64_t)(ahead / 4);
-        vf_store_part(out, (int)i, vf_load_part(z, (int)i, vf_zero()));
-        for (; i + 16 <= n; i += 16) {
-            vf_stream(out + i, vf_load(z + i));
-        }
-    }
-    for (; i + 16 <= n; i += 16) {
-        napier_store16(napier_at_out(y, dtype, i), dtype, vf_load(z + i));
-    }
-    if (i < n) {
-        const int rest = (int)(n - i);
-        napier_store_part(napier_at_out(y, dtype, i), dtype, rest, vf_load_part(z + i, rest, vf_zero()));
-    }
-}
-
-/* Stores floats as elements of any dtype and stride. */
-static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
-    if (stride == 1) {
-        NAPIER_FOR_DTYPE(dtype, napier_write_out_as, z, n, y, stream);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += 16) {
-        const int part = n - i < 16 ? (int)(n - i) : 16;
-        const vf v = vf_load_part(z + i, part, vf_zero());
-        if (dtype == NAPIER_F32) {
-            float lanes[16];
-            vf_store(lanes, v);
-            for (int j = 0; j < part; j++) {
-                ((float *)y)[(i + j) * stride] = lanes[j];
-            }
-        } else {
-            uint16_t lanes[16];
-            vi_store_u16(lanes, napier_narrow(v, dtype));
-            for (int j = 0; j < part; j++) {
-                ((uint16_t *)y)[(i + j) * stride] = lanes[j];
-            }
-        }
-    }
-}
-
 /* ---- Scan: maximum and minimum, widening on the way ---------------------------------------------------------------- */
 
 /* What a scan finds. A NaN is detected by a sum of the elements: an addition can run beside the FMAs, a compare into a
@@ -83,17 +35,17 @@ typedef struct napier_range {
 NAPIER_KERNEL vf napier_infinity(void) { return vf_from_bits(vi_set(0x7f800000)); }
 NAPIER_KERNEL vf napier_minus_infinity(void) { return vf_set(-INFINITY); }
 
-NAPIER_KERNEL napier_range napier_no_range(void) {
+NAPIER_KERNEL napier_range no_range(void) {
     return (napier_range){napier_minus_infinity(), napier_infinity(), vf_zero()};
 }
-NAPIER_KERNEL napier_range napier_range_join(napier_range a, napier_range b) {
+NAPIER_KERNEL napier_range range_join(napier_range a, napier_range b) {
     return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min), vf_add(a.sum, b.sum)};
 }
-NAPIER_KERNEL napier_range napier_range_add(napier_range r, vf v) {
+NAPIER_KERNEL napier_range range_add(napier_range r, vf v) {
     return (napier_range){vf_max(v, r.max), vf_min(v, r.min), vf_add(r.sum, v)};
 }
 /* The first n lanes of v; the others are -inf. */
-NAPIER_KERNEL napier_range napier_range_add_part(napier_range r, vf v, int n) {
+NAPIER_KERNEL napier_range range_add_part(napier_range r, vf v, int n) {
     return (napier_range){vf_max(v, r.max), vf_min(vf_select(vm_first(n), v, napier_infinity()), r.min),
                           vf_add(r.sum, v)};
 }
@@ -103,9 +55,9 @@ enum { NAPIER_PREFETCH_BYTES = 2048 };
 
 /* Scans n contiguous elements: writes z = x / temperature to `z` (if pack is true) and
  * returns their range. Whole vectors are stored. */
-NAPIER_KERNEL napier_range napier_look_as(napier_dtype dtype, const void *x, bool divide, vf temperature, bool pack,
-                                          int n, float *z) {
-    napier_range a = napier_no_range(), b = a;
+NAPIER_KERNEL napier_range look_as(napier_dtype dtype, const void *x, bool divide, vf temperature, bool pack, int n,
+                                   float *z) {
+    napier_range a = no_range(), b = a;
     int i = 0;
     for (; i + 32 <= n; i += 32) {
         const char *p = (const char *)napier_at(x, dtype, i);
@@ -122,8 +74,8 @@ NAPIER_KERNEL napier_range napier_look_as(napier_dtype dtype, const void *x, boo
             vf_store(z + i, u);
             vf_store(z + i + 16, v);
         }
-        a = napier_range_add(a, u);
-        b = napier_range_add(b, v);
+        a = range_add(a, u);
+        b = range_add(b, v);
     }
     if (i + 16 <= n) {
         __builtin_prefetch((const char *)napier_at(x, dtype, i) + NAPIER_PREFETCH_BYTES);
@@ -132,7 +84,7 @@ NAPIER_KERNEL napier_range napier_look_as(napier_dtype dtype, const void *x, boo
         if (pack) {
             vf_store(z + i, u);
         }
-        a = napier_range_add(a, u);
+        a = range_add(a, u);
         i += 16;
     }
     if (i < n) {
@@ -141,9 +93,9 @@ NAPIER_KERNEL napier_range napier_look_as(napier_dtype dtype, const void *x, boo
         if (pack) {
             vf_store(z + i, u);
         }
-        b = napier_range_add_part(b, u, n - i);
+        b = range_add_part(b, u, n - i);
     }
-    return napier_range_join(a, b);
+    return range_join(a, b);
 }
 
 static void napier_gather(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float *z) {
@@ -175,19 +127,19 @@ NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64
     const vf t = vf_set(temperature);
     if (stride != 1) {
         napier_gather(x, dtype, stride, n, z);
-        return (napier_looked){z, napier_look_as(NAPIER_F32, z, true, t, true, n, z)};
+        return (napier_looked){z, look_as(NAPIER_F32, z, true, t, true, n, z)};
     }
     if (temperature != 1.0f) {
-        return (napier_looked){z, NAPIER_FOR_DTYPE(dtype, napier_look_as, x, true, t, true, n, z)};
+        return (napier_looked){z, NAPIER_FOR_DTYPE(dtype, look_as, x, true, t, true, n, z)};
     }
     if (dtype == NAPIER_F32) {
-        return (napier_looked){(const float *)x, napier_look_as(NAPIER_F32, x, false, t, false, n, z)};
+        return (napier_looked){(const float *)x, look_as(NAPIER_F32, x, false, t, false, n, z)};
     }
-    return (napier_looked){z, dtype == NAPIER_BF16 ? napier_look_as(NAPIER_BF16, x, false, t, true, n, z)
-                                                   : napier_look_as(NAPIER_F16, x, false, t, true, n, z)};
+    return (napier_looked){z, dtype == NAPIER_BF16 ? look_as(NAPIER_BF16, x, false, t, true, n, z)
+                                                   : look_as(NAPIER_F16, x, false, t, true, n, z)};
 }
 
-static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
+static void pack_row(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = n - i < NAPIER_TILE ? (int)(n - i) : NAPIER_TILE;
         float tile[NAPIER_TILE];
@@ -216,7 +168,7 @@ NAPIER_KERNEL float napier_term_magic(int64_t exponent) {
 /* 16 terms. Returns those below the maximum, and 0 for the maximum itself. *below decreases by one for each term below
  * the maximum: the sign of z - max, spread over the lane, is -1 there. (A compare into a mask would block the FMA pipes
  * of AMD's cores.) cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
-NAPIER_KERNEL vf napier_terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
+NAPIER_KERNEL vf terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
     vf term = vf_exp_scaled(z, a->magic);
     const vi sign = vi_sar(vf_bits(vf_sub(z, a->max)), 31);
     *below = vi_add(*below, sign);
@@ -250,24 +202,24 @@ NAPIER_KERNEL vf napier_fold_lanes(vf *lane, int vectors) {
 }
 
 /* vectors: (n + 15) / 16, at most 16; a constant where that makes it faster. Lanes past the end count as maxima. */
-NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut,
-                                            bool keep, float *terms) {
+NAPIER_KERNEL napier_lanes sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut, bool keep,
+                                     float *terms) {
     vf lane[16];
     vi below = vi_set(0);
     for (int v = 0; v < vectors; v++) {
         int i = v * 16;
         vf sum;
         if (i + 16 <= n) {
-            sum = napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below);
+            sum = terms16(a, vf_load(z + i), cut, keep, terms + i, &below);
             NAPIER_UNROLL
             for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
-                sum = vf_add(sum, napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below));
+                sum = vf_add(sum, terms16(a, vf_load(z + i), cut, keep, terms + i, &below));
             }
             if (i < n) {
-                sum = vf_add(sum, napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below));
+                sum = vf_add(sum, terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below));
             }
         } else {
-            sum = napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below);
+            sum = terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below);
         }
         lane[v] = sum;
     }
@@ -275,15 +227,15 @@ NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, 
 }
 
 /* A full tile whose elements are all within the cutoff: all 64 vectors in one straight loop. */
-NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_adder *a, bool keep, float *terms) {
+NAPIER_KERNEL napier_lanes sum_full_tile(const float *z, const napier_adder *a, bool keep, float *terms) {
     vf lane[16];
     vi below = vi_set(0);
     for (int v = 0; v < 16; v++) {
         const int i = v * 16;
-        vf sum = napier_terms16(a, vf_load(z + i), false, keep, terms + i, &below);
-        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 256), false, keep, terms + i + 256, &below));
-        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 512), false, keep, terms + i + 512, &below));
-        lane[v] = vf_add(sum, napier_terms16(a, vf_load(z + i + 768), false, keep, terms + i + 768, &below));
+        vf sum = terms16(a, vf_load(z + i), false, keep, terms + i, &below);
+        sum = vf_add(sum, terms16(a, vf_load(z + i + 256), false, keep, terms + i + 256, &below));
+        sum = vf_add(sum, terms16(a, vf_load(z + i + 512), false, keep, terms + i + 512, &below));
+        lane[v] = vf_add(sum, terms16(a, vf_load(z + i + 768), false, keep, terms + i + 768, &below));
     }
     return (napier_lanes){napier_fold_lanes(lane, 16), below};
 }
@@ -291,38 +243,37 @@ NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_add
 NAPIER_KERNEL int napier_lane_vectors(int n) { return n >= NAPIER_TILE_LANES ? 16 : (n + 15) / 16; }
 
 /* How many of n elements are not below the maximum. */
-NAPIER_KERNEL int napier_not_below(int n, vi below) { return n + (int)vf_hadd(vf_from_int(below)); }
+NAPIER_KERNEL int not_below(int n, vi below) { return n + (int)vf_hadd(vf_from_int(below)); }
 
-static napier_lanes napier_tile_lanes(const float *z, int n, float max, bool cut, float *terms) {
+static napier_lanes tile_lanes(const float *z, int n, float max, bool cut, float *terms) {
     const napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
     const int vectors = napier_lane_vectors(n);
     if (cut) {
-        return terms ? napier_sum_lanes(z, n, vectors, &a, true, true, terms)
-                     : napier_sum_lanes(z, n, vectors, &a, true, false, NULL);
+        return terms ? sum_lanes(z, n, vectors, &a, true, true, terms)
+                     : sum_lanes(z, n, vectors, &a, true, false, NULL);
     }
     if (n == NAPIER_TILE) {
-        return terms ? napier_sum_full_tile(z, &a, true, terms) : napier_sum_full_tile(z, &a, false, NULL);
+        return terms ? sum_full_tile(z, &a, true, terms) : sum_full_tile(z, &a, false, NULL);
     }
-    return terms ? napier_sum_lanes(z, n, vectors, &a, false, true, terms)
-                 : napier_sum_lanes(z, n, vectors, &a, false, false, NULL);
+    return terms ? sum_lanes(z, n, vectors, &a, false, true, terms) : sum_lanes(z, n, vectors, &a, false, false, NULL);
 }
 
 /* Sums any tile. Returns whether `terms` were kept; they are not if the maximum is
  * infinite or beyond 2^20, or there is a NaN. */
-static bool napier_looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
+static bool looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
     const float max = vf_hmax(looked.range.max);
     if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
         napier_tile_by_definition(looked.z, n, t);
         return false;
     }
     const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
-    const napier_lanes lanes = napier_tile_lanes(looked.z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
-    *t = (napier_tile_sum){max, min, vf_hadd(lanes.rest), napier_not_below(n, lanes.below), false};
+    const napier_lanes lanes = tile_lanes(looked.z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
+    *t = (napier_tile_sum){max, min, vf_hadd(lanes.rest), not_below(n, lanes.below), false};
     return terms;
 }
 
-static void napier_tile_sum_of(const float *z, int n, napier_tile_sum *t) {
-    napier_looked_tile(napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL), n, NULL, t);
+static void tile_sum_of(const float *z, int n, napier_tile_sum *t) {
+    looked_tile(napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL), n, NULL, t);
 }
 
 /* ---- Finish: 16 rows at a time, as napier_final_outputs (sum.h) ---------------------------------------------------- */
@@ -382,7 +333,7 @@ NAPIER_KERNEL napier_writer napier_writer_of(float max, float log_sum, float sca
 }
 
 /* For results that are all normal numbers. */
-NAPIER_KERNEL napier_writer napier_plain_writer(float max, float log_sum, float scale, float max_prob) {
+NAPIER_KERNEL napier_writer plain_writer(float max, float log_sum, float scale, float max_prob) {
     return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_zero(), vf_zero()};
 }
 
@@ -397,53 +348,107 @@ NAPIER_KERNEL vf napier_probs16(const napier_writer *w, vf term, bool care) {
     return vf_min(vf_select(normal, product, vf_from_bits(tiny)), w->max_prob);
 }
 
-NAPIER_KERNEL vf napier_result16(napier_softmax_op op, const napier_writer *w, vf value, bool care) {
+NAPIER_KERNEL vf result16(napier_softmax_op op, const napier_writer *w, vf value, bool care) {
     return op == NAPIER_OP_SOFTMAX ? napier_probs16(w, value, care) : vf_sub(vf_sub(value, w->max), w->log_sum);
 }
 
-/* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the memory of the values. */
-NAPIER_KERNEL void napier_write_as(napier_dtype dtype, napier_softmax_op op, const napier_writer *w,
-                                   const float *values, int n, bool care, bool stream, void *y) {
-    int i = 0;
+/* How contiguous values become results. `writer` NULL: they are the results. Otherwise they are kept terms for softmax, z
+ * for log_softmax; again: z also for softmax, whose terms are computed again, with `magic`. */
+typedef struct napier_results {
+    napier_softmax_op op;
+    const napier_writer *writer;
+    bool care, again;
+    vf magic;
+} napier_results;
+
+NAPIER_KERNEL vf result_of16(const napier_results r, vf value) {
+    if (!r.writer) {
+        return value;
+    }
+    return result16(r.op, r.writer, r.again ? vf_exp_scaled(value, r.magic) : value, r.care);
+}
+
+/* Stores n results as contiguous elements of y, past the caches if `stream`. y may be the memory of the values. */
+NAPIER_KERNEL void write_as(napier_dtype dtype, const napier_results r, const float *values, int64_t n, bool stream,
+                            void *y) {
+    const vf fill = r.writer ? r.writer->max : vf_zero();
+    int64_t i = 0;
     if (stream) {
-        const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63;
         float *out = (float *)y;
-        i = (int)(ahead / 4);
+        i = (int64_t)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4); /* up to the next cache line */
         if (i > 0) {
-            vf_store_part(out, i, napier_result16(op, w, vf_load_part(values, i, w->max), care));
+            vf_store_part(out, (int)i, result_of16(r, vf_load_part(values, (int)i, fill)));
         }
         for (; i + 16 <= n; i += 16) {
-            vf_stream(out + i, napier_result16(op, w, vf_load(values + i), care));
+            vf_stream(out + i, result_of16(r, vf_load(values + i)));
         }
     }
     for (; i + 16 <= n; i += 16) {
-        napier_store16(napier_at_out(y, dtype, i), dtype, napier_result16(op, w, vf_load(values + i), care));
+        napier_store16(napier_at_out(y, dtype, i), dtype, result_of16(r, vf_load(values + i)));
     }
     if (i < n) {
-        const vf v = napier_result16(op, w, vf_load_part(values + i, n - i, w->max), care);
-        napier_store_part(napier_at_out(y, dtype, i), dtype, n - i, v);
+        const int rest = (int)(n - i);
+        const vf v = result_of16(r, vf_load_part(values + i, rest, fill));
+        napier_store_part(napier_at_out(y, dtype, i), dtype, rest, v);
     }
 }
 
+static bool goes_past_caches(const void *y, napier_dtype dtype, int64_t n, bool stream) {
+    return stream && dtype == NAPIER_F32 && n >= 32 && ((uintptr_t)y & 3) == 0;
+}
+
 /* stride 1 only. */
-static void napier_write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
-                                void *y, napier_dtype dtype, bool stream) {
-    const bool past = stream && dtype == NAPIER_F32 && n >= 32 && ((uintptr_t)y & 3) == 0;
+static void write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care, void *y,
+                         napier_dtype dtype, bool stream) {
+    const bool past = goes_past_caches(y, dtype, n, stream);
+    const napier_results logs = {.op = NAPIER_OP_LOG_SOFTMAX, .writer = w};
+    const napier_results careful = {.op = NAPIER_OP_SOFTMAX, .writer = w, .care = true};
+    const napier_results plain = {.op = NAPIER_OP_SOFTMAX, .writer = w};
     if (op != NAPIER_OP_SOFTMAX && past) {
-        napier_write_as(NAPIER_F32, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, true, y);
+        write_as(NAPIER_F32, logs, values, n, true, y);
     } else if (op != NAPIER_OP_SOFTMAX) {
-        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_LOG_SOFTMAX, w, values, n, false, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, logs, values, n, false, y);
     } else if (care) {
-        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_SOFTMAX, w, values, n, true, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, careful, values, n, false, y);
     } else if (past) {
-        napier_write_as(NAPIER_F32, NAPIER_OP_SOFTMAX, w, values, n, false, true, y);
+        write_as(NAPIER_F32, plain, values, n, true, y);
     } else {
-        NAPIER_FOR_DTYPE(dtype, napier_write_as, NAPIER_OP_SOFTMAX, w, values, n, false, false, y);
+        NAPIER_FOR_DTYPE(dtype, write_as, plain, values, n, false, y);
+    }
+}
+
+/* Stores floats as elements of any dtype and stride. */
+static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
+    if (stride == 1) {
+        const napier_results copy = {.op = NAPIER_OP_SOFTMAX};
+        if (goes_past_caches(y, dtype, n, stream)) {
+            write_as(NAPIER_F32, copy, z, n, true, y);
+        } else {
+            NAPIER_FOR_DTYPE(dtype, write_as, copy, z, n, false, y);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? (int)(n - i) : 16;
+        const vf v = vf_load_part(z + i, part, vf_zero());
+        if (dtype == NAPIER_F32) {
+            float lanes[16];
+            vf_store(lanes, v);
+            for (int j = 0; j < part; j++) {
+                ((float *)y)[(i + j) * stride] = lanes[j];
+            }
+        } else {
+            uint16_t lanes[16];
+            vi_store_u16(lanes, napier_narrow(v, dtype));
+            for (int j = 0; j < part; j++) {
+                ((uint16_t *)y)[(i + j) * stride] = lanes[j];
+            }
+        }
     }
 }
 
 /* The value of every element of a row that is not finite. */
-static float napier_constant_result(napier_softmax_op op, const napier_final *final, napier_masked_rows masked) {
+static float constant_result(napier_softmax_op op, const napier_final *final, napier_masked_rows masked) {
     if (final->kind == NAPIER_ROW_MASKED && masked == NAPIER_MASKED_ZERO) {
         return op == NAPIER_OP_SOFTMAX ? 0.0f : -INFINITY;
     }
@@ -451,17 +456,17 @@ static float napier_constant_result(napier_softmax_op op, const napier_final *fi
 }
 
 /* Results element by element, for rows whose maximum is infinite, NaN or beyond 2^20. out may be z. */
-static void napier_write_by_definition(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
-                                       const float *z, int n, float *out) {
+static void write_by_definition(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
+                                const float *z, int n, float *out) {
     for (int i = 0; i < n; i++) {
-        out[i] = final->kind != NAPIER_ROW_FINITE ? napier_constant_result(op, final, masked)
+        out[i] = final->kind != NAPIER_ROW_FINITE ? constant_result(op, final, masked)
                  : op == NAPIER_OP_SOFTMAX        ? napier_softmax_of(final, z[i])
                                                   : napier_log_softmax_of(final, z[i]);
     }
 }
 
 /* The terms of a row relative to its own maximum, when the row is read a second time. */
-NAPIER_KERNEL void napier_terms_as(const float *z, int n, vf cutoff, vf magic, bool cut, float *terms) {
+NAPIER_KERNEL void terms_as(const float *z, int n, vf cutoff, vf magic, bool cut, float *terms) {
     for (int i = 0; i < n; i += 16) {
         const vf v = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, vf_add(cutoff, vf_set(NAPIER_CUTOFF)));
         const vf term = vf_exp_scaled(v, magic);
@@ -469,33 +474,12 @@ NAPIER_KERNEL void napier_terms_as(const float *z, int n, vf cutoff, vf magic, b
     }
 }
 
-NAPIER_KERNEL void napier_probs_again_as(const napier_writer *w, const float *z, int n, vf magic, float *y,
-                                         bool stream) {
-    int i = 0;
-    if (stream) {
-        i = (int)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4);
-        if (i > 0) {
-            vf_store_part(y, i, napier_probs16(w, vf_exp_scaled(vf_load_part(z, i, w->max), magic), false));
-        }
-        for (; i + 16 <= n; i += 16) {
-            vf_stream(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
-        }
-    }
-    for (; i + 16 <= n; i += 16) {
-        vf_store(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
-    }
-    if (i < n) {
-        vf_store_part(y + i, n - i, napier_probs16(w, vf_exp_scaled(vf_load_part(z + i, n - i, w->max), magic), false));
-    }
-}
-
 /* Results of one tile of a row from its z and the row's final. `spare` has space for a tile; y may be
  * the memory of z. */
-static void napier_write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
-                              napier_looked looked, int n, float *spare, void *y, napier_dtype dtype, int64_t stride,
-                              bool stream) {
+static void write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, napier_looked looked,
+                       int n, float *spare, void *y, napier_dtype dtype, int64_t stride, bool stream) {
     if (final->kind != NAPIER_ROW_FINITE || (op == NAPIER_OP_SOFTMAX && napier_is_big(final->max))) {
-        napier_write_by_definition(op, final, masked, looked.z, n, spare);
+        write_by_definition(op, final, masked, looked.z, n, spare);
     } else {
         const napier_writer w = napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob);
         const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
@@ -503,23 +487,24 @@ static void napier_write_tile(napier_softmax_op op, const napier_final *final, n
         const float magic = op == NAPIER_OP_SOFTMAX ? napier_term_magic(final->exponent) : 0.0f;
         const bool direct = stride == 1 && final->factor == 1.0f;
         if (op == NAPIER_OP_SOFTMAX && !care && direct && dtype == NAPIER_F32) {
-            if (stream && n >= 32) {
-                napier_probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, true);
+            const napier_results probs = {NAPIER_OP_SOFTMAX, &w, false, true, vf_set(magic)};
+            if (goes_past_caches(y, dtype, n, stream)) {
+                write_as(NAPIER_F32, probs, looked.z, n, true, y);
             } else {
-                napier_probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, false);
+                write_as(NAPIER_F32, probs, looked.z, n, false, y);
             }
             return;
         }
         const float *values = looked.z;
         if (op == NAPIER_OP_SOFTMAX) {
-            napier_terms_as(looked.z, n, vf_set(final->max - NAPIER_CUTOFF), vf_set(magic), care, spare);
+            terms_as(looked.z, n, vf_set(final->max - NAPIER_CUTOFF), vf_set(magic), care, spare);
             values = spare;
         }
         if (direct) {
-            napier_write_values(op, &w, values, n, care, y, dtype, stream);
+            write_values(op, &w, values, n, care, y, dtype, stream);
             return;
         }
-        napier_write_values(op, &w, values, n, care, spare, NAPIER_F32, false);
+        write_values(op, &w, values, n, care, spare, NAPIER_F32, false);
     }
     if (final->factor != 1.0f) {
         for (int i = 0; i < n; i += 16) {
@@ -532,42 +517,41 @@ static void napier_write_tile(napier_softmax_op op, const napier_final *final, n
 
 /* ---- Rows of a job ------------------------------------------------------------------------------------------------ */
 
-NAPIER_KERNEL const void *napier_row(const napier_softmax_job *job, int64_t row) {
+NAPIER_KERNEL const void *row_in(const napier_softmax_job *job, int64_t row) {
     return napier_at(job->x.data, job->x.dtype, row * job->x.row_stride);
 }
-NAPIER_KERNEL void *napier_row_out(const napier_softmax_job *job, int64_t row) {
+NAPIER_KERNEL void *row_out(const napier_softmax_job *job, int64_t row) {
     return napier_at_out(job->y.data, job->y.dtype, row * job->y.row_stride);
 }
 
-static void napier_store_lse(const napier_softmax_job *job, int64_t row, float lse) {
-    napier_scatter(&lse, 1, napier_row_out(job, row), job->y.dtype, 1, false);
+static void store_lse(const napier_softmax_job *job, int64_t row, float lse) {
+    napier_scatter(&lse, 1, row_out(job, row), job->y.dtype, 1, false);
 }
 
 /* Elements [begin, begin + n) of a row. */
-NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n,
-                                            float *z) {
-    const void *x = napier_at(napier_row(job, row), job->x.dtype, begin * job->x.col_stride);
+NAPIER_KERNEL napier_looked look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n, float *z) {
+    const void *x = napier_at(row_in(job, row), job->x.dtype, begin * job->x.col_stride);
     return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
 }
 
 /* The final of a row of at most one tile, whatever it contains. */
-static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t row, float *scratch) {
+static napier_final final_of_row(const napier_softmax_job *job, int64_t row, float *scratch) {
     const int n = (int)job->x.cols;
     napier_sum sum;
     napier_tile_sum t;
     napier_sum_init(&sum);
-    napier_tile_by_definition(napier_look_row(job, row, 0, n, scratch).z, n, &t);
+    napier_tile_by_definition(look_row(job, row, 0, n, scratch).z, n, &t);
     napier_sum_add_tile(&sum, &t);
     return napier_sum_finish(&sum);
 }
 
 /* The same, and its result to y. */
-static void napier_any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
+static void any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
     const int n = (int)job->x.cols;
-    const napier_final final = napier_final_of_row(job, row, scratch);
-    const napier_looked looked = napier_look_row(job, row, 0, n, scratch);
-    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
-                      job->y.col_stride, false);
+    const napier_final final = final_of_row(job, row, scratch);
+    const napier_looked looked = look_row(job, row, 0, n, scratch);
+    write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
+               job->y.col_stride, false);
 }
 
 NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {
@@ -576,13 +560,13 @@ NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {
 
 /* ---- For the public state ------------------------------------------------------------------------------------------ */
 
-static void napier_write(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
-                         int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
+static void write_row(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
+                      int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = napier_tile_at(i, n);
         const napier_looked looked = napier_look(z + i, NAPIER_F32, 1, 1.0f, part, scratch);
-        napier_write_tile(op, final, masked, looked, part, scratch + NAPIER_TILE + 16,
-                          napier_at_out(y, dtype, i * stride), dtype, stride, false);
+        write_tile(op, final, masked, looked, part, scratch + NAPIER_TILE + 16, napier_at_out(y, dtype, i * stride),
+                   dtype, stride, false);
     }
 }
 

@@ -102,11 +102,9 @@ typedef struct napier_softmax_kernels {
      * 1024, in the order of the tiles; each tile's sum is added to a double. */
     double (*dot_range)(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
                         float *scratch);
-    /* grad = p * (g - dot) / T, and grad = (g - exp(l) * sum) / T. */
-    void (*softmax_gradient)(napier_const_matrix probs, napier_const_matrix grad_probs, napier_matrix grad_logits,
-                             int64_t row, float dot, float temperature, float *scratch);
-    void (*log_softmax_gradient)(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
-                                 napier_matrix grad_logits, int64_t row, float sum, float temperature, float *scratch);
+    /* grad = p * (g - sum) / T of probs and their gradients; log: (g - exp(l) * sum) / T of logprobs and theirs. */
+    void (*gradient)(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
+                     int64_t row, float sum, float temperature, float *scratch);
 } napier_softmax_kernels;
 
 #endif

@@ -2,8 +2,8 @@
  * bits, and everything here is chosen for speed. */
 #include "ops/softmax/softmax_split.h"
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 
 enum {
@@ -36,8 +36,7 @@ typedef struct split {
     float *scratch;
     int64_t scratch_floats; /* per worker */
     bool together;          /* a row is written while the next one is summed */
-    bool
-        keep; /* a row that is split over threads keeps its terms between sum and write, in the memory of its results */
+    bool keep; /* a row that is split over threads keeps its terms between sum and write, where its results go */
     napier_kept_tile *kept; /* [workers, tiles of a row + 1] if `together`, [tiles of a row] if a row is split */
     napier_sum *sums;       /* [workers, rows in progress] */
     int64_t row;            /* first row in progress */
@@ -56,22 +55,12 @@ static bool is_columns(const napier_softmax_job *job) {
 
 static int64_t tiles_of(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 
-static void release(napier_context *context, split *s) {
-    napier_free(&context->allocator, s->scratch);
-    napier_free(&context->allocator, s->sums);
-    napier_free(&context->allocator, s->kept);
-}
-
-static napier_status allocate(napier_context *context, split *s, int workers, int64_t floats, int rows, int64_t kept) {
+static napier_status take(napier_memory *memory, split *s, int workers, int64_t floats, int rows, int64_t kept) {
     s->scratch_floats = floats;
-    s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
-    s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
-    s->kept = kept > 0 ? napier_alloc(&context->allocator, (size_t)kept, sizeof(napier_kept_tile)) : NULL;
-    if (!s->scratch || (rows > 0 && !s->sums) || (kept > 0 && !s->kept)) {
-        release(context, s);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
-    }
-    return NAPIER_OK;
+    s->scratch = napier_take(memory, workers * floats, sizeof(float));
+    s->sums = rows > 0 ? napier_take(memory, (int64_t)workers * rows, sizeof(napier_sum)) : NULL;
+    s->kept = kept > 0 ? napier_take(memory, kept, sizeof(napier_kept_tile)) : NULL;
+    return napier_taken(memory, "scratch: no memory for %d workers", workers);
 }
 
 /* ---- Short rows ---------------------------------------------------------------------------------------------------- */
@@ -90,13 +79,11 @@ static napier_status run_short(napier_context *context, split *s) {
     const bool columns = is_columns(s->job);
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
     const int64_t rows = s->job->x.rows, chunk = napier_row_chunk(context, rows, s->job->x.cols, granule);
-    const napier_status status = allocate(context, s, napier_workers(context, rows, chunk),
-                                          columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
-    if (!status) {
-        napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
-        release(context, s);
-    }
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, s, napier_workers(context, rows, chunk),
+                    columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0));
+    napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
+    return NAPIER_OK;
 }
 
 /* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
@@ -195,12 +182,10 @@ static napier_status run_by_rows(napier_context *context, split *s) {
         }
     }
     const int64_t kept = s->together ? workers * (tiles + 1) : 0;
-    const napier_status status = allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, kept);
-    if (!status) {
-        napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
-        release(context, s);
-    }
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, s, workers, floats, columns ? NAPIER_STRIP : 0, kept));
+    napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
+    return NAPIER_OK;
 }
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
@@ -264,11 +249,9 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
     const int step = columns ? NAPIER_STRIP : 1;
     napier_final finals[NAPIER_STRIP];
     s->keep = !columns && keeps_in_result(s);
-    const napier_status status = allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH,
-                                          step, s->keep ? tiles : 0);
-    if (status) {
-        return status;
-    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(
+        take(&memory, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, s->keep ? tiles : 0));
     s->finals = finals;
     for (s->row = 0; s->row < job->x.rows; s->row += step) {
         s->rows = (int)napier_least(job->x.rows - s->row, step);
@@ -280,15 +263,13 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
             napier_parallel(context, tiles, chunk, write_tiles_task, s);
         }
     }
-    release(context, s);
     return NAPIER_OK;
 }
 
 /* ---- Entry --------------------------------------------------------------------------------------------------------- */
 
 static split split_of(const napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
-    const split s = {.job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
-    return s;
+    return (split){.job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
 }
 
 static napier_status run_as_they_lie(napier_context *context, split *s) {
@@ -306,18 +287,17 @@ typedef struct few_rows {
     const napier_softmax_kernels *kernels;
     float *z; /* [rows][ld] */
     int64_t ld;
+    bool back; /* the results are written to y; otherwise x is packed */
 } few_rows;
 
-static void pack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void few_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     const few_rows *f = argument;
-    f->kernels->pack_few(f->job, begin, end, f->z, f->ld);
-}
-
-static void unpack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    const few_rows *f = argument;
-    f->kernels->unpack_few(f->job, begin, end, f->z, f->ld);
+    if (f->back) {
+        f->kernels->unpack_few(f->job, begin, end, f->z, f->ld);
+    } else {
+        f->kernels->pack_few(f->job, begin, end, f->z, f->ld);
+    }
 }
 
 static bool are_few(const split *s) {
@@ -331,15 +311,12 @@ static napier_status run_few(napier_context *context, const split *s) {
     const int64_t rows = job->x.rows, cols = job->x.cols;
     const int64_t chunk = napier_row_chunk(context, cols, rows, NAPIER_TILE);
     const bool back = job->op != NAPIER_OP_LOGSUMEXP && job->y.row_stride == 1;
-    few_rows few = {job, s->kernels, NULL,
-                    (cols + 31) / 16 *
-                        16}; /* not a multiple of a large power of two, because rows would then share cache sets */
-    few.z = napier_alloc(&context->allocator, (size_t)(rows * few.ld), sizeof(float));
-    if (!few.z) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %lld transposed rows",
-                           (long long)rows);
-    }
-    napier_parallel(context, cols, chunk, pack_few_task, &few);
+    /* ld: not a multiple of a large power of two, because rows would then share cache sets */
+    few_rows few = {job, s->kernels, NULL, (cols + 31) / 16 * 16, false};
+    NAPIER_MEMORY(memory, context);
+    few.z = napier_take(&memory, rows * few.ld, sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %lld transposed rows", (long long)rows));
+    napier_parallel(context, cols, chunk, few_task, &few);
     napier_softmax_job along = *job;
     along.x = (napier_const_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
     along.temperature = 1.0f;
@@ -349,12 +326,12 @@ static napier_status run_few(napier_context *context, const split *s) {
     }
     split t = *s;
     t.job = &along;
-    const napier_status status = run_as_they_lie(context, &t);
-    if (!status && back) {
-        napier_parallel(context, cols, chunk, unpack_few_task, &few);
+    NAPIER_TRY(run_as_they_lie(context, &t));
+    if (back) {
+        few.back = true;
+        napier_parallel(context, cols, chunk, few_task, &few);
     }
-    napier_free(&context->allocator, few.z);
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_status run_long(napier_context *context, split *s) {
@@ -362,28 +339,23 @@ static napier_status run_long(napier_context *context, split *s) {
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
-    const napier_fenv caller = napier_fenv_enter(); /* workers set their own; rows are also finished on this thread */
+    NAPIER_DEFAULT_FENV; /* workers set their own; rows are also finished on this thread */
     split s = split_of(context, job, algorithm);
-    napier_status status = NAPIER_OK;
-    if (job->x.cols == 0) {
-        for (int64_t row = 0; row < job->x.rows; row++) {
-            s.kernels->store_lse(job, row, -INFINITY);
-        }
-    } else {
-        status = job->x.cols <= NAPIER_TILE ? run_short(context, &s) : run_long(context, &s);
+    if (job->x.cols > 0) {
+        return job->x.cols <= NAPIER_TILE ? run_short(context, &s) : run_long(context, &s);
     }
-    napier_fenv_leave(caller);
-    return status;
+    for (int64_t row = 0; row < job->x.rows; row++) {
+        s.kernels->store_lse(job, row, -INFINITY);
+    }
+    return NAPIER_OK;
 }
 
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
                                     napier_const_vector factor) {
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
-    const napier_status status = run_long(context, &s);
-    napier_fenv_leave(caller);
-    return status;
+    return run_long(context, &s);
 }
 
 /* ---- The whole array as one row ------------------------------------------------------------------------------------ */
@@ -419,14 +391,11 @@ static napier_status sum_all(napier_context *context, const napier_softmax_job *
     const int64_t tiles = tiles_of(job->x.rows * job->x.cols);
     const int64_t chunk = tile_chunk(context, tiles);
     const int workers = napier_workers(context, tiles, chunk);
-    const napier_status status = allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
-    if (status) {
-        return status;
-    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0));
     s.rows = 1;
     sum_in_flight(context, &s, workers, sum_elements_task, tiles, chunk);
     *sum = s.sums[0];
-    release(context, &s);
     return NAPIER_OK;
 }
 
@@ -438,39 +407,25 @@ static void write_rows_task(void *argument, int worker, int64_t begin, int64_t e
 }
 
 napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     napier_sum sum;
-    const napier_status status = sum_all(context, job, &sum);
-    if (!status) {
-        napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
-    }
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_TRY(sum_all(context, job, &sum));
+    napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
+    return NAPIER_OK;
 }
 
-static napier_status scale_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
+                                        napier_const_vector factor) {
+    NAPIER_DEFAULT_FENV;
     napier_sum sum;
-    napier_status status = sum_all(context, job, &sum);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(sum_all(context, job, &sum));
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
     const napier_final final = finish_row(&s, &sum, 0);
     s.finals = &final;
     const int64_t chunk = napier_row_chunk(context, job->x.rows, job->x.cols, 1);
-    status = allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
-    if (!status) {
-        napier_parallel(context, job->x.rows, chunk, write_rows_task, &s);
-        release(context, &s);
-    }
-    return status;
-}
-
-napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
-                                        napier_const_vector factor) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = scale_all(context, job, factor);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take(&memory, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0));
+    napier_parallel(context, job->x.rows, chunk, write_rows_task, &s);
+    return NAPIER_OK;
 }

@@ -21,6 +21,7 @@
 #include "core/math/exp.h"
 #include "core/math/f64.h"
 #include "core/math/log.h"
+#include "ops/softmax/signed_digits.h"
 
 enum {
     NAPIER_TILE = 1024,      /* elements whose terms are added as floats */
@@ -102,8 +103,7 @@ NAPIER_BOTH napier_piece napier_piece_of(int64_t top, uint64_t times, uint32_t s
     const int64_t place = napier_floor_div(exponent, NAPIER_DIGIT_BITS);
     const uint64_t shifted = (uint64_t)significand << (exponent - place * NAPIER_DIGIT_BITS);
     const uint64_t low = shifted & ((1u << NAPIER_DIGIT_BITS) - 1), high = shifted >> NAPIER_DIGIT_BITS;
-    const napier_piece piece = {top - place, times * low, times * high};
-    return piece;
+    return (napier_piece){top - place, times * low, times * high};
 }
 
 /* `count` elements equal to x, an ordinary term below the maximum. */
@@ -212,37 +212,13 @@ NAPIER_BOTH void napier_sum_merge(napier_sum *into, const napier_sum *from) {
     }
 }
 
-/* The digits as one double in units of 2^exponent, rounded once, to nearest even. The four digits from the leading
- * nonzero one on become two exact doubles; if anything lies below them, it sets the last bit of the second. Their sum is
- * the only rounding. */
+/* The digits as one double in units of 2^exponent, rounded once, to nearest even. */
 NAPIER_BOTH double napier_sum_rest(const napier_sum *s, int64_t exponent) {
-    enum { ABOVE = 3, PLACES = NAPIER_DIGITS + ABOVE + 3, MASK = (1 << NAPIER_DIGIT_BITS) - 1 };
-    uint64_t d[PLACES] = {0}; /* d[0] is at place top + ABOVE; three zeros follow the last digit */
-    uint64_t carry = 0;
-    for (int j = NAPIER_DIGITS - 1; j >= 0; j--) {
-        const uint64_t low = (s->digit[j] & MASK) + (carry & MASK);
-        carry = (s->digit[j] >> NAPIER_DIGIT_BITS) + (carry >> NAPIER_DIGIT_BITS) + (low >> NAPIER_DIGIT_BITS);
-        d[j + ABOVE] = low & MASK;
-    }
-    for (int j = ABOVE - 1; j >= 0; j--) {
-        d[j] = carry & MASK;
-        carry >>= NAPIER_DIGIT_BITS;
-    }
-    int lead = 0;
-    while (lead < NAPIER_DIGITS + ABOVE && d[lead] == 0) {
-        lead++;
-    }
-    if (lead == NAPIER_DIGITS + ABOVE) {
-        return 0;
-    }
-    uint64_t below = 0;
-    for (int j = lead + 4; j < PLACES; j++) {
-        below |= d[j];
-    }
-    const uint64_t high = d[lead] << NAPIER_DIGIT_BITS | d[lead + 1];
-    const uint64_t low = d[lead + 2] << NAPIER_DIGIT_BITS | d[lead + 3] | (below != 0);
-    const int64_t unit = (s->top + ABOVE - lead - 3) * NAPIER_DIGIT_BITS;
-    return ((double)high * 0x1p48 + (double)low) * napier_f64_power_of_two((int)(unit - exponent));
+    uint64_t d[3 + NAPIER_DIGITS + 3] = {0}; /* d[0] is at place top + 3 */
+    int lead;
+    const double value = napier_digits_sum(s->digit, NAPIER_DIGITS, d, &lead);
+    const int64_t unit = (s->top - lead) * NAPIER_DIGIT_BITS;
+    return value == 0 ? 0 : value * napier_f64_power_of_two((int)(unit - exponent));
 }
 
 /* The members that the outputs need, from the maximum (count times, p its significand) and the rest in units of 2^E.

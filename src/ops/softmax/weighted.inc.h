@@ -13,7 +13,7 @@ typedef struct napier_weighted16 {
     vi e;
 } napier_weighted16;
 
-NAPIER_KERNEL napier_weighted16 napier_weighted_load(const float *x, const float *b, int n) {
+NAPIER_KERNEL napier_weighted16 weighted_load(const float *x, const float *b, int n) {
     napier_weighted16 w;
     w.x = n >= 16 ? vf_load(x) : vf_load_part(x, n, vf_zero());
     w.b = n >= 16 ? vf_load(b) : vf_load_part(b, n, vf_zero());
@@ -29,11 +29,11 @@ NAPIER_KERNEL napier_weighted16 napier_weighted_load(const float *x, const float
     return w;
 }
 
-static void napier_weighted_look_at(const float *x, const float *b, int n, napier_weighted_look *look) {
+static void weighted_look_at(const float *x, const float *b, int n, napier_weighted_look *look) {
     vf max = napier_minus_infinity(), size = max, largest_weight = vf_zero();
     vm nan = vm_first(0);
     for (int i = 0; i < n; i += 16) {
-        const napier_weighted16 w = napier_weighted_load(x + i, b + i, n - i);
+        const napier_weighted16 w = weighted_load(x + i, b + i, n - i);
         nan = vm_or(nan, vm_and(w.there, vf_unordered(w.x, w.b)));
         max = vf_max(vf_select(w.there, w.x, napier_minus_infinity()), max);
         size = vf_max(vf_select(w.there, w.size, napier_minus_infinity()), size);
@@ -51,7 +51,7 @@ static void napier_weighted_look_at(const float *x, const float *b, int n, napie
 }
 
 /* 16 terms; 0 for elements that have no weight, are not below the maximum, or are too small. */
-NAPIER_KERNEL vf napier_weighted_terms16(const napier_weighted16 *w, vf max, vf cutoff, vi shift) {
+NAPIER_KERNEL vf weighted_terms16(const napier_weighted16 *w, vf max, vf cutoff, vi shift) {
     vf shifted, n;
     const vf r = vf_exp_reduce(w->x, vf_set(NAPIER_ROUND_MAGIC), &shifted, &n);
     const vf term = vf_mul(w->s, vf_exp_polynomial(r));
@@ -60,7 +60,7 @@ NAPIER_KERNEL vf napier_weighted_terms16(const napier_weighted16 *w, vf max, vf 
     return vf_keep(kept, vf_from_bits(vi_add(vf_bits(term), vi_shl(vi_add(k, shift), 23))));
 }
 
-static float napier_weighted_rest(const float *x, const float *b, int n, const napier_weighted_look *look) {
+static float weighted_rest(const float *x, const float *b, int n, const napier_weighted_look *look) {
     const float top = (float)look->max;
     if (napier_is_big(top)) {
         return napier_weighted_rest_by_definition(x, b, n, look);
@@ -72,8 +72,8 @@ static float napier_weighted_rest(const float *x, const float *b, int n, const n
     for (int v = 0; v < vectors; v++) {
         vf sum = vf_zero();
         for (int i = v * 16; i < n; i += NAPIER_TILE_LANES) {
-            const napier_weighted16 w = napier_weighted_load(x + i, b + i, n - i);
-            sum = vf_add(sum, napier_weighted_terms16(&w, max, cutoff, shift));
+            const napier_weighted16 w = weighted_load(x + i, b + i, n - i);
+            sum = vf_add(sum, weighted_terms16(&w, max, cutoff, shift));
         }
         lane[v] = sum;
     }
@@ -81,7 +81,7 @@ static float napier_weighted_rest(const float *x, const float *b, int n, const n
 }
 
 /* The indices of the elements that equal `max` and have a weight. */
-static int napier_weighted_ties(const float *x, const float *b, int n, float max, int *at) {
+static int weighted_ties(const float *x, const float *b, int n, float max, int *at) {
     int count = 0;
     for (int i = 0; i < n; i += 16) {
         const vf u = n - i >= 16 ? vf_load(x + i) : vf_load_part(x + i, n - i, napier_minus_infinity());

@@ -1,9 +1,12 @@
-/* ops/sparsemax/sparsemax.inc.h - the kernels of sparsemax and its gradient. Included once per instruction set, after
- * softmax.inc.h and lanes.inc.h, whose loads and stores they use.
+/* ops/sparsemax/sparsemax.inc.h - the kernels of sparsemax and its gradient. Compiled once per instruction set.
  *
  * A row is processed in tiles of doubles: a pass for its maximum, one for each round of threshold.h, one that writes. In
  * most rows few elements are within 1 of the maximum. The first round keeps the vectors that have one, and later rounds
  * read only those. If they are too many to keep, each round reads the row. */
+#ifndef NAPIER_OPS_SPARSEMAX_SPARSEMAX_INC_H
+#define NAPIER_OPS_SPARSEMAX_SPARSEMAX_INC_H
+
+#include "ops/softmax/softmax.inc.h"
 #include "ops/sparsemax/sparsemax_kernels.h"
 
 enum { SPARSEMAX_KEPT = 2 * NAPIER_TILE };
@@ -191,17 +194,15 @@ static void sparsemax_write_row(const napier_sparsemax_job *job, int64_t row, do
     }
 }
 
-static void sparsemax_rows(const napier_sparsemax_job *job, int64_t begin, int64_t end) {
+static void sparsemax_row(const napier_sparsemax_job *job, int64_t row) {
     sparsemax_tile t;
-    for (int64_t row = begin; row < end; row++) {
-        double max;
-        if (!sparsemax_max(job, row, &t, &max)) {
-            sparsemax_fill_row(job, row, napier_f64_nan(), &t);
-        } else if (max == -HUGE_VAL) {
-            sparsemax_fill_row(job, row, job->masked, &t);
-        } else {
-            sparsemax_write_row(job, row, max, sparsemax_solve(job, row, max, &t), &t);
-        }
+    double max;
+    if (!sparsemax_max(job, row, &t, &max)) {
+        sparsemax_fill_row(job, row, napier_f64_nan(), &t);
+    } else if (max == -HUGE_VAL) {
+        sparsemax_fill_row(job, row, job->masked, &t);
+    } else {
+        sparsemax_write_row(job, row, max, sparsemax_solve(job, row, max, &t), &t);
     }
 }
 
@@ -235,23 +236,22 @@ static double sparsemax_mean(const napier_sparsemax_job *job, int64_t row, spars
     return lane[0] / (double)count;
 }
 
-static void sparsemax_gradient(const napier_sparsemax_job *job, int64_t begin, int64_t end) {
-    const vd temperature = vd_set(job->temperature);
+static void sparsemax_gradient(const napier_sparsemax_job *job, int64_t row) {
     sparsemax_tile p, g;
-    for (int64_t row = begin; row < end; row++) {
-        const vd mean = vd_set(sparsemax_mean(job, row, &p, &g));
-        for (int64_t col = 0; col < job->x.cols; col += NAPIER_TILE) {
-            sparsemax_load_tile(job->x, row, col, 1.0, job->wide, &p);
-            sparsemax_load_tile(job->grad, row, col, 1.0, job->wide, &g);
-            for (int i = 0; i < p.whole; i += 16) {
-                const vd prob = vd_load(p.z + i);
-                const vd result = vd_div(vd_sub(sparsemax_pull(prob, vd_load(g.z + i)), mean), temperature);
-                vd_store(g.z + i, vd_select(sparsemax_outside(prob), vd_set(0.0), result));
-            }
-            sparsemax_store_tile(job->out, row, col, job->wide, &g);
+    const vd temperature = vd_set(job->temperature), mean = vd_set(sparsemax_mean(job, row, &p, &g));
+    for (int64_t col = 0; col < job->x.cols; col += NAPIER_TILE) {
+        sparsemax_load_tile(job->x, row, col, 1.0, job->wide, &p);
+        sparsemax_load_tile(job->grad, row, col, 1.0, job->wide, &g);
+        for (int i = 0; i < p.whole; i += 16) {
+            const vd prob = vd_load(p.z + i);
+            const vd result = vd_div(vd_sub(sparsemax_pull(prob, vd_load(g.z + i)), mean), temperature);
+            vd_store(g.z + i, vd_select(sparsemax_outside(prob), vd_set(0.0), result));
         }
+        sparsemax_store_tile(job->out, row, col, job->wide, &g);
     }
 }
 
 #define NAPIER_SPARSEMAX_KERNELS \
-    { .rows = sparsemax_rows, .gradient = sparsemax_gradient }
+    { .forward = sparsemax_row, .gradient = sparsemax_gradient }
+
+#endif

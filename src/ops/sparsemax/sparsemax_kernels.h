@@ -19,8 +19,8 @@ typedef struct napier_sparsemax_job {
 } napier_sparsemax_job;
 
 typedef struct napier_sparsemax_kernels {
-    void (*rows)(const napier_sparsemax_job *job, int64_t begin, int64_t end);
-    void (*gradient)(const napier_sparsemax_job *job, int64_t begin, int64_t end);
+    void (*forward)(const napier_sparsemax_job *job, int64_t row);
+    void (*gradient)(const napier_sparsemax_job *job, int64_t row);
 } napier_sparsemax_kernels;
 
 enum { SPARSEMAX_LANES = 256 }; /* of the sum that the gradient needs */

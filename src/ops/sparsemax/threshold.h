@@ -62,9 +62,8 @@ NAPIER_BOTH napier_sparsemax_threshold sparsemax_threshold_of(napier_sparsemax_s
     uint64_t rest;
     sparsemax_add(&s, one);
     const double whole = (double)sparsemax_divide(s.high, s.low, s.count, &rest) * SPARSEMAX_UNIT;
-    const napier_sparsemax_threshold t = {rest > 0 ? whole + SPARSEMAX_UNIT : whole, whole,
-                                          (double)rest / (double)s.count * SPARSEMAX_UNIT};
-    return t;
+    return (napier_sparsemax_threshold){rest > 0 ? whole + SPARSEMAX_UNIT : whole, whole,
+                                        (double)rest / (double)s.count * SPARSEMAX_UNIT};
 }
 
 NAPIER_BOTH double sparsemax_prob(napier_sparsemax_threshold t, double distance) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/tokens/gather.h"
@@ -18,15 +19,17 @@ typedef struct gathering {
     napier_vector y; /* gathered */
 } gathering;
 
-/* all: the three arguments of a call; the ids are the last. */
-static napier_status check_all(napier_context *context, napier_place place, const napier_argument all[3],
-                               napier_indices ids, int64_t rows, int64_t cols) {
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, 3);
-    return status ? status : napier_check_ids_on(context, place, "ids", ids, rows, cols);
+napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
+                                  napier_indices ids, napier_const_vector gathered, bool backward) {
+    const int64_t rows = logprobs.rows, cols = logprobs.cols;
+    const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, out = NAPIER_IS_NARROW | NAPIER_IS_OUT;
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT(backward ? "grad_logprobs" : "logprobs", logprobs, backward ? out : in, rows, cols, NULL),
+        napier_row_argument(backward ? "grad_gathered" : "gathered", gathered, backward ? in : out, rows),
+        napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    return napier_check_ids_on(context, place, "ids", ids, rows, cols);
 }
 
 /* Collects the chosen elements, then converts them together to the result's dtype. */
@@ -49,22 +52,9 @@ static void gather_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
-                                  napier_indices ids, napier_vector gathered) {
-    const napier_argument all[] = {
-        NAPIER_ARGUMENT("logprobs", logprobs, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logprobs.rows, logprobs.cols, NULL),
-        napier_row_argument("gathered", napier_read_only_vector(gathered), NAPIER_IS_OUT | NAPIER_IS_NARROW,
-                            logprobs.rows),
-        napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
-    return check_all(context, place, all, ids, logprobs.rows, logprobs.cols);
-}
-
 napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
                                      napier_vector gathered) {
-    const napier_status status = napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, gathered);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, napier_read_only_vector(gathered), false));
     gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
     napier_parallel(context, logprobs.rows, GATHER_ROWS, gather_task, &g);
     return NAPIER_OK;
@@ -101,25 +91,9 @@ static void scatter_task(void *argument, int worker, int64_t begin, int64_t end)
     }
 }
 
-napier_status napier_gather_backward_check(napier_context *context, napier_place place,
-                                           napier_const_vector grad_gathered, napier_indices ids,
-                                           napier_matrix grad_logprobs) {
-    const napier_matrix out = grad_logprobs;
-    const napier_argument all[] = {
-        NAPIER_ARGUMENT("grad_logprobs", napier_read_only(out), NAPIER_IS_OUT | NAPIER_IS_NARROW, out.rows, out.cols,
-                        NULL),
-        napier_row_argument("grad_gathered", grad_gathered, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, out.rows),
-        napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
-    return check_all(context, place, all, ids, out.rows, out.cols);
-}
-
 napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
                                               napier_indices ids, napier_matrix grad_logprobs) {
-    const napier_status status =
-        napier_gather_backward_check(context, NAPIER_ON_HOST, grad_gathered, ids, grad_logprobs);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, napier_read_only(grad_logprobs), ids, grad_gathered, true));
     scattering s = {grad_gathered, ids, grad_logprobs};
     const int64_t chunk = napier_row_chunk(context, grad_logprobs.rows, grad_logprobs.cols, 1);
     napier_parallel(context, grad_logprobs.rows, chunk, scatter_task, &s);

@@ -4,10 +4,8 @@
 
 #include "ops/tokens/responses.h"
 
+/* backward: the gradients of both. */
 napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
-                                  napier_indices ids, napier_vector gathered);
-napier_status napier_gather_backward_check(napier_context *context, napier_place place,
-                                           napier_const_vector grad_gathered, napier_indices ids,
-                                           napier_matrix grad_logprobs);
+                                  napier_indices ids, napier_const_vector gathered, bool backward);
 
 #endif

@@ -35,11 +35,13 @@ static inline int64_t napier_response_size(const napier_responses *r, int64_t b)
     return napier_index_at(r->offsets, b + 1) - napier_index_at(r->offsets, b);
 }
 
-/* The slot of the tile that starts at token `first` of response b. The slots of a response are consecutive, and no two
+/* The slot of a response's first tile, and of the tile that starts at its token `first`. The slots of a response are consecutive, and no two
  * tiles share one, because ceil(n / 1024) <= floor((o + n) / 1024) - floor(o / 1024) + 1. */
+static inline int64_t napier_first_slot(const napier_responses *r, int64_t b) {
+    return napier_response_begin(r, b) / NAPIER_TILE + b;
+}
 static inline int64_t napier_tile_slot(const napier_responses *r, int64_t b, int64_t first) {
-    const int64_t begin = napier_response_begin(r, b);
-    return begin / NAPIER_TILE + b + (first - begin) / NAPIER_TILE;
+    return napier_first_slot(r, b) + (first - napier_response_begin(r, b)) / NAPIER_TILE;
 }
 static inline int64_t napier_tile_slots(const napier_responses *r) { return r->tokens / NAPIER_TILE + r->count; }
 static inline int64_t napier_response_tiles(const napier_responses *r, int64_t b) {

@@ -2,7 +2,6 @@
  * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. */
 #include <napier/rl.h>
 
-#include "core/base/fenv.h"
 #include "core/math/f64.h"
 #include "ops/softmax/softmax_split.h"
 #include "ops/tokens/token_backward.h"
@@ -17,33 +16,17 @@ typedef struct back {
     napier_token_final final;        /* of the current row, if rows are split */
 } back;
 
-static void free_slopes(napier_context *context, napier_token_slope_desk *slopes, int workers) {
-    for (int w = 0; slopes && w < workers; w++) {
-        napier_free(&context->allocator, slopes[w].doubles);
-        napier_free(&context->allocator, slopes[w].ids);
-    }
-    napier_free(&context->allocator, slopes);
-}
-
-static bool make_slopes(napier_context *context, back *b) {
+static napier_status take_slopes(napier_memory *memory, back *b) {
+    enum { LINE = 8 }; /* doubles; workers write to cache lines of their own */
     const napier_token_call *call = b->split.call;
-    const size_t k = call->chosen ? (size_t)call->per_row : 0, workers = (size_t)b->split.workers;
-    b->slopes = napier_alloc(&context->allocator, workers, sizeof *b->slopes);
-    if (!b->slopes) {
-        return false;
+    const int64_t k = call->chosen ? call->per_row : 0, each = napier_round_up(4 * k + 1, LINE);
+    b->slopes = napier_take(memory, b->split.workers, sizeof *b->slopes);
+    double *doubles = napier_take(memory, b->split.workers, (size_t)each * sizeof *doubles);
+    NAPIER_TRY(napier_taken(memory, "scratch: no memory for %d workers", b->split.workers));
+    for (int w = 0; w < b->split.workers; w++, doubles += each) {
+        b->slopes[w] = napier_token_slope_desk_of(doubles, (int64_t *)(void *)(doubles + 3 * k), k);
     }
-    memset(b->slopes, 0, workers * sizeof *b->slopes);
-    for (size_t w = 0; w < workers && k > 0; w++) {
-        napier_token_slope_desk *d = &b->slopes[w];
-        d->doubles = napier_alloc(&context->allocator, k, 3 * sizeof(double));
-        d->ids = napier_alloc(&context->allocator, k, sizeof(int64_t));
-        if (!d->doubles || !d->ids) {
-            return false;
-        }
-        d->slope =
-            (napier_token_slope){.ids = d->ids, .start = d->doubles, .own = d->doubles + k, .sum = d->doubles + 2 * k};
-    }
-    return true;
+    return NAPIER_OK;
 }
 
 /* ---- The slope of a row ------------------------------------------------------------------------------------------ */
@@ -129,7 +112,7 @@ static void write_row(const back *b, int64_t row, const napier_token_pull *pull,
 static void run_short_rows(const back *b, int worker, int64_t begin, int64_t end) {
     const napier_token_split *s = &b->split;
     napier_token_slope_desk *d = &b->slopes[worker];
-    napier_token_seen *seen = s->desks[worker].seen;
+    napier_token_seen *seen = s->desks[worker];
     napier_token_final finals[NAPIER_GROUP];
     for (int64_t row = begin; row < end; row += s->group) {
         const int rows = (int)napier_least(end - row, s->group);
@@ -145,7 +128,7 @@ static void run_short_rows(const back *b, int worker, int64_t begin, int64_t end
 static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const back *b = argument;
     napier_token_slope_desk *d = &b->slopes[worker];
-    const napier_token_seen *seen = b->split.desks[worker].seen;
+    const napier_token_seen *seen = b->split.desks[worker];
     if (b->split.tiles == 1) {
         run_short_rows(b, worker, begin, end);
         return;
@@ -176,30 +159,11 @@ static void run_together(const napier_context *context, back *b) {
         napier_token_pull pull = pull_before(b, s->row, d);
         if (!pull.zero) {
             b->final = napier_token_sum_together(context, s);
-            pull = b->hook ? pull_hooked(b, s->row, &b->final, s->desks[0].seen, d) : pull;
+            pull = b->hook ? pull_hooked(b, s->row, &b->final, s->desks[0], d) : pull;
         }
-        make_slope(b, s->row, &pull, &b->final, s->desks[0].seen, d);
+        make_slope(b, s->row, &pull, &b->final, s->desks[0], d);
         napier_parallel(context, s->tiles, s->chunk, write_tiles, b);
     }
-}
-
-static napier_status run_split(napier_context *context, back *b) {
-    if (!make_slopes(context, b)) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", b->split.workers);
-    }
-    const napier_status status = napier_token_split_allocate(context, &b->split);
-    if (status) {
-        return status;
-    }
-    const napier_fenv caller = napier_fenv_enter();
-    if (b->split.by_rows) {
-        napier_parallel(context, b->split.call->rows, b->split.chunk, run_rows, b);
-    } else {
-        run_together(context, b);
-    }
-    napier_fenv_leave(caller);
-    napier_token_split_release(context, &b->split);
-    return NAPIER_OK;
 }
 
 static napier_status run(napier_context *context, const napier_token_call *call, napier_const_matrix logits,
@@ -208,9 +172,16 @@ static napier_status run(napier_context *context, const napier_token_call *call,
               .y = grad_logits,
               .stream = grad_logits.data != logits.data && napier_leaves_caches(grad_logits),
               .hook = hook};
-    const napier_status status = run_split(context, &b);
-    free_slopes(context, b.slopes, b.split.workers);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(take_slopes(&memory, &b));
+    NAPIER_TRY(napier_token_split_take(&memory, &b.split));
+    NAPIER_DEFAULT_FENV;
+    if (b.split.by_rows) {
+        napier_parallel(context, call->rows, b.split.chunk, run_rows, &b);
+    } else {
+        run_together(context, &b);
+    }
+    return NAPIER_OK;
 }
 
 /* ---- The calls --------------------------------------------------------------------------------------------------- */
@@ -225,20 +196,17 @@ napier_status napier_token_back_check(napier_context *context, napier_place plac
         {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
          NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), NAPIER_IS_NARROW | NAPIER_IS_OUT, logits.rows,
                          logits.cols, "logits")}};
-    const napier_status status = napier_begin(context);
-    return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    NAPIER_TRY(napier_begin(context));
+    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
 napier_status napier_token_logprobs_backward(napier_context *context, napier_const_matrix logits, napier_indices ids,
                                              const napier_token_options *options,
                                              const napier_token_gradients *gradients, napier_matrix grad_logits) {
     napier_token_call call;
-    const napier_status status =
-        napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, gradients, grad_logits, &call);
-    if (status || logits.rows == 0 || logits.cols == 0) {
-        return status;
-    }
-    return run(context, &call, logits, grad_logits, NULL);
+    NAPIER_TRY(napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, gradients, grad_logits, &call));
+    const bool nothing = logits.rows == 0 || logits.cols == 0;
+    return nothing ? NAPIER_OK : run(context, &call, logits, grad_logits, NULL);
 }
 
 napier_status napier_token_backward_hooked(napier_context *context, napier_const_matrix logits, napier_indices ids,
@@ -246,11 +214,7 @@ napier_status napier_token_backward_hooked(napier_context *context, napier_const
                                            napier_matrix grad_logits) {
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_token_call call;
-    const napier_status status =
-        napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, &none, grad_logits, &call);
-    if (status || logits.rows == 0) {
-        return status;
-    }
+    NAPIER_TRY(napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, &none, grad_logits, &call));
     call.chosen = call.wants.entropy = true;
-    return run(context, &call, logits, grad_logits, hook);
+    return logits.rows == 0 ? NAPIER_OK : run(context, &call, logits, grad_logits, hook);
 }

@@ -21,12 +21,17 @@ napier_status napier_token_backward_hooked(napier_context *context, napier_const
 
 /* ---- From gradients to the slope of a row: for logits in memory, and for those that never are -------------------- */
 
-/* A worker's memory, besides napier_token_desk. */
+/* A worker's memory, besides what napier_token_desks gives it. */
 typedef struct napier_token_slope_desk {
     napier_token_slope slope;
     double *doubles; /* [K] each: start, own and sum */
     int64_t *ids;    /* [K] */
 } napier_token_slope_desk;
+
+static inline napier_token_slope_desk napier_token_slope_desk_of(double *doubles, int64_t *ids, int64_t k) {
+    return (napier_token_slope_desk){
+        {.ids = ids, .start = doubles, .own = doubles + k, .sum = doubles + 2 * k}, doubles, ids};
+}
 
 napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t row, napier_token_slope_desk *d);
 

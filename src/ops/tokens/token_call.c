@@ -22,22 +22,14 @@ static napier_status read_options(napier_context *context, const napier_token_op
     if (status) {
         return status;
     }
-    if (!(rules->temperature > 0.0f && rules->temperature <= FLT_MAX)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in f32",
-                           o->temperature);
-    }
-    if (o->softcap != 0.0 && !(rules->softcap > 0.0f && rules->softcap <= FLT_MAX)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: softcap %g is not 0, nor finite and above 0 in f32", o->softcap);
-    }
-    if (!(o->label_smoothing >= 0.0 && o->label_smoothing < 1.0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: label_smoothing %g is not in [0, 1)",
-                           o->label_smoothing);
-    }
-    if (!(o->z_loss >= 0.0 && o->z_loss <= DBL_MAX)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: z_loss %g is not finite and at least 0",
-                           o->z_loss);
-    }
+    NAPIER_REFUSE_IF(context, !(rules->temperature > 0.0f && rules->temperature <= FLT_MAX),
+                     "options: temperature %g is not finite and above 0 in f32", o->temperature);
+    NAPIER_REFUSE_IF(context, o->softcap != 0.0 && !(rules->softcap > 0.0f && rules->softcap <= FLT_MAX),
+                     "options: softcap %g is not 0, nor finite and above 0 in f32", o->softcap);
+    NAPIER_REFUSE_IF(context, !(o->label_smoothing >= 0.0 && o->label_smoothing < 1.0),
+                     "options: label_smoothing %g is not in [0, 1)", o->label_smoothing);
+    NAPIER_REFUSE_IF(context, !(o->z_loss >= 0.0 && o->z_loss <= DBL_MAX),
+                     "options: z_loss %g is not finite and at least 0", o->z_loss);
     return NAPIER_OK;
 }
 
@@ -48,26 +40,19 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
 }
 
 static napier_status check_ids_size(napier_context *context, napier_indices ids, int64_t rows) {
-    const napier_status status = napier_check_indices(context, "ids", ids);
-    if (status) {
-        return status;
-    }
-    if (rows == 0 ? ids.size != 0 : rows > 0 && ids.size % rows != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: size %" PRId64 " is no multiple of %" PRId64 " rows",
-                           ids.size, rows);
-    }
+    NAPIER_TRY(napier_check_indices(context, "ids", ids));
+    NAPIER_REFUSE_IF(context, rows == 0 ? ids.size != 0 : rows > 0 && ids.size % rows != 0,
+                     "ids: size %" PRId64 " is no multiple of %" PRId64 " rows", ids.size, rows);
     return NAPIER_OK;
 }
 
 static napier_status check_ids(napier_context *context, napier_indices ids, int64_t cols, int64_t ignore_index) {
     for (int64_t i = 0; i < ids.size; i++) {
         const int64_t id = napier_index_at(ids, i);
-        if ((id < 0 || id >= cols) && id != ignore_index) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "ids: ids[%" PRId64 "] is %" PRId64 ", neither below V, %" PRId64
-                               ", nor the ignore_index, %" PRId64,
-                               i, id, cols, ignore_index);
-        }
+        NAPIER_REFUSE_IF(context, (id < 0 || id >= cols) && id != ignore_index,
+                         "ids: ids[%" PRId64 "] is %" PRId64 ", neither below V, %" PRId64
+                         ", nor the ignore_index, %" PRId64,
+                         i, id, cols, ignore_index);
     }
     return NAPIER_OK;
 }
@@ -79,11 +64,10 @@ static napier_status check_ids(napier_context *context, napier_indices ids, int6
 static napier_status check_call(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                 const napier_token_call *call, const napier_argument *others, size_t count, bool any,
                                 bool loss) {
-    if (call->options.keep && call->options.keep_stride != 0 && call->options.keep_stride < call->cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: keep_stride %" PRId64 " is neither 0 nor at least V, %" PRId64,
-                           call->options.keep_stride, call->cols);
-    }
+    NAPIER_REFUSE_IF(context,
+                     call->options.keep && call->options.keep_stride != 0 && call->options.keep_stride < call->cols,
+                     "options: keep_stride %" PRId64 " is neither 0 nor at least V, %" PRId64,
+                     call->options.keep_stride, call->cols);
     napier_argument all[ARGUMENTS_MOST];
     size_t n = 0;
     for (size_t i = 0; i < matrices->count; i++) {
@@ -93,21 +77,14 @@ static napier_status check_call(napier_context *context, napier_place place, con
         all[n++] = others[i];
     }
     all[n++] = napier_row_argument("ids", napier_indices_bytes(call->ids), 0, call->ids.size);
-    napier_status status = check_ids_size(context, call->ids, call->rows);
-    if (status) {
-        return status;
-    }
-    if (call->rows > 0 && any && call->per_row == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: none, but logprobs, loss or rank are asked for");
-    }
-    if (call->rows > 0 && loss && call->per_row != 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: %" PRId64 " a row, but a loss has 1", call->per_row);
-    }
-    status = napier_check_arguments(context, all, n);
-    if (status || place == NAPIER_ON_DEVICE) {
-        return status;
-    }
-    return check_ids(context, call->ids, call->cols, call->options.ignore_index);
+    NAPIER_TRY(check_ids_size(context, call->ids, call->rows));
+    NAPIER_REFUSE_IF(context, call->rows > 0 && any && call->per_row == 0,
+                     "ids: none, but logprobs, loss or rank are asked for");
+    NAPIER_REFUSE_IF(context, call->rows > 0 && loss && call->per_row != 1, "ids: %" PRId64 " a row, but a loss has 1",
+                     call->per_row);
+    NAPIER_TRY(napier_check_arguments(context, all, n));
+    return place == NAPIER_ON_DEVICE ? NAPIER_OK
+                                     : check_ids(context, call->ids, call->cols, call->options.ignore_index);
 }
 
 /* Reads the options; ids and matrices have not been checked yet. */
@@ -116,14 +93,14 @@ static napier_status start_call(napier_context *context, const napier_token_matr
     const int64_t rows = matrices->all[0].view.rows;
     napier_token_options o;
     napier_token_rules rules;
-    const napier_status status = read_options(context, options, &o, &rules);
+    NAPIER_TRY(read_options(context, options, &o, &rules));
     *call = (napier_token_call){.rows = rows,
                                 .cols = matrices->cols,
                                 .ids = ids,
                                 .per_row = rows > 0 ? ids.size / rows : 0,
                                 .options = o,
                                 .rules = rules};
-    return status;
+    return NAPIER_OK;
 }
 
 /* int64_t results as a view. Only their place in memory matters. */
@@ -134,15 +111,10 @@ static napier_status check_results(napier_context *context, napier_place place, 
     const int64_t most = napier_least(call->cols, TOP_LIMIT), rows = call->rows;
     /* Without rows, ids do not say how many a row has. */
     const int64_t k = rows > 0 ? call->per_row : r->logprobs.cols;
-    if (r->top_k < 0 || r->top_k > most) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k,
-                           most);
-    }
-    if (r->top_k == 0 && (r->top_ids || r->top_logprobs.data)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "results: top_k is 0, but top_ids or top_logprobs are there");
-    }
+    NAPIER_REFUSE_IF(context, most >= 0 && (r->top_k < 0 || r->top_k > most), /* else a check of the matrices names V */
+                     "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k, most);
+    NAPIER_REFUSE_IF(context, r->top_k == 0 && (r->top_ids || r->top_logprobs.data),
+                     "results: top_k is 0, but top_ids or top_logprobs are there");
     const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, is = out | NAPIER_IS_NARROW;
     const unsigned vector = is | NAPIER_IS_VECTOR;
     const napier_argument all[RESULTS] = {
@@ -162,14 +134,8 @@ napier_status napier_token_call_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_results *results, napier_token_call *call) {
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r);
-    if (status) {
-        return status;
-    }
-    status = start_call(context, matrices, ids, options, call);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r));
+    NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->results = r;
     call->chosen = r.logprobs.data || r.rank || r.loss.data;
     call->wants = (napier_token_wants){.entropy = r.entropy.data,
@@ -184,14 +150,8 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call) {
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g);
-    if (status) {
-        return status;
-    }
-    status = start_call(context, matrices, ids, options, call);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g));
+    NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->gradients = g;
     call->chosen = g.logprobs.data || g.loss.data;
     call->wants = (napier_token_wants){.entropy = g.entropy.data};
@@ -218,48 +178,30 @@ int64_t napier_token_kept(const napier_token_call *call, int64_t row) {
     return kept;
 }
 
-void napier_token_desks_free(napier_context *context, napier_token_desk *desks, int workers) {
-    for (int w = 0; desks && w < workers; w++) {
-        napier_free(&context->allocator, desks[w].seen);
-        napier_free(&context->allocator, desks[w].integers);
-        napier_free(&context->allocator, desks[w].floats);
-        napier_free(&context->allocator, desks[w].top);
-    }
-    napier_free(&context->allocator, desks);
-}
-
-static bool desk_make(napier_context *context, const napier_token_call *call, int rows, napier_token_desk *desk) {
-    const size_t k = call->chosen ? (size_t)call->per_row : 0, top = (size_t)call->wants.top_k, n = (size_t)rows;
-    desk->seen = napier_alloc(&context->allocator, n, sizeof *desk->seen);
-    desk->integers = k > 0 ? napier_alloc(&context->allocator, k, 2 * n * sizeof(int64_t)) : NULL;
-    desk->floats = k > 0 ? napier_alloc(&context->allocator, k, n * sizeof(float)) : NULL;
-    desk->top = top > 0 ? napier_alloc(&context->allocator, top, n * sizeof *desk->top) : NULL;
-    if (!desk->seen || (k > 0 && (!desk->integers || !desk->floats)) || (top > 0 && !desk->top)) {
-        return false;
-    }
-    for (size_t r = 0; r < n; r++) {
-        desk->seen[r] = (napier_token_seen){.ids = k > 0 ? desk->integers + 2 * r * k : NULL,
-                                            .before = k > 0 ? desk->integers + (2 * r + 1) * k : NULL,
-                                            .chosen = k > 0 ? desk->floats + r * k : NULL,
-                                            .top = top > 0 ? desk->top + r * top : NULL};
-        napier_token_seen_start(&desk->seen[r], &call->wants);
-    }
-    return true;
-}
-
-napier_token_desk *napier_token_desks(napier_context *context, const napier_token_call *call, int workers, int rows) {
-    napier_token_desk *desks = napier_alloc(&context->allocator, (size_t)workers, sizeof *desks);
-    if (!desks) {
-        return NULL;
-    }
-    memset(desks, 0, (size_t)workers * sizeof *desks);
-    for (int w = 0; w < workers; w++) {
-        if (!desk_make(context, call, rows, &desks[w])) {
-            napier_token_desks_free(context, desks, workers);
-            return NULL;
+napier_token_seen **napier_token_desks(napier_memory *memory, const napier_token_call *call, int workers,
+                                       int64_t rows) {
+    enum { LINE = 64 }; /* workers write to cache lines of their own */
+    const int64_t k = call->chosen ? call->per_row : 0, top = call->wants.top_k;
+    const int64_t seen_bytes = napier_round_up(rows * (int64_t)sizeof(napier_token_seen), LINE);
+    const int64_t integers = napier_round_up(2 * rows * k * (int64_t)sizeof(int64_t), LINE);
+    const int64_t tops = napier_round_up(rows * top * (int64_t)sizeof(napier_token_top), LINE);
+    const int64_t floats = napier_round_up(rows * k * (int64_t)sizeof(float), LINE);
+    char *at = napier_take(memory, workers, (size_t)(seen_bytes + integers + tops + floats));
+    napier_token_seen **const desks = napier_take(memory, workers, sizeof *desks);
+    for (int w = 0; !memory->missing && w < workers; w++, at += seen_bytes + integers + tops + floats) {
+        int64_t *const ids = (int64_t *)(void *)(at + seen_bytes);
+        napier_token_top *const best = (napier_token_top *)(void *)(at + seen_bytes + integers);
+        float *const chosen = (float *)(void *)(at + seen_bytes + integers + tops);
+        desks[w] = (napier_token_seen *)(void *)at;
+        for (int64_t r = 0; r < rows; r++) {
+            desks[w][r] = (napier_token_seen){.ids = ids + 2 * r * k,
+                                              .before = ids + (2 * r + 1) * k,
+                                              .chosen = chosen + r * k,
+                                              .top = best + r * top};
+            napier_token_seen_start(&desks[w][r], &call->wants);
         }
     }
-    return desks;
+    return memory->missing ? NULL : desks;
 }
 
 void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_token_seen *seen) {

@@ -3,6 +3,7 @@
 #ifndef NAPIER_OPS_TOKENS_TOKEN_CALL_H
 #define NAPIER_OPS_TOKENS_TOKEN_CALL_H
 
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_row.h"
@@ -38,17 +39,9 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k);
 /* The number of a row's tokens that keep selects: the divisor of label smoothing's mean. */
 int64_t napier_token_kept(const napier_token_call *call, int64_t row);
 
-/* A worker's memory for `rows` rows at a time: `seen` for each, with the arrays it points to. */
-typedef struct napier_token_desk {
-    napier_token_seen *seen; /* [rows] */
-    int64_t *integers;
-    float *floats;
-    napier_token_top *top;
-} napier_token_desk;
-
-/* Returns desks [workers], or NULL if there is no memory. */
-napier_token_desk *napier_token_desks(napier_context *context, const napier_token_call *call, int workers, int rows);
-void napier_token_desks_free(napier_context *context, napier_token_desk *desks, int workers);
+/* Takes memory for `rows` rows at a time of each worker. Returns for each worker its `seen` [rows], with the arrays they
+ * point to; NULL if there is no memory. */
+napier_token_seen **napier_token_desks(napier_memory *memory, const napier_token_call *call, int workers, int64_t rows);
 
 /* Initialises `seen` for a row: its ids and their z (+inf for ignored ids, which no z exceeds), and no tiles. */
 void napier_token_start(const napier_token_call *call, const napier_token_kernels *kernels, napier_const_matrix x,

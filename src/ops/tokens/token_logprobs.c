@@ -1,7 +1,6 @@
 /* ops/tokens/token_logprobs.c - log-probabilities of tokens from logits in memory: one read of each row. */
 #include <napier/rl.h>
 
-#include "core/base/fenv.h"
 #include "ops/tokens/token_split.h"
 
 napier_status napier_fused_log_softmax(napier_context *context, napier_const_matrix logits, napier_matrix logprobs,
@@ -11,7 +10,7 @@ napier_status napier_fused_log_softmax(napier_context *context, napier_const_mat
 
 static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_token_split *s = argument;
-    napier_token_seen *seen = s->desks[worker].seen;
+    napier_token_seen *seen = s->desks[worker];
     napier_token_final finals[NAPIER_GROUP];
     for (int64_t row = begin; row < end; row += s->group) {
         const int rows = (int)napier_least(end - row, s->group);
@@ -30,7 +29,7 @@ static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
 static void run_together(const napier_context *context, napier_token_split *s) {
     for (s->row = 0; s->row < s->call->rows; s->row++) {
         const napier_token_final final = napier_token_sum_together(context, s);
-        napier_token_write(s->call, s->row, &final, s->desks[0].seen);
+        napier_token_write(s->call, s->row, &final, s->desks[0]);
     }
 }
 
@@ -39,29 +38,25 @@ napier_status napier_token_logprobs_check(napier_context *context, napier_place 
                                           const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = {
         logits.cols, 1, {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW, logits.rows, logits.cols, NULL)}};
-    const napier_status status = napier_begin(context);
-    return status ? status : napier_token_call_read(context, place, &matrices, ids, options, results, call);
+    NAPIER_TRY(napier_begin(context));
+    return napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }
 
 napier_status napier_token_logprobs(napier_context *context, napier_const_matrix logits, napier_indices ids,
                                     const napier_token_options *options, const napier_token_results *results) {
     napier_token_call call;
-    napier_status status = napier_token_logprobs_check(context, NAPIER_ON_HOST, logits, ids, options, results, &call);
-    if (status || logits.rows == 0) {
-        return status;
+    NAPIER_TRY(napier_token_logprobs_check(context, NAPIER_ON_HOST, logits, ids, options, results, &call));
+    if (logits.rows == 0) {
+        return NAPIER_OK;
     }
     napier_token_split s = napier_token_split_of(context, &call, logits);
-    status = napier_token_split_allocate(context, &s);
-    if (status) {
-        return status;
-    }
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_token_split_take(&memory, &s));
+    NAPIER_DEFAULT_FENV;
     if (s.by_rows) {
         napier_parallel(context, call.rows, s.chunk, run_rows, &s);
     } else {
         run_together(context, &s);
     }
-    napier_fenv_leave(caller);
-    napier_token_split_release(context, &s);
     return NAPIER_OK;
 }

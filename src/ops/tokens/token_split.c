@@ -18,26 +18,16 @@ napier_token_split napier_token_split_of(const napier_context *context, const na
     return s;
 }
 
-void napier_token_split_release(napier_context *context, napier_token_split *s) {
-    napier_token_desks_free(context, s->desks, s->workers);
-    napier_free(&context->allocator, s->scratch);
-    napier_free(&context->allocator, s->slots);
-}
-
-napier_status napier_token_split_allocate(napier_context *context, napier_token_split *s) {
-    s->desks = napier_token_desks(context, s->call, s->workers, s->group);
-    s->scratch = napier_alloc(&context->allocator, (size_t)s->workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
-    s->slots = napier_alloc(&context->allocator, (size_t)s->workers, (size_t)s->slot_floats * sizeof(float));
-    if (!s->desks || !s->scratch || !s->slots) {
-        napier_token_split_release(context, s);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", s->workers);
-    }
-    return NAPIER_OK;
+napier_status napier_token_split_take(napier_memory *memory, napier_token_split *s) {
+    s->desks = napier_token_desks(memory, s->call, s->workers, s->group);
+    s->scratch = napier_take(memory, s->workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
+    s->slots = napier_take(memory, s->workers, (size_t)s->slot_floats * sizeof(float));
+    return napier_taken(memory, "scratch: no memory for %d workers", s->workers);
 }
 
 void napier_token_sum_short(const napier_token_split *s, int worker, int64_t row, int rows,
                             napier_token_final *finals) {
-    napier_token_seen *seen = s->desks[worker].seen;
+    napier_token_seen *seen = s->desks[worker];
     for (int r = 0; r < rows; r++) {
         napier_token_start(s->call, s->kernels, s->job.x, row + r, &seen[r]);
     }
@@ -45,7 +35,7 @@ void napier_token_sum_short(const napier_token_split *s, int worker, int64_t row
 }
 
 napier_token_final napier_token_sum_long(const napier_token_split *s, int worker, int64_t row) {
-    napier_token_seen *seen = s->desks[worker].seen;
+    napier_token_seen *seen = s->desks[worker];
     const napier_token_slots slots = napier_token_slots_of(s->slots + worker * s->slot_floats, s->tiles);
     napier_token_start(s->call, s->kernels, s->job.x, row, seen);
     s->kernels->token_range(&s->job, row, 0, s->call->cols, &slots, seen, napier_token_scratch_of(s, worker));
@@ -56,18 +46,18 @@ static void sum_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_token_split *s = argument;
     const napier_token_slots slots = napier_token_slots_of(s->slots, s->tiles);
     const int64_t cols = s->call->cols, last = end * NAPIER_TILE < cols ? end * NAPIER_TILE : cols;
-    s->kernels->token_range(&s->job, s->row, begin * NAPIER_TILE, last, &slots, s->desks[worker].seen,
+    s->kernels->token_range(&s->job, s->row, begin * NAPIER_TILE, last, &slots, s->desks[worker],
                             napier_token_scratch_of(s, worker));
 }
 
 napier_token_final napier_token_sum_together(const napier_context *context, napier_token_split *s) {
     const napier_token_slots slots = napier_token_slots_of(s->slots, s->tiles);
     for (int w = 0; w < s->workers; w++) {
-        napier_token_start(s->call, s->kernels, s->job.x, s->row, s->desks[w].seen);
+        napier_token_start(s->call, s->kernels, s->job.x, s->row, s->desks[w]);
     }
     napier_parallel(context, s->tiles, s->chunk, sum_tiles, s);
     for (int w = 1; w < s->workers; w++) {
-        napier_token_seen_merge(s->desks[0].seen, s->desks[w].seen, &s->call->wants);
+        napier_token_seen_merge(s->desks[0], s->desks[w], &s->call->wants);
     }
     return s->kernels->token_finish(&s->call->wants, &slots, s->tiles);
 }

@@ -15,10 +15,10 @@ typedef struct napier_token_split {
     napier_token_job job;
     bool by_rows;
     int workers;
-    int64_t chunk;            /* rows or tiles that a worker takes at a time */
-    napier_token_desk *desks; /* [workers] */
-    float *scratch;           /* [workers] */
-    float *slots;             /* of a row, for each worker; shared by all if a row is split */
+    int64_t chunk;             /* rows or tiles that a worker takes at a time */
+    napier_token_seen **desks; /* [workers][group] */
+    float *scratch;            /* [workers] */
+    float *slots;              /* of a row, for each worker; shared by all if a row is split */
     int64_t tiles, slot_floats;
     int64_t row; /* the current row, if rows are split */
     int group;   /* number of short rows processed at a time; 1 for long ones */
@@ -26,8 +26,7 @@ typedef struct napier_token_split {
 
 napier_token_split napier_token_split_of(const napier_context *context, const napier_token_call *call,
                                          napier_const_matrix logits);
-napier_status napier_token_split_allocate(napier_context *context, napier_token_split *s);
-void napier_token_split_release(napier_context *context, napier_token_split *s);
+napier_status napier_token_split_take(napier_memory *memory, napier_token_split *s);
 
 static inline float *napier_token_scratch_of(const napier_token_split *s, int worker) {
     return s->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH;

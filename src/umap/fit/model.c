@@ -9,7 +9,6 @@
 #include "umap/layout/epochs.h"
 #include "umap/graph/graph.h"
 #include "umap/knn/neighbors_search.h"
-#include "umap/options/params.h"
 #include "umap/start/start.h"
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
@@ -203,7 +202,6 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     epochs.move_targets = 0;
     epochs.progress = o->progress;
     epochs.user = o->user;
-    const napier_umap_params given = napier_umap_params_of(o);
     const pruning prune = {graph, napier_umap_highest_weight(graph) / (float)o->n_epochs};
     napier_umap_params params;
     napier_forces forces;
@@ -216,7 +214,7 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     if (o->densmap && k) {
         NAPIER_TRY(napier_densmap_create(&memory, graph, o, k->indices, k->distances, &densmap));
     }
-    NAPIER_TRY(napier_umap_check_params(context, &given, &params, &forces));
+    NAPIER_TRY(napier_umap_params_of(context, o, &params, &forces));
     NAPIER_TRY(napier_umap_optimizer_create(context, NULL, embedding.rows, embedding.cols, &optimizer));
     napier_keep(&memory, optimizer);
     napier_layout layout = napier_umap_layout_of(context, &forces, 2.0f, &params, &epochs, edges, NULL, embedding.rows,

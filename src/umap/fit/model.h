@@ -2,7 +2,7 @@
 #ifndef NAPIER_UMAP_FIT_MODEL_H
 #define NAPIER_UMAP_FIT_MODEL_H
 
-#include "umap/options/fit_options.h"
+#include "umap/options/params.h"
 #include "umap/metric/samples.h"
 
 struct napier_umap_model {

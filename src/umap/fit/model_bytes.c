@@ -22,7 +22,6 @@
 #include "core/base/output_file.h"
 #include "core/base/scope.h"
 #include "umap/fit/model.h"
-#include "umap/options/params.h"
 
 static const uint8_t magic[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'U', 'M'};
 enum {
@@ -41,36 +40,36 @@ typedef struct sizes {
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-/* The numbers of the options in the order of the file. */
-typedef enum field_kind { INTEGER, SEED, DOUBLE, FLAG, METRIC, METHOD, INIT } field_kind;
+/* The numbers of the options in the order of the file. A WORD is an int64_t, a uint64_t or a double. */
+typedef enum field_kind { WORD, FLAG, METRIC, METHOD, INIT } field_kind;
 static const struct {
     field_kind kind;
     size_t at; /* in the options */
 } fields[] = {
 #define FIELD(kind, name) \
     { kind, offsetof(napier_umap_options, name) }
-    FIELD(INTEGER, neighbors.n_neighbors),
+    FIELD(WORD, neighbors.n_neighbors),
     FIELD(METRIC, neighbors.metric),
-    FIELD(DOUBLE, neighbors.p),
+    FIELD(WORD, neighbors.p),
     FIELD(METHOD, neighbors.method),
-    FIELD(SEED, neighbors.seed),
-    FIELD(INTEGER, n_components),
-    FIELD(INTEGER, n_epochs),
-    FIELD(DOUBLE, min_dist),
-    FIELD(DOUBLE, spread),
-    FIELD(DOUBLE, a),
-    FIELD(DOUBLE, b),
-    FIELD(DOUBLE, learning_rate),
-    FIELD(DOUBLE, set_op_mix_ratio),
-    FIELD(DOUBLE, local_connectivity),
-    FIELD(DOUBLE, repulsion_strength),
-    FIELD(DOUBLE, negative_sample_rate),
+    FIELD(WORD, neighbors.seed),
+    FIELD(WORD, n_components),
+    FIELD(WORD, n_epochs),
+    FIELD(WORD, min_dist),
+    FIELD(WORD, spread),
+    FIELD(WORD, a),
+    FIELD(WORD, b),
+    FIELD(WORD, learning_rate),
+    FIELD(WORD, set_op_mix_ratio),
+    FIELD(WORD, local_connectivity),
+    FIELD(WORD, repulsion_strength),
+    FIELD(WORD, negative_sample_rate),
     FIELD(INIT, init),
-    FIELD(SEED, seed),
-    FIELD(SEED, transform_seed),
-    FIELD(DOUBLE, target_weight),
+    FIELD(WORD, seed),
+    FIELD(WORD, transform_seed),
+    FIELD(WORD, target_weight),
     FIELD(FLAG, densmap),
-    FIELD(DOUBLE, disconnection_distance), /* only in format 2 */
+    FIELD(WORD, disconnection_distance), /* only in format 2 */
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -85,29 +84,25 @@ static int fields_of(uint32_t format) { return format == MODEL_FORMAT_DISTANCE ?
 static uint8_t *put_options(uint8_t *at, const napier_umap_options *o) {
     for (int i = 0; i < fields_of(format_of(o)); i++) {
         const void *field = (const char *)o + fields[i].at;
+        uint64_t x = 0;
         switch (fields[i].kind) {
-        case INTEGER: at = napier_put_u64(at, (uint64_t) * (const int64_t *)field); break;
-        case SEED: at = napier_put_u64(at, *(const uint64_t *)field); break;
-        case DOUBLE: at = napier_put_f64(at, *(const double *)field); break;
-        case FLAG: at = napier_put_u64(at, *(const int *)field != 0); break;
-        case METRIC: at = napier_put_u64(at, (uint64_t) * (const napier_metric *)field); break;
-        case METHOD: at = napier_put_u64(at, (uint64_t) * (const napier_neighbors_method *)field); break;
-        case INIT: at = napier_put_u64(at, (uint64_t) * (const napier_umap_init *)field); break;
+        case WORD: memcpy(&x, field, sizeof x); break;
+        case FLAG: x = *(const int *)field != 0; break;
+        case METRIC: x = (uint64_t) * (const napier_metric *)field; break;
+        case METHOD: x = (uint64_t) * (const napier_neighbors_method *)field; break;
+        case INIT: x = (uint64_t) * (const napier_umap_init *)field; break;
         }
+        at = napier_put_u64(at, x);
     }
     return at;
 }
-
-static int64_t to_int64(uint64_t x) { return x <= INT64_MAX ? (int64_t)x : -1; }
 
 static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_umap_options *o) {
     for (int i = 0; i < fields_of(format); i++, at += 8) {
         void *field = (char *)o + fields[i].at;
         const uint64_t x = napier_get_u64(at);
         switch (fields[i].kind) {
-        case INTEGER: *(int64_t *)field = to_int64(x); break;
-        case SEED: *(uint64_t *)field = x; break;
-        case DOUBLE: *(double *)field = napier_get_f64(at); break;
+        case WORD: memcpy(field, &x, sizeof x); break;
         case FLAG: *(int *)field = x != 0; break;
         case METRIC: *(napier_metric *)field = (napier_metric)(x & 0xff); break;
         case METHOD: *(napier_neighbors_method *)field = (napier_neighbors_method)(x & 0xff); break;
@@ -224,26 +219,18 @@ static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_
 static napier_status get_sparse(napier_memory *memory, const uint8_t *at, int64_t entries, napier_samples_copy *data) {
     const napier_csr_arrays m = napier_csr_take(memory, data->rows, data->cols, entries, &data->sparse);
     NAPIER_TRY(napier_taken(memory, "model: no memory for its data"));
-    int fine = 1;
     for (int64_t r = 0; r <= data->rows; r++, at += 8) {
-        m.starts[r] = to_int64(napier_get_u64(at));
-        fine = fine && m.starts[r] >= (r > 0 ? m.starts[r - 1] : 0) && m.starts[r] <= entries;
+        m.starts[r] = (int64_t)napier_get_u64(at);
     }
-    fine = fine && m.starts[0] == 0 && m.starts[data->rows] == entries;
     for (int64_t e = 0; e < entries; e++, at += 4) {
-        const uint32_t column = napier_get_u32(at);
-        m.columns[e] = column < (uint64_t)data->cols ? (int32_t)column : -1;
-        fine = fine && m.columns[e] >= 0;
+        m.columns[e] = (int32_t)napier_get_u32(at);
     }
     napier_get_floats(at, m.values, entries);
-    for (int64_t r = 0; fine && r < data->rows; r++) {
-        for (int64_t e = m.starts[r] + 1; e < m.starts[r + 1]; e++) {
-            fine = fine && m.columns[e] > m.columns[e - 1];
-        }
-    }
-    return fine && napier_first_not_finite(m.values, entries) < 0
-               ? NAPIER_OK
-               : corrupt(memory->context, "sparse rows that cannot be");
+    /* The check of samples looks at all starts before it reads a column, so it reads no more than `entries`. */
+    const bool fine = m.starts[data->rows] == entries &&
+                      !napier_samples_check(memory->context, "model", napier_samples_view(data)) &&
+                      napier_first_not_finite(m.values, entries) < 0;
+    return fine ? NAPIER_OK : corrupt(memory->context, "sparse rows that cannot be");
 }
 
 static napier_status get_contents(napier_memory *memory, const uint8_t *at, const sizes *s, int dense,

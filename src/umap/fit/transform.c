@@ -9,10 +9,8 @@
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
-#include "umap/options/force.h"
 #include "umap/fit/model.h"
 #include "umap/knn/neighbors_search.h"
-#include "umap/options/params.h"
 
 enum {
     NAPIER_TRANSFORM_CHUNK = 16,
@@ -211,10 +209,10 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
         return NAPIER_OK;
     }
     nearest near;
-    napier_umap_params params = napier_umap_params_of(o);
+    napier_umap_params params;
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
     task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
-    NAPIER_TRY(napier_umap_check_params(context, &params, &params, &task.forces));
+    NAPIER_TRY(napier_umap_params_of(context, o, &params, &task.forces));
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_nearest(&memory, model, napier_samples_view(&model->data), samples, &o->neighbors, o, &near));
     leave_out(model, &near);

@@ -22,6 +22,13 @@ NAPIER_BOTH bool napier_edge_is_after(const napier_umap_edge *a, const napier_um
     return a->weight > b->weight;
 }
 
+/* Names edge e vertices below n, has it a weight, and does it not come before the previous one? */
+NAPIER_BOTH bool napier_edge_is_valid(const napier_umap_edge *edges, int64_t e, int64_t n) {
+    const napier_umap_edge *edge = &edges[e];
+    return edge->source < n && edge->target < n && napier_is_weight(edge->weight) &&
+           !(e > 0 && napier_edge_is_after(edge - 1, edge));
+}
+
 /* The first of sorted edges whose source is v or later. */
 NAPIER_BOTH int64_t napier_first_edge_of(const napier_umap_edge *edges, int64_t count, int64_t v) {
     int64_t low = 0, high = count;

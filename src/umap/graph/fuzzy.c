@@ -18,7 +18,6 @@
 #include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/f64.h"
-#include "umap/graph/fuzzy.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
 #include "umap/graph/smooth.h"

@@ -34,8 +34,7 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
 napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
-                     (long long)count);
+    NAPIER_TRY(napier_umap_check_counts(context, edges, count, 0));
     for (int64_t e = 0; e < count; e++) {
         NAPIER_REFUSE_IF(context, isnan(edges[e].weight), "edges: the weight of edge %lld is NaN", (long long)e);
     }
@@ -48,9 +47,7 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     napier_umap_edge *from = edges, *to = spare;
     for (int64_t run = 1; run < count; run *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * run) {
-            const int64_t middle = begin + run < count ? begin + run : count;
-            const int64_t end = begin + 2 * run < count ? begin + 2 * run : count;
-            merge_runs(from, to, begin, middle, end);
+            merge_runs(from, to, begin, napier_least(begin + run, count), napier_least(begin + 2 * run, count));
         }
         napier_umap_edge *const other = from;
         from = to;

@@ -1,4 +1,4 @@
-/* umap/graph/graph.h - weighted graphs in CSR form, and checks of edge lists. */
+/* umap/graph/graph.h - weighted graphs in CSR form, checks of edge lists, and the parts of the fuzzy set. */
 #ifndef NAPIER_UMAP_GRAPH_GRAPH_H
 #define NAPIER_UMAP_GRAPH_GRAPH_H
 
@@ -34,5 +34,20 @@ float napier_umap_highest_weight(const napier_umap_graph *graph);
 
 /* Checks a graph from a caller: rows ascending, targets below n, weights finite and > 0. */
 napier_status napier_umap_check_graph(napier_context *context, const char *name, const napier_umap_graph *graph);
+
+/* ---- The fuzzy set (fuzzy.c) ------------------------------------------------------------------------------------- */
+
+/* The memberships before symmetrisation: row i holds the weights of its neighbours, ascending by index, without itself.
+ * Arguments have been checked. Weights that underflow are kept as 0. */
+napier_status napier_umap_directed_set(napier_context *context, const int32_t *indices, const float *distances,
+                                       int64_t n, int64_t k, double local_connectivity, napier_umap_graph **out);
+
+/* mix (A + A' - A.A') + (1 - mix) A.A', without zeros and without edges from a vertex to itself. */
+napier_status napier_umap_graph_union(napier_context *context, const napier_umap_graph *graph, double mix,
+                                      napier_umap_graph **out);
+
+/* Checks that distances [n, n_neighbors] exist and that n_neighbors is valid, not the values. */
+napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors);
+napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity);
 
 #endif

@@ -14,7 +14,6 @@
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "core/math/f64.h"
-#include "umap/graph/fuzzy.h"
 #include "umap/graph/graph.h"
 
 enum { ROW_CHUNK = 512 };
@@ -165,8 +164,7 @@ static void line_neighbors(void *argument, int64_t place) {
             distances[count++] = 0.0f;
         }
     }
-    int64_t lower_first = here.at;
-    line_run below = run_below(t, lower_first), above = run_above(t, here.end);
+    line_run below = run_below(t, here.at), above = run_above(t, here.end);
     while (count < t->k) {
         const int any_below = below.at < below.end, any_above = above.at < above.end;
         const double down = any_below ? (double)own.x - (double)t->points[below.at].x : (double)INFINITY;
@@ -180,8 +178,7 @@ static void line_neighbors(void *argument, int64_t place) {
         indices[count] = t->points[taken].index;
         distances[count++] = (float)(take_below ? down : up);
         if (take_below && below.at == below.end) {
-            lower_first = t->firsts[below.end - 1];
-            below = run_below(t, lower_first);
+            below = run_below(t, t->firsts[below.end - 1]);
         }
         if (!take_below && above.at == above.end) {
             above = run_above(t, above.end);
@@ -190,12 +187,6 @@ static void line_neighbors(void *argument, int64_t place) {
     for (; count < t->k; count++) {
         indices[count] = -1;
         distances[count] = INFINITY;
-    }
-}
-
-static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
-    for (int64_t i = 0; i < n; i++) {
-        firsts[i] = i > 0 && points[i].x == points[i - 1].x ? firsts[i - 1] : (int32_t)i;
     }
 }
 
@@ -211,7 +202,9 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
         points[i] = (line_point){numbers[i], (int32_t)i};
     }
     const line_point *sorted = sort_points(points, points + n, n);
-    find_firsts(sorted, n, firsts);
+    for (int64_t i = 0; i < n; i++) {
+        firsts[i] = i > 0 && sorted[i].x == sorted[i - 1].x ? firsts[i - 1] : (int32_t)i;
+    }
     line_task t = {sorted, firsts, n, k, indices, distances};
     napier_parallel_each(context, n, ROW_CHUNK, line_neighbors, &t);
     return napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);

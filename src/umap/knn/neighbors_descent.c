@@ -66,8 +66,6 @@ typedef struct descent {
     float *directions;
 } descent;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
 /* Inserts a neighbour into a sorted list if it is near enough and not in it. */
@@ -93,7 +91,8 @@ static bool insert(const descent *d, int64_t point, uint64_t near, uint8_t age) 
 }
 
 static bool meet(const descent *d, int64_t a, int64_t b, uint8_t age) {
-    return insert(d, a, napier_near_of(napier_search_distance(d->search, a, b), (uint32_t)b), age);
+    const float distance = napier_points_distance(d->search->samples, a, d->search->samples, b);
+    return insert(d, a, napier_near_of(distance > 0.0f ? distance : 0.0f, (uint32_t)b), age);
 }
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
@@ -120,14 +119,14 @@ static void draw_directions(const descent *d, uint32_t tree) {
 static void leaf_task(void *argument, int64_t leaf) {
     const descent *d = argument;
     const int64_t first = leaf * NAPIER_PANEL;
-    const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
+    const int64_t last = napier_least(first + NAPIER_PANEL, d->n);
     uint32_t rows[NAPIER_PANEL] = {0};
     float distances[NAPIER_DISTANCES];
     for (int64_t i = first; i < last; i++) {
         rows[i - first] = (uint32_t)d->order[i];
     }
     for (int64_t i = 1; i < last - first; i++) {
-        napier_search_distances(d->search, rows[i], rows, i, distances);
+        napier_points_distances(d->search->samples, rows[i], d->search->samples, rows, i, distances);
         for (int64_t j = 0; j < i; j++) {
             insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
             insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
@@ -272,15 +271,15 @@ static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *can
 static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates, int64_t count) {
     float distances[NAPIER_DISTANCES];
     int64_t changes = 0;
-    for (int64_t c = 0; c < least(count, TOGETHER); c++) {
+    for (int64_t c = 0; c < napier_least(count, TOGETHER); c++) {
         napier_search_fetch(d->search->samples, candidates[c]);
     }
     for (int64_t first = 0; first < count; first += TOGETHER) {
-        const int64_t some = least(count - first, TOGETHER), end = least(count, first + 2 * TOGETHER);
+        const int64_t some = napier_least(count - first, TOGETHER), end = napier_least(count, first + 2 * TOGETHER);
         for (int64_t c = first + TOGETHER; c < end; c++) {
             napier_search_fetch(d->search->samples, candidates[c]);
         }
-        napier_search_distances(d->search, v, candidates + first, some, distances);
+        napier_points_distances(d->search->samples, v, d->search->samples, candidates + first, some, distances);
         for (int64_t c = 0; c < some; c++) {
             changes += insert(d, v, napier_near_of(distances[c], candidates[first + c]), JUST_MET);
         }
@@ -404,8 +403,8 @@ static napier_status make_room(napier_memory *memory, descent *d, int workers) {
 /* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */
 static void set_sizes(descent *d, int64_t longer) {
     const int64_t n = d->n, wanted = d->search->wanted;
-    d->size = least(wanted + longer * (wanted / 4 + 18), n - 1);
-    d->most = d->size + least(d->size / 3, MOST_BACK);
+    d->size = napier_least(wanted + longer * (wanted / 4 + 18), n - 1);
+    d->most = d->size + napier_least(d->size / 3, MOST_BACK);
     d->seen_size = 1024;
     while (d->seen_size < 2 * d->most * (d->most + 1)) {
         d->seen_size *= 2;

@@ -71,7 +71,7 @@ static const float *row_at(const side *s, int64_t place) {
 
 static void measure(const exact *e, int64_t a, int64_t b) {
     const float squared = e->kernels->squared_distance(row_at(&e->own, a), row_at(&e->other, b), e->own.points->width);
-    const float distance = napier_points_from_squared(e->own.points->kind, squared);
+    const float distance = napier_from_squared(e->own.points->kind, squared);
     offer(e, &e->own, a, distance, e->other.tree->order[b]);
     if (e->both) {
         offer(e, &e->other, b, distance, e->own.tree->order[a]);
@@ -147,8 +147,11 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
+/* A lower bound of the squared distance between any points of the two nodes. */
 static float gap_of(const exact *e, napier_node a, napier_node b) {
-    return napier_tree_gap(e->kernels, e->own.tree, a.id, e->other.tree, b.id);
+    const int64_t n = e->own.tree->box;
+    const float *low_a = e->own.tree->boxes + 2 * a.id * n, *low_b = e->other.tree->boxes + 2 * b.id * n;
+    return n > 0 ? e->kernels->box_gap(low_a, low_a + n, low_b, low_b + n, n) * (1.0f - 0x1p-14f) : 0.0f;
 }
 
 static void update_reach(const side *s, napier_node node) {

@@ -23,17 +23,15 @@ static void number_from(int64_t first, uint32_t *which) {
     }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void napier_search_rows(const napier_search *s, int64_t first, int64_t last, uint64_t *heaps) {
     uint32_t which[NAPIER_DISTANCES];
     float distances[NAPIER_DISTANCES];
     napier_heap_clear(heaps, (last - first) * s->wanted);
     for (int64_t j = 0; j < s->samples->n; j += NAPIER_DISTANCES) {
-        const int64_t count = least(s->samples->n - j, NAPIER_DISTANCES);
+        const int64_t count = napier_least(s->samples->n - j, NAPIER_DISTANCES);
         number_from(j, which);
         for (int64_t i = first; i < last; i++) {
-            napier_search_distances(s, i, which, count, distances);
+            napier_points_distances(s->queries, i, s->samples, which, count, distances);
             for (int64_t c = 0; c < count; c++) {
                 if (which[c] != i || !napier_search_is_self(s)) {
                     napier_heap_offer(heaps + (i - first) * s->wanted, s->wanted,
@@ -49,7 +47,8 @@ static void plain_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_search *s = t->search;
     (void)worker;
     for (int64_t first = t->first + begin; first < t->first + end; first += QUERIES_TOGETHER) {
-        napier_search_rows(s, first, least(first + QUERIES_TOGETHER, t->first + end), s->nearest + first * s->wanted);
+        napier_search_rows(s, first, napier_least(first + QUERIES_TOGETHER, t->first + end),
+                           s->nearest + first * s->wanted);
     }
 }
 
@@ -63,7 +62,7 @@ typedef struct pairing {
 } pairing;
 
 static int64_t team_start(const pairing *t, int64_t team) {
-    return team * (t->search->samples->n / t->teams) + least(team, t->search->samples->n % t->teams);
+    return team * (t->search->samples->n / t->teams) + napier_least(team, t->search->samples->n % t->teams);
 }
 
 static void offer(const pairing *t, int64_t i, float distance, int64_t j) {
@@ -79,7 +78,7 @@ static void pair_up(const pairing *t, int64_t i, int64_t j, int64_t count) {
     uint32_t which[NAPIER_DISTANCES];
     float distances[NAPIER_DISTANCES];
     number_from(j, which);
-    napier_search_distances(t->search, i, which, count, distances);
+    napier_points_distances(t->search->samples, i, t->search->samples, which, count, distances);
     uint64_t near = t->search->samples->kernels->distance.within(distances, count, t->farthest[i], t->farthest + j);
     for (; near != 0; near &= near - 1) {
         const int64_t c = __builtin_ctzll(near);
@@ -98,9 +97,9 @@ static void pairing_task(void *argument, int64_t index) {
     for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
         for (int64_t i = team_start(t, a); i < last; i++) {
             const int64_t end_j =
-                a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
+                a == b ? napier_least(i, other_last) : other_last; /* in its own team: only the rows before i */
             if (j < end_j) {
-                pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
+                pair_up(t, i, j, napier_least(end_j - j, NAPIER_DISTANCES));
             }
         }
     }

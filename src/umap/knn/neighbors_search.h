@@ -35,18 +35,6 @@ typedef struct napier_search {
 
 static inline bool napier_search_is_self(const napier_search *s) { return s->queries == s->samples; }
 
-/* The distance of query i from sample j. */
-static inline float napier_search_distance(const napier_search *s, int64_t i, int64_t j) {
-    const float distance = napier_points_distance(s->queries, i, s->samples, j);
-    return distance > 0.0f ? distance : 0.0f;
-}
-
-/* The distances from the samples `which`; see napier_points_distances. */
-static inline void napier_search_distances(const napier_search *s, int64_t i, const uint32_t *which, int64_t count,
-                                           float *distances) {
-    napier_points_distances(s->queries, i, s->samples, which, count, distances);
-}
-
 /* Pair `index` of round r > 0 of a round-robin tournament: *a and *b = *a ^ r, where *a has 0 at the highest bit of r.
  * For a power of two of teams, rounds 1 to teams - 1 hold every pair exactly once, and each team is in one pair a
  * round. So the pairs of a round can run in parallel. */

@@ -107,7 +107,7 @@ enum { PIECE_ROWS = 96 };
 static void panel_products_task(void *argument, int64_t item) {
     const panel_products *t = argument;
     const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
-    const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
+    const int64_t rows = napier_least(t->rows - first, PIECE_ROWS);
     t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
                         t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
 }
@@ -195,7 +195,7 @@ typedef struct iteration {
 static int64_t sample_rows(const napier_points *points) {
     int64_t rows = SAMPLE_FLOATS / points->width / 16 * 16;
     rows = rows > SAMPLE_ROWS ? SAMPLE_ROWS : rows < SAMPLE_LEAST ? SAMPLE_LEAST : rows;
-    return rows < points->n ? rows : points->n;
+    return napier_least(rows, points->n);
 }
 
 static void take_sample(const napier_subspace *u, const napier_points *points, iteration *it) {
@@ -398,7 +398,7 @@ static napier_status turn_back(napier_memory *memory, const napier_search *s, na
 
 /* The tighter bound pays if it reads much less than a row. */
 static void set_fine(napier_subspace *u, int64_t directions) {
-    const int64_t fine_width = (directions + 1 + 15) / 16 * 16;
+    const int64_t fine_width = napier_round_up(directions + 1, 16);
     if (2 * fine_width <= u->width) {
         u->fine = directions;
         u->fine_width = fine_width;
@@ -406,8 +406,7 @@ static void set_fine(napier_subspace *u, int64_t directions) {
 }
 
 static napier_status find_subspace(napier_memory *memory, const napier_search *s, napier_subspace *u) {
-    const int64_t half = (u->cols / 2 + NAPIER_PANEL - 1) / NAPIER_PANEL * NAPIER_PANEL;
-    const int64_t directions = half > MOST_DIRECTIONS ? MOST_DIRECTIONS : half;
+    const int64_t directions = napier_least(napier_round_up(u->cols / 2, NAPIER_PANEL), MOST_DIRECTIONS);
     u->panels = directions / NAPIER_PANEL;
     const int64_t floats = u->panels * u->width * NAPIER_PANEL;
     u->basis = napier_take(memory, floats, sizeof(float));

@@ -104,8 +104,6 @@ static int64_t widest_coordinate(const sorting *t, const uint64_t *keys, int64_t
     return widest;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t panels_of(int64_t n) { return (n + NAPIER_PANEL - 1) / NAPIER_PANEL; }
 
 static int depth_of(int64_t panels) {
@@ -127,7 +125,7 @@ static void cut_task(void *argument, int worker, int64_t begin, int64_t end) {
         if (napier_node_is_leaf(node) || node.id >> t->level != 1) { /* a leaf of an earlier level */
             continue;
         }
-        const int64_t first = node.begin * NAPIER_PANEL, last = least(node.end * NAPIER_PANEL, t->n);
+        const int64_t first = node.begin * NAPIER_PANEL, last = napier_least(node.end * NAPIER_PANEL, t->n);
         uint64_t *keys = t->keys + first;
         const int64_t i = widest_coordinate(t, keys, last - first, t->sums + (int64_t)worker * 2 * t->dims);
         for (int64_t r = 0; r < last - first; r++) {
@@ -168,7 +166,7 @@ static void project_task(void *argument, int worker, int64_t begin, int64_t end)
     const int64_t width = t->u->width;
     float *centred = t->scratch + (int64_t)worker * PROJECTED_ROWS * width;
     for (int64_t first = begin; first < end; first += PROJECTED_ROWS) {
-        const int64_t rows = least(end - first, PROJECTED_ROWS);
+        const int64_t rows = napier_least(end - first, PROJECTED_ROWS);
         for (int64_t r = 0; r < rows; r++) {
             napier_subspace_centre(t->u, t->points->rows + (first + r) * width, centred + r * width);
         }
@@ -240,7 +238,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     const packing *t = argument;
     napier_tree *tree = t->tree;
     for (int64_t p = begin; p < end; p++) {
-        const int count = (int)least(tree->n - p * NAPIER_PANEL, NAPIER_PANEL);
+        const int count = (int)napier_least(tree->n - p * NAPIER_PANEL, NAPIER_PANEL);
         float *panel = tree->points + p * tree->coordinates * NAPIER_PANEL;
         float slacks[NAPIER_PANEL], outline[BOX_COORDINATES * NAPIER_PANEL];
         float *fine = tree->fine ? tree->fine + p * NAPIER_PANEL * t->u->fine_width : NULL;
@@ -285,7 +283,7 @@ static int64_t box_size(const napier_subspace *u) {
     if (u->size > 0) {
         return u->size < BOX_COORDINATES ? u->size : BOX_COORDINATES;
     }
-    return coordinates > BOX_COLUMNS ? 0 : (coordinates + 15) / 16 * 16;
+    return coordinates > BOX_COLUMNS ? 0 : napier_round_up(coordinates, 16);
 }
 
 static napier_status pack_rows(const napier_search *s, const napier_points *points, const napier_subspace *u,

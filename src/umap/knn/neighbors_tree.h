@@ -46,12 +46,4 @@ napier_status napier_tree_create(napier_memory *memory, const napier_search *s, 
 napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
                                int64_t dims, uint64_t *keys);
 
-/* A lower bound of the squared distance between any points of the two nodes. */
-static inline float napier_tree_gap(const napier_linear_kernels *kernels, const napier_tree *a, int64_t node_a,
-                                    const napier_tree *b, int64_t node_b) {
-    const int64_t n = a->box;
-    const float *low_a = a->boxes + 2 * node_a * n, *low_b = b->boxes + 2 * node_b * n;
-    return n > 0 ? kernels->box_gap(low_a, low_a + n, low_b, low_b + n, n) * (1.0f - 0x1p-14f) : 0.0f;
-}
-
 #endif

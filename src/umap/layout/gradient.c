@@ -91,9 +91,8 @@ static void segments_task(void *argument, int64_t v) {
         sum[d] = 0.0f;
     }
     for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
-        const int64_t left = t->counts[v] - e;
         t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                    left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
+                                    napier_least(t->counts[v] - e, NAPIER_PIECE_EDGES), t->components, sum);
     }
 }
 
@@ -170,18 +169,13 @@ napier_status napier_umap_gradients(napier_context *context, const napier_umap_p
 napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
                                 napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_embedding(context, "gradients", gradients);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, gradients.rows, gradients.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "embedding", embedding, "gradients", gradients);
-    if (!status) {
-        napier_umap_kernels_of(context->isa)
-            ->layout.sgd(embedding.data, gradients.data, learning_rate, gradients.rows * gradients.cols);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_embedding(context, "gradients", gradients));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, gradients.rows, gradients.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "embedding", embedding, "gradients", gradients));
+    napier_umap_kernels_of(context->isa)
+        ->layout.sgd(embedding.data, gradients.data, learning_rate, gradients.rows * gradients.cols);
+    return NAPIER_OK;
 }
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */

@@ -25,20 +25,9 @@ static bool is_heavy(const napier_layout *l, int64_t v) {
 
 static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bool pull) {
     for (int64_t begin = 0, degree = degree_of(graph, v); begin < degree; begin += NAPIER_PIECE_EDGES) {
-        const int64_t left = degree - begin;
-        l->pieces[l->piece_count++] = (napier_layout_piece){v, pull, graph->starts[v] + begin,
-                                                            left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
+        l->pieces[l->piece_count++] =
+            (napier_layout_piece){v, pull, graph->starts[v] + begin, napier_least(degree - begin, NAPIER_PIECE_EDGES)};
     }
-}
-
-/* The samples of a vertex: the rate times its number of acting edges, which is the sum of its weights over the
- * largest. */
-static float wanted_of(const napier_layout *l, int64_t v) {
-    double sum = 0.0;
-    for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
-        sum += (double)l->edges->weights[e];
-    }
-    return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
 }
 
 napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
@@ -60,7 +49,7 @@ napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (weighted) {
-            l->wanted[v] = wanted_of(l, v);
+            l->wanted[v] = napier_wanted_samples(l->edges->starts, l->edges->weights, v, l->highest, l->rate);
         }
         if (is_heavy(l, v)) {
             l->heavy[l->heavy_count++] = (uint32_t)v;
@@ -85,10 +74,9 @@ typedef struct bundle {
 } bundle;
 
 static void bundle_open(bundle *b, const napier_layout *l) {
-    const int64_t room = NAPIER_STRIP_VECTORS / l->components;
     b->layout = l;
     b->count = b->used = 0;
-    b->room = room < NAPIER_MOST_STRIPS ? room : NAPIER_MOST_STRIPS;
+    b->room = napier_least(NAPIER_STRIP_VECTORS / l->components, NAPIER_MOST_STRIPS);
     memset(b->sum, 0, sizeof b->sum);
 }
 
@@ -158,8 +146,7 @@ static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull,
     int64_t acting = 0;
     if (graph) {
         for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e += NAPIER_PIECE_EDGES) {
-            const int64_t left = graph->starts[v + 1] - e;
-            acting += attract(b, graph, pull, v, e, left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, force);
+            acting += attract(b, graph, pull, v, e, napier_least(graph->starts[v + 1] - e, NAPIER_PIECE_EDGES), force);
         }
     }
     return acting;
@@ -182,7 +169,7 @@ static napier_sampling sampling_of(const napier_layout *l, uint32_t v, int64_t a
 static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) {
     const napier_layout *l = b->layout;
     for (int64_t s = 0; s < samples.count; s += NAPIER_PIECE_EDGES) {
-        const int64_t left = samples.count - s, part = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
+        const int64_t part = napier_least(samples.count - s, NAPIER_PIECE_EDGES);
         const uint32_t *targets = l->given ? l->given + (int64_t)v * samples.count + s : NULL;
         if (!targets) {
             uint32_t *drawn = room_for_targets(b, (part + 31) / 32 * 32);

@@ -43,6 +43,17 @@ NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
     return s;
 }
 
+/* The samples of vertex v that the rate asks for: the rate times its number of acting edges, which is the sum of its
+ * weights over the largest. */
+NAPIER_BOTH float napier_wanted_samples(const int64_t *starts, const float *weights, int64_t v, float highest,
+                                        double rate) {
+    double sum = 0.0;
+    for (int64_t e = starts[v]; e < starts[v + 1]; e++) {
+        sum += (double)weights[e];
+    }
+    return highest > 0.0f ? (float)(rate * (sum / (double)highest)) : 0.0f;
+}
+
 /* Draw s of vertex v, below n (layout_kernels.h). */
 NAPIER_BOTH uint32_t napier_draw_of(uint32_t key, uint32_t v, uint32_t n, int64_t s) {
     uint32_t word[2];

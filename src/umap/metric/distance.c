@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/math/f64.h"
-#include "umap/metric/boolean.h"
 
 enum { LANES = 16, RUN = 256 };
 
@@ -105,8 +104,8 @@ static inline __attribute__((always_inline)) lane_sums sums_of(pairs *p, napier_
     return s;
 }
 
-static float sum_of_gaps(pairs *p) {
-    const lane_sums s = sums_of(p, NAPIER_GAP_PLAIN);
+static inline __attribute__((always_inline)) float sum_of(pairs *p, napier_gap gap) {
+    const lane_sums s = sums_of(p, gap);
     return (float)folded(s.sum);
 }
 
@@ -172,7 +171,7 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     pairs p;
     start_pairs(&p, a, i, b, j);
     if (a->p == 1.0) {
-        return sum_of_gaps(&p);
+        return sum_of(&p, NAPIER_GAP_PLAIN);
     }
     const float largest = largest_gap(&p);
     if (!(largest > 0.0f) || isinf(a->p) || isinf(largest)) {
@@ -181,12 +180,6 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     start_pairs(&p, a, i, b, j);
     const double sum = sum_of_powers(&p, largest, a->p);
     return (float)((double)largest * napier_f64_exp(napier_f64_log(sum) / a->p));
-}
-
-/* sum |x - y| / (|x| + |y|), with 0 / 0 = 0. */
-static float canberra(pairs *p) {
-    const lane_sums s = sums_of(p, NAPIER_GAP_CANBERRA);
-    return (float)folded(s.sum);
 }
 
 /* sum |x - y| / sum |x + y|; 0 if the denominator is 0. */
@@ -310,8 +303,7 @@ static float undirected(const napier_points *a, int64_t i, const napier_points *
 }
 
 static float sparse_euclidean(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
-    const int has_direction = a->metric == NAPIER_METRIC_COSINE || a->metric == NAPIER_METRIC_CORRELATION ||
-                              a->metric == NAPIER_METRIC_HELLINGER;
+    const bool has_direction = napier_has_direction(a->metric);
     if (has_direction) {
         const float known = undirected(a, i, b, j);
         if (known >= 0.0f) {
@@ -356,9 +348,9 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
     pairs p;
     start_pairs(&p, a, i, b, j);
     switch (a->metric) {
-    case NAPIER_METRIC_MANHATTAN: return sum_of_gaps(&p);
+    case NAPIER_METRIC_MANHATTAN: return sum_of(&p, NAPIER_GAP_PLAIN);
     case NAPIER_METRIC_CHEBYSHEV: return largest_gap(&p);
-    case NAPIER_METRIC_CANBERRA: return canberra(&p);
+    case NAPIER_METRIC_CANBERRA: return sum_of(&p, NAPIER_GAP_CANBERRA);
     case NAPIER_METRIC_BRAYCURTIS: return braycurtis(&p);
     case NAPIER_METRIC_HAMMING: return hamming(&p);
     case NAPIER_METRIC_HAVERSINE: return haversine(a->rows + i * a->width, b->rows + j * b->width);
@@ -370,7 +362,7 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
     if (a->kind != NAPIER_POINTS_GENERAL) {
         const float squared =
             a->kernels->linear->squared_distance(a->rows + i * a->width, b->rows + j * b->width, a->width);
-        return napier_points_from_squared(a->kind, squared);
+        return napier_from_squared(a->kind, squared);
     }
     switch (a->metric) {
     case NAPIER_METRIC_PRECOMPUTED: return precomputed(a, i, b, j);

@@ -20,7 +20,6 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
-#include "umap/metric/direction.h"
 #include "umap/metric/samples.h"
 
 /* CSR data of more columns or more bytes stays CSR, */
@@ -113,10 +112,6 @@ static int is_boolean(napier_metric metric) {
     return metric >= NAPIER_METRIC_JACCARD && metric <= NAPIER_METRIC_MATCHING;
 }
 
-static int has_direction(napier_metric metric) {
-    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
-}
-
 napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
     switch (metric) {
     case NAPIER_METRIC_EUCLIDEAN:
@@ -160,12 +155,8 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
         for (int64_t c = 0; c < cols; c++) {
             row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
         }
-    } else if (has_direction(metric)) {
-        const napier_direction d = napier_direction_of(metric, row, 1, cols, cols);
-        for (int64_t c = 0; c < cols; c++) {
-            row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
-        }
-        row[cols] = d.none ? 1.0f : 0.0f; /* the column for rows without direction */
+    } else if (napier_has_direction(metric)) {
+        napier_direct_row(metric, row, 1, cols);
     }
 }
 
@@ -205,8 +196,8 @@ static napier_status refuse_row(napier_context *context, const char *name, const
 
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
-    const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
-    points->width = (columns + 15) / 16 * 16;
+    const int64_t columns = points->cols + (napier_has_direction(points->metric) ? 1 : 0);
+    points->width = napier_round_up(columns, 16);
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
     NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
                             (long long)points->width));
@@ -229,19 +220,6 @@ static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
     return m->cols <= DENSE_COLUMNS && (bytes <= DENSE_BYTES || bytes / DENSE_TIMES <= own);
 }
 
-/* Copies the entries of row i that are kept: all of a precomputed matrix, else those that are not 0. */
-static int64_t keep_entries(napier_metric metric, const napier_csr_matrix *m, int64_t i, int32_t *columns,
-                            float *values) {
-    int64_t kept = 0;
-    for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
-        if (m->values[e] != 0.0f || metric == NAPIER_METRIC_PRECOMPUTED) {
-            columns[kept] = m->columns[e];
-            values[kept++] = m->values[e];
-        }
-    }
-    return kept;
-}
-
 /* Transforms the values of a sparse row. Correlation's shift is the same for all columns, also for those without an
  * entry, so it is stored separately. */
 static void change_entries(napier_points *points, int64_t i, float *values, int64_t count) {
@@ -249,7 +227,7 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
         for (int64_t e = 0; e < count; e++) {
             values[e] = 1.0f;
         }
-    } else if (has_direction(points->metric)) {
+    } else if (napier_has_direction(points->metric)) {
         napier_direction d = napier_direction_of(points->metric, values, 1, count, points->cols);
         if (points->shifts) {
             points->shifts[i] = d.none ? (double)INFINITY : d.shift;
@@ -259,6 +237,24 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
             values[e] = d.none ? 0.0f : napier_directed(points->metric, d, values[e]);
         }
     }
+}
+
+/* Kept are all entries of a precomputed matrix, else those that are not 0. */
+static bool is_kept(napier_metric metric, float value) { return value != 0.0f || metric == NAPIER_METRIC_PRECOMPUTED; }
+
+/* Adds row i: the entries that are kept. columns NULL: a dense row. */
+static void add_entries(napier_points *points, int64_t i, const int32_t *columns, const float *values, int64_t count,
+                        const napier_csr_arrays *out) {
+    const int64_t first = out->starts[i];
+    int64_t at = first;
+    for (int64_t e = 0; e < count; e++) {
+        if (is_kept(points->metric, values[e])) {
+            out->columns[at] = columns ? columns[e] : (int32_t)e;
+            out->values[at++] = values[e];
+        }
+    }
+    change_entries(points, i, out->values + first, at - first);
+    out->starts[i + 1] = at;
 }
 
 static napier_status check_entries(napier_context *context, const char *name, napier_metric metric,
@@ -292,10 +288,10 @@ static napier_status fill_sparse(napier_memory *memory, const char *name, napier
     NAPIER_TRY(check_entries(memory->context, name, points->metric, samples));
     NAPIER_TRY(take_entries(memory, name, points, m->row_starts[m->rows], &out));
     for (int64_t i = 0; i < points->n; i++) {
-        const int64_t at = out.starts[i];
-        const int64_t kept = keep_entries(points->metric, m, i, out.columns + at, out.values + at);
-        change_entries(points, i, out.values + at, kept);
-        out.starts[i + 1] = at + kept;
+        const int64_t first = m->row_starts[i],
+                      count = m->row_starts[i + 1] - first; /* without entries there are no arrays */
+        add_entries(points, i, count > 0 ? m->columns + first : NULL, count > 0 ? m->values + first : NULL, count,
+                    &out);
     }
     return NAPIER_OK;
 }
@@ -307,7 +303,6 @@ static napier_status fill_sparse_of_dense(napier_memory *memory, const char *nam
     NAPIER_MEMORY(own, context);
     float *row = napier_take(&own, points->cols, sizeof *row);
     NAPIER_TRY(napier_taken(&own, "%s: no memory for a row of %lld", name, (long long)points->cols));
-    const int keeps_zeros = points->metric == NAPIER_METRIC_PRECOMPUTED;
     int64_t count = 0;
     for (int64_t i = 0; i < points->n; i++) {
         const int64_t bad = napier_read_row(points->kernels, samples, i, row);
@@ -315,25 +310,18 @@ static napier_status fill_sparse_of_dense(napier_memory *memory, const char *nam
             return napier_read_refuse(context, name, samples, i, bad);
         }
         for (int64_t c = 0; c < points->cols; c++) {
-            count += row[c] != 0.0f || keeps_zeros;
+            count += is_kept(points->metric, row[c]);
         }
     }
     napier_csr_arrays out;
     NAPIER_TRY(take_entries(memory, name, points, count, &out));
-    for (int64_t i = 0, at = 0; i < points->n; i++) {
+    for (int64_t i = 0; i < points->n; i++) {
         (void)napier_read_row(points->kernels, samples, i, row);
         const int64_t fault = first_fault(points->metric, row, points->cols);
         if (fault >= 0) {
             return refuse_value(context, name, points->metric, i, fault, row[fault]);
         }
-        for (int64_t c = 0; c < points->cols; c++) {
-            if (row[c] != 0.0f || keeps_zeros) {
-                out.columns[at] = (int32_t)c;
-                out.values[at++] = row[c];
-            }
-        }
-        change_entries(points, i, out.values + out.starts[i], at - out.starts[i]);
-        out.starts[i + 1] = at;
+        add_entries(points, i, NULL, row, points->cols, &out);
     }
     return NAPIER_OK;
 }

@@ -6,19 +6,10 @@
 #define NAPIER_UMAP_METRIC_METRIC_H
 
 #include <napier/umap.h>
-#include <stdbool.h>
 
 #include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
-#include "umap/metric/squared.h"
-
-/* How a squared euclidean distance of the rows becomes the metric's. */
-typedef enum napier_points_kind {
-    NAPIER_POINTS_GENERAL, /* it does not; use napier_points_distance */
-    NAPIER_POINTS_EUCLIDEAN = NAPIER_SQUARED_ROOT,
-    NAPIER_POINTS_HALF = NAPIER_SQUARED_HALF,
-    NAPIER_POINTS_HALF_ROOT = NAPIER_SQUARED_HALF_ROOT
-} napier_points_kind;
+#include "umap/metric/formulas.h"
 
 typedef struct napier_points {
     int64_t n, cols; /* of the caller's samples */
@@ -51,11 +42,6 @@ void napier_points_distances(const napier_points *a, int64_t i, const napier_poi
 
 /* Do these points have a vector kernel for many distances at once? */
 bool napier_points_have_kernel(const napier_points *points);
-
-/* The metric's distance from the squared euclidean one (kind not GENERAL). */
-static inline float napier_points_from_squared(napier_points_kind kind, float squared) {
-    return napier_from_squared((int)kind, squared);
-}
 
 /* The kind of a metric of dense rows. */
 napier_points_kind napier_points_kind_of(napier_metric metric, double p);

@@ -51,12 +51,9 @@ napier_status napier_samples_check(napier_context *context, const char *name, na
     return NAPIER_OK;
 }
 
-napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
-                                int64_t *cols) {
+napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples) {
     NAPIER_TRY(napier_samples_check(context, name, samples));
-    *n = napier_samples_rows(samples);
-    *cols = napier_samples_cols(samples);
-    NAPIER_REFUSE_IF(context, *cols < 1, "%s: no columns", name);
+    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) < 1, "%s: no columns", name);
     return NAPIER_OK;
 }
 
@@ -93,8 +90,8 @@ static int64_t read_sparse(const napier_csr_matrix *m, int64_t row, float *out) 
     return bad;
 }
 
-static float element(napier_const_matrix m, int64_t i, int64_t j) {
-    return napier_f64_to_f32(napier_f64_load(m.data, m.dtype, i * m.row_stride + j * m.col_stride));
+static double element(napier_const_matrix m, int64_t i, int64_t j) {
+    return napier_f64_load(m.data, m.dtype, i * m.row_stride + j * m.col_stride);
 }
 
 int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out) {
@@ -111,7 +108,7 @@ int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples 
         kernels->math->bf16_to_f32((const uint16_t *)m.data + at, out, m.cols);
     } else {
         for (int64_t c = 0; c < m.cols; c++) {
-            out[c] = element(m, row, c);
+            out[c] = napier_f64_to_f32(element(m, row, c));
         }
     }
     return napier_first_not_finite(out, m.cols);
@@ -124,7 +121,7 @@ uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row) {
     const napier_csr_matrix *m = samples.sparse;
     const int64_t begin = m ? m->row_starts[row] : 0, end = m ? m->row_starts[row + 1] : samples.dense.cols;
     for (int64_t e = begin; e < end; e++) {
-        const float value = m ? m->values[e] : element(samples.dense, row, e);
+        const float value = m ? m->values[e] : napier_f64_to_f32(element(samples.dense, row, e));
         if (value != 0.0f) {
             uint8_t bytes[8];
             napier_put_f32(napier_put_u32(bytes, m ? (uint32_t)m->columns[e] : (uint32_t)e), value);
@@ -139,8 +136,7 @@ uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row) {
 static double value_at(napier_umap_samples samples, int64_t row, int64_t col) {
     const napier_csr_matrix *m = samples.sparse;
     if (!m) {
-        const napier_const_matrix dense = samples.dense;
-        return napier_f64_load(dense.data, dense.dtype, row * dense.row_stride + col * dense.col_stride);
+        return element(samples.dense, row, col);
     }
     for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
         if (m->columns[e] == col) {

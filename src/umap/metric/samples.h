@@ -18,9 +18,8 @@ static inline int64_t napier_samples_cols(napier_umap_samples samples) {
 /* Checks shape and structure, not the values: fewer than 2^31 rows and columns; CSR: row_starts begins at 0 and never
  * decreases, columns are ascending within a row. The other functions take checked samples. */
 napier_status napier_samples_check(napier_context *context, const char *name, napier_umap_samples samples);
-/* The same, with at least one column; returns the shape. */
-napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
-                                int64_t *cols);
+/* The same, with at least one column. */
+napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples);
 
 /* Checks that `out` shares no byte with the samples. */
 napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,

@@ -1,5 +1,5 @@
 /* umap/options/fit_options.c - the options of a fit. */
-#include "umap/options/fit_options.h"
+#include "umap/options/params.h"
 
 #include <math.h>
 
@@ -92,11 +92,12 @@ float napier_umap_disconnection_of(const napier_umap_options *o) {
                                            : napier_metric_disconnection(o->neighbors.metric);
 }
 
-napier_umap_params napier_umap_params_of(const napier_umap_options *o) {
-    napier_umap_params p = NAPIER_UMAP_PARAMS_INIT;
-    p.a = (float)o->a;
-    p.b = (float)o->b;
-    p.learning_rate = (float)o->learning_rate;
-    p.repulsion_strength = (float)o->repulsion_strength;
-    return p;
+napier_status napier_umap_params_of(napier_context *context, const napier_umap_options *o, napier_umap_params *params,
+                                    napier_forces *forces) {
+    *params = (napier_umap_params)NAPIER_UMAP_PARAMS_INIT;
+    params->a = (float)o->a;
+    params->b = (float)o->b;
+    params->learning_rate = (float)o->learning_rate;
+    params->repulsion_strength = (float)o->repulsion_strength;
+    return napier_umap_check_params(context, params, params, forces);
 }

@@ -48,23 +48,26 @@ NAPIER_BOTH float napier_clipped(const napier_forces *f, float factor, float gap
     return v > -f->clip ? v : -f->clip;
 }
 
-/* The weight of a force whose squared length is norm2; smaller if that exceeds max_norm. */
-NAPIER_BOTH float napier_shortened(const napier_forces *f, float weight, float norm2) {
-    const int too_long = f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm;
-    return too_long ? weight * (f->max_norm / sqrtf(norm2)) : weight;
+/* The weight of the force factor * (y - z), shortened if that is longer than max_norm. */
+NAPIER_BOTH float napier_force_weight(const napier_forces *f, float factor, float weight, const float *y,
+                                      const float *z, int64_t components) {
+    float norm2 = 0.0f;
+    if (f->max_norm == 0.0f) {
+        return weight;
+    }
+    for (int64_t d = 0; d < components; d++) {
+        const float part = napier_clipped(f, factor, y[d] - z[d]);
+        norm2 = fmaf(part, part, norm2);
+    }
+    return norm2 > f->max_norm * f->max_norm ? weight * (f->max_norm / sqrtf(norm2)) : weight;
 }
 
 /* force = weight * shortened(clipped(factor * (y - z))) */
 NAPIER_BOTH void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
                               int64_t components, float *force) {
-    float norm2 = 0.0f;
+    const float scale = napier_force_weight(f, factor, weight, y, z, components);
     for (int64_t d = 0; d < components; d++) {
-        force[d] = napier_clipped(f, factor, y[d] - z[d]);
-        norm2 = fmaf(force[d], force[d], norm2);
-    }
-    const float scale = napier_shortened(f, weight, norm2);
-    for (int64_t d = 0; d < components; d++) {
-        force[d] = force[d] * scale;
+        force[d] = napier_clipped(f, factor, y[d] - z[d]) * scale;
     }
 }
 

@@ -1,4 +1,4 @@
-/* umap/options/params.h - checks of the common arguments: parameters and embeddings. */
+/* umap/options/params.h - checks of the common arguments: parameters, the options of a fit, embeddings. */
 #ifndef NAPIER_UMAP_OPTIONS_PARAMS_H
 #define NAPIER_UMAP_OPTIONS_PARAMS_H
 
@@ -10,6 +10,16 @@
 /* Checks the parameters (NULL: defaults), copies them and computes the constants of the forces. */
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces);
+
+/* Checks the options (NULL: defaults) for n points and completes them: fits a and b if they are 0, chooses n_epochs if
+ * it is 0, and limits n_neighbors to n. */
+napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
+                                        napier_umap_options *checked);
+/* The parameters of such options, checked, and the constants of the forces. */
+napier_status napier_umap_params_of(napier_context *context, const napier_umap_options *options,
+                                    napier_umap_params *params, napier_forces *forces);
+/* The distance from which on points are not neighbours. */
+float napier_umap_disconnection_of(const napier_umap_options *options);
 
 /* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements. */
 napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding);

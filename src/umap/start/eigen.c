@@ -23,6 +23,15 @@ enum { LEAST_ROWS = 4096, MOST_BLOCKS = 256, SWEEPS = 30, FIRST_DEGREE = 8, MOST
 
 /* ---- Small matrices ---------------------------------------------------------------------------------------------- */
 
+/* Rotates n pairs of elements of x and y, `stride` apart. */
+static void rotate(double *x, double *y, int64_t n, int64_t stride, double c, double s) {
+    for (int64_t k = 0; k < n * stride; k += stride) {
+        const double from_x = x[k], from_y = y[k];
+        x[k] = c * from_x - s * from_y;
+        y[k] = s * from_x + c * from_y;
+    }
+}
+
 /* Rotates rows and columns p and q of a so that a[p][q] becomes 0, and rotates the columns of v in the same way. */
 static void jacobi_rotate(double *a, double *v, int64_t n, int64_t p, int64_t q) {
     const double off = a[p * n + q];
@@ -31,21 +40,9 @@ static void jacobi_rotate(double *a, double *v, int64_t n, int64_t p, int64_t q)
     const double root = size < 0x1p500 ? size + sqrt(1.0 + size * size) : 2.0 * size;
     const double t = (ratio < 0.0 ? -1.0 : 1.0) / root;
     const double c = 1.0 / sqrt(1.0 + t * t), s = t * c;
-    for (int64_t k = 0; k < n; k++) {
-        const double x = a[k * n + p], y = a[k * n + q];
-        a[k * n + p] = c * x - s * y;
-        a[k * n + q] = s * x + c * y;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        const double x = a[p * n + k], y = a[q * n + k];
-        a[p * n + k] = c * x - s * y;
-        a[q * n + k] = s * x + c * y;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        const double x = v[k * n + p], y = v[k * n + q];
-        v[k * n + p] = c * x - s * y;
-        v[k * n + q] = s * x + c * y;
-    }
+    rotate(a + p, a + q, n, n, c, s);
+    rotate(a + p * n, a + q * n, n, 1, c, s);
+    rotate(v + p, v + q, n, n, c, s);
 }
 
 static void sort_columns(double *values, double *vectors, int64_t n) {

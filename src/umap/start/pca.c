@@ -44,10 +44,7 @@ typedef struct pca {
     napier_context *context;
 } pca;
 
-static int64_t group_end(const pca *p, int64_t group) {
-    const int64_t end = (group + 1) * p->group_rows;
-    return end < p->n ? end : p->n;
-}
+static int64_t group_end(const pca *p, int64_t group) { return napier_least((group + 1) * p->group_rows, p->n); }
 
 /* ---- Means ------------------------------------------------------------------------------------------------------- */
 
@@ -96,18 +93,20 @@ static double power_of_two_above(float largest) {
     return napier_f64_power_of_two(exponent > 126 ? -126 : exponent < -126 ? 126 : -exponent);
 }
 
-static napier_status find_means(napier_context *context, const char *name, pca *p) {
+static napier_status find_means(pca *p) {
+    napier_context *const context = p->context;
     const napier_csr_matrix *m = p->samples.sparse;
     const int64_t bad_entry = m ? napier_first_not_finite(m->values, m->row_starts[p->n]) : -1;
     if (bad_entry >= 0) {
-        return napier_read_refuse(context, name, p->samples, napier_csr_row_of(m, bad_entry), m->columns[bad_entry]);
+        return napier_read_refuse(context, "samples", p->samples, napier_csr_row_of(m, bad_entry),
+                                  m->columns[bad_entry]);
     }
     napier_parallel(context, p->groups, 1, mean_groups, p);
     float largest = 0.0f;
     for (int64_t group = 0; group < p->groups; group++) {
         const int64_t bad = p->bad[group];
         if (bad >= 0) {
-            return napier_read_refuse(context, name, p->samples, bad,
+            return napier_read_refuse(context, "samples", p->samples, bad,
                                       napier_read_row(p->kernels, p->samples, bad, p->work));
         }
         largest = p->largest[group] > largest ? p->largest[group] : largest;
@@ -195,7 +194,7 @@ static void dense_groups(void *argument, int worker, int64_t begin, int64_t end)
         double *sums = p->sums + group * p->cols * p->columns;
         memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
-            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
+            const int64_t count = napier_least(group_end(p, group) - i, p->block_rows);
             read_block(p, i, count, room.rows);
             if (p->is_last) {
                 score_block(p, &room, i, count);
@@ -314,7 +313,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
 
 /* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
-static napier_status make_room(napier_memory *memory, const char *name, pca *p, double **blocks) {
+static napier_status make_room(napier_memory *memory, pca *p, double **blocks) {
     const size_t block = (size_t)p->columns * sizeof(double);
     const int workers = napier_workers(memory->context, p->groups, 1);
     p->means = napier_take(memory, p->cols, sizeof *p->means);
@@ -327,28 +326,41 @@ static napier_status make_room(napier_memory *memory, const char *name, pca *p, 
     } else {
         p->panels = napier_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
     }
-    return napier_taken(memory, "%s: no memory for principal components of %lld columns", name, (long long)p->cols);
+    return napier_taken(memory, "samples: no memory for principal components of %lld columns", (long long)p->cols);
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
-
 static void plan(pca *p) {
-    const int64_t most = between(GROUP_DOUBLES / (p->cols * p->columns), 1, MOST_GROUPS);
-    p->block_rows = between(BLOCK_FLOATS / p->cols, LEAST_BLOCK, MOST_BLOCK_ROWS);
-    const int64_t rows = (p->n + most - 1) / most;
-    p->group_rows = (rows + p->block_rows - 1) / p->block_rows * p->block_rows;
+    const int64_t most = napier_between(GROUP_DOUBLES / (p->cols * p->columns), 1, MOST_GROUPS);
+    p->block_rows = napier_between(BLOCK_FLOATS / p->cols, LEAST_BLOCK, MOST_BLOCK_ROWS);
+    p->group_rows = napier_round_up((p->n + most - 1) / most, p->block_rows);
     p->groups = (p->n + p->group_rows - 1) / p->group_rows;
     p->work_floats = p->samples.sparse ? 16 : 2 * p->block_rows * p->cols + (p->block_rows + p->cols) * NAPIER_PANEL;
 }
 
-static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *found) {
+/* Changes the sign of a column so that its element of largest magnitude (the first of several) is positive. */
+static void fix_sign(float *y, int64_t n, int64_t components, int64_t component) {
+    float largest = 0.0f;
+    int negative = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float x = y[i * components + component];
+        if (fabsf(x) > largest) {
+            largest = fabsf(x);
+            negative = x < 0.0f;
+        }
+    }
+    for (int64_t i = 0; negative && i < n; i++) {
+        y[i * components + component] = -y[i * components + component];
+    }
+}
+
+static void scores_of(pca *p, double *blocks, int64_t *found) {
     double values[NAPIER_MOST_BLOCK];
     int64_t count = 0;
     const napier_operator covariance = {p->cols, p->columns, NULL, 0.0, (double)INFINITY, multiply, p};
     const napier_eigen_limits limits = {p->components, PRODUCTS, TOLERANCE};
     napier_eigen_start(p->cols, p->columns, blocks);
     const int64_t block = p->cols * p->columns;
-    napier_largest_eigenvectors(context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
+    napier_largest_eigenvectors(p->context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
                                 &count);
     *found = 0;
     while (*found < count && *found < p->components && values[*found] > LEAST_VARIANCE * values[0]) {
@@ -362,12 +374,12 @@ static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *
     p->is_last = true;
     pass_over(p, blocks);
     for (int64_t j = 0; j < p->components; j++) {
-        napier_start_fix_sign(p->scores, p->n, p->components, j);
+        fix_sign(p->scores, p->n, p->components, j);
     }
 }
 
-napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
-                                int64_t components, float *scores, int64_t *found) {
+napier_status napier_pca_scores(napier_context *context, napier_umap_samples samples, int64_t components, float *scores,
+                                int64_t *found) {
     pca p = {.kernels = napier_umap_kernels_of(context->isa),
              .samples = samples,
              .n = napier_samples_rows(samples),
@@ -380,9 +392,9 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     NAPIER_MEMORY(memory, context);
     *found = 0;
     plan(&p);
-    NAPIER_TRY(make_room(&memory, name, &p, &blocks));
-    NAPIER_TRY(find_means(context, name, &p));
-    scores_of(context, &p, blocks, found);
+    NAPIER_TRY(make_room(&memory, &p, &blocks));
+    NAPIER_TRY(find_means(&p));
+    scores_of(&p, blocks, found);
     return NAPIER_OK;
 }
 
@@ -394,12 +406,9 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
     NAPIER_MEMORY(memory, context);
     float *scores = napier_take(&memory, n, (size_t)components * sizeof *scores);
     NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld points", (long long)n));
-    NAPIER_TRY(napier_pca_scores(context, "samples", samples, components, scores, &found));
-    float largest = 0.0f;
-    for (int64_t i = 0; i < n * components; i++) {
-        largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
-    }
-    const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
+    NAPIER_TRY(napier_pca_scores(context, samples, components, scores, &found));
+    const double largest = napier_start_largest(scores, n * components);
+    const double small = largest > 0.0 ? 0.1 * largest : 1.0; /* a tenth of the map */
     for (int64_t i = 0; i < n; i++) {
         for (int64_t c = found; c < components; c++) {
             scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
@@ -413,9 +422,9 @@ napier_status napier_start_pca(napier_context *context, napier_umap_samples samp
 napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
                                      napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    int64_t n, cols;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_read_check(context, "samples", samples, &n, &cols));
+    NAPIER_TRY(napier_read_check(context, "samples", samples));
+    const int64_t n = napier_samples_rows(samples);
     NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, n, embedding.cols));
     NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
     return n == 0 ? NAPIER_OK : napier_start_pca(context, samples, seed, embedding);

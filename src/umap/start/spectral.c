@@ -223,8 +223,6 @@ static void place_small_component(spectral *s, int64_t component, uint64_t seed)
     }
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
-
 static int is_small(const spectral *s, int64_t component) {
     return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
 }
@@ -232,7 +230,7 @@ static int is_small(const spectral *s, int64_t component) {
 /* The largest number of products. It bounds their cost: small graphs may use more products than large ones. */
 static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
     const int64_t cost = (napier_umap_graph_edges(graph) + ROW_COST * graph->n) * (columns / PANEL);
-    return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
+    return napier_between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
 }
 
 /* Lays out one component. blocks: two blocks and scratch. */
@@ -384,11 +382,8 @@ static napier_status place_by_centroids(spectral *s, napier_umap_samples samples
     NAPIER_TRY(napier_taken(&memory, "samples: no memory for %lld centroids", (long long)s->count));
     NAPIER_TRY(find_centroids(s, samples, cols, centroids));
     const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
-    NAPIER_TRY(napier_pca_scores(s->context, "samples", means, s->components, scores, found));
-    double largest = 0.0;
-    for (int64_t i = 0; i < numbers; i++) {
-        largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
-    }
+    NAPIER_TRY(napier_pca_scores(s->context, means, s->components, scores, found));
+    const double largest = napier_start_largest(scores, numbers);
     *found = largest > 0.0 ? *found : 0;
     for (int64_t i = 0; i < numbers; i++) {
         s->centres[i] = largest > 0.0 ? (double)scores[i] / largest : 0.0;
@@ -451,7 +446,7 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
     const int64_t n = graph->n;
     NAPIER_MEMORY(memory, context);
     spectral s = {.context = context, .memory = &memory, .graph = graph, .n = n, .components = embedding.cols};
-    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
+    s.columns = napier_round_up(s.components + GUARD_COLUMNS, PANEL);
     s.labels = napier_take(&memory, n, sizeof *s.labels);
     s.order = napier_take(&memory, n, sizeof *s.order);
     s.degrees = napier_take(&memory, n, sizeof *s.degrees);
@@ -467,12 +462,12 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
 
 /* Checks the samples. They are optional: samples without rows are not used. */
 static napier_status check_samples(napier_context *context, napier_umap_samples *samples, int64_t n) {
-    int64_t rows, cols;
     if (!samples->sparse && (samples->dense.data == NULL || samples->dense.rows == 0)) {
         samples->dense.cols = 0;
         return NAPIER_OK;
     }
-    NAPIER_TRY(napier_read_check(context, "samples", *samples, &rows, &cols));
+    NAPIER_TRY(napier_read_check(context, "samples", *samples));
+    const int64_t rows = napier_samples_rows(*samples);
     NAPIER_REFUSE_IF(context, rows != n, "samples: %lld rows are not the graph's %lld vertices", (long long)rows,
                      (long long)n);
     return NAPIER_OK;

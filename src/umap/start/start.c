@@ -2,8 +2,6 @@
  * Source of both: umap-learn. Its starts are in [-10, 10], with noise of 1e-4 so that equal points can separate. */
 #include "umap/start/start.h"
 
-#include <math.h>
-
 #include <napier/umap.h>
 
 #include "core/base/parallel.h"
@@ -15,21 +13,6 @@
 
 enum { ROW_CHUNK = 4096 };
 
-void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component) {
-    float largest = 0.0f;
-    int negative = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const float x = y[i * components + component];
-        if (fabsf(x) > largest) {
-            largest = fabsf(x);
-            negative = x < 0.0f;
-        }
-    }
-    for (int64_t i = 0; negative && i < n; i++) {
-        y[i * components + component] = -y[i * components + component];
-    }
-}
-
 /* The sum of two uniform draws from [-1/2, 1/2) has variance 1/6. */
 static double noise(uint64_t seed, int64_t vertex, int64_t component) {
     uint32_t random[2];
@@ -38,11 +21,7 @@ static double noise(uint64_t seed, int64_t vertex, int64_t component) {
 }
 
 void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed) {
-    double largest = 0.0;
-    for (int64_t i = 0; i < n * components; i++) {
-        const double size = fabs((double)y[i]);
-        largest = size > largest ? size : largest;
-    }
+    const double largest = napier_start_largest(y, n * components);
     const double scale = largest > 0.0 ? EXTENT / largest : 0.0;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t c = 0; c < components; c++) {

@@ -1,152 +1,127 @@
-// What a reader does with an .html plot, one thing after another; appended to the page as a second script, whose
-// constants it sees. Leaves a line for each check in <pre id="report">. The data is that of cases/umap-browser.sh.
-'use strict';
-{
-  const lines = [];
-  const check = (name, good, seen) => lines.push(good ? `ok   ${name}` : `FAIL ${name}: ${seen}`);
-  const near = (a, b, by = 1e-3) => Math.abs(a - b) <= by;
-  const frame = () => map.getBoundingClientRect();
-  const client = (left, top) => ({ clientX: frame().left + map.clientLeft + left, clientY: frame().top + map.clientTop + top });
-  const pointer = (type, left, top, more = {}) => map.dispatchEvent(
-    new PointerEvent(type, { bubbles: true, cancelable: true, pointerId: 1, pointerType: 'mouse', ...client(left, top), ...more }));
-  const wheel = (left, top, deltaY) => map.dispatchEvent(
-    new WheelEvent('wheel', { bubbles: true, cancelable: true, deltaY, ...client(left, top) }));
-  const place = (i) => [screenX(xy[2 * i]), screenY(xy[2 * i + 1])];
-  const button = (g) => element('legend').children[g];
-  const click = (target, type = 'click') => target.dispatchEvent(new MouseEvent(type, { bubbles: true }));
+// What a reader does with an .html plot, one thing after another. The data is that of cases/umap-browser.sh.
+const near = (a, b, by = 1e-3) => Math.abs(a - b) <= by;
+const frame = () => map.getBoundingClientRect();
+const client = (left, top) => ({ clientX: frame().left + map.clientLeft + left, clientY: frame().top + map.clientTop + top });
+const pointer = (type, left, top, more = {}) => map.dispatchEvent(
+  new PointerEvent(type, { bubbles: true, cancelable: true, pointerId: 1, pointerType: 'mouse', ...client(left, top), ...more }));
+const wheel = (left, top, deltaY) => map.dispatchEvent(
+  new WheelEvent('wheel', { bubbles: true, cancelable: true, deltaY, ...client(left, top) }));
+const button = (g) => element('legend').children[g];
+const click = (target, type = 'click') => target.dispatchEvent(new MouseEvent(type, { bubbles: true }));
 
-  const state = document.documentElement.dataset.state;
-  check('ready', state === `ready ${count} points`, state);
-  check('legend entries say that they are on', groups.every((_, k) => button(k).getAttribute('aria-pressed') === 'true'), '');
-  check('the map is operated, not looked at only', map.getAttribute('role') === 'application', map.getAttribute('role'));
-  check('and says how', element(map.getAttribute('aria-describedby')).textContent.includes('arrow keys'), '');
-  check('nothing ran that was a label', globalThis.intruder === undefined, globalThis.intruder);
-  check('the whole map is seen', [...Array(count).keys()].every((i) => {
-    const [x, y] = place(i);
-    return x >= 0 && y >= 0 && x <= view.width && y <= view.height;
-  }), JSON.stringify(view));
+const state = document.documentElement.dataset.state;
+check('ready', state === `ready ${count} points`, state);
+check('legend entries say that they are on', groups.every((_, k) => button(k).getAttribute('aria-pressed') === 'true'), '');
+check('the map is operated, not looked at only', map.getAttribute('role') === 'application', map.getAttribute('role'));
+check('and says how', element(map.getAttribute('aria-describedby')).textContent.includes('arrow keys'), '');
+check('nothing ran that was a label', globalThis.intruder === undefined, globalThis.intruder);
+check('the whole map is seen', [...Array(count).keys()].every((i) => {
+  const [x, y] = place(i);
+  return x >= 0 && y >= 0 && x <= view.width && y <= view.height;
+}), JSON.stringify(view));
 
-  const colourAt = (i) => {
-    draw();
-    const [left, top] = place(i).map((value) => Math.floor(value * view.ratio));
-    if (renderer.kind === '2d') return [...canvas.getContext('2d').getImageData(left, top, 1, 1).data.slice(0, 3)];
-    const gl = canvas.getContext('webgl2');
-    const pixel = new Uint8Array(4);
-    gl.readPixels(left, canvas.height - 1 - top, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
-    return [...pixel.slice(0, 3)];
-  };
-  const expected = (i) => [0, 1, 2].map((c) => 255 + data.opacity * (colours[3 * shade[i] + c] - 255));
-  check('a point has its colour', colourAt(1).every((value, c) => near(value, expected(1)[c], 2)), `${colourAt(1)} for ${expected(1)}`);
+const expected = (i) => [0, 1, 2].map((c) => 255 + data.opacity * (colours[3 * shade[i] + c] - 255));
+check('a point has its colour', colourAt(1).every((value, c) => near(value, expected(1)[c], 2)), `${colourAt(1)} for ${expected(1)}`);
 
-  const search = element('search');
-  const type = (text) => {
-    search.value = text;
-    search.dispatchEvent(new Event('input', { bubbles: true }));
-  };
-  const paperIs = (pixel, wanted) => pixel.every((value, c) => near(value, wanted[c], 40));
-  type(' GRÜSSE');
-  check('what is not there is not found', element('found').textContent === '0 found', element('found').textContent);
-  type('grüße, ');
-  check('a label is found', element('found').textContent === '1 found' && sought.join('') === '000100', sought.join(''));
-  check('the other points fade', paperIs(colourAt(1), papers.light) && near(colourAt(3)[0], expected(3)[0], 2), `${colourAt(1)}`);
-  const enter = () => element('search-form').dispatchEvent(new SubmitEvent('submit', { bubbles: true, cancelable: true }));
-  enter();
-  check('Enter goes to it', hovered === 3, hovered);
-  type('fourth');
-  check('a text of its own is found', element('found').textContent === '1 found' && sought[3] === 1, sought.join(''));
-  type('');
-  check('without a search all are as before', !sought && element('found').textContent === '' && !paperIs(colourAt(1), papers.light), '');
-  hover(null);
+const search = element('search');
+const type = (text) => {
+  search.value = text;
+  search.dispatchEvent(new Event('input', { bubbles: true }));
+};
+const paperIs = (pixel, wanted) => pixel.every((value, c) => near(value, wanted[c], 40));
+type(' GRÜSSE');
+check('what is not there is not found', element('found').textContent === '0 found', element('found').textContent);
+type('grüße, ');
+check('a label is found', element('found').textContent === '1 found' && sought.join('') === '000100', sought.join(''));
+check('the other points fade', paperIs(colourAt(1), papers.light) && near(colourAt(3)[0], expected(3)[0], 2), `${colourAt(1)}`);
+const enter = () => element('search-form').dispatchEvent(new SubmitEvent('submit', { bubbles: true, cancelable: true }));
+enter();
+check('Enter goes to it', hovered === 3, hovered);
+type('fourth');
+check('a text of its own is found', element('found').textContent === '1 found' && sought[3] === 1, sought.join(''));
+type('');
+check('without a search all are as before', !sought && element('found').textContent === '' && !paperIs(colourAt(1), papers.light), '');
+hover(null);
 
-  const theme = document.documentElement.dataset;
-  check('light, as the browser is', theme.theme === 'light' && element('theme').getAttribute('aria-pressed') === 'false', theme.theme);
-  const lightPoint = colourAt(1);
-  click(element('theme'));
-  check('dark', theme.theme === 'dark' && element('theme').getAttribute('aria-pressed') === 'true', theme.theme);
-  const corner = () => {
-    draw();
-    if (renderer.kind === '2d') return [...canvas.getContext('2d').getImageData(2, 2, 1, 1).data.slice(0, 3)];
-    const pixel = new Uint8Array(4);
-    canvas.getContext('webgl2').readPixels(2, 2, 1, 1, 6408, 5121, pixel);
-    return [...pixel.slice(0, 3)];
-  };
-  check('dark paper', corner().join() === papers.dark.join() && getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)', corner());
-  const light = (rgb) => [0.2126, 0.7152, 0.0722].reduce((sum, part, c) => sum + part * (rgb[c] / 255) ** 2.2, 0);
-  check('colours that can be seen on it', data.colours.every((_, k) => light(colours.subarray(3 * k, 3 * k + 3)) > 0.08), `${colours}`);
-  check('the legend has them too', getComputedStyle(button(0).firstChild).backgroundColor === css(groups[0].shade), '');
-  click(element('theme'));
-  check('and light again', theme.theme === 'light' && colourAt(1).join() === lightPoint.join(), theme.theme);
+const theme = document.documentElement.dataset;
+check('light, as the browser is', theme.theme === 'light' && element('theme').getAttribute('aria-pressed') === 'false', theme.theme);
+const lightPoint = colourAt(1);
+click(element('theme'));
+check('dark', theme.theme === 'dark' && element('theme').getAttribute('aria-pressed') === 'true', theme.theme);
+const corner = () => pixelAt(2, 2);
+check('dark paper', corner().join() === papers.dark.join() && getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)', corner());
+const light = (rgb) => [0.2126, 0.7152, 0.0722].reduce((sum, part, c) => sum + part * (rgb[c] / 255) ** 2.2, 0);
+check('colours that can be seen on it', data.colours.every((_, k) => light(colours.subarray(3 * k, 3 * k + 3)) > 0.08), `${colours}`);
+check('the legend has them too', getComputedStyle(button(0).firstChild).backgroundColor === css(groups[0].shade), '');
+click(element('theme'));
+check('and light again', theme.theme === 'light' && colourAt(1).join() === lightPoint.join(), theme.theme);
 
-  const [left, top] = place(2);
-  const before = { x: view.x + (left - view.width / 2) / scale(), zoom: view.zoom };
-  wheel(left, top, -160);
-  check('the wheel zooms in', view.zoom > before.zoom * 1.2, view.zoom);
-  check('on the place under the pointer', near(view.x + (left - view.width / 2) / scale(), before.x), view.x);
-  wheel(left, top, 160);
-  check('and out again', near(view.zoom, before.zoom), view.zoom);
+const [left, top] = place(2);
+const before = { x: view.x + (left - view.width / 2) / scale(), zoom: view.zoom };
+wheel(left, top, -160);
+check('the wheel zooms in', view.zoom > before.zoom * 1.2, view.zoom);
+check('on the place under the pointer', near(view.x + (left - view.width / 2) / scale(), before.x), view.x);
+wheel(left, top, 160);
+check('and out again', near(view.zoom, before.zoom), view.zoom);
 
-  const x = view.x, y = view.y;
-  pointer('pointerdown', 100, 100);
-  pointer('pointermove', 130, 80);
-  pointer('pointerup', 130, 80);
-  check('dragging moves', near(view.x, x - 30 / scale()) && near(view.y, y - 20 / scale()), `${view.x} ${view.y}`);
-  const still = view.x;
-  pointer('pointermove', 200, 200);
-  check('not without a button', view.x === still, view.x);
+const x = view.x, y = view.y;
+pointer('pointerdown', 100, 100);
+pointer('pointermove', 130, 80);
+pointer('pointerup', 130, 80);
+check('dragging moves', near(view.x, x - 30 / scale()) && near(view.y, y - 20 / scale()), `${view.x} ${view.y}`);
+const still = view.x;
+pointer('pointermove', 200, 200);
+check('not without a button', view.x === still, view.x);
 
-  const zoom = view.zoom;
-  pointer('pointerdown', 100, 100, { pointerId: 2, pointerType: 'touch' });
-  pointer('pointerdown', 200, 100, { pointerId: 3, pointerType: 'touch' });
-  pointer('pointermove', 300, 100, { pointerId: 3, pointerType: 'touch' });
-  check('two fingers zoom', near(view.zoom, 2 * zoom), view.zoom);
-  pointer('pointerup', 100, 100, { pointerId: 2, pointerType: 'touch' });
-  pointer('pointercancel', 300, 100, { pointerId: 3, pointerType: 'touch' });
-  check('and let go', pointers.size === 0 && !map.classList.contains('moving'), pointers.size);
+const zoom = view.zoom;
+pointer('pointerdown', 100, 100, { pointerId: 2, pointerType: 'touch' });
+pointer('pointerdown', 200, 100, { pointerId: 3, pointerType: 'touch' });
+pointer('pointermove', 300, 100, { pointerId: 3, pointerType: 'touch' });
+check('two fingers zoom', near(view.zoom, 2 * zoom), view.zoom);
+pointer('pointerup', 100, 100, { pointerId: 2, pointerType: 'touch' });
+pointer('pointercancel', 300, 100, { pointerId: 3, pointerType: 'touch' });
+check('and let go', pointers.size === 0 && !map.classList.contains('moving'), pointers.size);
 
-  click(map, 'dblclick');
-  check('a double click shows all again', view.zoom === 1 && near(view.x, x) && near(view.y, y), JSON.stringify(view));
-  map.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }));
-  check('a key zooms', view.zoom > 1, view.zoom);
-  map.dispatchEvent(new KeyboardEvent('keydown', { key: '0' }));
-  check('another shows all', view.zoom === 1, view.zoom);
+click(map, 'dblclick');
+check('a double click shows all again', view.zoom === 1 && near(view.x, x) && near(view.y, y), JSON.stringify(view));
+map.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }));
+check('a key zooms', view.zoom > 1, view.zoom);
+map.dispatchEvent(new KeyboardEvent('keydown', { key: '0' }));
+check('another shows all', view.zoom === 1, view.zoom);
 
-  for (const i of [0, 1, 4]) {
-    pointer('pointermove', ...place(i).map((value) => value + 2));
-    draw();
-    const shown = tip.firstElementChild.textContent;
-    check(`point ${i} tells its label`, !tip.hidden && hovered === i && shown === data.names[codes[i]], `${hovered} ${shown}`);
-  }
-  pointer('pointermove', ...place(3));
-  const said = [tip.firstElementChild.textContent, tip.lastElementChild.textContent];
-  check('a text of its own comes before the label', said[0] === 'the <i>fourth</i> & last' && said[1].startsWith(data.names[codes[3]]), said);
-  pointer('pointermove', ...place(5));
-  check('a point without a label says so', tip.firstElementChild.textContent === '(no label)', tip.firstElementChild.textContent);
-  map.dispatchEvent(new PointerEvent('pointerleave'));
+for (const i of [0, 1, 4]) {
+  pointer('pointermove', ...place(i).map((value) => value + 2));
   draw();
-  check('outside there is no label', tip.hidden && ring.hidden, hovered);
-
-  const g = group[1];
-  click(button(g));
-  check('a legend entry goes off', on[g] === 0 && button(g).getAttribute('aria-pressed') === 'false', on[g]);
-  pointer('pointermove', ...place(1));
-  check('its points are not found', hovered !== 1, hovered);
-  check('nor seen', colourAt(1).every((value) => value > 250), colourAt(1));
-  click(button(g));
-  check('and on again', on[g] === 1 && button(g).getAttribute('aria-pressed') === 'true', on[g]);
-  click(button(g), 'dblclick');
-  check('a double click leaves it alone', groups.every((_, k) => on[k] === Number(k === g)), on.slice(0, groups.length));
-  click(element('all'));
-  check('all', groups.every((_, k) => on[k] === 1), on.slice(0, groups.length));
-  click(element('none'));
-  check('none', groups.every((_, k) => on[k] === 0), on.slice(0, groups.length));
-  click(element('all'));
-
-  check('the labels stand in the legend', groups.every((entry, k) => button(k).children[1].textContent === entry.name), '');
-  check('and on the map', names.length > 0 && names.every(({ label, point }) => label.textContent === data.names[codes[point]]), names.length);
-  check('nothing was loaded', performance.getEntriesByType('resource').length === 0, performance.getEntriesByType('resource').length);
-
-  const pre = document.createElement('pre');
-  pre.id = 'report';
-  pre.textContent = `\n${lines.join('\n')}\n`;
-  document.body.append(pre);
+  const shown = tip.firstElementChild.textContent;
+  check(`point ${i} tells its label`, !tip.hidden && hovered === i && shown === data.names[codes[i]], `${hovered} ${shown}`);
 }
+pointer('pointermove', ...place(3));
+const said = [tip.firstElementChild.textContent, tip.lastElementChild.textContent];
+check('a text of its own comes before the label', said[0] === 'the <i>fourth</i> & last' && said[1].startsWith(data.names[codes[3]]), said);
+pointer('pointermove', ...place(5));
+check('a point without a label says so', tip.firstElementChild.textContent === '(no label)', tip.firstElementChild.textContent);
+map.dispatchEvent(new PointerEvent('pointerleave'));
+draw();
+check('outside there is no label', tip.hidden && ring.hidden, hovered);
+
+const g = group[1];
+click(button(g));
+check('a legend entry goes off', on[g] === 0 && button(g).getAttribute('aria-pressed') === 'false', on[g]);
+pointer('pointermove', ...place(1));
+check('its points are not found', hovered !== 1, hovered);
+check('nor seen', colourAt(1).every((value) => value > 250), colourAt(1));
+click(button(g));
+check('and on again', on[g] === 1 && button(g).getAttribute('aria-pressed') === 'true', on[g]);
+click(button(g), 'dblclick');
+check('a double click leaves it alone', groups.every((_, k) => on[k] === Number(k === g)), on.slice(0, groups.length));
+click(element('all'));
+check('all', groups.every((_, k) => on[k] === 1), on.slice(0, groups.length));
+click(element('none'));
+check('none', groups.every((_, k) => on[k] === 0), on.slice(0, groups.length));
+click(element('all'));
+
+check('the labels stand in the legend', groups.every((entry, k) => button(k).children[1].textContent === entry.name), '');
+check('and on the map', names.length > 0 && names.every(({ label, point }) => label.textContent === data.names[codes[point]]), names.length);
+check('nothing was loaded', performance.getEntriesByType('resource').length === 0, performance.getEntriesByType('resource').length);
+
+report();

@@ -5,10 +5,8 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 {
-    cat "$1"
-    echo '<script>'
-    cat "$here/frames.js"
-    echo '</script>'
+    echo "<script>'use strict'; {" | cat "$1" - "$here/common.js" "$here/frames.js"
+    echo '}</script>'
 } >"$work/page.html"
 for fragment in '#2d' '#webgl'; do
     HOME=$work timeout 120 chromium --headless --no-sandbox --disable-dev-shm-usage --enable-unsafe-swiftshader \

@@ -1,16 +1,11 @@
 /* tests/cuda/runtime/test_runtime.c - src/core/gpu/device.c on a CUDA runtime that is played (fake_runtime.c): the
  * order of its work, host threads side by side, captures into graphs, and what errors of the runtime become. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-/* after those that it needs */
-#include <cmocka.h>
 
 #include <cuda_runtime_api.h>
 
 #include "core/gpu/launch.h"
+#include "support/check.h"
 
 static void kernel(void) {}
 
@@ -30,8 +25,7 @@ static napier_status launch(napier_cuda_context *context, int64_t shared_bytes, 
 /* ---- Order ----------------------------------------------------------------------------------------------------------- */
 
 /* The faults are cleared before a launch in any stream, also in one that does not wait for the legacy stream. */
-static void test_clearing_is_ordered(void **state) {
-    (void)state;
+static void test_clearing_is_ordered(void) {
     fake_reset();
     napier_cuda_context *const context = made();
     assert_int_equal(launch(context, 0, fake_stream(1)), NAPIER_OK);
@@ -46,8 +40,7 @@ static napier_cuda_context *other_context;
 static void launch_less(void) { assert_int_equal(launch(other_context, 60 << 10, fake_stream(2)), NAPIER_OK); }
 
 /* Another thread launches the same kernel with less shared memory, at the worst moment. */
-static void test_shared_memory_of_two_threads(void **state) {
-    (void)state;
+static void test_shared_memory_of_two_threads(void) {
     fake_reset();
     napier_cuda_context *const context = made();
     other_context = made();
@@ -64,8 +57,7 @@ static void test_shared_memory_of_two_threads(void **state) {
 
 /* ---- Captures into graphs -------------------------------------------------------------------------------------------- */
 
-static void test_first_use_in_a_capture(void **state) {
-    (void)state;
+static void test_first_use_in_a_capture(void) {
     fake_reset();
     fake.capturing = fake_stream(1);
     napier_cuda_context *const context = made();
@@ -83,8 +75,7 @@ static void test_first_use_in_a_capture(void **state) {
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------------- */
 
-static void test_errors_of_launches(void **state) {
-    (void)state;
+static void test_errors_of_launches(void) {
     static const struct {
         cudaError_t error;
         napier_status status;
@@ -114,7 +105,7 @@ static void test_errors_of_launches(void **state) {
     napier_cuda_context_destroy(context);
 }
 
-static void refused(int device, napier_status status, const char *wanted) {
+static void no_context(int device, napier_status status, const char *wanted) {
     char text[300] = "before";
     napier_cuda_context *context = NULL;
     assert_int_equal(napier_cuda_device_status(device, text, sizeof text), status);
@@ -126,29 +117,29 @@ static void refused(int device, napier_status status, const char *wanted) {
     assert_int_equal(fake.live_streams, 0);
 }
 
-static void test_why_there_is_no_context(void **state) {
-    (void)state;
+static void test_why_there_is_no_context(void) {
     fake_reset();
-    refused(0, NAPIER_OK, "");
-    refused(-1, NAPIER_OK, "");
-    refused(3, NAPIER_INVALID_ARGUMENT, "device: 3 is not one of the 1 there are");
+    no_context(0, NAPIER_OK, "");
+    no_context(-1, NAPIER_OK, "");
+    no_context(3, NAPIER_INVALID_ARGUMENT, "device: 3 is not one of the 1 there are");
     fake.major = 7;
     fake.minor = 5;
-    refused(0, NAPIER_UNSUPPORTED, "device: 0 has compute capability 7.5, which is less than 8.0");
+    no_context(0, NAPIER_UNSUPPORTED, "device: 0 has compute capability 7.5, which is less than 8.0");
     fake_reset();
     fake.driver = 12040;
-    refused(0, NAPIER_UNSUPPORTED,
-            "device: the driver is for CUDA 12.4, this build for 13.0: update the driver, or build with an older CUDA "
-            "toolkit");
+    no_context(
+        0, NAPIER_UNSUPPORTED,
+        "device: the driver is for CUDA 12.4, this build for 13.0: update the driver, or build with an older CUDA "
+        "toolkit");
     fake.driver = 0;
-    refused(-1, NAPIER_UNSUPPORTED, "device: no NVIDIA driver is loaded");
+    no_context(-1, NAPIER_UNSUPPORTED, "device: no NVIDIA driver is loaded");
     static const char *const calls[] = {"cudaMalloc", "cudaStreamCreateWithFlags", "cudaMemsetAsync",
                                         "cudaStreamSynchronize"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         fake_reset();
         fake.fails = calls[i];
         fake.error = cudaErrorMemoryAllocation;
-        refused(0, NAPIER_OUT_OF_MEMORY, "device: out of memory");
+        no_context(0, NAPIER_OUT_OF_MEMORY, "device: out of memory");
     }
     char text[8];
     fake_reset();
@@ -160,10 +151,7 @@ static void test_why_there_is_no_context(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clearing_is_ordered),     cmocka_unit_test(test_shared_memory_of_two_threads),
-        cmocka_unit_test(test_first_use_in_a_capture),  cmocka_unit_test(test_errors_of_launches),
-        cmocka_unit_test(test_why_there_is_no_context),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS("runtime", TEST(test_clearing_is_ordered), TEST(test_shared_memory_of_two_threads),
+                     TEST(test_first_use_in_a_capture), TEST(test_errors_of_launches),
+                     TEST(test_why_there_is_no_context));
 }

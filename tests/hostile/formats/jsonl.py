@@ -89,14 +89,11 @@ def empty_lists(rng, lines):
 
 def wide(rng, lines):
     """Many members, many elements: small in the file, large in a tree."""
-    kind = rng.randrange(4)
-    if kind == 0:
-        return [b"{" + b",".join(b'"k%d":0' % i for i in range(20000)) + b"}"]
-    if kind == 1:
-        return [b'{"logprobs":[0],"ref_logprobs":[0],"x":[' + b",".join([b"0"] * 10**6) + b"]}"]
-    if kind == 2:
-        return [b'{"x":[' + b",".join([b"[]"] * 100000) + b'],"logprobs":[0],"ref_logprobs":[0]}']
-    return [b'{"logprobs":[0],"ref_logprobs":[0]}'] * 5000
+    return rng.choice([
+        lambda: [b"{" + b",".join(b'"k%d":0' % i for i in range(20000)) + b"}"],
+        lambda: [b'{"logprobs":[0],"ref_logprobs":[0],"x":[' + b",".join([b"0"] * 10**6) + b"]}"],
+        lambda: [b'{"x":[' + b",".join([b"[]"] * 100000) + b'],"logprobs":[0],"ref_logprobs":[0]}'],
+        lambda: [b'{"logprobs":[0],"ref_logprobs":[0]}'] * 5000])()
 
 
 MUTATIONS = [tree, odd_member, odd_element, lengths, deep, between, empty_lists, wide, tree, odd_element]

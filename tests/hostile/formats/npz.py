@@ -69,7 +69,7 @@ def parts(rows=12, cols=4):
 
 
 def members(contents, packed=True):
-    return [Member(name + ".npy", data, packed) for name, data in contents.items()]
+    return [data if isinstance(data, Member) else Member(name + ".npy", data, packed) for name, data in contents.items()]
 
 
 # ---- Mutations -----------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def bomb(rng):
         descr, size = rng.choice([("|b1", 1), ("<i4", 4), ("|i1", 1), ("<f2", 2)])
         head = npy.build(npy.header(descr=descr, shape="(%d,)" % (count // size)), b"")
         contents[name] = Member(name + ".npy", head, zeros=count // size * size)
-    return archive([c if isinstance(c, Member) else Member(name + ".npy", c) for name, c in contents.items()])
+    return archive(members(contents))
 
 
 ELEMENT = 24  # bytes of memory for each element of a matrix, as docs/security.md says
@@ -149,7 +149,7 @@ def true_bomb(rng):
     contents["data"] = Member("data.npy", head("|i1", count if one_row else 0), zeros=count if one_row else 0)
     contents["indices"] = Member("indices.npy", head("|i1", count if one_row else 0), zeros=count if one_row else 0)
     contents["indptr"] = array("<i8", [0, count], "q") if one_row else Member("indptr.npy", head("|i1", count + 1), zeros=count + 1)
-    return archive([c if isinstance(c, Member) else Member(name + ".npy", c) for name, c in contents.items()]), ELEMENT * count
+    return archive(members(contents)), ELEMENT * count
 
 
 def flat_bomb(rng):

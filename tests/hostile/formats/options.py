@@ -116,7 +116,6 @@ def swapped(rng, command, words):
 
 MUTATIONS = [number, number, number, few, word, word, unknown, twice, less, flag, swapped, metric]
 COMMANDS = ["softmax", "log-softmax", "logsumexp", "sparsemax", "umap", "umap", "umap", "grpo", "grpo", "kl", "rubric", "tokenize", "logprobs", "judge"]
-VARIABLES = ["NAPIER_THREADS", "NAPIER_ISA", "TMPDIR"]
 
 
 def good(rng):

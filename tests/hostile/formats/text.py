@@ -61,16 +61,7 @@ def marks(rng):
 
 
 def long_lines(rng):
-    kind = rng.randrange(5)
-    if kind == 0:
-        return join(["1," * 50000 + "1"] * 2)
-    if kind == 1:
-        return b"1" * 500000
-    if kind == 2:
-        return b'"' * 300001
-    if kind == 3:
-        return join(["1"] * 50000)
-    return b"," * 200000
+    return rng.choice([join(["1," * 50000 + "1"] * 2), b"1" * 500000, b'"' * 300001, join(["1"] * 50000), b"," * 200000])
 
 
 def nothing(rng):

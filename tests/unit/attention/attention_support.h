@@ -43,11 +43,11 @@ static inline uint64_t heads_bits(const heads_grid *h, int64_t token, int64_t he
 static inline void heads_set(heads_grid *h, int64_t token, int64_t head, int64_t i, double value) {
     element_set(h->view.data, h->view.dtype, heads_index(h, token, head, i), value);
 }
-static inline void heads_fill(heads_grid *h, rng *r, double scale) {
+static inline void heads_fill(heads_grid *h, rng *r) {
     for (int64_t t = 0; t < h->view.tokens; t++) {
         for (int64_t n = 0; n < h->view.heads; n++) {
             for (int64_t i = 0; i < h->view.dim; i++) {
-                heads_set(h, t, n, i, scale * rng_normal(r));
+                heads_set(h, t, n, i, rng_normal(r));
             }
         }
     }
@@ -169,9 +169,9 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     b->q = heads_make(s->l, s->head_major, b->queries, s->heads * s->group, s->dim, s->dtype);
     b->k = heads_make(s->l, s->head_major, b->tokens, s->heads, s->dim, s->dtype);
     b->v = heads_make(s->l, s->head_major, b->tokens, s->heads, s->v_dim, s->dtype);
-    heads_fill(&b->q, &r, 1.0);
-    heads_fill(&b->k, &r, 1.0);
-    heads_fill(&b->v, &r, 1.0);
+    heads_fill(&b->q, &r);
+    heads_fill(&b->k, &r);
+    heads_fill(&b->v, &r);
     b->options.causal = s->causal;
     b->options.scale = s->scale;
     b->options.sequences = s->sequences;
@@ -290,5 +290,13 @@ static inline bool run_forward(napier_context *context, const batch *b, outcome 
                                       o->output.view, lse_view(b, o->lse), &b->options),
                      what);
 }
+
+/* A good call with one thing changed must be refused with these words. */
+#define REFUSED(change, ...)                                   \
+    do {                                                       \
+        call c = good_call();                                  \
+        change;                                                \
+        invalid(context, make_call(context, &c), __VA_ARGS__); \
+    } while (0)
 
 #endif

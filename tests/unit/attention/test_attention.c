@@ -383,13 +383,6 @@ static napier_status make_call(napier_context *context, const call *c) {
     return napier_attention(context, c->q, c->k, c->v, c->output, c->lse, &c->options);
 }
 
-#define REFUSED(change, ...)                                                                          \
-    do {                                                                                              \
-        call c = good_call();                                                                         \
-        change;                                                                                       \
-        refused(context, make_call(context, &c), NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL); \
-    } while (0)
-
 static void wrong_views_are_named(napier_context *context) {
     const call good = good_call();
     succeeded(context, make_call(context, &good), "a good call");

@@ -2,23 +2,11 @@
 #include "lanes_probe.h"
 
 #if defined(__x86_64__)
-
 #include "core/simd/target_avx2.h"
-
 #define NAPIER_LANES_AVX2
 #include "core/simd/lanes.h"
-
 #include "lanes_probe.inc.h"
-
 #include "core/simd/target_end.h"
 
-const lanes_probe *lanes_probe_avx2(void) {
-    static const lanes_probe probe = PROBE("avx2");
-    return &probe;
-}
-
-#else
-
-const lanes_probe *lanes_probe_avx2(void) { return NULL; }
-
+const lanes_probe lanes_probe_avx2 = PROBE("avx2");
 #endif

@@ -2,23 +2,11 @@
 #include "lanes_probe.h"
 
 #if defined(__x86_64__)
-
 #include "core/simd/target_avx512.h"
-
 #define NAPIER_LANES_AVX512
 #include "core/simd/lanes.h"
-
 #include "lanes_probe.inc.h"
-
 #include "core/simd/target_end.h"
 
-const lanes_probe *lanes_probe_avx512(void) {
-    static const lanes_probe probe = PROBE("avx512");
-    return &probe;
-}
-
-#else
-
-const lanes_probe *lanes_probe_avx512(void) { return NULL; }
-
+const lanes_probe lanes_probe_avx512 = PROBE("avx512");
 #endif

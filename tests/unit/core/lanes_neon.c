@@ -2,19 +2,8 @@
 #include "lanes_probe.h"
 
 #if defined(__aarch64__)
-
 #define NAPIER_LANES_NEON
 #include "core/simd/lanes.h"
-
 #include "lanes_probe.inc.h"
-
-const lanes_probe *lanes_probe_neon(void) {
-    static const lanes_probe probe = PROBE("neon");
-    return &probe;
-}
-
-#else
-
-const lanes_probe *lanes_probe_neon(void) { return NULL; }
-
+const lanes_probe lanes_probe_neon = PROBE("neon");
 #endif

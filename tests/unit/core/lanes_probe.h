@@ -51,10 +51,7 @@ typedef struct lanes_probe {
     float (*lane)(const float *v, int i);
 } lanes_probe;
 
-/* NULL where the compiler has no such instructions. Whether the CPU has them is for the caller to find out. */
-const lanes_probe *lanes_probe_scalar(void);
-const lanes_probe *lanes_probe_avx2(void);
-const lanes_probe *lanes_probe_avx512(void);
-const lanes_probe *lanes_probe_neon(void);
+/* Each exists only in builds for its processor. Whether the CPU has the instructions is for the caller to find out. */
+extern const lanes_probe lanes_probe_scalar, lanes_probe_avx2, lanes_probe_avx512, lanes_probe_neon;
 
 #endif

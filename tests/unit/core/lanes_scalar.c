@@ -4,7 +4,4 @@
 
 #include "lanes_probe.inc.h"
 
-const lanes_probe *lanes_probe_scalar(void) {
-    static const lanes_probe probe = PROBE("scalar");
-    return &probe;
-}
+const lanes_probe lanes_probe_scalar = PROBE("scalar");

@@ -550,13 +550,10 @@ static void expected_row(const double *z, int64_t n, operation op, double *out) 
 
 static napier_status run(napier_context *c, operation op, napier_const_matrix in, napier_matrix out,
                          const napier_softmax_options *o) {
-    const napier_vector lse = {out.data, out.rows, out.row_stride, out.dtype};
-    switch (op) {
-    case OP_SOFTMAX: return napier_f64_softmax(c, NAPIER_KIND_SOFTMAX, in, out, o);
-    case OP_LOG_SOFTMAX: return napier_f64_softmax(c, NAPIER_KIND_LOG_SOFTMAX, in, out, o);
-    case OP_LOGSUMEXP: return napier_f64_logsumexp(c, in, lse, o);
-    default: return napier_f64_logsumexp_all(c, in, lse, o);
-    }
+    static const napier_f64_result results[OPERATIONS] = {NAPIER_F64_SOFTMAX, NAPIER_F64_LOG_SOFTMAX, NAPIER_F64_LSE,
+                                                          NAPIER_F64_LSE};
+    const napier_f64_job job = {results[op], op == OP_LOGSUMEXP_ALL, in, napier_read_only(NO_MATRIX), out, *o};
+    return napier_f64_run(c, &job);
 }
 
 typedef struct setup {
@@ -643,8 +640,8 @@ static void check_gradients(int threads, double temperature) {
     const napier_const_matrix logits = napier_const_rows(z, 1, COLS, NAPIER_F64);
     const napier_const_matrix grad = napier_const_rows(g, 1, COLS, NAPIER_F64);
     const napier_matrix result = napier_rows(out, 1, COLS, NAPIER_F64);
-    works(napier_f64_softmax, c, NAPIER_KIND_SOFTMAX, logits, napier_rows(probs, 1, COLS, NAPIER_F64), &o);
-    works(napier_f64_softmax, c, NAPIER_KIND_LOG_SOFTMAX, logits, napier_rows(logprobs, 1, COLS, NAPIER_F64), &o);
+    works(napier_softmax, c, logits, napier_rows(probs, 1, COLS, NAPIER_F64), &o);
+    works(napier_log_softmax, c, logits, napier_rows(logprobs, 1, COLS, NAPIER_F64), &o);
     long double dot = 0, sum = 0, size = 0;
     for (int i = 0; i < COLS; i++) {
         dot += (long double)g[i] * (long double)probs[i];
@@ -652,12 +649,12 @@ static void check_gradients(int threads, double temperature) {
         size += fabsl((long double)g[i]);
     }
     const long double t = (long double)temperature;
-    works(napier_f64_softmax_backward, c, napier_const_rows(probs, 1, COLS, NAPIER_F64), grad, result, &o);
+    works(napier_softmax_backward, c, napier_const_rows(probs, 1, COLS, NAPIER_F64), grad, result, &o);
     for (int i = 0; i < COLS; i++) {
         const long double p = (long double)probs[i];
         expect_near(out[i], p * ((long double)g[i] - dot) / t, p * size / t, "softmax_backward", i);
     }
-    works(napier_f64_log_softmax_backward, c, napier_const_rows(logprobs, 1, COLS, NAPIER_F64), grad, result, &o);
+    works(napier_log_softmax_backward, c, napier_const_rows(logprobs, 1, COLS, NAPIER_F64), grad, result, &o);
     for (int i = 0; i < COLS; i++) {
         const long double p = expl((long double)logprobs[i]);
         expect_near(out[i], ((long double)g[i] - p * sum) / t, (fabsl((long double)g[i]) + p * size) / t,
@@ -665,7 +662,7 @@ static void check_gradients(int threads, double temperature) {
     }
     const double grad_lse = -2.5;
     const napier_const_vector gl = napier_const_array(&grad_lse, 1, NAPIER_F64);
-    works(napier_f64_logsumexp_backward, c, logits, gl, result, &o);
+    works(napier_logsumexp_backward, c, logits, gl, result, &o);
     for (int i = 0; i < COLS; i++) {
         expect_near(out[i], (long double)grad_lse * (long double)probs[i] / t, (long double)probs[i] * 2.5L / t,
                     "logsumexp_backward", i);
@@ -674,17 +671,17 @@ static void check_gradients(int threads, double temperature) {
     double *const copy = scratch(COLS, sizeof *copy);
     memcpy(copy, z, sizeof z);
     const napier_matrix folded = napier_rows(copy, 30, COLS / 30, NAPIER_F64);
-    works(napier_f64_logsumexp_all_backward, c, napier_read_only(folded), gl, folded, &o);
+    works(napier_logsumexp_all_backward, c, napier_read_only(folded), gl, folded, &o);
     expect(memcmp(copy, out, sizeof out) == 0, "logsumexp_all_backward differs from the same row's logsumexp_backward");
 
     /* A masked row gives 0, and a gradient of NaN where the probability is 0 touches nothing. */
     double masked[3] = {-HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
     const napier_matrix m = napier_rows(masked, 1, 3, NAPIER_F64);
-    works(napier_f64_logsumexp_backward, c, napier_read_only(m), gl, m, &o);
+    works(napier_logsumexp_backward, c, napier_read_only(m), gl, m, &o);
     expect(masked[0] == 0 && masked[1] == 0 && masked[2] == 0, "logsumexp_backward of a masked row is %g", masked[0]);
     double p[3] = {0.25, 0.75, 0}, nan[3] = {1, 2, (double)NAN};
-    works(napier_f64_softmax_backward, c, napier_const_rows(p, 1, 3, NAPIER_F64),
-          napier_const_rows(nan, 1, 3, NAPIER_F64), napier_rows(nan, 1, 3, NAPIER_F64), &o);
+    works(napier_softmax_backward, c, napier_const_rows(p, 1, 3, NAPIER_F64), napier_const_rows(nan, 1, 3, NAPIER_F64),
+          napier_rows(nan, 1, 3, NAPIER_F64), &o);
     expect(nan[2] == 0 && isfinite(nan[0]) && isfinite(nan[1]), "a masked position: %g %g %g", nan[0], nan[1], nan[2]);
 }
 
@@ -701,8 +698,7 @@ static void check_split_gradients(void) {
             const napier_const_matrix result = napier_const_rows(y, 1, LONG, NAPIER_F64);
             const napier_const_matrix grad = napier_const_rows(g, 1, LONG, NAPIER_F64);
             const napier_matrix to = napier_rows(threads == 1 ? first : out, 1, LONG, NAPIER_F64);
-            succeeded(c,
-                      (kind ? napier_f64_softmax_backward : napier_f64_log_softmax_backward)(c, result, grad, to, NULL),
+            succeeded(c, (kind ? napier_softmax_backward : napier_log_softmax_backward)(c, result, grad, to, NULL),
                       "a long row");
             expect(threads == 1 || memcmp(first, out, LONG * sizeof *out) == 0, "kind %d: %d threads change bits", kind,
                    threads);
@@ -715,8 +711,6 @@ static void test_gradients(void) {
     check_gradients(3, 0.5);
     check_split_gradients();
 }
-
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 int main(void) {
     atexit(mpfr_free_cache); /* else its constants count as leaks */

@@ -11,17 +11,14 @@
 
 #include "support/formats.h"
 #include "support/memory.h"
+#include "support/scores.h"
 
-static uint64_t random_state;
-static uint32_t random_bits(void) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(random_state >> 32);
-}
+static rng numbers;
 
 static grid random_grid(layout l, int64_t rows, int64_t cols, napier_dtype dtype, double size) {
     grid g = grid_make(l, rows, cols, dtype);
     for (int64_t i = 0; i < rows * cols; i++) {
-        grid_set(&g, i / cols, i % cols, size * ((double)random_bits() * 0x1p-31 - 1.0));
+        grid_set(&g, i / cols, i % cols, size * (2.0 * rng_uniform(&numbers) - 1.0));
     }
     return g;
 }
@@ -43,7 +40,7 @@ static void case_make(linear_case *c) {
     c->logits = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
     c->ids = scratch(c->rows * c->per_row + 1, sizeof *c->ids);
     for (int64_t i = 0; i < c->rows * c->per_row; i++) {
-        c->ids[i] = i % 11 == 7 ? c->options.ignore_index : (int64_t)(random_bits() % (uint32_t)c->vocabulary);
+        c->ids[i] = i % 11 == 7 ? c->options.ignore_index : rng_below(&numbers, c->vocabulary);
     }
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
     works(napier_matmul, context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view);
@@ -53,68 +50,36 @@ static napier_indices case_ids(const linear_case *c) { return napier_indices_i64
 
 static linear_case ordinary_case(int64_t rows, int64_t hidden, int64_t vocabulary) {
     const napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
-    const linear_case c = {.rows = rows,
-                           .hidden = hidden,
-                           .vocabulary = vocabulary,
-                           .per_row = 1,
-                           .hidden_dtype = NAPIER_F32,
-                           .weights_dtype = NAPIER_F32,
-                           .options = options};
-    return c;
+    return (linear_case){.rows = rows,
+                         .hidden = hidden,
+                         .vocabulary = vocabulary,
+                         .per_row = 1,
+                         .hidden_dtype = NAPIER_F32,
+                         .weights_dtype = NAPIER_F32,
+                         .options = options};
 }
 
-/* ---- Results, all in one lump of bytes --------------------------------------------------------------------------- */
+static scores scores_of(const linear_case *c) { return scores_make(c->rows, c->per_row, c->top_k); }
 
-typedef struct lump {
-    napier_token_results results;
-    unsigned char *bytes;
-    size_t size;
-} lump;
-
-static void *take(lump *l, size_t *at, int64_t count, size_t size) {
-    void *p = l->bytes + *at;
-    *at += (size_t)count * size;
-    return p;
+static bool by_logits(napier_context *context, const linear_case *c, scores *s) {
+    return scores_fill(context, grid_input(&c->logits), c->ids, &c->options, s);
 }
-
-static lump lump_of(const linear_case *c) {
-    const int64_t n = c->rows, k = c->per_row, t = c->top_k;
-    lump l = {.results = NAPIER_TOKEN_RESULTS_INIT, .size = (size_t)(n * (20 + 12 * k + 12 * t))};
-    l.bytes = scratch((int64_t)l.size, 1);
-    memset(l.bytes, 0, l.size);
-    size_t at = 0;
-    l.results.argmax = take(&l, &at, n, 8);
-    if (k > 0) {
-        l.results.rank = take(&l, &at, n * k, 8);
-    }
-    if (t > 0) {
-        l.results.top_k = t;
-        l.results.top_ids = take(&l, &at, n * t, 8);
-        l.results.top_logprobs = napier_rows_f32(take(&l, &at, n * t, 4), n, t);
-    }
-    l.results.lse = napier_array_f32(take(&l, &at, n, 4), n);
-    l.results.entropy = napier_array_f32(take(&l, &at, n, 4), n);
-    if (k > 0) {
-        l.results.logprobs = napier_rows_f32(take(&l, &at, n * k, 4), n, k);
-    }
-    if (k == 1) {
-        l.results.loss = napier_array_f32(take(&l, &at, n, 4), n);
-    }
-    return l;
+static bool by_hidden(napier_context *context, const linear_case *c, scores *s) {
+    const napier_token_results r = scores_views(s);
+    return works(napier_linear_token_logprobs, context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
+                 &r);
 }
 
 static void check_forward(linear_case *c, const char *what) {
     case_make(c);
-    lump wanted = lump_of(c);
+    scores wanted = scores_of(c);
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
-    works(napier_token_logprobs, context, grid_input(&c->logits), case_ids(c), &c->options, &wanted.results);
+    by_logits(context, c, &wanted);
     for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
-        lump got = lump_of(c);
-        if (works(napier_linear_token_logprobs, context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
-                  &got.results)) {
-            expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0,
-                   "%s: %lld x %lld x %lld, run %d: other bits than by way of the logits", what, (long long)c->rows,
-                   (long long)c->hidden, (long long)c->vocabulary, run);
+        scores got = scores_of(c);
+        if (by_hidden(context, c, &got)) {
+            expect(same_scores(&got, &wanted), "%s: %lld x %lld x %lld, run %d: other bits than by way of the logits",
+                   what, (long long)c->rows, (long long)c->hidden, (long long)c->vocabulary, run);
         }
     }
 }
@@ -123,7 +88,7 @@ static void results_are_those_of_the_logits(void) {
     static const int64_t shapes[][3] = {{1, 1, 1},     {1, 40, 1025},  {3, 33, 1024}, {5, 64, 1023},
                                         {17, 100, 15}, {33, 17, 2050}, {2, 0, 40},    {300, 20, 1100}};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    random_state = 1;
+    numbers = rng_make(1);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int d = 0; d < 3; d++) {
             linear_case c = ordinary_case(shapes[s][0], shapes[s][1], shapes[s][2]);
@@ -139,9 +104,9 @@ static void results_are_those_of_the_logits(void) {
 static void options_are_those_of_the_logits(void) {
     enum { V = 1500 };
     static uint8_t keep[20 * V];
-    random_state = 2;
+    numbers = rng_make(2);
     for (size_t i = 0; i < sizeof keep; i++) {
-        keep[i] = random_bits() % 3 != 0;
+        keep[i] = rng_below(&numbers, 3) != 0;
     }
     for (int which = 0; which < 6; which++) {
         linear_case c = ordinary_case(20, 30, V);
@@ -160,21 +125,20 @@ static void options_are_those_of_the_logits(void) {
 
 /* So many of the best that memory holds some of the rows at a time. */
 static void rows_in_several_lots(void) {
-    random_state = 3;
+    numbers = rng_make(3);
     linear_case c = ordinary_case(2100, 3, 1030);
     c.top_k = 1024;
     c.options.temperature = 2.0;
     case_make(&c);
-    lump wanted = lump_of(&c), got = lump_of(&c);
+    scores wanted = scores_of(&c), got = scores_of(&c);
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
-    works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
-    works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-          &got.results);
-    expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "other bits in several lots");
+    by_logits(context, &c, &wanted);
+    by_hidden(context, &c, &got);
+    expect(same_scores(&got, &wanted), "other bits in several lots");
 }
 
 static void odd_rows_are_those_of_the_logits(void) {
-    random_state = 4;
+    numbers = rng_make(4);
     for (int which = 0; which < 3; which++) {
         linear_case c = ordinary_case(6, 8, 1100);
         case_make(&c);
@@ -182,11 +146,10 @@ static void odd_rows_are_those_of_the_logits(void) {
         grid_set(&c.w, 7, 2, which == 0 ? 0.0 : 3e38);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         works(napier_matmul, context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view);
-        lump wanted = lump_of(&c), got = lump_of(&c);
-        works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
-        works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-              &got.results);
-        expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "odd row %d: other bits", which);
+        scores wanted = scores_of(&c), got = scores_of(&c);
+        by_logits(context, &c, &wanted);
+        by_hidden(context, &c, &got);
+        expect(same_scores(&got, &wanted), "odd row %d: other bits", which);
     }
 }
 
@@ -257,7 +220,7 @@ static void check_backward(linear_case *c, napier_dtype out, layout l, int threa
 static void gradients_have_the_bits_of_their_chains(void) {
     static const int64_t shapes[][3] = {{1, 1, 1}, {3, 20, 1025}, {40, 33, 50}, {17, 5, 4200}};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    random_state = 5;
+    numbers = rng_make(5);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int d = 0; d < 3; d++) {
             linear_case c = ordinary_case(shapes[s][0], shapes[s][1], shapes[s][2]);
@@ -272,7 +235,7 @@ static void gradients_have_the_bits_of_their_chains(void) {
 }
 
 static void gradients_of_several_lots_of_rows(void) {
-    random_state = 6;
+    numbers = rng_make(6);
     linear_case c = ordinary_case(5900, 3, 4150);
     check_backward(&c, NAPIER_BF16, LAYOUT_CONTIGUOUS, 2, "several lots");
 }
@@ -280,7 +243,7 @@ static void gradients_of_several_lots_of_rows(void) {
 /* d/d hidden and d/d weights of sum_i a_i logprob_i + b_i lse_i in float64. */
 static void gradients_are_close_to_float64(napier_context *context) {
     enum { N = 5, H = 7, V = 60 };
-    random_state = 7;
+    numbers = rng_make(7);
     linear_case c = ordinary_case(N, H, V);
     case_make(&c);
     pull p = pull_of(&c);
@@ -344,17 +307,17 @@ static void nothing_gives_nothing(napier_context *context) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static napier_status run_case(napier_context *context, linear_case *c, bool backward) {
-    lump l = lump_of(c);
+static void run_case(napier_context *context, linear_case *c, bool backward) {
+    scores s = scores_of(c);
     pull p = pull_of(c);
     grid hidden = grid_plain(c->rows, c->hidden, NAPIER_F32);
     grid weights = grid_plain(c->vocabulary, c->hidden, NAPIER_F32);
-    const napier_status status =
-        backward ? napier_linear_token_logprobs_backward(context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
-                                                         &c->options, &p.gradients, hidden.view, weights.view)
-                 : napier_linear_token_logprobs(context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
-                                                &l.results);
-    return status;
+    if (!backward) {
+        by_hidden(context, c, &s);
+        return;
+    }
+    works(napier_linear_token_logprobs_backward, context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
+          &c->options, &p.gradients, hidden.view, weights.view);
 }
 
 static void the_workspace_is_what_the_query_says(void) {
@@ -368,7 +331,7 @@ static void the_workspace_is_what_the_query_says(void) {
             const size_t said =
                 napier_linear_token_logprobs_workspace(context, c.rows, c.hidden, c.vocabulary, backward);
             const size_t before = l.most;
-            succeeded(context, run_case(context, &c, backward), "run");
+            run_case(context, &c, backward);
             expect(l.most - before <= said + 4096 && said <= 2 * (l.most - before), "said %zu, took %zu", said,
                    l.most - before);
             napier_context_destroy(context);

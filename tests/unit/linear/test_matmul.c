@@ -50,23 +50,20 @@ static float chain_in_order(const float *a, const float *b, int64_t k) {
 
 typedef enum numbers { ORDINARY, WIDE, TINY, EDGE, SPECIAL, NUMBERS } numbers;
 
-static uint64_t random_state;
-static uint32_t random_bits(void) {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(random_state >> 32);
-}
-static double random_unit(void) { return (double)random_bits() * 0x1p-31 - 1.0; }
+static rng numbers_of;
+static double random_unit(void) { return 2.0 * rng_uniform(&numbers_of) - 1.0; }
 
 /* EDGE: products of +-2^-126 and of everything down to 2^-156, so that sums end just below 2^-126. */
 static double random_number(numbers kind) {
     static const double specials[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, 0.0, -0.0, 1.0, -2.0, 0x1p100};
     switch (kind) {
     case ORDINARY: return random_unit();
-    case WIDE: return ldexp(random_unit(), (int)(random_bits() % 120) - 60);
-    case TINY: return ldexp(random_unit(), (int)(random_bits() % 40) - 140);
+    case WIDE: return ldexp(random_unit(), (int)(rng_below(&numbers_of, 120)) - 60);
+    case TINY: return ldexp(random_unit(), (int)(rng_below(&numbers_of, 40)) - 140);
     case EDGE:
-        return ldexp(random_bits() % 2 ? 1.0 : random_unit(), random_bits() % 2 ? -63 : -75 + (int)(random_bits() % 4));
-    default: return random_bits() % 4 ? random_unit() : specials[random_bits() % 8];
+        return ldexp(rng_below(&numbers_of, 2) ? 1.0 : random_unit(),
+                     rng_below(&numbers_of, 2) ? -63 : -75 + (int)(rng_below(&numbers_of, 4)));
+    default: return rng_below(&numbers_of, 4) ? random_unit() : specials[rng_below(&numbers_of, 8)];
     }
 }
 
@@ -93,6 +90,11 @@ typedef struct shape {
     layout la, lb, lout;
     numbers kind;
 } shape;
+
+/* Contiguous, of ordinary numbers, with an f32 result. */
+static shape f32_of(int64_t m, int64_t k, int64_t n, napier_dtype dtype) {
+    return (shape){.m = m, .k = k, .n = n, .a = dtype, .b = dtype, .out = NAPIER_F32};
+}
 
 static grid expected_of(const shape *s, const grid *a, const grid *b) {
     grid wanted = grid_plain(s->m, s->n, s->out);
@@ -133,14 +135,14 @@ static void sizes_have_the_bits_of_the_order(void) {
                                        {1, 1023, 33}, {2, 65, 49},    {3, 33, 16},  {4, 96, 50}, {5, 32, 31},
                                        {15, 17, 33},  {16, 16, 16},   {17, 64, 1},  {31, 31, 2}, {33, 40, 48},
                                        {33, 1, 13},   {130, 257, 60}, {5, 1025, 97}};
-    random_state = 1;
+    numbers_of = rng_make(1);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int d = 0; d < 3; d++) {
             for (int turned = 0; turned < 2; turned++) {
-                const shape s = {
-                    sizes[i][0],   sizes[i][1], sizes[i][2],   dtypes[d],
-                    dtypes[d],     NAPIER_F32,  LAYOUT_OFFSET, turned ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS,
-                    LAYOUT_PADDED, ORDINARY};
+                shape s = f32_of(sizes[i][0], sizes[i][1], sizes[i][2], dtypes[d]);
+                s.la = LAYOUT_OFFSET;
+                s.lb = turned ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS;
+                s.lout = LAYOUT_PADDED;
                 check_product(&s);
             }
         }
@@ -148,39 +150,28 @@ static void sizes_have_the_bits_of_the_order(void) {
 }
 
 static void dtypes_and_strides_have_the_bits_of_the_order(void) {
-    random_state = 2;
+    numbers_of = rng_make(2);
     for (int d = 0; d < 27; d++) {
-        const shape s = {19,
-                         70,
-                         37,
-                         dtypes[d % 3],
-                         dtypes[d / 3 % 3],
-                         dtypes[d / 9],
-                         (layout)(d % LAYOUTS),
-                         (layout)((d / 2 + 3) % LAYOUTS),
-                         (layout)((d / 3 + 5) % LAYOUTS),
-                         ORDINARY};
+        shape s = f32_of(19, 70, 37, dtypes[d % 3]);
+        s.b = dtypes[d / 3 % 3];
+        s.out = dtypes[d / 9];
+        s.la = (layout)(d % LAYOUTS);
+        s.lb = (layout)((d / 2 + 3) % LAYOUTS);
+        s.lout = (layout)((d / 3 + 5) % LAYOUTS);
         check_product(&s);
     }
 }
 
 static void odd_numbers_have_the_bits_of_the_order(void) {
     static const int64_t rows[] = {1, 3, 20};
-    random_state = 3;
+    numbers_of = rng_make(3);
     for (int kind = WIDE; kind < NUMBERS; kind++) {
         for (int d = 0; d < 3; d++) {
             for (int r = 0; r < 3; r++) {
                 for (int64_t k = 30; k <= 300; k += 135) {
-                    const shape s = {rows[r],
-                                     k,
-                                     40,
-                                     dtypes[d],
-                                     dtypes[d],
-                                     NAPIER_F32,
-                                     LAYOUT_CONTIGUOUS,
-                                     LAYOUT_TRANSPOSED,
-                                     LAYOUT_CONTIGUOUS,
-                                     (numbers)kind};
+                    shape s = f32_of(rows[r], k, 40, dtypes[d]);
+                    s.lb = LAYOUT_TRANSPOSED;
+                    s.kind = (numbers)kind;
                     check_product(&s);
                 }
             }
@@ -191,9 +182,7 @@ static void odd_numbers_have_the_bits_of_the_order(void) {
 /* Results of every size around 2^-126 that one step can end at. */
 static void the_edge_of_the_normal_numbers(napier_context *context) {
     enum { K = 32, N = 512 };
-    const shape s = {
-        5,       K, N, NAPIER_BF16, NAPIER_BF16, NAPIER_F32, LAYOUT_CONTIGUOUS, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS,
-        ORDINARY};
+    const shape s = f32_of(5, K, N, NAPIER_BF16);
     grid a = grid_plain(s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
     for (int64_t i = 0; i < s.m; i++) {
         for (int64_t k = 0; k < K; k++) {
@@ -221,7 +210,7 @@ static void the_edge_of_the_normal_numbers(napier_context *context) {
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
 static void errors_are_within_the_bound(void) {
-    random_state = 4;
+    numbers_of = rng_make(4);
     for (int d = 0; d < 9; d++) {
         const int64_t m = 9, k = 700, n = 21;
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
@@ -265,7 +254,7 @@ static void nan_results_are_canonical(void) {
 
 static void a_row_does_not_know_its_batch(void) {
     const int64_t m = 300, k = 600, n = 150;
-    random_state = 5;
+    numbers_of = rng_make(5);
     for (int d = 0; d < 9; d += 4) { /* each dtype by itself */
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
         grid b = operand(LAYOUT_TRANSPOSED, k, n, dtypes[d / 3], ORDINARY);
@@ -287,7 +276,7 @@ static void a_row_does_not_know_its_batch(void) {
 /* Results past the caches, and lanes in more than one lot. */
 static void large_results_are_no_different(napier_context *context) {
     const int64_t m = 70, k = 40, n = 20000;
-    random_state = 6;
+    numbers_of = rng_make(6);
     grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, ORDINARY),
          b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_F32, ORDINARY);
     grid out = grid_make(LAYOUT_OFFSET, m, n, NAPIER_F32);

@@ -1,8 +1,9 @@
-/* lm_support.h - what the tests of models share: a tiny model in memory, and random ids. */
+/* lm_support.h - what the tests of models share: a tiny model in memory, files, and random ids. */
 #ifndef NAPIER_TESTS_LM_SUPPORT_H
 #define NAPIER_TESTS_LM_SUPPORT_H
 
 #include <napier/model.h>
+#include <stdio.h>
 
 #include "support/check.h"
 #include "support/tiny_model.h"
@@ -29,6 +30,17 @@ static inline void model_logits(napier_context *context, const napier_model *mod
                                    napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, count, m->vocabulary), NULL,
                                    NULL),
               "forward");
+}
+
+static inline void file_write(const char *path, const void *bytes, size_t size) {
+    FILE *const file = fopen(path, "wb");
+    assert_true(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+/* The next number of a sequence, the same one in every run. */
+static inline uint32_t random_below(uint32_t limit) {
+    static rng numbers = {1, 0};
+    return (uint32_t)rng_below(&numbers, limit);
 }
 
 static inline void random_ids(int64_t *ids, int64_t count, int64_t vocabulary, rng *r) {

@@ -41,17 +41,15 @@ static void check_numbers(const napier_model_config *c) {
 
 static void both_styles(void) {
     napier_model_config c;
-    if (succeeded(context, parse("{", "{", &c), "version 4")) {
-        check_numbers(&c);
-    }
-    if (succeeded(context,
-                  parse("\"rope_scaling\": null, \"rope_theta\": 1000000",
-                        "\"rope_parameters\": {\"rope_theta\": 1000000, \"rope_type\": \"default\"}", &c),
-                  "version 5")) {
-        check_numbers(&c);
-    }
-    if (succeeded(context, parse("\"torch_dtype\"", "\"dtype\"", &c), "dtype")) {
-        check_numbers(&c);
+    static const char *const styles[][2] = {
+        {"{", "{"},
+        {"\"rope_scaling\": null, \"rope_theta\": 1000000",
+         "\"rope_parameters\": {\"rope_theta\": 1000000, \"rope_type\": \"default\"}"},
+        {"\"torch_dtype\"", "\"dtype\""}};
+    for (int i = 0; i < 3; i++) {
+        if (succeeded(context, parse(styles[i][0], styles[i][1], &c), styles[i][1])) {
+            check_numbers(&c);
+        }
     }
 }
 

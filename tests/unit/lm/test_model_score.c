@@ -75,8 +75,8 @@ typedef struct scores {
 typedef struct setting {
     const tiny_model *m;
     napier_compute compute;
-    napier_isa isa;
-    int threads, unshared;
+    napier_context *context;
+    int unshared;
     int64_t memory;
     double temperature;
     int kvs; /* how many keep the beginnings of some prompts */
@@ -97,7 +97,7 @@ static void make_kvs(napier_context *context, const napier_model *model, const b
 }
 
 static void run(const setting *s, const batch *b, scores *out, napier_score_plan *plan) {
-    napier_context *context = context_for_test(s->isa, s->threads);
+    napier_context *const context = s->context;
     napier_model *model = model_load(context, s->m, s->compute, s->memory);
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_kv *kvs[KVS] = {NULL};
@@ -140,7 +140,7 @@ static void score_by_logits(const setting *s, const batch *b, int64_t i, float *
     static float logits[256 * 83];
     memcpy(ids, b->prompts.ids + b->prompts.offsets[i], (size_t)before * sizeof *ids);
     memcpy(ids + before, b->responses.ids + b->responses.offsets[i], (size_t)after * sizeof *ids);
-    napier_context *context = context_for_test(s->isa, s->threads);
+    napier_context *const context = s->context;
     napier_model *model = model_load(context, s->m, s->compute, 0);
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
@@ -176,7 +176,7 @@ static void test_routes(void) {
     fill_batch(&b, 6, 1);
     for (int compute = 0; compute < 2; compute++) {
         for (double temperature = 1.0; temperature > 0.5; temperature -= 0.3) {
-            const setting s = {&m, (napier_compute)compute, NAPIER_ISA_AUTO, 1, 0, 0, temperature, 0};
+            const setting s = {&m, (napier_compute)compute, context_for_test(NAPIER_ISA_AUTO, 1), 0, 0, temperature, 0};
             run(&s, &b, &got, NULL);
             check_routes(&s, &b, &got);
         }
@@ -221,8 +221,8 @@ static void check_shuffled(const setting *s, const batch *b, const scores *wante
 static void check_sharing(const tiny_model *m, napier_compute compute, const batch *b) {
     static scores wanted, got;
     napier_score_plan plan, tight;
-    const setting alone = {m, compute, NAPIER_ISA_SCALAR, 1, 1, 0, 1.0, 0};
-    setting s = {m, compute, NAPIER_ISA_AUTO, 2, 0, 0, 1.0, 0};
+    const setting alone = {m, compute, context_of_run(0), 1, 0, 1.0, 0};
+    setting s = {m, compute, context_for_test(NAPIER_ISA_AUTO, 2), 0, 0, 1.0, 0};
     run(&alone, b, &wanted, NULL);
     run(&s, b, &got, &plan);
     expect(same(&got, &wanted, tokens_of(b)), "shared: other bits than unshared");
@@ -246,15 +246,10 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
     expect(tight.chunks > 1 && tight.bytes <= s.memory, "%lld chunks of at most %lld bytes, where %lld are allowed",
            (long long)tight.chunks, (long long)tight.bytes, (long long)s.memory);
     s.memory = 0;
-    s.threads = 7;
-    run(&s, b, &got, NULL);
-    expect(same(&got, &wanted, tokens_of(b)), "7 threads: other bits");
-    napier_isa isas[ISA_LIMIT];
-    for (int i = available_isas(isas) - 1; i >= 0; i--) {
-        s.threads = 1;
-        s.isa = isas[i];
+    for (int i = 0; (s.context = context_of_run(i)) != NULL; i++) {
         run(&s, b, &got, NULL);
-        expect(same(&got, &wanted, tokens_of(b)), "%s: other bits", napier_isa_name(isas[i]));
+        expect(same(&got, &wanted, tokens_of(b)), "%s, %d threads: other bits",
+               napier_isa_name(napier_context_isa(s.context)), napier_context_threads(s.context));
     }
 }
 
@@ -275,7 +270,7 @@ static void test_sharing(void) {
 static napier_score_plan plan_of(const tiny_model *m, const batch *b) {
     static scores got;
     napier_score_plan plan;
-    const setting s = {m, NAPIER_COMPUTE_F32, NAPIER_ISA_AUTO, 1, 0, 0, 1.0, 0};
+    const setting s = {m, NAPIER_COMPUTE_F32, context_for_test(NAPIER_ISA_AUTO, 1), 0, 0, 1.0, 0};
     run(&s, b, &got, &plan);
     return plan;
 }
@@ -433,6 +428,7 @@ static void test_kv_arguments(napier_context *context) {
 static void test_arguments(void) {
     TINY_MODEL(m);
     static call c;
+    napier_score_plan plan = NAPIER_SCORE_PLAN_INIT;
     int calls = 0;
     tiny_model_write(&m);
     call_make(&c, &m);
@@ -441,7 +437,8 @@ static void test_arguments(void) {
     expect_refusal(&c, "prompt of response 1 is empty", "prefix_token");
     c.options.prefix_token = 83;
     expect_refusal(&c, "prefix_token 83", "83");
-    c.options.temperature = 0.0;
+    c.options.temperature = 0.0; /* found with the other arguments, before anything is run */
+    invalid(c.context, napier_model_batch_plan(c.context, c.model, &c.view, &c.options, &plan), "temperature 0");
     expect_refusal(&c, "temperature 0", "above 0");
     c.options.temperature = (double)INFINITY;
     expect_refusal(&c, "temperature inf", "finite");
@@ -574,13 +571,17 @@ typedef struct memory_case {
     const batch *b;
 } memory_case;
 
+static napier_status score(napier_context *context, const napier_model *model, const batch *b) {
+    static float logprobs[MOST_IDS];
+    const napier_score_batch view = view_of(b);
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(logprobs, tokens_of(b));
+    return napier_model_batch_logprobs(context, model, &view, NULL, &results);
+}
+
 static napier_status score_again(napier_context *context, void *argument) {
     const memory_case *c = argument;
-    static float logprobs[MOST_IDS];
-    const napier_score_batch view = view_of(c->b);
-    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
-    results.logprobs = napier_array_f32(logprobs, tokens_of(c->b));
-    return napier_model_batch_logprobs(context, c->model, &view, NULL, &results);
+    return score(context, c->model, c->b);
 }
 
 static void test_memory(napier_context *context) {
@@ -599,7 +600,6 @@ static void test_memory(napier_context *context) {
 
 static void score_pairs(napier_context *context, const napier_model *model, int pairs) {
     static batch b;
-    static float logprobs[MOST_IDS];
     rng r = rng_make((uint64_t)pairs);
     memset(&b, 0, sizeof b);
     for (int i = 0; i < pairs; i++) {
@@ -609,10 +609,7 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
         add_list(&b.prompts, prompt, 10);
         add_list(&b.responses, response, 12);
     }
-    const napier_score_batch view = view_of(&b);
-    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
-    results.logprobs = napier_array_f32(logprobs, tokens_of(&b));
-    succeeded(context, napier_model_batch_logprobs(context, model, &view, NULL, &results), "score");
+    succeeded(context, score(context, model, &b), "score");
 }
 
 /* The last layer runs some of the rows only: 12 of each 22 here. Fewer rows are cut otherwise, and may want more: 48

@@ -3,18 +3,15 @@
 #define _POSIX_C_SOURCE 200809L
 #define _DEFAULT_SOURCE /* mkdtemp */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <napier/model.h>
-
 #include "core/base/bytes.h"
 #include "lm/decoder/safetensors.h"
-#include "support/check.h"
 #include "support/memory.h"
+#include "unit/lm/lm_support.h"
 
 static napier_context *context;
 static char folder[] = "/tmp/napier-safetensors-XXXXXX";
@@ -29,19 +26,13 @@ static const char *path_of(const char *name) {
     return path;
 }
 
-static void write_bytes(const char *name, const void *bytes, size_t size) {
-    FILE *const file = fopen(path_of(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
+static void write_bytes(const char *name, const void *bytes, size_t size) { file_write(path_of(name), bytes, size); }
 static void remove_file(const char *name) { assert_int_equal(remove(path_of(name)), 0); }
 
 /* A header and `data` bytes 0, 1, 2, ... behind it. The header is padded to a multiple of 8, as writers do. */
 static void write_tensors(const char *name, const char *header, size_t data) {
     const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
-    uint8_t *const bytes = room_for((int64_t)(8 + padded + data), 1);
+    uint8_t *const bytes = scratch((int64_t)(8 + padded + data), 1);
     napier_put_u64(bytes, padded);
     memcpy(bytes + 8, header, length);
     memset(bytes + 8 + length, ' ', padded - length);
@@ -49,7 +40,6 @@ static void write_tensors(const char *name, const char *header, size_t data) {
         bytes[8 + padded + i] = (uint8_t)i;
     }
     write_bytes(name, bytes, 8 + padded + data);
-    free(bytes);
 }
 
 /* ---- What is right ----------------------------------------------------------------------------------------------- */
@@ -239,7 +229,7 @@ static void indexes(void) {
 static void too_many(void) {
     enum { COUNT = (1 << 20) + 1 };
     napier_safetensors *all = NULL;
-    char *const header = room_for(9 * (int64_t)COUNT, 1);
+    char *const header = scratch(9 * (int64_t)COUNT, 1);
     for (size_t i = 0; i < COUNT; i++) {
         memcpy(header + 6 * i, i == 0 ? "{\"\":0 " : ",\"\":0 ", 6);
     }
@@ -248,7 +238,6 @@ static void too_many(void) {
     refused(context, napier_safetensors_open_file(context, path_of("bad.safetensors"), &all), NAPIER_UNSUPPORTED,
             "1048577 tensors", NULL);
     remove_file("bad.safetensors");
-    free(header);
 }
 
 static void no_files(void) {

@@ -9,8 +9,8 @@
 #include <cjson/cJSON.h>
 #include <utf8proc.h>
 
-#include "support/check.h"
 #include "support/tiny_tokenizer.h"
+#include "unit/lm/lm_support.h"
 #include "lm/tokenizer/added.h"
 #include "lm/tokenizer/merges.h"
 #include "lm/tokenizer/normalize.h"
@@ -18,10 +18,6 @@
 
 static napier_context *context;
 static uint8_t table[NAPIER_CODE_POINTS];
-
-static rng numbers = {1, 0};
-
-static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
 /* ---- Normal form ------------------------------------------------------------------------------------------------- */
 
@@ -196,46 +192,33 @@ static void refused_expressions(void) {
             NULL);
 }
 
-/* An expression that goes back without end is stopped. */
-static void endless(void) {
+/* Letters 'a' and a '!' are refused with a word of the message, if the expression begins so. */
+static void check_stopped(const char *begins, int64_t size, const char *word) {
     napier_tokenizer *t = NULL;
     napier_token_buffer ids = {0};
-    char text[65];
-    memset(text, 'a', 64);
-    text[64] = '!';
-    if (succeeded(context, tiny_load(context, "(?i:'s", "(?:a+)+b|(?i:'s", &t), "endless")) {
-        refused(context, napier_tokenizer_encode(context, t, text, 65, NULL, &ids), NAPIER_UNSUPPORTED, "pattern",
-                "limit", NULL);
+    char *const text = memset(scratch(size, 1), 'a', (size_t)size);
+    text[size - 1] = '!';
+    if (succeeded(context, tiny_load(context, "(?i:'s", begins, &t), begins)) {
+        refused(context, napier_tokenizer_encode(context, t, text, (size_t)size, NULL, &ids), NAPIER_UNSUPPORTED,
+                "pattern", word, NULL);
     }
     napier_token_buffer_free(context, &ids);
     napier_tokenizer_destroy(context, t);
 }
 
+/* An expression that goes back without end is stopped. */
+static void endless(void) { check_stopped("(?:a+)+b|(?i:'s", 65, "limit"); }
+
 /* One that looks through all that follows at each character, too: a megabyte would take minutes. */
-static void looks_far(void) {
-    enum { TEXT = 1 << 20 };
-    napier_tokenizer *t = NULL;
-    napier_token_buffer ids = {0};
-    char *const text = malloc(TEXT);
-    assert_non_null(text);
-    memset(text, 'a', TEXT);
-    if (succeeded(context, tiny_load(context, "(?i:'s", "a*b|a|(?i:'s", &t), "looks far")) {
-        refused(context, napier_tokenizer_encode(context, t, text, TEXT, NULL, &ids), NAPIER_UNSUPPORTED, "pattern",
-                "looks too far", NULL);
-    }
-    free(text);
-    napier_token_buffer_free(context, &ids);
-    napier_tokenizer_destroy(context, t);
-}
+static void looks_far(void) { check_stopped("a*b|a|(?i:'s", 1 << 20, "looks too far"); }
 
 /* Words of any length, about those of the windows that PCRE2 sees too: letters, then spaces and a line feed. */
 static void long_words(void) {
     enum { WORDS = 200, LONGEST = 9000 };
     napier_split split = {0};
     napier_matcher matcher = {0};
-    uint8_t *const classes = malloc(WORDS * LONGEST);
+    uint8_t *const classes = scratch(WORDS * LONGEST, 1);
     size_t ends[WORDS], n = 0, start = 0, end = 0;
-    assert_non_null(classes);
     for (size_t i = 0; i < WORDS; i++) {
         const uint32_t around[] = {512, 2048, 8192, 20};
         const size_t length =
@@ -257,7 +240,6 @@ static void long_words(void) {
     }
     napier_matcher_free(&matcher);
     napier_split_free(&split);
-    free(classes);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
@@ -379,8 +361,7 @@ static void json_memory(void) {
         napier_tokenizer_destroy(context, t);
     }
     enum { VALUES = 12 << 20 };
-    char *const text = malloc(2 * VALUES + 8); /* 25 MB of text, 1.2 GB of cJSON */
-    assert_non_null(text);
+    char *const text = scratch(2 * VALUES + 8, 1); /* 25 MB of text, 1.2 GB of cJSON */
     memcpy(text, "{\"a\":[", 6);
     for (size_t i = 0; i < VALUES; i++) {
         memcpy(text + 6 + 2 * i, "0,", 2);
@@ -388,7 +369,6 @@ static void json_memory(void) {
     memcpy(text + 5 + 2 * VALUES, "]}", 3);
     refused(context, napier_tokenizer_from_json(context, text, strlen(text), &t), NAPIER_UNSUPPORTED, "MB as JSON",
             "1073 MB", NULL);
-    free(text);
 }
 
 /* ---- Added tokens ------------------------------------------------------------------------------------------------ */
@@ -456,10 +436,7 @@ static void added_by_definition(void) {
 /* A token of a megabyte that nearly begins everywhere in a text of four: trying it at each place takes hours. */
 static void long_added_token(void) {
     enum { LONG = 1 << 20, TEXT = 1 << 22 };
-    char *const text = malloc(TEXT), *const name = malloc(LONG);
-    assert_true(text != NULL && name != NULL);
-    memset(text, 'a', TEXT);
-    memset(name, 'a', LONG);
+    char *const text = memset(scratch(TEXT, 1), 'a', TEXT), *const name = memset(scratch(LONG, 1), 'a', LONG);
     text[TEXT - 1] = name[LONG - 1] = 'b';
     napier_added_token tokens[3] = {{name, LONG, 0, false}, {name, LONG - 1, 1, false}, {"ba", 2, 2, false}};
     napier_added_set set = {.tokens = tokens, .count = 3};
@@ -478,8 +455,6 @@ static void long_added_token(void) {
     set.tokens = NULL;
     napier_added_free(&context->allocator, &set);
     napier_scratch_free(context, &hits);
-    free(text);
-    free(name);
 }
 
 /* ---- Files that are made to be slow ------------------------------------------------------------------------------ */
@@ -497,9 +472,8 @@ static size_t append(char *text, size_t size, const char *format, ...) {
 /* Tokens whose names fall on one slot are refused by name, before searching them takes long. */
 static void crowded_tokens(void) {
     napier_tokenizer *t = NULL;
-    char *const tokens = malloc(CROWD * 64), name[16];
+    char *const tokens = scratch(CROWD * 64, 1), name[16];
     size_t size = 0, found = 0;
-    assert_non_null(tokens);
     for (uint32_t i = 0; found < 2 * CROWD; i++) {
         const int length = snprintf(name, sizeof name, "!%x", i);
         if ((napier_hash((const uint8_t *)name, (size_t)length) & (TABLE - 1)) == 77) {
@@ -509,15 +483,14 @@ static void crowded_tokens(void) {
     append(tokens, size, "\"!\": 0");
     refused(context, tiny_load(context, "\"!\": 0", tokens, &t), NAPIER_UNSUPPORTED, "vocab: '!",
             "512 fall on one place", NULL);
-    free(tokens);
 }
 
 /* The same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
 static void crowded_merges(void) {
     napier_tokenizer *t = NULL;
-    char *const text = tiny_text(NULL, NULL), *const made = malloc(TINY_SIZE + CROWD * 100);
+    char *const text = tiny_text(NULL, NULL), *const made = scratch(TINY_SIZE + CROWD * 100, 1);
     const char *const vocab = strstr(text, "\"!\": 0"), *const merges = strstr(text, "\"l l\"");
-    assert_true(made != NULL && vocab != NULL && merges != NULL && vocab < merges);
+    assert_true(vocab != NULL && merges != NULL && vocab < merges);
     size_t size = append(made, 0, "%.*s", (int)(vocab - text), text);
     int32_t id = 1000, ids[CROWD];
     for (int i = 0; i < CROWD; i++, id++) {
@@ -539,7 +512,6 @@ static void crowded_merges(void) {
     refused(context, napier_tokenizer_from_json(context, made, size, &t), NAPIER_UNSUPPORTED,
             "merges[512]: 'X200' and 'z'", "512 fall on one place", NULL);
     free(text);
-    free(made);
 }
 
 static void paths(void) {

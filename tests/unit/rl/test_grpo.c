@@ -264,18 +264,20 @@ static real whole_loss(const formula *f, bool weighted) {
     }
 }
 
-/* d loss / d now[t] by differences of fifth order. */
-static real slope_at(formula *f, real *now, int64_t t, bool weighted) {
-    const real h = 1e-4L, at = now[t];
+/* d function / d *x by differences of fifth order. */
+typedef real of_formula(const formula *f, const void *argument);
+static real slope_at(of_formula *function, const formula *f, const void *argument, real *x) {
+    const real h = 1e-4L, at = *x;
     static const real step[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
     real sum = 0;
     for (int i = 0; i < 4; i++) {
-        now[t] = at + step[i] * h;
-        sum += factor[i] * whole_loss(f, weighted);
+        *x = at + step[i] * h;
+        sum += factor[i] * function(f, argument);
     }
-    now[t] = at;
+    *x = at;
     return sum / (12 * h);
 }
+static real loss_of(const formula *f, const void *weighted) { return whole_loss(f, *(const bool *)weighted); }
 
 /* ---- Against the formulas ------------------------------------------------------------------------------------------ */
 
@@ -322,8 +324,8 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
     real most = 0, *const slope = scratch(n, sizeof *slope), *const size = scratch(n, sizeof *size);
     for (int64_t t = 0; t < n; t++) {
         const bool looks = counts(f, t) && !at_a_corner(f->o, f->ratios[t]);
-        slope[t] = looks ? slope_at(f, now, t, weighted) : counts(f, t) ? (real)got[t] : 0;
-        const real policy = looks && f->o->beta != 0 ? slope_at(&part, now, t, weighted) : slope[t];
+        slope[t] = looks ? slope_at(loss_of, f, &weighted, &now[t]) : counts(f, t) ? (real)got[t] : 0;
+        const real policy = looks && f->o->beta != 0 ? slope_at(loss_of, &part, &weighted, &now[t]) : slope[t];
         size[t] = fabsl(policy) + fabsl(slope[t] - policy);
         most = fmaxl(most, size[t]);
     }
@@ -356,25 +358,20 @@ static void check_options(napier_context *context, const batch *b, const napier_
         now[t] = held[t] = (real)b->logprobs[t];
     }
     formula f = {b, o, without, now, held, threshold_of(b, o, without), losses, ratios};
-    const real sum = whole_loss(&f, false), loss = whole_loss(&f, true);
-    f.losses = NULL;
+    const real loss = whole_loss(&f, true);
     succeeded(
         context,
         napier_grpo_token_loss(context, &view, o, napier_array_f32(got, b->tokens), napier_array_f32(grad, b->tokens)),
         what);
-    f.losses = losses;
     check_losses(got, &f, what);
-    f.losses = NULL;
-    formula slopes = f;
-    check_gradient(grad, &slopes, now, false, what);
-    (void)sum;
-
+    f.losses = NULL; /* now differences are taken */
+    check_gradient(grad, &f, now, false, what);
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
     succeeded(context,
               napier_grpo_loss(context, &view, o, &m, napier_array_f32(grad, b->tokens),
                                napier_array_f32(grad_entropies, b->tokens)),
               what);
-    check_gradient(grad, &slopes, now, true, what);
+    check_gradient(grad, &f, now, true, what);
     double bonus = 0, left = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         const bool in = counts(&f, t) && (double)b->entropies[t] >= f.threshold;
@@ -761,7 +758,7 @@ static void test_dtypes_and_strides(napier_context *context) {
 
 /* ---- From logits --------------------------------------------------------------------------------------------------- */
 
-enum { VOCABULARY = 1500, MOST_ROWS = 64 };
+enum { VOCABULARY = 1500, MOST_ROWS = 64, FEW = 7 };
 static float logits[MOST_ROWS * VOCABULARY], grad_logits[MOST_ROWS * VOCABULARY], expected[MOST_ROWS * VOCABULARY];
 static int64_t ids[MOST_ROWS];
 
@@ -832,16 +829,22 @@ static void test_from_logits_bits(void) {
 }
 
 /* The whole chain as one formula of the logits, differentiated by differences. */
-static real chain(formula *f, const real *z, int64_t vocabulary, real *now, real temperature) {
+typedef struct chain_of {
+    const real *z; /* [tokens, FEW] */
+    real *now;
+} chain_of;
+
+static real chain(const formula *f, const void *argument) {
     const batch *b = f->b;
-    real bonus = 0, n = 0;
+    const real *const z = ((const chain_of *)argument)->z, temperature = 0.75L;
+    real *const now = ((const chain_of *)argument)->now, bonus = 0, n = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         real sum = 0, entropy = 0;
-        for (int64_t j = 0; j < vocabulary; j++) {
-            sum += expl(z[t * vocabulary + j] / temperature);
+        for (int64_t j = 0; j < FEW; j++) {
+            sum += expl(z[t * FEW + j] / temperature);
         }
-        for (int64_t j = 0; j < vocabulary; j++) {
-            const real l = z[t * vocabulary + j] / temperature - logl(sum);
+        for (int64_t j = 0; j < FEW; j++) {
+            const real l = z[t * FEW + j] / temperature - logl(sum);
             entropy -= expl(l) * l;
             now[t] = j == ids[t] ? l : now[t];
         }
@@ -852,10 +855,8 @@ static real chain(formula *f, const real *z, int64_t vocabulary, real *now, real
 }
 
 static void test_from_logits_gradient(napier_context *context) {
-    enum { FEW = 7 };
     batch *const b = scratch(1, sizeof *b);
     real z[MOST_ROWS * FEW], now[MOST_ROWS], held[MOST_ROWS];
-    const real h = 1e-4L;
     for (int i = 0; i < 10; i++) {
         napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
@@ -870,25 +871,19 @@ static void test_from_logits_gradient(napier_context *context) {
             z[k] = (real)logits[k];
         }
         formula f = {b, &o, 0, now, held, -HUGE_VAL, NULL, NULL};
-        chain(&f, z, FEW, held, 0.75L);
+        chain(&f, &(chain_of){z, held});
         napier_grpo_batch view = view_of(b, 0);
         view.logprobs = view.entropies = NO_CONST_VECTOR;
         napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
         works(napier_grpo_from_logits, context, napier_const_rows_f32(logits, b->tokens, FEW),
               napier_indices_i64(ids, b->tokens), &view, &o, &to, &m, napier_rows_f32(grad_logits, b->tokens, FEW),
               NO_VECTOR, NO_VECTOR);
-        const real loss = chain(&f, z, FEW, now, 0.75L);
+        const chain_of moving = {z, now};
+        const real loss = chain(&f, &moving);
         expect(near(m.loss, loss, fabsl(loss) + 0.1L, 2e-6), "type %d: loss %.9g, not %.9Lg", i, m.loss, loss);
         real slope[MOST_ROWS * FEW], most = 0;
         for (int64_t k = 0; k < b->tokens * FEW; k++) {
-            static const real step[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
-            const real at = z[k];
-            slope[k] = 0;
-            for (int s = 0; s < 4; s++) {
-                z[k] = at + step[s] * h;
-                slope[k] += factor[s] * chain(&f, z, FEW, now, 0.75L) / (12 * h);
-            }
-            z[k] = at;
+            slope[k] = slope_at(chain, &f, &moving, &z[k]);
             most = fmaxl(most, fabsl(slope[k]));
         }
         for (int64_t k = 0; k < b->tokens * FEW; k++) {
@@ -903,21 +898,23 @@ static void test_from_logits_gradient(napier_context *context) {
 static void refuse_option(napier_context *c, const napier_grpo_batch *view, const napier_grpo_options *o,
                           const char *word) {
     float out[LIMIT];
-    const napier_vector losses = napier_array_f32(out, view->logprobs.size), none = {NULL, 0, 0, NAPIER_F32};
-    invalid(c, napier_grpo_token_loss(c, view, o, losses, none), word);
+    invalid(c, napier_grpo_token_loss(c, view, o, napier_array_f32(out, view->logprobs.size), NO_VECTOR), word);
 }
+
+/* The token loss with one thing changed, an option or a field of the batch, must be refused with these words. */
+#define REFUSE(change, word)                              \
+    do {                                                  \
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT; \
+        napier_grpo_batch v = view;                       \
+        change;                                           \
+        refuse_option(c, &v, &o, word);                   \
+    } while (0)
+#define REFUSE_OPTION(field, value) REFUSE(o.field = value, #field)
 
 static void test_refusals(napier_context *c) {
     batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 6, 20, 0.2);
-    const napier_grpo_options d = NAPIER_GRPO_OPTIONS_INIT;
-    napier_grpo_batch view = view_of(b, 0);
-#define REFUSE_OPTION(field, value)          \
-    do {                                     \
-        napier_grpo_options o = d;           \
-        o.field = value;                     \
-        refuse_option(c, &view, &o, #field); \
-    } while (0)
+    const napier_grpo_batch view = view_of(b, 0);
     REFUSE_OPTION(struct_size, 9);
     REFUSE_OPTION(type, (napier_grpo_type)10);
     REFUSE_OPTION(type, (napier_grpo_type)-1);
@@ -939,37 +936,22 @@ static void test_refusals(napier_context *c) {
     REFUSE_OPTION(entropy_coefficient, (double)NAN);
     REFUSE_OPTION(off_policy_threshold, (double)NAN);
     REFUSE_OPTION(entropy_threshold, (double)NAN);
-    napier_grpo_options o = d;
-    napier_grpo_batch without = view;
-    without.ref_logprobs = without.sampler_logprobs = without.entropies = NO_CONST_VECTOR;
-    o.beta = 1;
-    refuse_option(c, &without, &o, "ref_logprobs");
-    o = d;
-    o.correction = NAPIER_GRPO_TOKEN_MASK;
-    refuse_option(c, &without, &o, "sampler_logprobs");
-    o = d;
-    o.top_entropy_quantile = 0.5;
-    refuse_option(c, &without, &o, "entropies");
-    o.entropy_threshold = 1;
-    refuse_option(c, &view, &o, "entropy_threshold 1 and top_entropy_quantile 0.5 exclude each other");
-    o.top_entropy_quantile = 1;
-    refuse_option(c, &without, &o, "entropies: absent, but top_entropy_quantile, entropy_threshold");
-    without = view;
-    without.struct_size = 1;
-    refuse_option(c, &without, &d, "struct_size");
-    without = view;
-    without.advantages.size = 3;
-    refuse_option(c, &without, &d, "advantages");
-    without = view;
-    without.old_logprobs.size--;
-    refuse_option(c, &without, &d, "old_logprobs");
+    REFUSE((o.beta = 1, v.ref_logprobs = NO_CONST_VECTOR), "ref_logprobs");
+    REFUSE((o.correction = NAPIER_GRPO_TOKEN_MASK, v.sampler_logprobs = NO_CONST_VECTOR), "sampler_logprobs");
+    REFUSE((o.top_entropy_quantile = 0.5, v.entropies = NO_CONST_VECTOR), "entropies");
+    REFUSE((o.top_entropy_quantile = 0.5, o.entropy_threshold = 1),
+           "entropy_threshold 1 and top_entropy_quantile 0.5 exclude each other");
+    REFUSE((o.entropy_threshold = 1, v.entropies = NO_CONST_VECTOR),
+           "entropies: absent, but top_entropy_quantile, entropy_threshold");
+    REFUSE(v.struct_size = 1, "struct_size");
+    REFUSE(v.advantages.size = 3, "advantages");
+    REFUSE(v.old_logprobs.size--, "old_logprobs");
     b->offsets[2] = b->offsets[1] - 1;
-    refuse_option(c, &view, &d, "offsets[2]");
-    const napier_vector over = napier_array_f32(b->old, b->tokens), none = {NULL, 0, 0, NAPIER_F32};
+    REFUSE((void)0, "offsets[2]");
     b->offsets[2] = b->offsets[1];
-    invalid(c, napier_grpo_token_loss(c, &view, &d, over, none), "losses");
-    invalid(c, napier_grpo_loss(c, &view, &d, NULL, none, none), "metrics");
-    invalid(c, napier_grpo_token_loss(c, NULL, &d, none, none), "batch");
+    invalid(c, napier_grpo_token_loss(c, &view, NULL, napier_array_f32(b->old, b->tokens), NO_VECTOR), "losses");
+    invalid(c, napier_grpo_loss(c, &view, NULL, NULL, NO_VECTOR, NO_VECTOR), "metrics");
+    invalid(c, napier_grpo_token_loss(c, NULL, NULL, NO_VECTOR, NO_VECTOR), "batch");
 }
 
 static void test_refusals_of_logits(napier_context *c) {

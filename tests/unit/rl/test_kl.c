@@ -65,23 +65,23 @@ static real slope(const napier_kl_options *o, real d) {
            (12 * h);
 }
 
-static void check_estimator(napier_context *context, const napier_kl_options *o, int64_t responses, bool masked,
-                            const char *what) {
-    float kl[300], weight[300];
+/* kl [responses], and the gradients [tokens] of both. weight: the gradient of kl, which may be kl itself. */
+static void run_all(napier_context *c, int64_t responses, const uint8_t *counted, const napier_kl_options *o,
+                    const float *weight, float *kl, float *a, float *b) {
     const int64_t tokens = offsets[responses];
     const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
     const napier_indices at = napier_indices_i64(offsets, responses + 1);
-    succeeded(context,
-              napier_kl_per_response(context, p, q, at, masked ? mask : NULL, o, napier_array_f32(kl, responses)),
-              what);
+    works(napier_kl_per_response, c, p, q, at, counted, o, napier_array_f32(kl, responses));
+    works(napier_kl_per_response_backward, c, p, q, at, counted, o, napier_const_array_f32(weight, responses),
+          napier_array_f32(a, tokens), napier_array_f32(b, tokens));
+}
+
+static void check_estimator(napier_context *context, const napier_kl_options *o, int64_t responses, bool masked) {
+    float kl[300], weight[300];
     for (int64_t b = 0; b < responses; b++) {
         weight[b] = (float)(b % 3) - 0.75f;
     }
-    succeeded(context,
-              napier_kl_per_response_backward(context, p, q, at, masked ? mask : NULL, o,
-                                              napier_const_array_f32(weight, responses),
-                                              napier_array_f32(grad_a, tokens), napier_array_f32(grad_b, tokens)),
-              what);
+    run_all(context, responses, masked ? mask : NULL, o, weight, kl, grad_a, grad_b);
     for (int64_t b = 0; b < responses; b++) {
         real sum = 0, size = 0, n = 0;
         for (int64_t t = offsets[b]; t < offsets[b + 1]; t++) {
@@ -93,14 +93,14 @@ static void check_estimator(napier_context *context, const napier_kl_options *o,
             }
         }
         const real divisor = o->reduction == NAPIER_REDUCE_MEAN && n > 0 ? n : 1;
-        expect(fabsl((real)kl[b] - sum / divisor) <= 4e-7L * size / divisor, "%s: kl %lld is %.9g, not %.9Lg", what,
-               (long long)b, (double)kl[b], sum / divisor);
+        expect(fabsl((real)kl[b] - sum / divisor) <= 4e-7L * size / divisor, "kl %lld is %.9g, not %.9Lg", (long long)b,
+               (double)kl[b], sum / divisor);
         for (int64_t t = offsets[b]; t < offsets[b + 1]; t++) {
             const real d = (real)ref[t] - (real)policy[t];
             const real g = masked && !mask[t] ? 0 : slope(o, d) * (real)weight[b] / divisor;
-            expect(fabsl((real)grad_b[t] - g) <= 1e-6L * fabsl(g) + 1e-13L, "%s: gradient %lld is %.9g, not %.9Lg",
-                   what, (long long)t, (double)grad_b[t], g);
-            expect(grad_a[t] == -grad_b[t], "%s: gradients %lld are not opposite", what, (long long)t);
+            expect(fabsl((real)grad_b[t] - g) <= 1e-6L * fabsl(g) + 1e-13L, "gradient %lld is %.9g, not %.9Lg",
+                   (long long)t, (double)grad_b[t], g);
+            expect(grad_a[t] == -grad_b[t], "gradients %lld are not opposite", (long long)t);
         }
     }
 }
@@ -112,7 +112,7 @@ static void test_estimators(napier_context *context) {
             make_batch((uint64_t)(100 * k + i), 9, i % 4 == 3 ? 2500 : 40, spreads[i % 4]);
             const napier_kl_options o = options_for((napier_kl_estimator)k, (napier_reduction)(i / 4 % 2),
                                                     i >= 12 ? 0.31 : 0, i % 8 == 6 ? 0.07 : 0);
-            check_estimator(context, &o, 9, i % 2, "kl");
+            check_estimator(context, &o, 9, i % 2);
         }
     }
 }
@@ -154,18 +154,6 @@ static void test_special_values(napier_context *context) {
 
 /* ---- Same bits ----------------------------------------------------------------------------------------------------- */
 
-/* kl [responses], and gradients [tokens] of both. */
-static void run_all(napier_context *c, int64_t responses, napier_kl_estimator estimator, float *kl, float *a,
-                    float *b) {
-    const int64_t tokens = offsets[responses];
-    const napier_kl_options o = options_for(estimator, NAPIER_REDUCE_MEAN, 1, 0);
-    const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
-    const napier_indices at = napier_indices_i64(offsets, responses + 1);
-    works(napier_kl_per_response, c, p, q, at, mask, &o, napier_array_f32(kl, responses));
-    works(napier_kl_per_response_backward, c, p, q, at, mask, &o, napier_const_array_f32(kl, responses),
-          napier_array_f32(a, tokens), napier_array_f32(b, tokens));
-}
-
 static void test_same_bits(napier_context *context) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
@@ -181,11 +169,12 @@ static void test_same_bits(napier_context *context) {
     }
     tokens = offsets[RESPONSES];
     for (int k = NAPIER_KL_K1; k <= NAPIER_KL_K3; k++) {
-        run_all(context, RESPONSES, (napier_kl_estimator)k, kl, grad_a, grad_b);
+        const napier_kl_options o = options_for((napier_kl_estimator)k, NAPIER_REDUCE_MEAN, 1, 0);
+        run_all(context, RESPONSES, mask, &o, kl, kl, grad_a, grad_b);
         for (int i = 0; i < count; i++) {
             for (int threads = 1; threads <= 3; threads++) {
                 napier_context *const c = context_for_test(isas[i], threads);
-                run_all(c, RESPONSES, (napier_kl_estimator)k, other, other_a, other_b);
+                run_all(c, RESPONSES, mask, &o, other, other, other_a, other_b);
                 expect(!memcmp(kl, other, sizeof kl) && !memcmp(grad_a, other_a, (size_t)tokens * 4) &&
                            !memcmp(grad_b, other_b, (size_t)tokens * 4),
                        "k%d: %s with %d threads gives other bits", k, napier_isa_name(isas[i]), threads);
@@ -271,18 +260,24 @@ static void fill_rows(double spread, double offset) {
     }
 }
 
+/* The divergences of ROWS pairs of rows, and the gradients of both. weight: the gradients of the divergences. */
+static void run_full(napier_context *c, const float *a, const float *b, const napier_softmax_options *o,
+                     const float *weight, float *kl, float *grad_of_a, float *grad_of_b) {
+    const napier_const_matrix p = napier_const_rows_f32(a, ROWS, COLS), q = napier_const_rows_f32(b, ROWS, COLS);
+    works(napier_kl_full, c, p, q, o, napier_array_f32(kl, ROWS));
+    works(napier_kl_full_backward, c, p, q, o, napier_const_array_f32(weight, ROWS),
+          napier_rows_f32(grad_of_a, ROWS, COLS), napier_rows_f32(grad_of_b, ROWS, COLS));
+}
+
 static void check_full(napier_context *context, double spread, double offset, double temperature) {
     static real p[COLS], q[COLS];
     float kl[ROWS], weight[ROWS];
     fill_rows(spread, offset);
-    const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const napier_softmax_options o = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    works(napier_kl_full, context, a, b, &o, napier_array_f32(kl, ROWS));
     for (int i = 0; i < ROWS; i++) {
         weight[i] = 1.5f - (float)i;
     }
-    works(napier_kl_full_backward, context, a, b, &o, napier_const_array_f32(weight, ROWS),
-          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
+    run_full(context, x, y, &o, weight, kl, gx, gy);
     for (int i = 0; i < ROWS; i++) {
         row_softmax(x + i * COLS, (real)temperature, p);
         row_softmax(y + i * COLS, (real)temperature, q);
@@ -326,11 +321,8 @@ static void test_full_special(napier_context *context) {
     for (int j = 0; j < COLS; j++) {
         x[2 * COLS + j] = y[2 * COLS + j] = (float)(j % 3) * 1e36f;
     }
-    const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const float ones[ROWS] = {1, 1, 1, 1, 1, 1};
-    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
-    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
+    run_full(context, x, y, NULL, ones, kl, gx, gy);
     for (int i = 0; i < ROWS * COLS; i++) {
         expect(kl[i / COLS] == 0 && gx[i] == 0 && gy[i] == 0, "equal rows: kl %g, gradients %g %g at %d",
                (double)kl[i / COLS], (double)gx[i], (double)gy[i], i);
@@ -342,7 +334,8 @@ static void test_full_special(napier_context *context) {
     for (int j = 0; j < COLS; j++) {
         x[4 * COLS + j] = y[4 * COLS + j] = -inf; /* no distribution: NaN */
     }
-    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
+    works(napier_kl_full, context, napier_const_rows_f32(x, ROWS, COLS), napier_const_rows_f32(y, ROWS, COLS), NULL,
+          napier_array_f32(kl, ROWS));
     expect(kl[0] > 0 && kl[0] < 1, "a mask of the policy: %g", (double)kl[0]);
     expect(kl[1] == inf, "a mask of the reference: %g", (double)kl[1]);
     for (int i = 2; i < 5; i++) {
@@ -356,18 +349,12 @@ static void test_full_same_bits_and_in_place(napier_context *context) {
     static float ax[ROWS * COLS], ay[ROWS * COLS];
     float kl[ROWS], other[ROWS], ones[ROWS] = {1, -2, 3, 0, 5, 6};
     fill_rows(0.3, 1);
-    const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
-    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
-    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
+    run_full(context, x, y, NULL, ones, kl, gx, gy);
     for (int i = 0; i < count; i++) {
         napier_context *const c = context_for_test(isas[i], 1 + i % 2 * 2);
         memcpy(ax, x, sizeof x);
         memcpy(ay, y, sizeof y);
-        works(napier_kl_full, c, a, b, NULL, napier_array_f32(other, ROWS));
-        works(napier_kl_full_backward, c, napier_const_rows_f32(ax, ROWS, COLS), napier_const_rows_f32(ay, ROWS, COLS),
-              NULL, napier_const_array_f32(ones, ROWS), napier_rows_f32(ax, ROWS, COLS),
-              napier_rows_f32(ay, ROWS, COLS));
+        run_full(c, ax, ay, NULL, ones, other, ax, ay);
         expect(!memcmp(kl, other, sizeof kl) && !memcmp(gx, ax, sizeof ax) && !memcmp(gy, ay, sizeof ay),
                "%s, in place, gives other bits", napier_isa_name(isas[i]));
     }
@@ -391,10 +378,11 @@ static void test_refusals(napier_context *context) {
     invalid(context, call(context, negative, 3, kl), "offsets[1]", "-3");
     invalid(context, call(context, late, 3, kl), "offsets[2]", "10", "11");
     invalid(context, call(context, good, 0, kl), "offsets");
-    napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     const napier_const_vector p = napier_const_array_f32(policy, 10), q = napier_const_array_f32(ref, 10);
-    const napier_indices at = napier_indices_i64(good, 3);
-    const napier_vector out = napier_array_f32(kl, 2);
+    const napier_indices at = napier_indices_i64(good, 3), odd = {good, 3, (napier_index_type)9};
+    const napier_indices least = napier_indices_i64(good, INT64_MIN);
+    const napier_vector out = napier_array_f32(kl, 2), over = napier_array_f32(policy + 9, 2);
+    napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "estimator", "4");
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, -1, 0);
     invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_ratio", "-1");
@@ -402,13 +390,12 @@ static void test_refusals(napier_context *context) {
     invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_kl");
     const napier_const_vector shorter = napier_const_array_f32(ref, 9);
     invalid(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), "ref_logprobs", "9");
-    const napier_vector over = napier_array_f32(policy + 9, 2);
     invalid(context, napier_kl_per_response(context, p, q, at, NULL, NULL, over), "kl");
     double wide[10];
     const napier_const_vector doubles = napier_const_array(wide, 10, NAPIER_F64);
     invalid(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), "f64");
-    const napier_indices odd = {good, 3, (napier_index_type)9};
     invalid(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), "type", "9");
+    invalid(context, napier_kl_per_response(context, p, q, least, NULL, NULL, out), "offsets", "-9223372036854775808");
     for (int i = 0; i < 4; i++) {
         expect(kl[i] == 7, "a refused call wrote");
     }

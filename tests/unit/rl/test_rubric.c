@@ -169,6 +169,8 @@ static void test_refusals(napier_context *c) {
     const napier_indices at = napier_indices_i64(offsets, 4), id = napier_indices_i32(ids, n);
     const napier_vector out = napier_array_f32(rewards, 3);
     const int64_t where[] = {0, n / 2, n - 1};
+    invalid(c, napier_rubric_score(c, l, id, napier_indices_i64(offsets, INT64_MIN), marks(), w, NO_MATRIX, out),
+            "offsets", "-9223372036854775808");
     for (int i = 0; i < 3; i++) {
         const int32_t kept = ids[where[i]];
         char index[40];

@@ -10,63 +10,9 @@
 #include <string.h>
 
 #include "support/formats.h"
+#include "support/scores.h"
 
 enum { VOCABULARY = 151936 };
-
-/* ---- Results in one block of memory, so that they can be compared as one ----------------------------------------- */
-
-typedef struct scores {
-    size_t bytes;
-    char *memory;
-    int64_t rows, k, top_k;
-    int64_t *argmax, *rank, *top_ids;
-    float *logprobs, *lse, *entropy, *loss, *top_logprobs;
-} scores;
-
-static scores scores_make(int64_t rows, int64_t k, int64_t top_k) {
-    scores s = {.rows = rows, .k = k, .top_k = top_k};
-    const size_t n = (size_t)rows, chosen = (size_t)(rows * k), top = (size_t)(rows * top_k);
-    s.bytes = (n + chosen + top) * 8 + (3 * n + chosen + top) * 4;
-    s.memory = scratch((int64_t)s.bytes, 1);
-    memset(s.memory, 0x5a, s.bytes);
-    s.argmax = (int64_t *)(void *)s.memory;
-    s.rank = s.argmax + n;
-    s.top_ids = s.rank + chosen;
-    s.lse = (float *)(void *)(s.top_ids + top);
-    s.entropy = s.lse + n;
-    s.loss = s.entropy + n;
-    s.logprobs = s.loss + n;
-    s.top_logprobs = s.logprobs + chosen;
-    return s;
-}
-
-static napier_token_results scores_views(const scores *s) {
-    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    r.lse = napier_array_f32(s->lse, s->rows);
-    r.entropy = napier_array_f32(s->entropy, s->rows);
-    r.argmax = s->argmax;
-    if (s->k > 0) {
-        r.logprobs = napier_rows_f32(s->logprobs, s->rows, s->k);
-        r.rank = s->rank;
-    }
-    if (s->k == 1) {
-        r.loss = napier_array_f32(s->loss, s->rows);
-    }
-    if (s->top_k > 0) {
-        r.top_ids = s->top_ids;
-        r.top_logprobs = napier_rows_f32(s->top_logprobs, s->rows, s->top_k);
-        r.top_k = s->top_k;
-    }
-    return r;
-}
-
-static bool score(napier_context *context, napier_const_matrix logits, const int64_t *ids,
-                  const napier_token_options *options, scores *s) {
-    const napier_token_results r = scores_views(s);
-    return works(napier_token_logprobs, context, logits, napier_indices_i64(ids, s->rows * s->k), options, &r);
-}
-
-static bool same_scores(const scores *a, const scores *b) { return memcmp(a->memory, b->memory, a->bytes) == 0; }
 
 static napier_token_options plain_options(void) {
     const napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
@@ -223,7 +169,7 @@ static void test_against_oracle(napier_context *context) {
             grid_fill(&g, ROW_KINDS, 0);
             scores s = scores_make(ROW_KINDS, k, top < sizes[v] ? top : sizes[v]);
             int64_t *ids = some_ids(ROW_KINDS, k, sizes[v], v);
-            if (score(context, grid_input(&g), ids, &o, &s)) {
+            if (scores_fill(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, napier_dtype_name(dtypes[d]));
             }
         }
@@ -309,7 +255,7 @@ static void test_tiles(void) {
         for (int i = 0; i < isa_count; i++) {
             napier_context *context = context_for_test(isas[i], 1 + i % 2);
             scores s = scores_make(3 * ODD_ONES, 1, 5);
-            if (score(context, grid_input(&g), ids, &o, &s)) {
+            if (scores_fill(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, napier_isa_name(isas[i]));
                 check_few_results(context, &g, ids, &s);
             }
@@ -326,7 +272,7 @@ static void test_vocabulary(napier_context *context) {
             grid_fill(&g, kinds[i], 5);
             scores s = scores_make(1, 1, 50);
             int64_t *ids = some_ids(1, 1, VOCABULARY, i);
-            if (score(context, grid_input(&g), ids, &o, &s)) {
+            if (scores_fill(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, row_kind_name(kinds[i]));
             }
         }
@@ -362,7 +308,7 @@ static void test_temperature_and_keep(napier_context *context) {
                 o.keep_stride = shared > 0 ? 0 : sizes[v];
                 scores s = scores_make(6, 2, 5);
                 int64_t *ids = some_ids(6, 2, sizes[v], t);
-                if (score(context, grid_input(&g), ids, &o, &s)) {
+                if (scores_fill(context, grid_input(&g), ids, &o, &s)) {
                     check_scores(context, &g, ids, &o, &s, "temperature and keep");
                 }
             }
@@ -409,7 +355,7 @@ static void test_softcap_rows(napier_context *context) {
     o.temperature = 0.8;
     int64_t ids[ROWS] = {4, 2000, 77};
     scores s = scores_make(ROWS, 1, 0);
-    score(context, grid_input(&g), ids, &o, &s);
+    scores_fill(context, grid_input(&g), ids, &o, &s);
     for (int i = 0; i < ROWS; i++) {
         long double sum = 0;
         for (int j = 0; j < N; j++) {
@@ -441,7 +387,7 @@ static void test_loss(napier_context *context) {
         int64_t ids[ROWS] = {3, 0, n / 2, -100, 9};
         scores s = scores_make(ROWS, 1, 0);
         float *z = scratch(n, sizeof *z);
-        score(context, grid_input(&g), ids, &o, &s);
+        scores_fill(context, grid_input(&g), ids, &o, &s);
         for (int64_t row = 0; row < ROWS; row++) {
             z_of(&g, row, &o, z);
             const truth t = truth_of(z, n);
@@ -475,7 +421,7 @@ static void test_result_dtypes(napier_context *context) {
     int64_t *ids = some_ids(ROWS, 1, N, 1);
     const napier_token_options o = plain_options();
     scores s = scores_make(ROWS, 1, 0);
-    score(context, grid_input(&g), ids, &o, &s);
+    scores_fill(context, grid_input(&g), ids, &o, &s);
     for (int d = 1; d < 3; d++) {
         uint16_t out[4][2 * ROWS];
         napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
@@ -525,7 +471,7 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
             napier_context *context = context_for_test(isas[i], threads[t]);
             grid other = grid_make((layout)((i * 3 + t + option) % LAYOUTS), rows, cols, dtype);
             grid_copy(&other, &g);
-            score(context, grid_input(i + t == 0 ? &g : &other), ids, &o, i + t == 0 ? &first : &s);
+            scores_fill(context, grid_input(i + t == 0 ? &g : &other), ids, &o, i + t == 0 ? &first : &s);
             expect(i + t == 0 || same_scores(&first, &s), "%lld x %lld, option %d: %s, %d threads, %s: other bits",
                    (long long)rows, (long long)cols, option, napier_isa_name(isas[i]), threads[t],
                    layout_name((layout)((i * 3 + t + option) % LAYOUTS)));
@@ -538,7 +484,7 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
         x.rows = 1;
         napier_token_options alone = o;
         alone.keep = o.keep ? o.keep + row * cols : NULL;
-        score(context, x, ids + row, &alone, &one);
+        scores_fill(context, x, ids + row, &alone, &one);
         expect(f32_bits(one.lse[0]) == f32_bits(first.lse[row]) &&
                    f32_bits(one.entropy[0]) == f32_bits(first.entropy[row]) &&
                    f32_bits(one.loss[0]) == f32_bits(first.loss[row]) && one.argmax[0] == first.argmax[row] &&
@@ -808,6 +754,7 @@ static void test_arguments(napier_context *context) {
     b.options.keep = keep, b.options.keep_stride = 7, expect_refused(context, &b, "keep_stride", "7"), b = good;
     b.options.struct_size = 3, expect_refused(context, &b, "options", "3"), b = good;
     b.results.struct_size = 4, expect_refused(context, &b, "results", "4"), b = good;
+    b.logits.cols = -1, expect_refused(context, &b, "logits", "-1"), b = good;
     b.results.top_k = 9, expect_refused(context, &b, "top_k", "9"), b = good;
     b.results.top_k = -1, expect_refused(context, &b, "top_k", "-1"), b = good;
     b.results.top_k = 0, expect_refused(context, &b, "top_k", "0"), b = good;
@@ -854,7 +801,7 @@ static void test_empty(napier_context *context) {
     scores s = scores_make(2, 1, 0);
     const int64_t ids[2] = {-100, -100};
     const napier_token_options o = plain_options();
-    if (score(context, napier_const_rows_f32(NULL, 2, 0), ids, &o, &s)) {
+    if (scores_fill(context, napier_const_rows_f32(NULL, 2, 0), ids, &o, &s)) {
         expect(s.lse[0] == -INFINITY && isnan(s.entropy[1]) && s.argmax[0] == -1 && s.logprobs[1] == 0,
                "rows without columns: %g %g", (double)s.lse[0], (double)s.entropy[1]);
     }
@@ -864,21 +811,10 @@ static void test_empty(napier_context *context) {
     works(napier_token_logprobs, context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none);
 }
 
-/* The documented name of log_softmax. */
-static void test_fused_log_softmax(napier_context *context) {
-    grid g = grid_plain(4, 3000, NAPIER_BF16);
-    grid a = grid_plain(4, 3000, NAPIER_F32), b = grid_plain(4, 3000, NAPIER_F32);
-    grid_fill(&g, ROW_NORMAL, 1);
-    const napier_softmax_options o = options_of(0.7, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    works(napier_fused_log_softmax, context, grid_input(&g), a.view, &o);
-    works(napier_log_softmax, context, grid_input(&g), b.view, &o);
-    grid_differences(&a, &b, "fused_log_softmax");
-}
-
 int main(void) {
     return RUN_TESTS("token_logprobs", TEST_2(test_against_oracle), TEST(test_tiles), TEST_2(test_vocabulary),
                      TEST_2(test_temperature_and_keep), TEST_1(test_softcap_is_tanh), TEST_1(test_softcap_rows),
                      TEST_2(test_loss), TEST_1(test_result_dtypes), TEST(test_bits), TEST_2(test_gradients),
                      TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_arguments),
-                     TEST_1(test_backward_arguments), TEST_2(test_empty), TEST_2(test_fused_log_softmax));
+                     TEST_1(test_backward_arguments), TEST_2(test_empty));
 }

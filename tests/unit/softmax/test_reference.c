@@ -1,4 +1,4 @@
-/* The library against the definition: docs/numerics.md written a second time, plainly, in support/definition.c.
+/* The library against the definition: docs/numerics.md written a second time, plainly, in support/definition.h.
  * softmax must have its bits. logsumexp and log_softmax may differ in a last bit, since the definition's log1p is
  * libm's and the library's is its own: at most 1 ulp (plus what cancellation makes of such a bit), in fewer than one
  * row of 10,000. */
@@ -46,14 +46,8 @@ static void check_finite_row(const definition_row *row, const float *z, int64_t 
     rows_compared += !cancels(row);
 }
 
-static void check_row(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
-    double *const wide = scratch(n, sizeof *wide);
-    float *const z = scratch(n, sizeof *z), *const probs = scratch(n, sizeof *z);
-    float *const logprobs = scratch(n, sizeof *z), lse = NAN;
-    char name[96];
-    snprintf(name, sizeof name, "%s, seed %llu, %lld columns", row_kind_name(kind), (unsigned long long)seed,
-             (long long)n);
-    row_fill_f32(kind, seed, z, wide, n);
+static void compare_row(napier_context *context, const float *z, int64_t n, const char *name) {
+    float *const probs = scratch(n, sizeof *z), *const logprobs = scratch(n, sizeof *z), lse = NAN;
     const napier_const_matrix logits = napier_const_rows_f32(z, 1, n);
     succeeded(context, napier_softmax(context, logits, napier_rows_f32(probs, 1, n), NULL), name);
     succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(logprobs, 1, n), NULL), name);
@@ -65,6 +59,16 @@ static void check_row(napier_context *context, row_kind kind, uint64_t seed, int
         const uint32_t wanted = row.outcome == ORACLE_NAN ? 0x7fc00000u : f32_bits(row.lse);
         expect(f32_bits(lse) == wanted, "%s: logsumexp %#x, definition %#x", name, f32_bits(lse), wanted);
     }
+}
+
+static void check_row(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    double *const wide = scratch(n, sizeof *wide);
+    float *const z = scratch(n, sizeof *z);
+    char name[96];
+    snprintf(name, sizeof name, "%s, seed %llu, %lld columns", row_kind_name(kind), (unsigned long long)seed,
+             (long long)n);
+    row_fill_f32(kind, seed, z, wide, n);
+    compare_row(context, z, n, name);
 }
 
 static void compare_rows(const int64_t *sizes, size_t count, uint64_t repeats) {
@@ -105,8 +109,7 @@ static void test_rows_of_mixed_tiles(napier_context *context) {
                                        ROW_MASKED,   ROW_EXTREME,      ROW_POWERS,    ROW_FLUSH_EDGE,
                                        ROW_ONE_LEFT, ROW_TEN_THOUSAND, ROW_ALL_MASKED};
     double *const wide = scratch(TILES * 1024, sizeof *wide);
-    float *const z = scratch(N, sizeof *z), *const probs = scratch(N, sizeof *z),
-                 *const logprobs = scratch(N, sizeof *z);
+    float *const z = scratch(N, sizeof *z);
     for (uint64_t seed = 0; seed < 150; seed++) {
         rng r = rng_make(seed);
         for (int tile = 0; tile < TILES; tile++) {
@@ -121,17 +124,9 @@ static void test_rows_of_mixed_tiles(napier_context *context) {
             z[i] = (float)wide[i];
             z[i] = isinf(z[i]) ? -INFINITY : z[i];
         }
-        float lse = NAN;
-        const napier_const_matrix logits = napier_const_rows_f32(z, 1, N);
-        works(napier_softmax, context, logits, napier_rows_f32(probs, 1, N), NULL);
-        works(napier_log_softmax, context, logits, napier_rows_f32(logprobs, 1, N), NULL);
-        works(napier_logsumexp, context, logits, napier_array_f32(&lse, 1), NULL);
         char name[40];
         snprintf(name, sizeof name, "mixed tiles, seed %llu", (unsigned long long)seed);
-        const definition_row row = definition_reduce(z, N);
-        if (row.outcome == ORACLE_FINITE) {
-            check_finite_row(&row, z, N, lse, probs, logprobs, name);
-        }
+        compare_row(context, z, N, name);
     }
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/formats.h"
+
 typedef napier_status forward(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
 
 enum { SMALL = 1000 }; /* rows in a small call */
@@ -17,8 +19,6 @@ typedef struct large_case {
     int by_columns;
 } large_case;
 
-static size_t size_of(const large_case *c) { return c->dtype == NAPIER_F32 ? 4 : 2; }
-
 static void fill(void *x, const large_case *c, int64_t odd) {
     uint64_t s = 88172645463325252u;
     for (int64_t i = 0; i < c->rows * c->cols; i++) {
@@ -29,20 +29,14 @@ static void fill(void *x, const large_case *c, int64_t odd) {
         if (odd > 0 && i % odd == 0) {
             v = i % 3 ? -1e9f : (float)INFINITY;
         }
-        if (c->dtype == NAPIER_F32) {
-            ((float *)x)[i] = v;
-        } else {
-            uint32_t bits;
-            memcpy(&bits, &v, sizeof bits);
-            ((uint16_t *)x)[i] = (uint16_t)(bits >> 16);
-        }
+        element_set(x, c->dtype, i, (double)v);
     }
 }
 
 /* Rows [row, row + n). */
 static napier_matrix view(const large_case *c, void *data, int64_t row, int64_t n) {
     napier_matrix m = {data, n, c->cols, c->by_columns ? 1 : c->cols, c->by_columns ? c->rows : 1, c->dtype};
-    m.data = (char *)data + (size_t)(row * m.row_stride) * size_of(c);
+    m.data = (char *)data + (size_t)(row * m.row_stride) * napier_dtype_size(c->dtype);
     return m;
 }
 
@@ -54,7 +48,8 @@ static void run(napier_context *context, forward *op, const large_case *c, void 
 
 /* offset: elements by which the arrays lie off a cache line. */
 static void compare(napier_context *context, forward *op, const large_case *c, int64_t offset, int64_t odd) {
-    const size_t bytes = (size_t)(c->rows * c->cols) * size_of(c), ahead = (size_t)offset * size_of(c);
+    const size_t bytes = (size_t)(c->rows * c->cols) * napier_dtype_size(c->dtype),
+                 ahead = (size_t)offset * napier_dtype_size(c->dtype);
     char *x = aligned_alloc(64, bytes / 64 * 64 + 256), *y = aligned_alloc(64, bytes / 64 * 64 + 256);
     char *expected = malloc(bytes);
     assert_non_null(x);

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <napier/sparsemax.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "support/check.h"
 #include "support/formats.h"
@@ -20,7 +19,7 @@ static int ascending(const void *a, const void *b) {
 /* How far tau lies below the maximum, which is finite: the distances below 1 in ascending order enter the support while
  * the threshold of those before lies above them. */
 static long double oracle_threshold(const double *z, int64_t n, long double max) {
-    long double *const d = room_for(n, sizeof *d), sum = 1, lost = 0, threshold = 1;
+    long double *const d = scratch(n, sizeof *d), sum = 1, lost = 0, threshold = 1;
     int64_t count = 0, k = 0;
     for (int64_t i = 0; i < n; i++) {
         if (max - (long double)z[i] < 1) {
@@ -34,7 +33,6 @@ static long double oracle_threshold(const double *z, int64_t n, long double max)
         sum = grown;
         threshold = (sum - lost) / (long double)++k;
     }
-    free(d);
     return threshold;
 }
 
@@ -65,13 +63,14 @@ static bool right_row(const double *z, const grid *y, int64_t row, napier_dtype 
 }
 
 static void check_grid(napier_context *context, grid *x, napier_dtype out, double temperature) {
+    const int64_t mark = scratch_mark();
     const int64_t rows = x->view.rows, cols = x->view.cols;
     const napier_dtype compute = compute_dtype(x->view.dtype, out);
     const napier_masked_rows masked = cols % 2 ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
     const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, masked);
     grid y = grid_make(LAYOUT_PADDED, rows, cols, out);
-    double *const z = room_for(cols, sizeof *z);
-    succeeded(context, napier_sparsemax(context, grid_input(x), y.view, &options), "sparsemax");
+    double *const z = scratch(cols, sizeof *z);
+    works(napier_sparsemax, context, grid_input(x), y.view, &options);
     for (int64_t row = 0; row < rows; row++) {
         grid_get_row(x, row, z);
         divide_by_temperature(z, z, cols, temperature, compute);
@@ -81,25 +80,21 @@ static void check_grid(napier_context *context, grid *x, napier_dtype out, doubl
         }
     }
     expect(grid_damage(&y) == 0, "wrote between the elements");
-    free(z);
-    grid_free(&y);
+    scratch_release(mark);
 }
 
-static void test_oracle(void **state) {
-    (void)state;
+static void test_oracle(napier_context *context) {
     static const int64_t sizes[] = {1, 2, 5, 16, 17, 100, 1023, 1024, 1025, 4097};
     static const double temperatures[] = {1.0, 0.7, 300.0, 1e-30};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
+            const int64_t mark = scratch_mark();
             grid x = grid_make(LAYOUT_PADDED, 2 * ROW_KINDS, sizes[s], all_dtypes[d / DTYPE_COUNT]);
             grid_fill(&x, ROW_KINDS, s);
             check_grid(context, &x, all_dtypes[d % DTYPE_COUNT], temperatures[((size_t)d + s) % 4]);
-            grid_free(&x);
+            scratch_release(mark);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Rows that are hard for a threshold: element i of n. */
@@ -125,12 +120,11 @@ static hard_row *const hard_rows[] = {close_together, spread_over_one, at_the_ed
                                       tiny_beside,    squares,         all_equal,   large_offset};
 enum { HARD_ROWS = sizeof hard_rows / sizeof *hard_rows };
 
-static void test_hard_rows(void **state) {
-    (void)state;
+static void test_hard_rows(napier_context *context) {
     static const int64_t sizes[] = {9, 300, 2048, 2049, 70000, SANITIZED ? 100000 : 10000000};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int d = 0; d < (s < 5 ? 2 : 1); d++) {
+            const int64_t mark = scratch_mark();
             const int64_t rows = s < 5 ? HARD_ROWS : 2; /* of 10^7 elements: the first ones */
             grid x = grid_make(LAYOUT_CONTIGUOUS, rows, sizes[s], d == 0 ? NAPIER_F32 : NAPIER_F64);
             for (int64_t row = 0; row < rows; row++) {
@@ -140,18 +134,14 @@ static void test_hard_rows(void **state) {
                 }
             }
             check_grid(context, &x, x.view.dtype, 1.0);
-            grid_free(&x);
+            scratch_release(mark);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Special rows, arguments -------------------------------------------------------------------------------------- */
 
-static void test_special_rows(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_special_rows(napier_context *context) {
     static const float x[6][3] = {{-INFINITY, -INFINITY, -INFINITY}, {3, NAN, 1},       {INFINITY, 0, 0},
                                   {INFINITY, NAN, -INFINITY},        {5, -INFINITY, 5}, {-FLT_MAX, FLT_MAX, 0}};
     const double N = (double)NAN;
@@ -160,9 +150,7 @@ static void test_special_rows(void **state) {
     napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_PARALLEL, NAPIER_MASKED_NAN);
     for (int masked = 0; masked < 2; masked++) {
         options.masked_rows = (napier_masked_rows)masked;
-        succeeded(context,
-                  napier_sparsemax(context, napier_const_rows_f32(x[0], 6, 3), napier_rows_f32(y[0], 6, 3), &options),
-                  "special rows");
+        works(napier_sparsemax, context, napier_const_rows_f32(x[0], 6, 3), napier_rows_f32(y[0], 6, 3), &options);
         for (int i = 0; i < 18; i++) {
             const double want = i < 3 && masked ? 0.0 : wanted[i / 3][i % 3];
             expect(f32_bits(y[i / 3][i % 3]) == dtype_bits(NAPIER_F32, want), "[%d, %d] is %g", i / 3, i % 3,
@@ -170,41 +158,33 @@ static void test_special_rows(void **state) {
         }
     }
     const napier_const_matrix none = napier_const_rows_f32(NULL, 0, 4), flat = napier_const_rows_f32(NULL, 2, 0);
-    succeeded(context, napier_sparsemax(context, none, napier_rows_f32(NULL, 0, 4), NULL), "no rows");
-    succeeded(context, napier_sparsemax(context, flat, napier_rows_f32(NULL, 2, 0), NULL), "no columns");
-    succeeded(context, napier_sparsemax_backward(context, flat, flat, napier_rows_f32(NULL, 2, 0), NULL), "no columns");
-    napier_context_destroy(context);
-    no_problems();
+    works(napier_sparsemax, context, none, napier_rows_f32(NULL, 0, 4), NULL);
+    works(napier_sparsemax, context, flat, napier_rows_f32(NULL, 2, 0), NULL);
+    works(napier_sparsemax_backward, context, flat, flat, napier_rows_f32(NULL, 2, 0), NULL);
 }
 
-static void test_bad_arguments(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_bad_arguments(napier_context *context) {
     float a[24] = {0}, b[24] = {0}, c[24] = {0};
     const napier_const_matrix in = napier_const_rows_f32(a, 3, 8), grad = napier_const_rows_f32(b, 3, 8);
     const napier_matrix out = napier_rows_f32(c, 3, 8), over = napier_rows_f32(a + 1, 2, 8);
     const napier_matrix narrow = napier_rows_f32(c, 3, 5), lost = napier_rows_f32(NULL, 3, 8);
     napier_softmax_options options = options_of(0.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    assert_int_equal(napier_sparsemax(NULL, in, out, NULL), bad);
-    assert_int_equal(napier_sparsemax_backward(NULL, in, grad, out, NULL), bad);
-    refused(context, napier_sparsemax(context, in, out, &options), bad, "temperature", "0", NULL);
-    refused(context, napier_sparsemax_backward(context, in, grad, out, &options), bad, "temperature", "0", NULL);
+    assert_int_equal(napier_sparsemax(NULL, in, out, NULL), NAPIER_INVALID_ARGUMENT);
+    assert_int_equal(napier_sparsemax_backward(NULL, in, grad, out, NULL), NAPIER_INVALID_ARGUMENT);
+    invalid(context, napier_sparsemax(context, in, out, &options), "temperature", "0");
+    invalid(context, napier_sparsemax_backward(context, in, grad, out, &options), "temperature", "0");
     options = options_of(1.0, NAPIER_ALGORITHM_AUTO, (napier_masked_rows)9);
-    refused(context, napier_sparsemax(context, in, out, &options), bad, "masked_rows", "9", NULL);
-    refused(context, napier_sparsemax(context, in, narrow, NULL), bad, "probs", "5", NULL);
-    refused(context, napier_sparsemax(context, in, lost, NULL), bad, "probs", "NULL", NULL);
-    refused(context, napier_sparsemax(context, napier_const_rows_f32(a, 2, 8), over, NULL), bad, "probs", "logits",
-            NULL);
-    refused(context, napier_sparsemax_backward(context, in, napier_const_rows_f32(b, 2, 8), out, NULL), bad,
-            "grad_probs", "2", NULL);
-    refused(context, napier_sparsemax_backward(context, in, grad, narrow, NULL), bad, "grad_logits", "5", NULL);
-    refused(
+    invalid(context, napier_sparsemax(context, in, out, &options), "masked_rows", "9");
+    invalid(context, napier_sparsemax(context, in, narrow, NULL), "probs", "5");
+    invalid(context, napier_sparsemax(context, in, lost, NULL), "probs", "NULL");
+    invalid(context, napier_sparsemax(context, napier_const_rows_f32(a, 2, 8), over, NULL), "probs", "logits");
+    invalid(context, napier_sparsemax_backward(context, in, napier_const_rows_f32(b, 2, 8), out, NULL), "grad_probs",
+            "2");
+    invalid(context, napier_sparsemax_backward(context, in, grad, narrow, NULL), "grad_logits", "5");
+    invalid(
         context,
         napier_sparsemax_backward(context, napier_const_rows_f32(a, 2, 8), napier_const_rows_f32(b, 2, 8), over, NULL),
-        bad, "grad_logits", "probs", NULL);
-    napier_context_destroy(context);
-    no_problems();
+        "grad_logits", "probs");
 }
 
 /* ---- The gradient ------------------------------------------------------------------------------------------------- */
@@ -223,9 +203,8 @@ static void check_gradient(napier_context *context, int64_t cols, napier_dtype i
     for (int64_t i = 0; i < ROWS * cols; i++) {
         grid_set(&p, i / cols, i % cols, rng_uniform(&r));
     }
-    succeeded(context, napier_sparsemax(context, grid_input(&p), p.view, &options), "sparsemax");
-    succeeded(context, napier_sparsemax_backward(context, grid_input(&p), grid_input(&g), y.view, &options),
-              "backward");
+    works(napier_sparsemax, context, grid_input(&p), p.view, &options);
+    works(napier_sparsemax_backward, context, grid_input(&p), grid_input(&g), y.view, &options);
     for (int64_t row = 0; row < ROWS; row++) {
         long double sum = 0, size = 0, count = 0;
         for (int64_t i = 0; i < cols; i++) {
@@ -244,30 +223,21 @@ static void check_gradient(napier_context *context, int64_t cols, napier_dtype i
                    grid_get(&y, row, i), truth);
         }
     }
-    grid_free(&p);
-    grid_free(&g);
-    grid_free(&y);
 }
 
-static void test_gradient(void **state) {
-    (void)state;
+static void test_gradient(napier_context *context) {
     static const int64_t sizes[] = {1, 2, 17, 255, 257, 1025, 5000};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
             check_gradient(context, sizes[s], all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT],
                            d % 2 ? 1 : 0.7);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* sparsemax is linear where the support does not change. */
-static void test_finite_differences(void **state) {
-    (void)state;
+static void test_finite_differences(napier_context *context) {
     enum { N = 23 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     const napier_softmax_options options = options_of(2.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     double x[N], p[N], weights[N], got[N], moved[N];
     rng r = rng_make(5);
@@ -276,54 +246,39 @@ static void test_finite_differences(void **state) {
         weights[i] = rng_normal(&r);
     }
     const napier_const_matrix in = napier_const_rows(x, 1, N, NAPIER_F64);
-    succeeded(context, napier_sparsemax(context, in, napier_rows(p, 1, N, NAPIER_F64), &options), "sparsemax");
-    succeeded(context,
-              napier_sparsemax_backward(context, napier_const_rows(p, 1, N, NAPIER_F64),
-                                        napier_const_rows(weights, 1, N, NAPIER_F64),
-                                        napier_rows(got, 1, N, NAPIER_F64), &options),
-              "backward");
+    works(napier_sparsemax, context, in, napier_rows(p, 1, N, NAPIER_F64), &options);
+    works(napier_sparsemax_backward, context, napier_const_rows(p, 1, N, NAPIER_F64),
+          napier_const_rows(weights, 1, N, NAPIER_F64), napier_rows(got, 1, N, NAPIER_F64), &options);
     for (int i = 0; i < N; i++) {
         const double kept = x[i], h = 1e-6;
         double slope = 0;
         x[i] = kept + h;
-        succeeded(context, napier_sparsemax(context, in, napier_rows(moved, 1, N, NAPIER_F64), &options), "sparsemax");
+        works(napier_sparsemax, context, in, napier_rows(moved, 1, N, NAPIER_F64), &options);
         x[i] = kept;
         for (int j = 0; j < N; j++) {
             slope += weights[j] * (moved[j] - p[j]) / h;
         }
         expect(fabs(slope - got[i]) < 1e-8, "element %d: %.12g, finite difference %.12g", i, got[i], slope);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Outside the support the gradient is 0, whatever the gradient of the result is there; a NaN row stays one. */
-static void test_gradient_edges(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_gradient_edges(napier_context *context) {
     static const float p[3][4] = {{0.5f, 0, 0.5f, 0}, {0, 0, 0, 0}, {NAN, NAN, NAN, NAN}};
     static const float g[3][4] = {{3, NAN, 1, INFINITY}, {1, NAN, INFINITY, 2}, {1, 2, 3, 4}};
     const double N = (double)NAN;
     const double wanted[3][4] = {{1, 0, -1, 0}, {0, 0, 0, 0}, {N, N, N, N}};
     float y[3][4];
-    succeeded(context,
-              napier_sparsemax_backward(context, napier_const_rows_f32(p[0], 3, 4), napier_const_rows_f32(g[0], 3, 4),
-                                        napier_rows_f32(y[0], 3, 4), NULL),
-              "backward");
+    works(napier_sparsemax_backward, context, napier_const_rows_f32(p[0], 3, 4), napier_const_rows_f32(g[0], 3, 4),
+          napier_rows_f32(y[0], 3, 4), NULL);
     for (int i = 0; i < 12; i++) {
         expect(f32_bits(y[i / 4][i % 4]) == dtype_bits(NAPIER_F32, wanted[i / 4][i % 4]), "[%d, %d] is %g", i / 4,
                i % 4, (double)y[i / 4][i % 4]);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),         cmocka_unit_test(test_hard_rows),
-        cmocka_unit_test(test_special_rows),   cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_gradient),       cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_gradient_edges),
-    };
-    return cmocka_run_group_tests_name("sparsemax", tests, NULL, NULL);
+    return RUN_TESTS("sparsemax", TEST_2(test_oracle), TEST_2(test_hard_rows), TEST_1(test_special_rows),
+                     TEST_1(test_bad_arguments), TEST_2(test_gradient), TEST_1(test_finite_differences),
+                     TEST_1(test_gradient_edges));
 }

@@ -104,9 +104,6 @@ static void check_turn(const call *c, napier_context *context, layout l) {
     expect(same, "%lld x %lld, %s to %s%s: %s, %d threads, %s", (long long)rows, (long long)cols,
            napier_dtype_name(x.view.dtype), napier_dtype_name(y.view.dtype), c->grad.memory ? ", gradient" : "",
            napier_isa_name(napier_context_isa(context)), napier_context_threads(context), layout_name(l));
-    grid_free(&x);
-    grid_free(&y);
-    grid_free(&grad);
 }
 
 static void check_everywhere(const call *c, uint64_t seed) {
@@ -124,15 +121,16 @@ static void check_everywhere(const call *c, uint64_t seed) {
 static void check_bits(int64_t rows, int64_t cols, napier_dtype in, napier_dtype out, uint64_t seed) {
     const bool wide = compute_dtype(in, out) == NAPIER_F64;
     const double rounded = wide ? 0.9 : (double)0.9f;
-    call c = {.x = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in),
-              .expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, out),
+    const int64_t mark = scratch_mark();
+    call c = {.x = grid_plain(rows, cols, in),
+              .expected = grid_plain(rows, cols, out),
               .options = options_of(0.9, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN)};
     grid_fill(&c.x, seed % 2 ? ROW_KINDS : ROW_NORMAL, seed);
     for (int64_t row = 0; row < rows; row++) {
         define_row(&c.x, &c.expected, row, rounded, wide);
     }
     check_everywhere(&c, seed);
-    c.grad = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in);
+    c.grad = grid_plain(rows, cols, in);
     grid_fill(&c.grad, ROW_NORMAL, seed + 1);
     for (int64_t row = 0; row < rows; row++) {
         define_row(&c.x, &c.x, row, rounded, wide);
@@ -141,13 +139,10 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype in, napier_dtype
         define_gradient_row(&c.x, &c.grad, &c.expected, row, rounded, wide);
     }
     check_everywhere(&c, seed);
-    grid_free(&c.x);
-    grid_free(&c.grad);
-    grid_free(&c.expected);
+    scratch_release(mark);
 }
 
-static void test_bits(void **state) {
-    (void)state;
+static void test_bits(void) {
     static const int64_t sizes[] = {1, 15, 16, 17, 48, 255, 257, 1023, 1024, 1025, 2049, 4095, 4096, 4097};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         check_bits(ROW_KINDS + 1, sizes[s], NAPIER_F32, NAPIER_F32, s);
@@ -156,12 +151,10 @@ static void test_bits(void **state) {
             check_bits(3, sizes[s], all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT], s + (uint64_t)d);
         }
     }
-    no_problems();
 }
 
 /* 128 bits, which only rows of billions of elements need. */
-static void test_division(void **state) {
-    (void)state;
+static void test_division(void) {
     uint64_t rest;
     assert_true(sparsemax_divide(0, 10, 3, &rest) == 3 && rest == 1);
     assert_true(sparsemax_divide(1, 0, 3, &rest) == UINT64_C(0x5555555555555555) && rest == 1);
@@ -172,7 +165,4 @@ static void test_division(void **state) {
     assert_true(sum.count == 3 && sum.high == 6 && sum.low == 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_division)};
-    return cmocka_run_group_tests_name("sparsemax bits", tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("sparsemax bits", TEST(test_bits), TEST(test_division)); }

@@ -15,17 +15,9 @@ static napier_umap_options options_for(napier_metric metric, double distance) {
     return o;
 }
 
-static napier_umap_model *fit(napier_umap_samples samples, const napier_umap_options *options) {
-    napier_umap_model *model = NULL;
-    if (!succeeded(context, napier_umap_fit(context, samples, options, &model), "fit")) {
-        fail();
-    }
-    return model;
-}
-
 /* The points without a place. */
 static int64_t count_of(napier_umap_samples samples, const napier_umap_options *options) {
-    napier_umap_model *model = fit(samples, options);
+    napier_umap_model *model = umap_fitted(context, samples, options);
     const int64_t count = napier_umap_disconnected(napier_umap_model_embedding(model));
     napier_umap_model_destroy(context, model);
     return count;
@@ -66,7 +58,7 @@ static void test_fit(void) {
         napier_umap_options o = options_for(bounded[m], 0.0);
         for (int init = NAPIER_UMAP_INIT_SPECTRAL; init <= NAPIER_UMAP_INIT_RANDOM; init++) {
             o.init = (napier_umap_init)init;
-            napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
+            napier_umap_model *model = umap_fitted(context, samples_of(x, N, COLS), &o);
             for (int i = 0; i < N; i++) {
                 assert_int_equal(has_place(model, i), i != ALONE && i != LONER);
             }
@@ -93,7 +85,7 @@ static void test_wide_hellinger(void) {
         }
     }
     const napier_umap_options o = options_for(NAPIER_METRIC_HELLINGER, 0.0);
-    napier_umap_model *model = fit(samples_of(x, ROWS, WIDE), &o);
+    napier_umap_model *model = umap_fitted(context, samples_of(x, ROWS, WIDE), &o);
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 1);
     assert_false(has_place(model, ALONE));
     napier_umap_model_destroy(context, model);
@@ -103,7 +95,7 @@ static void test_transform(void) {
     float x[N * COLS], y[2 * N], back[N * COLS];
     two_groups(x);
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
-    napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
+    napier_umap_model *model = umap_fitted(context, samples_of(x, N, COLS), &o);
     float rows[4 * COLS] = {0};
     memcpy(rows, x, COLS * sizeof *rows); /* like row 0 */
     rows[COLS + 39] = 1.0f;               /* like none */
@@ -128,7 +120,7 @@ static void test_quality(void) {
     int32_t labels[N], kept_labels[N];
     two_groups(x);
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
-    napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
+    napier_umap_model *model = umap_fitted(context, samples_of(x, N, COLS), &o);
     const napier_const_matrix map = napier_umap_model_embedding(model);
     int64_t n = 0;
     for (int i = 0; i < N; i++) {
@@ -158,7 +150,7 @@ static void test_given_distance(void) {
     napier_umap_options o = options_for(NAPIER_METRIC_EUCLIDEAN, 0.0);
     assert_int_equal(count_of(samples_of(x, N, DIM), &o), 0);
     o.disconnection_distance = 20.0;
-    napier_umap_model *model = fit(samples_of(x, N, DIM), &o), *read = NULL;
+    napier_umap_model *model = umap_fitted(context, samples_of(x, N, DIM), &o), *read = NULL;
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 1);
     assert_false(has_place(model, ALONE));
     uint8_t bytes[8192];
@@ -174,7 +166,7 @@ static void test_given_distance(void) {
     napier_umap_model_destroy(context, read);
     napier_umap_model_destroy(context, model);
     o.disconnection_distance = 1e-30; /* nobody has a neighbour */
-    model = fit(samples_of(x, N, DIM), &o);
+    model = umap_fitted(context, samples_of(x, N, DIM), &o);
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), N);
     invalid(context,
             napier_umap_inverse_transform(context, model, napier_const_rows_f32(x, 1, 2), napier_rows_f32(y, 1, DIM)),
@@ -209,13 +201,13 @@ static void test_given_neighbors(void) {
     o.knn_indices = indices;
     o.knn_distances = distances;
     o.init = NAPIER_UMAP_INIT_RANDOM;
-    napier_umap_model *model = fit(samples_of(x, N, DIM), &o);
+    napier_umap_model *model = umap_fitted(context, samples_of(x, N, DIM), &o);
     assert_false(has_place(model, ALONE));
     assert_false(has_place(model, LONER));
     assert_int_equal(indices[LONER * K + 1], 0); /* theirs are as they were */
     napier_umap_model_destroy(context, model);
     o.disconnection_distance = 0.0;
-    model = fit(samples_of(x, N, DIM), &o);
+    model = umap_fitted(context, samples_of(x, N, DIM), &o);
     assert_false(has_place(model, ALONE));
     assert_true(has_place(model, LONER));
     napier_umap_model_destroy(context, model);
@@ -234,10 +226,7 @@ static void test_distances_of_metrics(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap disconnected", TEST(test_fit), TEST(test_wide_hellinger), TEST(test_transform),
-                                 TEST(test_quality), TEST(test_given_distance), TEST(test_given_neighbors),
-                                 TEST(test_distances_of_metrics));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap disconnected", TEST(test_fit), TEST(test_wide_hellinger), TEST(test_transform),
+                          TEST(test_quality), TEST(test_given_distance), TEST(test_given_neighbors),
+                          TEST(test_distances_of_metrics));
 }

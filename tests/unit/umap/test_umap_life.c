@@ -1,6 +1,7 @@
 /* test_umap_life - the whole life of a map: made, asked for new points and for old data, saved, loaded, destroyed. With
  * memory that runs out at every allocation; on odd data, which must give a finite map; on data and options that cannot be,
- * which must give an error that says what is wrong, and leave the result alone. */
+ * which must give an error that says what is wrong, and leave the result alone. (Memory
+ * runs out in each single call: tests/hostile/allocations.c.) */
 #include "unit/umap/umap_support.h"
 
 #include <float.h>
@@ -159,60 +160,6 @@ static void test_memory_sparse(void) {
     live_and_run_out("CSR, cosine, NN-descent", l);
 }
 
-typedef struct epochs_case {
-    const napier_umap_edge *edges;
-    int64_t count, n;
-    napier_umap_method method;
-} epochs_case;
-
-/* The primitives, as a caller strings them together. What they make is in made. */
-typedef struct primitives_made {
-    napier_umap_optimizer *optimizer, *read;
-    napier_umap_graph *graph;
-} primitives_made;
-
-static napier_status string_together(napier_context *c, const epochs_case *e, primitives_made *made) {
-    napier_umap_optimizer_options how = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
-    static uint8_t bytes[1 << 14];
-    size_t size;
-    float y[N * 2] = {0.0f}, forces[N * 2];
-    double loss;
-    const napier_matrix out = napier_rows_f32(y, e->n, 2);
-    const napier_const_matrix map = napier_read_only(out);
-    how.method = e->method;
-    epochs.count = epochs.total = 3;
-    NAPIER_TRY(napier_umap_optimizer_create(c, &how, e->n, 2, &made->optimizer));
-    NAPIER_TRY(napier_umap_random_layout(c, 1, out));
-    NAPIER_TRY(napier_umap_optimize_epochs(c, NULL, &epochs, e->edges, e->count, NULL, made->optimizer, out));
-    NAPIER_TRY(napier_umap_gradients(c, NULL, map, e->edges, e->count, 1, napier_rows_f32(forces, e->n, 2)));
-    NAPIER_TRY(napier_umap_loss(c, NULL, map, e->edges, e->count, NULL, 0, &loss));
-    NAPIER_TRY(napier_umap_optimizer_to_bytes(c, made->optimizer, bytes, sizeof bytes, &size));
-    NAPIER_TRY(napier_umap_optimizer_from_bytes(c, bytes, size, &made->read));
-    NAPIER_TRY(napier_umap_graph_from_edges(c, e->edges, e->count, e->n, &made->graph));
-    return napier_umap_optimize_layout(c, made->graph, NULL, out);
-}
-
-static napier_status run_primitives(napier_context *c, void *argument) {
-    primitives_made made = {0};
-    const napier_status status = string_together(c, argument, &made);
-    napier_umap_graph_destroy(c, made.graph);
-    napier_umap_optimizer_destroy(c, made.optimizer);
-    napier_umap_optimizer_destroy(c, made.read);
-    return status;
-}
-
-static void test_memory_of_primitives(void) {
-    napier_umap_edge edges[N];
-    for (uint32_t i = 0; i < N; i++) {
-        edges[i] = (napier_umap_edge){i, (i * 7 + 3) % N, 0.5f};
-    }
-    for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
-        epochs_case e = {edges, N, N, (napier_umap_method)method};
-        check_allocations("primitives", run_primitives, &e);
-    }
-}
-
 /* ---- Odd data: a finite map ---------------------------------------------------------------------------------------- */
 
 static void check_finite(const char *name, const char *what, const float *x, int64_t count) {
@@ -246,8 +193,9 @@ static void check_map(const char *name, napier_umap_samples samples, int64_t n, 
 }
 
 static void test_few_and_equal_points(void) {
-    static const int64_t sizes[] = {1, 2, 3, 7, 8, 9, 30};
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 30, 40};
     static float x[MOST * COLS], equal[MOST * COLS];
+    napier_umap_options o;
     fill(x, MOST, COLS);
     for (int i = 0; i < MOST * COLS; i++) {
         equal[i] = 2.5f;
@@ -255,7 +203,7 @@ static void test_few_and_equal_points(void) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int init = NAPIER_UMAP_INIT_SPECTRAL; init <= NAPIER_UMAP_INIT_RANDOM; init++) {
             for (int densmap = 0; densmap <= 1; densmap++) {
-                napier_umap_options o = short_options();
+                o = short_options();
                 char name[80];
                 o.init = (napier_umap_init)init;
                 o.densmap = densmap;
@@ -267,6 +215,14 @@ static void test_few_and_equal_points(void) {
             }
         }
     }
+    o = short_options();
+    check_map("more equal points than queries that are searched one by one", samples_of(equal, MOST, COLS), MOST, &o);
+    for (int i = 0; i < MOST / 2 * COLS; i++) {
+        equal[i] = -2.0f;
+    }
+    check_map("two places", samples_of(equal, MOST, COLS), MOST, &o);
+    o.n_components = COLS + 2;
+    check_map("more components than columns", samples_of(x, 40, COLS), 40, &o);
 }
 
 /* Every third row is the same, by every metric, exactly and by NN-descent; some rows hold nothing but zeros. */
@@ -355,11 +311,9 @@ static void test_precomputed_without_neighbors(void) {
     const napier_csr_matrix m = {ROWS, ROWS, starts, columns, values};
     napier_umap_options o = short_options();
     o.neighbors.metric = NAPIER_METRIC_PRECOMPUTED;
-    napier_umap_model *model = NULL;
-    expect(napier_umap_fit(context, (napier_umap_samples){{0}, &m}, &o, &model) == NAPIER_OK, "%s",
-           napier_last_error(context));
+    napier_umap_model *model = umap_fitted(context, (napier_umap_samples){{0}, &m}, &o);
     const float *places = napier_umap_model_embedding(model).data;
-    for (int i = 0; model && i < 2 * ROWS; i++) {
+    for (int i = 0; i < 2 * ROWS; i++) {
         expect(isfinite(places[i]) == (i < 2 * 25), "precomputed, CSR: element %d is %g", i, (double)places[i]);
     }
     napier_umap_model_destroy(context, model);
@@ -368,7 +322,7 @@ static void test_precomputed_without_neighbors(void) {
         square[i] = fabsf((float)(i / ROWS - i % ROWS));
     }
     float y[2] = {0.0f}, x[ROWS];
-    must(napier_umap_fit(context, samples_of(square, ROWS, ROWS), &o, &model));
+    model = umap_fitted(context, samples_of(square, ROWS, ROWS), &o);
     refused(context, napier_umap_transform(context, model, samples_of(square, 1, ROWS), napier_rows_f32(y, 1, 2)),
             NAPIER_UNSUPPORTED, "precomputed", NULL);
     refused(context,
@@ -388,14 +342,18 @@ static void refuse(const char *wanted, napier_umap_samples samples, const napier
 static void test_refused_data(void) {
     static float x[N * COLS];
     const float bad[] = {NAN, INFINITY, -INFINITY};
+    const char *const words[] = {"row 7, column 2 is nan", "row 7, column 2 is inf", "row 7, column 2 is -inf"};
     napier_umap_options o = short_options();
     fill(x, N, COLS);
     for (int b = 0; b < 3; b++) {
         x[7 * COLS + 2] = bad[b];
-        refuse("row 7, column 2", samples_of(x, N, COLS), &o);
-        refuse("row 7, column 2", sparse_of(csr_of(x, N, COLS, false)), &o);
+        refuse(words[b], samples_of(x, N, COLS), &o);
+        refuse(words[b], sparse_of(csr_of(x, N, COLS, false)), &o);
         x[7 * COLS + 2] = 1.0f;
     }
+    umap_csr *const m = csr_of(x, N, COLS, false);
+    m->columns[12] = COLS;
+    refuse("column 5 of 5", sparse_of(m), &o); /* what else may be wrong with a CSR matrix: test_umap_metric */
     refuse("no points", samples_of(x, 0, COLS), &o);
     refuse("columns", samples_of(x, N, 0), &o);
     o.neighbors.metric = NAPIER_METRIC_HAVERSINE;
@@ -407,37 +365,14 @@ static void test_refused_data(void) {
     refuse("-1", samples_of(x, N, COLS), &o);
 }
 
-static void test_refused_csr(void) {
-    static float x[N * COLS];
-    const napier_umap_options o = short_options();
-    fill(x, N, COLS);
-    umap_csr *const m = csr_of(x, N, COLS, false);
-    const int32_t columns[] = {COLS, -1, 1 /* twice in its row */};
-    for (int i = 0; i < 3; i++) {
-        m->columns[12] = columns[i];
-        refuse("column", sparse_of(m), &o);
-    }
-    m->columns[12] = 2;
-    m->starts[4] = m->starts[3] - 1;
-    refuse("row_starts", sparse_of(m), &o);
-    m->starts[4] = m->starts[3] + COLS;
-    m->starts[0] = 1;
-    refuse("row_starts", sparse_of(m), &o);
-    m->starts[0] = 0;
-    m->matrix.columns = NULL;
-    refuse("NULL", sparse_of(m), &o);
-    m->matrix.columns = m->columns;
-    m->matrix.rows = -1;
-    refuse("-1 x 5", sparse_of(m), &o);
-}
-
 static void test_refused_options(void) {
     static float x[N * COLS], given[N * 2], numbers[N], distances[N * K];
     int32_t indices[N * K];
     fill(x, N, COLS);
     const napier_umap_samples s = samples_of(x, N, COLS);
-    enum { CASES = 5 };
-    const char *const words[CASES] = {"init_embedding", "element 5", "n_neighbors 1", "a nan", "row 3"};
+    enum { CASES = 9 };
+    const char *const words[CASES] = {"init_embedding", "element 5",       "n_neighbors 1", "a nan",      "row 3",
+                                      "min_dist 2",     "n_components 51", "metric 99",     "struct_size"};
     napier_umap_options o[CASES];
     for (int i = 0; i < CASES; i++) {
         o[i] = short_options();
@@ -456,6 +391,10 @@ static void test_refused_options(void) {
     indices[3 * K + 2] = N;
     o[4].knn_indices = indices;
     o[4].knn_distances = distances;
+    o[5].min_dist = 2.0;
+    o[6].n_components = 51;
+    o[7].neighbors.metric = (napier_metric)99;
+    o[8].struct_size = 3;
     for (int i = 0; i < CASES; i++) {
         refuse(words[i], s, &o[i]);
     }
@@ -468,12 +407,8 @@ static void test_refused_options(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse),
-                                 TEST(test_memory_of_primitives), TEST(test_few_and_equal_points),
-                                 TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
-                                 TEST(test_numbers_that_overflow), TEST(test_precomputed_without_neighbors),
-                                 TEST(test_refused_data), TEST(test_refused_csr), TEST(test_refused_options));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_few_and_equal_points),
+                          TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
+                          TEST(test_numbers_that_overflow), TEST(test_precomputed_without_neighbors),
+                          TEST(test_refused_data), TEST(test_refused_options));
 }

@@ -11,7 +11,7 @@ typedef struct truth {
     const double *x, *y;
     int64_t cols;
     double p;
-    const double *values; /* variances, or the inverse covariance */
+    const float *values; /* variances, or the inverse covariance */
 } truth;
 
 static double norm_of(const double *x, int64_t n) {
@@ -90,11 +90,11 @@ static double true_distance(napier_metric metric, truth t) {
             other += fabs(x[i] + y[i]);
             sum += gap;
             break;
-        case NAPIER_METRIC_SEUCLIDEAN: sum += t.values[i] > 0 ? gap * gap / t.values[i] : 0; break;
+        case NAPIER_METRIC_SEUCLIDEAN: sum += t.values[i] > 0 ? gap * gap / (double)t.values[i] : 0; break;
         case NAPIER_METRIC_HAMMING: sum += gap != 0; break;
         case NAPIER_METRIC_MAHALANOBIS:
             for (int64_t j = 0; j < t.cols; j++) {
-                sum += (x[i] - y[i]) * t.values[i * t.cols + j] * (x[j] - y[j]);
+                sum += (x[i] - y[i]) * (double)t.values[i * t.cols + j] * (x[j] - y[j]);
             }
             break;
         default: sum += gap; break;
@@ -164,7 +164,7 @@ static void refuse(napier_context *context, napier_umap_samples samples, napier_
 
 /* ---- Truth ------------------------------------------------------------------------------------------------------------- */
 
-static void compare(const napier_points *points, const float *x, int64_t cols, const double *values, double p,
+static void compare(const napier_points *points, const float *x, int64_t cols, const float *values, double p,
                     const char *what) {
     double a[MOST_COLS], b[MOST_COLS];
     for (int64_t i = 0; i < ROWS; i++) {
@@ -192,37 +192,34 @@ static void compare(const napier_points *points, const float *x, int64_t cols, c
 static int is_positive(napier_metric metric) { return metric == NAPIER_METRIC_HELLINGER; }
 
 /* An inverse covariance of some size: a diagonal and a rank-one part. */
-static void make_values(napier_metric metric, int64_t cols, float *f, double *d) {
+static void make_values(napier_metric metric, int64_t cols, float *values) {
     if (metric == NAPIER_METRIC_SEUCLIDEAN) {
         for (int64_t c = 0; c < cols; c++) {
-            f[c] = 0.5f + (float)(c % 5);
-            d[c] = (double)f[c];
+            values[c] = 0.5f + (float)(c % 5);
         }
     }
     for (int64_t i = 0; i < cols && metric == NAPIER_METRIC_MAHALANOBIS; i++) {
         for (int64_t j = 0; j < cols; j++) {
-            f[i * cols + j] = (i == j ? 1.5f : 0.0f) + 0.25f / (float)((1 + i % 3) * (1 + j % 3));
-            d[i * cols + j] = (double)f[i * cols + j];
+            values[i * cols + j] = (i == j ? 1.5f : 0.0f) + 0.25f / (float)((1 + i % 3) * (1 + j % 3));
         }
     }
 }
 
 static void check_metric(napier_context *context, napier_metric metric, int64_t cols, double share, double p) {
     static float x[ROWS * MOST_COLS], values[MOST_COLS * MOST_COLS];
-    static double wide[MOST_COLS * MOST_COLS];
     make_rows(x, cols, share, is_positive(metric), 7 + (uint64_t)cols);
-    make_values(metric, cols, values, wide);
+    make_values(metric, cols, values);
     napier_neighbors_options options = options_for(metric, p);
     options.metric_values = metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS ? values : NULL;
     NAPIER_MEMORY(memory, context);
     napier_points *points = NULL;
     if (succeeded(context, make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points),
                   napier_metric_name(metric))) {
-        compare(points, x, cols, wide, p, "dense");
+        compare(points, x, cols, values, p, "dense");
     }
     const umap_csr *s = csr_of(x, ROWS, cols, true);
     if (succeeded(context, make_points(&memory, "samples", sparse_of(s), &options, NULL, &points), "CSR made dense")) {
-        compare(points, x, cols, wide, p, "CSR made dense");
+        compare(points, x, cols, values, p, "CSR made dense");
     }
 }
 

@@ -1,8 +1,10 @@
 /* test_umap_model - fitted maps: the digits end up in their groups, new ones too; a row of transform is the same alone and
- * in company; the same bits for any thread count and instruction set; odd inputs; model files, whole and damaged. */
+ * in company; bytes of models and optimizers, whole and damaged. */
 #include "unit/umap/umap_support.h"
 
 #include <stdio.h>
+
+#include "core/base/bytes.h"
 
 static napier_context *context;
 
@@ -22,10 +24,7 @@ static napier_umap_options small_options(void) {
 }
 
 static napier_umap_model *fit(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
-    napier_umap_model *model = NULL;
-    must(napier_umap_fit(context, samples_of(x, n, cols), options, &model));
-    assert_int_equal(napier_umap_model_embedding(model).rows, n);
-    return model;
+    return umap_fitted(context, samples_of(x, n, cols), options);
 }
 
 /* The positions of n points on the map. */
@@ -37,65 +36,41 @@ static float *placed(const napier_umap_model *model, const float *x, int64_t n, 
 
 /* ---- The digits ---------------------------------------------------------------------------------------------------- */
 
-/* The elements of a version 1 .npy file of bytes or int64, as floats. */
-static float *read_npy(const char *path, size_t count) {
+/* The elements of a version 1 .npy file of bytes, as floats. */
+static float *read_npy(const char *path, int64_t count) {
     FILE *file = fopen(path, "rb");
     if (!file) {
         return NULL;
     }
-    unsigned char head[10];
-    assert_int_equal(fread(head, 1, 10, file), 10);
-    const size_t length = head[8] | (size_t)head[9] << 8;
-    char *text = calloc(length + 1, 1);
-    assert_int_equal(fread(text, 1, length, file), length);
-    const int wide = strstr(text, "i8") != NULL, single = strstr(text, "f4") != NULL;
-    const size_t size = wide ? 8 : single ? 4 : 1;
-    unsigned char *bytes = scratch((int64_t)count, size);
-    assert_int_equal(fread(bytes, size, count, file), count);
+    unsigned char head[10], *const bytes = scratch(count, 1);
+    assert_int_equal(fread(head, 1, sizeof head, file), sizeof head);
+    assert_int_equal(fseek(file, head[8] | head[9] << 8, SEEK_CUR), 0);
+    assert_int_equal(fread(bytes, 1, (size_t)count, file), count);
     fclose(file);
-    float *x = scratch((int64_t)count, sizeof *x);
-    for (size_t i = 0; i < count; i++) {
-        if (single) {
-            memcpy(&x[i], bytes + 4 * i, 4);
-        } else {
-            x[i] = (float)bytes[i * size];
-        }
+    float *x = scratch(count, sizeof *x);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (float)bytes[i];
     }
-    free(text);
     return x;
 }
 
-/* Of `n` points: how many of the nearest map points among the first `fitted` have their label, by a vote of 15. */
+/* Of `n` points: the share whose label is that of most of the 15 nearest map points. */
 static double vote(const float *map, int64_t fitted, const float *points, int64_t n, const int32_t *labels,
                    const int32_t *wanted) {
+    napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    o.n_neighbors = 15;
+    int32_t *near = scratch(n * o.n_neighbors, sizeof *near);
+    float *distances = scratch(n * o.n_neighbors, sizeof *distances);
+    must(napier_nearest_neighbors_of(context, samples_of(map, fitted, 2), samples_of(points, n, 2), &o, near,
+                                     distances));
     int64_t right = 0;
     for (int64_t i = 0; i < n; i++) {
-        int32_t near[15];
-        float at[15];
-        int held = 0;
-        for (int64_t j = 0; j < fitted; j++) {
-            const float a = points[2 * i] - map[2 * j], b = points[2 * i + 1] - map[2 * j + 1], d = a * a + b * b;
-            if (held == 15 && d >= at[14]) {
-                continue;
-            }
-            int s = held < 15 ? held++ : 14;
-            for (; s > 0 && at[s - 1] > d; s--) {
-                at[s] = at[s - 1];
-                near[s] = near[s - 1];
-            }
-            at[s] = d;
-            near[s] = labels[j];
+        int votes[10] = {0}, best = 0;
+        for (int64_t s = 0; s < o.n_neighbors; s++) {
+            votes[labels[near[i * o.n_neighbors + s]]]++;
         }
-        int best = 0;
-        for (int label = 0, most = 0; label < 10; label++) {
-            int votes = 0;
-            for (int s = 0; s < held; s++) {
-                votes += near[s] == label;
-            }
-            if (votes > most) {
-                most = votes;
-                best = label;
-            }
+        for (int label = 1; label < 10; label++) {
+            best = votes[label] > votes[best] ? label : best;
         }
         right += best == wanted[i];
     }
@@ -186,73 +161,7 @@ static void test_transform_of_one_row(void) {
     napier_umap_model_destroy(context, model);
 }
 
-/* ---- The same bits ------------------------------------------------------------------------------------------------- */
-
-static void test_threads_and_instruction_sets(void) {
-    enum { N = 500, COLS = 60 };
-    const napier_umap_options options = small_options();
-    const umap_fit_job job = {samples_of(clusters(N, COLS), N, COLS), &options};
-    same_bits("fit", umap_fit_work, &job, N * 2 * sizeof(float));
-}
-
-/* ---- Odd input ----------------------------------------------------------------------------------------------------- */
-
-static void check_finite(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
-    napier_umap_model *model = fit(x, n, cols, options);
-    const napier_const_matrix y = napier_umap_model_embedding(model);
-    assert_int_equal(napier_first_not_finite(y.data, y.rows * y.cols), -1);
-    napier_umap_model_destroy(context, model);
-}
-
-static void test_few_points(void) {
-    enum { COLS = 5 };
-    const float *x = clusters(40, COLS);
-    napier_umap_options options = small_options();
-    for (int64_t n = 1; n <= 40; n += n < 6 ? 1 : 7) {
-        check_finite(x, n, COLS, &options); /* n_neighbors is 15 */
-    }
-    options.n_components = 7; /* more than columns */
-    check_finite(x, 40, COLS, &options);
-    options.n_components = 1;
-    check_finite(x, 40, COLS, &options);
-}
-
-static void test_equal_points(void) {
-    float x[100 * 3];
-    const napier_umap_options options = small_options();
-    for (int i = 0; i < 100 * 3; i++) {
-        x[i] = 1.5f;
-    }
-    check_finite(x, 100, 3, &options);
-    for (int i = 0; i < 50 * 3; i++) { /* two places */
-        x[i] = -2.0f;
-    }
-    check_finite(x, 100, 3, &options);
-}
-
-static void refuse(const float *x, int64_t n, napier_umap_options options, const char *word) {
-    napier_umap_model *model = NULL;
-    invalid(context, napier_umap_fit(context, samples_of(x, n, 3), &options, &model), word);
-    assert_null(model);
-}
-
-static void test_refusals(void) {
-    float x[60] = {0.0f};
-    napier_umap_options o[4] = {small_options(), small_options(), small_options(), small_options()};
-    o[0].min_dist = 2.0;
-    o[1].n_components = 51;
-    o[2].neighbors.metric = (napier_metric)99;
-    o[3].struct_size = 3;
-    const char *const words[] = {"min_dist 2", "n_components 51", "metric 99", "struct_size"};
-    for (int i = 0; i < 4; i++) {
-        refuse(x, 20, o[i], words[i]);
-    }
-    refuse(x, 0, small_options(), "no points");
-    x[7] = (float)NAN;
-    refuse(x, 20, small_options(), "row 2, column 1 is nan");
-    x[7] = (float)INFINITY;
-    refuse(x, 20, small_options(), "row 2, column 1 is inf");
-}
+/* ---- Cancelled ----------------------------------------------------------------------------------------------------- */
 
 static int say_no(const char *stage, double done, void *user) {
     (void)stage;
@@ -274,42 +183,10 @@ static void test_cancel(void) {
     }
 }
 
-/* ---- Files --------------------------------------------------------------------------------------------------------- */
-
-static void test_files(void) {
-    enum { N = 120, COLS = 6 };
-    const float *x = clusters(N, COLS);
-    const napier_umap_options options = small_options();
-    napier_umap_model *model = fit(x, N, COLS, &options), *read = NULL;
-    const char *path = "test_umap_model.tmp";
-    must(napier_umap_model_save(context, model, path));
-    must(napier_umap_model_load(context, path, &read));
-    const napier_const_matrix y = napier_umap_model_embedding(model), z = napier_umap_model_embedding(read);
-    assert_int_equal(y.rows, z.rows);
-    assert_memory_equal(y.data, z.data, (size_t)(y.rows * y.cols) * sizeof(float));
-    assert_memory_equal(placed(model, x, 10, COLS), placed(read, x, 10, COLS), 20 * sizeof(float));
-    napier_umap_model_destroy(context, read);
-    remove(path);
-    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_IO_ERROR);
-    assert_int_equal(napier_umap_model_save(context, model, "no/such/folder/x"), NAPIER_IO_ERROR);
-    napier_umap_model_destroy(context, model);
-}
+/* ---- Bytes --------------------------------------------------------------------------------------------------------- */
 
 /* Damage: every byte of the head changed, cut off anywhere, with a checksum that fits all the same. */
-static uint64_t checksum(const uint8_t *bytes, size_t size) {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
-static void sign(uint8_t *bytes, size_t size) {
-    const uint64_t hash = checksum(bytes, size - 8);
-    for (int i = 0; i < 8; i++) {
-        bytes[size - 8 + (size_t)i] = (uint8_t)(hash >> 8 * i);
-    }
-}
+static void sign(uint8_t *bytes, size_t size) { napier_put_u64(bytes + size - 8, napier_checksum(bytes, size - 8)); }
 
 /* A small model as bytes; x: its points. */
 static uint8_t *model_bytes(const float *x, int64_t n, int64_t cols, int64_t n_neighbors, size_t *size) {
@@ -358,12 +235,6 @@ static void test_damaged_files(void) {
     }
 }
 
-static void put_u64(uint8_t *at, uint64_t x) {
-    for (int i = 0; i < 8; i++) {
-        at[i] = (uint8_t)(x >> 8 * i);
-    }
-}
-
 /* 244 bytes that claim 2 points of 2^31 - 1 columns and an inverse covariance: 4 (2 cols + cols^2 + 2) is 2^64 + 4. */
 static void test_sizes_that_wrap(void) {
     enum { N = 30, COLS = 3, WHOLE = 16 + 21 * 8 + 6 * 8 + 4 + 8, OPTIONS = 16, SIZES = 16 + 21 * 8 };
@@ -371,11 +242,11 @@ static void test_sizes_that_wrap(void) {
     size_t size;
     uint8_t *bytes = model_bytes(clusters(N, COLS), N, COLS, 15, &size);
     const uint64_t cols = (UINT64_C(1) << 31) - 1, counts[6] = {2, cols, 2 * cols, 0, cols * cols, 2};
-    put_u64(bytes + OPTIONS, 2);                             /* n_neighbors */
-    put_u64(bytes + OPTIONS + 8, NAPIER_METRIC_MAHALANOBIS); /* metric */
-    put_u64(bytes + OPTIONS + 40, 1);                        /* n_components */
+    napier_put_u64(bytes + OPTIONS, 2);                             /* n_neighbors */
+    napier_put_u64(bytes + OPTIONS + 8, NAPIER_METRIC_MAHALANOBIS); /* metric */
+    napier_put_u64(bytes + OPTIONS + 40, 1);                        /* n_components */
     for (size_t i = 0; i < 6; i++) {
-        put_u64(bytes + SIZES + 8 * i, counts[i]);
+        napier_put_u64(bytes + SIZES + 8 * i, counts[i]);
     }
     sign(bytes, WHOLE);
     assert_int_equal(napier_umap_model_from_bytes(context, bytes, WHOLE, &read), NAPIER_CORRUPT_DATA);
@@ -420,11 +291,6 @@ static void test_optimizer_bytes(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row),
-                                 TEST(test_threads_and_instruction_sets), TEST(test_few_points),
-                                 TEST(test_equal_points), TEST(test_refusals), TEST(test_cancel), TEST(test_files),
-                                 TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row), TEST(test_cancel),
+                          TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
 }

@@ -1,20 +1,13 @@
 /* test_umap_model_file - what saving and loading a map does to the file system: modes, links, devices, pipes, folders and
  * failures. */
 #define _XOPEN_SOURCE 700
+#include "unit/umap/umap_support.h"
+
+#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include <napier/umap.h>
 
 static napier_context *context;
 static napier_umap_model *model;
@@ -22,8 +15,8 @@ static char folder[] = "/tmp/napier-model-XXXXXX";
 
 enum { POINTS = 12, COLS = 2 };
 
-static int start(void **state) {
-    (void)state;
+/* Ends the program where the folder cannot be made: the tests would write into the project's. */
+static void start(void) {
     float x[POINTS * COLS];
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     options.neighbors.n_neighbors = 4;
@@ -31,16 +24,16 @@ static int start(void **state) {
     for (int i = 0; i < POINTS * COLS; i++) {
         x[i] = (float)(i * i % 17);
     }
-    const napier_umap_samples samples = {.dense = napier_const_rows_f32(x, POINTS, COLS)};
-    return !mkdtemp(folder) || chdir(folder) || napier_context_create(&context, NULL) ||
-           napier_umap_fit(context, samples, &options, &model);
+    if (!mkdtemp(folder) || chdir(folder) != 0 ||
+        napier_umap_fit(context, samples_of(x, POINTS, COLS), &options, &model)) {
+        print_error("no folder, or no model: %s\n", napier_last_error(context));
+        exit(1);
+    }
 }
 
-static int stop(void **state) {
-    (void)state;
+static void stop(void) {
     napier_umap_model_destroy(context, model);
-    napier_context_destroy(context);
-    return rmdir(folder); /* nothing was left in it */
+    assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
 }
 
 static void write_text(const char *path, const char *text) {
@@ -63,6 +56,9 @@ static void check_text(const char *path, const char *wanted) {
 static void check_model(const char *path) {
     napier_umap_model *read = NULL;
     assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_OK);
+    assert_int_equal(napier_umap_model_embedding(read).rows, POINTS);
+    assert_memory_equal(napier_umap_model_embedding(read).data, napier_umap_model_embedding(model).data,
+                        POINTS * 2 * sizeof(float));
     napier_umap_model_destroy(context, read);
 }
 
@@ -80,8 +76,7 @@ static mode_t mode_of(const char *path) {
     return info.st_mode & 07777;
 }
 
-static void test_modes(void **state) {
-    (void)state;
+static void test_modes(void) {
     umask(027);
     assert_int_equal(napier_umap_model_save(context, model, "new"), NAPIER_OK);
     assert_int_equal(mode_of("new"), 0640);
@@ -93,8 +88,7 @@ static void test_modes(void **state) {
 }
 
 /* A file beside the model is somebody else's, whatever its name; a link to a model stays one. */
-static void test_links(void **state) {
-    (void)state;
+static void test_links(void) {
     write_text("other", "precious");
     assert_int_equal(symlink("other", "m.part"), 0);
     assert_int_equal(napier_umap_model_save(context, model, "m"), NAPIER_OK);
@@ -113,8 +107,7 @@ static void test_links(void **state) {
 }
 
 /* By links, so that a failure replaces no device of this machine. */
-static void test_devices(void **state) {
-    (void)state;
+static void test_devices(void) {
     struct stat info;
     assert_int_equal(symlink("/dev/null", "null"), 0);
     assert_int_equal(napier_umap_model_save(context, model, "null"), NAPIER_OK);
@@ -129,8 +122,7 @@ static void test_devices(void **state) {
     }
 }
 
-static void test_pipes(void **state) {
-    (void)state;
+static void test_pipes(void) {
     uint8_t bytes[4096];
     size_t size = 0;
     assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
@@ -148,19 +140,18 @@ static void test_pipes(void **state) {
     assert_int_equal(unlink("pipe"), 0);
 }
 
-static void test_folders(void **state) {
-    (void)state;
+static void test_folders(void) {
     assert_int_equal(mkdir("inside", 0700), 0);
     check_failure("inside", "not a regular file");
     assert_int_equal(napier_umap_model_save(context, model, "inside"), NAPIER_IO_ERROR);
     assert_int_equal(napier_umap_model_save(context, model, "no/such/folder"), NAPIER_IO_ERROR);
     check_failure("/dev/zero", "not a regular file");
+    check_failure("missing", strerror(ENOENT));
     assert_int_equal(rmdir("inside"), 0);
 }
 
 /* An old file stays as it was, and nothing is left beside it. */
-static void test_failures(void **state) {
-    (void)state;
+static void test_failures(void) {
     char path[5000];
     memset(path, 'x', sizeof path - 1);
     path[sizeof path - 1] = '\0';
@@ -177,9 +168,6 @@ static void test_failures(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_modes), cmocka_unit_test(test_links),   cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_pipes), cmocka_unit_test(test_folders), cmocka_unit_test(test_failures),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
+    return RUN_UMAP_TESTS("umap model file", TEST(start), TEST(test_modes), TEST(test_links), TEST(test_devices),
+                          TEST(test_pipes), TEST(test_folders), TEST(test_failures), TEST(stop));
 }

@@ -187,9 +187,6 @@ static void test_models(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed = RUN_TESTS("umap overlap", TEST(test_primitives), TEST(test_epochs), TEST(test_neighbors),
-                                 TEST(test_stages), TEST(test_models));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap overlap", TEST(test_primitives), TEST(test_epochs), TEST(test_neighbors),
+                          TEST(test_stages), TEST(test_models));
 }

@@ -284,11 +284,7 @@ static void test_star(void) {
 }
 
 int main(void) {
-    context = context_of(NAPIER_ISA_AUTO, 0);
-    const int failed =
-        RUN_TESTS("umap primitives", TEST(test_segments), TEST(test_unsorted_edges), TEST(test_gradients),
-                  TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point), TEST(test_components),
-                  TEST(test_zero_weights), TEST(test_star));
-    napier_context_destroy(context);
-    return failed;
+    return RUN_UMAP_TESTS("umap primitives", TEST(test_segments), TEST(test_unsorted_edges), TEST(test_gradients),
+                          TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point),
+                          TEST(test_components), TEST(test_zero_weights), TEST(test_star));
 }

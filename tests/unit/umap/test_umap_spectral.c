@@ -77,10 +77,11 @@ static napier_status layout_of(napier_context *context, const napier_umap_graph 
 
 /* Column c of y as an eigenvector of D^-1/2 W D^-1/2: its Rayleigh quotient and the size of what is left over. */
 static double residual(const napier_umap_graph *g, const float *y, int64_t components, int64_t c, double *value) {
-    const size_t n = (size_t)g->n;
-    double *d = calloc(n, sizeof *d), *x = calloc(n, sizeof *x), *z = calloc(n, sizeof *z);
+    const int64_t mark = scratch_mark();
+    double *d = scratch(g->n, sizeof *d), *x = scratch(g->n, sizeof *x), *z = scratch(g->n, sizeof *z);
     double xx = 0, xz = 0, rest = 0;
     for (int64_t v = 0; v < g->n; v++) {
+        d[v] = z[v] = 0;
         for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
             d[v] += (double)g->weights[e];
         }
@@ -98,9 +99,7 @@ static double residual(const napier_umap_graph *g, const float *y, int64_t compo
     for (int64_t v = 0; v < g->n; v++) {
         rest += (z[v] - *value * x[v]) * (z[v] - *value * x[v]);
     }
-    free(d);
-    free(x);
-    free(z);
+    scratch_release(mark);
     return sqrt(rest / xx);
 }
 
@@ -405,8 +404,9 @@ static void make_samples(float *x, int64_t n, int64_t cols, double offset) {
 /* Each column is C x = value x of the covariance for x = X'y: checked through the scores, y' ~ X X' y. */
 static void check_scores(const float *x, int64_t n, int64_t cols, const float *y, int64_t components,
                          const char *what) {
-    double *means = calloc((size_t)cols, sizeof *means), *turned = calloc((size_t)cols, sizeof *turned);
-    double *again = calloc((size_t)n, sizeof *again);
+    double *means = scratch(cols, sizeof *means), *turned = scratch(cols, sizeof *turned);
+    double *again = scratch(n, sizeof *again);
+    memset(means, 0, (size_t)cols * sizeof *means);
     for (int64_t i = 0; i < n * cols; i++) {
         means[i % cols] += (double)x[i] / (double)n;
     }
@@ -446,9 +446,6 @@ static void check_scores(const float *x, int64_t n, int64_t cols, const float *y
         }
         expect(largest > 0, "%s: the largest score of component %lld is negative", what, (long long)c);
     }
-    free(means);
-    free(turned);
-    free(again);
 }
 
 /* The start of rows, and its largest number. */

@@ -45,6 +45,17 @@ static inline float umap_float(void) {
         }                                                           \
     } while (0)
 
+/* For tests that share `context`. */
+static inline int umap_run_tests(napier_context **context, const char *group, const named_test *tests, size_t count) {
+    *context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed = run_named_tests(group, tests, count);
+    napier_context_destroy(*context);
+    return failed;
+}
+#define RUN_UMAP_TESTS(group_, ...)                                     \
+    umap_run_tests(&context, group_, (const named_test[]){__VA_ARGS__}, \
+                   sizeof((const named_test[]){__VA_ARGS__}) / sizeof(named_test))
+
 /* Rows of n points. */
 static inline napier_umap_samples samples_of(const float *x, int64_t n, int64_t cols) {
     return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
@@ -102,6 +113,14 @@ static inline void same_bits(const char *what, umap_work *work, const void *argu
     scratch_release(mark);
 }
 
+static inline napier_umap_model *umap_fitted(napier_context *context, napier_umap_samples samples,
+                                             const napier_umap_options *options) {
+    napier_umap_model *model = NULL;
+    must(napier_umap_fit(context, samples, options, &model));
+    assert_int_equal(napier_umap_model_embedding(model).rows, napier_samples_rows(samples));
+    return model;
+}
+
 /* A fit, as such work: the map. */
 typedef struct umap_fit_job {
     napier_umap_samples samples;
@@ -110,8 +129,7 @@ typedef struct umap_fit_job {
 
 static inline napier_status umap_fit_work(napier_context *context, const void *argument, void *out) {
     const umap_fit_job *const job = argument;
-    napier_umap_model *model = NULL;
-    NAPIER_TRY(napier_umap_fit(context, job->samples, job->options, &model));
+    napier_umap_model *model = umap_fitted(context, job->samples, job->options);
     const napier_const_matrix y = napier_umap_model_embedding(model);
     memcpy(out, y.data, (size_t)(y.rows * y.cols) * sizeof(float));
     napier_umap_model_destroy(context, model);

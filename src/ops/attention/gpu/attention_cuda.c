@@ -136,7 +136,7 @@ napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstrea
                                     const napier_attention_options *options, napier_cuda_mode mode) {
     napier_attention_plan plan;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_attention_plan_on_device(context->host, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_plan_make(context->host, true, q, k, v, options, &plan));
     NAPIER_TRY(napier_attention_check_outputs(context->host, &plan, output, lse));
     NAPIER_REFUSE_IF(context->host, (unsigned)mode > NAPIER_CUDA_BATCH_INVARIANT, "mode: %d is unknown", (int)mode);
     NAPIER_TRY(check_mask_keys(context, &plan));
@@ -190,7 +190,7 @@ napier_status napier_cuda_attention_backward(napier_cuda_context *context, struc
     const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
     napier_attention_plan plan;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_attention_plan_on_device(context->host, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_plan_make(context->host, true, q, k, v, options, &plan));
     NAPIER_TRY(napier_attention_check_back(context->host, &plan, &views));
     NAPIER_TRY(check_mask_keys(context, &plan));
     napier_attention_job job = job_of(context, &plan);

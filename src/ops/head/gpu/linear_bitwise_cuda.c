@@ -2,6 +2,7 @@
  * dtypes. It computes the logits of some rows at a time with plain multiply-adds, and passes them to
  * napier_cuda_token_logprobs. */
 #include "ops/head/gpu/linear_token_cuda.h"
+#include "ops/head/linear_head.h"
 
 #include <napier/cuda/rl.h>
 
@@ -23,32 +24,22 @@ typedef struct in_parts {
 
 /* ---- Some rows of arguments and results -------------------------------------------------------------------------- */
 
-static void *after(void *data, napier_dtype dtype, int64_t elements) {
-    return data ? (char *)data + elements * (int64_t)napier_dtype_size(dtype) : NULL;
-}
-
-static napier_matrix rows_of(napier_matrix m, int64_t first, int64_t rows) {
-    m.data = after(m.data, m.dtype, first * m.row_stride);
-    m.rows = rows;
-    return m;
-}
-
 static napier_vector some_of(napier_vector v, int64_t first, int64_t rows) {
-    v.data = after(v.data, v.dtype, first * v.stride);
+    v.data = v.data ? (char *)v.data + first * v.stride * (int64_t)napier_dtype_size(v.dtype) : NULL;
     v.size = rows;
     return v;
 }
 
 static napier_token_results results_of(const napier_token_call *call, int64_t first, int64_t rows) {
     napier_token_results r = call->results;
-    r.logprobs = rows_of(r.logprobs, first, rows);
+    r.logprobs = napier_some_rows_out(r.logprobs, first, rows);
     r.lse = some_of(r.lse, first, rows);
     r.entropy = some_of(r.entropy, first, rows);
     r.loss = some_of(r.loss, first, rows);
     r.argmax = r.argmax ? r.argmax + first : NULL;
     r.rank = r.rank ? r.rank + first * call->per_row : NULL;
     r.top_ids = r.top_ids ? r.top_ids + first * r.top_k : NULL;
-    r.top_logprobs = rows_of(r.top_logprobs, first, rows);
+    r.top_logprobs = napier_some_rows_out(r.top_logprobs, first, rows);
     return r;
 }
 
@@ -84,12 +75,10 @@ static napier_status ask(in_parts *l) {
 
 static napier_status run(in_parts *l) {
     for (int64_t row = 0; row < l->hidden.rows; row += l->at_a_time) {
-        const int64_t left = l->hidden.rows - row, rows = left < l->at_a_time ? left : l->at_a_time;
+        const int64_t rows = napier_least(l->hidden.rows - row, l->at_a_time);
         const napier_matrix logits = napier_rows_f32(l->logits, rows, l->call->cols);
-        napier_const_matrix hidden = l->hidden;
-        hidden.data = (const char *)hidden.data + row * hidden.row_stride * (int64_t)napier_dtype_size(hidden.dtype);
-        hidden.rows = rows;
-        NAPIER_TRY(napier_cuda_product(&l->gpu, hidden, l->weights, logits, false, NAPIER_CUDA_BITWISE));
+        NAPIER_TRY(napier_cuda_product(&l->gpu, napier_some_rows(l->hidden, row, rows), l->weights, logits, false,
+                                       NAPIER_CUDA_BITWISE));
         NAPIER_TRY(token_logprobs(l, napier_read_only(logits), row));
     }
     return NAPIER_OK;

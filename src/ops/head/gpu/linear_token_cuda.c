@@ -42,17 +42,6 @@ static napier_side linear_side(napier_const_matrix m, const void *unread) {
     return s;
 }
 
-static napier_const_matrix some_rows(napier_const_matrix m, int64_t first, int64_t rows) {
-    m.data = m.data ? (const char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
-    m.rows = rows;
-    return m;
-}
-static napier_matrix some_rows_out(napier_matrix m, int64_t first, int64_t rows) {
-    m.data = (char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    m.rows = rows;
-    return m;
-}
-
 static napier_linear_job job_of(const napier_cuda_context *context, const napier_token_call *call,
                                 napier_const_matrix hidden) {
     const napier_token_results *const r = &call->results;
@@ -110,7 +99,7 @@ static bool wants_totals(const napier_token_call *call) {
 /* Rows first .. first + rows - 1 of hidden, and all of `weights`. */
 static napier_status launch_tiles(const napier_cuda_call *gpu, napier_const_matrix hidden, napier_const_matrix weights,
                                   int64_t first, int64_t rows, bool gradient, napier_linear_job *job) {
-    job->hidden = linear_side(some_rows(hidden, first, rows), gpu->context->faults);
+    job->hidden = linear_side(napier_some_rows(hidden, first, rows), gpu->context->faults);
     job->weights = linear_side(weights, gpu->context->faults);
     job->first = first;
     job->rows = rows;
@@ -143,7 +132,7 @@ static napier_status launch_finish(const napier_cuda_call *gpu, const napier_lin
 static napier_status run_rows(const napier_cuda_call *gpu, napier_const_matrix hidden, napier_const_matrix weights,
                               int64_t at_a_time, napier_linear_job *job) {
     for (int64_t row = 0; row < hidden.rows; row += at_a_time) {
-        const int64_t left = hidden.rows - row, rows = left < at_a_time ? left : at_a_time;
+        const int64_t rows = napier_least(hidden.rows - row, at_a_time);
         NAPIER_TRY(launch_tiles(gpu, hidden, weights, row, rows, false, job));
         NAPIER_TRY(launch_finish(gpu, job));
     }
@@ -219,7 +208,7 @@ static napier_status round_sums(const linear_back *b, const float *sums, napier_
 /* Computes the gradients of the logits of some rows and some tokens. */
 static napier_status rectangle(linear_back *b, int64_t row, int64_t rows, int64_t col, int64_t cols) {
     b->job.column = col;
-    return launch_tiles(b->gpu, b->hidden, some_rows(b->weights, col, cols), row, rows, true, &b->job);
+    return launch_tiles(b->gpu, b->hidden, napier_some_rows(b->weights, col, cols), row, rows, true, &b->job);
 }
 
 static napier_const_matrix gradients_of(const linear_back *b, int64_t rows, int64_t cols) {
@@ -228,7 +217,7 @@ static napier_const_matrix gradients_of(const linear_back *b, int64_t rows, int6
 }
 
 static napier_status add_to_hidden(const linear_back *b, int64_t rows, int64_t col, int64_t cols) {
-    const napier_const_matrix columns = napier_const_transposed(some_rows(b->weights, col, cols));
+    const napier_const_matrix columns = napier_const_transposed(napier_some_rows(b->weights, col, cols));
     return napier_cuda_product(b->gpu, gradients_of(b, rows, cols), columns,
                                napier_rows_f32(b->hidden_sums, rows, b->hidden.cols), col > 0,
                                NAPIER_CUDA_BATCH_INVARIANT);
@@ -237,28 +226,26 @@ static napier_status add_to_hidden(const linear_back *b, int64_t rows, int64_t c
 static napier_status add_to_weights(const linear_back *b, int64_t row, int64_t rows, int64_t cols, napier_matrix out,
                                     bool add) {
     return napier_cuda_product(b->gpu, napier_const_transposed(gradients_of(b, rows, cols)),
-                               napier_const_transposed(some_rows(b->hidden, row, rows)), out, add,
+                               napier_const_transposed(napier_some_rows(b->hidden, row, rows)), out, add,
                                NAPIER_CUDA_BATCH_INVARIANT);
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
 static napier_status walk_along(linear_back *b, bool with_weights) {
     for (int64_t row = 0; row < b->hidden.rows; row += b->at_a_time) {
-        const int64_t rows = least(b->hidden.rows - row, b->at_a_time);
+        const int64_t rows = napier_least(b->hidden.rows - row, b->at_a_time);
         for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_GRADIENT_COLS) {
-            const int64_t cols = least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
+            const int64_t cols = napier_least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
             NAPIER_TRY(rectangle(b, row, rows, col, cols));
             if (b->hidden_sums) {
                 NAPIER_TRY(add_to_hidden(b, rows, col, cols));
             }
             if (with_weights) {
-                NAPIER_TRY(add_to_weights(b, row, rows, cols, some_rows_out(b->grad_weights, col, cols), false));
+                NAPIER_TRY(add_to_weights(b, row, rows, cols, napier_some_rows_out(b->grad_weights, col, cols), false));
             }
         }
         if (b->hidden_sums) {
-            NAPIER_TRY(round_sums(b, b->hidden_sums, some_rows_out(b->grad_hidden, row, rows)));
+            NAPIER_TRY(round_sums(b, b->hidden_sums, napier_some_rows_out(b->grad_hidden, row, rows)));
         }
     }
     return NAPIER_OK;
@@ -267,14 +254,14 @@ static napier_status walk_along(linear_back *b, bool with_weights) {
 /* Computes along the rows, for one range of tokens after the other. */
 static napier_status walk_across(linear_back *b) {
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_GRADIENT_COLS) {
-        const int64_t cols = least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
+        const int64_t cols = napier_least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
         const napier_matrix sums = napier_rows_f32(b->weight_sums, cols, b->hidden.cols);
         for (int64_t row = 0; row < b->hidden.rows; row += b->at_a_time) {
-            const int64_t rows = least(b->hidden.rows - row, b->at_a_time);
+            const int64_t rows = napier_least(b->hidden.rows - row, b->at_a_time);
             NAPIER_TRY(rectangle(b, row, rows, col, cols));
             NAPIER_TRY(add_to_weights(b, row, rows, cols, sums, row > 0));
         }
-        NAPIER_TRY(round_sums(b, b->weight_sums, some_rows_out(b->grad_weights, col, cols)));
+        NAPIER_TRY(round_sums(b, b->weight_sums, napier_some_rows_out(b->grad_weights, col, cols)));
     }
     return NAPIER_OK;
 }

@@ -15,13 +15,12 @@ napier_status napier_cuda_kl_per_response(napier_cuda_context *context, struct C
     napier_cuda_kl_job job = {.kl = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .out = kl};
     napier_kl_options o;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(
-        napier_kl_check(context->host, NAPIER_ON_DEVICE, policy_logprobs, ref_logprobs, offsets, options, kl, &o));
+    NAPIER_TRY(napier_kl_check(context->host, NAPIER_ON_DEVICE, offsets, options, napier_read_only_vector(kl), false,
+                               &job.kl, &o));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     job.responses = napier_cuda_responses_of(context, &room, offsets, policy_logprobs.size, mask);
     job.sums = napier_cuda_take(&room, job.responses.slots, sizeof *job.sums);
     job.reduction = o.reduction;
-    napier_kl_limits(&job.kl, &o);
     NAPIER_CUDA_READY(context, room);
     const napier_cuda_call gpu = {context, stream, "kl_per_response"};
     NAPIER_TRY(napier_cuda_responses_look(&gpu, &job.responses));
@@ -37,8 +36,7 @@ napier_status napier_cuda_kl_per_response_backward(
                               .grad_kl = grad_kl};
     napier_kl_options o;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_kl_backward_check(context->host, NAPIER_ON_DEVICE, policy_logprobs, ref_logprobs, offsets,
-                                        options, grad_kl, grad_policy, grad_ref, &o));
+    NAPIER_TRY(napier_kl_check(context->host, NAPIER_ON_DEVICE, offsets, options, grad_kl, true, &job.kl, &o));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     job.responses = napier_cuda_responses_of(context, &room, offsets, policy_logprobs.size, mask);
     const bool count = mask && o.reduction == NAPIER_REDUCE_MEAN;
@@ -47,7 +45,6 @@ napier_status napier_cuda_kl_per_response_backward(
     job.reduction = o.reduction;
     job.counted = count ? counts.counted : NULL;
     counts.responses = job.responses;
-    napier_kl_limits(&job.kl, &o);
     NAPIER_CUDA_READY(context, room);
     const napier_cuda_call gpu = {context, stream, "kl_per_response_backward"};
     NAPIER_TRY(napier_cuda_responses_look(&gpu, &job.responses));

@@ -54,7 +54,7 @@ napier_status napier_cuda_kl_full(napier_cuda_context *context, struct CUstream_
     kl_full_task k = {.job = {.kl = {.policy = policy_logits, .ref = ref_logits}, .out = kl}};
     napier_softmax_options o;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_kl_full_check(context->host, policy_logits, ref_logits, options, kl, &o));
+    NAPIER_TRY(napier_kl_full_check(context->host, &k.job.kl, options, napier_read_only_vector(kl), false, &o));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     kl_full_room(context, &room, &o, &k);
     NAPIER_CUDA_READY(context, room);
@@ -74,8 +74,7 @@ napier_status napier_cuda_kl_full_backward(napier_cuda_context *context, struct 
                               .grad_kl = grad_kl}};
     napier_softmax_options o;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_kl_full_backward_check(context->host, policy_logits, ref_logits, options, grad_kl,
-                                             grad_policy_logits, grad_ref_logits, &o));
+    NAPIER_TRY(napier_kl_full_check(context->host, &k.job.kl, options, grad_kl, true, &o));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     kl_full_room(context, &room, &o, &k);
     NAPIER_CUDA_READY(context, room);

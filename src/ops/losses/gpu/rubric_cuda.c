@@ -30,7 +30,7 @@ napier_status napier_cuda_rubric_score(napier_cuda_context *context, struct CUst
                             .scores = scores,
                             .rewards = rewards};
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_rubric_check(context->host, NAPIER_ON_DEVICE, &t));
+    NAPIER_TRY(napier_rubric_check(context->host, NAPIER_ON_DEVICE, &t, false));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_cuda_rubric_job job = rubric_of(context, &room, &t);
     const int64_t slots = job.responses.slots, criteria = rubric.rows;
@@ -54,7 +54,7 @@ napier_status napier_cuda_rubric_score_backward(napier_cuda_context *context, st
                             .grad_scores = grad_scores,
                             .grad_rewards = grad_rewards};
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_rubric_backward_check(context->host, NAPIER_ON_DEVICE, &t));
+    NAPIER_TRY(napier_rubric_check(context->host, NAPIER_ON_DEVICE, &t, true));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     const napier_cuda_rubric_job job = rubric_of(context, &room, &t);
     NAPIER_CUDA_READY(context, room);

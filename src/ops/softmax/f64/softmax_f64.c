@@ -8,30 +8,12 @@
  * their index. If a row is split over threads they are first stored in an array, so that the order is the same. */
 #include "ops/softmax/f64/softmax_f64.h"
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "ops/softmax/f64/span_f64.h"
-
-typedef enum result {
-    RESULT_SOFTMAX,
-    RESULT_LOG_SOFTMAX,
-    RESULT_LSE,
-    RESULT_LSE_GRADIENT,
-    RESULT_SOFTMAX_GRADIENT,
-    RESULT_LOG_SOFTMAX_GRADIENT
-} result;
-
-typedef struct job {
-    result result;
-    bool whole;               /* one line of all elements, instead of one per row */
-    napier_const_matrix in;   /* the logits; for the gradient of softmax or log_softmax the forward result */
-    napier_const_matrix grad; /* the gradient with respect to the forward result; of logsumexp one column */
-    napier_matrix out;        /* for logsumexp one column */
-    napier_softmax_options options;
-} job;
 
 /* One line of a job, and its sum. */
 typedef struct line {
-    const job *job;
+    const napier_f64_job *job;
     int64_t index, size;
     napier_const_matrix in, grad;
     napier_matrix out;
@@ -41,11 +23,13 @@ typedef struct line {
     double *tile_sums;    /* ... or one per tile */
 } line;
 
-static bool has_plain_sum(const job *j) { return j->result >= RESULT_SOFTMAX_GRADIENT; }
-static int64_t line_count(const job *j) { return j->whole ? 1 : j->in.rows; }
-static int64_t line_size(const job *j) { return j->whole ? j->in.rows * j->in.cols : j->in.cols; }
+static bool has_plain_sum(const napier_f64_job *j) {
+    return j->result == NAPIER_F64_SOFTMAX_GRADIENT || j->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT;
+}
+static int64_t line_count(const napier_f64_job *j) { return j->whole ? 1 : j->in.rows; }
+static int64_t line_size(const napier_f64_job *j) { return j->whole ? j->in.rows * j->in.cols : j->in.cols; }
 
-static void open_line(line *l, const job *j, int64_t index) {
+static void open_line(line *l, const napier_f64_job *j, int64_t index) {
     l->job = j;
     l->index = index;
     l->size = line_size(j);
@@ -53,7 +37,7 @@ static void open_line(line *l, const job *j, int64_t index) {
     if (j->grad.data) {
         l->grad = napier_f64_row_of(j->grad, index);
     }
-    if (j->result != RESULT_LSE) {
+    if (j->result != NAPIER_F64_LSE) {
         l->out = j->whole ? j->out : napier_f64_row_of_out(j->out, index);
     }
 }
@@ -74,7 +58,7 @@ static double plain_sum(const line *l, int64_t tile) {
     const int n = napier_f64_tile_size(l->size, tile);
     const int64_t first = tile * NAPIER_F64_TILE;
     napier_f64_load_span(l->grad, 1, first, n, g);
-    if (l->job->result == RESULT_LOG_SOFTMAX_GRADIENT) {
+    if (l->job->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT) {
         for (int i = 0; i < n; i++) {
             lane[i % NAPIER_F64_LANES] += g[i];
         }
@@ -96,37 +80,34 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     const napier_softmax_options *o = &l->job->options;
     double g[NAPIER_F64_TILE];
     switch (l->job->result) {
-    case RESULT_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, z, n); return;
-    case RESULT_LOG_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, z, n); return;
-    case RESULT_LSE: return; /* has no elements */
-    case RESULT_LSE_GRADIENT:
+    case NAPIER_F64_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, z, n); return;
+    case NAPIER_F64_LOG_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, z, n); return;
+    case NAPIER_F64_LSE_GRADIENT:
         napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, z, n);
         napier_f64_load_span(l->grad, 1, 0, 1, g);
         for (int i = 0; i < n; i++) {
             z[i] = napier_f64_lse_gradient(z[i], g[0], o->temperature);
         }
         return;
-    case RESULT_SOFTMAX_GRADIENT:
-    case RESULT_LOG_SOFTMAX_GRADIENT: break;
+    default: break;
     }
     napier_f64_load_span(l->grad, 1, first, n, g);
     for (int i = 0; i < n; i++) {
-        z[i] = l->job->result == RESULT_SOFTMAX_GRADIENT
+        z[i] = l->job->result == NAPIER_F64_SOFTMAX_GRADIENT
                    ? napier_f64_softmax_gradient(z[i], g[i], l->sum, o->temperature)
                    : napier_f64_log_softmax_gradient(z[i], g[i], l->sum, o->temperature);
     }
 }
 
-static void write_tiles(const line *l, int64_t begin, int64_t end) {
+static void write_tile(void *argument, int64_t tile) {
+    const line *l = argument;
     const double temperature = has_plain_sum(l->job) ? 1 : l->job->options.temperature;
+    const int n = napier_f64_tile_size(l->size, tile);
+    const int64_t first = tile * NAPIER_F64_TILE;
     double z[NAPIER_F64_TILE];
-    for (int64_t tile = begin; tile < end; tile++) {
-        const int n = napier_f64_tile_size(l->size, tile);
-        const int64_t first = tile * NAPIER_F64_TILE;
-        napier_f64_load_span(l->in, temperature, first, n, z);
-        convert(l, first, z, n);
-        napier_f64_store_span(l->out, first, n, z);
-    }
+    napier_f64_load_span(l->in, temperature, first, n, z);
+    convert(l, first, z, n);
+    napier_f64_store_span(l->out, first, n, z);
 }
 
 static void store_lse(const line *l) {
@@ -136,27 +117,26 @@ static void store_lse(const line *l) {
 
 /* ---- Lines over threads ------------------------------------------------------------------------------------------ */
 
-static void lines_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const job *j = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        line l = {.sum = 0};
-        open_line(&l, j, index);
-        const int64_t tiles = napier_f64_tiles(l.size);
-        for (int64_t tile = 0; tile < tiles && has_plain_sum(j); tile++) {
-            l.sum += plain_sum(&l, tile);
-        }
-        if (!has_plain_sum(j)) {
-            napier_f64_sum sum;
-            napier_f64_sum_init(&sum);
-            sum_tiles(&l, &sum, 0, tiles);
-            napier_f64_finish(&sum, &l.final);
-        }
-        if (j->result == RESULT_LSE) {
-            store_lse(&l);
-        } else {
-            write_tiles(&l, 0, tiles);
-        }
+static void run_line(void *argument, int64_t index) {
+    const napier_f64_job *j = argument;
+    line l = {.sum = 0};
+    open_line(&l, j, index);
+    const int64_t tiles = napier_f64_tiles(l.size);
+    for (int64_t tile = 0; tile < tiles && has_plain_sum(j); tile++) {
+        l.sum += plain_sum(&l, tile);
+    }
+    if (!has_plain_sum(j)) {
+        napier_f64_sum sum;
+        napier_f64_sum_init(&sum);
+        sum_tiles(&l, &sum, 0, tiles);
+        napier_f64_finish(&sum, &l.final);
+    }
+    if (j->result == NAPIER_F64_LSE) {
+        store_lse(&l);
+        return;
+    }
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        write_tile(&l, tile);
     }
 }
 
@@ -171,11 +151,6 @@ static void sum_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t tile = begin; tile < end; tile++) {
         l->tile_sums[tile] = plain_sum(l, tile);
     }
-}
-
-static void write_task(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    write_tiles(argument, begin, end);
 }
 
 static void run_split_line(const napier_context *context, line *l, int workers) {
@@ -194,92 +169,39 @@ static void run_split_line(const napier_context *context, line *l, int workers) 
     if (!plain) {
         napier_f64_finish(&l->sums[0], &l->final);
     }
-    if (l->job->result == RESULT_LSE) {
+    if (l->job->result == NAPIER_F64_LSE) {
         store_lse(l);
     } else {
-        napier_parallel(context, tiles, NAPIER_F64_CHUNK_TILES, write_task, l);
+        napier_parallel_each(context, tiles, NAPIER_F64_CHUNK_TILES, write_tile, l);
     }
 }
 
-static napier_status run_split(napier_context *context, const job *j) {
+static napier_status run_split(napier_context *context, const napier_f64_job *j) {
     const int64_t tiles = napier_f64_tiles(line_size(j));
     const int workers = napier_workers(context, tiles, NAPIER_F64_CHUNK_TILES);
-    void *const sums = has_plain_sum(j) ? napier_alloc(&context->allocator, (size_t)tiles, sizeof(double))
-                                        : napier_alloc(&context->allocator, (size_t)workers, sizeof(napier_f64_sum));
-    if (sums == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the partial sums of %d workers", workers);
-    }
-    const napier_fenv saved = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
+    NAPIER_MEMORY(memory, context);
+    const int64_t count = has_plain_sum(j) ? tiles : workers;
+    void *const sums = napier_take(&memory, count, has_plain_sum(j) ? sizeof(double) : sizeof(napier_f64_sum));
+    NAPIER_TRY(napier_taken(&memory, "no memory for %lld partial sums", (long long)count));
     for (int64_t index = 0; index < line_count(j); index++) {
         line l = {.sums = sums, .tile_sums = sums};
         open_line(&l, j, index);
         run_split_line(context, &l, workers);
     }
-    napier_fenv_leave(saved);
-    napier_free(&context->allocator, sums);
     return NAPIER_OK;
 }
 
-static napier_status run(napier_context *context, job j, const napier_softmax_options *options) {
-    const int64_t lines = line_count(&j), size = line_size(&j);
-    j.options = options ? *options : (napier_softmax_options)NAPIER_SOFTMAX_OPTIONS_INIT;
-    if (j.result != RESULT_LSE && size == 0) {
+napier_status napier_f64_run(napier_context *context, const napier_f64_job *job) {
+    const int64_t lines = line_count(job), size = line_size(job);
+    if (job->result != NAPIER_F64_LSE && size == 0) {
         return NAPIER_OK;
     }
-    const napier_algorithm algorithm = has_plain_sum(&j) ? NAPIER_ALGORITHM_AUTO : j.options.algorithm;
+    const napier_algorithm algorithm = has_plain_sum(job) ? NAPIER_ALGORITHM_AUTO : job->options.algorithm;
     if (napier_f64_split(context, lines, size, algorithm)) {
-        return run_split(context, &j);
+        return run_split(context, job);
     }
-    napier_parallel(context, lines, napier_f64_lines_chunk(size), lines_task, &j);
+    napier_f64_job copy = *job;
+    napier_parallel_each(context, lines, napier_f64_lines_chunk(size), run_line, &copy);
     return NAPIER_OK;
-}
-
-/* ---- The operations ---------------------------------------------------------------------------------------------- */
-
-napier_status napier_f64_softmax(napier_context *context, napier_softmax_kind kind, napier_const_matrix logits,
-                                 napier_matrix out, const napier_softmax_options *options) {
-    const result kind_of_result = kind == NAPIER_KIND_SOFTMAX ? RESULT_SOFTMAX : RESULT_LOG_SOFTMAX;
-    return run(context, (job){.result = kind_of_result, .in = logits, .out = out}, options);
-}
-
-napier_status napier_f64_logsumexp(napier_context *context, napier_const_matrix logits, napier_vector lse,
-                                   const napier_softmax_options *options) {
-    return run(context, (job){.result = RESULT_LSE, .in = logits, .out = napier_column(lse)}, options);
-}
-
-napier_status napier_f64_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
-                                       const napier_softmax_options *options) {
-    return run(context, (job){.result = RESULT_LSE, .whole = true, .in = logits, .out = napier_column(lse)}, options);
-}
-
-napier_status napier_f64_softmax_backward(napier_context *context, napier_const_matrix probs,
-                                          napier_const_matrix grad_probs, napier_matrix grad_logits,
-                                          const napier_softmax_options *options) {
-    const job j = {.result = RESULT_SOFTMAX_GRADIENT, .in = probs, .grad = grad_probs, .out = grad_logits};
-    return run(context, j, options);
-}
-
-napier_status napier_f64_log_softmax_backward(napier_context *context, napier_const_matrix logprobs,
-                                              napier_const_matrix grad_logprobs, napier_matrix grad_logits,
-                                              const napier_softmax_options *options) {
-    const job j = {.result = RESULT_LOG_SOFTMAX_GRADIENT, .in = logprobs, .grad = grad_logprobs, .out = grad_logits};
-    return run(context, j, options);
-}
-
-napier_status napier_f64_logsumexp_backward(napier_context *context, napier_const_matrix logits,
-                                            napier_const_vector grad_lse, napier_matrix grad_logits,
-                                            const napier_softmax_options *options) {
-    const napier_const_matrix grad = napier_const_column(grad_lse);
-    return run(context, (job){.result = RESULT_LSE_GRADIENT, .in = logits, .grad = grad, .out = grad_logits}, options);
-}
-
-napier_status napier_f64_logsumexp_all_backward(napier_context *context, napier_const_matrix logits,
-                                                napier_const_vector grad_lse, napier_matrix grad_logits,
-                                                const napier_softmax_options *options) {
-    const job j = {.result = RESULT_LSE_GRADIENT,
-                   .whole = true,
-                   .in = logits,
-                   .grad = napier_const_column(grad_lse),
-                   .out = grad_logits};
-    return run(context, j, options);
 }

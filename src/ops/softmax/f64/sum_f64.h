@@ -30,6 +30,12 @@
 
 #include "core/math/f64.h"
 
+/* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
+ * normal, and 1024 of the largest stay finite. */
+enum { NAPIER_F64_TERM_SCALE = 512 };
+#define NAPIER_F64_CUTOFF 800.0
+#define NAPIER_F64_HUGE 0x1p62
+
 enum { NAPIER_F64_TILE = 1024, NAPIER_F64_LANES = 256, NAPIER_F64_DIGIT_BITS = 24, NAPIER_F64_DIGITS = 54 };
 
 typedef struct napier_f64_sum {
@@ -39,6 +45,9 @@ typedef struct napier_f64_sum {
     uint64_t count;                    /* elements equal to max; 0 if max is not finite */
     uint64_t digit[NAPIER_F64_DIGITS]; /* below 2^64, not carried */
 } napier_f64_sum;
+
+/* Beyond this maximum, no other element is near enough to count. */
+NAPIER_BOTH bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_HUGE; }
 
 /* The empty sum. */
 NAPIER_BOTH_LONG void napier_f64_sum_init(napier_f64_sum *sum);
@@ -58,7 +67,6 @@ typedef struct napier_f64_tile_part {
 /* What z adds to its lane in a tile with maximum `max`, whose exponent this is. Not for max beyond 2^62. */
 NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent);
 NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max);
-NAPIER_BOTH_LONG bool napier_f64_has_terms(double max);
 NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_f64_tile_part *part);
 
 /* Adds `from` to `into`. Commutative and associative, to the last bit of every field. */
@@ -94,6 +102,17 @@ NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_sof
 
 /* Folds a tile's lanes by halves, 128, 64, .., 1; the result is lane[0]. The gradients use it too. */
 NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]);
+
+/* What a job in double computes, on the CPU and on a GPU. */
+typedef enum napier_f64_result {
+    NAPIER_F64_SOFTMAX,
+    NAPIER_F64_LOG_SOFTMAX,
+    NAPIER_F64_LSE,
+    NAPIER_F64_LSE_GRADIENT,
+    NAPIER_F64_SOFTMAX_GRADIENT,
+    NAPIER_F64_LOG_SOFTMAX_GRADIENT,
+    NAPIER_F64_STATE /* on a GPU: of a part of each row, which is added to a state */
+} napier_f64_result;
 
 /* ---- Gradients, element by element ------------------------------------------------------------------------------- */
 

@@ -1,34 +1,28 @@
 /* ops/softmax/f64/sum_f64.inc.h - tiles, the exact sum of tiles, and finals (see sum_f64.h). The CPU compiles this
  * once, in sum_f64.c. For a kernel of a GPU, sum_f64.h includes it. */
 
-/* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
- * normal, and 1024 of the largest stay finite. */
-enum { NAPIER_F64_TERM_SCALE = 512 };
-#define NAPIER_F64_CUTOFF 800.0
-#define NAPIER_F64_HUGE 0x1p62
+#include "ops/softmax/signed_digits.h"
 
 enum { NAPIER_F64_DIGIT_MASK = (1 << NAPIER_F64_DIGIT_BITS) - 1 };
 
-NAPIER_BOTH bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_HUGE; }
-
 /* Is x near enough to the maximum of its tile or row to count? */
-NAPIER_BOTH bool napier_f64_within_cutoff(double x, double max) { return x - max >= -NAPIER_F64_CUTOFF; }
+NAPIER_BOTH bool f64_within_cutoff(double x, double max) { return x - max >= -NAPIER_F64_CUTOFF; }
 
-NAPIER_BOTH int64_t napier_f64_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+NAPIER_BOTH int64_t f64_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 /* Two digits of headroom above 2^n. */
-NAPIER_BOTH int64_t napier_f64_top_of(double max) {
-    return napier_f64_is_huge(max) ? 0 : napier_f64_floor_div(napier_f64_exp_parts(max).n, NAPIER_F64_DIGIT_BITS) + 2;
+NAPIER_BOTH int64_t f64_top_of(double max) {
+    return napier_f64_is_huge(max) ? 0 : f64_floor_div(napier_f64_exp_parts(max).n, NAPIER_F64_DIGIT_BITS) + 2;
 }
 
 /* A term in units of 2^(exponent - 512), within the cutoff of a maximum whose n is `exponent`. */
-NAPIER_BOTH double napier_f64_scaled_term(napier_f64_parts x, int64_t exponent) {
+NAPIER_BOTH double f64_scaled_term(napier_f64_parts x, int64_t exponent) {
     return x.p * napier_f64_power_of_two((int)(x.n - exponent + NAPIER_F64_TERM_SCALE));
 }
 
 /* ---- Digits ---------------------------------------------------------------------------------------------------- */
 
-NAPIER_BOTH void napier_f64_add_digit(napier_f64_sum *sum, int64_t place, uint64_t amount) {
+NAPIER_BOTH void f64_add_digit(napier_f64_sum *sum, int64_t place, uint64_t amount) {
     const int64_t j = sum->top - place;
     if (j >= 0 && j < NAPIER_F64_DIGITS) {
         sum->digit[j] += amount;
@@ -37,21 +31,21 @@ NAPIER_BOTH void napier_f64_add_digit(napier_f64_sum *sum, int64_t place, uint64
 
 /* Adds times * x * 2^exponent for a normal x > 0. It is split into digits first and then multiplied. That is linear, so
  * a digit below the window may be dropped before or after. times < 2^40 and a digit < 2^24, so no bin overflows. */
-NAPIER_BOTH void napier_f64_add_digits(napier_f64_sum *sum, uint64_t times, double x, int64_t exponent) {
+NAPIER_BOTH void f64_add_digits(napier_f64_sum *sum, uint64_t times, double x, int64_t exponent) {
     const uint64_t bits = napier_double_bits(x);
     const uint64_t significand = (bits & UINT64_C(0x000fffffffffffff)) | UINT64_C(0x0010000000000000);
     const int64_t unit = (int64_t)(bits >> 52) - 1075 + exponent;
-    const int64_t place = napier_f64_floor_div(unit, NAPIER_F64_DIGIT_BITS);
+    const int64_t place = f64_floor_div(unit, NAPIER_F64_DIGIT_BITS);
     const int shift = (int)(unit - place * NAPIER_F64_DIGIT_BITS);
     const uint64_t low = (significand & NAPIER_F64_DIGIT_MASK) << shift;
     const uint64_t high = ((significand >> NAPIER_F64_DIGIT_BITS) << shift) + (low >> NAPIER_F64_DIGIT_BITS);
-    napier_f64_add_digit(sum, place, times * (low & NAPIER_F64_DIGIT_MASK));
-    napier_f64_add_digit(sum, place + 1, times * (high & NAPIER_F64_DIGIT_MASK));
-    napier_f64_add_digit(sum, place + 2, times * (high >> NAPIER_F64_DIGIT_BITS & NAPIER_F64_DIGIT_MASK));
-    napier_f64_add_digit(sum, place + 3, times * (high >> 2 * NAPIER_F64_DIGIT_BITS));
+    f64_add_digit(sum, place, times * (low & NAPIER_F64_DIGIT_MASK));
+    f64_add_digit(sum, place + 1, times * (high & NAPIER_F64_DIGIT_MASK));
+    f64_add_digit(sum, place + 2, times * (high >> NAPIER_F64_DIGIT_BITS & NAPIER_F64_DIGIT_MASK));
+    f64_add_digit(sum, place + 3, times * (high >> 2 * NAPIER_F64_DIGIT_BITS));
 }
 
-NAPIER_BOTH void napier_f64_move_window(napier_f64_sum *sum, int64_t top) {
+NAPIER_BOTH void f64_move_window(napier_f64_sum *sum, int64_t top) {
     const int64_t by = top - sum->top;
     for (int64_t j = NAPIER_F64_DIGITS - 1; j >= 0 && by > 0; j--) {
         sum->digit[j] = j >= by ? sum->digit[j - by] : 0;
@@ -60,55 +54,31 @@ NAPIER_BOTH void napier_f64_move_window(napier_f64_sum *sum, int64_t top) {
 }
 
 /* Raises the maximum to `max`, if that is larger: the old maxima become ordinary terms. */
-NAPIER_BOTH void napier_f64_raise(napier_f64_sum *sum, double max) {
+NAPIER_BOTH void f64_raise(napier_f64_sum *sum, double max) {
     if (!(max > sum->max)) {
         return;
     }
-    const int64_t top = napier_f64_top_of(max);
+    const int64_t top = f64_top_of(max);
     if (napier_f64_is_huge(max) ||
         napier_f64_is_huge(sum->max)) { /* infinities included: no old term is near enough to count */
         memset(sum->digit, 0, sizeof sum->digit);
         sum->top = top;
     } else {
         const napier_f64_parts old = napier_f64_exp_parts(sum->max);
-        napier_f64_move_window(sum, top);
-        napier_f64_add_digits(sum, sum->count, old.p, old.n);
+        f64_move_window(sum, top);
+        f64_add_digits(sum, sum->count, old.p, old.n);
     }
     sum->max = max;
     sum->count = 0;
 }
 
-/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even. The four digits from the
- * leading nonzero one on become two exact doubles; if anything lies below them, it sets the last bit of the second. */
-NAPIER_BOTH double napier_f64_rest_of(const napier_f64_sum *sum, int64_t exponent) {
-    enum { ABOVE = 3, PLACES = ABOVE + NAPIER_F64_DIGITS + 3 };
-    uint64_t d[PLACES] = {0}; /* d[ABOVE] is at place top; three zeros follow the last digit */
-    uint64_t carry = 0;
-    for (int j = NAPIER_F64_DIGITS - 1; j >= 0; j--) {
-        const uint64_t low = (sum->digit[j] & NAPIER_F64_DIGIT_MASK) + (carry & NAPIER_F64_DIGIT_MASK);
-        carry = (sum->digit[j] >> NAPIER_F64_DIGIT_BITS) + (carry >> NAPIER_F64_DIGIT_BITS) +
-                (low >> NAPIER_F64_DIGIT_BITS);
-        d[j + ABOVE] = low & NAPIER_F64_DIGIT_MASK;
-    }
-    for (int j = ABOVE - 1; j >= 0; j--, carry >>= NAPIER_F64_DIGIT_BITS) {
-        d[j] = carry & NAPIER_F64_DIGIT_MASK;
-    }
-    int lead = 0;
-    while (lead < ABOVE + NAPIER_F64_DIGITS && d[lead] == 0) {
-        lead++;
-    }
-    if (lead == ABOVE + NAPIER_F64_DIGITS) {
-        return 0;
-    }
-    uint64_t below = 0;
-    for (int j = lead + 4; j < PLACES; j++) {
-        below |= d[j];
-    }
-    const uint64_t high = d[lead] << NAPIER_F64_DIGIT_BITS | d[lead + 1];
-    const uint64_t low = d[lead + 2] << NAPIER_F64_DIGIT_BITS | d[lead + 3] | (below != 0 ? 1 : 0);
-    const double value = (double)high * 0x1p48 + (double)low;
-    const int64_t unit = (sum->top + ABOVE - lead - 3) * NAPIER_F64_DIGIT_BITS - exponent + NAPIER_F64_TERM_SCALE;
-    return value * napier_f64_power_of_two((int)unit);
+/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even. */
+NAPIER_BOTH double f64_rest_of(const napier_f64_sum *sum, int64_t exponent) {
+    uint64_t d[3 + NAPIER_F64_DIGITS + 3] = {0}; /* d[0] is at place top + 3 */
+    int lead;
+    const double value = napier_digits_sum(sum->digit, NAPIER_F64_DIGITS, d, &lead);
+    const int64_t unit = (sum->top - lead) * NAPIER_F64_DIGIT_BITS - exponent + NAPIER_F64_TERM_SCALE;
+    return value == 0 ? 0 : value * napier_f64_power_of_two((int)unit);
 }
 
 /* ---- The sum --------------------------------------------------------------------------------------------------- */
@@ -129,11 +99,8 @@ NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]) {
 
 /* What z adds to its lane: 0, or its term in units of 2^(exponent - 512). */
 NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent) {
-    return z < max && napier_f64_within_cutoff(z, max) ? napier_f64_scaled_term(napier_f64_exp_parts(z), exponent) : 0;
+    return z < max && f64_within_cutoff(z, max) ? f64_scaled_term(napier_f64_exp_parts(z), exponent) : 0;
 }
-
-/* Beyond this maximum, no other element is near enough to count. */
-NAPIER_BOTH_LONG bool napier_f64_has_terms(double max) { return !napier_f64_is_huge(max); }
 
 NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max) {
     return napier_f64_is_huge(max) ? 0 : napier_f64_exp_parts(max).n;
@@ -146,12 +113,12 @@ NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_
     }
     napier_f64_sum tile;
     napier_f64_sum_init(&tile);
-    napier_f64_raise(&tile, part->max);
+    f64_raise(&tile, part->max);
     tile.pinf = part->max == HUGE_VAL;
     tile.count = tile.pinf ? 0 : part->count;
     if (!napier_f64_is_huge(part->max) && part->rest > 0) {
         const int64_t exponent = napier_f64_exponent_of(part->max);
-        napier_f64_add_digits(&tile, 1, part->rest, exponent - NAPIER_F64_TERM_SCALE);
+        f64_add_digits(&tile, 1, part->rest, exponent - NAPIER_F64_TERM_SCALE);
     }
     napier_f64_sum_merge(sum, &tile);
 }
@@ -176,8 +143,8 @@ NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double 
 
 NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from) {
     napier_f64_sum other = *from;
-    napier_f64_raise(into, other.max);
-    napier_f64_raise(&other, into->max);
+    f64_raise(into, other.max);
+    f64_raise(&other, into->max);
     into->nan |= other.nan;
     into->pinf |= other.pinf;
     into->count += other.count;
@@ -188,7 +155,7 @@ NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f6
 
 NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum) {
     const bool finite = fabs(sum->max) < HUGE_VAL;
-    if (sum->max != sum->max || sum->pinf != (sum->max == HUGE_VAL) || sum->top != napier_f64_top_of(sum->max)) {
+    if (sum->max != sum->max || sum->pinf != (sum->max == HUGE_VAL) || sum->top != f64_top_of(sum->max)) {
         return false;
     }
     if (finite != (sum->count > 0) || sum->count >> 40 != 0) {
@@ -204,7 +171,7 @@ NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum) {
 /* ---- Results --------------------------------------------------------------------------------------------------- */
 
 /* 1 / (x.high + x.low), almost as if rounded once. */
-NAPIER_BOTH double napier_f64_inverse_of(napier_double2 x) {
+NAPIER_BOTH double f64_inverse_of(napier_double2 x) {
     const double inverse = 1.0 / x.high;
     const double remainder = fma(-inverse, x.high, 1.0) - inverse * x.low;
     return fma(inverse, remainder, inverse);
@@ -213,12 +180,12 @@ NAPIER_BOTH double napier_f64_inverse_of(napier_double2 x) {
 /* With P = exp(max) 2^-exponent and the rest R, u = count + R / P is the sum of exp(x - max). Then lse = max + log u,
  * the maximum's probability is 1 / u, and a term's probability is term / (P u). u, P and log u keep their low parts, so
  * that the results err only by their last rounding and by the error of R. */
-NAPIER_BOTH void napier_f64_finish_finite(const napier_f64_sum *sum, napier_f64_final *final) {
+NAPIER_BOTH void f64_finish_finite(const napier_f64_sum *sum, napier_f64_final *final) {
     napier_f64_parts max = {.p = 1, .low = 0, .n = 0};
     double rest = 0;
     if (!napier_f64_is_huge(sum->max)) {
         max = napier_f64_exp_parts(sum->max);
-        rest = napier_f64_rest_of(sum, max.n) / max.p;
+        rest = f64_rest_of(sum, max.n) / max.p;
         rest = fma(-rest, max.low / max.p, rest) * 0x1p-512;
     }
     const napier_double2 u = napier_two_sum((double)sum->count, rest);
@@ -227,12 +194,12 @@ NAPIER_BOTH void napier_f64_finish_finite(const napier_f64_sum *sum, napier_f64_
     final->lse = lse.high + (lse.low + log_u.low);
     final->log_sum = log_u.high;
     final->log_sum_low = log_u.low;
-    final->max_prob = napier_f64_inverse_of(u);
+    final->max_prob = f64_inverse_of(u);
     final->exponent = max.n;
 
     const napier_double2 divisor = napier_two_product(max.p, u.high);
     const double low = divisor.low + fma(max.p, u.low, max.low * u.high);
-    final->scale = napier_f64_inverse_of((napier_double2){divisor.high, low}) * 0x1p-512;
+    final->scale = f64_inverse_of((napier_double2){divisor.high, low}) * 0x1p-512;
 }
 
 NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_final *final) {
@@ -249,26 +216,26 @@ NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_fi
         final->lse = -HUGE_VAL;
     } else {
         final->row = NAPIER_F64_ROW_FINITE;
-        napier_f64_finish_finite(sum, final);
+        f64_finish_finite(sum, final);
     }
 }
 
-NAPIER_BOTH double napier_f64_softmax_of(const napier_f64_final *final, double z) {
+NAPIER_BOTH double f64_softmax_of(const napier_f64_final *final, double z) {
     if (z != z) {
         return napier_f64_nan();
     }
     if (z >= final->max) {
         return final->max_prob;
     }
-    if (napier_f64_is_huge(final->max) || !napier_f64_within_cutoff(z, final->max)) {
+    if (napier_f64_is_huge(final->max) || !f64_within_cutoff(z, final->max)) {
         return 0;
     }
-    const double prob = napier_f64_scaled_term(napier_f64_exp_parts(z), final->exponent) * final->scale;
+    const double prob = f64_scaled_term(napier_f64_exp_parts(z), final->exponent) * final->scale;
     return prob < final->max_prob ? prob : final->max_prob;
 }
 
 /* (z - max) - log_sum, almost as if rounded once. The result is never positive, because z <= max and log_sum >= 0. */
-NAPIER_BOTH double napier_f64_log_softmax_of(const napier_f64_final *final, double z) {
+NAPIER_BOTH double f64_log_softmax_of(const napier_f64_final *final, double z) {
     if (z != z) {
         return napier_f64_nan();
     }
@@ -293,7 +260,6 @@ NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_sof
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        out[i] =
-            kind == NAPIER_KIND_SOFTMAX ? napier_f64_softmax_of(final, z[i]) : napier_f64_log_softmax_of(final, z[i]);
+        out[i] = kind == NAPIER_KIND_SOFTMAX ? f64_softmax_of(final, z[i]) : f64_log_softmax_of(final, z[i]);
     }
 }

@@ -19,7 +19,7 @@ NAPIER_INLINE napier_final napier_finish_tile(napier_softmax_op op, const napier
     napier_final f = {NAPIER_ROW_FINITE, tile->max, tile->max, 0.0f, 0.0f, 0.0f, 1.0f, 0};
     if (!(fabsf(tile->max) < INFINITY)) {
         f.kind = tile->max == INFINITY ? NAPIER_ROW_PINF : tile->max == -INFINITY ? NAPIER_ROW_MASKED : NAPIER_ROW_NAN;
-        f.lse = f.kind == NAPIER_ROW_NAN ? napier_float_of_bits(0x7fc00000u) : f.max;
+        f.lse = f.kind == NAPIER_ROW_NAN ? napier_nan() : f.max;
         return f;
     }
     float p = 1.0f;

@@ -168,12 +168,8 @@ static napier_status run_call(napier_softmax_cuda_call *c, napier_cuda_workspace
                               napier_algorithm algorithm) {
     napier_softmax_cuda_job *const j = &c->job;
     int cluster = 1;
-
-    way_kind way = NAPIER_WAY_SHORT;
     napier_cuda_room room = napier_cuda_room_of(workspace);
-    if (j->lines > 0) {
-        way = way_of(c->gpu.context, algorithm, j, &cluster);
-    }
+    const way_kind way = j->lines > 0 ? way_of(c->gpu.context, algorithm, j, &cluster) : NAPIER_WAY_SHORT;
     if (way == NAPIER_WAY_TILES) {
         napier_softmax_cuda_plan(c->gpu.context, j);
         j->sums = napier_cuda_take(&room, j->lines * j->parts, sizeof *j->sums);

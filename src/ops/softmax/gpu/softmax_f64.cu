@@ -41,28 +41,16 @@ typedef struct napier_f64_room {
 
 static_assert(sizeof(napier_f64_room) <= NAPIER_F64_ROOM, "the launch asks for so much");
 
-/* Folds by halves, as napier_f64_fold; every thread gets the result. */
-NAPIER_INLINE double napier_f64_block_fold(double mine, double *lane) {
+/* The sum, folded by halves as in napier_f64_fold, or the maximum; every thread gets it. */
+NAPIER_INLINE double napier_f64_block_fold(double mine, bool max, double *lane) {
     const int t = (int)threadIdx.x;
     lane[t] = mine;
     __syncthreads();
     for (int half = NAPIER_F64_LANES / 2; half > 0; half /= 2) {
-        if (t < half) {
-            lane[t] += lane[t + half];
-        }
-        __syncthreads();
-    }
-    const double all = lane[0];
-    __syncthreads();
-    return all;
-}
-NAPIER_INLINE double napier_f64_block_max(double mine, double *lane) {
-    const int t = (int)threadIdx.x;
-    lane[t] = mine;
-    __syncthreads();
-    for (int half = NAPIER_F64_LANES / 2; half > 0; half /= 2) {
-        if (t < half) {
+        if (t < half && max) {
             lane[t] = lane[t + half] > lane[t] ? lane[t + half] : lane[t];
+        } else if (t < half) {
+            lane[t] += lane[t + half];
         }
         __syncthreads();
     }
@@ -83,18 +71,18 @@ NAPIER_INLINE void napier_f64_add_tile(const napier_f64_cuda_job *job, int64_t l
         nan |= z[held] != z[held];
         max = z[held] > max ? z[held] : max;
     }
-    napier_f64_tile_part part = {napier_f64_block_max(max, room->lane), 0, 0, false};
+    napier_f64_tile_part part = {napier_f64_block_fold(max, true, room->lane), 0, 0, false};
     const int64_t exponent = napier_f64_exponent_of(part.max);
     double count = 0; /* a whole number: exact in any order */
     for (int k = 0; k < held; k++) {
         count += z[k] == part.max ? 1 : 0;
-        if (napier_f64_has_terms(part.max)) {
+        if (!napier_f64_is_huge(part.max)) {
             lane += napier_f64_term(z[k], part.max, exponent);
         }
     }
-    part.count = (uint64_t)napier_f64_block_fold(count, room->lane);
-    part.nan = napier_f64_block_fold(nan ? 1 : 0, room->lane) > 0;
-    part.rest = napier_f64_block_fold(lane, room->lane);
+    part.count = (uint64_t)napier_f64_block_fold(count, false, room->lane);
+    part.nan = napier_f64_block_fold(nan ? 1 : 0, false, room->lane) > 0;
+    part.rest = napier_f64_block_fold(lane, false, room->lane);
     if (t == 0) {
         napier_f64_sum_add_part(&room->sum, &part);
     }
@@ -159,7 +147,7 @@ CUDA_KERNEL(napier_f64_tile_sums, napier_f64_cuda_job, NAPIER_F64_LANES) {
             const double prob = napier_f64_element(&job, &job.x, line, tile * NAPIER_F64_TILE + i);
             lane = prob != 0 ? fma(g, prob, lane) : lane;
         }
-        const double sum = napier_f64_block_fold(lane, room->lane);
+        const double sum = napier_f64_block_fold(lane, false, room->lane);
         if (threadIdx.x == 0) {
             job.tile_sums[at] = sum;
         }

@@ -9,27 +9,17 @@
 #include "ops/softmax/sum.h"
 #include "ops/softmax/f64/sum_f64.h"
 
-typedef enum napier_f64_result {
-    NAPIER_F64_SOFTMAX,
-    NAPIER_F64_LOG_SOFTMAX,
-    NAPIER_F64_LSE,
-    NAPIER_F64_LSE_GRADIENT,     /* factor: grad_lse */
-    NAPIER_F64_SOFTMAX_GRADIENT, /* x: the result, g: the gradient with respect to it */
-    NAPIER_F64_LOG_SOFTMAX_GRADIENT,
-    NAPIER_F64_STATE /* of a part of each row: x is added to `states` */
-} napier_f64_result;
-
 enum { NAPIER_F64_ROOM = 4096 }; /* shared memory of a block that sums: napier_f64_room */
 
 /* Inputs and outputs may have any dtype. One line is a row or, with `whole`, all elements in row-major order. */
 typedef struct napier_f64_cuda_job {
     napier_f64_result result;
     bool whole;
-    napier_const_matrix x, g;
-    napier_matrix y; /* for NAPIER_F64_LSE one column */
+    napier_const_matrix x, g; /* for the gradients of softmax the result, and the gradient with respect to it */
+    napier_matrix y;          /* for NAPIER_F64_LSE one column */
     double temperature;
     napier_masked_rows masked_rows;
-    napier_const_vector factor;
+    napier_const_vector factor;  /* for NAPIER_F64_LSE_GRADIENT: grad_lse */
     int64_t lines, size;         /* how many, and elements of each */
     int64_t tiles, parts, share; /* of a line; blocks that sum it; tiles of a block */
     napier_f64_sum *sums;        /* [lines, parts] */

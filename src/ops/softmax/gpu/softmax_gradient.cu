@@ -65,10 +65,16 @@ typedef struct napier_gradient_lines {
 } napier_gradient_lines;
 
 NAPIER_INLINE napier_gradient_lines napier_gradient_lines_of(const napier_gradient_cuda_job *job, int64_t row) {
-    const napier_gradient_lines lines = {napier_line_in(&job->values, false, row),
-                                         napier_line_in(&job->gradients, false, row),
-                                         napier_line_out(&job->out, false, row)};
-    return lines;
+    return (napier_gradient_lines){napier_line_in(&job->values, false, row), napier_line_in(&job->gradients, false, row),
+                                   napier_line_out(&job->out, false, row)};
+}
+
+/* Both eights from element i on, as floats. */
+NAPIER_INLINE void napier_gradient_load(const napier_gradient_lines *lines, int64_t i, float *value, float *gradient) {
+    const napier_eight values = napier_load_eight(&lines->values, i);
+    const napier_eight gradients = napier_load_eight(&lines->gradients, i);
+    napier_unpack_eight(&lines->values, &values, i, value);
+    napier_unpack_eight(&lines->gradients, &gradients, i, gradient);
 }
 
 /* Adds eight elements to their lanes. If a probability is 0 (a masked position), its gradient is ignored. */
@@ -92,7 +98,7 @@ NAPIER_INLINE void napier_gradient_write(const napier_gradient_cuda_job *job, fl
             v = value[e] == 0.0f ? 0.0f : value[e] * (gradient[e] - sum);
         }
         v = job->temperature != 1.0f ? v / job->temperature : v;
-        result[e] = v != v ? napier_float_of_bits(0x7fc00000u) : v;
+        result[e] = v != v ? napier_nan() : v;
     }
     if (i < out->size) {
         napier_store_chunk(out, i, 8, result);
@@ -115,7 +121,7 @@ CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THR
     const int64_t warps = blockDim.x / CUDA_WARP;
     for (int64_t row = blockIdx.x * warps + threadIdx.x / CUDA_WARP; row < job.out.rows; row += gridDim.x * warps) {
         const napier_gradient_lines lines = napier_gradient_lines_of(&job, row);
-        float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}, value[32], gradient[32];
+        float lane[8] = {0.0f}, value[32], gradient[32];
         napier_eight values[4], gradients[4];
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) { /* all loads first */
@@ -166,7 +172,7 @@ NAPIER_INLINE napier_eight napier_kept_eight(napier_dtype dtype, const napier_wo
 NAPIER_INLINE float napier_gradient_keep_tile(const napier_gradient_cuda_job *job, const napier_gradient_lines *lines,
                                               napier_gradient_room *room, int64_t tile) {
     const int a = napier_eight_chunks(job->values.dtype), b = napier_eight_chunks(job->gradients.dtype);
-    float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    float lane[8] = {0.0f};
     napier_eight values[4], gradients[4];
     NAPIER_UNROLL
     for (int k = 0; k < 4; k++) {
@@ -235,15 +241,12 @@ CUDA_KERNEL(napier_gradient_sums, napier_gradient_cuda_job, NAPIER_GRADIENT_THRE
     const int64_t warps = blockDim.x / CUDA_WARP, count = job.out.rows * job.tiles;
     for (int64_t at = blockIdx.x * warps + threadIdx.x / CUDA_WARP; at < count; at += gridDim.x * warps) {
         const napier_gradient_lines lines = napier_gradient_lines_of(&job, at / job.tiles);
-        float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        float lane[8] = {0.0f};
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) {
             const int64_t i = napier_eight_at(at % job.tiles, k);
-            const napier_eight values = napier_load_eight(&lines.values, i);
-            const napier_eight gradients = napier_load_eight(&lines.gradients, i);
             float value[8], gradient[8];
-            napier_unpack_eight(&lines.values, &values, i, value);
-            napier_unpack_eight(&lines.gradients, &gradients, i, gradient);
+            napier_gradient_load(&lines, i, value, gradient);
             napier_gradient_add(job.log, value, gradient, lane);
         }
         const float sum = napier_gradient_fold(lane);
@@ -283,11 +286,8 @@ CUDA_KERNEL(napier_gradient_write_tiles, napier_gradient_cuda_job, NAPIER_GRADIE
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) {
             const int64_t i = napier_eight_at(at % job.tiles, k);
-            const napier_eight values = napier_load_eight(&lines.values, i);
-            const napier_eight gradients = napier_load_eight(&lines.gradients, i);
             float value[8], gradient[8];
-            napier_unpack_eight(&lines.values, &values, i, value);
-            napier_unpack_eight(&lines.gradients, &gradients, i, gradient);
+            napier_gradient_load(&lines, i, value, gradient);
             napier_gradient_write(&job, job.totals[row], value, gradient, &lines.out, i);
         }
     }

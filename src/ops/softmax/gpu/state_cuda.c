@@ -86,7 +86,6 @@ napier_status napier_cuda_softmax_state_merge(napier_cuda_context *context, stru
 
 static napier_status update_f32(napier_softmax_cuda_call *c, napier_cuda_workspace *workspace) {
     napier_softmax_cuda_job *const j = &c->job;
-
     napier_cuda_room room = napier_cuda_room_of(workspace);
     j->lines = j->x.cols > 0 ? j->lines : 0;
     if (j->lines > 0) {
@@ -150,19 +149,16 @@ napier_status napier_cuda_softmax_state_finish(napier_cuda_context *context, str
 
 static napier_status apply_f32(napier_softmax_cuda_call *c, napier_cuda_workspace *workspace) {
     napier_softmax_cuda_job *const j = &c->job;
-    napier_status status = NAPIER_OK;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     j->lines = j->x.cols > 0 ? j->lines : 0;
     j->finals = napier_cuda_take(&room, j->lines, sizeof *j->finals);
-    if (!napier_cuda_room_ready(c->gpu.context, &room, &status) || j->lines == 0) {
-        return status;
+    NAPIER_CUDA_READY(c->gpu.context, room);
+    if (j->lines == 0) {
+        return NAPIER_OK;
     }
-    status = napier_softmax_cuda_merge(c);
-    if (!status) {
-        napier_softmax_cuda_plan(c->gpu.context, j);
-        status = napier_softmax_cuda_write(c);
-    }
-    return status;
+    NAPIER_TRY(napier_softmax_cuda_merge(c));
+    napier_softmax_cuda_plan(c->gpu.context, j);
+    return napier_softmax_cuda_write(c);
 }
 
 napier_status napier_cuda_softmax_state_apply(napier_cuda_context *context, struct CUstream_st *stream,

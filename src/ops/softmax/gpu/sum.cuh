@@ -17,8 +17,7 @@ typedef struct napier_warp_sum {
 } napier_warp_sum;
 
 NAPIER_INLINE napier_warp_sum napier_warp_sum_start(void) {
-    const napier_warp_sum s = {-INFINITY, false, false, 0, 0, 0};
-    return s;
+    return (napier_warp_sum){-INFINITY, false, false, 0, 0, 0};
 }
 
 NAPIER_INLINE uint64_t napier_warp_add(uint64_t v) {
@@ -114,9 +113,8 @@ NAPIER_INLINE void napier_warp_sum_store(const napier_warp_sum *s, napier_sum *o
     }
 }
 NAPIER_INLINE napier_warp_sum napier_warp_sum_load(const napier_sum *in, int lane) {
-    const napier_warp_sum s = {in->max, in->nan,   in->pinf,
-                               in->top, in->count, lane < NAPIER_DIGITS ? in->digit[lane] : 0};
-    return s;
+    const uint64_t digit = lane < NAPIER_DIGITS ? in->digit[lane] : 0;
+    return (napier_warp_sum){in->max, in->nan, in->pinf, in->top, in->count, digit};
 }
 
 /* The same for a sum that is held in memory, because its warp needs the registers for tiles. */

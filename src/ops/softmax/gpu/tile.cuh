@@ -461,8 +461,7 @@ typedef struct napier_tile_part {
 } napier_tile_part;
 
 NAPIER_INLINE napier_tile_part napier_no_tile(void) {
-    const napier_tile_part none = {-INFINITY, 0.0f, 0};
-    return none;
+    return (napier_tile_part){-INFINITY, 0.0f, 0};
 }
 
 /* The maximum of an ordinary tile or row, and its exponent, as the terms need them. */
@@ -472,8 +471,7 @@ typedef struct napier_term_scale {
 
 NAPIER_INLINE napier_term_scale napier_term_scale_of(float max) {
     const float exponent = fmaf(max, NAPIER_LOG2E, NAPIER_ROUND_MAGIC) - NAPIER_ROUND_MAGIC;
-    const napier_term_scale s = {max, max - NAPIER_CUTOFF, NAPIER_ROUND_MAGIC + NAPIER_TERM_SCALE - exponent};
-    return s;
+    return (napier_term_scale){max, max - NAPIER_CUTOFF, NAPIER_ROUND_MAGIC + NAPIER_TERM_SCALE - exponent};
 }
 
 NAPIER_INLINE bool napier_is_ordinary(float max) { return fabsf(max) <= NAPIER_BIG; }
@@ -522,7 +520,7 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
                                                float max, bool keep, float *z) {
     const napier_term_scale s = napier_term_scale_of(max);
     napier_tile_part part = {max, 0.0f, 0};
-    float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    float lane[8] = {0.0f};
     NAPIER_UNROLL
     for (int e = 0; e < 8 * eights; e++) {
         const float term = vf_exp_scaled(z[e], s.magic);
@@ -557,7 +555,7 @@ NAPIER_INLINE napier_writing napier_writing_of(napier_softmax_op op, napier_mask
     w.constant = final->kind != NAPIER_ROW_FINITE;
     w.big = op == NAPIER_OP_SOFTMAX && napier_is_big(final->max);
     w.s = napier_term_scale_of(w.constant || w.big ? 0.0f : final->max);
-    w.value = napier_float_of_bits(0x7fc00000u);
+    w.value = napier_nan();
     if (final->kind == NAPIER_ROW_MASKED && masked == NAPIER_MASKED_ZERO) {
         w.value = op == NAPIER_OP_SOFTMAX ? 0.0f : -INFINITY;
     }
@@ -577,7 +575,7 @@ NAPIER_INLINE float napier_odd_result(const napier_writing *w, float z) {
     }
     if (f->factor != 1.0f) {
         result = result * f->factor;
-        result = result != result ? napier_float_of_bits(0x7fc00000u) : result;
+        result = result != result ? napier_nan() : result;
     }
     return result;
 }

@@ -8,7 +8,7 @@
  * it starts on a boundary, all tail. */
 #include <napier/softmax.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
@@ -135,23 +135,14 @@ napier_status napier_softmax_state_create(napier_context *context, napier_dtype 
         *out = NULL;
     }
     napier_softmax_options o;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!out) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: is NULL");
-    }
-    if (compute != NAPIER_F32 && compute != NAPIER_F64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "compute: dtype %d (%s) is not f32 or f64", (int)compute,
-                           napier_dtype_name(compute));
-    }
-    if (first_index < 0 || first_index > INT64_MAX - NAPIER_SUM_MOST) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "first_index: %lld is out of range",
-                           (long long)first_index);
-    }
-    status = napier_softmax_options_read(context, options, compute, &o);
-    return status ? status : create(context, compute, first_index, &o, out);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: is NULL");
+    NAPIER_REFUSE_IF(context, compute != NAPIER_F32 && compute != NAPIER_F64,
+                     "compute: dtype %d (%s) is not f32 or f64", (int)compute, napier_dtype_name(compute));
+    NAPIER_REFUSE_IF(context, first_index < 0 || first_index > INT64_MAX - NAPIER_SUM_MOST,
+                     "first_index: %lld is out of range", (long long)first_index);
+    NAPIER_TRY(napier_softmax_options_read(context, options, compute, &o));
+    return create(context, compute, first_index, &o, out);
 }
 
 void napier_softmax_state_destroy(napier_softmax_state *state) {
@@ -165,8 +156,9 @@ int64_t napier_softmax_state_first_index(const napier_softmax_state *state) { re
 int64_t napier_softmax_state_count(const napier_softmax_state *state) { return state ? state->count : 0; }
 
 static napier_status begin_on(napier_context *context, const char *name, const napier_softmax_state *state) {
-    const napier_status status = napier_begin(context);
-    return status || state ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: is NULL", name);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !state, "%s: is NULL", name);
+    return NAPIER_OK;
 }
 
 /* ---- Update -------------------------------------------------------------------------------------------------------- */
@@ -188,21 +180,14 @@ static void load_block(const napier_softmax_kernels *k, const napier_softmax_sta
 
 napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
                                           napier_const_vector logits) {
-    napier_status status = begin_on(context, "state", state);
-    if (!status)
-        status = napier_check_vector(context, "logits", logits);
-    if (status) {
-        return status;
-    }
-    if (logits.dtype == NAPIER_F64 && state->compute != NAPIER_F64) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: dtype f64 does not go into an f32 state");
-    }
-    if (logits.size >= NAPIER_SUM_MOST - state->count) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: size %lld makes the part 2^40 elements or more",
-                           (long long)logits.size);
-    }
+    NAPIER_TRY(begin_on(context, "state", state));
+    NAPIER_TRY(napier_check_vector(context, "logits", logits));
+    NAPIER_REFUSE_IF(context, logits.dtype == NAPIER_F64 && state->compute != NAPIER_F64,
+                     "logits: dtype f64 does not go into an f32 state");
+    NAPIER_REFUSE_IF(context, logits.size >= NAPIER_SUM_MOST - state->count,
+                     "logits: size %lld makes the part 2^40 elements or more", (long long)logits.size);
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     double z[NAPIER_TILE]; /* or floats */
     state->finished = false;
     for (int64_t i = 0; i < logits.size;) {
@@ -213,7 +198,6 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
         append(k, state, z, n);
         i += n;
     }
-    napier_fenv_leave(caller);
     return NAPIER_OK;
 }
 
@@ -258,19 +242,15 @@ static napier_status merge_before(napier_context *context, const napier_softmax_
 
 napier_status napier_softmax_state_merge(napier_context *context, napier_softmax_state *into,
                                          const napier_softmax_state *from) {
-    napier_status status = begin_on(context, "into", into);
-    if (!status)
-        status = begin_on(context, "from", from);
-    if (!status && into == from) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "from: is the same state as into");
-    }
-    if (!status)
-        status = check_same_kind(context, into, from);
-    if (status || from->count == 0) {
-        return status;
+    NAPIER_TRY(begin_on(context, "into", into));
+    NAPIER_TRY(begin_on(context, "from", from));
+    NAPIER_REFUSE_IF(context, into == from, "from: is the same state as into");
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(check_same_kind(context, into, from));
+    if (from->count == 0) {
+        return NAPIER_OK;
     }
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    const napier_fenv caller = napier_fenv_enter();
     if (into->count == 0) {
         const napier_allocator own = into->allocator;
         memcpy(into, from, napier_state_bytes(from->compute));
@@ -278,31 +258,25 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
     } else if (from->first == into->end) {
         merge_after(k, into, from);
     } else if (from->end == into->first) {
-        status = merge_before(context, k, into, from);
+        NAPIER_TRY(merge_before(context, k, into, from));
     } else if (is_aligned(into) && is_aligned(from)) {
         merge_aligned(into, from);
     } else {
-        status = napier_fail(
-            context, NAPIER_STATE_MISMATCH,
-            "from: elements %lld to %lld neither adjoin %lld to %lld nor do both end at multiples of %d",
-            (long long)from->first, (long long)from->end, (long long)into->first, (long long)into->end, NAPIER_TILE);
+        return napier_fail(context, NAPIER_STATE_MISMATCH,
+                           "from: elements %lld to %lld neither adjoin %lld to %lld nor do both end at multiples of %d",
+                           (long long)from->first, (long long)from->end, (long long)into->first, (long long)into->end,
+                           NAPIER_TILE);
     }
-    napier_fenv_leave(caller);
-    if (!status) {
-        into->finished = false;
-    }
-    return status;
+    into->finished = false;
+    return NAPIER_OK;
 }
 
 /* ---- Finish and apply ---------------------------------------------------------------------------------------------- */
 
 napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse) {
-    const napier_status status = begin_on(context, "state", state);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(begin_on(context, "state", state));
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     const napier_any_sum open = state->sum; /* the open tiles are added only for this result */
     if (state->head_size > 0) {
         add_tile(k, state, head_of(state), state->head_size);
@@ -320,7 +294,6 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
     if (lse) {
         *lse = state->compute == NAPIER_F64 ? state->final.f64.lse : (double)state->final.f32.lse;
     }
-    napier_fenv_leave(caller);
     return NAPIER_OK;
 }
 
@@ -347,34 +320,22 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
     const napier_argument all[] = {
         napier_row_argument("logits", logits, NAPIER_MAY_BE_OUT, logits.size),
         napier_row_argument("result", napier_read_only_vector(result), NAPIER_IS_OUT, logits.size)};
-    napier_status status = begin_on(context, "state", state);
-    if (status) {
-        return status;
-    }
-    status = napier_check_arguments(context, all, sizeof all / sizeof *all);
-    if (status) {
-        return status;
-    }
-    if ((unsigned)kind > NAPIER_KIND_LOG_SOFTMAX) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "kind: %d is unknown", (int)kind);
-    }
-    if (state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 needs an f64 state",
-                           logits.dtype == NAPIER_F64 ? "logits" : "result");
-    }
+    NAPIER_TRY(begin_on(context, "state", state));
+    NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_REFUSE_IF(context, (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX, "kind: %d is unknown", (int)kind);
+    NAPIER_REFUSE_IF(context,
+                     state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64),
+                     "%s: dtype f64 needs an f64 state", logits.dtype == NAPIER_F64 ? "logits" : "result");
     if (!state->finished) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");
     }
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    float *scratch = napier_alloc(&context->allocator, NAPIER_ROWS_SCRATCH, sizeof(float));
-    if (!scratch) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory");
-    }
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
+    NAPIER_MEMORY(memory, context);
+    float *const scratch = napier_take(&memory, NAPIER_ROWS_SCRATCH, sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "scratch: no memory"));
     for (int64_t i = 0; i < logits.size; i += NAPIER_TILE) {
         apply_block(k, state, kind, logits, result, i, (int)napier_least(logits.size - i, NAPIER_TILE), scratch);
     }
-    napier_fenv_leave(caller);
-    napier_free(&context->allocator, scratch);
     return NAPIER_OK;
 }

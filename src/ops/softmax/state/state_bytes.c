@@ -9,8 +9,7 @@
  *
  * All little-endian. Loading trusts nothing: every field is checked against what the arithmetic could have produced. */
 #include "core/base/bytes.h"
-#include "core/base/context.h"
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/math/f64.h"
 #include "ops/softmax/state/state.h"
 
@@ -54,16 +53,10 @@ size_t napier_softmax_state_size(const napier_softmax_state *state) {
 /* ---- Save ---------------------------------------------------------------------------------------------------------- */
 
 static void put_elements(unsigned char **at, napier_dtype compute, const char *elements, int n) {
-    for (int i = 0; i < n; i++) {
-        if (compute == NAPIER_F64) {
-            uint64_t u;
-            memcpy(&u, elements + 8 * (size_t)i, 8);
-            put_bytes(at, u, 8);
-        } else {
-            uint32_t u;
-            memcpy(&u, elements + 4 * (size_t)i, 4);
-            put_bytes(at, u, 4);
-        }
+    const size_t size = napier_state_element(compute);
+    for (int i = 0; i < n; i++, elements += size) {
+        *at = size == 8 ? napier_put_f64(*at, *(const double *)(const void *)elements)
+                        : napier_put_f32(*at, *(const float *)(const void *)elements);
     }
 }
 
@@ -87,18 +80,10 @@ static unsigned flags(const napier_softmax_state *s) {
 
 napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
                                         size_t capacity) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!state || !bytes) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: is NULL", state ? "bytes" : "state");
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !state || !bytes, "%s: is NULL", state ? "bytes" : "state");
     const size_t size = napier_softmax_state_size(state);
-    if (capacity < size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "capacity: %zu is less than the state's %zu bytes",
-                           capacity, size);
-    }
+    NAPIER_REFUSE_IF(context, capacity < size, "capacity: %zu is less than the state's %zu bytes", capacity, size);
     unsigned char *at = bytes;
     memcpy(at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC);
     at += sizeof NAPIER_STATE_MAGIC;
@@ -206,36 +191,26 @@ static bool take_sum(const unsigned char **at, unsigned flags, napier_softmax_st
     const double max = napier_double_of_bits(take(at, 8));
     const uint64_t count = take(at, 8);
     const int64_t top = (int64_t)take(at, 8);
-    const bool wide = s->compute == NAPIER_F64;
-    uint64_t *digit = wide ? s->sum.f64.digit : s->sum.f32.digit;
+    const bool nan = flags & 1, pinf = (flags & 2) != 0;
+    uint64_t *digit = s->sum.f64.digit;
+    if (s->compute == NAPIER_F64) {
+        s->sum.f64 = (napier_f64_sum){.max = max, .nan = nan, .pinf = pinf, .top = top, .count = count};
+    } else {
+        s->sum.f32 = (napier_sum){.max = (float)max, .nan = nan, .pinf = pinf, .top = top, .count = count};
+        digit = s->sum.f32.digit;
+    }
     for (int i = 0; i < digit_count(s->compute); i++) {
         digit[i] = take(at, 8);
     }
-    if (wide) {
-        s->sum.f64.max = max;
-        s->sum.f64.count = count;
-        s->sum.f64.top = top;
-        s->sum.f64.nan = flags & 1;
-        s->sum.f64.pinf = (flags & 2) != 0;
-        return flags <= 3;
-    }
-    s->sum.f32.max = (float)max;
-    s->sum.f32.count = count;
-    s->sum.f32.top = top;
-    s->sum.f32.nan = flags & 1;
-    s->sum.f32.pinf = (flags & 2) != 0;
-    return flags <= 3 && (double)s->sum.f32.max == max;
+    return flags <= 3 && (s->compute == NAPIER_F64 || (double)s->sum.f32.max == max);
 }
 
 static void take_elements(const unsigned char **at, napier_dtype compute, char *elements, int n) {
-    for (int i = 0; i < n; i++) {
-        if (compute == NAPIER_F64) {
-            const uint64_t u = take(at, 8);
-            memcpy(elements + 8 * (size_t)i, &u, 8);
-        } else {
-            const uint32_t u = (uint32_t)take(at, 4);
-            memcpy(elements + 4 * (size_t)i, &u, 4);
-        }
+    const size_t size = napier_state_element(compute);
+    for (int i = 0; i < n; i++, elements += size) {
+        const uint64_t bits = take(at, (int)size);
+        const uint32_t low = (uint32_t)bits;
+        memcpy(elements, size == 8 ? (const void *)&bits : &low, size);
     }
 }
 
@@ -245,10 +220,7 @@ static napier_status load_fields(napier_context *context, const unsigned char *b
     if (size < NAPIER_STATE_FIELDS + NAPIER_STATE_CHECKSUM) {
         return corrupt(context, "are too few for a softmax state");
     }
-    const napier_status status = load_header(context, at, s);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(load_header(context, at, s));
     if (size != size_of(s->compute, (int64_t)s->head_size + s->tail_size)) {
         return corrupt(context, "are not as many as the header says");
     }
@@ -272,22 +244,13 @@ napier_status napier_softmax_state_load(napier_context *context, const void *byt
     if (out) {
         *out = NULL;
     }
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!bytes || !out) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: is NULL", out ? "bytes" : "out");
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !bytes || !out, "%s: is NULL", out ? "bytes" : "out");
     napier_softmax_state fields;
     memset(&fields, 0, sizeof fields);
     const unsigned char *at = bytes;
-    const napier_fenv caller = napier_fenv_enter();
-    status = load_fields(context, bytes, size, &at, &fields);
-    napier_fenv_leave(caller);
-    if (status) {
-        return status;
-    }
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(load_fields(context, bytes, size, &at, &fields));
     napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(fields.compute));
     if (!s) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes",

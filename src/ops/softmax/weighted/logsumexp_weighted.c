@@ -11,7 +11,7 @@
  * and the bits are those of napier_logsumexp. */
 #include <napier/softmax.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/signed_digits.h"
@@ -210,7 +210,7 @@ static result finish_line_f32(const line *l, const sums *s) {
     return finish_f32(l->look.max, weight_of(s), rest);
 }
 
-/* As napier_f64_finish_finite. If the largest term and M's term lie far apart,
+/* As f64_finish_finite. If the largest term and M's term lie far apart,
  * W and R are in units of the largest term. */
 static result finish_f64(const line *l, const sums *s) {
     const double max = l->look.max;
@@ -315,16 +315,13 @@ static result one_tile(const job *j, const napier_weighted_look *look, const flo
     return finish_f32(look->max, weight, rest);
 }
 
-static void short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void short_row(void *argument, int64_t row) {
     const job *j = argument;
+    const line l = {.job = j, .row = row};
     tile t;
     t.n = (int)j->logits.cols;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        const line l = {.job = j, .row = row};
-        load_f32(&l, 0, &t);
-        store(j, row, one_tile(j, &t.look, t.x.f32, t.b.f32, t.n));
-    }
+    load_f32(&l, 0, &t);
+    store(j, row, one_tile(j, &t.look, t.x.f32, t.b.f32, t.n));
 }
 
 /* Column by column of up to 16 rows, because the elements of a column are adjacent in memory. */
@@ -364,38 +361,33 @@ static bool is_columns(napier_const_matrix m) { return m.row_stride == 1 && m.co
 static napier_status run_short(napier_context *context, job *j) {
     const int64_t chunk = (napier_f64_lines_chunk(j->logits.cols) + STRIP - 1) / STRIP * STRIP;
     if (!is_columns(j->logits) || j->logits.rows == 1) {
-        napier_parallel(context, j->logits.rows, chunk, short_rows_task, j);
+        napier_parallel_each(context, j->logits.rows, chunk, short_row, j);
         return NAPIER_OK;
     }
     const int workers = napier_workers(context, j->logits.rows, chunk);
-    j->strips = napier_alloc(&context->allocator, (size_t)workers, sizeof *j->strips);
-    if (!j->strips) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
-    }
+    NAPIER_MEMORY(memory, context);
+    j->strips = napier_take(&memory, workers, sizeof *j->strips);
+    NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
     napier_parallel(context, j->logits.rows, chunk, strips_task, j);
-    napier_free(&context->allocator, j->strips);
     return NAPIER_OK;
 }
 
 /* ---- Rows over threads --------------------------------------------------------------------------------------------- */
 
-static void rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void run_row(void *argument, int64_t row) {
     const job *j = argument;
     const int64_t tiles = napier_f64_tiles(j->logits.cols);
     sums s;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        line l = {.job = j, .row = row, .look = napier_weighted_nothing()};
-        look_at_tiles(&l, &l.look, 0, tiles);
-        if (is_special(&l.look)) {
-            store(j, row, special_result(&l.look));
-            continue;
-        }
-        open_window(&l);
-        clear(j, &s);
-        sum_tiles(&l, &s, 0, tiles);
-        finish(&l, &s);
+    line l = {.job = j, .row = row, .look = napier_weighted_nothing()};
+    look_at_tiles(&l, &l.look, 0, tiles);
+    if (is_special(&l.look)) {
+        store(j, row, special_result(&l.look));
+        return;
     }
+    open_window(&l);
+    clear(j, &s);
+    sum_tiles(&l, &s, 0, tiles);
+    finish(&l, &s);
 }
 
 /* ---- Tiles of a row over threads ----------------------------------------------------------------------------------- */
@@ -444,22 +436,16 @@ static void run_split_row(const napier_context *context, line *l, int workers) {
 
 static napier_status run_split(napier_context *context, const job *j) {
     const int workers = napier_workers(context, napier_f64_tiles(j->logits.cols), NAPIER_F64_CHUNK_TILES);
+    NAPIER_DEFAULT_FENV;
+    NAPIER_MEMORY(memory, context);
     line l = {.job = j};
-    l.looks = napier_alloc(&context->allocator, (size_t)workers, sizeof *l.looks);
-    l.sums = napier_alloc(&context->allocator, (size_t)workers, sizeof *l.sums);
-    napier_status status = NAPIER_OK;
-    if (l.looks && l.sums) {
-        const napier_fenv saved = napier_fenv_enter();
-        for (l.row = 0; l.row < j->logits.rows; l.row++) {
-            run_split_row(context, &l, workers);
-        }
-        napier_fenv_leave(saved);
-    } else {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the partial sums of %d workers", workers);
+    l.looks = napier_take(&memory, workers, sizeof *l.looks);
+    l.sums = napier_take(&memory, workers, sizeof *l.sums);
+    NAPIER_TRY(napier_taken(&memory, "no memory for the partial sums of %d workers", workers));
+    for (l.row = 0; l.row < j->logits.rows; l.row++) {
+        run_split_row(context, &l, workers);
     }
-    napier_free(&context->allocator, l.looks);
-    napier_free(&context->allocator, l.sums);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
@@ -475,11 +461,7 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
         napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, rows),
         napier_column_argument("sign", napier_read_only_vector(sign), NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, rows)};
     const napier_dtype compute = napier_compute_dtype3(logits.dtype, weights.dtype, lse.dtype);
-    const napier_status status =
-        napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options));
     j.wide = compute == NAPIER_F64;
     j.kernels = &napier_ops_kernels_of(context->isa)->softmax;
     if (!j.wide && logits.cols <= NAPIER_TILE) {
@@ -488,6 +470,6 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     if (napier_f64_split(context, logits.rows, logits.cols, j.options.algorithm)) {
         return run_split(context, &j);
     }
-    napier_parallel(context, logits.rows, napier_f64_lines_chunk(logits.cols), rows_task, &j);
+    napier_parallel_each(context, logits.rows, napier_f64_lines_chunk(logits.cols), run_row, &j);
     return NAPIER_OK;
 }

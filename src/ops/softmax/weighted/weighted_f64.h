@@ -7,12 +7,6 @@
 #include "ops/softmax/f64/sum_f64.h"
 #include "ops/softmax/weighted.h"
 
-#define NAPIER_F64_CUTOFF 800.0
-#define NAPIER_F64_HUGE 0x1p62
-enum { NAPIER_F64_TERM_SCALE = 512 };
-
-static inline bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_HUGE; }
-
 /* b = s 2^e, |s| in [1, 2); b finite, not 0. */
 static inline double napier_f64_weight_parts(double b, int *e) {
     const bool small = fabs(b) < 0x1p-1022;

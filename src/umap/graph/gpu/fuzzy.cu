@@ -78,7 +78,7 @@ CUDA_INLINE double sum_of_members(const float *d, int64_t count, float rho, doub
 CUDA_KERNEL(napier_umap_smooth_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     const bool bad = job.state->bad != 0;
     for (int64_t i = grid_thread(); i < job.n; i += grid_threads()) {
-        float rho = napier_float_of_bits(0x7fc00000), sigma = rho;
+        float rho = a_nan(), sigma = rho;
         if (!bad) {
             const float *const d = job.distances + i * job.k;
             const int64_t count = napier_smooth_count(d, job.k);

@@ -3,7 +3,7 @@
 
 #include "core/math/f64.h"
 #include "umap/graph/gpu/graph_cuda.h"
-#include "umap/graph/fuzzy.h"
+#include "umap/graph/graph.h"
 #include "umap/graph/gpu/fuzzy_cuda.h"
 #include "umap/graph/smooth.h"
 

@@ -9,12 +9,12 @@
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
-CUDA_INLINE void refuse(const napier_check_job *job, int64_t index) {
+CUDA_INLINE void refuse(const napier_device_build *job, int64_t index) {
     napier_cuda_note_fault(job->faults, NAPIER_FAULT_EDGES, index);
     job->state->bad = 1;
 }
 
-CUDA_INLINE void raise_highest(const napier_check_job *job, float weight) {
+CUDA_INLINE void raise_highest(const napier_device_build *job, float weight) {
     const uint32_t most = cuda_max_u32(napier_float_bits(weight));
     if (warp_lane() == 0) {
         cuda_atomic_max_i32(&job->state->highest, (int32_t)most);
@@ -22,23 +22,21 @@ CUDA_INLINE void raise_highest(const napier_check_job *job, float weight) {
 }
 
 /* A thread per edge. */
-CUDA_KERNEL(napier_umap_check_edges_kernel, napier_check_job, NAPIER_GRAPH_THREADS) {
-    const napier_umap_edge *const edges = job.source.edges;
+CUDA_KERNEL(napier_umap_check_edges_kernel, napier_device_build, NAPIER_GRAPH_THREADS) {
     float highest = 0.0f;
     for (int64_t e = grid_thread(); e < job.source.count; e += grid_threads()) {
-        const napier_umap_edge edge = edges[e];
-        const bool named = edge.source < job.source.n && edge.target < job.source.n;
-        if (!named || !napier_is_weight(edge.weight) || (e > 0 && napier_edge_is_after(&edges[e - 1], &edge))) {
+        const float weight = job.source.edges[e].weight;
+        if (!napier_edge_is_valid(job.source.edges, e, job.source.n)) {
             refuse(&job, e);
         } else {
-            highest = edge.weight > highest ? edge.weight : highest;
+            highest = weight > highest ? weight : highest;
         }
     }
     raise_highest(&job, highest);
 }
 
 /* A warp per row. An invalid row is reported with the index of its vertex. */
-CUDA_KERNEL(napier_umap_check_rows_kernel, napier_check_job, NAPIER_GRAPH_THREADS) {
+CUDA_KERNEL(napier_umap_check_rows_kernel, napier_device_build, NAPIER_GRAPH_THREADS) {
     const napier_device_source *const s = &job.source;
     float highest = 0.0f;
     for (int64_t v = grid_warp(); v < s->n; v += grid_warps()) {
@@ -67,7 +65,7 @@ typedef struct row {
     float least; /* the least weight that is kept */
 } row;
 
-CUDA_INLINE row row_of(const napier_rows_job *job, int64_t v) {
+CUDA_INLINE row row_of(const napier_device_build *job, int64_t v) {
     const napier_device_source *const s = &job->source;
     row r = {0, 0, 0.0f};
     if (!job->state->bad) {
@@ -84,7 +82,7 @@ CUDA_INLINE float weight_of(const napier_device_source *s, int64_t e) {
 }
 
 /* A warp per vertex: counts the edges that are kept. */
-CUDA_KERNEL(napier_umap_count_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS) {
+CUDA_KERNEL(napier_umap_count_rows_kernel, napier_device_build, NAPIER_GRAPH_THREADS) {
     for (int64_t v = grid_warp(); v < job.source.n; v += grid_warps()) {
         const row r = row_of(&job, v);
         int64_t kept = 0;
@@ -94,16 +92,16 @@ CUDA_KERNEL(napier_umap_count_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS
             kept += __builtin_popcount(cuda_ballot(weight > 0.0f && weight >= r.least));
         }
         if (warp_lane() == 0) {
-            job.rows.starts[v] = kept;
+            job.edges.starts[v] = kept;
         }
     }
 }
 
 /* A warp per vertex: writes the edges that are kept, without gaps. */
-CUDA_KERNEL(napier_umap_fill_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS) {
+CUDA_KERNEL(napier_umap_fill_rows_kernel, napier_device_build, NAPIER_GRAPH_THREADS) {
     for (int64_t v = grid_warp(); v < job.source.n; v += grid_warps()) {
         const row r = row_of(&job, v);
-        int64_t to = job.rows.starts[v];
+        int64_t to = job.edges.starts[v];
         for (int64_t first = r.begin; first < r.end; first += CUDA_WARP) {
             const int64_t e = first + warp_lane();
             const float weight = e < r.end ? weight_of(&job.source, e) : 0.0f;
@@ -111,10 +109,10 @@ CUDA_KERNEL(napier_umap_fill_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS)
             const uint32_t all = cuda_ballot(stays);
             if (stays) {
                 const int64_t at = to + lanes_before(all);
-                job.rows.targets[at] = job.source.edges ? job.source.edges[e].target : job.source.targets[e];
-                job.rows.weights[at] = weight;
-                if (job.sources != NULL) {
-                    job.sources[at] = (uint32_t)v;
+                job.edges.targets[at] = job.source.edges ? job.source.edges[e].target : job.source.targets[e];
+                job.edges.weights[at] = weight;
+                if (job.sources[1] != NULL) {
+                    job.sources[1][at] = (uint32_t)v;
                 }
             }
             to += __builtin_popcount(all);

@@ -31,28 +31,24 @@ napier_status napier_device_check_array(napier_context *context, const char *nam
 
 /* ---- Prefix sums ------------------------------------------------------------------------------------------------- */
 
-static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
-
 napier_status napier_device_sum_before(const napier_cuda_call *call, int64_t *values, int64_t count, int64_t *sums) {
     const napier_scan_job job = {values, count, sums};
-    const int64_t shared = WARPS * (int64_t)sizeof(uint64_t);
-    NAPIER_TRY(
-        NAPIER_DEVICE_PUT(call, napier_umap_scan_tiles_kernel, tiles_of(count), 1, NAPIER_GRAPH_THREADS, shared, &job));
+    const int64_t shared = WARPS * (int64_t)sizeof(uint64_t), tiles = napier_cuda_tiles(count, NAPIER_SCAN_TILE);
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_scan_tiles_kernel, tiles, 1, NAPIER_GRAPH_THREADS, shared, &job));
     NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_scan_sums_kernel, 1, 1, NAPIER_GRAPH_THREADS, shared, &job));
-    return NAPIER_DEVICE_PUT(call, napier_umap_scan_values_kernel, tiles_of(count), 1, NAPIER_GRAPH_THREADS, shared,
-                             &job);
+    return NAPIER_DEVICE_PUT(call, napier_umap_scan_values_kernel, tiles, 1, NAPIER_GRAPH_THREADS, shared, &job);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 void napier_device_build_take(napier_cuda_room *room, napier_device_build *b) {
     const int64_t n = b->source.n, count = b->source.count;
-    b->chunks = b->reversed ? (count + NAPIER_SORT_CHUNK - 1) / NAPIER_SORT_CHUNK : 0;
+    b->chunks = b->reversed ? napier_cuda_tiles(count, NAPIER_SORT_CHUNK) : 0;
     const int64_t digits = NAPIER_SORT_DIGITS * b->chunks, most = digits > n ? digits : n;
     b->edges.starts = napier_cuda_take(room, n + 1, sizeof *b->edges.starts);
     b->edges.targets = napier_cuda_take(room, count, sizeof *b->edges.targets);
     b->edges.weights = napier_cuda_take(room, count, sizeof *b->edges.weights);
-    b->sums = napier_cuda_take(room, tiles_of(most), sizeof *b->sums);
+    b->sums = napier_cuda_take(room, napier_cuda_tiles(most, NAPIER_SCAN_TILE), sizeof *b->sums);
     if (b->reversed) {
         b->pulls.starts = napier_cuda_take(room, n + 1, sizeof *b->pulls.starts);
         b->counts = napier_cuda_take(room, digits + 1, sizeof *b->counts);
@@ -62,25 +58,6 @@ void napier_device_build_take(napier_cuda_room *room, napier_device_build *b) {
             b->weights[i] = napier_cuda_take(room, count, sizeof *b->weights[i]);
         }
     }
-}
-
-/* ---- Rows -------------------------------------------------------------------------------------------------------- */
-
-static napier_status check(const napier_cuda_call *call, const napier_device_build *b) {
-    const napier_check_job job = {b->source, b->state, call->context->faults};
-    if (b->source.edges != NULL) {
-        return NAPIER_DEVICE_PUT(call, napier_umap_check_edges_kernel, b->source.count, NAPIER_GRAPH_THREADS,
-                                 NAPIER_GRAPH_THREADS, 0, &job);
-    }
-    return NAPIER_DEVICE_PUT(call, napier_umap_check_rows_kernel, b->source.n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
-}
-
-static napier_status make_rows(const napier_cuda_call *call, const napier_device_build *b) {
-    const int64_t n = b->source.n;
-    const napier_rows_job job = {b->source, b->epochs, b->state, b->edges, b->sources[1]};
-    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job));
-    NAPIER_TRY(napier_device_sum_before(call, b->edges.starts, n, b->sums));
-    return NAPIER_DEVICE_PUT(call, napier_umap_fill_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
 }
 
 /* ---- The reversed graph ------------------------------------------------------------------------------------------ */
@@ -119,15 +96,19 @@ napier_status napier_device_build_reverse(const napier_cuda_call *call, napier_d
     b->pulls.targets = b->sources[to];
     b->pulls.weights = b->weights[to];
     const napier_starts_job job = {b->keys[to], edges, b->source.n, b->pulls.starts};
-    return NAPIER_DEVICE_PUT(call, napier_umap_key_starts_kernel, b->source.n + 1, NAPIER_GRAPH_THREADS,
-                             NAPIER_GRAPH_THREADS, 0, &job);
+    return NAPIER_DEVICE_EACH(call, napier_umap_key_starts_kernel, b->source.n + 1, NAPIER_GRAPH_THREADS, &job);
 }
 
 napier_status napier_device_build_run(const napier_cuda_call *call, napier_device_build *b) {
-    NAPIER_TRY(check(call, b));
-    NAPIER_TRY(make_rows(call, b));
-    if (b->reversed) {
-        NAPIER_TRY(napier_device_build_reverse(call, b));
+    const int64_t n = b->source.n;
+    b->faults = call->context->faults;
+    if (b->source.edges != NULL) {
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_check_edges_kernel, b->source.count, NAPIER_GRAPH_THREADS, b));
+    } else {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_check_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
     }
-    return NAPIER_OK;
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
+    NAPIER_TRY(napier_device_sum_before(call, b->edges.starts, n, b->sums));
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_fill_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, b));
+    return b->reversed ? napier_device_build_reverse(call, b) : NAPIER_OK;
 }

@@ -4,6 +4,7 @@
 #define NAPIER_UMAP_GRAPH_GPU_GRAPH_CUDA_H
 
 #include <napier/umap.h>
+#include <stdbool.h>
 
 #include "core/gpu/fault.h"
 
@@ -40,20 +41,21 @@ enum {
     NAPIER_SORT_CHUNK = 4096 /* edges per warp */
 };
 
-typedef struct napier_check_job {
+/* A graph to make, of the edges of weight > 0: the job of the kernels that check the source and make the rows. The caller
+ * sets the first four fields, napier_device_build_take what takes memory, and napier_device_build_run the rest. */
+typedef struct napier_device_build {
     napier_device_source source;
+    float epochs;  /* edges below highest / epochs are left out too; 0: none */
+    bool reversed; /* also make pulls */
     napier_device_state *state;
-    napier_cuda_faults *faults;
-} napier_check_job;
 
-/* Makes rows of the edges that are kept: those of weight > 0 and, if epochs is not 0, of at least highest / epochs. */
-typedef struct napier_rows_job {
-    napier_device_source source;
-    float epochs;
-    const napier_device_state *state;
-    napier_device_graph rows; /* starts holds the counts of the rows at first */
-    uint32_t *sources;        /* of each edge; may be NULL */
-} napier_rows_job;
+    napier_device_graph edges, pulls; /* the results; starts holds the counts of the rows at first */
+    int64_t *sums, *counts;
+    int64_t chunks;
+    uint32_t *keys[2], *sources[2]; /* sources[1]: of each edge, if reversed */
+    float *weights[2];
+    napier_cuda_faults *faults;
+} napier_device_build;
 
 /* Exclusive prefix sums of values[0 .. count); values[count] is the total. sums: one for each tile. */
 typedef struct napier_scan_job {
@@ -90,6 +92,9 @@ napier_status napier_device_put(const napier_cuda_call *call, napier_cuda_kernel
                                 int64_t per_block, int threads, int64_t shared_bytes, const void *job, size_t job_size);
 #define NAPIER_DEVICE_PUT(call, kernel, count, per_block, threads, shared_bytes, job) \
     napier_device_put(call, NAPIER_CUDA_KERNEL(kernel), count, per_block, threads, shared_bytes, job, sizeof *(job))
+/* The same for a thread per piece, without shared memory. */
+#define NAPIER_DEVICE_EACH(call, kernel, count, threads, job) \
+    NAPIER_DEVICE_PUT(call, kernel, count, threads, threads, 0, job)
 
 /* Checks a device array: aligned, and not NULL unless it is empty. */
 napier_status napier_device_check_array(napier_context *context, const char *name, const void *data, int64_t count,
@@ -101,20 +106,6 @@ napier_status napier_device_check_values(const napier_cuda_call *call, const flo
 /* Fills the output with NaN if state->bad is set. */
 napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
                                    const napier_device_state *state);
-
-/* A graph to make. The caller sets the first four fields, napier_device_build_take the rest. */
-typedef struct napier_device_build {
-    napier_device_source source;
-    float epochs;  /* edges below highest / epochs are left out; 0: only those of weight 0 */
-    bool reversed; /* also make pulls */
-    napier_device_state *state;
-
-    napier_device_graph edges, pulls; /* the results */
-    int64_t *sums, *counts;
-    int64_t chunks;
-    uint32_t *keys[2], *sources[2];
-    float *weights[2];
-} napier_device_build;
 
 /* Takes the memory of the build; pointers are NULL while only the size is computed. */
 void napier_device_build_take(napier_cuda_room *room, napier_device_build *build);

@@ -30,6 +30,8 @@ CUDA_INLINE float fold_across(float v) {
     return v;
 }
 
+CUDA_INLINE float a_nan(void) { return napier_float_of_bits(0x7fc00000); }
+
 CUDA_INLINE bool napier_is_finite(float x) { return fabsf(x) <= 0x1.fffffep127f; }
 
 /* Loads a point of a map of two components with one access to L1 instead of two. It is aligned to 8 bytes, and no

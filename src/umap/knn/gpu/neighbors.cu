@@ -26,11 +26,8 @@
 #include "core/math/exp.h"
 #include "core/math/f64.h"
 #include "core/math/lanes_math.h"
-#include "umap/metric/boolean.h"
-#include "umap/metric/direction.h"
 #include "umap/metric/gap.inc.h"
 #include "umap/knn/neighbors_heap.h"
-#include "umap/metric/squared.h"
 #include "umap/graph/gpu/warps.cuh"
 
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
@@ -41,11 +38,11 @@ CUDA_KERNEL(napier_umap_points_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     for (int64_t at = grid_thread(); at < job.width * p->stride; at += grid_threads()) {
         const int64_t c = at / p->stride, i = at % p->stride;
         float x = 0.0f;
-        if (i < p->n && c < job.cols) {
-            const int64_t index = i * job.row_stride + c * job.col_stride;
-            x = napier_f64_to_f32(napier_f64_load(job.data, (napier_dtype)job.dtype, index));
+        if (i < p->n && c < job.rows.cols) {
+            const int64_t index = i * job.rows.row_stride + c * job.rows.col_stride;
+            x = napier_f64_to_f32(napier_f64_load(job.rows.data, job.rows.dtype, index));
             if (!napier_is_finite(x) || (job.metric == NAPIER_METRIC_HELLINGER && x < 0.0f)) {
-                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.cols + c);
+                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.rows.cols + c);
                 job.state->bad = 1;
             }
         }
@@ -58,7 +55,7 @@ CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREAD
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->stride; i += grid_threads()) {
         float count = 0.0f;
-        for (int64_t c = 0; c < job.cols; c++) {
+        for (int64_t c = 0; c < job.rows.cols; c++) {
             count = count + p->columns[c * p->stride + i];
         }
         p->counts[i] = count;
@@ -69,19 +66,14 @@ CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREAD
 CUDA_KERNEL(napier_umap_directions_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->n; i += grid_threads()) {
-        float *const x = p->columns + i;
-        const napier_direction d = napier_direction_of(job.metric, x, p->stride, job.cols, job.cols);
-        for (int64_t c = 0; c < job.cols; c++) {
-            x[c * p->stride] = d.none ? 0.0f : napier_directed(job.metric, d, x[c * p->stride]);
-        }
-        x[job.cols * p->stride] = d.none ? 1.0f : 0.0f;
+        napier_direct_row(job.metric, p->columns + i, p->stride, job.rows.cols);
     }
 }
 
 /* A thread per column: its variance, in order of the rows. */
 CUDA_KERNEL(napier_umap_variances_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const int64_t n = job.points.n;
-    for (int64_t c = grid_thread(); c < job.cols; c += grid_threads()) {
+    for (int64_t c = grid_thread(); c < job.rows.cols; c += grid_threads()) {
         const float *const x = job.points.columns + c * job.points.stride;
         double mean = 0.0, squares = 0.0;
         for (int64_t i = 0; i < n; i++) {
@@ -104,7 +96,7 @@ CUDA_KERNEL(napier_umap_variances_kernel, napier_points_job, NAPIER_NEAR_THREADS
 /* A thread per element: divides it by its column's standard deviation. */
 CUDA_KERNEL(napier_umap_divide_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
-    for (int64_t at = grid_thread(); at < job.cols * p->stride; at += grid_threads()) {
+    for (int64_t at = grid_thread(); at < job.rows.cols * p->stride; at += grid_threads()) {
         const float variance = job.variances[at / p->stride];
         const bool counts = variance > 0.0f;
         if (!napier_is_finite(variance) || (!counts && job.measured == NULL)) {
@@ -359,15 +351,15 @@ CUDA_INLINE void measure_sums(const napier_gap gap, const napier_near_job *job, 
 
 /* An upper bound, safe for rounding, of the squared distances of pairs whose distance is at most `distance`. For
  * metrics without squared distances: the distance. */
-CUDA_INLINE float reach_of(int kind, float distance) {
-    if (kind == 0) {
+CUDA_INLINE float reach_of(napier_points_kind kind, float distance) {
+    if (kind == NAPIER_POINTS_GENERAL) {
         return distance;
     }
-    if (kind == NAPIER_SQUARED_HALF) {
+    if (kind == NAPIER_POINTS_HALF) {
         return 2.0f * distance + 0x1p-140f;
     }
     const float squared = distance * distance * (1.0f + 0x1p-20f) + 0x1p-140f;
-    return kind == NAPIER_SQUARED_HALF_ROOT ? 2.0f * squared : squared;
+    return kind == NAPIER_POINTS_HALF_ROOT ? 2.0f * squared : squared;
 }
 
 /* Inserts `near` into a sorted list if it is nearer than the last. The whole warp shifts 32 elements at a time, from
@@ -403,7 +395,7 @@ CUDA_INLINE void queue_pairs(const napier_near_job *job, tile *t, const place *a
         const int64_t sample = at->sample + at->own_sample + i % SHARE;
         const bool other = !job->self || sample != at->query + query;
         if (sum[i] <= t->within[query] && sample < job->samples.n && other) {
-            const float distance = job->kind == 0 ? sum[i] : napier_from_squared(job->kind, sum[i]);
+            const float distance = job->kind == NAPIER_POINTS_GENERAL ? sum[i] : napier_from_squared(job->kind, sum[i]);
             const int32_t room = cuda_atomic_add_i32(&t->queued[query], 1);
             t->u.queue[query][room] = napier_near_of(distance, (uint32_t)sample);
         }
@@ -503,7 +495,7 @@ CUDA_KERNEL(napier_umap_neighbors_kernel, napier_near_job, NAPIER_NEAR_THREADS) 
         for (int64_t i = warp_lane(); i < job.wanted + own; i += CUDA_WARP) {
             const uint64_t near = i < own ? napier_near_of(0.0f, (uint32_t)q) : list[i - own];
             indices[i] = bad || near == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(near);
-            distances[i] = bad ? napier_float_of_bits(0x7fc00000) : napier_near_distance(near);
+            distances[i] = bad ? a_nan() : napier_near_distance(near);
         }
     }
 }

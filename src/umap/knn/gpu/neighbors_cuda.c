@@ -27,10 +27,6 @@ typedef struct search {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static bool has_direction(napier_metric metric) {
-    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
-}
-
 static napier_status check_metric(napier_context *context, const napier_neighbors_options *o) {
     NAPIER_REFUSE_IF(context, o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0),
                      "p: %g is not a number of at least 1", o->p);
@@ -50,11 +46,10 @@ static napier_status check_points(napier_context *context, const char *name, nap
     if (points.sparse) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: sparse, which the device does not take", name);
     }
-    int64_t n, cols;
-    NAPIER_TRY(napier_read_check(context, name, points, &n, &cols));
-    if (cols > NAPIER_MOST_COUNTED) {
+    NAPIER_TRY(napier_read_check(context, name, points));
+    if (points.dense.cols > NAPIER_MOST_COUNTED) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
-                           (long long)cols, NAPIER_MOST_COUNTED);
+                           (long long)points.dense.cols, NAPIER_MOST_COUNTED);
     }
     return NAPIER_OK;
 }
@@ -81,12 +76,9 @@ static napier_status check(napier_context *context, const napier_neighbors_optio
 static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
     const napier_metric metric = s->options.metric;
     const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
-    const int64_t width = m.cols + (has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
-    return (napier_points_job){.data = m.data,
-                               .dtype = (int32_t)m.dtype,
-                               .row_stride = m.row_stride,
-                               .col_stride = m.col_stride,
-                               .cols = m.cols,
+    const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0),
+                  stride = napier_cuda_tiles(m.rows, TILE) * TILE;
+    return (napier_points_job){.rows = m,
                                .width = width,
                                .metric = metric,
                                .points = {.columns = napier_cuda_take(room, width * stride, sizeof(float)),
@@ -106,7 +98,7 @@ static int32_t lanes_for(int64_t width) {
 
 /* The number of blocks that search for each query: several if there are few queries. */
 static int32_t splits_for(const napier_cuda_context *context, int64_t queries, int64_t samples) {
-    const int64_t tiles = (queries + TILE - 1) / TILE, others = (samples + TILE - 1) / TILE;
+    const int64_t tiles = napier_cuda_tiles(queries, TILE), others = napier_cuda_tiles(samples, TILE);
     int64_t splits = 2 * (int64_t)context->processors / (tiles > 0 ? tiles : 1);
     splits = splits < others ? splits : others;
     splits = splits < MOST_SPLITS ? splits : MOST_SPLITS;
@@ -137,7 +129,7 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
         .queries = s->query_points.points,
         .samples = s->sample_points.points,
         .self = s->self,
-        .kind = (int32_t)napier_points_kind_of(s->options.metric, s->options.p),
+        .kind = napier_points_kind_of(s->options.metric, s->options.p),
         .metric = s->options.metric,
         .cols = s->samples.dense.cols,
         .order = s->order.order,
@@ -166,28 +158,26 @@ static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
 
 static napier_status put_points(const napier_cuda_call *call, napier_points_job *job, bool measures) {
     job->faults = call->context->faults;
-    NAPIER_TRY(
-        NAPIER_DEVICE_PUT(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, THREADS, 0, job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, job));
     if (job->points.counts != NULL) {
-        NAPIER_TRY(
-            NAPIER_DEVICE_PUT(call, napier_umap_count_true_kernel, job->points.stride, THREADS, THREADS, 0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_count_true_kernel, job->points.stride, THREADS, job));
     }
-    if (has_direction(job->metric)) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_directions_kernel, job->points.n, THREADS, THREADS, 0, job));
+    if (napier_has_direction(job->metric)) {
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_directions_kernel, job->points.n, THREADS, job));
     }
     if (measures && job->measured != NULL) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_variances_kernel, job->cols, THREADS, THREADS, 0, job));
+        NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_variances_kernel, job->rows.cols, THREADS, job));
     }
     if (job->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_divide_kernel, job->cols * job->points.stride, THREADS, THREADS,
-                                     0, job));
+        NAPIER_TRY(
+            NAPIER_DEVICE_EACH(call, napier_umap_divide_kernel, job->rows.cols * job->points.stride, THREADS, job));
     }
     return NAPIER_OK;
 }
 
 static napier_status run(const napier_cuda_call *call, search *s) {
-    const int64_t queries = s->near.queries.n, tiles = (queries + TILE - 1) / TILE * s->near.splits;
-    NAPIER_TRY(napier_cuda_fill(call->context, call->stream, s->state, 0, sizeof *s->state));
+    const int64_t queries = s->near.queries.n, tiles = napier_cuda_tiles(queries, TILE) * s->near.splits;
+    NAPIER_TRY(napier_cuda_clear(call, s->state, sizeof *s->state));
     NAPIER_TRY(put_points(call, &s->sample_points, true));
     if (!s->self) {
         NAPIER_TRY(put_points(call, &s->query_points, false));

@@ -3,9 +3,8 @@
 #ifndef NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 #define NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 
-#include <napier/umap.h>
-
 #include "umap/graph/gpu/graph_cuda.h"
+#include "umap/metric/formulas.h"
 
 enum {
     NAPIER_NEAR_THREADS = 256,
@@ -29,10 +28,8 @@ typedef struct napier_device_points {
 } napier_device_points;
 
 typedef struct napier_points_job {
-    const void *data;
-    int32_t dtype;
-    int64_t row_stride, col_stride;
-    int64_t cols, width; /* width: cols, plus one if rows without direction need their own column */
+    napier_const_matrix rows; /* of the caller */
+    int64_t width;            /* their columns, plus one if rows without direction need their own column */
     napier_metric metric;
     napier_device_points points;
     const float *variances;
@@ -51,7 +48,7 @@ typedef struct napier_order_job {
 typedef struct napier_near_job {
     napier_device_points queries, samples;
     int32_t self; /* a point is not its own neighbour */
-    int32_t kind; /* napier_points_kind */
+    napier_points_kind kind;
     napier_metric metric;
     int64_t cols;
     const int32_t *order;

@@ -10,8 +10,6 @@
 #include "umap/layout/step.inc.h"
 #include "umap/graph/gpu/warps.cuh"
 
-CUDA_INLINE float a_nan(void) { return napier_float_of_bits(0x7fc00000); }
-
 /* ---- Edge by edge ------------------------------------------------------------------------------------------------ */
 
 CUDA_INLINE bool is_finite_row(const float *y, int components) {
@@ -26,8 +24,7 @@ CUDA_INLINE bool is_finite_row(const float *y, int components) {
  * finite, with its vertex. */
 CUDA_INLINE bool may_act(const napier_edge_forces_job *job, int64_t e) {
     const napier_umap_edge edge = job->edges[e];
-    const bool named = edge.source < job->n && edge.target < job->n;
-    if (!named || !napier_is_weight(edge.weight) || (e > 0 && napier_edge_is_after(&job->edges[e - 1], &edge))) {
+    if (!napier_edge_is_valid(job->edges, e, job->n)) {
         napier_cuda_note_fault(job->faults, NAPIER_FAULT_EDGES, e);
         return false;
     }
@@ -50,12 +47,7 @@ CUDA_KERNEL(napier_umap_edge_forces_kernel, napier_edge_forces_job, NAPIER_GRADI
         float factor = 0.0f, weight = a_nan();
         if (acts) {
             factor = napier_attraction(f, napier_squared_gap(i, j, components));
-            float norm2 = 0.0f;
-            for (int d = 0; d < components; d++) {
-                const float part = napier_clipped(f, factor, i[d] - j[d]);
-                norm2 = fmaf(part, part, norm2);
-            }
-            weight = napier_shortened(f, job.edges[e].weight, norm2);
+            weight = napier_force_weight(f, factor, job.edges[e].weight, i, j, components);
         }
         for (int d = 0; d < components; d++) {
             const float force = acts ? napier_clipped(f, factor, i[d] - j[d]) * weight : weight;
@@ -80,9 +72,7 @@ CUDA_KERNEL(napier_umap_segments_kernel, napier_segments_job, NAPIER_GRADIENT_TH
         job.counts[v] = end > begin ? end - begin : 0;
     }
     for (int64_t e = grid_thread(); e < job.count; e += grid_threads()) {
-        const napier_umap_edge edge = job.edges[e];
-        const bool named = edge.source < job.n && edge.target < job.n;
-        if (!named || !napier_is_weight(edge.weight) || (e > 0 && napier_edge_is_after(&job.edges[e - 1], &edge))) {
+        if (!napier_edge_is_valid(job.edges, e, job.n)) {
             napier_cuda_note_fault(job.faults, NAPIER_FAULT_EDGES, e);
         }
     }

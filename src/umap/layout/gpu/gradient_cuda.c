@@ -46,7 +46,7 @@ napier_status napier_cuda_umap_edge_gradients(napier_cuda_context *context, stru
     const napier_edge_forces_job job = {forces,         embedding.data, embedding.rows,        (int32_t)embedding.cols,
                                         edges,          count,          source_gradients.data, target_gradients.data,
                                         context->faults};
-    return NAPIER_DEVICE_PUT(&call, napier_umap_edge_forces_kernel, count, THREADS, THREADS, 0, &job);
+    return NAPIER_DEVICE_EACH(&call, napier_umap_edge_forces_kernel, count, THREADS, &job);
 }
 
 napier_status napier_cuda_umap_segments(napier_cuda_context *context, struct CUstream_st *stream,
@@ -60,7 +60,7 @@ napier_status napier_cuda_umap_segments(napier_cuda_context *context, struct CUs
     NAPIER_CUDA_READY_WITHOUT(context, workspace);
     const napier_cuda_call call = {context, stream, "umap_segments"};
     const napier_segments_job job = {edges, count, n, starts, counts, context->faults};
-    return NAPIER_DEVICE_PUT(&call, napier_umap_segments_kernel, n > count ? n : count, THREADS, THREADS, 0, &job);
+    return NAPIER_DEVICE_EACH(&call, napier_umap_segments_kernel, n > count ? n : count, THREADS, &job);
 }
 
 napier_status napier_cuda_umap_reduce_segments(napier_cuda_context *context, struct CUstream_st *stream,
@@ -91,7 +91,7 @@ napier_status napier_cuda_umap_apply(napier_cuda_context *context, struct CUstre
     const int64_t count = gradients.rows * gradients.cols;
     const napier_cuda_call call = {context, stream, "umap_apply"};
     const napier_apply_job job = {embedding.data, gradients.data, count, learning_rate, context->faults};
-    return NAPIER_DEVICE_PUT(&call, napier_umap_apply_kernel, count, THREADS, THREADS, 0, &job);
+    return NAPIER_DEVICE_EACH(&call, napier_umap_apply_kernel, count, THREADS, &job);
 }
 
 napier_status napier_cuda_umap_negative_targets(napier_cuda_context *context, struct CUstream_st *stream,
@@ -103,5 +103,5 @@ napier_status napier_cuda_umap_negative_targets(napier_cuda_context *context, st
     NAPIER_CUDA_READY_WITHOUT(context, workspace);
     const napier_cuda_call call = {context, stream, "umap_negative_targets"};
     const napier_draw_job job = {napier_random_key(seed, (uint32_t)epoch), n, rate, targets};
-    return NAPIER_DEVICE_PUT(&call, napier_umap_draw_kernel, n * rate, THREADS, THREADS, 0, &job);
+    return NAPIER_DEVICE_EACH(&call, napier_umap_draw_kernel, n * rate, THREADS, &job);
 }

@@ -114,14 +114,7 @@ CUDA_INLINE void add_pairs(const bool two, const napier_force_job *job, bool rep
     }
     const float d2 = napier_squared_gap(at, from, components);
     const float factor = repels ? napier_repulsion(f, d2) : napier_attraction(f, d2);
-    if (f->max_norm > 0.0f) {
-        float norm2 = 0.0f;
-        for (int d = 0; d < components; d++) {
-            const float part = napier_clipped(f, factor, at[d] - from[d]);
-            norm2 = fmaf(part, part, norm2);
-        }
-        weight = napier_shortened(f, weight, norm2);
-    }
+    weight = napier_force_weight(f, factor, weight, at, from, components);
     for (int d = 0; d < components; d++) {
         const float force = napier_clipped(f, factor, at[d] - from[d]) * weight;
         if (two) {
@@ -345,21 +338,11 @@ CUDA_INLINE int32_t pieces_of(int64_t degree) {
     return (int32_t)((degree + NAPIER_PIECE_EDGES - 1) / NAPIER_PIECE_EDGES);
 }
 
-/* The rate times the sum of a vertex's weights, divided by the largest weight. */
-CUDA_INLINE float wanted_of(const napier_force_job *job, int64_t v) {
-    const float highest = highest_of(job);
-    double sum = 0.0;
-    for (int64_t e = job->edges.starts[v]; e < job->edges.starts[v + 1]; e++) {
-        sum += (double)job->edges.weights[e];
-    }
-    return highest > 0.0f ? (float)(job->rate * (sum / (double)highest)) : 0.0f;
-}
-
 /* A thread per vertex. The order of heavy vertices is random and does not change the result. */
 CUDA_KERNEL(napier_umap_prepare_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
     for (int64_t v = grid_thread(); v < job.n; v += grid_threads()) {
         if (job.wanted != NULL) {
-            job.wanted[v] = wanted_of(&job, v);
+            job.wanted[v] = napier_wanted_samples(job.edges.starts, job.edges.weights, v, highest_of(&job), job.rate);
         }
         if (is_heavy(&job, v)) {
             napier_device_heavy *const heavy = &job.heavy[cuda_atomic_add_i32(&job.state->heavy_count, 1)];
@@ -383,12 +366,13 @@ CUDA_KERNEL(napier_umap_check_values_kernel, napier_values_job, NAPIER_STEP_THRE
 /* ---- After an epoch ---------------------------------------------------------------------------------------------- */
 
 CUDA_KERNEL(napier_umap_step_kernel, napier_step_job, NAPIER_STEP_THREADS) {
-    const napier_adam_constants adam = {job.beta1, job.beta2, job.eps, job.correction1, job.correction2, job.rate};
+    const napier_umap_optimizer_options *const o = &job.options;
+    const napier_adam_constants adam = {o->beta1, o->beta2, o->eps, job.correction1, job.correction2, job.rate};
     for (int64_t i = grid_thread(); i < job.count; i += grid_threads()) {
-        if (job.method == NAPIER_UMAP_SGD) {
+        if (o->method == NAPIER_UMAP_SGD) {
             job.y[i] = napier_sgd_step(job.y[i], job.g[i], job.rate);
-        } else if (job.method == NAPIER_UMAP_MOMENTUM) {
-            job.y[i] = napier_momentum_step(job.y[i], job.g[i], &job.first[i], job.beta, job.rate);
+        } else if (o->method == NAPIER_UMAP_MOMENTUM) {
+            job.y[i] = napier_momentum_step(job.y[i], job.g[i], &job.first[i], o->beta, job.rate);
         } else {
             job.y[i] = napier_adam_step(job.y[i], job.g[i], &job.first[i], &job.second[i], &adam);
         }
@@ -398,7 +382,7 @@ CUDA_KERNEL(napier_umap_step_kernel, napier_step_job, NAPIER_STEP_THREADS) {
 CUDA_KERNEL(napier_umap_poison_kernel, napier_poison_job, NAPIER_STEP_THREADS) {
     if (job.state->bad) {
         for (int64_t i = grid_thread(); i < job.count; i += grid_threads()) {
-            job.out[i] = napier_float_of_bits(0x7fc00000);
+            job.out[i] = a_nan();
         }
     }
 }

@@ -6,7 +6,6 @@
 #include "core/base/view.h"
 #include "umap/graph/gpu/graph_cuda.h"
 #include "umap/layout/epochs.h"
-#include "umap/options/fit_options.h"
 #include "umap/graph/graph.h"
 #include "umap/layout/gpu/layout_cuda.h"
 #include "umap/layout/sampling.h"
@@ -21,18 +20,13 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel, napier_umap_forces_2_kerne
 napier_status napier_device_check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
                                          int64_t count, int64_t n, napier_device_state *state) {
     const napier_values_job job = {values, targets, count, n, state, call->context->faults};
-    return NAPIER_DEVICE_PUT(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
-                             &job);
+    return NAPIER_DEVICE_EACH(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, &job);
 }
 
 napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
                                    const napier_device_state *state) {
     const napier_poison_job job = {out, count, state};
-    return NAPIER_DEVICE_PUT(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0, &job);
-}
-
-static napier_status clear_state(const napier_cuda_call *call, napier_device_state *state) {
-    return napier_cuda_clear(call, state, sizeof *state);
+    return NAPIER_DEVICE_EACH(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, &job);
 }
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
@@ -47,11 +41,6 @@ static void take_lists(napier_cuda_room *room, napier_force_job *job, int64_t co
     job->pieces = napier_cuda_take(room, pieces, sizeof *job->pieces);
     job->acting = napier_cuda_take(room, pieces, sizeof *job->acting);
     job->sums = napier_cuda_take(room, pieces, (size_t)job->components * sizeof *job->sums);
-}
-
-static napier_status prepare(const napier_cuda_call *call, const napier_force_job *job) {
-    return NAPIER_DEVICE_PUT(call, napier_umap_prepare_kernel, job->n, NAPIER_FORCE_THREADS, NAPIER_FORCE_THREADS, 0,
-                             job);
 }
 
 static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
@@ -118,14 +107,14 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
     }
     const napier_cuda_call call = {context, stream, "umap_gradients"};
     const int64_t elements = embedding.rows * embedding.cols;
-    NAPIER_TRY(clear_state(&call, build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, build.state, sizeof *build.state));
     NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, build.state));
     NAPIER_TRY(napier_device_build_run(&call, &build));
     job.state = build.state;
     job.edges = build.edges;
     job.pulls = build.pulls;
     job.out = gradients.data;
-    NAPIER_TRY(prepare(&call, &job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(&call, napier_umap_prepare_kernel, job.n, NAPIER_FORCE_THREADS, &job));
     NAPIER_TRY(put_forces(&call, &job, count > NAPIER_PIECE_EDGES));
     return napier_device_poison(&call, gradients.data, elements, build.state);
 }
@@ -156,7 +145,7 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
     job.given = targets;
     job.samples = rate;
     job.out = gradients.data;
-    NAPIER_TRY(clear_state(&call, job.state));
+    NAPIER_TRY(napier_cuda_clear(&call, job.state, sizeof *job.state));
     NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, job.state));
     NAPIER_TRY(napier_device_check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state));
     NAPIER_TRY(put_forces(&call, &job, false));
@@ -168,60 +157,49 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
 /* Checked epochs over a graph that the call makes first. */
 typedef struct run {
     const napier_umap_epochs *epochs;
-    double learning_rate, rate; /* rate: samples */
+    double learning_rate;
     napier_device_build build;
     napier_force_job job;
-    napier_umap_optimizer_options options;
     int64_t steps; /* steps taken before */
     napier_step_job step;
-    float *y;
 } run;
 
 /* Takes all memory except the optimizer's. */
 static void take_run(napier_cuda_room *room, run *r) {
-    const int64_t elements = r->job.n * r->job.components;
     r->build.state = napier_cuda_take(room, 1, sizeof *r->build.state);
     napier_device_build_take(room, &r->build);
     take_lists(room, &r->job, r->build.source.count, r->build.reversed ? 2 : 1);
-    r->job.out = napier_cuda_take(room, elements, sizeof *r->job.out);
+    r->job.out = napier_cuda_take(room, r->step.count, sizeof *r->job.out);
 }
 
 static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epoch) {
     const napier_umap_epochs *const e = r->epochs;
     r->job.epoch = epoch;
     r->job.draw_key = napier_random_key(e->seed, (uint32_t)epoch);
-    r->job.samples = (int64_t)(r->rate * (double)(epoch + 1)) - (int64_t)(r->rate * (double)epoch);
+    r->job.samples = (int64_t)(r->job.rate * (double)(epoch + 1)) - (int64_t)(r->job.rate * (double)epoch);
     NAPIER_TRY(put_forces(call, &r->job, r->build.source.count > NAPIER_PIECE_EDGES));
     const int64_t steps = ++r->steps;
-    r->step.correction1 = napier_umap_correction(r->options.beta1, steps);
-    r->step.correction2 = napier_umap_correction(r->options.beta2, steps);
+    r->step.correction1 = napier_umap_correction(r->step.options.beta1, steps);
+    r->step.correction2 = napier_umap_correction(r->step.options.beta2, steps);
     const double left = 1.0 - (double)epoch / (double)e->total;
     r->step.rate = (float)(r->learning_rate * left);
-    return NAPIER_DEVICE_PUT(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
-                             &r->step);
+    return NAPIER_DEVICE_EACH(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, &r->step);
 }
 
 /* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
 static napier_status run_epochs(const napier_cuda_call *call, run *r) {
-    const int64_t elements = r->job.n * r->job.components;
-    NAPIER_TRY(napier_device_check_values(call, r->y, NULL, elements, 0, r->build.state));
+    const int64_t elements = r->step.count;
+    NAPIER_TRY(napier_device_check_values(call, r->step.y, NULL, elements, 0, r->build.state));
     NAPIER_TRY(napier_device_build_run(call, &r->build));
     r->job.state = r->build.state;
     r->job.edges = r->build.edges;
     r->job.pulls = r->build.pulls;
-    r->step.y = r->y;
     r->step.g = r->job.out;
-    r->step.count = elements;
-    r->step.method = (int32_t)r->options.method;
-    r->step.beta = r->options.beta;
-    r->step.beta1 = r->options.beta1;
-    r->step.beta2 = r->options.beta2;
-    r->step.eps = r->options.eps;
-    NAPIER_TRY(prepare(call, &r->job));
+    NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_prepare_kernel, r->job.n, NAPIER_FORCE_THREADS, &r->job));
     for (int64_t i = 0; i < r->epochs->count; i++) {
         NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
     }
-    return napier_device_poison(call, r->y, elements, r->build.state);
+    return napier_device_poison(call, r->step.y, elements, r->build.state);
 }
 
 /* As napier_umap_layout_of. */
@@ -229,9 +207,8 @@ static run run_of(const napier_forces *forces, float times, double learning_rate
                   const napier_umap_epochs *epochs, napier_matrix embedding) {
     run r = {.epochs = epochs,
              .learning_rate = learning_rate,
-             .rate = rate,
              .job = force_job(forces, napier_read_only(embedding)),
-             .y = embedding.data};
+             .step = {.y = embedding.data, .count = embedding.rows * embedding.cols}};
     r.job.times = times;
     r.job.sampled = epochs->edge_use == NAPIER_UMAP_EDGES_SAMPLED;
     r.job.by_highest = !r.job.sampled;
@@ -300,7 +277,7 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     r.build.source = (napier_device_source){.edges = edges ? edges : &none, .n = n, .count = count};
     r.build.reversed = e.move_targets != 0;
     r.job.given = targets;
-    r.options = o.options;
+    r.step.options = o.options;
     r.steps = o.steps;
     r.step.first = o.first;
     r.step.second = o.second;
@@ -310,7 +287,7 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
         return NAPIER_OK;
     }
     const napier_cuda_call call = {context, stream, "umap_optimize_epochs"};
-    NAPIER_TRY(clear_state(&call, r.build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, r.build.state, sizeof *r.build.state));
     if (targets != NULL) {
         NAPIER_TRY(napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state));
     }
@@ -349,8 +326,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     napier_forces forces;
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_TRY(check_layout(context->host, graph, options, embedding, &o));
-    const napier_umap_params given = napier_umap_params_of(&o);
-    NAPIER_TRY(napier_umap_check_params(context->host, &given, &params, &forces));
+    NAPIER_TRY(napier_umap_params_of(context->host, &o, &params, &forces));
     const int64_t elements = embedding.rows * embedding.cols;
     const napier_umap_optimizer_options adam = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
@@ -361,7 +337,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     r.build.source =
         (napier_device_source){NULL, graph->starts, graph->targets, graph->weights, graph->n, graph->count};
     r.build.epochs = (float)o.n_epochs;
-    r.options = adam;
+    r.step.options = adam;
     take_run(&room, &r);
     r.step.first = napier_cuda_take(&room, 2 * elements, sizeof(float));
     NAPIER_CUDA_READY(context, room);
@@ -370,7 +346,7 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     }
     r.step.second = r.step.first + elements;
     const napier_cuda_call call = {context, stream, "umap_optimize_layout"};
-    NAPIER_TRY(clear_state(&call, r.build.state));
-    NAPIER_TRY(napier_cuda_fill(context, stream, r.step.first, 0, 2 * (size_t)elements * sizeof(float)));
+    NAPIER_TRY(napier_cuda_clear(&call, r.build.state, sizeof *r.build.state));
+    NAPIER_TRY(napier_cuda_clear(&call, r.step.first, 2 * (size_t)elements * sizeof(float)));
     return run_epochs(&call, &r);
 }

@@ -64,8 +64,8 @@ typedef struct napier_step_job {
     const float *g;
     float *first, *second;
     int64_t count;
-    int32_t method;
-    float beta, beta1, beta2, eps, correction1, correction2, rate;
+    napier_umap_optimizer_options options;
+    float correction1, correction2, rate;
 } napier_step_job;
 
 /* Fills the output with NaN if an argument was bad. */

@@ -13,10 +13,8 @@ printf '%s\n' '</script><script>intruder=1</script>' '"quoted" & <b>bold</b>' "i
 printf '%s\n' '' '' '' 'the <i>fourth</i> & last' '' '' >texts.txt
 run napier umap --embedding map.csv --labels labels.txt --hover texts.txt --plot map.html --title '</title><script>intruder=1</script>'
 with_script() { # page, script
-    cat "$1"
-    echo '<script>'
-    cat "$here/browser/$2"
-    echo '</script>'
+    echo "<script>'use strict'; {" | cat "$1" - "$here/browser/common.js" "$here/browser/$2"
+    echo '}</script>'
 }
 with_script map.html actions.js >page.html
 report() { sed -n '/<pre id="report">$/,/<\/pre>/p' dom.html | grep -v pre; }
