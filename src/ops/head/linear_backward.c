@@ -287,7 +287,8 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
     b->hidden_sums = napier_take(memory, at_a_time, sums);
     b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
-    b->memory = napier_take(memory, sizeof(float), b->memory_floats); /* none for 0: too many */
+    b->memory =
+        napier_take(memory, sizeof(float), b->memory_floats); /* 0 means too many: an element of no size fails */
     return napier_taken(memory, "workspace: no memory for %zu bytes", bytes_of(b));
 }
 

@@ -93,6 +93,7 @@ size_t napier_head_bytes(const napier_head *h) {
 }
 
 napier_status napier_head_take(napier_memory *memory, napier_head *h) {
+    /* 0 panels mean too many: an element of no size fails. */
     h->sides.panels = h->sides.k > 0 ? napier_take(memory, sizeof(float), panels_of(h)) : NULL;
     h->scratch = napier_take(memory, h->threads, NAPIER_HEAD_SCRATCH * sizeof(float));
     h->slots = napier_take(memory, h->rows_at_a_time, (size_t)h->slot_floats * sizeof(float));

@@ -38,7 +38,8 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
                                       : napier_product_plan_of(context, a, columns, napier_transposed(product), false);
     const size_t floats = napier_product_floats(context, &plan);
     NAPIER_MEMORY(memory, context);
-    float *const packed = napier_take(&memory, sizeof(float), floats); /* none for 0: too many */
+    float *const packed =
+        napier_take(&memory, sizeof(float), floats); /* 0 means too many: an element of no size fails */
     NAPIER_TRY(
         napier_taken(&memory, "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols));
     napier_product_run(context, &plan, packed);

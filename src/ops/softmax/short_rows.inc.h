@@ -452,6 +452,13 @@ NAPIER_KERNEL void three_full(napier_softmax_op op, const napier_softmax_job *jo
     }
 }
 
+/* A function of its own: the registers of its loops are not shared with the rest of a round. */
+static __attribute__((noinline)) void three_full_of(const napier_softmax_job *job, const napier_short_plan *plan,
+                                                    napier_batch *look, napier_batch *sum, napier_batch *write,
+                                                    napier_flush *flush) {
+    NAPIER_FOR_OP(job->op, three_full, job, plan, look, sum, write, flush);
+}
+
 /* Scans `look`, sums `sum` and writes `write`; any may be NULL. In one loop if they are
  * alike and ordinary, otherwise one by one. */
 static void batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
@@ -462,7 +469,7 @@ static void batch_round(const napier_softmax_job *job, const napier_short_plan *
     const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
     const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
     if (plan->fused && ordinary) {
-        NAPIER_FOR_OP(job->op, three_full, job, plan, look, sum, write, flush);
+        three_full_of(job, plan, look, sum, write, flush);
     } else {
         if (look) {
             batch_look(look, job, plan->room);

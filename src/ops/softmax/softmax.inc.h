@@ -368,7 +368,8 @@ NAPIER_KERNEL vf result_of16(const napier_results r, vf value) {
     return result16(r.op, r.writer, r.again ? vf_exp_scaled(value, r.magic) : value, r.care);
 }
 
-/* Stores n results as contiguous elements of y, past the caches if `stream`. y may be the memory of the values. */
+/* Stores n results as contiguous elements of y, past the caches if `stream`, for which goes_past_caches must hold. y may be
+ * the memory of the values. */
 NAPIER_KERNEL void write_as(napier_dtype dtype, const napier_results r, const float *values, int64_t n, bool stream,
                             void *y) {
     const vf fill = r.writer ? r.writer->max : vf_zero();

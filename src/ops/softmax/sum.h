@@ -26,7 +26,7 @@
 enum {
     NAPIER_TILE = 1024,      /* elements whose terms are added as floats */
     NAPIER_TILE_LANES = 256, /* accumulators of a tile */
-    NAPIER_DIGIT_BITS = 24,
+    NAPIER_DIGIT_BITS = NAPIER_SIGNED_BITS,
     NAPIER_DIGITS = 12
 };
 

@@ -89,7 +89,10 @@ static void convert(const line *l, int64_t first, double *z, int n) {
             z[i] = napier_f64_lse_gradient(z[i], g[0], o->temperature);
         }
         return;
-    default: break;
+    case NAPIER_F64_LSE:
+    case NAPIER_F64_STATE: return;
+    case NAPIER_F64_SOFTMAX_GRADIENT:
+    case NAPIER_F64_LOG_SOFTMAX_GRADIENT: break;
     }
     napier_f64_load_span(l->grad, 1, first, n, g);
     for (int i = 0; i < n; i++) {

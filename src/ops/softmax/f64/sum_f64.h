@@ -29,6 +29,7 @@
 #include <napier/softmax.h>
 
 #include "core/math/f64.h"
+#include "ops/softmax/signed_digits.h"
 
 /* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
  * normal, and 1024 of the largest stay finite. */
@@ -36,7 +37,12 @@ enum { NAPIER_F64_TERM_SCALE = 512 };
 #define NAPIER_F64_CUTOFF 800.0
 #define NAPIER_F64_HUGE 0x1p62
 
-enum { NAPIER_F64_TILE = 1024, NAPIER_F64_LANES = 256, NAPIER_F64_DIGIT_BITS = 24, NAPIER_F64_DIGITS = 54 };
+enum {
+    NAPIER_F64_TILE = 1024,
+    NAPIER_F64_LANES = 256,
+    NAPIER_F64_DIGIT_BITS = NAPIER_SIGNED_BITS,
+    NAPIER_F64_DIGITS = 54
+};
 
 typedef struct napier_f64_sum {
     double max;                        /* -inf: nothing but -inf and NaN so far; +inf where pinf */

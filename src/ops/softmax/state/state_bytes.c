@@ -55,8 +55,10 @@ size_t napier_softmax_state_size(const napier_softmax_state *state) {
 static void put_elements(unsigned char **at, napier_dtype compute, const char *elements, int n) {
     const size_t size = napier_state_element(compute);
     for (int i = 0; i < n; i++, elements += size) {
-        *at = size == 8 ? napier_put_f64(*at, *(const double *)(const void *)elements)
-                        : napier_put_f32(*at, *(const float *)(const void *)elements);
+        uint64_t wide = 0;
+        uint32_t narrow = 0;
+        memcpy(size == 8 ? (void *)&wide : (void *)&narrow, elements, size);
+        put_bytes(at, size == 8 ? wide : narrow, (int)size);
     }
 }
 
