@@ -90,8 +90,12 @@ static bool accept_word(cursor *c, const char *word) {
 }
 
 static bool parse_bool(cursor *c, bool *value) {
-    *value = accept_word(c, "True");
-    return *value || accept_word(c, "False") || fail(c->error, "bad header: fortran_order is neither True nor False");
+    if (accept_word(c, "True")) {
+        *value = true;
+        return true;
+    }
+    *value = false;
+    return accept_word(c, "False") || fail(c->error, "bad header: fortran_order is neither True nor False");
 }
 
 static bool parse_dimension(cursor *c, int64_t *value) {
@@ -134,7 +138,10 @@ static bool parse_shape(cursor *c, array_shape *shape) {
         shape->dims++;
         comma = accept(c, ',');
     }
-    return shape->dims != 1 || comma || fail(c->error, "bad header: the shape is not a tuple");
+    if (shape->dims == 1 && !comma) {
+        return fail(c->error, "bad header: the shape is not a tuple");
+    }
+    return true;
 }
 
 /* ---- Element types ----------------------------------------------------------------------------------------------- */

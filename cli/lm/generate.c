@@ -80,12 +80,22 @@ static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
     return STATUS_OK;
 }
 
-/* Cuts off a last line that is not complete. */
+/* Cuts off a last line that is not complete, if it begins as a result does: another's file stays as it is. */
 static int cut_off_rest(FILE *file, const char *path) {
+    static const char begin[] = "{\"line\": ";
     long end = 0;
+    bool ours = true;
     int c;
     for (long at = 0; (c = getc(file)) != EOF; at++) {
-        end = c == '\n' ? at + 1 : end;
+        const long column = at - end;
+        ours = (column == 0 || ours) && (column >= (long)sizeof begin - 1 || c == begin[column]);
+        if (c == '\n') {
+            end = at + 1;
+            ours = true;
+        }
+    }
+    if (!ours) {
+        return complain("%s: its last line is not a result of this command; --resume wants its own file", path);
     }
     return ferror(file) || ftruncate(fileno(file), end) != 0 || fseek(file, 0, SEEK_SET) != 0
                ? complain("%s: %s", path, strerror(errno))
@@ -203,38 +213,47 @@ static void print_text(const char *bytes, size_t size, FILE *out) {
     fputc('"', out);
 }
 
+/* Prints the text of ids. Those of a model's unused rows have no token, and so no text. */
+static int print_tokens(session *s, const int64_t *ids, int64_t count, FILE *out) {
+    napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
+    options.skip_special = 1;
+    s->text.size = 0;
+    for (int64_t t = 0; t < count; t++) {
+        const int32_t id = (int32_t)ids[t];
+        size_t size = 0;
+        const bool is_token = napier_tokenizer_token(s->encoder.tokenizer, id, &size) != NULL;
+        const napier_status status =
+            is_token ? napier_tokenizer_decode(s->context, s->encoder.tokenizer, &id, 1, &options, &s->text)
+                     : NAPIER_OK;
+        if (status != NAPIER_OK) {
+            return library_status(s->context, status, NULL);
+        }
+    }
+    print_text(s->text.bytes, s->text.size, out);
+    return STATUS_OK;
+}
+
 /* Prints row `row` of what has been generated: sequence s->done. */
 static int print_sequence(session *s, int64_t row, FILE *out) {
     const int64_t *const ids = s->ids + row * s->q->max_tokens, count = s->lengths[row];
-    int32_t *const narrow = malloc(((size_t)count + 1) * sizeof *narrow);
-    if (narrow == NULL) {
-        return complain("out of memory");
-    }
     fprintf(out, "{\"line\": %" PRId64 ", \"sample\": %" PRId64 ", \"token_ids\": [",
             s->lines.line[s->done / s->q->samples], s->done % s->q->samples);
     for (int64_t t = 0; t < count; t++) {
-        narrow[t] = (int32_t)ids[t];
-        fprintf(out, "%s%" PRId32, t > 0 ? ", " : "", narrow[t]);
+        fprintf(out, "%s%" PRId64, t > 0 ? ", " : "", ids[t]);
     }
     fputs("], \"logprobs\": ", out);
     json_list(out, s->logprobs + row * s->q->max_tokens, count);
     fputs(", \"plain_logprobs\": ", out);
     json_list(out, s->plain + row * s->q->max_tokens, count);
-    int status = STATUS_OK;
     if (s->encoder.tokenizer != NULL) { /* the prompts were texts */
-        napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
-        options.skip_special = 1;
-        s->text.size = 0;
-        status = library_status(
-            s->context, napier_tokenizer_decode(s->context, s->encoder.tokenizer, narrow, count, &options, &s->text),
-            NULL);
         fputs(", \"text\": ", out);
-        print_text(s->text.bytes, s->text.size, out);
+        if (print_tokens(s, ids, count, out)) {
+            return STATUS_FAILED;
+        }
     }
     fprintf(out, ", \"finish\": \"%s\"}\n", s->finish[row] == NAPIER_FINISH_STOP ? "stop" : "length");
-    free(narrow);
     s->done++;
-    return status;
+    return STATUS_OK;
 }
 
 /* Generates and prints all sequences from s->done on. What has been printed is in the file before more is generated. */

@@ -182,9 +182,9 @@ static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
     const line_taker *const t = user;
     const score_lines *const l = t->lines;
     const cJSON *const prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt");
-    const cJSON *const one = cJSON_GetObjectItemCaseSensitive(object, "response");
-    const cJSON *const all = cJSON_GetObjectItemCaseSensitive(object, "responses");
     const bool alone = t->encoder->has_prompts_only;
+    const cJSON *const one = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "response");
+    const cJSON *const all = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "responses");
     char place[PLACE];
     if (prompt == NULL || (!alone && ((one == NULL) == (all == NULL) || (all != NULL && !cJSON_IsArray(all))))) {
         return jsonl_fault(r, "%s", prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
@@ -192,12 +192,14 @@ static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
     snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->lines.name, r->lines.line);
     int status = add_prompt(t, place, object, r->lines.line);
     const int64_t before = l->responses.size;
-    const cJSON *value = alone ? NULL : one != NULL ? one : all->child;
-    for (int64_t n = 0; value != NULL && status == STATUS_OK; value = one != NULL ? NULL : value->next, n++) {
-        snprintf(place, sizeof place,
-                 one != NULL ? "%s:%" PRId64 ": response" : "%s:%" PRId64 ": responses[%" PRId64 "]", r->lines.name,
-                 r->lines.line, n);
-        status = add_response(t, place, value, n);
+    if (status == STATUS_OK && one != NULL) {
+        snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->lines.name, r->lines.line);
+        status = add_response(t, place, one, 0);
+    }
+    int64_t number = 0;
+    for (const cJSON *v = all != NULL ? all->child : NULL; v != NULL && status == STATUS_OK; v = v->next, number++) {
+        snprintf(place, sizeof place, "%s:%" PRId64 ": responses[%" PRId64 "]", r->lines.name, r->lines.line, number);
+        status = add_response(t, place, v, number);
     }
     const bool empty = status == STATUS_OK && l->prompts.offsets[l->prompts.count - 1] == l->prompts.size;
     return empty && alone ? jsonl_fault(r, "the prompt is empty")

@@ -35,7 +35,7 @@ static void show(const progress_line *p) {
     fflush(stderr);
 }
 
-/* Whether it is time to show the line again. */
+/* Whether it is time to show the line again. If so, counts it as shown. */
 static bool is_due(progress_line *p) {
     const double now = p->on_terminal ? clock_seconds() : 0;
     const bool due = p->on_terminal && now - p->shown >= 0.2;

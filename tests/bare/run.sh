@@ -7,9 +7,10 @@
 # hidden use of a build tool fails. The first compiler also builds everything in one command, and once more without
 # OpenMP. CC is the first compiler (default cc).
 # The last line counts: N passed, N failed, N skipped.
-# shellcheck disable=SC2317 # functions are called through `check`
+# shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
 . "$root/tests/support/checks.sh"
 
 # Makes a PATH of links to the tools that a compiler and this script need.

@@ -1,7 +1,8 @@
 /* hostile/allocations - memory runs out in every call of the public API (support/calls.h). Allocation number 0, 1, 2, ...
  * of a call fails, alone and with all that follow, until the call needs no more, on one thread and on two: each time it
  * must return OUT_OF_MEMORY with a text, lose nothing and write no result that napier/umap.h says is untouched; and succeed
- * once memory is there, with the bits that it has where memory is plenty. */
+ * once memory is there, with the bits that it has where memory is plenty. Lines that are CALL_LONG are left out: what they
+ * call is in other lines too. */
 #include <string.h>
 
 #include "support/calls.h"

@@ -4,10 +4,11 @@
 # Installs to a temporary prefix, moves it elsewhere, and builds a program against it through pkg-config and through
 # find_package. Checks the symbols that the library exports, and compiles each header by itself, as C11 and as C++.
 # CC is the compiler (default cc). The last line counts: N passed, N failed, N skipped.
-# shellcheck disable=SC2317 # functions are called through `check`
+# shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cc=${CC:-cc}
+work=$(mktemp -d)
 . "$root/tests/support/checks.sh"
 
 # ---- Install ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ enum {
     HIDDEN = 24,   /* of hidden states, */
     WORDS = 300,   /* and of the vocabulary that they become logits of */
     TOKENS = 60,   /* in BATCH responses */
-    BATCH = 4,     /* each of TOKENS / BATCH */
+    BATCH = 4,     /* of which one is empty */
     CRITERIA = 3,  /* of the rubric */
     POINTS = 90,   /* of a map, */
     FEATURES = 6,  /* each in so many dimensions, */
@@ -37,7 +37,8 @@ enum {
 static float numbers[NUMBERS]; /* the input of all calls that want floats; one in eight is subnormal */
 static float positive[NUMBERS], negative[NUMBERS];
 static int32_t ids[NUMBERS];
-static int64_t offsets[BATCH + 1];
+static const int64_t offsets[BATCH + 1] = {0, 15, 15, 38, TOKENS};
+static const int32_t narrow_offsets[BATCH + 1] = {0, 15, 15, 38, TOKENS};
 static uint8_t mask[TOKENS];
 static napier_umap_edge edges[EDGES], sorted_edges[EDGES];
 static int64_t edge_starts[POINTS], edge_counts[POINTS];
@@ -150,6 +151,7 @@ static napier_matrix new_logits(void) { return napier_transposed(new_rows(COLS, 
 static napier_const_vector tokens(int64_t from) { return napier_const_array_f32(negative + from, TOKENS); }
 static napier_indices token_ids(int64_t count) { return napier_indices_i32(ids, count); }
 static napier_indices responses(void) { return napier_indices_i64(offsets, BATCH + 1); }
+static napier_indices narrow_responses(void) { return napier_indices_i32(narrow_offsets, BATCH + 1); }
 static napier_umap_samples points(void) {
     return (napier_umap_samples){napier_const_rows_f32(numbers, POINTS, FEATURES), NULL};
 }
@@ -194,12 +196,13 @@ static napier_status words(napier_context *c) {
     KEEP(int, CALL(napier_isa_available, NAPIER_ISA_SCALAR));
     KEEP(int, CALL(napier_numerics_version, ));
     KEEP(size_t, strlen(CALL(napier_last_error, c)));
-    KEEP(int, CALL(napier_matrix_engine, c));
+    const int engine = CALL(napier_matrix_engine, c);
+    KEEP(int, engine);
     KEEP(char, CALL(napier_metric_name, NAPIER_METRIC_YULE)[0]);
     KEEP(int, CALL(napier_metric_from_name, "cosine"));
     KEEP(float, CALL(napier_metric_disconnection, NAPIER_METRIC_COSINE));
     KEEP(int64_t, CALL(napier_umap_disconnected, plane()));
-    return NAPIER_OK;
+    return engine >= 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 
 /* ---- softmax.h, sparsemax.h: the rest is below ----------------------------------------------------------------------- */
@@ -357,8 +360,9 @@ static napier_const_matrix hidden(void) { return napier_const_rows_f32(numbers, 
 static napier_const_matrix weights(void) { return napier_const_rows_f32(numbers + TOKENS * HIDDEN, WORDS, HIDDEN); }
 
 static napier_status linear_workspace(napier_context *c) {
-    KEEP(size_t, CALL(napier_linear_token_logprobs_workspace, c, TOKENS, HIDDEN, WORDS, 1));
-    return NAPIER_OK;
+    const size_t size = CALL(napier_linear_token_logprobs_workspace, c, TOKENS, HIDDEN, WORDS, 1);
+    KEEP(size_t, size);
+    return size > 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 static napier_status linear_forward(napier_context *c, const napier_token_options *o) {
     const napier_token_results r = new_token_results(TOKENS);
@@ -378,9 +382,15 @@ static napier_status linear_token_logprobs_backward(napier_context *c) {
     return status ? status : linear_backward(c, &rules);
 }
 
-ONE_CALL(kl_per_response, napier_kl_per_response, tokens(0), tokens(100), responses(), mask, &kl, new_array(BATCH))
-ONE_CALL(kl_per_response_backward, napier_kl_per_response_backward, tokens(0), tokens(100), responses(), mask, &kl,
-         array(BATCH), new_array(TOKENS), new_array(TOKENS))
+static napier_status kl_per_response_by(napier_context *c, const napier_kl_options *o) {
+    return CALL(napier_kl_per_response, c, tokens(0), tokens(100), narrow_responses(), mask, o, new_array(BATCH));
+}
+static napier_status kl_per_response(napier_context *c) {
+    const napier_status status = kl_per_response_by(c, &kl);
+    return status ? status : kl_per_response_by(c, NULL);
+}
+ONE_CALL(kl_per_response_backward, napier_kl_per_response_backward, tokens(0), tokens(100), narrow_responses(), mask,
+         &kl, array(BATCH), new_array(TOKENS), new_array(TOKENS))
 ONE_CALL(kl_full, napier_kl_full, logits(), logits(), NULL, new_array(ROWS))
 ONE_CALL(kl_full_backward, napier_kl_full_backward, logits(), logits(), NULL, array(ROWS), new_logits(), new_logits())
 /* Two policies, at a temperature. */
@@ -394,10 +404,10 @@ static napier_status kl_full_of_two(napier_context *c) {
 
 static napier_const_matrix rubric(void) { return napier_const_rows_f32(numbers, CRITERIA, WORDS); }
 
-ONE_CALL(rubric_score, napier_rubric_score, tokens(0), token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
+ONE_CALL(rubric_score, napier_rubric_score, tokens(0), token_ids(TOKENS), narrow_responses(), rubric(), array(CRITERIA),
          new_rows(BATCH, CRITERIA), new_array(BATCH))
-ONE_CALL(rubric_score_backward, napier_rubric_score_backward, token_ids(TOKENS), responses(), rubric(), array(CRITERIA),
-         napier_const_rows_f32(numbers, BATCH, CRITERIA), array(BATCH), new_array(TOKENS))
+ONE_CALL(rubric_score_backward, napier_rubric_score_backward, token_ids(TOKENS), narrow_responses(), rubric(),
+         array(CRITERIA), napier_const_rows_f32(numbers, BATCH, CRITERIA), array(BATCH), new_array(TOKENS))
 
 static napier_grpo_batch batch(bool with_logprobs) {
     napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
@@ -472,8 +482,9 @@ static napier_status find_ab_params(napier_context *c) {
     return CALL(napier_umap_find_ab_params, c, 0.13, 1.1, &ab[0], &ab[1]);
 }
 static napier_status sort_edges(napier_context *c) {
-    keep(edges, sizeof edges);
-    return CALL(napier_umap_sort_edges, c, (napier_umap_edge *)call_result, EDGES);
+    napier_umap_edge *const sorted = room(EDGES, sizeof *sorted);
+    memcpy(sorted, edges, sizeof edges);
+    return CALL(napier_umap_sort_edges, c, sorted, EDGES);
 }
 ONE_CALL(segments, napier_umap_segments, sorted_edges, EDGES, POINTS, room(POINTS, sizeof(int64_t)),
          room(POINTS, sizeof(int64_t)))
@@ -604,6 +615,21 @@ static napier_status fit(napier_context *c) {
     CALL(napier_umap_model_destroy, c, m);
     return status;
 }
+/* Reads a map's bytes, saves what it has read, loads that, and writes its bytes, which must be the same. */
+static napier_status read_again(napier_context *c, const uint8_t *bytes, size_t size) {
+    napier_umap_model *read = NULL, *loaded = NULL;
+    uint8_t *const again = room(PARTS, 1);
+    size_t size_again = 0;
+    napier_status status = napier_umap_model_from_bytes(c, bytes, size, &read);
+    status = status ? status : napier_umap_model_save(c, read, map_path);
+    status = status ? status : napier_umap_model_load(c, map_path, &loaded);
+    status = status ? status : napier_umap_model_to_bytes(c, loaded, again, PARTS, &size_again);
+    expect(status || (size_again == size && memcmp(again, bytes, size) == 0), "%s: a map read again is another",
+           name_now);
+    napier_umap_model_destroy(c, read);
+    napier_umap_model_destroy(c, loaded);
+    return status;
+}
 /* A map that keeps densities and follows numbers, and what is done with it. */
 static napier_status fit_and_use(napier_context *c) {
     napier_umap_options o = map_options;
@@ -614,7 +640,10 @@ static napier_status fit_and_use(napier_context *c) {
     napier_status status = napier_umap_fit(c, points(), &o, &m);
     status = status ? status : napier_umap_transform(c, m, points(), new_plane());
     status = status ? status : napier_umap_inverse_transform(c, m, plane(), new_rows(POINTS, FEATURES));
-    status = status ? status : napier_umap_model_to_bytes(c, m, room(PARTS, 1), PARTS, room(1, sizeof(size_t)));
+    uint8_t *const bytes = room(PARTS, 1);
+    size_t size = 0;
+    status = status ? status : napier_umap_model_to_bytes(c, m, bytes, PARTS, &size);
+    status = status ? status : read_again(c, bytes, size);
     napier_umap_model_destroy(c, m);
     return status;
 }
@@ -697,11 +726,14 @@ static napier_status model_reads(napier_context *c) {
 }
 static napier_status model_forward(napier_context *c) {
     static const int64_t sequences[] = {0, 6, 20};
-    return CALL(napier_model_forward, c, model, token_ids(20), napier_indices_i64(sequences, 3),
-                new_rows(20, tiny.hidden), new_rows(20, tiny.vocabulary), NULL, NULL);
+    const napier_status status = CALL(napier_model_forward, c, model, token_ids(20), napier_indices_i64(sequences, 3),
+                                      new_rows(20, tiny.hidden), new_rows(20, tiny.vocabulary), NULL, NULL);
+    return status ? status
+                  : napier_model_forward(c, model, token_ids(20), napier_indices_i64(NULL, 0), NO_MATRIX,
+                                         new_rows(20, tiny.vocabulary), NULL, NULL);
 }
 
-/* Two prompts of 5, four responses of 15. */
+/* Two prompts of 5, with two responses each. */
 static const int64_t prompt_offsets[] = {0, 5, 10}, prompt_of[BATCH] = {0, 0, 1, 1};
 
 static napier_score_batch score_batch(void) {
@@ -721,10 +753,14 @@ static napier_score_results new_score_results(int64_t n) {
     r.is_greedy = room(n, 1);
     return r;
 }
-static napier_status batch_logprobs(napier_context *c) {
+static napier_status batch_logprobs_by(napier_context *c, const napier_score_options *o) {
     const napier_score_batch b = score_batch();
     const napier_score_results r = new_score_results(TOKENS);
-    return CALL(napier_model_batch_logprobs, c, model, &b, &score, &r);
+    return CALL(napier_model_batch_logprobs, c, model, &b, o, &r);
+}
+static napier_status batch_logprobs(napier_context *c) {
+    const napier_status status = batch_logprobs_by(c, &score);
+    return status ? status : batch_logprobs_by(c, NULL);
 }
 static napier_status logprobs_for(napier_context *c) {
     const napier_score_results r = new_score_results(7);
@@ -781,20 +817,28 @@ static napier_status judge(napier_context *c) {
     b.values = values;
     return CALL(napier_model_judge, c, model, &b, &score, new_rows(2, 1), new_array(2), new_rows(2, 2));
 }
-/* All of it in bf16. */
-static napier_status model_in_bf16(napier_context *c) {
-    static napier_status (*const uses[])(napier_context *) = {model_reads, model_forward, batch_logprobs, logprobs_for,
-                                                              judge,       kv_logprobs,   generate};
+/* Calls that use the model, with one in bf16. */
+typedef napier_status model_use(napier_context *);
+static napier_status in_bf16(napier_context *c, model_use *const uses[], size_t count) {
     napier_model *const other = model;
     napier_model_options o = NAPIER_MODEL_OPTIONS_INIT;
     o.compute = NAPIER_COMPUTE_BF16;
     napier_status status = napier_model_load(c, tiny.directory, &o, &model);
-    for (size_t i = 0; i < sizeof uses / sizeof *uses && !status; i++) {
+    for (size_t i = 0; i < count && !status; i++) {
         status = uses[i](c);
     }
     napier_model_destroy(c, model);
     model = other;
     return status;
+}
+static napier_status model_in_bf16(napier_context *c) {
+    static model_use *const uses[] = {model_reads, model_forward, batch_logprobs, logprobs_for,
+                                      judge,       kv_logprobs,   generate};
+    return in_bf16(c, uses, sizeof uses / sizeof *uses);
+}
+static napier_status batch_plan_in_bf16(napier_context *c) {
+    static model_use *const uses[] = {batch_plan};
+    return in_bf16(c, uses, sizeof uses / sizeof *uses);
 }
 static napier_status encode_texts(napier_context *c) {
     const napier_text texts[] = {{text, sizeof text - 1}, {"", 0}, {"abc", 3}};
@@ -901,34 +945,42 @@ enum { CASES = sizeof softmax_cases / sizeof *softmax_cases };
 static const softmax_case *case_now;
 static grid case_input;
 
-static napier_status run_case(napier_context *c, const softmax_case *s, napier_const_matrix in, napier_matrix out) {
+/* `result` is of the forward call whose gradient is wanted. */
+static napier_status run_case(napier_context *c, const softmax_case *s, napier_const_matrix in, napier_matrix result,
+                              napier_matrix out) {
     const napier_softmax_options options = options_of(0.8, s->algorithm, NAPIER_MASKED_NAN);
     const napier_const_vector grad = array(s->call == LOGSUMEXP_BACKWARD ? s->rows : 1);
     const napier_vector lse = {out.data, out.rows, out.row_stride, out.dtype};
+    napier_status status = NAPIER_OK;
     switch (s->call) {
     case SOFTMAX: return CALL(napier_softmax, c, in, out, &options);
     case LOG_SOFTMAX: return CALL(napier_log_softmax, c, in, out, &options);
     case LOGSUMEXP: return CALL(napier_logsumexp, c, in, lse, &options);
     case LOGSUMEXP_ALL: return CALL(napier_logsumexp_all, c, in, lse, &options);
     case WEIGHTED: return CALL(napier_logsumexp_weighted, c, in, in, lse, NO_VECTOR, &options);
-    case SOFTMAX_BACKWARD: return CALL(napier_softmax_backward, c, in, in, out, &options);
-    case LOG_SOFTMAX_BACKWARD: return CALL(napier_log_softmax_backward, c, in, in, out, &options);
+    case SOFTMAX_BACKWARD:
+        status = napier_softmax(c, in, result, &options);
+        return status ? status : CALL(napier_softmax_backward, c, napier_read_only(result), in, out, &options);
+    case LOG_SOFTMAX_BACKWARD:
+        status = napier_log_softmax(c, in, result, &options);
+        return status ? status : CALL(napier_log_softmax_backward, c, napier_read_only(result), in, out, &options);
     case LOGSUMEXP_BACKWARD: return CALL(napier_logsumexp_backward, c, in, grad, out, &options);
     case LOGSUMEXP_ALL_BACKWARD: return CALL(napier_logsumexp_all_backward, c, in, grad, out, &options);
     case SPARSEMAX: return CALL(napier_sparsemax, c, in, out, &options);
     case SPARSEMAX_BACKWARD: break;
     }
-    const napier_status status = napier_sparsemax(c, in, out, &options);
-    return status ? status : CALL(napier_sparsemax_backward, c, napier_read_only(out), in, out, &options);
+    status = napier_sparsemax(c, in, result, &options);
+    return status ? status : CALL(napier_sparsemax_backward, c, napier_read_only(result), in, out, &options);
 }
 
 static napier_status softmax_in_layout(napier_context *c) {
     const softmax_case *const s = case_now;
     const bool reduces = s->call >= LOGSUMEXP && s->call <= WEIGHTED;
     const int64_t mark = scratch_mark(), rows = s->call == LOGSUMEXP_ALL ? 1 : s->rows, cols = reduces ? 1 : s->cols;
+    const grid result = grid_make(s->in_layout, s->rows, s->cols, s->in);
     const grid out = grid_make(s->out_layout, rows, cols, s->out);
     const uint64_t before = grid_bits(&out, 0, 0);
-    const napier_status status = run_case(c, s, grid_input(&case_input), out.view);
+    const napier_status status = run_case(c, s, grid_input(&case_input), result.view, out.view);
     expect(grid_damage(&out) == 0, "%s wrote beside its result", s->name);
     expect(!status || grid_bits(&out, 0, 0) == before, "%s failed, but wrote a result", s->name);
     if (!status) {
@@ -941,14 +993,16 @@ static napier_status softmax_in_layout(napier_context *c) {
     return status;
 }
 
-/* Makes the input here, because to round it needs the default floating-point state. */
+/* Makes the input here, because to round it needs the default floating-point state. Some of it is subnormal in every
+ * format, and all bits of an f64 are used. */
 static public_call softmax_call_at(int i) {
     const softmax_case *const s = case_now = &softmax_cases[i];
     scratch_release(0);
     case_input = grid_make(s->in_layout, s->rows, s->cols, s->in);
+    const int exponent = dtype_min_exponent(s->in) - 5;
     for (int64_t at = 0; at < s->rows * s->cols; at++) {
-        const double tiny_factor = s->in == NAPIER_F64 && at % 9 == 0 ? 0x1p-1030 : 1.0;
-        grid_set(&case_input, at / s->cols, at % s->cols, (double)numbers[at % NUMBERS] * tiny_factor);
+        const double number = (double)numbers[at % NUMBERS] / (s->in == NAPIER_F64 ? 3.0 : 1.0);
+        grid_set(&case_input, at / s->cols, at % s->cols, at % 9 == 0 ? ldexp(number, exponent) : number);
     }
     return (public_call){s->name, softmax_in_layout, s->flags};
 }
@@ -1039,6 +1093,7 @@ static const public_call table[] = {
     LINE(batch_plan, CALL_TAKES | CALL_BY_THREADS),
     LINE(judge, CALL_TAKES),
     LINE(model_in_bf16, CALL_LONG),
+    LINE(batch_plan_in_bf16, CALL_TAKES | CALL_BY_THREADS),
     LINE(encode_texts, CALL_TAKES | CALL_FALLS_BACK),
 #endif
 };
@@ -1057,9 +1112,6 @@ static void fill(void) {
         positive[i] = fabsf(numbers[i]);
         negative[i] = -positive[i];
         ids[i] = i * 7 % 80;
-    }
-    for (int i = 0; i <= BATCH; i++) {
-        offsets[i] = i * (TOKENS / BATCH);
     }
     for (int i = 0; i < TOKENS; i++) {
         mask[i] = i % 5 != 0;

@@ -14,7 +14,7 @@ enum {
     CALL_FALLS_BACK = 8,  /* may do without some of its memory: PCRE2 without machine code interprets the expression */
     CALL_NO_TEXT = 16,    /* an error leaves no text in the context */
     CALL_BY_THREADS = 32, /* some results depend on the number of threads */
-    CALL_LONG = 64        /* many calls, each of them in other lines too: too long for one failure after the other */
+    CALL_LONG = 64        /* many calls of functions that other lines have too; hostile/allocations leaves it out */
 };
 
 typedef struct public_call {

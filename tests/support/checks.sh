@@ -1,7 +1,6 @@
-# support/checks.sh - for scripts that count their checks: sourced at their start, `finish` at their end. $work is a folder
-# that is removed with the script.
-# shellcheck shell=bash
-work=$(mktemp -d)
+# support/checks.sh - for scripts that count their checks: sourced at their start, `finish` at their end. The folder
+# $work, which the script makes before, is removed with it.
+# shellcheck shell=bash disable=SC2154
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
 

@@ -72,10 +72,9 @@ typedef struct part {
     int64_t bytes;
 } part;
 
-/* Begins the layers of a model. */
-static void list_parts(const napier_context *context, const napier_model *m, napier_ragged_size size, napier_layers *l,
+static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
                        part parts[NAPIER_LAYERS_PARTS]) {
-    *l = (napier_layers){.model = m, .dtype = napier_model_activations(m)};
+    const napier_model *m = l->model;
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
@@ -106,10 +105,14 @@ static int64_t attention_bytes(const napier_context *context, const napier_model
     return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
 }
 
+static napier_layers layers_of(const napier_model *model) {
+    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
+}
+
 int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
-    napier_layers layers;
+    napier_layers layers = layers_of(model);
     part parts[NAPIER_LAYERS_PARTS];
-    list_parts(context, model, size, &layers, parts);
+    list_parts(context, size, &layers, parts);
     int64_t bytes = plus(attention_bytes(context, model, size), napier_ragged_bytes(size));
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         bytes = plus(bytes, parts[i].bytes);
@@ -130,9 +133,10 @@ napier_status napier_layers_allocate(napier_memory *memory, const napier_model *
                                      napier_layers *layers) {
     napier_context *context = memory->context;
     part parts[NAPIER_LAYERS_PARTS];
-    list_parts(context, model, size, layers, parts);
+    *layers = layers_of(model);
     NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
     layers->rows = size.tokens + size.copied;
+    list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }
@@ -238,7 +242,9 @@ static void project(const run *r, void *x, int64_t first, int64_t rows, const na
 /* Rotates q or k: heads = rotated(from). */
 static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
                    int64_t heads, void *out) {
-    step s = {r->layers, r->kernels, first, norm, heads, from, out};
+    step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm, .heads = heads};
+    s.from = from;
+    s.out = out;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
 }
 
@@ -321,7 +327,7 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
 
 /* x += the sums in `wide`, then normed = norm(x). */
 static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
-    step s = {r->layers, r->kernels, first, norm, 0, NULL, NULL};
+    step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm};
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
 }
 
@@ -385,7 +391,7 @@ static napier_status tell(const run *r, int64_t layers_done) {
 napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
     const run r = {context, layers, napier_lm_kernels_of(context->isa)};
-    step s = {layers, r.kernels, 0, &m->layers[0].attention_norm, 0, NULL, NULL};
+    step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

@@ -166,7 +166,14 @@ napier_status napier_model_forward(napier_context *context, const napier_model *
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
-    forward f = {context, model, ids, offsets, .hidden = hidden, .logits = logits, .progress = progress, .user = user};
+    forward f = {.context = context,
+                 .model = model,
+                 .ids = ids,
+                 .offsets = offsets,
+                 .hidden = hidden,
+                 .logits = logits,
+                 .progress = progress,
+                 .user = user};
     NAPIER_TRY(check(&f));
     if (model->compute == NAPIER_COMPUTE_BF16) {
         napier_matrix_engine_decide(context);

@@ -443,9 +443,13 @@ int64_t napier_safetensors_count(const napier_safetensors *all) { return all->co
 
 const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
 
-napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
+static napier_tensor *find(const napier_safetensors *all, const char *name) {
     const napier_tensor wanted = {.name = name};
     return bsearch(&wanted, all->tensors, (size_t)all->count, sizeof *all->tensors, by_name);
+}
+
+const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
+    return find(all, name);
 }
 
 /* Formats a shape, such as "[3, 4]". */
@@ -461,7 +465,7 @@ static napier_shown show_shape(int ndim, const int64_t *shape) {
 }
 
 static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
-    return t->ndim == ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) == 0;
+    return t->ndim == ndim && (ndim == 0 || memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) == 0);
 }
 
 /* Copies a tensor that is not aligned in the file to aligned memory. */
@@ -482,7 +486,7 @@ static napier_status align(napier_context *context, napier_tensor *t) {
 
 napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out) {
-    napier_tensor *const t = napier_safetensors_find(all, name);
+    napier_tensor *const t = find(all, name);
     *out = NULL;
     if (t == NULL) {
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,

@@ -34,7 +34,7 @@ napier_status napier_safetensors_open_file(napier_context *context, const char *
 void napier_safetensors_close(napier_context *context, napier_safetensors *all);
 
 /* The tensor of that name, or NULL. Its dtype may be unsupported. */
-napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name);
+const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name);
 
 /* The tensor of that name, aligned. It must have this shape and a supported dtype. Not thread-safe. Errors:
  * CORRUPT_DATA (missing, or another shape), UNSUPPORTED (dtype), OUT_OF_MEMORY. */

@@ -20,7 +20,7 @@ static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
     return twice > needed ? twice : needed;
 }
 
-/* Moves `used` elements from *data to larger memory. *capacity receives its size. */
+/* Moves `used` elements from *data to larger memory. *capacity receives its size. On an error *data stays. */
 static napier_status grow(napier_context *context, void **data, size_t used, size_t *capacity, size_t more,
                           size_t size) {
     const size_t wanted = grown(used, *capacity, more, size);

@@ -8,7 +8,7 @@
  * refused, with a message that names it, and never blocks. Errors: IO_ERROR. */
 napier_status napier_open_file(napier_context *context, const char *path, int *fd, size_t *size);
 
-/* The path of a file in a folder, in memory of the caller. */
+/* The path of a file in a folder, in memory of the caller. Errors: OUT_OF_MEMORY. */
 napier_status napier_join_path(napier_memory *memory, const char *folder, const char *name, char **path);
 
 /* Reads all of a regular file, at most `most` bytes, into memory from the context's allocator, and appends a 0. Errors:

@@ -165,14 +165,25 @@ static void check_against_oracle(tiny_model m, const char *what) {
 }
 
 static void test_formula(void) {
-    /* hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary, theta, tied, old_config, dtype, seed */
-    const tiny_model untied = {32, 2, 4, 4, 16, 48, 83, 1e4, false, true, NAPIER_BF16, 1, ""};
-    const tiny_model one_key = {32, 2, 8, 1, 16, 48, 83, 1e4, false, true, NAPIER_F16, 1, ""};
-    const tiny_model odd = {37, 2, 4, 2, 10, 51, 31, 1e6, true, false, NAPIER_F32, 1, ""};
-    check_against_oracle((tiny_model)TINY_MODEL_INIT, "f32, tied, two groups");
-    check_against_oracle(untied, "bf16, untied, a key for each head");
-    check_against_oracle(one_key, "f16, untied, one key for all heads");
-    check_against_oracle(odd, "odd sizes");
+    const tiny_model ordinary = TINY_MODEL_INIT;
+    tiny_model m = ordinary;
+    check_against_oracle(m, "f32, tied, two groups");
+    m.tied = false;
+    m.old_config = true;
+    m.kv_heads = 4;
+    m.dtype = NAPIER_BF16;
+    check_against_oracle(m, "bf16, untied, a key for each head");
+    m.heads = 8;
+    m.kv_heads = 1;
+    m.dtype = NAPIER_F16;
+    check_against_oracle(m, "f16, untied, one key for all heads");
+    m = ordinary;
+    m.hidden = 37;
+    m.head_dim = 10;
+    m.intermediate = 51;
+    m.vocabulary = 31;
+    m.theta = 1e6;
+    check_against_oracle(m, "odd sizes");
 }
 
 /* ---- The same bits ----------------------------------------------------------------------------------------------- */
