@@ -5,7 +5,7 @@
 is the harness's own command, lm_eval, with `napier` added to its models and chosen unless --model names another. The harness
 does not search for models outside itself, so the command lm_eval does not know `--model napier`. In Python, write
 `import napier.lm_eval` before `lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch
-size changes nothing. Tasks that generate text are refused, because Napier does not generate.
+size changes nothing. Tasks that generate text are refused, because it only scores here; `Qwen3.generate` samples.
 """
 if __name__ == "__main__":  # import the module instead of running a second copy, so that the model is registered once
     from napier.lm_eval import main

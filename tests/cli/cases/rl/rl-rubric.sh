@@ -20,7 +20,7 @@ told napier rubric answers.jsonl --rubric one.npy
 head -n 1 answers.jsonl | sed 's/3]/2]/' | told napier rubric - --rubric one.npy --weights 10
 told napier rubric answers.jsonl --rubric rubric.csv --weights 1,2,3
 told napier rubric answers.jsonl --rubric rubric.csv --weights 1,x
-told napier rubric answers.jsonl --rubric rubric.csv --weights "1,-0.5$(printf '0%.0s' {1..64})"
+told napier rubric answers.jsonl --rubric rubric.csv --weights "1,-0.5$(printf '%064d' 0)"
 printf '{"logprobs": [1], "token_ids": [-1]}\n' | told napier rubric - --rubric rubric.csv
 printf '{"logprobs": [1], "token_ids": [0.5]}\n' | told napier rubric - --rubric rubric.csv
 printf '{"logprobs": [1], "token_ids": [1e300]}\n' | told napier rubric - --rubric rubric.csv
