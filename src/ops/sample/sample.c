@@ -55,7 +55,7 @@ static napier_status check_history(napier_context *context, napier_place place, 
     if (offsets.size == 0 && ids.size == 0) {
         return NAPIER_OK;
     }
-    if (offsets.size - 1 != rows) {
+    if (offsets.size < 1 || offsets.size - 1 != rows) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: size %" PRId64 ", but %" PRId64 " rows have %" PRId64 " offsets", offsets_name,
                            offsets.size, rows, rows + 1);
