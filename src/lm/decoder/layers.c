@@ -99,8 +99,8 @@ static int64_t attention_bytes(const napier_context *context, const napier_model
     const napier_model_config *c = &m->config;
     const int64_t wide = (int64_t)sizeof(float), dim = plus(c->head_dim, 32);
     const int64_t longest = times(times(plus(size.positions, 64), dim), 2 * wide);
-    const int64_t all = times(times(plus(size.tokens + size.copied, 64 * size.sequences), dim),
-                              times(c->num_key_value_heads, 2 * wide));
+    const int64_t keys = size.keys > 0 ? size.keys : size.tokens + size.copied;
+    const int64_t all = times(times(plus(keys, 64 * size.sequences), dim), times(c->num_key_value_heads, 2 * wide));
     const int64_t tile = times(TILE_ROWS * wide, plus(times(dim, 3), TILE_COLUMNS));
     return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
 }

@@ -52,6 +52,7 @@ typedef struct napier_ragged_size {
     int64_t copies;
     int64_t copied;    /* rows after the tokens */
     int64_t positions; /* the highest position plus one */
+    int64_t keys;      /* of all sequences, if they are in a store; 0: those of the tokens and copies */
 } napier_ragged_size;
 
 int64_t napier_ragged_bytes(napier_ragged_size size);

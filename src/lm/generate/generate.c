@@ -145,8 +145,12 @@ static napier_status read_arguments(generate *g, const napier_generate_batch *ba
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static napier_ragged_size size_of(const generate *g, int64_t tokens) {
-    return (napier_ragged_size){
-        .tokens = tokens, .sequences = tokens, .copies = 2 * tokens, .positions = g->longest + g->options.max_tokens};
+    const int64_t positions = g->longest + g->options.max_tokens;
+    return (napier_ragged_size){.tokens = tokens,
+                                .sequences = tokens,
+                                .copies = 2 * tokens,
+                                .positions = positions,
+                                .keys = tokens * positions};
 }
 
 static napier_const_matrix states_of(const generate *g, int64_t rows) {

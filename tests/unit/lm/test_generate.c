@@ -231,6 +231,23 @@ static int64_t least_memory(const setting *s, const prompts *p) {
     return bytes;
 }
 
+/* What a call takes, besides the model, is within its memory. */
+static void check_memory(const setting *s, const prompts *p, int64_t memory) {
+    static output out;
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, s->threads);
+    napier_model *const model = model_load(context, s->m, s->compute, memory);
+    const napier_generate_batch batch = view_of(p);
+    const napier_generate_options options = run_options(s);
+    const napier_generate_results results = results_of(&out, SEQUENCES, MOST);
+    const size_t before = l.most = l.now;
+    works(napier_generate, context, model, &batch, &options, &results);
+    expect((int64_t)(l.most - before) <= memory, "%lld bytes taken of %lld", (long long)(l.most - before),
+           (long long)memory);
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+}
+
 /* The prompts one by one, the last first, with their numbers. */
 static void check_alone(const setting *s, const prompts *p, const output *wanted) {
     napier_context *context = context_for_test(s->isa, 2);
@@ -256,6 +273,7 @@ static void check_schedules(setting s, const prompts *p, const output *wanted) {
     for (int more = 0; more < 4; more++) {
         s.memory = least + (int64_t)more * (more == 3 ? 1 << 20 : 1 << 14);
         s.kvs = more % 3;
+        check_memory(&s, p, s.memory);
         generate(&s, p, &got);
         expect_same(&got, wanted, "little memory");
     }
