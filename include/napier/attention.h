@@ -66,8 +66,11 @@ typedef struct napier_attention_options {
     const int64_t *key_end;
 } napier_attention_options;
 
-#define NAPIER_ATTENTION_OPTIONS_INIT \
-    { sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
+#define NAPIER_ATTENTION_OPTIONS_INIT                                                                                \
+    {                                                                                                                \
+        sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, \
+            NULL                                                                                                     \
+    }
 
 /* output[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][g] + mask) v[j][g], where g = h / (q.heads / k.heads).
  * Shapes: q [tokens, heads, dim], output [tokens, heads, v.dim], k and v [key tokens, kv heads, dim]; q.heads is a multiple of

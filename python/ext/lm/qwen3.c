@@ -636,8 +636,8 @@ static int model_token(int64_t sequence, int64_t index, int64_t id, float logpro
     PyGILState_STATE gil = PyGILState_Ensure();
     int stop = PyErr_CheckSignals();
     if (!stop && user && user != Py_None) {
-        PyObject *answer = PyObject_CallFunction(user, "LLLd", (long long)sequence, (long long)index, (long long)id,
-                                                 (double)logprob);
+        PyObject *answer =
+            PyObject_CallFunction(user, "LLLd", (long long)sequence, (long long)index, (long long)id, (double)logprob);
         stop = answer ? PyObject_IsTrue(answer) : -1;
         Py_XDECREF(answer);
     }
@@ -657,8 +657,7 @@ static int take_generate(call_arrays *c, PyObject *const *v, napier_generate_bat
                    take_double(v[9], "top_p", &s->top_p) || take_double(v[10], "min_p", &s->min_p) ||
                    take_double(v[11], "repetition_penalty", &s->repetition_penalty) ||
                    take_double(v[12], "presence_penalty", &s->presence_penalty) ||
-                   take_double(v[13], "frequency_penalty", &s->frequency_penalty) ||
-                   take_int64(v[14], "seed", &s->seed)
+                   take_double(v[13], "frequency_penalty", &s->frequency_penalty) || take_int64(v[14], "seed", &s->seed)
                ? -1
                : 0;
 }
@@ -709,9 +708,9 @@ static PyObject *py_model_generate(PyObject *self, PyObject *const *args, Py_ssi
         !call_made_matrix(&c, sequences, o.max_tokens, NAPIER_F32, &plain, &r.plain_logprobs)) {
         r.ids = (int64_t *)(void *)ids->data;
         r.lengths = (int64_t *)(void *)lengths->data;
-        RUN_FOR(given, names.function, napier_generate(context, model, &b, &o, &r),
-                Py_BuildValue("NNNN", call_object(ids), call_object(lengths), call_object(logprobs),
-                              call_object(plain)));
+        RUN_FOR(
+            given, names.function, napier_generate(context, model, &b, &o, &r),
+            Py_BuildValue("NNNN", call_object(ids), call_object(lengths), call_object(logprobs), call_object(plain)));
     }
     PyMem_Free(kvs);
     call_release(&c);

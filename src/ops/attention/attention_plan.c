@@ -68,8 +68,8 @@ static napier_status check_ranges(napier_context *context, const napier_attentio
     NAPIER_REFUSE_IF(context,
                      !r.begin || !r.end || (uintptr_t)r.begin % sizeof(int64_t) != 0 ||
                          (uintptr_t)r.end % sizeof(int64_t) != 0,
-                     "options: %s %p and %s %p are not arrays of %" PRId64 " rows", r.begin_name,
-                     (const void *)r.begin, r.end_name, (const void *)r.end, count);
+                     "options: %s %p and %s %p are not arrays of %" PRId64 " rows", r.begin_name, (const void *)r.begin,
+                     r.end_name, (const void *)r.end, count);
     for (int64_t i = 0; i < count && !plan->on_device; i++) {
         NAPIER_REFUSE_IF(context, r.begin[i] < 0 || r.begin[i] > r.end[i] || r.end[i] > tokens,
                          "options: %s[%" PRId64 "] %" PRId64 " and %s[%" PRId64 "] %" PRId64

@@ -222,8 +222,7 @@ static napier_status take_desks(napier_memory *memory, work *w, int workers) {
 napier_status napier_sample_refuse(napier_context *context, int64_t row, napier_sample_flaw flaw) {
     static const char *const texts[] = {
         [NAPIER_SAMPLE_NAN] = "has a NaN",
-        [NAPIER_SAMPLE_PINF] = "has a logit that is +inf, or is after division by the temperature; for the largest "
-                               "logit use temperature 0",
+        [NAPIER_SAMPLE_PINF] = "has +inf, at least after division by the temperature; see temperature 0",
         [NAPIER_SAMPLE_MINF] = "has only -inf",
         [NAPIER_SAMPLE_LATE_NAN] = "has a NaN after the penalties",
         [NAPIER_SAMPLE_LATE_PINF] = "has +inf after the penalties and the temperature",

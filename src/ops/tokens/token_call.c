@@ -187,7 +187,7 @@ napier_token_seen **napier_token_desks(napier_memory *memory, const napier_token
     const int64_t tops = napier_round_up(rows * top * (int64_t)sizeof(napier_token_top), LINE);
     const int64_t floats = napier_round_up(rows * k * (int64_t)sizeof(float), LINE);
     char *at = napier_take(memory, workers, (size_t)(seen_bytes + integers + tops + floats));
-    napier_token_seen **const desks = napier_take(memory, workers, sizeof *desks);
+    napier_token_seen **const desks = napier_take(memory, workers, sizeof(void *));
     for (int w = 0; !memory->missing && w < workers; w++, at += seen_bytes + integers + tops + floats) {
         int64_t *const ids = (int64_t *)(void *)(at + seen_bytes);
         napier_token_top *const best = (napier_token_top *)(void *)(at + seen_bytes + integers);

@@ -1,7 +1,6 @@
 /* ops/softmax/f64/sum_f64.inc.h - tiles, the exact sum of tiles, and finals (see sum_f64.h). The CPU compiles this
  * once, in sum_f64.c. For a kernel of a GPU, sum_f64.h includes it. */
 
-
 enum { NAPIER_F64_DIGIT_MASK = (1 << NAPIER_F64_DIGIT_BITS) - 1 };
 
 /* Is x near enough to the maximum of its tile or row to count? */

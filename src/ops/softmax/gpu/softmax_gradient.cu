@@ -65,8 +65,8 @@ typedef struct napier_gradient_lines {
 } napier_gradient_lines;
 
 NAPIER_INLINE napier_gradient_lines napier_gradient_lines_of(const napier_gradient_cuda_job *job, int64_t row) {
-    return (napier_gradient_lines){napier_line_in(&job->values, false, row), napier_line_in(&job->gradients, false, row),
-                                   napier_line_out(&job->out, false, row)};
+    return (napier_gradient_lines){napier_line_in(&job->values, false, row),
+                                   napier_line_in(&job->gradients, false, row), napier_line_out(&job->out, false, row)};
 }
 
 /* Both eights from element i on, as floats. */

@@ -460,9 +460,7 @@ typedef struct napier_tile_part {
     int32_t count;
 } napier_tile_part;
 
-NAPIER_INLINE napier_tile_part napier_no_tile(void) {
-    return (napier_tile_part){-INFINITY, 0.0f, 0};
-}
+NAPIER_INLINE napier_tile_part napier_no_tile(void) { return (napier_tile_part){-INFINITY, 0.0f, 0}; }
 
 /* The maximum of an ordinary tile or row, and its exponent, as the terms need them. */
 typedef struct napier_term_scale {
