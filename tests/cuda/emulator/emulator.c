@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "emulator.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,6 @@
 #include <sys/mman.h>
 
 #include "emulated_kernel.h"
-#include "support/formats.h"
 
 enum { STACK = 256 << 10, WARP = 32, MOST_THREADS = 16 * 1024, SLOT = 64, COPIES = 256 };
 
@@ -240,13 +240,28 @@ void cuda_copy_wait(int groups) {
 
 /* ---- Tensor cores -------------------------------------------------------------------------------------------------------- */
 
+static double bf16_value(uint32_t half) {
+    const uint32_t bits = half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+static double f16_value(uint32_t half) {
+    const int exponent = (int)(half >> 10 & 31), mantissa = (int)(half & 1023);
+    const double magnitude = exponent == 31  ? (double)(mantissa ? NAN : INFINITY)
+                             : exponent == 0 ? ldexp(mantissa, -24)
+                                             : ldexp(1024 + mantissa, exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
 typedef struct fragments {
     uint32_t a[4], b[2];
 } fragments;
 
 /* Lane 4 g + t of mma.m16n8k16 holds a: rows g, g + 8 and columns 2t, 2t + 1, 2t + 8, 2t + 9; b: column g and rows as
  * a's columns; d: rows g, g + 8 and columns 2t, 2t + 1. */
-static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what, double (*value)(uint16_t)) {
+static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char *what, double (*value)(uint32_t)) {
     fragments mine;
     memcpy(mine.a, a, sizeof mine.a);
     memcpy(mine.b, b, sizeof mine.b);
@@ -261,7 +276,7 @@ static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], const char
             memcpy(&left, all + SLOT * (4 * g + pair), sizeof left);
             memcpy(&right, all + SLOT * (4 * column + pair), sizeof right);
             const int shift = 16 * (k % 2);
-            sum += value((uint16_t)(left.a[2 * word + row_half] >> shift)) * value((uint16_t)(right.b[word] >> shift));
+            sum += value(left.a[2 * word + row_half] >> shift & 0xffff) * value(right.b[word] >> shift & 0xffff);
         }
         d[i] = (float)sum;
     }
