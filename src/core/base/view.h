@@ -99,6 +99,17 @@ static inline napier_const_vector napier_indices_bytes(napier_indices indices) {
     return (napier_const_vector){indices.data, indices.size, 1, indices.type == NAPIER_I32 ? NAPIER_F32 : NAPIER_F64};
 }
 
+/* Integers in a table of arguments: a list that may be absent, and an array of `size` bytes an element. */
+static inline napier_argument napier_indices_argument(const char *name, napier_indices indices) {
+    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
+}
+static inline napier_argument napier_integers_argument(const char *name, const void *data, int64_t count, size_t size,
+                                                       unsigned is) {
+    napier_argument argument = napier_row_argument(name, napier_const_array(data, count, NAPIER_F32), is, count);
+    argument.element = size;
+    return argument;
+}
+
 /* A failure's message names the index and the value. */
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices);
 /* `size` ids, each in 0 .. limit - 1. */

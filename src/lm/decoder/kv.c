@@ -93,6 +93,17 @@ void napier_kv_destroy(napier_context *context, napier_kv *kv) {
 int64_t napier_kv_tokens(const napier_kv *kv) { return kv ? kv->store.rows : 0; }
 int64_t napier_kv_bytes(const napier_kv *kv) { return kv ? napier_kv_store_bytes(kv->model, kv->store.rows) : 0; }
 
+napier_status napier_kv_check(napier_context *context, const napier_model *model, const napier_kv *const *kvs,
+                              int64_t count) {
+    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !kvs), "options: kv_count is %" PRId64 " and kvs is %p", count,
+                     (const void *)kvs);
+    for (int64_t i = 0; i < count; i++) {
+        NAPIER_REFUSE_IF(context, !kvs[i] || kvs[i]->model != model,
+                         "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)kvs[i]);
+    }
+    return NAPIER_OK;
+}
+
 int64_t napier_kv_match(const napier_kv *kv, napier_indices ids, int64_t begin, int64_t most) {
     const int64_t size = most < kv->store.rows ? most : kv->store.rows;
     int64_t i = 0;

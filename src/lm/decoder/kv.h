@@ -10,6 +10,10 @@ struct napier_kv {
     int64_t *ids;          /* [tokens] */
 };
 
+/* Checks options->kvs of a call: `count` of this model. */
+napier_status napier_kv_check(napier_context *context, const napier_model *model, const napier_kv *const *kvs,
+                              int64_t count);
+
 /* How many of the first `most` tokens ids[begin ..] the kv holds. */
 int64_t napier_kv_match(const napier_kv *kv, napier_indices ids, int64_t begin, int64_t most);
 

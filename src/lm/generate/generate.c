@@ -65,17 +65,6 @@ static napier_status check_batch(generate *g) {
     return NAPIER_OK;
 }
 
-static napier_status check_kvs(const generate *g) {
-    const napier_generate_options *o = &g->options;
-    NAPIER_REFUSE_IF(g->context, o->kv_count < 0 || (o->kv_count > 0 && !o->kvs),
-                     "options: kv_count is %" PRId64 " and kvs is %p", o->kv_count, (const void *)o->kvs);
-    for (int64_t i = 0; i < o->kv_count; i++) {
-        NAPIER_REFUSE_IF(g->context, !o->kvs[i] || o->kvs[i]->model != g->model,
-                         "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)o->kvs[i]);
-    }
-    return NAPIER_OK;
-}
-
 static napier_status check_options(generate *g) {
     const napier_generate_options *o = &g->options;
     const int64_t most = NAPIER_ROPE_POSITIONS - g->longest;
@@ -93,20 +82,7 @@ static napier_status check_options(generate *g) {
     NAPIER_REFUSE_IF(g->context, s->keep && s->keep_stride != 0,
                      "sampling: keep_stride is %" PRId64 ", but all rows share keep", s->keep_stride);
     g->penalized = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
-    return check_kvs(g);
-}
-
-static napier_argument integers(const char *name, const void *data, int64_t count, size_t size, unsigned is) {
-    return (napier_argument){.name = name,
-                             .view = napier_const_rows(data, 1, count, NAPIER_F32),
-                             .is = NAPIER_IS_VECTOR | NAPIER_IS_OUT | is,
-                             .rows = 1,
-                             .cols = count,
-                             .element = size};
-}
-
-static napier_argument list(const char *name, napier_indices indices) {
-    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
+    return napier_kv_check(g->context, g->model, o->kvs, o->kv_count);
 }
 
 static napier_status check_results(const generate *g) {
@@ -116,15 +92,15 @@ static napier_status check_results(const generate *g) {
     NAPIER_REFUSE_IF(g->context, count > INT64_MAX / 8 / most,
                      "options: max_tokens %" PRId64 " for %" PRId64 " sequences are too many", most, count);
     const napier_argument all[] = {
-        integers("ids", r->ids, count * most, sizeof *r->ids, 0),
-        integers("lengths", r->lengths, count, sizeof *r->lengths, 0),
-        integers("finish", r->finish, count, sizeof *r->finish, NAPIER_MAY_BE_ABSENT),
+        napier_integers_argument("ids", r->ids, count * most, sizeof *r->ids, NAPIER_IS_OUT),
+        napier_integers_argument("lengths", r->lengths, count, sizeof *r->lengths, NAPIER_IS_OUT),
+        napier_integers_argument("finish", r->finish, count, sizeof *r->finish, NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT),
         NAPIER_ARGUMENT("logprobs", napier_read_only(r->logprobs), OUT, count, most, NULL),
         NAPIER_ARGUMENT("plain_logprobs", napier_read_only(r->plain_logprobs), OUT, count, most, NULL),
-        list("prompt_ids", g->batch.prompt_ids),
-        list("prompt_offsets", g->batch.prompt_offsets),
-        list("numbers", g->batch.numbers),
-        list("stop", g->options.stop)};
+        napier_indices_argument("prompt_ids", g->batch.prompt_ids),
+        napier_indices_argument("prompt_offsets", g->batch.prompt_offsets),
+        napier_indices_argument("numbers", g->batch.numbers),
+        napier_indices_argument("stop", g->options.stop)};
     return napier_check_arguments(g->context, all, sizeof all / sizeof *all);
 }
 

@@ -35,44 +35,23 @@ static napier_status read_options(napier_context *context, const napier_score_op
     return napier_softmax_options_read(context, &softmax, NAPIER_F32, &read);
 }
 
-static napier_status check_kvs(napier_context *context, const napier_model *model, const napier_score_options *o) {
-    NAPIER_REFUSE_IF(context, o->kv_count < 0 || (o->kv_count > 0 && !o->kvs),
-                     "options: kv_count is %" PRId64 " and kvs is %p", o->kv_count, (const void *)o->kvs);
-    for (int64_t i = 0; i < o->kv_count; i++) {
-        NAPIER_REFUSE_IF(context, !o->kvs[i] || o->kvs[i]->model != model,
-                         "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)o->kvs[i]);
-    }
-    return NAPIER_OK;
-}
-
-static napier_argument integers(const char *name, const void *data, int64_t count, size_t size) {
-    return (napier_argument){.name = name,
-                             .view = napier_const_rows(data, 1, count, NAPIER_F32),
-                             .is = NAPIER_IS_VECTOR | NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT,
-                             .rows = 1,
-                             .cols = count,
-                             .element = size};
-}
-
-static napier_argument list(const char *name, napier_indices indices) {
-    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
-}
-
 /* Results must not overlap the batch's lists or one another. */
 static napier_status read_results(napier_context *context, const napier_score_batch *b,
                                   const napier_score_results *results, int64_t tokens, napier_score_results *r) {
     enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
     *r = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
     NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_SCORE_RESULTS_INIT", results, r));
-    const napier_argument all[] = {napier_row_argument("logprobs", napier_read_only_vector(r->logprobs), OUT, tokens),
-                                   napier_row_argument("entropy", napier_read_only_vector(r->entropy), OUT, tokens),
-                                   integers("argmax", r->argmax, tokens, sizeof *r->argmax),
-                                   integers("is_greedy", r->is_greedy, tokens, sizeof *r->is_greedy),
-                                   list("prompt_ids", b->prompt_ids),
-                                   list("prompt_offsets", b->prompt_offsets),
-                                   list("response_ids", b->response_ids),
-                                   list("response_offsets", b->response_offsets),
-                                   list("prompt_of", b->prompt_of)};
+    const napier_argument all[] = {
+        napier_row_argument("logprobs", napier_read_only_vector(r->logprobs), OUT, tokens),
+        napier_row_argument("entropy", napier_read_only_vector(r->entropy), OUT, tokens),
+        napier_integers_argument("argmax", r->argmax, tokens, sizeof *r->argmax, NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT),
+        napier_integers_argument("is_greedy", r->is_greedy, tokens, sizeof *r->is_greedy,
+                                 NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT),
+        napier_indices_argument("prompt_ids", b->prompt_ids),
+        napier_indices_argument("prompt_offsets", b->prompt_offsets),
+        napier_indices_argument("response_ids", b->response_ids),
+        napier_indices_argument("response_offsets", b->response_offsets),
+        napier_indices_argument("prompt_of", b->prompt_of)};
     return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 
@@ -132,7 +111,7 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(read_options(context, options, &s->options));
-    NAPIER_TRY(check_kvs(context, model, &s->options));
+    NAPIER_TRY(napier_kv_check(context, model, s->options.kvs, s->options.kv_count));
     s->context = context;
     s->model = model;
     if (model->compute == NAPIER_COMPUTE_BF16) {

@@ -99,10 +99,6 @@ static napier_const_matrix integers(const void *data, int64_t rows) {
     return (napier_const_matrix){data, rows, 1, 1, 1, NAPIER_F64};
 }
 
-static napier_argument given(const char *name, napier_indices indices) {
-    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
-}
-
 static napier_status check_views(napier_context *context, const napier_sample_call *call) {
     const napier_sample_options *o = &call->options;
     const napier_sample_results *r = &call->results;
@@ -113,13 +109,13 @@ static napier_status check_views(napier_context *context, const napier_sample_ca
         NAPIER_ARGUMENT("ids", integers(r->ids, rows), NAPIER_IS_OUT, rows, 1, NULL),
         NAPIER_ARGUMENT("logprobs", napier_read_only(napier_column(r->logprobs)), vector, rows, 1, NULL),
         NAPIER_ARGUMENT("plain_logprobs", napier_read_only(napier_column(r->plain_logprobs)), vector, rows, 1, NULL),
-        given("prompt_ids", o->prompt_ids),
-        given("prompt_offsets", o->prompt_offsets),
-        given("output_ids", o->output_ids),
-        given("output_offsets", o->output_offsets),
-        given("seeds", o->seeds),
-        given("samples", o->samples),
-        given("positions", o->positions)};
+        napier_indices_argument("prompt_ids", o->prompt_ids),
+        napier_indices_argument("prompt_offsets", o->prompt_offsets),
+        napier_indices_argument("output_ids", o->output_ids),
+        napier_indices_argument("output_offsets", o->output_offsets),
+        napier_indices_argument("seeds", o->seeds),
+        napier_indices_argument("samples", o->samples),
+        napier_indices_argument("positions", o->positions)};
     return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 
