@@ -137,7 +137,8 @@ napier_context *context_of_run(int run) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     return run >= count + 2 ? NULL
-           : run >= count   ? context_for_test(isas[count - 1], run == count ? 2 : 7)
+           : run > count    ? context_for_test(isas[count - 1], 7)
+           : run == count   ? context_for_test(NAPIER_ISA_AUTO, 2)
                             : context_for_test(isas[run], 1);
 }
 

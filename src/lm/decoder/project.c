@@ -73,18 +73,15 @@ static bool is_direct(const gated *g) {
 static void write_row(const gated *g, int64_t block, int64_t k, const float *gate, const float *up, float *room) {
     const napier_product_sides *s = &g->down.sides;
     const int64_t lanes = napier_block_lanes(s, block), begin = k / s->k_block * s->k_block;
-    const napier_const_matrix row = napier_const_rows(room, 1, lanes, g->dtype);
     if (g->dtype != NAPIER_F32) {
         g->kernels->gate(gate, up, lanes, room, g->dtype);
+        napier_panel_write_row(s, block, k, (const uint16_t *)(const void *)room);
+        return;
     }
     for (int64_t l = 0; l < lanes; l += NAPIER_LANES) {
         const int64_t count = lanes - l < NAPIER_LANES ? lanes - l : NAPIER_LANES;
         float *out = napier_panel_at(s, block, l / NAPIER_LANES, begin) + (k - begin) * NAPIER_LANES;
-        if (g->dtype == NAPIER_F32) {
-            g->kernels->gate(gate + l, up + l, (count + 15) / 16 * 16, out, NAPIER_F32);
-        } else {
-            s->kernels->pack(&row, 0, 1, l, count, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
-        }
+        g->kernels->gate(gate + l, up + l, (count + 15) / 16 * 16, out, NAPIER_F32);
     }
 }
 
@@ -109,14 +106,11 @@ static void gated_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* Writes the padding of k in the last block of pairs. */
 static void fill_up(const gated *g) {
+    static const uint16_t zeros[NAPIER_LANE_BLOCK];
     const napier_product_sides *s = &g->down.sides;
     for (int64_t block = 0; block < napier_lane_blocks(s); block++) {
         for (int64_t k = s->lanes.cols; k < s->k; k++) {
-            const int64_t begin = k / s->k_block * s->k_block;
-            for (int64_t l = 0; l < napier_block_lanes(s, block); l += NAPIER_LANES) {
-                memset(napier_panel_at(s, block, l / NAPIER_LANES, begin) + (k - begin) * NAPIER_LANES, 0,
-                       NAPIER_LANES * sizeof(float));
-            }
+            napier_panel_write_row(s, block, k, zeros);
         }
     }
 }

@@ -6,136 +6,210 @@
 #include "ops/linear/amx.h"
 
 #include <napier/linear.h>
+#include <string.h>
 
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
+#include "ops/linear/amx_tiles.h"
 
-#if defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define NAPIER_HAS_AMX 1
-#else
-#define NAPIER_HAS_AMX 0
-#endif
+/* ---- Packing ----------------------------------------------------------------------------------------------------- */
+
+static const uint16_t *element(const napier_const_matrix *m, int64_t row, int64_t col) {
+    return (const uint16_t *)m->data + row * m->row_stride + col * m->col_stride;
+}
+
+/* Lanes lie along k, so a pair is one number. */
+static void pack_along(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t pairs,
+                       uint32_t *out) {
+    for (int64_t l = 0; l < lanes; l++) {
+        const uint16_t *from = element(m, lane + l, k);
+        for (int64_t p = 0; p < pairs; p++) {
+            memcpy(out + p * NAPIER_ENGINE_LANES + l, from + 2 * p, sizeof *out);
+        }
+    }
+}
+
+static void pack_pair(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, bool odd, uint32_t *out) {
+    const uint16_t *even_k = element(m, lane, k), *odd_k = odd ? element(m, lane, k + 1) : NULL;
+    for (int64_t l = 0; l < lanes; l++) {
+        const uint32_t high = odd_k ? odd_k[l * m->row_stride] : 0;
+        out[l] = even_k[l * m->row_stride] | high << 16;
+    }
+}
+
+void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,
+                              int64_t padded, uint32_t *out) {
+    if (lanes < NAPIER_ENGINE_LANES || cols < padded) {
+        memset(out, 0, (size_t)(padded / 2 * NAPIER_ENGINE_LANES) * sizeof *out);
+    }
+    if (lanes == 0) {
+        return;
+    }
+    const int64_t whole = m->col_stride == 1 ? cols / 2 : 0;
+    pack_along(m, lane, lanes, k, whole, out);
+    for (int64_t i = 2 * whole; i < cols; i += 2) {
+        pack_pair(m, lane, lanes, k + i, i + 1 < cols, out + i / 2 * NAPIER_ENGINE_LANES);
+    }
+}
+
+void napier_engine_pack_rows(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t k, int64_t cols,
+                             uint16_t *out, int64_t step) {
+    for (int64_t i = 0; i < cols; i++) {
+        const uint16_t *from = element(m, row, k + i);
+        for (int64_t r = 0; r < rows; r++) {
+            out[r * step + i] = from[r * m->row_stride];
+        }
+    }
+}
 
 #if NAPIER_HAS_AMX
 
-#include <cpuid.h>
-#include <immintrin.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+/* ---- The product -------------------------------------------------------------------------------------------------
+ * Tiles hold 2 x 2 groups of sums, or 3 x 1 where there is one group of lanes, so that a weight read from memory
+ * is used as often as it can be. A row of a tile is 32 k. */
 
-#define NAPIER_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
+enum { TILE_K = NAPIER_PAIRS_BLOCK, LANES = NAPIER_ENGINE_LANES, LANES_STEP = LANES * sizeof(uint32_t) };
 
-/* The compiler does not know what tile instructions read and write. */
-#define NAPIER_AMX_FENCE() __asm__ volatile("" : : : "memory")
+/* A piece of 16 rows and 32 k, where the matrix may end within it. */
+typedef struct piece {
+    uint16_t k[NAPIER_TILE_ROWS][TILE_K];
+} piece;
 
-enum {
-    NAPIER_AMX_ROWS = 16,  /* of a tile, whose rows have 64 bytes: 32 bf16, or 16 pairs, or 16 sums */
-    NAPIER_AMX_LANES = 32, /* two tiles side by side */
-    NAPIER_AMX_PAIRS = NAPIER_K_BLOCK / 2
-};
+typedef struct tile_source {
+    const void *data;
+    size_t step; /* bytes from row to row */
+} tile_source;
 
-/* ---- Packed floats back to bf16, which is exact ------------------------------------------------------------------ */
-
-typedef struct napier_amx_operands {
-    uint16_t rows[NAPIER_ROW_GROUP][NAPIER_K_BLOCK];
-    uint32_t lanes[2][NAPIER_AMX_PAIRS][16]; /* a pair of k in each, the even one in the low half */
-    float c[NAPIER_ROW_GROUP][NAPIER_AMX_LANES];
-} napier_amx_operands;
-
-NAPIER_AMX static void amx_rows(const napier_product_block *b, int64_t padded, napier_amx_operands *o) {
-    for (int64_t r = 0; r < padded; r++) {
-        for (int64_t k = 0; k < b->k; k += 16) {
-            __m512i bits = _mm512_setzero_si512();
-            if (r < b->row_count) {
-                bits = _mm512_srli_epi32(_mm512_loadu_si512(b->rows + r * NAPIER_ROW_STEP + k), 16);
-            }
-            _mm256_storeu_si256((__m256i *)(void *)(o->rows[r] + k), _mm512_cvtepi32_epi16(bits));
-        }
+static __attribute__((noinline)) void fill_piece(const napier_engine_block *b, int64_t row, int64_t k, piece *out) {
+    const int64_t rows = napier_least(b->row_count - row, NAPIER_TILE_ROWS), cols = napier_least(b->cols - k, TILE_K);
+    memset(out, 0, sizeof *out);
+    for (int64_t r = 0; r < rows && cols > 0; r++) {
+        memcpy(out->k[r], b->rows + (row + r) * b->row_step + k, (size_t)cols * sizeof *b->rows);
     }
 }
 
-NAPIER_AMX static void amx_lanes(const float *panel, int64_t k, int64_t lanes, napier_amx_operands *o) {
-    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
-    for (int64_t pair = 0; pair < k / 2; pair++) {
-        for (int64_t half = 0; half < lanes / 16; half++) {
-            const float *at = panel + 2 * pair * NAPIER_LANES + 16 * half;
-            const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(at), 16);
-            const __m512i odd = _mm512_and_si512(_mm512_loadu_si512(at + NAPIER_LANES), high);
-            _mm512_storeu_si512(o->lanes[half][pair], _mm512_or_si512(even, odd));
-        }
+/* Rows from `row` on, k from `k` on: in place, or in `room` filled up with +0. */
+NAPIER_AMX static inline tile_source rows_at(const napier_engine_block *b, int64_t row, int64_t k, piece *room) {
+    if (b->row_count - row >= NAPIER_TILE_ROWS && b->cols - k >= TILE_K) {
+        return (tile_source){b->rows + row * b->row_step + k, (size_t)b->row_step * sizeof *b->rows};
     }
+    fill_piece(b, row, k, room);
+    return (tile_source){room, sizeof room->k[0]};
 }
 
-/* ---- The product ------------------------------------------------------------------------------------------------- */
+#define LOAD_ROWS(tile, row)                                    \
+    do {                                                        \
+        const tile_source source = rows_at(b, (row), k, &room); \
+        NAPIER_AMX_FENCE();                                     \
+        napier_tile_load(tile, source.data, source.step);       \
+    } while (0)
 
-typedef struct napier_amx_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} napier_amx_config;
+#define LOAD_LANES(tile, group) napier_tile_load(tile, b->lanes + ((group)*b->lane_step + k / 2 * LANES), LANES_STEP)
 
-NAPIER_AMX static void amx_configure(void) {
-    napier_amx_config config = {.palette = 1};
-    for (int tile = 0; tile < 8; tile++) {
-        config.row_bytes[tile] = 64;
-        config.rows[tile] = NAPIER_AMX_ROWS;
+#define START_SUMS(tile, c)                       \
+    do {                                          \
+        if (b->first) {                           \
+            napier_tile_zero(tile);               \
+        } else {                                  \
+            napier_tile_load(tile, (c), c_bytes); \
+        }                                         \
+    } while (0)
+
+/* Up to 32 rows and up to 32 lanes. */
+NAPIER_AMX static void multiply_square(const napier_engine_block *b, int64_t row, int64_t group) {
+    const bool two_rows = row + NAPIER_TILE_ROWS < b->row_count, two_lanes = (group + 1) * LANES < b->lane_count;
+    const size_t c_bytes = (size_t)b->c_step * sizeof(float);
+    float *const c = b->c + row * b->c_step + group * LANES, *const below = c + NAPIER_TILE_ROWS * b->c_step;
+    piece room;
+    NAPIER_AMX_FENCE();
+    START_SUMS(0, c);
+    if (two_lanes) {
+        START_SUMS(1, c + LANES);
+    }
+    if (two_rows) {
+        START_SUMS(2, below);
+    }
+    if (two_rows && two_lanes) {
+        START_SUMS(3, below + LANES);
+    }
+    for (int64_t k = 0; k < b->k; k += TILE_K) {
+        LOAD_ROWS(4, row);
+        LOAD_LANES(6, group);
+        napier_tile_multiply(0, 4, 6);
+        if (two_lanes) {
+            LOAD_LANES(7, group + 1);
+            napier_tile_multiply(1, 4, 7);
+        }
+        if (two_rows) {
+            LOAD_ROWS(5, row + NAPIER_TILE_ROWS);
+            napier_tile_multiply(2, 5, 6);
+        }
+        if (two_rows && two_lanes) {
+            napier_tile_multiply(3, 5, 7);
+        }
+    }
+    napier_tile_store(0, c, c_bytes);
+    if (two_lanes) {
+        napier_tile_store(1, c + LANES, c_bytes);
+    }
+    if (two_rows) {
+        napier_tile_store(2, below, c_bytes);
+    }
+    if (two_rows && two_lanes) {
+        napier_tile_store(3, below + LANES, c_bytes);
     }
     NAPIER_AMX_FENCE();
-    _tile_loadconfig(&config);
 }
 
-/* 16 rows by 32 lanes: sums in tiles 0 and 1, rows in 2, lanes in 3 and 4. */
-NAPIER_AMX static void amx_tile(napier_amx_operands *o, int64_t row, int64_t k) {
-    enum { STEP = NAPIER_AMX_LANES * sizeof(float), ROW_STEP = NAPIER_K_BLOCK * sizeof(uint16_t) };
+/* 48 rows and the only 16 lanes: as many weights are on their way from memory as tiles allow. */
+NAPIER_AMX static void multiply_column(const napier_engine_block *b, int64_t row) {
+    const size_t c_bytes = (size_t)b->c_step * sizeof(float);
+    const int64_t down = NAPIER_TILE_ROWS * b->c_step;
+    float *const c = b->c + row * b->c_step;
+    piece room;
     NAPIER_AMX_FENCE();
-    _tile_loadd(0, o->c[row], STEP);
-    _tile_loadd(1, o->c[row] + 16, STEP);
-    for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
-        _tile_loadd(2, o->rows[row] + i, ROW_STEP);
-        _tile_loadd(3, o->lanes[0][i / 2], 64);
-        _tile_loadd(4, o->lanes[1][i / 2], 64);
-        _tile_dpbf16ps(0, 2, 3);
-        _tile_dpbf16ps(1, 2, 4);
+    START_SUMS(0, c);
+    START_SUMS(1, c + down);
+    START_SUMS(2, c + 2 * down);
+    for (int64_t k = 0; k < b->k; k += TILE_K) {
+        LOAD_LANES(7, 0);
+        LOAD_ROWS(4, row);
+        napier_tile_multiply(0, 4, 7);
+        LOAD_ROWS(5, row + NAPIER_TILE_ROWS);
+        napier_tile_multiply(1, 5, 7);
+        LOAD_ROWS(6, row + 2 * NAPIER_TILE_ROWS);
+        napier_tile_multiply(2, 6, 7);
     }
-    _tile_stored(0, o->c[row], STEP);
-    _tile_stored(1, o->c[row] + 16, STEP);
+    napier_tile_store(0, c, c_bytes);
+    napier_tile_store(1, c + down, c_bytes);
+    napier_tile_store(2, c + 2 * down, c_bytes);
     NAPIER_AMX_FENCE();
 }
 
-static void amx_copy_sums(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows,
-                          int64_t lanes) {
-    for (int64_t r = 0; r < rows; r++) {
-        memcpy(to + r * to_step, from + r * from_step, (size_t)lanes * sizeof *to);
+NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
+    enum { SQUARE = 2 * NAPIER_TILE_ROWS, COLUMN = 3 * NAPIER_TILE_ROWS };
+    int64_t row = 0;
+    napier_tile_configure();
+    for (; b->lane_count == LANES && row + COLUMN <= b->row_count; row += COLUMN) {
+        multiply_column(b, row);
     }
-}
-
-NAPIER_AMX static void amx_run(const napier_product_block *b, napier_amx_operands *o) {
-    const int64_t padded = (b->row_count + NAPIER_AMX_ROWS - 1) / NAPIER_AMX_ROWS * NAPIER_AMX_ROWS;
-    amx_configure();
-    amx_rows(b, padded, o);
-    for (int64_t lane = 0; lane < b->lanes; lane += NAPIER_AMX_LANES) {
-        const int64_t lanes = napier_least(b->lanes - lane, NAPIER_AMX_LANES);
-        amx_lanes(b->panels + lane / NAPIER_LANES * b->panel_step, b->k, lanes, o);
-        memset(o->c, 0, sizeof o->c);
-        if (!b->first) {
-            amx_copy_sums(o->c[0], NAPIER_AMX_LANES, b->c + lane, b->c_step, b->row_count, lanes);
+    for (; row < b->row_count; row += SQUARE) {
+        for (int64_t group = 0; group * LANES < b->lane_count; group += 2) {
+            multiply_square(b, row, group);
         }
-        for (int64_t row = 0; row < padded; row += NAPIER_AMX_ROWS) {
-            amx_tile(o, row, b->k);
-        }
-        amx_copy_sums(b->c + lane, b->c_step, o->c[0], NAPIER_AMX_LANES, b->row_count, lanes);
     }
-    _tile_release();
-}
-
-void napier_amx_pairs(const napier_product_block *block) {
-    napier_amx_operands operands;
-    memset(operands.lanes, 0, sizeof operands.lanes); /* half a pair of tiles may be unused */
-    amx_run(block, &operands);
+    napier_tile_release();
 }
 
 /* ---- May it be used? --------------------------------------------------------------------------------------------- */
+
+#ifdef NAPIER_AMX_EMULATED
+static bool amx_is_here(void) { return true; }
+#else
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* True if the processor has the engine, the system saves its tiles, and this process may use them. */
 static bool amx_is_here(void) {
@@ -148,64 +222,95 @@ static bool amx_is_here(void) {
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & 0x60000u) == 0x60000u && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
 }
+#endif
 
-/* bf16 numbers as floats: ordinary, of all exponents, tiny, and around the smallest normal products. */
-static float amx_number(uint32_t *state, int kind) {
+/* bf16 numbers: ordinary, of all exponents, tiny, and around the smallest normal products. */
+static uint16_t amx_number(uint32_t *state, int kind) {
     *state = *state * 1664525u + 1013904223u;
-    const uint32_t random = *state >> 8, sign = (random & 1u) << 31, fraction = (random >> 1 & 0x7fu) << 16;
+    const uint32_t random = *state >> 8, sign = (random & 1u) << 15, fraction = random >> 1 & 0x7fu;
     const uint32_t exponents[4] = {120 + random / 256 % 8, 1 + random / 256 % 254, random / 256 % 60,
                                    50 + random / 256 % 16};
-    const uint32_t bits = sign | exponents[kind] << 23 | fraction;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return (uint16_t)(sign | exponents[kind] << 7 | fraction);
 }
 
-enum { CHECK_ROWS = 19, CHECK_LANES = 48, CHECK_K = 96, CHECK_PANELS = 2 };
+static float widened(uint16_t x) {
+    const uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
 
-typedef struct napier_amx_check {
-    float rows[CHECK_ROWS * NAPIER_ROW_STEP];
-    float panels[CHECK_PANELS * CHECK_K * NAPIER_LANES];
-    float c[2][CHECK_ROWS * CHECK_LANES];
-} napier_amx_check;
+/* Enough for whole tiles and for edges: 67 rows and 48 lanes are 2 x 2 and 2 x 1 tiles, 16 lanes 3 x 1. */
+enum { CHECK_ROWS = 67, CHECK_LANES = 48, CHECK_PANELS = 2, CHECK_K = 96, CHECK_COLS = 91, CHECK_TURNS = 3 };
+
+typedef struct amx_check {
+    uint16_t rows[CHECK_ROWS][CHECK_K], lanes[CHECK_LANES][CHECK_K];
+    uint32_t packed[CHECK_LANES / LANES][CHECK_K / 2][LANES];
+    float wide_rows[CHECK_ROWS][NAPIER_ROW_STEP], panels[CHECK_PANELS][CHECK_K][NAPIER_LANES];
+    float c[2][CHECK_ROWS + NAPIER_TILE_ROWS][CHECK_LANES];
+} amx_check;
+
+static void fill_check(amx_check *check, int kind) {
+    uint32_t state = 12345u + (uint32_t)kind;
+    memset(check, 0, sizeof *check);
+    for (int k = 0; k < CHECK_COLS; k++) {
+        for (int r = 0; r < CHECK_ROWS; r++) {
+            check->rows[r][k] = amx_number(&state, kind);
+            check->wide_rows[r][k] = widened(check->rows[r][k]);
+        }
+        for (int l = 0; l < CHECK_LANES; l++) {
+            check->lanes[l][k] = amx_number(&state, kind);
+            check->panels[l / NAPIER_LANES][k][l % NAPIER_LANES] = widened(check->lanes[l][k]);
+        }
+    }
+    const napier_const_matrix lanes = napier_const_rows(check->lanes, CHECK_LANES, CHECK_K, NAPIER_BF16);
+    for (int g = 0; g < CHECK_LANES / LANES; g++) {
+        napier_engine_pack_lanes(&lanes, g * LANES, LANES, 0, CHECK_COLS, CHECK_K, check->packed[g][0]);
+    }
+}
 
 /* NaN results count as equal, because they all become the canonical NaN later. */
-static bool amx_agrees(const napier_product_kernels *kernels, napier_amx_check *check, int kind) {
-    uint32_t state = 12345u + (uint32_t)kind;
-    for (int i = 0; i < CHECK_ROWS * NAPIER_ROW_STEP; i++) {
-        check->rows[i] = amx_number(&state, kind);
-    }
-    for (int i = 0; i < CHECK_PANELS * CHECK_K * NAPIER_LANES; i++) {
-        check->panels[i] = amx_number(&state, kind);
-    }
-    for (int way = 0; way < 2; way++) {
-        napier_product_block b = {.rows = check->rows,
-                                  .row_count = CHECK_ROWS,
-                                  .panels = check->panels,
-                                  .panel_step = CHECK_K * NAPIER_LANES,
-                                  .lanes = CHECK_LANES,
-                                  .k = CHECK_K,
-                                  .c = check->c[way],
-                                  .c_step = CHECK_LANES,
-                                  .first = true};
-        for (int turn = 0; turn < 3; turn++, b.first = false) {
-            (way == 0 ? kernels->pairs : napier_amx_pairs)(&b);
-        }
+static bool amx_agrees(const napier_product_kernels *kernels, amx_check *check, int64_t lanes) {
+    napier_product_block wanted = {.rows = check->wide_rows[0],
+                                   .row_count = CHECK_ROWS,
+                                   .panels = check->panels[0][0],
+                                   .panel_step = CHECK_K * NAPIER_LANES,
+                                   .lanes = lanes,
+                                   .k = CHECK_K,
+                                   .c = check->c[0][0],
+                                   .c_step = CHECK_LANES,
+                                   .first = true};
+    napier_engine_block block = {.rows = check->rows[0],
+                                 .row_count = CHECK_ROWS,
+                                 .row_step = CHECK_K,
+                                 .cols = CHECK_COLS,
+                                 .lanes = check->packed[0][0],
+                                 .lane_step = CHECK_K / 2 * LANES,
+                                 .lane_count = lanes,
+                                 .k = CHECK_K,
+                                 .c = check->c[1][0],
+                                 .c_step = CHECK_LANES,
+                                 .first = true};
+    for (int turn = 0; turn < CHECK_TURNS; turn++, wanted.first = block.first = false) {
+        kernels->pairs(&wanted);
+        napier_engine_multiply(&block);
     }
     bool agrees = true;
     for (int i = 0; i < CHECK_ROWS * CHECK_LANES; i++) {
-        const float x = check->c[0][i], y = check->c[1][i];
-        agrees = agrees && ((x != x && y != y) || memcmp(&x, &y, sizeof x) == 0);
+        const float x = check->c[0][i / CHECK_LANES][i % CHECK_LANES],
+                    y = check->c[1][i / CHECK_LANES][i % CHECK_LANES];
+        agrees = agrees && (i % CHECK_LANES >= lanes || (x != x && y != y) || memcmp(&x, &y, sizeof x) == 0);
     }
     return agrees;
 }
 
 static bool amx_is_trusted(const napier_context *context) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(NAPIER_ISA_AVX512)->linear.matmul;
-    napier_amx_check *check = amx_is_here() ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    amx_check *check = amx_is_here() ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
     bool trusted = check != NULL;
     for (int kind = 0; kind < 4 && trusted; kind++) {
-        trusted = amx_agrees(kernels, check, kind);
+        fill_check(check, kind);
+        trusted = amx_agrees(kernels, check, CHECK_LANES) && amx_agrees(kernels, check, LANES);
     }
     napier_free(&context->allocator, check);
     return trusted;
@@ -213,8 +318,7 @@ static bool amx_is_trusted(const napier_context *context) {
 
 void napier_matrix_engine_decide(napier_context *context) {
     if (context->engine == NAPIER_ENGINE_UNDECIDED) {
-        const bool trusted = context->isa == NAPIER_ISA_AVX512 && amx_is_trusted(context);
-        context->engine = trusted ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
+        context->engine = amx_is_trusted(context) ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
     }
 }
 
@@ -222,9 +326,7 @@ void napier_matrix_engine_decide(napier_context *context) {
 
 void napier_matrix_engine_decide(napier_context *context) { context->engine = NAPIER_ENGINE_OFF; }
 
-void napier_amx_pairs(const napier_product_block *block) {
-    napier_ops_kernels_of(NAPIER_ISA_AUTO)->linear.matmul.pairs(block);
-}
+void napier_engine_multiply(const napier_engine_block *block) { (void)block; } /* never called */
 
 #endif
 

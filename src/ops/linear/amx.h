@@ -3,7 +3,10 @@
  * The engine belongs to some AVX-512 machines. A context made with NAPIER_ISA_AUTO may use it, one made with
  * NAPIER_ISA_AVX512 does not. On a Sapphire Rapids guest it gave the bits of the other kernels (docs/linear.md), but
  * other processors and emulators may differ. So the first bf16 product of a context compares it with the AVX-512
- * kernel, on numbers chosen to distinguish orders and roundings, and the engine is used only if all bits agree. */
+ * kernel, on numbers chosen to distinguish orders and roundings, and the engine is used only if all bits agree.
+ *
+ * Its operands are bf16. Rows that lie along k are read in place. Lanes are packed as groups of 16: [k / 2][16] pairs of
+ * an even and an odd k, the even one in the low half. */
 #ifndef NAPIER_OPS_LINEAR_AMX_H
 #define NAPIER_OPS_LINEAR_AMX_H
 
@@ -13,7 +16,32 @@
 /* Decides, once for a context, whether its bf16 products use the engine. */
 void napier_matrix_engine_decide(napier_context *context);
 
-/* The same as `pairs` in product_kernels.h. Call it only if the context uses the engine. */
-void napier_amx_pairs(const napier_product_block *block);
+enum { NAPIER_ENGINE_LANES = 16 };
+
+/* One step of a product: a block of k. */
+typedef struct napier_engine_block {
+    const uint16_t *rows; /* [row_count, cols], row_step apart */
+    int64_t row_count, row_step;
+    int64_t cols;          /* of the rows; k may be more, as if the rows were filled up with +0 */
+    const uint32_t *lanes; /* group g at lanes + g * lane_step: [k / 2][16] */
+    int64_t lane_step;
+    int64_t lane_count; /* a multiple of 16 */
+    int64_t k;          /* a multiple of 32 */
+    float *c;           /* [row_count, rounded up to 16][c_step]: lane l of row r */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_engine_block;
+
+/* c += rows * lanes. Call it only if the context uses the engine. */
+void napier_engine_multiply(const napier_engine_block *block);
+
+/* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even
+ * number, and for the other lanes. k must be even. */
+void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,
+                              int64_t padded, uint32_t *out);
+
+/* out[r * step + i] = m[row + r][k + i] for r < rows and i < cols: for rows that do not lie along k. */
+void napier_engine_pack_rows(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t k, int64_t cols,
+                             uint16_t *out, int64_t step);
 
 #endif

@@ -21,11 +21,11 @@ enum { ROWS_TOGETHER_BYTES = 4 << 20 };
 
 _Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
 
-/* For rows that are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the
- * second-level cache. */
-static int64_t direct_k_block(int64_t k, int64_t lanes) {
+/* For rows that are not packed as f32: blocks of almost the same size, whose panels, 512 KB, stay in the second-level
+ * cache. floats: of the panels, for one k. */
+static int64_t large_k_block(int64_t k, int64_t floats) {
     enum { FLOATS = 128 << 10 };
-    const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
+    const int64_t most = FLOATS / floats, blocks = k > most ? (k + most - 1) / most : 1;
     return napier_round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
 }
 
@@ -35,15 +35,17 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
-    s.multiply = !s.pairs ? kernels->chain : context->engine == NAPIER_ENGINE_ON ? napier_amx_pairs : kernels->pairs;
-    const bool from_memory =
-        rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
+    s.multiply = s.pairs ? kernels->pairs : kernels->chain;
+    s.engine = s.pairs && context->engine == NAPIER_ENGINE_ON;
+    s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
+    const bool from_memory = rows.col_stride == 1 && !s.engine && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= NAPIER_FEW && from_memory;
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = !s.direct || !full ? NAPIER_LANE_BLOCK : rows.dtype == NAPIER_F32 ? DIRECT_LANES : WIDENED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
-    s.k_block = s.direct ? direct_k_block(s.k, napier_round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
+    const int64_t panels = (together + NAPIER_LANES - 1) / NAPIER_LANES;
+    s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
     s.c_step = napier_round_up(together, 16);
     return s;
 }
@@ -60,7 +62,8 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
         return 0;
     }
-    return s->few ? NAPIER_FEW * (size_t)napier_round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
+    return s->few ? NAPIER_FEW * (size_t)napier_round_up(s->k, 16)
+                  : (size_t)(panels * (uint64_t)s->k * (uint64_t)s->panel_step);
 }
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
@@ -70,11 +73,47 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
 float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
     const int64_t cols = napier_least(s->k - k, s->k_block);
-    return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
+    return s->panels + (block * s->lane_block / NAPIER_LANES * s->k + k * panels + cols * panel) * s->panel_step;
+}
+
+/* For the matrix engine: where `group` of 16 lanes begins in a block of k, and there at k. */
+static uint32_t *engine_lanes_at(const napier_product_sides *s, int64_t block, int64_t group, int64_t k) {
+    const int64_t begin = k / s->k_block * s->k_block, cols = napier_least(s->k - begin, s->k_block);
+    uint32_t *const panels = (uint32_t *)(void *)napier_panel_at(s, block, 0, begin);
+    return panels + (group * cols + k - begin) / 2 * NAPIER_ENGINE_LANES;
+}
+
+static void pack_engine_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+    const int64_t groups = NAPIER_LANES / NAPIER_ENGINE_LANES, each = s->lane_block / NAPIER_LANES;
+    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t lane = panel * NAPIER_LANES + g * NAPIER_ENGINE_LANES, left = s->lane_count - lane;
+        const int64_t lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
+        napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols,
+                                 engine_lanes_at(s, panel / each, panel % each * groups + g, k));
+    }
+}
+
+void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_t k, const uint16_t *values) {
+    const int64_t lanes = napier_block_lanes(s, block), begin = k / s->k_block * s->k_block;
+    const napier_const_matrix row = napier_const_rows(values, 1, lanes, NAPIER_BF16);
+    for (int64_t l = 0; l < lanes && !s->engine; l += NAPIER_LANES) {
+        float *out = napier_panel_at(s, block, l / NAPIER_LANES, begin) + (k - begin) * NAPIER_LANES;
+        s->kernels->pack(&row, 0, 1, l, napier_least(lanes - l, NAPIER_LANES), s->pairs, out, NAPIER_LANES,
+                         NAPIER_LANES);
+    }
+    for (int64_t l = 0; l < lanes && s->engine; l++) {
+        uint32_t *pair = engine_lanes_at(s, block, l / NAPIER_ENGINE_LANES, k) + l % NAPIER_ENGINE_LANES;
+        memcpy((char *)pair + k % 2 * (int64_t)sizeof *values, values + l, sizeof *values);
+    }
 }
 
 /* Packs `cols` k of a panel, from k on, all in one block of k. */
 static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+    if (s->engine) {
+        pack_engine_piece(s, panel, k, cols);
+        return;
+    }
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
     const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
     const int64_t lanes = napier_least(left, NAPIER_LANES), begin = k / s->k_block * s->k_block;
@@ -183,6 +222,38 @@ static void multiply_direct(const napier_product_sides *s, int64_t block, int64_
     (s->pairs ? s->kernels->direct_pairs : s->kernels->direct_chain)(&b);
 }
 
+/* The same on the matrix engine. Rows that do not lie along k are packed, a group of them and some k at a time. */
+static void multiply_engine(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
+                            bool first, float *c, float *room) {
+    enum { GROUP = 2 * 16, SOME_K = 512 };
+    const bool in_place = s->rows.col_stride == 1;
+    const int64_t end = k + napier_least(s->k - k, s->k_block), some = in_place ? end - k : SOME_K;
+    const int64_t group = in_place ? rows : GROUP;
+    uint16_t *const packed = (uint16_t *)(void *)room;
+    for (int64_t r = 0; r < rows; r += group) {
+        for (int64_t i = k; i < end; i += some) {
+            napier_engine_block b = {.rows = (const uint16_t *)s->rows.data + ((row + r) * s->rows.row_stride + i),
+                                     .row_count = napier_least(rows - r, group),
+                                     .row_step = s->rows.row_stride,
+                                     .cols = s->rows.cols - i,
+                                     .lanes = engine_lanes_at(s, block, 0, i),
+                                     .lane_step = (end - k) / 2 * NAPIER_ENGINE_LANES,
+                                     .lane_count = napier_round_up(napier_block_lanes(s, block), NAPIER_ENGINE_LANES),
+                                     .k = napier_least(end - i, some),
+                                     .c = c + r * s->c_step,
+                                     .c_step = s->c_step,
+                                     .first = first && i == k};
+            if (!in_place) {
+                const int64_t cols = napier_least(b.cols, b.k);
+                napier_engine_pack_rows(&s->rows, row + r, b.row_count, i, cols, packed, SOME_K);
+                b.rows = packed;
+                b.row_step = SOME_K;
+            }
+            napier_engine_multiply(&b);
+        }
+    }
+}
+
 static const float *multiply_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, bool add,
                                    float *scratch) {
     float *c = scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP;
@@ -192,7 +263,9 @@ static const float *multiply_strip(const napier_product_sides *s, int64_t block,
         multiply_few(s, row, rows, c);
     }
     for (int64_t k = 0; k < s->k && !s->few; k += s->k_block) {
-        (s->direct ? multiply_direct : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);
+        (s->engine   ? multiply_engine
+         : s->direct ? multiply_direct
+                     : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);
     }
     return c;
 }
@@ -309,9 +382,9 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
 
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b) {
     const napier_product_sides *s = &a->sides, *t = &b->sides;
-    return s->k == t->k && s->pairs == t->pairs && s->few == t->few && s->k_block == t->k_block &&
-           s->lane_block == t->lane_block && s->lanes.rows == t->lanes.rows && a->lanes >= s->lanes.rows &&
-           b->lanes >= s->lanes.rows;
+    return s->k == t->k && s->pairs == t->pairs && s->engine == t->engine && s->few == t->few &&
+           s->k_block == t->k_block && s->lane_block == t->lane_block && s->lanes.rows == t->lanes.rows &&
+           a->lanes >= s->lanes.rows && b->lanes >= s->lanes.rows;
 }
 
 void napier_product_run_packed(const napier_context *context, napier_product_plan *p, float *panels, float *scratch) {

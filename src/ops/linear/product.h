@@ -28,6 +28,8 @@ typedef struct napier_product_sides {
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
     void (*multiply)(const napier_product_block *block);
+    bool engine;        /* on the matrix engine: panels hold bf16 (ops/linear/amx.h) */
+    int64_t panel_step; /* floats of a panel for one k */
     bool few;           /* so few lanes that they are not packed into panels: `panels` then holds rows along k */
     bool direct;        /* rows are not packed, and blocks of k are larger */
     int64_t k_block;    /* size of a block of k */
@@ -103,9 +105,12 @@ void napier_product_run(const napier_context *context, napier_product_plan *plan
  * plan->lanes is no less than the lanes there are, one may run on what another has packed, or on panels that were
  * made in place. */
 
-/* Where panel `panel` of a block of lanes begins at k, a multiple of sides->k_block: [k][NAPIER_LANES]. In the order of
- * pairs k is filled up with +0 to sides->k. Lanes beyond the last 16 that are used may have any values. */
+/* Where panel `panel` of a block of lanes begins at k, a multiple of sides->k_block: [k][NAPIER_LANES], unless the
+ * engine uses it. In the order of pairs k is filled up with +0 to sides->k. Lanes beyond the last 16 that are used may
+ * have any values. */
 float *napier_panel_at(const napier_product_sides *sides, int64_t block, int64_t panel, int64_t k);
+/* Writes bf16 values [lanes of the block] to the panels of a block at k. */
+void napier_panel_write_row(const napier_product_sides *sides, int64_t block, int64_t k, const uint16_t *values);
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b);
 /* scratch: context->threads times napier_product_scratch(plan->row_block) floats. */
 void napier_product_run_packed(const napier_context *context, napier_product_plan *plan, float *panels, float *scratch);

@@ -131,10 +131,10 @@ static void check_product(const shape *s) {
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 static void sizes_have_the_bits_of_the_order(void) {
-    static const int64_t sizes[][3] = {{0, 3, 2},     {2, 3, 0},      {3, 0, 5},    {1, 1, 1},   {1, 31, 17},
-                                       {1, 1023, 33}, {2, 65, 49},    {3, 33, 16},  {4, 96, 50}, {5, 32, 31},
-                                       {15, 17, 33},  {16, 16, 16},   {17, 64, 1},  {31, 31, 2}, {33, 40, 48},
-                                       {33, 1, 13},   {130, 257, 60}, {5, 1025, 97}};
+    static const int64_t sizes[][3] = {{0, 3, 2},     {2, 3, 0},      {3, 0, 5},     {1, 1, 1},     {1, 31, 17},
+                                       {1, 1023, 33}, {2, 65, 49},    {3, 33, 16},   {4, 96, 50},   {5, 32, 31},
+                                       {15, 17, 33},  {16, 16, 16},   {17, 64, 1},   {31, 31, 2},   {33, 40, 48},
+                                       {33, 1, 13},   {130, 257, 60}, {5, 1025, 97}, {300, 40, 50}, {70, 4200, 20}};
     numbers_of = rng_make(1);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int d = 0; d < 3; d++) {
@@ -320,7 +320,11 @@ static void the_matrix_engine_is_for_auto(void) {
     }
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
     const int on = napier_matrix_engine(context);
+#ifdef TEST_ENGINE /* amx_emulated.c */
+    assert_int_equal(on, 1);
+#else
     assert_true(on == 0 || (on == 1 && napier_context_isa(context) == NAPIER_ISA_AVX512));
+#endif
     assert_int_equal(napier_matrix_engine(context), on);
 }
 

@@ -1,0 +1,83 @@
+/* x86's matrix engine in C (ops/linear/amx_tiles.h), from the pseudocode of TDPBF16PS in the Intel 64 and IA-32
+ * Architectures Software Developer's Manual: one chain over the even k, one over the odd k, both from 0; their sum is
+ * added to the accumulator. Subnormal inputs count as 0 and subnormal results become 0. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/linear/amx_tiles.h"
+
+typedef struct tile {
+    uint8_t row[NAPIER_TILE_ROWS][NAPIER_TILE_BYTES];
+} tile;
+
+static _Thread_local tile tiles[8];
+static _Thread_local bool configured;
+
+/* An instruction without a configuration is a fault on the real engine. */
+static tile *tile_of(int number) {
+    if (!configured || number < 0 || number >= 8) {
+        fprintf(stderr, "tile %d is used without a configuration\n", number);
+        abort();
+    }
+    return &tiles[number];
+}
+
+void napier_tile_configure(void) {
+    configured = true;
+    memset(tiles, 0, sizeof tiles);
+}
+void napier_tile_release(void) { configured = false; }
+
+void napier_tile_zero(int number) { memset(tile_of(number), 0, sizeof(tile)); }
+
+void napier_tile_load(int number, const void *from, size_t step) {
+    tile *const t = tile_of(number);
+    for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
+        memcpy(t->row[r], (const char *)from + (size_t)r * step, NAPIER_TILE_BYTES);
+    }
+}
+
+void napier_tile_store(int number, void *to, size_t step) {
+    const tile *const t = tile_of(number);
+    for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
+        memcpy((char *)to + (size_t)r * step, t->row[r], NAPIER_TILE_BYTES);
+    }
+}
+
+static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
+/* A result counts as subnormal if it is below 2^-126 after rounding to 24 bits of unbounded exponent. */
+static float fma_flushed(float a, float b, float c) {
+    const float r = fmaf(a, b, c);
+    const double exact = (double)a * (double)b + (double)c;
+    return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
+}
+
+static float number_at(const tile *t, int row, int index) {
+    uint16_t half;
+    memcpy(&half, t->row[row] + 2 * index, sizeof half);
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return flushed(x);
+}
+
+void napier_tile_multiply(int sums, int rows, int lanes) {
+    tile *const c = tile_of(sums);
+    const tile *const a = tile_of(rows), *const b = tile_of(lanes);
+    for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
+        for (int l = 0; l < 16; l++) {
+            float chain[2] = {0.0f, 0.0f}, total;
+            for (int i = 0; i < 32; i++) {
+                chain[i % 2] = fma_flushed(number_at(a, r, i), number_at(b, i / 2, 2 * l + i % 2), chain[i % 2]);
+            }
+            memcpy(&total, c->row[r] + 4 * l, sizeof total);
+            total = flushed(flushed(total) + flushed(chain[0] + chain[1]));
+            memcpy(c->row[r] + 4 * l, &total, sizeof total);
+        }
+    }
+}
