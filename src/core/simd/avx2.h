@@ -345,6 +345,14 @@ NAPIER_INLINE __m256d simd_mantissa(const __m256d v) {
     const __m256d exponent = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7ff0000000000000));
     return _mm256_or_pd(_mm256_andnot_pd(exponent, v), _mm256_set1_pd(1.0));
 }
+NAPIER_INLINE __m256d simd_trunc(const __m256d v) { return _mm256_round_pd(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+/* The low bits of 2^52 + 1023 + n are the exponent field. */
+NAPIER_INLINE __m256d simd_power_of_two(const __m256d n) {
+    const __m256i biased = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(0x1p52 + 1023)));
+    return _mm256_castsi256_pd(_mm256_slli_epi64(biased, 52));
+}
+NAPIER_INLINE vd vd_trunc(const vd v) { return SIMD_EACH(simd_trunc, v); }
+NAPIER_INLINE vd vd_power_of_two(const vd n) { return SIMD_EACH(simd_power_of_two, n); }
 NAPIER_INLINE vd vd_exponent(const vd v) { return SIMD_EACH(simd_exponent, v); }
 NAPIER_INLINE vd vd_mantissa(const vd v) { return SIMD_EACH(simd_mantissa, v); }
 

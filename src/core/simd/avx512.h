@@ -188,6 +188,17 @@ NAPIER_INLINE vd vd_select(const vm m, const vd a, const vd b) {
     return (vd){_mm512_mask_blend_pd((__mmask8)m, b.lo, a.lo), _mm512_mask_blend_pd((__mmask8)(m >> 8), b.hi, a.hi)};
 }
 
+NAPIER_INLINE vd vd_trunc(const vd v) {
+    return (vd){_mm512_roundscale_pd(v.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
+                _mm512_roundscale_pd(v.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+}
+/* The low bits of 2^52 + 1023 + n are the exponent field. */
+NAPIER_INLINE __m512d simd_power_of_two(const __m512d n) {
+    const __m512i biased = _mm512_castpd_si512(_mm512_add_pd(n, _mm512_set1_pd(0x1p52 + 1023)));
+    return _mm512_castsi512_pd(_mm512_slli_epi64(biased, 52));
+}
+NAPIER_INLINE vd vd_power_of_two(const vd n) { return (vd){simd_power_of_two(n.lo), simd_power_of_two(n.hi)}; }
+
 NAPIER_INLINE vd vd_exponent(const vd v) { return (vd){_mm512_getexp_pd(v.lo), _mm512_getexp_pd(v.hi)}; }
 NAPIER_INLINE vd vd_mantissa(const vd v) {
     return (vd){_mm512_getmant_pd(v.lo, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src),

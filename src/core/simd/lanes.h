@@ -39,7 +39,8 @@
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
  *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN
  *   vd   vd_set vd_add vd_sub vd_mul vd_div vd_fma vd_from_vf (exact) vd_to_vf (RNE)  vd_load vd_store
- *        vd_lt(a,b)->vm  vd_select(m,a,b)
+ *        vd_lt(a,b)->vm  vd_select(m,a,b)  vd_trunc(v): towards 0
+ *        vd_power_of_two(n) = 2^n, for whole n from -1022 to 1023
  *        vd_exponent(v): floor(log2 v) as a double, for normal v > 0;   vd_mantissa(v): v * 2^-exponent, in [1, 2)
  *        vd_table16(t, v): t[top four mantissa bits of v] per lane; t has 16 doubles, aligned to 64 bytes
  *   across lanes

@@ -356,6 +356,13 @@ NAPIER_INLINE float64x2_t simd_exponent(const float64x2_t v) {
 NAPIER_INLINE float64x2_t simd_mantissa(const float64x2_t v) {
     return vbslq_f64(vdupq_n_u64(0x000fffffffffffff), v, vdupq_n_f64(1.0));
 }
+/* The low bits of 2^52 + 1023 + n are the exponent field. */
+NAPIER_INLINE float64x2_t simd_power_of_two(const float64x2_t n) {
+    const uint64x2_t biased = vreinterpretq_u64_f64(vaddq_f64(n, vdupq_n_f64(0x1p52 + 1023)));
+    return vreinterpretq_f64_u64(vshlq_n_u64(biased, 52));
+}
+NAPIER_INLINE vd vd_trunc(const vd v) { return (vd)SIMD_EACH_D(vrndq_f64, v); }
+NAPIER_INLINE vd vd_power_of_two(const vd n) { return (vd)SIMD_EACH_D(simd_power_of_two, n); }
 NAPIER_INLINE vd vd_exponent(const vd v) { return (vd)SIMD_EACH_D(simd_exponent, v); }
 NAPIER_INLINE vd vd_mantissa(const vd v) { return (vd)SIMD_EACH_D(simd_mantissa, v); }
 

@@ -214,6 +214,8 @@ NAPIER_INLINE void vd_store(double *p, const vd v) { memcpy(p, v.v, sizeof v.v);
 SIMD_EACH(vm, vd_lt, (const vd a, const vd b), a.v[i] < b.v[i])
 SIMD_EACH(vd, vd_select, (const vm m, const vd a, const vd b), m.v[i] ? a.v[i] : b.v[i])
 
+SIMD_EACH(vd, vd_trunc, (const vd v), trunc(v.v[i]))
+SIMD_EACH(vd, vd_power_of_two, (const vd n), simd_double((uint64_t)((int)n.v[i] + 1023) << 52))
 SIMD_EACH(vd, vd_exponent, (const vd v), (double)((int)(simd_bits64(v.v[i]) >> 52) - 1023))
 SIMD_EACH(vd, vd_mantissa, (const vd v), simd_double((simd_bits64(v.v[i]) & 0xfffffffffffff) | 0x3ff0000000000000))
 SIMD_EACH(vd, vd_table16, (const double *t, const vd v), t[simd_bits64(v.v[i]) >> 48 & 15])

@@ -7,6 +7,7 @@
 #include "ops/softmax/long_rows.inc.h"
 #include "ops/softmax/lanes.inc.h"
 #include "ops/softmax/weighted.inc.h"
+#include "ops/softmax/f64/tile_f64.inc.h"
 #include "ops/softmax/gradient.inc.h"
 #include "ops/sparsemax/sparsemax.inc.h"
 #include "ops/linear/matmul.inc.h"

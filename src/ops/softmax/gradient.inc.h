@@ -96,7 +96,9 @@ static void softmax_gradient(bool log, napier_const_matrix values, napier_const_
         .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,     \
         .unpack_few = unpack_few, .store_lse = store_lse, .tile_sum = tile_sum_of, .pack = pack_row,              \
         .write = write_row, .weighted_look = weighted_look_at, .weighted_rest = weighted_rest,                    \
-        .weighted_ties = weighted_ties, .dot_range = dot_range, .gradient = softmax_gradient                      \
+        .weighted_ties = weighted_ties, .f64_tile = f64_tile, .f64_apply = f64_apply,                             \
+        .f64_weighted_look = f64_weighted_look, .f64_weighted_rest = f64_weighted_rest, .dot_range = dot_range,   \
+        .gradient = softmax_gradient                                                                              \
     }
 
 #endif

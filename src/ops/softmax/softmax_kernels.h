@@ -1,5 +1,5 @@
 /* ops/softmax/softmax_kernels.h - the kernels of softmax, which softmax.inc.h and gradient.inc.h implement once for all
- * instruction sets. They compute in f32; softmax_f64.c computes rows of f64.
+ * instruction sets. They compute in f32, unless their names begin with f64.
  *
  * A job has been checked and is on the caller's stack. Kernels allocate nothing and share nothing but their outputs. */
 #ifndef NAPIER_OPS_SOFTMAX_SOFTMAX_KERNELS_H
@@ -7,6 +7,7 @@
 
 #include <napier/softmax.h>
 
+#include "ops/softmax/f64/sum_f64.h"
 #include "ops/softmax/sum.h"
 #include "ops/softmax/weighted.h"
 
@@ -97,6 +98,13 @@ typedef struct napier_softmax_kernels {
     void (*weighted_look)(const float *x, const float *b, int n, napier_weighted_look *look);
     float (*weighted_rest)(const float *x, const float *b, int n, const napier_weighted_look *look);
     int (*weighted_ties)(const float *x, const float *b, int n, float max, int *at);
+
+    /* In double (f64/tile_f64.inc.h): napier_f64_tile_by_definition, napier_f64_apply, and the two of weighted_f64.h. */
+    void (*f64_tile)(const double *z, int n, napier_f64_tile_part *part);
+    void (*f64_apply)(const napier_f64_final *final, napier_softmax_kind kind, napier_masked_rows masked_rows,
+                      const double *z, double *out, int64_t n);
+    void (*f64_weighted_look)(const double *x, const double *b, int n, napier_weighted_look *look);
+    double (*f64_weighted_rest)(const double *x, const double *b, int n, const napier_weighted_look *look);
 
     /* Gradients; gradient.inc.h. The sum of a * b (b NULL: of a) over a row's columns [begin, end), begin a multiple of
      * 1024, in the order of the tiles; each tile's sum is added to a double. */

@@ -69,6 +69,8 @@ LANES_DOUBLE_OP(vd_mul, rounded_double(a * b), vd_mul(DA, DB))
 LANES_DOUBLE_OP(vd_div, a / b, vd_div(DA, DB))
 LANES_DOUBLE_OP(vd_fma, fma(a, b, c), vd_fma(DA, DB, DC))
 LANES_DOUBLE_OP(vd_mul_add, rounded_double(a * b) + c, vd_add(vd_mul(DA, DB), DC))
+LANES_DOUBLE_OP(vd_trunc, trunc(a), vd_trunc(DA))
+LANES_DOUBLE_OP(vd_power_of_two, scalbn(1.0, ilogb(a)), vd_power_of_two(vd_exponent(DA)))
 LANES_DOUBLE_OP(vd_exponent, (double)ilogb(a), vd_exponent(DA))
 LANES_DOUBLE_OP(vd_mantissa, scalbn(a, -ilogb(a)), vd_mantissa(DA))
 /* clang-format on */

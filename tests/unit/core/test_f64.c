@@ -12,7 +12,9 @@
 
 #include "core/base/context.h"
 #include "core/math/f64.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/softmax/f64/softmax_f64.h"
+#include "ops/softmax/weighted/weighted_f64.h"
 #include "support/formats.h"
 #include "support/oracle.h"
 
@@ -279,10 +281,15 @@ static void test_conversions(void) {
 
 /* ---- The exact sum ----------------------------------------------------------------------------------------------- */
 
+static void add_tile(napier_f64_sum *sum, const double *z, int n) {
+    const napier_f64_tile_part part = napier_f64_tile_by_definition(z, n);
+    napier_f64_sum_add_part(sum, &part);
+}
+
 static void sum_of(napier_f64_sum *sum, const double *z, int64_t n) {
     napier_f64_sum_init(sum);
     for (int64_t i = 0; i < n; i += NAPIER_F64_TILE) {
-        napier_f64_sum_add_tile(sum, z + i, n - i < NAPIER_F64_TILE ? (int)(n - i) : NAPIER_F64_TILE);
+        add_tile(sum, z + i, n - i < NAPIER_F64_TILE ? (int)(n - i) : NAPIER_F64_TILE);
     }
 }
 
@@ -381,9 +388,9 @@ static void test_hostile_sums(void) {
         bad.max = i % 2 == 0 ? f64_of_bits(rng_bits(&r)) : at_some_scale(&r, 0, 66);
         if (bad.max == bad.max && fabs(bad.max) <= 0x1p62) {
             napier_f64_sum_init(&bad);
-            napier_f64_sum_add_tile(&bad, &z[0], 0);
+            add_tile(&bad, &z[0], 0);
             const double one = at_some_scale(&r, 0, 62);
-            napier_f64_sum_add_tile(&bad, &one, 1);
+            add_tile(&bad, &one, 1);
         }
         for (int j = 0; j < NAPIER_F64_DIGITS; j++) {
             bad.digit[j] = rng_bits(&r) | (i % 3 == 0 ? UINT64_MAX : 0);
@@ -552,7 +559,7 @@ static napier_status run(napier_context *c, operation op, napier_const_matrix in
                          const napier_softmax_options *o) {
     static const napier_f64_result results[OPERATIONS] = {NAPIER_F64_SOFTMAX, NAPIER_F64_LOG_SOFTMAX, NAPIER_F64_LSE,
                                                           NAPIER_F64_LSE};
-    const napier_f64_job job = {results[op], op == OP_LOGSUMEXP_ALL, in, napier_read_only(NO_MATRIX), out, *o};
+    const napier_f64_job job = {results[op], op == OP_LOGSUMEXP_ALL, in, napier_read_only(NO_MATRIX), out, *o, NULL};
     return napier_f64_run(c, &job);
 }
 
@@ -712,9 +719,88 @@ static void test_gradients(void) {
     check_split_gradients();
 }
 
+/* ---- The kernels on 16 lanes ------------------------------------------------------------------------------------- */
+
+static bool same_doubles(const double *a, const double *b, int n) {
+    for (int i = 0; i < n; i++) {
+        if (f64_bits(a[i]) != f64_bits(b[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_kernels(const napier_softmax_kernels *k, const char *isa, const double *x, const double *b, int n) {
+    napier_f64_tile_part part;
+    const napier_f64_tile_part wanted = napier_f64_tile_by_definition(x, n);
+    k->f64_tile(x, n, &part);
+    expect(f64_bits(part.max) == f64_bits(wanted.max) && part.count == wanted.count && part.nan == wanted.nan &&
+               (part.nan || f64_bits(part.rest) == f64_bits(wanted.rest)),
+           "%s: a tile of %d elements, max %g: sum %a instead of %a", isa, n, wanted.max, part.rest, wanted.rest);
+
+    napier_f64_sum sum;
+    napier_f64_final final;
+    napier_f64_sum_init(&sum);
+    napier_f64_sum_add_part(&sum, &wanted);
+    napier_f64_finish(&sum, &final);
+    for (int kind = 0; kind < 2; kind++) {
+        double out[NAPIER_F64_TILE], truth[NAPIER_F64_TILE];
+        k->f64_apply(&final, (napier_softmax_kind)kind, NAPIER_MASKED_NAN, x, out, n);
+        napier_f64_apply(&final, (napier_softmax_kind)kind, NAPIER_MASKED_NAN, x, truth, n);
+        expect(same_doubles(out, truth, n), "%s: results of %d elements, max %g, kind %d", isa, n, wanted.max, kind);
+    }
+
+    napier_weighted_look look;
+    const napier_weighted_look found = napier_f64_weighted_look_by_definition(x, b, n);
+    k->f64_weighted_look(x, b, n, &look);
+    expect(f64_bits(look.max) == f64_bits(found.max) && f64_bits(look.size) == f64_bits(found.size) &&
+               look.unit == found.unit && look.nan == found.nan && look.plus == found.plus && look.minus == found.minus,
+           "%s: a weighted tile of %d elements, max %g instead of %g, size %a instead of %a", isa, n, look.max,
+           found.max, look.size, found.size);
+    if (!found.nan && !found.plus && !found.minus && fabs(found.max) <= NAPIER_F64_HUGE) {
+        const double rest = k->f64_weighted_rest(x, b, n, &look);
+        const double truth = napier_f64_weighted_rest_by_definition(x, b, n, &found);
+        expect(f64_bits(rest) == f64_bits(truth), "%s: a weighted tile of %d elements: sum %a instead of %a", isa, n,
+               rest, truth);
+    }
+}
+
+/* Numbers of a size, some of them equal, some special. */
+static double some_number(rng *r, int kind) {
+    static const double sizes[] = {1, 30, 1000, 0x1p20, 0x1p28, 0x1p29, 0x1p62, 0x1p900, 0x1p-300, 0x1p-1040};
+    static const double specials[] = {-HUGE_VAL, -0.0, 0.0, -1e30, HUGE_VAL, (double)NAN};
+    const int special = kind / 10; /* 0: none; 1: masks and zeros; 2: all */
+    if (special > 0 && rng_below(r, 50) == 0) {
+        return specials[rng_below(r, special == 1 ? 4 : 6)];
+    }
+    const double x = sizes[kind % 10] * (2 * rng_uniform(r) - 1);
+    return rng_below(r, 8) == 0 ? floor(x) : x;
+}
+
+static void kernels_have_the_bits_of_the_definitions(void) {
+    static const int counts[] = {0, 1, 2, 15, 16, 17, 33, 255, 256, 257, 1000, 1023, 1024};
+    double x[NAPIER_F64_TILE], b[NAPIER_F64_TILE];
+    napier_isa isas[ISA_LIMIT];
+    const int available = available_isas(isas);
+    rng r = rng_make(77);
+    for (int kinds = 0; kinds < 900; kinds++) {
+        const int kind = kinds % 30, weights = kinds / 30;
+        const int n = counts[rng_below(&r, sizeof counts / sizeof *counts)];
+        const double offset = rng_below(&r, 3) == 0 ? 1e6 : 0;
+        for (int i = 0; i < n; i++) {
+            x[i] = some_number(&r, kind) + offset;
+            b[i] = some_number(&r, weights);
+        }
+        for (int i = 0; i < available; i++) {
+            check_kernels(&napier_ops_kernels_of(isas[i])->softmax, napier_isa_name(isas[i]), x, b, n);
+        }
+    }
+}
+
 int main(void) {
     atexit(mpfr_free_cache); /* else its constants count as leaks */
     return RUN_TESTS("f64", TEST(test_exp), TEST(test_exp_parts), TEST(test_log), TEST(test_log_of_sum),
                      TEST(test_conversions), TEST(test_any_order), TEST(test_hostile_sums), TEST(test_rows),
-                     TEST(test_edges), TEST(test_operations), TEST(test_gradients));
+                     TEST(test_edges), TEST(test_operations), TEST(test_gradients),
+                     TEST(kernels_have_the_bits_of_the_definitions));
 }

@@ -296,14 +296,15 @@ static void random_doubles(double *v) {
         v[i] = random_double();
 }
 
-/* vd_exponent and vd_mantissa are for normal positive numbers. */
+/* vd_exponent, with which vd_power_of_two is tested, and vd_mantissa are for normal positive numbers. */
 static double normal_positive(const double x) {
     const double magnitude = fabs(x);
     return isnormal(magnitude) ? magnitude : 1.5;
 }
 
 static void check_double_op(const lanes_probe *probe, const lanes_double_op *op, double_reference *expected) {
-    const bool normal = strcmp(op->name, "vd_exponent") == 0 || strcmp(op->name, "vd_mantissa") == 0;
+    const bool normal = strcmp(op->name, "vd_exponent") == 0 || strcmp(op->name, "vd_mantissa") == 0 ||
+                        strcmp(op->name, "vd_power_of_two") == 0;
     double a[LANES], b[LANES], c[LANES], out[LANES];
     for (int block = 0; block < RANDOM_BLOCKS; block++) {
         random_doubles(a);

@@ -9,6 +9,7 @@
 #include "ops/softmax/f64/softmax_f64.h"
 
 #include "core/base/scope.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/softmax/f64/span_f64.h"
 
 /* One line of a job, and its sum. */
@@ -49,7 +50,9 @@ static void sum_tiles(const line *l, napier_f64_sum *sum, int64_t begin, int64_t
     for (int64_t tile = begin; tile < end; tile++) {
         const int n = napier_f64_tile_size(l->size, tile);
         napier_f64_load_span(l->in, l->job->options.temperature, tile * NAPIER_F64_TILE, n, z);
-        napier_f64_sum_add_tile(sum, z, n);
+        napier_f64_tile_part part;
+        l->job->kernels->f64_tile(z, n, &part);
+        napier_f64_sum_add_part(sum, &part);
     }
 }
 
@@ -80,10 +83,14 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     const napier_softmax_options *o = &l->job->options;
     double g[NAPIER_F64_TILE];
     switch (l->job->result) {
-    case NAPIER_F64_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, z, n); return;
-    case NAPIER_F64_LOG_SOFTMAX: napier_f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, z, n); return;
+    case NAPIER_F64_SOFTMAX:
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, z, n);
+        return;
+    case NAPIER_F64_LOG_SOFTMAX:
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, z, n);
+        return;
     case NAPIER_F64_LSE_GRADIENT:
-        napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, z, n);
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, z, n);
         napier_f64_load_span(l->grad, 1, 0, 1, g);
         for (int i = 0; i < n; i++) {
             z[i] = napier_f64_lse_gradient(z[i], g[0], o->temperature);
@@ -200,11 +207,12 @@ napier_status napier_f64_run(napier_context *context, const napier_f64_job *job)
     if (job->result != NAPIER_F64_LSE && size == 0) {
         return NAPIER_OK;
     }
+    napier_f64_job copy = *job;
+    copy.kernels = &napier_ops_kernels_of(context->isa)->softmax;
     const napier_algorithm algorithm = has_plain_sum(job) ? NAPIER_ALGORITHM_AUTO : job->options.algorithm;
     if (napier_f64_split(context, lines, size, algorithm)) {
-        return run_split(context, job);
+        return run_split(context, &copy);
     }
-    napier_f64_job copy = *job;
     napier_parallel_each(context, lines, napier_f64_lines_chunk(size), run_line, &copy);
     return NAPIER_OK;
 }

@@ -8,6 +8,7 @@
 #include <napier/softmax.h>
 
 #include "ops/softmax/f64/sum_f64.h"
+#include "ops/softmax/softmax_kernels.h"
 
 /* A call whose arguments have been checked. */
 typedef struct napier_f64_job {
@@ -17,6 +18,7 @@ typedef struct napier_f64_job {
     napier_const_matrix grad; /* the gradient with respect to the forward result; of logsumexp one column */
     napier_matrix out;        /* for logsumexp one column; otherwise it may be an input itself */
     napier_softmax_options options;
+    const napier_softmax_kernels *kernels; /* napier_f64_run sets them */
 } napier_f64_job;
 
 /* All algorithms give the same bits; only PARALLEL changes the division of the work. Errors: OUT_OF_MEMORY, with nothing

@@ -34,9 +34,14 @@ static inline void napier_f64_load_span(napier_const_matrix line, double tempera
     int64_t row = first / line.cols, col = first % line.cols;
     for (int k = 0; k < n; row++, col = 0) {
         const void *data = napier_f64_row_data(line.data, line.dtype, row, line.row_stride);
-        for (; k < n && col < line.cols; k++, col++) {
-            z[k] = napier_f64_load(data, line.dtype, col * line.col_stride);
+        const int64_t left = line.cols - col, count = left < n - k ? left : n - k;
+        if (line.dtype == NAPIER_F64 && line.col_stride == 1) {
+            memcpy(z + k, (const double *)data + col, (size_t)count * sizeof *z);
         }
+        for (int64_t i = 0; i < count && !(line.dtype == NAPIER_F64 && line.col_stride == 1); i++) {
+            z[k + i] = napier_f64_load(data, line.dtype, (col + i) * line.col_stride);
+        }
+        k += (int)count;
     }
     for (int k = 0; k < n && temperature != 1; k++) {
         z[k] /= temperature;

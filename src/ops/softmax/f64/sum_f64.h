@@ -58,17 +58,16 @@ NAPIER_BOTH bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_
 /* The empty sum. */
 NAPIER_BOTH_LONG void napier_f64_sum_init(napier_f64_sum *sum);
 
-/* Adds one tile. z[0] is an element whose index in the row is a multiple of 1024. n is
- * 1024, or 0 .. 1024 for the row's last tile. */
-NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n);
-
-/* The same in two steps, for callers that add the lanes of a tile in parallel: first the terms of its elements, added
- * in their lanes (i mod 256) and folded, then the sum. */
+/* What a tile adds to a sum: the terms of its elements, added in their lanes (i mod 256) and folded. */
 typedef struct napier_f64_tile_part {
     double max, rest; /* of the elements that are not NaN; `rest` is unused if max is beyond 2^62 */
     uint64_t count;   /* of elements equal to max */
     bool nan;
 } napier_f64_tile_part;
+
+/* The part of a tile. z[0] is an element whose index in the row is a multiple of 1024. n is 1024, or 0 .. 1024 for the
+ * row's last tile. softmax_kernels.h has the same for each instruction set. */
+NAPIER_BOTH_LONG napier_f64_tile_part napier_f64_tile_by_definition(const double *z, int n);
 
 /* What z adds to its lane in a tile with maximum `max`, whose exponent this is. Not for max beyond 2^62. */
 NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent);

@@ -121,7 +121,7 @@ NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_
     napier_f64_sum_merge(sum, &tile);
 }
 
-NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n) {
+NAPIER_BOTH_LONG napier_f64_tile_part napier_f64_tile_by_definition(const double *z, int n) {
     napier_f64_tile_part part = {-HUGE_VAL, 0, 0, false};
     double lane[NAPIER_F64_LANES] = {0};
     for (int i = 0; i < n; i++) {
@@ -136,7 +136,7 @@ NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double 
         }
     }
     part.rest = napier_f64_fold(lane);
-    napier_f64_sum_add_part(sum, &part);
+    return part;
 }
 
 NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from) {

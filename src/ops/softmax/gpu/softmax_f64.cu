@@ -59,7 +59,7 @@ NAPIER_INLINE double napier_f64_block_fold(double mine, bool max, double *lane) 
     return all;
 }
 
-/* napier_f64_sum_add_tile, by all threads of the block. */
+/* napier_f64_tile_by_definition and napier_f64_sum_add_part, by all threads of the block. */
 NAPIER_INLINE void napier_f64_add_tile(const napier_f64_cuda_job *job, int64_t line, int64_t tile,
                                        napier_f64_room *room) {
     const int n = napier_f64_tile_end(job, tile), t = (int)threadIdx.x;

@@ -88,7 +88,7 @@ static void load_f64(const line *l, int64_t first, tile *t) {
     const job *j = l->job;
     napier_f64_load_span(napier_f64_row_of(j->logits, l->row), j->options.temperature, first, t->n, t->x.f64);
     napier_f64_load_span(napier_f64_row_of(j->weights, l->row), 1.0, first, t->n, t->b.f64);
-    t->look = napier_f64_weighted_look(t->x.f64, t->b.f64, t->n);
+    l->job->kernels->f64_weighted_look(t->x.f64, t->b.f64, t->n, &t->look);
 }
 
 static void load(const line *l, int64_t index, tile *t) {
@@ -148,7 +148,7 @@ static void add_f64(const line *l, sums *s, tile *t) {
         }
     }
     if (rest) {
-        add_rest(l, s, napier_f64_weighted_rest(x, b, t->n, look), look->unit - NAPIER_F64_TERM_SCALE);
+        add_rest(l, s, l->job->kernels->f64_weighted_rest(x, b, t->n, look), look->unit - NAPIER_F64_TERM_SCALE);
     }
 }
 

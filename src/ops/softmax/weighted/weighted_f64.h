@@ -22,7 +22,12 @@ static inline double napier_f64_weighted_size(double x, double b, double max) {
     return fma((double)e, NAPIER_LN2_DOUBLE, x - max);
 }
 
-static inline napier_weighted_look napier_f64_weighted_look(const double *x, const double *b, int n) {
+/* E of a tile whose max and size are known. */
+static inline int64_t napier_f64_weighted_unit(double size, double max) {
+    return napier_f64_exp_parts(max).n + (int64_t)floor(size / NAPIER_LN2_DOUBLE + 0.5);
+}
+
+static inline napier_weighted_look napier_f64_weighted_look_by_definition(const double *x, const double *b, int n) {
     napier_weighted_look look = napier_weighted_nothing();
     for (int i = 0; i < n; i++) {
         if (b[i] != 0 && !napier_weighted_special(x[i], b[i], &look) && x[i] > look.max) {
@@ -38,13 +43,13 @@ static inline napier_weighted_look napier_f64_weighted_look(const double *x, con
             look.size = size > look.size ? size : look.size;
         }
     }
-    look.unit = napier_f64_exp_parts(look.max).n + (int64_t)floor(look.size / NAPIER_LN2_DOUBLE + 0.5);
+    look.unit = napier_f64_weighted_unit(look.size, look.max);
     return look;
 }
 
 /* The sum of b exp(x) 2^(512 - E) over the elements below max, which is not huge. */
-static inline double napier_f64_weighted_rest(const double *x, const double *b, int n,
-                                              const napier_weighted_look *look) {
+static inline double napier_f64_weighted_rest_by_definition(const double *x, const double *b, int n,
+                                                            const napier_weighted_look *look) {
     double lane[NAPIER_F64_LANES] = {0};
     for (int i = 0; i < n; i++) {
         if (b[i] != 0 && x[i] < look->max &&
