@@ -1,5 +1,6 @@
-/* lm/decoder/model_load.c - loads a model from its directory. It looks up every tensor by name, checks its shape, and
- * leaves its weights in the mapped file. Only the weights of norms, which are few, are copied, as f32. */
+/* lm/decoder/model_load.c - makes a model of its config and its tensors, which are in a directory or in the caller's
+ * memory. It looks up every tensor by name, checks its shape, and leaves its weights where they are. Only the weights of
+ * norms, which are few, are copied, as f32. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include "lm/decoder/rope.h"
 #include "lm/decoder/weights.h"
 #include "lm/text/file.h"
+#include "lm/text/json.h"
 
 enum { NAME_SIZE = 96 };
 
@@ -81,7 +83,7 @@ static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
     return NAPIER_OK;
 }
 
-/* Checks that the files have the weights of config.json's sizes, before memory is allocated for these sizes. */
+/* Checks that there are weights of the config's sizes, before memory is allocated for these sizes. */
 static napier_status check_sizes(const loader *l, size_t norms) {
     const napier_safetensors *tensors = l->model->tensors;
     double elements = 0;
@@ -90,9 +92,9 @@ static napier_status check_sizes(const loader *l, size_t norms) {
     }
     return (double)norms <= elements
                ? NAPIER_OK
-               : napier_fail(l->context, NAPIER_CORRUPT_DATA,
+               : napier_fail(l->context, napier_safetensors_misfit(tensors),
                              "config.json: %" PRId64 " layers of hidden_size %" PRId64
-                             " have %zu weights of norms alone, but the files %.0f elements in all",
+                             " have %zu weights of norms alone, but the tensors %.0f elements in all",
                              l->model->config.num_hidden_layers, l->model->config.hidden_size, norms, elements);
 }
 
@@ -140,6 +142,17 @@ static napier_status read_options(napier_context *context, const napier_model_op
     return NAPIER_OK;
 }
 
+/* Makes the weights of a model whose config and tensors are there. */
+static napier_status get_weights(napier_context *context, napier_model *model) {
+    loader l = {.context = context, .model = model};
+    NAPIER_TRY(allocate(&l));
+    NAPIER_TRY(get_all(&l));
+    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
+    return NAPIER_OK;
+}
+
+/* ---- From a directory -------------------------------------------------------------------------------------------- */
+
 static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
     NAPIER_MEMORY(memory, context);
     char *path;
@@ -149,14 +162,28 @@ static napier_status load_config(napier_context *context, const char *directory,
 
 static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
                           napier_model *model) {
-    loader l = {.context = context, .model = model};
     NAPIER_TRY(read_options(context, options, model));
     NAPIER_TRY(load_config(context, directory, model));
     NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
-    NAPIER_TRY(allocate(&l));
-    NAPIER_TRY(get_all(&l));
-    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
+    return get_weights(context, model);
+}
+
+static napier_status new_model(napier_context *context, napier_model **out) {
+    *out = napier_alloc(&context->allocator, 1, sizeof **out);
+    if (!*out) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof **out);
+    }
+    memset(*out, 0, sizeof **out);
     return NAPIER_OK;
+}
+
+/* Destroys a model that could not be made, and returns the status. */
+static napier_status finish(napier_context *context, napier_status status, napier_model **model) {
+    if (status) {
+        napier_model_destroy(context, *model);
+        *model = NULL;
+    }
+    return status;
 }
 
 napier_status napier_model_load(napier_context *context, const char *directory, const napier_model_options *options,
@@ -166,28 +193,130 @@ napier_status napier_model_load(napier_context *context, const char *directory, 
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
     NAPIER_REFUSE_IF(context, !directory, "directory: NULL");
-    napier_model *model = napier_alloc(&context->allocator, 1, sizeof *model);
-    if (!model) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof *model);
+    NAPIER_TRY(new_model(context, out));
+    return finish(context, load(context, directory, options, *out), out);
+}
+
+/* ---- From tensors in memory -------------------------------------------------------------------------------------- */
+
+/* PyTorch's state dict names a tied head too. It must be the embedding, or equal to it. */
+static napier_status check_tied_head(napier_context *context, const napier_model *model) {
+    const char *const name = "lm_head.weight";
+    const napier_const_matrix *const e = &model->embedding;
+    const int64_t shape[2] = {e->rows, e->cols};
+    const napier_tensor *head;
+    if (!model->config.tie_word_embeddings || !napier_safetensors_find(model->tensors, name)) {
+        return NAPIER_OK;
     }
-    memset(model, 0, sizeof *model);
-    const napier_status status = load(context, directory, options, model);
-    if (status) {
-        napier_model_destroy(context, model);
-        return status;
-    }
-    *out = model;
+    NAPIER_TRY(napier_safetensors_get(context, model->tensors, name, 2, shape, &head));
+    const size_t bytes = (size_t)head->elements * napier_dtype_size(head->dtype);
+    const bool equal = head->dtype == e->dtype && (head->data == e->data || memcmp(head->data, e->data, bytes) == 0);
+    NAPIER_REFUSE_IF(context, !equal,
+                     "%s: not equal to model.embed_tokens.weight, although the config's tie_word_embeddings is true",
+                     name);
     return NAPIER_OK;
+}
+
+static napier_status check_all_used(napier_context *context, const napier_safetensors *tensors) {
+    for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
+        const napier_tensor *const t = napier_safetensors_at(tensors, i);
+        NAPIER_REFUSE_IF(context, !t->used, "%s: the config describes no such tensor; leave it out if it has no effect",
+                         napier_show_text(t->name).text);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status get_views(napier_context *context, const napier_named_tensor *tensors, int64_t count,
+                               napier_model *model) {
+    NAPIER_TRY(napier_safetensors_view(context, tensors, count, &model->tensors));
+    NAPIER_TRY(get_weights(context, model));
+    NAPIER_TRY(check_tied_head(context, model));
+    return check_all_used(context, model->tensors);
+}
+
+static napier_status view_tensors(napier_context *context, const char *config, size_t config_size,
+                                  const napier_named_tensor *tensors, int64_t count,
+                                  const napier_model_options *options, napier_model *model) {
+    NAPIER_TRY(read_options(context, options, model));
+    NAPIER_TRY(napier_model_config_parse(context, "config", config, config_size, &model->config));
+    return get_views(context, tensors, count, model);
+}
+
+napier_status napier_model_from_tensors(napier_context *context, const char *config, size_t config_size,
+                                        const napier_named_tensor *tensors, int64_t count,
+                                        const napier_model_options *options, napier_model **out) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_REFUSE_IF(context, !config, "config: NULL");
+    NAPIER_TRY(new_model(context, out));
+    return finish(context, view_tensors(context, config, config_size, tensors, count, options, *out), out);
+}
+
+/* ---- Updates ----------------------------------------------------------------------------------------------------- */
+
+/* Checks that the model's tensors keep their dtypes; the config fixes names and shapes. */
+static napier_status check_dtypes(napier_context *context, const napier_safetensors *before,
+                                  const napier_safetensors *now) {
+    for (int64_t i = 0; i < napier_safetensors_count(now); i++) {
+        const napier_tensor *const t = napier_safetensors_at(now, i);
+        const napier_tensor *const old = napier_safetensors_find(before, t->name);
+        NAPIER_REFUSE_IF(context, old && old->dtype != t->dtype, "%s: dtype %s, but the model has it as %s",
+                         napier_show_text(t->name).text, napier_dtype_name(t->dtype), napier_dtype_name(old->dtype));
+    }
+    return NAPIER_OK;
+}
+
+static void free_weights(napier_context *context, napier_model *model) {
+    napier_free(&context->allocator, model->layers);
+    napier_free(&context->allocator, model->norms);
+    napier_free(&context->allocator, model->inverse);
+}
+
+/* A model without weights, of the same config and options. */
+static napier_model without_weights(const napier_model *model) {
+    return (napier_model){
+        .config = model->config, .compute = model->compute, .memory = model->memory, .updates = model->updates + 1};
+}
+
+/* Makes `next` of other tensors, or of the same ones. */
+static napier_status get_next(napier_context *context, const napier_model *model, const napier_named_tensor *tensors,
+                              int64_t count, napier_model *next) {
+    if (count == 0) {
+        next->tensors = model->tensors;
+        NAPIER_TRY(get_weights(context, next));
+        const napier_tensor *const head = napier_safetensors_find(next->tensors, "lm_head.weight");
+        return head && head->used ? check_tied_head(context, next) : NAPIER_OK; /* a file's is ignored */
+    }
+    NAPIER_TRY(get_views(context, tensors, count, next));
+    return check_dtypes(context, model->tensors, next->tensors);
+}
+
+napier_status napier_model_update(napier_context *context, napier_model *model, const napier_named_tensor *tensors,
+                                  int64_t count) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    napier_model next = without_weights(model);
+    const napier_status status = get_next(context, model, tensors, count, &next);
+    napier_model *const old = status ? &next : model;
+    free_weights(context, old);
+    if (next.tensors != model->tensors) {
+        napier_safetensors_close(context, old->tensors);
+    }
+    if (!status) {
+        *model = next;
+    }
+    return status;
 }
 
 void napier_model_destroy(napier_context *context, napier_model *model) {
     if (!model) {
         return;
     }
+    free_weights(context, model);
     napier_safetensors_close(context, model->tensors);
-    napier_free(&context->allocator, model->layers);
-    napier_free(&context->allocator, model->norms);
-    napier_free(&context->allocator, model->inverse);
     napier_free(&context->allocator, model);
 }
 

@@ -1,4 +1,4 @@
-/* lm/decoder/weights.h - a loaded model: its shape, and views of its weights in the mapped files. */
+/* lm/decoder/weights.h - a model: its shape, and views of its weights in mapped files or in the caller's memory. */
 #ifndef NAPIER_LM_DECODER_WEIGHTS_H
 #define NAPIER_LM_DECODER_WEIGHTS_H
 
@@ -20,6 +20,7 @@ struct napier_model {
     napier_model_config config;
     napier_compute compute;
     int64_t memory;
+    int64_t updates; /* how many so far: a napier_kv that was made before the last one is stale */
     napier_safetensors *tensors;
     napier_layer *layers;
     napier_const_matrix embedding, head; /* [vocabulary, hidden] */
