@@ -1,8 +1,9 @@
-/* support/tiny_model.h - a small random checkpoint of any family, written into a new directory under TMPDIR. */
+/* support/tiny_model.h - a small random checkpoint of any family, written into a new directory under TMPDIR or kept in
+ * memory. */
 #ifndef NAPIER_TESTS_TINY_MODEL_H
 #define NAPIER_TESTS_TINY_MODEL_H
 
-#include <napier/types.h>
+#include <napier/model.h>
 #include <stdbool.h>
 
 typedef struct tiny_model {
@@ -33,6 +34,20 @@ bool tiny_model_head_norms(const tiny_model *m);
 void tiny_model_write(tiny_model *m);
 /* Removes these files. */
 void tiny_model_remove(tiny_model *m);
+
+/* The same config and tensors in memory. */
+typedef struct tiny_tensors {
+    napier_named_tensor *list;
+    int64_t count;
+    char *config;
+    size_t config_size;
+    void *memory[4]; /* freed by tiny_tensors_free */
+} tiny_tensors;
+
+tiny_tensors tiny_model_tensors(const tiny_model *m);
+void tiny_tensors_free(tiny_tensors *t);
+/* The tensor of that name, or NULL. */
+napier_named_tensor *tiny_tensors_find(const tiny_tensors *t, const char *name);
 
 /* Element i of a tensor of this model, as stored: exact in its dtype. */
 double tiny_model_weight(const tiny_model *m, const char *tensor, int64_t i);
