@@ -17,12 +17,14 @@ typedef struct tiny_model {
     bool attention_bias, mlp_bias; /* of Llama; Qwen2 has its own biases always */
     int64_t labels;                /* 0: a language model */
     const char *more;              /* further members of config.json, each after a comma */
+    const char *rope;              /* further members of rope_parameters, the same */
 } tiny_model;
 
 #define TINY_MODEL_INIT \
-    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, "" }
+    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, "", "" }
 
-/* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v; Llama with all biases; Mistral. */
+/* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v, and YaRN; Llama with all biases, and
+ * llama3; Mistral, and linear scaling. */
 enum { TINY_FAMILIES = 4 };
 tiny_model tiny_model_of(int which);
 
