@@ -56,8 +56,8 @@ static size_t map_size;
 static const char *map_path;
 #ifdef NAPIER_MODEL
 static tiny_model tiny = TINY_MODEL_INIT;
-static tiny_tensors tensors; /* of it */
-static napier_model *model;
+static tiny_tensors tensors, judge_tensors; /* of it, and of a reward model */
+static napier_model *model, *reward_model;
 static napier_tokenizer *tokenizer;
 #endif
 
@@ -828,6 +828,10 @@ static napier_status judge(napier_context *c) {
     b.values = values;
     return CALL(napier_model_judge, c, model, &b, &score, new_rows(2, 1), new_array(2), new_rows(2, 2));
 }
+static napier_status rewards(napier_context *c) {
+    const napier_score_batch b = score_batch();
+    return CALL(napier_model_rewards, c, reward_model, &b, &score, new_rows(BATCH, 2));
+}
 /* Calls that use the model, with one in bf16. */
 typedef napier_status model_use(napier_context *);
 static napier_status in_bf16(napier_context *c, model_use *const uses[], size_t count) {
@@ -1104,6 +1108,7 @@ static const public_call table[] = {
     LINE(logprobs_for, CALL_TAKES),
     LINE(batch_plan, CALL_TAKES | CALL_BY_THREADS),
     LINE(judge, CALL_TAKES),
+    LINE(rewards, CALL_TAKES),
     LINE(model_in_bf16, CALL_LONG),
     LINE(batch_plan_in_bf16, CALL_TAKES | CALL_BY_THREADS),
     LINE(encode_texts, CALL_TAKES | CALL_FALLS_BACK),
@@ -1179,6 +1184,11 @@ void calls_open(const char *path) {
     tiny_model_write(&tiny);
     tensors = tiny_model_tensors(&tiny);
     works(napier_model_load, plenty, tiny.directory, NULL, &model);
+    tiny_model judge = tiny_model_of(2);
+    judge.labels = 2;
+    judge_tensors = tiny_model_tensors(&judge);
+    works(napier_model_from_tensors, plenty, judge_tensors.config, judge_tensors.config_size, judge_tensors.list,
+          judge_tensors.count, NULL, &reward_model);
     works(tiny_load, plenty, NULL, NULL, &tokenizer);
 #endif
 }
@@ -1189,9 +1199,11 @@ void calls_close(void) {
     napier_umap_model_destroy(plenty, map);
 #ifdef NAPIER_MODEL
     napier_model_destroy(plenty, model);
+    napier_model_destroy(plenty, reward_model);
     napier_tokenizer_destroy(plenty, tokenizer);
     tiny_model_remove(&tiny);
     tiny_tensors_free(&tensors);
+    tiny_tensors_free(&judge_tensors);
 #endif
     napier_context_destroy(plenty);
 }
