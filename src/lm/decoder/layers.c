@@ -45,24 +45,49 @@ static napier_gated mlp_of(const napier_layer *layer) {
                           layer->up.bias};
 }
 
+static int64_t larger_floats(int64_t most_so_far, size_t floats) {
+    return floats == 0 || floats > INT64_MAX / sizeof(float) ? INT64_MAX : most(most_so_far, (int64_t)floats);
+}
+
+/* The dtypes of the layers' weights: the next one after `dtype` (0: the first), or 0. Layers may differ in dtypes, but not
+ * in shapes. */
+static napier_dtype next_dtype(const napier_model *m, napier_dtype dtype) {
+    for (int d = (int)dtype + 1; d <= NAPIER_BF16; d++) {
+        if ((m->dtypes >> d & 1u) != 0) {
+            return (napier_dtype)d;
+        }
+    }
+    return (napier_dtype)0;
+}
+
+/* The floats for the gated product, with weights of any of the dtypes. */
+static int64_t gated_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
+    const napier_const_matrix x = napier_const_rows(NULL, rows, m->config.hidden_size, napier_model_activations(m));
+    napier_gated mlp = mlp_of(&m->layers[0]);
+    int64_t floats = 0;
+    for (mlp.gate.dtype = next_dtype(m, 0); mlp.gate.dtype; mlp.gate.dtype = next_dtype(m, mlp.gate.dtype)) {
+        for (mlp.up.dtype = next_dtype(m, 0); mlp.up.dtype; mlp.up.dtype = next_dtype(m, mlp.up.dtype)) {
+            for (mlp.down.dtype = next_dtype(m, 0); mlp.down.dtype; mlp.down.dtype = next_dtype(m, mlp.down.dtype)) {
+                floats = larger_floats(floats, napier_project_gated_floats(context, x, &mlp));
+            }
+        }
+    }
+    return floats;
+}
+
 /* The floats for the largest product with this number of rows. */
 static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
     const napier_layer *layer = &m->layers[0];
     const napier_const_matrix all[] = {layer->q.weights, layer->k.weights, layer->v.weights, layer->o.weights};
-    const napier_const_matrix normed =
-        napier_const_rows(NULL, rows, m->config.hidden_size, napier_model_activations(m));
-    const napier_gated mlp = mlp_of(layer);
-    const size_t gated = napier_project_gated_floats(context, normed, &mlp);
-    size_t floats = gated;
+    int64_t floats = gated_floats_of(context, m, rows);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
-        const size_t wanted = napier_project_floats(context, x, all[i]);
-        if (wanted == 0 || gated == 0) {
-            return INT64_MAX;
+        napier_const_matrix weights = all[i];
+        for (weights.dtype = next_dtype(m, 0); weights.dtype; weights.dtype = next_dtype(m, weights.dtype)) {
+            floats = larger_floats(floats, napier_project_floats(context, x, weights));
         }
-        floats = wanted > floats ? wanted : floats;
     }
-    return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
+    return floats;
 }
 
 /* The last block, and the rows of the last layer, may be fewer. Fewer rows may need more memory, because the product

@@ -77,6 +77,7 @@ static napier_status get_part(loader *l, int64_t index, const layer_part *part) 
     }
     NAPIER_TRY(get_matrix(l, name, part->rows, part->cols, &part->dense->weights));
     part->dense->bias = NULL;
+    l->model->dtypes |= 1u << part->dense->weights.dtype;
     (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.bias", index, part->name);
     return part->biased ? get_vector(l, name, part->rows, &part->dense->bias) : NAPIER_OK;
 }

@@ -38,6 +38,7 @@ struct napier_model {
     float *inverse; /* [head_dim / 2]: ops/layers/rotary_angles.h */
     float scale;    /* of cosines and sines */
     int64_t parameters, weight_bytes;
+    unsigned dtypes; /* of the layers' products: bit 1 << dtype */
 };
 
 /* The dtype to which activations are rounded before a product. */
