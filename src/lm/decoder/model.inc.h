@@ -1,5 +1,6 @@
 /* lm/decoder/model.inc.h - the steps of a transformer between its products, compiled once per instruction set. */
 #include <math.h>
+#include <stdbool.h>
 
 #include "core/math/elements.h"
 #include "core/math/lanes_math.h"
@@ -26,11 +27,19 @@ static float napier_rms_factor(const napier_rms_norm *norm, const float *x) {
     return 1.0f / sqrtf(napier_dot_of(x, x, norm->n) / (float)norm->n + norm->epsilon);
 }
 
-static void napier_add_row(float *x, const float *delta, int64_t n) {
+NAPIER_KERNEL void napier_add_as(const napier_dtype dtype, const float *x, const float *delta, int64_t n, void *out) {
     for (int64_t i = 0; i < n; i += 16) {
         const int left = n - i < 16 ? (int)(n - i) : 16;
         const vf sum = vf_add(napier_model_load(x + i, left), napier_model_load(delta + i, left));
-        napier_model_store(x, NAPIER_F32, i, left, sum);
+        napier_model_store(out, dtype, i, left, sum);
+    }
+}
+
+static void napier_add_row(const float *x, const float *delta, int64_t n, void *out, napier_dtype dtype) {
+    if (dtype == NAPIER_F32) {
+        napier_add_as(NAPIER_F32, x, delta, n, out);
+    } else {
+        napier_add_as(NAPIER_BF16, x, delta, n, out);
     }
 }
 
@@ -45,7 +54,7 @@ NAPIER_KERNEL void napier_norm_as(const napier_dtype dtype, const napier_rms_nor
 
 static void napier_norm_row(const napier_rms_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype) {
     if (delta) {
-        napier_add_row(x, delta, norm->n);
+        napier_add_row(x, delta, norm->n, x, NAPIER_F32);
     }
     if (dtype == NAPIER_F32) {
         napier_norm_as(NAPIER_F32, norm, x, out);
@@ -56,30 +65,45 @@ static void napier_norm_row(const napier_rms_norm *norm, float *x, const float *
 
 /* ---- Rotation ---------------------------------------------------------------------------------------------------- */
 
-NAPIER_KERNEL void napier_rotate_head(const napier_dtype dtype, const napier_rms_norm *norm, const float *x,
-                                      const float *cosines, const float *sines, void *out) {
-    const vf r = vf_set(napier_rms_factor(norm, x));
+NAPIER_KERNEL vf napier_head_part(const bool normed, const napier_rms_norm *norm, const float *x, vf r, int64_t i,
+                                  int left) {
+    const vf part = napier_model_load(x + i, left);
+    return normed ? vf_mul(vf_mul(part, r), napier_model_load(norm->weight + i, left)) : part;
+}
+
+NAPIER_KERNEL void napier_rotate_head(const bool normed, const napier_dtype dtype, const napier_rms_norm *norm,
+                                      const float *x, const float *cosines, const float *sines, void *out) {
+    const vf r = normed ? vf_set(napier_rms_factor(norm, x)) : vf_zero();
     const int64_t m = norm->n / 2;
     for (int64_t i = 0; i < m; i += 16) {
         const int left = m - i < 16 ? (int)(m - i) : 16;
-        const vf a = vf_mul(vf_mul(napier_model_load(x + i, left), r), napier_model_load(norm->weight + i, left));
-        const vf b =
-            vf_mul(vf_mul(napier_model_load(x + m + i, left), r), napier_model_load(norm->weight + m + i, left));
+        const vf a = napier_head_part(normed, norm, x, r, i, left),
+                 b = napier_head_part(normed, norm, x, r, m + i, left);
         const vf c = napier_model_load(cosines + i, left), s = napier_model_load(sines + i, left);
         napier_model_store(out, dtype, i, left, vf_fnma(b, s, vf_mul(a, c)));
         napier_model_store(out, dtype, m + i, left, vf_fma(a, s, vf_mul(b, c)));
     }
 }
 
+NAPIER_KERNEL void napier_rotate_as(const bool normed, const napier_dtype dtype, const napier_rms_norm *norm,
+                                    const float *x, int64_t heads, const float *cosines, const float *sines,
+                                    void *out) {
+    for (int64_t h = 0; h < heads; h++) {
+        napier_rotate_head(normed, dtype, norm, x + h * norm->n, cosines, sines,
+                           napier_at_out(out, dtype, h * norm->n));
+    }
+}
+
 static void napier_rotate_row(const napier_rms_norm *norm, const float *x, int64_t heads, const float *cosines,
                               const float *sines, void *out, napier_dtype dtype) {
-    for (int64_t h = 0; h < heads; h++) {
-        const float *head = x + h * norm->n;
-        if (dtype == NAPIER_F32) {
-            napier_rotate_head(NAPIER_F32, norm, head, cosines, sines, napier_at_out(out, NAPIER_F32, h * norm->n));
-        } else {
-            napier_rotate_head(NAPIER_BF16, norm, head, cosines, sines, napier_at_out(out, NAPIER_BF16, h * norm->n));
-        }
+    if (dtype == NAPIER_F32 && norm->weight) {
+        napier_rotate_as(true, NAPIER_F32, norm, x, heads, cosines, sines, out);
+    } else if (dtype == NAPIER_F32) {
+        napier_rotate_as(false, NAPIER_F32, norm, x, heads, cosines, sines, out);
+    } else if (norm->weight) {
+        napier_rotate_as(true, NAPIER_BF16, norm, x, heads, cosines, sines, out);
+    } else {
+        napier_rotate_as(false, NAPIER_BF16, norm, x, heads, cosines, sines, out);
     }
 }
 
@@ -103,4 +127,4 @@ static void napier_gate_row(const float *gate, const float *up, int64_t n, void 
 }
 
 #define NAPIER_MODEL_KERNELS \
-    { .norm = napier_norm_row, .rotate = napier_rotate_row, .gate = napier_gate_row }
+    { .norm = napier_norm_row, .rotate = napier_rotate_row, .gate = napier_gate_row, .add = napier_add_row }

@@ -17,7 +17,7 @@ typedef struct napier_rms_norm {
 typedef struct napier_model_kernels {
     /* x_i += delta_i (unless delta is NULL), then out = norm(x). A NaN becomes the canonical NaN. */
     void (*norm)(const napier_rms_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype);
-    /* For each head of n = 2 m elements: h = norm(x), and then each pair (h_i, h_i+m), i < m, is rotated by the angle
+    /* For each head of n = 2 m elements: h = norm(x), or x if norm->weight is NULL, and then each pair (h_i, h_i+m), i < m, is rotated by the angle
      * of i (Su et al., "RoFormer", 2021, with the pairs of Llama):
      *     out_i = fma(-h_i+m, sin_i, h_i * cos_i),  out_i+m = fma(h_i, sin_i, h_i+m * cos_i).
      * n is even. out may be x if dtype is f32. */
@@ -25,6 +25,8 @@ typedef struct napier_model_kernels {
                    void *out, napier_dtype dtype);
     /* out_i = gate_i / (1 + exp(-gate_i)) * up_i */
     void (*gate)(const float *gate, const float *up, int64_t n, void *out, napier_dtype dtype);
+    /* out_i = x_i + delta_i. out may be x if dtype is f32. */
+    void (*add)(const float *x, const float *delta, int64_t n, void *out, napier_dtype dtype);
 } napier_model_kernels;
 
 #endif
