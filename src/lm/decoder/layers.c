@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/isa/core_kernels.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/layers/rotary_angles.h"
 
 enum {
     NAPIER_BLOCK_ROWS = 512, /* rows of the steps between products */
@@ -132,7 +134,7 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t half = l->model->config.head_dim / 2;
     (void)worker;
     for (int64_t p = begin; p < end; p++) {
-        napier_rope_angles(l->model->inverse, half, p, l->cosines + p * half, l->sines + p * half);
+        napier_rope_angles(l->model->inverse, half, 1.0f, p, l->cosines + p * half, l->sines + p * half);
     }
 }
 
@@ -187,9 +189,10 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 /* A step between two products, on some rows: the data that its tasks share. */
 typedef struct step {
     const napier_layers *layers;
-    const napier_lm_kernels *kernels;
-    int64_t first; /* index of the first row */
-    const napier_rms_norm *norm;
+    const napier_ops_kernels *kernels;
+    const napier_math_kernels *math; /* for the embedding */
+    int64_t first;                   /* index of the first row */
+    const napier_norm *norm;
     const float *bias; /* of the product before; NULL: none */
     int64_t heads;
     float *from; /* [rows, heads, n] sums of the product, starting with these rows */
@@ -205,9 +208,9 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
         const int64_t row = s->first + i;
         float *const sums = l->wide + i * stride_of(width);
         if (s->bias) {
-            s->kernels->model.add(sums, s->bias, width, sums, NAPIER_F32);
+            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
         }
-        s->kernels->model.norm(s->norm, l->x + row * width, sums, row_of(l, l->normed, row, width), l->dtype);
+        s->kernels->layers.norm(s->norm, l->x + row * width, sums, row_of(l, l->normed, row, width), l->dtype);
     }
 }
 
@@ -220,10 +223,10 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
         const int64_t row = s->first + i, position = l->batch.positions[row];
         float *const sums = s->from + i * stride_of(width);
         if (s->bias) {
-            s->kernels->model.add(sums, s->bias, width, sums, NAPIER_F32);
+            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
         }
-        s->kernels->model.rotate(s->norm, sums, s->heads, l->cosines + position * half, l->sines + position * half,
-                                 row_of(l, s->out, row, width), l->dtype);
+        s->kernels->layers.rotate(s->norm, sums, s->heads, l->cosines + position * half, l->sines + position * half,
+                                  row_of(l, s->out, row, width), l->dtype);
     }
 }
 
@@ -233,8 +236,8 @@ static void bias_task(void *argument, int worker, int64_t begin, int64_t end) {
     const int64_t width = kv_width(l->model);
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        s->kernels->model.add(s->from + i * stride_of(width), s->bias, width, row_of(l, s->out, s->first + i, width),
-                              l->dtype);
+        s->kernels->layers.add(s->from + i * stride_of(width), s->bias, width, row_of(l, s->out, s->first + i, width),
+                               l->dtype);
     }
 }
 
@@ -246,8 +249,8 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
-        napier_widen(s->kernels->math, e->dtype, from, x, e->cols);
-        s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+        napier_widen(s->math, e->dtype, from, x, e->cols);
+        s->kernels->layers.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
 
@@ -256,7 +259,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
 typedef struct run {
     napier_context *context;
     napier_layers *layers;
-    const napier_lm_kernels *kernels;
+    const napier_ops_kernels *kernels;
 } run;
 
 /* Multiplies rows of x, starting with `first`, by weights. */
@@ -272,7 +275,7 @@ static step step_of(const run *r, int64_t first, const napier_dense *dense, floa
 }
 
 /* Rotates q or k: heads = rotated(from + bias). */
-static void rotate(const run *r, step s, int64_t rows, const napier_rms_norm *norm, int64_t heads) {
+static void rotate(const run *r, step s, int64_t rows, const napier_norm *norm, int64_t heads) {
     s.norm = norm;
     s.heads = heads;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
@@ -364,7 +367,7 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
 
 /* x += the sums in `wide` and their bias, then normed = norm(x). */
 static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_dense *dense,
-                         const napier_rms_norm *norm) {
+                         const napier_norm *norm) {
     step s = step_of(r, first, dense, r->layers->wide, NULL);
     s.norm = norm;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
@@ -378,7 +381,7 @@ static void run_mlp(const run *r, const napier_layer *layer, int64_t first, int6
                          sums_of(l->wide, rows, hidden), l->memory);
 }
 
-static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
+static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_norm *next) {
     const napier_layers *l = r->layers;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
@@ -434,8 +437,9 @@ static napier_status tell(const run *r, int64_t layers_done) {
 
 napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
-    const run r = {context, layers, napier_lm_kernels_of(context->isa)};
+    const run r = {context, layers, napier_ops_kernels_of(context->isa)};
     step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
+    s.math = &napier_core_kernels_of(context->isa)->math;
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

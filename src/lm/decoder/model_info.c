@@ -4,7 +4,7 @@
 
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "lm/decoder/weights.h"
 
 napier_const_matrix napier_model_head(const napier_model *model) {

@@ -1,12 +1,13 @@
 /* lm/decoder/model_weights.c - finds a model's weights among its tensors. It looks up every tensor by name, checks its
  * shape, and leaves its weights where they are. Only weights of norms and biases, which are few, are copied, as f32. */
 #include <inttypes.h>
+#include <napier/layers.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/scope.h"
-#include "lm/decoder/rope.h"
+#include "core/isa/core_kernels.h"
 #include "lm/decoder/weights.h"
 
 enum { NAME_SIZE = 96 };
@@ -43,17 +44,17 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
 static napier_status get_vector(loader *l, const char *name, int64_t size, const float **out) {
     const napier_tensor *tensor;
     NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
-    napier_widen(napier_lm_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next, size);
+    napier_widen(&napier_core_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next, size);
     *out = l->next;
     l->next += size;
     return NAPIER_OK;
 }
 
-static napier_rms_norm norm_of(const loader *l, int64_t size) {
-    return (napier_rms_norm){NULL, size, (float)l->model->config.rms_norm_eps};
+static napier_norm norm_of(const loader *l, int64_t size) {
+    return (napier_norm){NULL, size, (float)l->model->config.rms_norm_eps};
 }
 
-static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
+static napier_status get_norm(loader *l, const char *name, int64_t size, napier_norm *out) {
     *out = norm_of(l, size);
     return get_vector(l, name, size, &out->weight);
 }
@@ -66,7 +67,7 @@ typedef struct layer_part {
     int64_t rows, cols; /* of a norm: its size */
     napier_dense *dense;
     bool biased;
-    napier_rms_norm *norm;
+    napier_norm *norm;
 } layer_part;
 
 static napier_status get_part(loader *l, int64_t index, const layer_part *part) {
@@ -185,12 +186,19 @@ static napier_status get_all(loader *l) {
     return get_head(l);
 }
 
+static napier_status make_frequencies(napier_context *context, napier_model *model) {
+    napier_rotary_options rotary = NAPIER_ROTARY_OPTIONS_INIT;
+    double scale;
+    rotary.theta = model->config.rope_theta;
+    const napier_vector inverse = {model->inverse, model->config.head_dim / 2, 1, NAPIER_F32};
+    return napier_rotary_frequencies(context, &rotary, inverse, &scale);
+}
+
 napier_status napier_model_get_weights(napier_context *context, napier_model *model) {
     loader l = {.context = context, .model = model};
     NAPIER_TRY(allocate(&l));
     NAPIER_TRY(get_all(&l));
-    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
-    return NAPIER_OK;
+    return make_frequencies(context, model);
 }
 
 void napier_model_free_weights(napier_context *context, napier_model *model) {

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/math/math_kernels.h"
 #include "lm/decoder/model_config.h"
-#include "lm/decoder/model_kernels.h"
 #include "lm/decoder/safetensors.h"
-#include "lm/isa/lm_kernels.h"
+#include "ops/layers/layer_kernels.h"
 
 /* The weights of a product, and what is added to its sums. */
 typedef struct napier_dense {
@@ -18,10 +18,10 @@ typedef struct napier_dense {
 } napier_dense;
 
 typedef struct napier_layer {
-    napier_rms_norm attention_norm, mlp_norm;
-    napier_rms_norm q_norm, k_norm; /* of a head; weight NULL: none */
-    napier_dense q, k, v, o;        /* [heads * head_dim, hidden], ..., [hidden, heads * head_dim] */
-    napier_dense gate, up, down;    /* [intermediate, hidden], ..., [hidden, intermediate] */
+    napier_norm attention_norm, mlp_norm;
+    napier_norm q_norm, k_norm;  /* of a head; weight NULL: none */
+    napier_dense q, k, v, o;     /* [heads * head_dim, hidden], ..., [hidden, heads * head_dim] */
+    napier_dense gate, up, down; /* [intermediate, hidden], ..., [hidden, intermediate] */
 } napier_layer;
 
 struct napier_model {
@@ -33,9 +33,9 @@ struct napier_model {
     napier_layer *layers;
     napier_const_matrix embedding; /* [vocabulary, hidden] */
     napier_const_matrix head;      /* [vocabulary, hidden]; of a reward model [labels, hidden] */
-    napier_rms_norm last_norm;
+    napier_norm last_norm;
     float *vectors; /* weights of all norms, and all biases, widened to f32 */
-    float *inverse; /* [head_dim / 2]: lm/decoder/rope.h */
+    float *inverse; /* [head_dim / 2]: ops/layers/rotary_angles.h */
     int64_t parameters, weight_bytes;
 };
 
