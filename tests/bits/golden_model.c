@@ -126,6 +126,17 @@ static void model_lines(const char *name, tiny_model m, napier_compute compute) 
     tiny_model_remove(&m);
 }
 
+/* Mixtures of experts: of all layers, and of every second one with shares that are not divided by their sum. */
+static void expert_cases(void) {
+    tiny_model m = tiny_model_of(TINY_FAMILIES - 1);
+    model_lines("experts", m, NAPIER_COMPUTE_F32);
+    m.dtype = NAPIER_BF16;
+    m.sparse_step = 2;
+    m.chosen = 3;
+    m.shares = false;
+    model_lines("experts-bf16", m, NAPIER_COMPUTE_BF16);
+}
+
 static void all_cases(int quick) {
     static const tiny_model tied = TINY_MODEL_INIT;
     tiny_model m = tied;
@@ -146,6 +157,7 @@ static void all_cases(int quick) {
     if (!quick) {
         model_lines("odd", m, NAPIER_COMPUTE_BF16);
     }
+    expert_cases();
 }
 
 int main(int count, char **words) { return golden_main("golden_model", count, words, all_cases); }
