@@ -9,7 +9,7 @@
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "lm/generate/generate_parts.h"
 #include "ops/linear/amx.h"
 
@@ -70,6 +70,7 @@ static napier_status check_options(generate *g) {
     const int64_t most = NAPIER_ROPE_POSITIONS - g->longest;
     NAPIER_REFUSE_IF(g->context, o->max_tokens < 1 || o->max_tokens > most,
                      "options: max_tokens is %" PRId64 ", not in 1 .. %" PRId64, o->max_tokens, most);
+    NAPIER_TRY(napier_model_check_length(g->context, g->model, "max_tokens", g->longest + o->max_tokens - 1));
     if (o->stop.size != 0) {
         NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
     }
@@ -141,7 +142,7 @@ static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
     const int64_t row =
         (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
     const int64_t product =
-        (int64_t)(napier_project_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
+        (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
     return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
                 napier_schedule_bytes(tokens));
 }
@@ -172,7 +173,7 @@ static napier_status plan(generate *g) {
 
 static napier_status allocate(generate *g, napier_memory *memory) {
     const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
-    const size_t product = napier_project_floats(g->context, states_of(g, rows), g->model->head);
+    const size_t product = napier_project_most_floats(g->context, states_of(g, rows), g->model->head);
     g->ended = napier_take(memory, g->sequences, 1);
     g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
     g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);
@@ -375,6 +376,7 @@ napier_status napier_generate(napier_context *context, const napier_model *model
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_model_check_head(context, model, false));
     generate g = {.context = context, .model = model};
     NAPIER_TRY(read_arguments(&g, batch, options, results));
     if (g.sequences == 0) {
