@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "core/base/view.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "ops/linear/amx.h"
 #include "ops/tokens/responses.h"
 

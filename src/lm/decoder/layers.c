@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/isa/core_kernels.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/layers/rotary_angles.h"
 
 enum {
     NAPIER_BLOCK_ROWS = 512, /* rows of the steps between products */
@@ -125,7 +127,7 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t half = l->model->config.head_dim / 2;
     (void)worker;
     for (int64_t p = begin; p < end; p++) {
-        napier_rope_angles(l->model->inverse, half, p, l->cosines + p * half, l->sines + p * half);
+        napier_rope_angles(l->model->inverse, half, 1.0f, p, l->cosines + p * half, l->sines + p * half);
     }
 }
 
@@ -180,9 +182,10 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 /* A step between two products, on some rows: the data that its tasks share. */
 typedef struct step {
     const napier_layers *layers;
-    const napier_lm_kernels *kernels;
-    int64_t first; /* index of the first row */
-    const napier_rms_norm *norm;
+    const napier_ops_kernels *kernels;
+    const napier_math_kernels *math; /* for the embedding */
+    int64_t first;                   /* index of the first row */
+    const napier_norm *norm;
     int64_t heads;
     const float *from; /* [rows, heads, n], starting with these rows */
     void *out;         /* of all rows */
@@ -195,8 +198,8 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i;
-        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * stride_of(width),
-                               row_of(l, l->normed, row, width), l->dtype);
+        s->kernels->layers.norm(s->norm, l->x + row * width, l->wide + i * stride_of(width),
+                                row_of(l, l->normed, row, width), l->dtype);
     }
 }
 
@@ -207,8 +210,8 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i, position = l->batch.positions[row];
-        s->kernels->model.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
-                                 l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
+        s->kernels->layers.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
+                                  l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
     }
 }
 
@@ -220,8 +223,8 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
-        napier_widen(s->kernels->math, e->dtype, from, x, e->cols);
-        s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+        napier_widen(s->math, e->dtype, from, x, e->cols);
+        s->kernels->layers.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
 
@@ -230,7 +233,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
 typedef struct run {
     napier_context *context;
     napier_layers *layers;
-    const napier_lm_kernels *kernels;
+    const napier_ops_kernels *kernels;
 } run;
 
 /* Multiplies rows of x, starting with `first`, by weights. */
@@ -240,8 +243,8 @@ static void project(const run *r, void *x, int64_t first, int64_t rows, const na
 }
 
 /* Rotates q or k: heads = rotated(from). */
-static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
-                   int64_t heads, void *out) {
+static void rotate(const run *r, int64_t first, int64_t rows, const napier_norm *norm, const float *from, int64_t heads,
+                   void *out) {
     step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm, .heads = heads};
     s.from = from;
     s.out = out;
@@ -326,12 +329,12 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
 }
 
 /* x += the sums in `wide`, then normed = norm(x). */
-static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
+static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_norm *norm) {
     step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm};
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
 }
 
-static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
+static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_norm *next) {
     napier_layers *l = r->layers;
     const napier_gated mlp = {layer->gate, layer->up, layer->down};
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
@@ -390,8 +393,9 @@ static napier_status tell(const run *r, int64_t layers_done) {
 
 napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
-    const run r = {context, layers, napier_lm_kernels_of(context->isa)};
+    const run r = {context, layers, napier_ops_kernels_of(context->isa)};
     step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
+    s.math = &napier_core_kernels_of(context->isa)->math;
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

@@ -9,7 +9,7 @@
 #include "ops/linear/amx.h"
 #include "lm/decoder/layers.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "ops/tokens/responses.h"
 
 enum { LOGIT_ROWS = 256 }; /* rows that the head multiplies at a time */

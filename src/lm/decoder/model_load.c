@@ -1,12 +1,13 @@
 /* lm/decoder/model_load.c - loads a model from its directory. It looks up every tensor by name, checks its shape, and
  * leaves its weights in the mapped file. Only the weights of norms, which are few, are copied, as f32. */
 #include <inttypes.h>
+#include <napier/layers.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/struct_size.h"
-#include "lm/decoder/rope.h"
+#include "core/isa/core_kernels.h"
 #include "lm/decoder/weights.h"
 #include "lm/text/file.h"
 
@@ -42,11 +43,11 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
     return NAPIER_OK;
 }
 
-static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
+static napier_status get_norm(loader *l, const char *name, int64_t size, napier_norm *out) {
     const napier_tensor *tensor;
     NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
-    napier_widen(napier_lm_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next_norm, size);
-    *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
+    napier_widen(&napier_core_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next_norm, size);
+    *out = (napier_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
     l->next_norm += size;
     return NAPIER_OK;
 }
@@ -60,7 +61,7 @@ static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
         const char *name;
         int64_t rows, cols; /* of a norm: its size */
         napier_const_matrix *matrix;
-        napier_rms_norm *norm;
+        napier_norm *norm;
     } all[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q, NULL},
                {"self_attn.k_proj", kv, c->hidden_size, &layer->k, NULL},
                {"self_attn.v_proj", kv, c->hidden_size, &layer->v, NULL},
@@ -147,6 +148,14 @@ static napier_status load_config(napier_context *context, const char *directory,
     return napier_model_config_load(context, path, &model->config);
 }
 
+static napier_status make_frequencies(napier_context *context, napier_model *model) {
+    napier_rotary_options rotary = NAPIER_ROTARY_OPTIONS_INIT;
+    double scale;
+    rotary.theta = model->config.rope_theta;
+    const napier_vector inverse = {model->inverse, model->config.head_dim / 2, 1, NAPIER_F32};
+    return napier_rotary_frequencies(context, &rotary, inverse, &scale);
+}
+
 static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
                           napier_model *model) {
     loader l = {.context = context, .model = model};
@@ -155,8 +164,7 @@ static napier_status load(napier_context *context, const char *directory, const 
     NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
     NAPIER_TRY(allocate(&l));
     NAPIER_TRY(get_all(&l));
-    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
-    return NAPIER_OK;
+    return make_frequencies(context, model);
 }
 
 napier_status napier_model_load(napier_context *context, const char *directory, const napier_model_options *options,

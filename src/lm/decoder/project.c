@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lm/isa/lm_kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/linear/product.h"
 
 static napier_product_plan plan_of(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
@@ -46,7 +46,7 @@ void napier_project(const napier_context *context, napier_const_matrix x, const 
 typedef struct gated {
     napier_product_plan gate, up, down;
     napier_dtype dtype;
-    const napier_model_kernels *kernels;
+    const napier_layer_kernels *kernels;
     float *panels; /* of the middle */
     float *scratch;
     size_t scratch_floats; /* per worker: for gate, up and a row of the intermediate result */
@@ -54,7 +54,7 @@ typedef struct gated {
 
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out) {
     const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
-    gated g = {.dtype = x.dtype, .kernels = &napier_lm_kernels_of(context->isa)->model};
+    gated g = {.dtype = x.dtype, .kernels = &napier_ops_kernels_of(context->isa)->layers};
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows));
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows));
     g.down = plan_of(context, middle, w->down, out);

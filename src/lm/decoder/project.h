@@ -4,7 +4,6 @@
 #define NAPIER_LM_DECODER_PROJECT_H
 
 #include "core/base/context.h"
-#include "lm/decoder/model_kernels.h"
 
 /* out [n, m] = x [n, k] weights^T, weights [m, k]. */
 typedef struct napier_projection {

@@ -5,13 +5,13 @@
 #include <napier/model.h>
 #include <string.h>
 
+#include "core/math/math_kernels.h"
 #include "lm/decoder/model_config.h"
-#include "lm/decoder/model_kernels.h"
 #include "lm/decoder/safetensors.h"
-#include "lm/isa/lm_kernels.h"
+#include "ops/layers/layer_kernels.h"
 
 typedef struct napier_layer {
-    napier_rms_norm attention_norm, q_norm, k_norm, mlp_norm;
+    napier_norm attention_norm, q_norm, k_norm, mlp_norm;
     napier_const_matrix q, k, v, o;     /* [heads * head_dim, hidden], ..., [hidden, heads * head_dim] */
     napier_const_matrix gate, up, down; /* [intermediate, hidden], ..., [hidden, intermediate] */
 } napier_layer;
@@ -23,9 +23,9 @@ struct napier_model {
     napier_safetensors *tensors;
     napier_layer *layers;
     napier_const_matrix embedding, head; /* [vocabulary, hidden] */
-    napier_rms_norm last_norm;
+    napier_norm last_norm;
     float *norms;   /* weights of all norms, widened to f32 */
-    float *inverse; /* [head_dim / 2]: lm/decoder/rope.h */
+    float *inverse; /* [head_dim / 2]: ops/layers/rotary_angles.h */
     int64_t parameters, weight_bytes;
 };
 

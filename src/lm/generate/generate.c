@@ -9,7 +9,7 @@
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "lm/generate/generate_parts.h"
 #include "ops/linear/amx.h"
 

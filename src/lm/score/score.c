@@ -8,7 +8,7 @@
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/linear/amx.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "lm/score/score_parts.h"
 #include "ops/tokens/responses.h"
 #include "ops/softmax/arguments.h"

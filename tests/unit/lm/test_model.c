@@ -4,14 +4,15 @@
 #include "support/check.h"
 
 #include <math.h>
+#include <napier/layers.h>
 #include <napier/model.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/bytes.h"
-#include "lm/isa/lm_kernels.h"
-#include "lm/decoder/rope.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/layers/rotary_angles.h"
 #include "support/memory.h"
 #include "unit/lm/lm_support.h"
 
@@ -254,17 +255,21 @@ static void test_bits(void) {
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
-static void test_angles(void) {
+static void test_angles(napier_context *context) {
     float inverse[64], cosines[64], sines[64];
     const int64_t positions[] = {0, 1, 2, 77, 4095, 40959, 1000003, (1 << 24) - 1};
-    napier_rope_inverse(1e6, 64, inverse);
+    napier_rotary_options options = NAPIER_ROTARY_OPTIONS_INIT;
+    double scale;
+    options.theta = 1e6;
+    const napier_vector all = {inverse, 64, 1, NAPIER_F32};
+    works(napier_rotary_frequencies, context, &options, all, &scale);
     for (int i = 0; i < 64; i++) {
         const double exact = pow(1e6, -(double)i / 64);
         expect(fabs((double)inverse[i] - exact) <= 2e-7 * exact, "inverse %d is %g, not %g", i, (double)inverse[i],
                exact);
     }
     for (size_t p = 0; p < sizeof positions / sizeof *positions; p++) {
-        napier_rope_angles(inverse, 64, positions[p], cosines, sines);
+        napier_rope_angles(inverse, 64, 1.0f, positions[p], cosines, sines);
         for (int i = 0; i < 64; i++) {
             const double angle = (double)((float)positions[p] * inverse[i]);
             expect(fabs((double)cosines[i] - cos(angle)) <= 0x1.01p-25 &&
@@ -292,9 +297,9 @@ static float fill(float *x, int64_t n, uint64_t seed, double size) {
 
 /* One instruction set's steps on rows of n elements, into out (4 n floats). */
 static void run_steps(napier_isa isa, int64_t n, double size, float *out) {
-    const napier_model_kernels *kernels = &napier_lm_kernels_of(isa)->model;
+    const napier_layer_kernels *kernels = &napier_ops_kernels_of(isa)->layers;
     float x[300], delta[300], weight[300], cosines[150], sines[150];
-    const napier_rms_norm norm = {weight, n, 1e-6f};
+    const napier_norm norm = {weight, n, 1e-6f};
     fill(x, n, 1, size);
     fill(delta, n, 2, size);
     fill(weight, n, 3, 1.0);
@@ -325,7 +330,7 @@ static void test_steps(void) {
         }
     }
     float x[4] = {NAN, -INFINITY, 1, 1}, up[4] = {1, 1, INFINITY, -0.0f}, y[4];
-    napier_lm_kernels_of(NAPIER_ISA_SCALAR)->model.gate(x, up, 4, y, NAPIER_F32);
+    napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers.gate(x, up, 4, y, NAPIER_F32);
     uint32_t bits;
     memcpy(&bits, y, sizeof bits);
     expect(bits == 0x7fc00000u, "a NaN is not the canonical one: %08x", bits);
@@ -462,6 +467,6 @@ static void test_memory(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST(test_angles), TEST(test_steps),
+    return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST_1(test_angles), TEST(test_steps),
                      TEST_1(test_arguments), TEST(test_memory), TEST_1(test_odd_places), TEST(test_boasting_config));
 }
