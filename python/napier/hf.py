@@ -293,7 +293,7 @@ def _modules(model, head):
 
 
 def _check_module(name, module, kind, family):
-    expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], kind_name(family, kind), None)
+    expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], _kind_name(family, kind), None)
     if type(module) is not expected:
         _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)",
                 "merge or unload them first")
@@ -306,7 +306,7 @@ def _check_module(name, module, kind, family):
             _refuse(f"{name}.{parameter}", f"{x.dtype} is not supported", "use float32, float16 or bfloat16")
 
 
-def kind_name(family, kind):
+def _kind_name(family, kind):
     return family.__name__.removesuffix("Model") + kind
 
 
