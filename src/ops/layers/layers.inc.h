@@ -44,12 +44,16 @@ static float napier_norm_factor(const napier_norm *norm, const float *x) {
     return 1.0f / sqrtf(sum / (float)norm->n + norm->epsilon);
 }
 
-static void napier_add_row(float *x, const float *delta, int64_t n) {
+NAPIER_KERNEL void napier_add_as(const napier_dtype dtype, const float *x, const float *delta, int64_t n, void *out) {
     for (int64_t i = 0; i < n; i += 16) {
         const int left = napier_layer_lanes(n - i);
         const vf sum = vf_add(napier_layer_load(x + i, left), napier_layer_load(delta + i, left));
-        napier_layer_store(x, NAPIER_F32, i, left, sum);
+        napier_layer_store(out, dtype, i, left, sum);
     }
+}
+
+static void napier_add_row(const float *x, const float *delta, int64_t n, void *out, napier_dtype dtype) {
+    NAPIER_FOR_DTYPE(dtype, napier_add_as, x, delta, n, out);
 }
 
 NAPIER_KERNEL void napier_norm_as(const napier_dtype dtype, const napier_norm *norm, const float *x, void *out) {
@@ -63,7 +67,7 @@ NAPIER_KERNEL void napier_norm_as(const napier_dtype dtype, const napier_norm *n
 
 static void napier_norm_row(const napier_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype) {
     if (delta) {
-        napier_add_row(x, delta, norm->n);
+        napier_add_row(x, delta, norm->n, x, NAPIER_F32);
     }
     NAPIER_FOR_DTYPE(dtype, napier_norm_as, norm, x, out);
 }
@@ -184,11 +188,12 @@ static void napier_gate_gradient(const float *gate, const float *up, const float
     }
 }
 
-#define NAPIER_LAYER_KERNELS                                                                                \
-    {                                                                                                       \
-        .norm = napier_norm_row, .norm_factor = napier_norm_factor, .norm_gradient = napier_norm_gradient,  \
-        .add_weight_gradient = napier_add_weight_gradient, .rotate = napier_rotate_row,                     \
-        .rotate_pairs = napier_rotate_pairs, .gate = napier_gate_row, .gate_gradient = napier_gate_gradient \
+#define NAPIER_LAYER_KERNELS                                                                       \
+    {                                                                                              \
+        .add = napier_add_row, .norm = napier_norm_row, .norm_factor = napier_norm_factor,         \
+        .norm_gradient = napier_norm_gradient, .add_weight_gradient = napier_add_weight_gradient,  \
+        .rotate = napier_rotate_row, .rotate_pairs = napier_rotate_pairs, .gate = napier_gate_row, \
+        .gate_gradient = napier_gate_gradient                                                      \
     }
 
 #endif
