@@ -40,11 +40,11 @@ _LAZY = {"Qwen3": "_lm.qwen3", "Tokenizer": "_lm.qwen3", "UMAP": "_umap.estimato
 
 def __getattr__(name):
     import importlib
-    if name == "torch":
+    if name in ("hf", "torch"):
         try:
-            return importlib.import_module(".torch", __name__)
+            return importlib.import_module("." + name, __name__)
         except ImportError as error:
-            raise AttributeError(f"napier.torch: {error}") from error
+            raise AttributeError(f"napier.{name}: {error}") from error
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module("." + _LAZY[name], __name__)

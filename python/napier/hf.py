@@ -6,8 +6,8 @@
 Between the two, the log-probability of a token is the one that napier.Qwen3 samples with and scores, bit for bit, with
 gradients. docs/hf.md says what is patched, and what is refused.
 
-Every step of a decoder works on rows, except attention. So the modules keep transformers' layout [batch, length], and only
-attention packs the tokens of a padded batch into sequences. A row has the bits of its sequence alone.
+Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
+bits of its sequence alone.
 """
 import contextlib
 import sys
@@ -20,6 +20,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from . import torch as _torch
+
+if int(transformers.__version__.partition(".")[0]) < 5:
+    raise ImportError("napier.hf needs transformers 5 or later")
 
 __all__ = ["is_patched", "patch", "patched", "token_logprobs", "unpatch"]
 
@@ -42,8 +45,8 @@ class _Sequences:
 
     def __init__(self, segments, queries):
         segments = segments[:, 0, 0]
-        rows, keys = segments.shape
-        code = segments + torch.arange(rows, device=segments.device).unsqueeze(1) * (keys + 1)
+        keys = segments.shape[1]
+        code = _numbered(segments)
         there = segments > 0
         asked = there.clone()
         asked[:, :keys - queries] = False
@@ -52,6 +55,11 @@ class _Sequences:
         self.query_offsets = _offsets(torch.bincount(sequence[asked[there]], minlength=len(counts)))
         self.keys = _indices(there)
         self.queries = _indices(asked[:, keys - queries:])
+
+
+def _numbered(segments):
+    """Segments with a number of their own for the sequences of each row."""
+    return segments + torch.arange(len(segments)).unsqueeze(1) * (segments.shape[1] + 1)
 
 
 def _offsets(counts):
@@ -180,32 +188,48 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     return self.o_proj(output.flatten(-2)), None
 
 
-def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None, **kwargs):
-    """Finds sequences and positions, and runs the model's own forward method. Padding rows are 0 at both ends, so they have no
-    gradient."""
+def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None, use_cache=None,
+              **kwargs):
+    """Finds sequences and positions, and runs the model's own forward method. Without a cache, the tokens of a padded batch run as
+    one packed row. Padding rows are 0 at both ends, so they have no gradient."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
-    if input_ids is not None:
-        inputs_embeds = self.embed_tokens(input_ids)
-    segments, position_ids = _layout(inputs_embeds.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
-    there = segments[:, 0, 0, -inputs_embeds.shape[1]:, None] > 0
-    padded = not there.all()
-    inputs_embeds = inputs_embeds.float()
-    if padded:
-        inputs_embeds = torch.where(there, inputs_embeds, 0.0)
+    given = input_ids if inputs_embeds is None else inputs_embeds
+    segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
+    there = segments[:, -given.shape[1]:] > 0
+    use_cache = self.config.use_cache if use_cache is None else use_cache
+    packs = not there.all() and there.any() and past_key_values is None and not use_cache
+    if packs:
+        positions = positions.expand_as(there)[there][None]
+        given, segments = given[there][None], _numbered(segments)[there][None]
+    embeds = (self.embed_tokens(given) if inputs_embeds is None else given).float()
+    if not packs and not there.all():
+        embeds = torch.where(there.unsqueeze(-1), embeds, 0.0)
     self._napier.announce()
     wants_tuple = kwargs.pop("return_dict", True) is False
-    out = type(self).forward(self, inputs_embeds=inputs_embeds, attention_mask=segments, position_ids=position_ids,
-                             past_key_values=past_key_values, return_dict=True, **kwargs)
-    if padded:
-        out.last_hidden_state = torch.where(there, out.last_hidden_state, 0.0)
-        if out.hidden_states is not None and out.hidden_states[-1] is not None:
+    out = type(self).forward(self, inputs_embeds=embeds, attention_mask=segments[:, None, None], position_ids=positions,
+                             past_key_values=past_key_values, use_cache=use_cache, return_dict=True, **kwargs)
+    if packs:
+        out.last_hidden_state = _unpacked(out.last_hidden_state, there)
+        if out.hidden_states is not None:
+            out.hidden_states = (*(_unpacked(x, there) for x in out.hidden_states[:-1]), out.last_hidden_state)
+    elif not there.all():
+        out.last_hidden_state = torch.where(there.unsqueeze(-1), out.last_hidden_state, 0.0)
+        if out.hidden_states is not None:
             out.hidden_states = (*out.hidden_states[:-1], out.last_hidden_state)
     return out.to_tuple() if wants_tuple else out
 
 
+def _unpacked(x, there):
+    """Rows [1, tokens, H] where they are in the batch; None stays None."""
+    if x is None:
+        return None
+    rows = x.new_zeros(there.numel(), x.shape[-1]).index_copy(0, there.flatten().nonzero().squeeze(1), x[0])
+    return rows.view(*there.shape, -1)
+
+
 def _layout(shape, mask, positions, cache, kwargs):
-    """(segments, position_ids). Positions count the tokens of a sequence, not its padding."""
+    """(segments [batch, keys], position_ids). Positions count the tokens of a sequence, not its padding."""
     batch, length = shape
     if cache is not None and getattr(cache, "is_compileable", False):
         raise NotImplementedError(f"past_key_values: a patched model has no {type(cache).__name__}; use a DynamicCache (generate's "
@@ -220,7 +244,7 @@ def _layout(shape, mask, positions, cache, kwargs):
         elif past == 0:
             positions = positions.expand(batch, -1)
             segments[:, 1:] += (positions.diff() != 1).cumsum(1)
-        return segments[:, None, None], positions
+        return segments, positions
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         kind = f"{mask.ndim} dimensions" if isinstance(mask, Tensor) else type(mask).__name__
         raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal mask")
@@ -229,7 +253,7 @@ def _layout(shape, mask, positions, cache, kwargs):
     segments = (mask != 0).long()
     if positions is None:
         positions = (segments.cumsum(1) - 1).clamp(min=0)[:, -length:]
-    return segments[:, None, None], positions
+    return segments, positions
 
 
 # ---- What can be patched ------------------------------------------------------------------------------------------------------

@@ -94,7 +94,11 @@ def check_model(model, compute):
     hidden, logits = (torch.from_numpy(x) for x in mine.forward(*flat(SEQUENCES), hidden=True))
     there = MASK.bool()
     with hf.patched(model, compute), torch.no_grad():
-        out = model(IDS, attention_mask=MASK, output_hidden_states=True)
+        cached = model(IDS, attention_mask=MASK, output_hidden_states=True, use_cache=True)
+        out = model(IDS, attention_mask=MASK, output_hidden_states=True, use_cache=False)
+    for a, b in zip((cached.logits, *cached.hidden_states), (out.logits, *out.hidden_states)):
+        same(a[there], b[there], "with a cache")
+    assert (out.logits[~there] == 0).all() and (cached.logits[~there] == 0).all()
     same(out.logits[there], logits, "logits")
     same(out.hidden_states[-1][there], hidden, "states")
     for layers in range(1, model.config.num_hidden_layers):
@@ -290,12 +294,13 @@ def test_rows_without_tokens_and_holes():
     mask = MASK.clone()
     mask[0] = 0
     mask[2, 10:13] = 0
-    with torch.no_grad():
-        logits = model(IDS, attention_mask=mask.bool()).logits
-        assert (logits[~mask.bool()] == 0).all()
-        same(model(IDS[2][mask[2].bool()][None]).logits[0], logits[2][mask[2].bool()])
-        empty = model(IDS, attention_mask=torch.zeros_like(MASK)).logits
-        assert (empty == 0).all()
+    for use_cache in (False, True):
+        with torch.no_grad():
+            logits = model(IDS, attention_mask=mask.bool(), use_cache=use_cache).logits
+            assert (logits[~mask.bool()] == 0).all()
+            same(model(IDS[2][mask[2].bool()][None]).logits[0], logits[2][mask[2].bool()])
+            empty = model(IDS, attention_mask=torch.zeros_like(MASK), use_cache=use_cache).logits
+            assert (empty == 0).all()
 
 
 # ---- Values and gradients --------------------------------------------------------------------------------------------------------
@@ -352,13 +357,13 @@ def test_padding_has_no_gradient():
     """Even if the loss reads padding rows, and the layers have biases."""
     model = hf.patch(make("Llama", attention_bias=True, mlp_bias=True)).train()
     gradients = []
-    for everywhere in (False, True):
+    for everywhere, use_cache in ((False, False), (True, False), (True, True)):
         model.zero_grad()
-        logits = model(IDS, attention_mask=MASK).logits
-        (logits if everywhere else logits[MASK.bool()]).square().sum().backward()
+        logits = model(IDS, attention_mask=MASK, use_cache=use_cache).logits
+        (logits.exp() if everywhere else logits[MASK.bool()].exp()).sum().backward()
         gradients.append([p.grad.clone() for p in model.parameters()])
-    for a, b in zip(*gradients):
-        assert a.isfinite().all() and (a - b).norm() <= 1e-6 * a.norm()
+    for a, b, c in zip(*gradients):
+        assert a.isfinite().all() and max((a - b).norm(), (a - c).norm()) <= 1e-6 * a.norm()
     assert (model.model.embed_tokens.weight.grad[0] == 0).all()  # the padding's id
 
 
