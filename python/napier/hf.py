@@ -10,6 +10,8 @@ Every step of a decoder works on rows, except attention, which gets the tokens o
 bits of its sequence alone.
 """
 import contextlib
+import functools
+import itertools
 import sys
 import types
 
@@ -32,21 +34,23 @@ _NAME = "napier"  # in transformers' registries
 _FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 _HEADS = {"ForCausalLM": "lm_head", "ForSequenceClassification": "score"}
 _MODES = ("f32", "bf16")
+_WORTH_SHARING = 8  # tokens that sequences have in common
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 # ---- Sequences of a padded batch ----------------------------------------------------------------------------------------------
-# Segments [batch, 1, 1, keys] say which sequence of its row a key belongs to: 1, 2, ..., and 0 for padding. They are four-
-# dimensional because transformers passes a mask of four dimensions to attention as it is. The queries are the last keys.
+# Segments [batch, 1, 1, keys] say which sequence of its row a key belongs to: 1, 2, ..., and 0 for padding. The queries are the last
+# keys. Segments [1, 3, 1, keys] also say which keys precede a sequence's own: begin .. end, which sequences may share. They are
+# four-dimensional because transformers passes a mask of four dimensions to attention as it is.
 
 
 class _Sequences:
-    """What attention needs: offsets of the sequences, and the indices of their tokens, None for all tokens in their order."""
+    """What attention needs: offsets of the sequences, their shared keys, and the indices of their tokens, None for all tokens in
+    their order."""
 
-    def __init__(self, segments, queries):
-        segments = segments[:, 0, 0]
-        keys = segments.shape[1]
-        code = _numbered(segments)
+    def __init__(self, mask, queries):
+        segments, keys = mask[:, 0, 0], mask.shape[3]
+        code = segments + torch.arange(len(segments)).unsqueeze(1) * (keys + 1)
         there = segments > 0
         asked = there.clone()
         asked[:, :keys - queries] = False
@@ -55,11 +59,7 @@ class _Sequences:
         self.query_offsets = _offsets(torch.bincount(sequence[asked[there]], minlength=len(counts)))
         self.keys = _indices(there)
         self.queries = _indices(asked[:, keys - queries:])
-
-
-def _numbered(segments):
-    """Segments with a number of their own for the sequences of each row."""
-    return segments + torch.arange(len(segments)).unsqueeze(1) * (segments.shape[1] + 1)
+        self.prefix = None if mask.shape[1] == 1 else tuple(mask[0, 1:, 0, self.key_offsets[:-1]])
 
 
 def _offsets(counts):
@@ -76,6 +76,69 @@ def _sequences(segments, queries):
     if known is None or known[0] != queries:
         known = segments._napier = queries, _Sequences(segments, queries)
     return known[1]
+
+
+# ---- Shared beginnings ---------------------------------------------------------------------------------------------------------
+
+
+class _Packing:
+    """The tokens of a batch as one row. A beginning that consecutive sequences have in common, such as the prompt of a group of
+    samples, runs once.
+
+    take: the indices of the tokens that run, in the list of the batch's tokens. back: where each token of that list is in the row.
+    segments: those of the row."""
+
+    def __init__(self, lengths, common):
+        ranges, begin = [], 0
+        for first, last in _groups(common):
+            shared = min(common[first + 1:last + 1], default=0)
+            if shared:
+                ranges.append((first, 0, shared, 0, 0))
+            for b in range(first, last + 1):
+                ranges.append((b, shared, lengths[b], begin, begin + shared))
+            begin += shared + sum(lengths[b] - shared for b in range(first, last + 1))
+        ranges = [r for r in ranges if r[2] > r[1]]
+        starts = [0, *itertools.accumulate(lengths)]
+        self.take = torch.cat([torch.arange(starts[b] + i, starts[b] + j) for b, i, j, _, _ in ranges])
+        self.back = torch.empty(starts[-1], dtype=torch.int64)
+        at = 0
+        for b, i, j, begin, end in ranges:
+            self.back[starts[b]:starts[b] + i] = torch.arange(begin, end)
+            self.back[starts[b] + i:starts[b] + j] = torch.arange(at, at + j - i)
+            at += j - i
+        number = torch.arange(1, len(ranges) + 1)
+        each = torch.stack([number, *torch.tensor([r[3:] for r in ranges]).T])
+        self.segments = each.repeat_interleave(torch.tensor([j - i for _, i, j, _, _ in ranges]), 1)[None, :, None]
+
+
+def _groups(common):
+    """Consecutive sequences first .. last that share their beginning, so that most tokens are saved. common[b] is the length of the
+    beginning that sequences b - 1 and b have in common."""
+    best = [(0, 0)]  # of the sequences before b: tokens saved, first sequence of the last group
+    for b in range(len(common)):
+        choices, shared = [(best[b][0], b)], None
+        for first in range(b - 1, -1, -1):
+            shared = common[first + 1] if shared is None else min(shared, common[first + 1])
+            if shared < _WORTH_SHARING:
+                break
+            choices.append((best[first][0] + (b - first) * shared, first))
+        best.append(max(choices))
+    groups, b = [], len(common)
+    while b > 0:
+        first = best[b][1]
+        groups.append((first, b - 1))
+        b = first
+    return groups[::-1]
+
+
+def _common(ids, positions, there):
+    """The lengths of the sequences, and of what each has in common with the one before it."""
+    lengths = there.sum(1)
+    order = (~there).long().argsort(dim=1, stable=True)
+    ids, positions = ids.gather(1, order), positions.gather(1, order)
+    both = torch.arange(ids.shape[1]) < torch.minimum(lengths[1:], lengths[:-1]).unsqueeze(1)
+    equal = both & (ids[1:] == ids[:-1]) & (positions[1:] == positions[:-1])
+    return lengths.tolist(), [0, *equal.long().cumprod(1).sum(1).tolist()]
 
 
 def _packed(x, indices):
@@ -104,7 +167,7 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
         attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
     s = _sequences(attention_mask, queries)
     output = _torch.attention(_packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys), causal=causal, scale=scale,
-                              query_offsets=s.query_offsets, key_offsets=s.key_offsets)
+                              query_offsets=s.query_offsets, key_offsets=s.key_offsets, prefix=s.prefix)
     if s.queries is not None:
         output = output.new_zeros(batch * queries, *output.shape[1:]).index_copy(0, s.queries, output)
     return output.view(batch, queries, heads, -1), None
@@ -190,42 +253,54 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
 
 def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None, use_cache=None,
               **kwargs):
-    """Finds sequences and positions, and runs the model's own forward method. Without a cache, the tokens of a padded batch run as
-    one packed row. Padding rows are 0 at both ends, so they have no gradient."""
+    """Finds sequences and positions, and runs the model's own forward method. Without a cache, the tokens of a batch run as one
+    packed row. Padding rows are 0 at both ends, so they have no gradient."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
     there = segments[:, -given.shape[1]:] > 0
     use_cache = self.config.use_cache if use_cache is None else use_cache
-    packs = not there.all() and there.any() and past_key_values is None and not use_cache
-    if packs:
-        positions = positions.expand_as(there)[there][None]
-        given, segments = given[there][None], _numbered(segments)[there][None]
-    embeds = (self.embed_tokens(given) if inputs_embeds is None else given).float()
-    if not packs and not there.all():
-        embeds = torch.where(there.unsqueeze(-1), embeds, 0.0)
     self._napier.announce()
     wants_tuple = kwargs.pop("return_dict", True) is False
-    out = type(self).forward(self, inputs_embeds=embeds, attention_mask=segments[:, None, None], position_ids=positions,
-                             past_key_values=past_key_values, use_cache=use_cache, return_dict=True, **kwargs)
-    if packs:
-        out.last_hidden_state = _unpacked(out.last_hidden_state, there)
-        if out.hidden_states is not None:
-            out.hidden_states = (*(_unpacked(x, there) for x in out.hidden_states[:-1]), out.last_hidden_state)
-    elif not there.all():
-        out.last_hidden_state = torch.where(there.unsqueeze(-1), out.last_hidden_state, 0.0)
-        if out.hidden_states is not None:
-            out.hidden_states = (*out.hidden_states[:-1], out.last_hidden_state)
+    run = functools.partial(type(self).forward, self, past_key_values=past_key_values, use_cache=use_cache, return_dict=True, **kwargs)
+    if past_key_values is None and not use_cache and segments.max() == 1:
+        packing = _packing_of(input_ids, positions, there)
+        given, positions = (x.expand(*there.shape, *x.shape[2:])[there][packing.take][None] for x in (given, positions))
+        out = run(inputs_embeds=_embedded(self, given), attention_mask=packing.segments, position_ids=positions)
+        move = functools.partial(_unpacked, back=packing.back, there=there)
+    else:
+        move = functools.partial(_shown, there=there)
+        out = run(inputs_embeds=move(_embedded(self, given)), attention_mask=segments[:, None, None], position_ids=positions)
+    out.last_hidden_state = move(out.last_hidden_state)
+    if out.hidden_states is not None:
+        out.hidden_states = (*(None if x is None else move(x) for x in out.hidden_states[:-1]), out.last_hidden_state)
     return out.to_tuple() if wants_tuple else out
 
 
-def _unpacked(x, there):
-    """Rows [1, tokens, H] where they are in the batch; None stays None."""
-    if x is None:
-        return None
-    rows = x.new_zeros(there.numel(), x.shape[-1]).index_copy(0, there.flatten().nonzero().squeeze(1), x[0])
-    return rows.view(*there.shape, -1)
+def _embedded(self, given):
+    return (given if given.dtype.is_floating_point else self.embed_tokens(given)).float()
+
+
+def _shown(x, there):
+    """x, with 0 in padding rows."""
+    return x if there.all() else torch.where(there.unsqueeze(-1), x, 0.0)
+
+
+def _packing_of(ids, positions, there):
+    """Embeddings have no ids that could be compared."""
+    if ids is None:
+        lengths = there.sum(1).tolist()
+        return _Packing(lengths, [0] * len(lengths))
+    return _Packing(*_common(ids, positions.expand_as(ids), there))
+
+
+def _unpacked(x, back, there):
+    """The rows of a packing [1, tokens, H] where they are in the batch."""
+    rows = x[0].index_select(0, back)
+    if there.all():
+        return rows.view(*there.shape, -1)
+    return rows.new_zeros(there.numel(), x.shape[-1]).index_copy(0, _indices(there), rows).view(*there.shape, -1)
 
 
 def _layout(shape, mask, positions, cache, kwargs):
