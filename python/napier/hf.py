@@ -97,17 +97,16 @@ class _Packing:
             for b in range(first, last + 1):
                 ranges.append((b, shared, lengths[b], begin, begin + shared))
             begin += shared + sum(lengths[b] - shared for b in range(first, last + 1))
-        ranges = [r for r in ranges if r[2] > r[1]]
         starts = [0, *itertools.accumulate(lengths)]
-        self.take = torch.cat([torch.arange(starts[b] + i, starts[b] + j) for b, i, j, _, _ in ranges])
         self.back = torch.empty(starts[-1], dtype=torch.int64)
         at = 0
         for b, i, j, begin, end in ranges:
             self.back[starts[b]:starts[b] + i] = torch.arange(begin, end)
             self.back[starts[b] + i:starts[b] + j] = torch.arange(at, at + j - i)
             at += j - i
-        number = torch.arange(1, len(ranges) + 1)
-        each = torch.stack([number, *torch.tensor([r[3:] for r in ranges]).T])
+        ranges = [r for r in ranges if r[2] > r[1]]
+        self.take = torch.cat([torch.arange(starts[b] + i, starts[b] + j) for b, i, j, _, _ in ranges])
+        each = torch.stack([torch.arange(1, len(ranges) + 1), *torch.tensor([r[3:] for r in ranges]).T])
         self.segments = each.repeat_interleave(torch.tensor([j - i for _, i, j, _, _ in ranges]), 1)[None, :, None]
 
 

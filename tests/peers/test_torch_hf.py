@@ -303,6 +303,41 @@ def test_rows_without_tokens_and_holes():
             assert (empty == 0).all()
 
 
+def test_shared_beginnings():
+    """Groups of samples: each prompt runs once. Logits have the bits of the sequences alone, gradients those of float64 nearly."""
+    a, b, c, d = texts((20, 9, 30, 4), seed=7)
+    tails = texts((5, 1, 7, 3, 2, 6, 4), seed=8)
+    groups = [torch.cat(x) for x in ((a, tails[0]), (a, tails[1]), (a, tails[2]), (a, tails[2]), (b, tails[3]), (b, c, tails[4]),
+                                     (b, c, tails[5]), (b, c), (d, tails[6]), (d, tails[6], d))]
+    length = max(map(len, groups)) + 1
+    ids, mask = padded(groups, length, [(b * 7) % (length - len(x) + 1) for b, x in enumerate(groups)])
+    there = mask.bool()
+    packing = hf._packing_of(ids, (mask.cumsum(1) - 1).clamp(min=0), there)
+    assert packing.take.numel() == 20 + 5 + 1 + 7 + 7 + 9 + 3 + 30 + 2 + 6 + 4 + 4 + 4 + 4 + 4 - 4 + 9, packing.take.numel()
+    weights = torch.randn(*ids.shape, 307, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    model = make("Qwen2")
+    exact = loss_and_gradients(copy.deepcopy(model).double(), ids, mask, weights, position_ids=(mask.cumsum(1) - 1).clamp(min=0))[1]
+    for compute in MODES:
+        hf.patch(model, compute)
+        logits, gradients = loss_and_gradients(model, ids, mask, weights, use_cache=False)
+        with torch.no_grad():
+            for x, y, m in zip(groups, logits, there):
+                same(model(x[None]).logits[0], y[m])
+                assert (y[~m] == 0).all()
+        for name, grad in exact.items():
+            assert (gradients[name] - grad).norm() < (2e-5 if compute == "f32" else 0.1) * grad.norm(), name
+    order = torch.tensor([9, 0, 5, 1, 8, 2, 7, 3, 6, 4])
+    with torch.no_grad():
+        same(model(ids[order], attention_mask=mask[order], use_cache=False).logits, logits[order])
+    full = torch.stack([groups[0], torch.cat([a, tails[5][:5]]), groups[0]])
+    with torch.no_grad():
+        for row, x in zip(model(full, use_cache=False).logits, full):
+            same(row, model(x[None], use_cache=True).logits[0])
+    for common, groups in (([0, 9, 9, 9], [(0, 3)]), ([0, 7, 7], [(0, 0), (1, 1), (2, 2)]), ([0, 50, 8, 50], [(0, 1), (2, 3)]),
+                           ([0, 30, 29, 0, 8], [(0, 2), (3, 4)]), ([0], [(0, 0)]), ([0, 100, 90, 100], [(0, 3)])):
+        assert hf._groups(common) == groups, (common, hf._groups(common))
+
+
 # ---- Values and gradients --------------------------------------------------------------------------------------------------------
 
 
@@ -506,7 +541,7 @@ def train(trl, datasets, model, patch_first, compute, **options):
         hf.patch(model, compute)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trl.GRPOConfig(output_dir=folder, max_steps=2, per_device_train_batch_size=4, num_generations=2, report_to=[],
-                                   max_completion_length=6, use_cpu=True, bf16=False, save_strategy="no", temperature=0.7,
+                                   max_completion_length=6, use_cpu=True, bf16=False, save_strategy="no", temperature=0.7, logging_steps=1,
                                    learning_rate=1e-2, disable_tqdm=True, **options)
         trainer = trl.GRPOTrainer(model=model, reward_funcs=lambda completion_ids, **_: [float(sum(c)) for c in completion_ids],
                                   args=arguments, train_dataset=data, processing_class=tokenizer)
