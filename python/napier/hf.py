@@ -258,6 +258,7 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
+    self._napier.check_length(segments.shape[1])
     there = segments[:, -given.shape[1]:] > 0
     use_cache = self.config.use_cache if use_cache is None else use_cache
     self._napier.announce()
@@ -356,13 +357,16 @@ def _check_config(config):
         _refuse("partial_rotary_factor", f"{rope['partial_rotary_factor']} is not supported", "expected 1")
     if config.hidden_act not in ("silu", "swish"):
         _refuse("hidden_act", f"{config.hidden_act!r} is not supported", "expected 'silu'")
-    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-    if sliding or (config.model_type == "mistral" and config.sliding_window is not None):
-        _refuse("sliding_window", "sliding windows are not supported", "set sliding_window to None if texts are shorter")
     if config.attention_dropout:
         _refuse("attention_dropout", f"{config.attention_dropout} is not supported", "set it to 0")
     if not getattr(config, "is_causal", True):
         _refuse("is_causal", "attention in both directions is not supported", "set it to True")
+
+
+def _window(config):
+    """The longest sequence: with the sliding window of some layers, or None."""
+    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+    return getattr(config, "sliding_window", None) if sliding or config.model_type == "mistral" else None
 
 
 def _modules(model, head):
@@ -422,10 +426,16 @@ def _frequencies(config):
 
 
 class _Patch:
-    """What a patched model keeps: its mode, the modules that have changed, and the former attention."""
+    """What a patched model keeps: its mode, the modules that have changed, the former attention, and the window of its layers."""
 
-    def __init__(self, compute, modules, head, attention):
-        self.compute, self.modules, self.head, self.attention = compute, modules, head, attention
+    def __init__(self, compute, modules, head, config):
+        self.compute, self.modules, self.head = compute, modules, head
+        self.attention, self.window = config._attn_implementation, _window(config)
+
+    def check_length(self, length):
+        if self.window is not None and length > self.window:
+            raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
+                                      f"{self.window}, and longer texts are not supported")
 
     def announce(self):
         """Marks the head's weights for TRL's fused head, which gets nothing else of the model. Every pass does, because a copy of
@@ -466,7 +476,7 @@ def patch(model, compute="f32"):
         _refuse(f"{head}.bias", "a head with a bias is not supported", "set it to None if it is 0")
     frequencies = _frequencies(model.config)
     changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
-    state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config._attn_implementation)
+    state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = compute
         module.forward = types.MethodType(forward, module)
