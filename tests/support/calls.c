@@ -56,7 +56,8 @@ static size_t map_size;
 static const char *map_path;
 #ifdef NAPIER_MODEL
 static tiny_model tiny = TINY_MODEL_INIT;
-static napier_model *model;
+static tiny_tensors tensors, judge_tensors; /* of it, and of a reward model */
+static napier_model *model, *reward_model;
 static napier_tokenizer *tokenizer;
 #endif
 
@@ -756,6 +757,16 @@ static napier_status chat_text(napier_context *c) {
 }
 
 MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
+static napier_status model_from_tensors(napier_context *c) {
+    const tiny_tensors t = tensors;
+    napier_model *m = NULL;
+    napier_status status = CALL(napier_model_from_tensors, c, t.config, t.config_size, t.list, t.count, NULL, &m);
+    expect(!status == !!m, "napier_model_from_tensors: status %d, but %p", (int)status, (void *)m);
+    status = status ? status : CALL(napier_model_update, c, m, t.list, t.count);
+    status = status ? status : CALL(napier_model_update, c, m, NULL, 0);
+    napier_model_destroy(c, m);
+    return status;
+}
 static napier_status model_reads(napier_context *c) {
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     const napier_status status = CALL(napier_model_get_info, c, model, &info);
@@ -856,6 +867,10 @@ static napier_status judge(napier_context *c) {
     b.verdict_offsets = napier_indices_i64(verdict_offsets, 3);
     b.values = values;
     return CALL(napier_model_judge, c, model, &b, &score, new_rows(2, 1), new_array(2), new_rows(2, 2));
+}
+static napier_status rewards(napier_context *c) {
+    const napier_score_batch b = score_batch();
+    return CALL(napier_model_rewards, c, reward_model, &b, &score, new_rows(BATCH, 2));
 }
 /* Calls that use the model, with one in bf16. */
 typedef napier_status model_use(napier_context *);
@@ -1132,6 +1147,7 @@ static const public_call table[] = {
     LINE(tokenizer_reads, 0),
     LINE(chat_text, CALL_TAKES),
     LINE(model_load, CALL_TAKES),
+    LINE(model_from_tensors, CALL_TAKES),
     LINE(model_reads, 0),
     LINE(model_forward, CALL_TAKES),
     LINE(batch_logprobs, CALL_TAKES),
@@ -1140,6 +1156,7 @@ static const public_call table[] = {
     LINE(logprobs_for, CALL_TAKES),
     LINE(batch_plan, CALL_TAKES | CALL_BY_THREADS),
     LINE(judge, CALL_TAKES),
+    LINE(rewards, CALL_TAKES),
     LINE(model_in_bf16, CALL_LONG),
     LINE(batch_plan_in_bf16, CALL_TAKES | CALL_BY_THREADS),
     LINE(encode_texts, CALL_TAKES | CALL_FALLS_BACK),
@@ -1213,7 +1230,13 @@ void calls_open(const char *path) {
     works(napier_umap_model_save, plenty, map, map_path);
 #ifdef NAPIER_MODEL
     tiny_model_write(&tiny);
+    tensors = tiny_model_tensors(&tiny);
     works(napier_model_load, plenty, tiny.directory, NULL, &model);
+    tiny_model judge = tiny_model_of(2);
+    judge.labels = 2;
+    judge_tensors = tiny_model_tensors(&judge);
+    works(napier_model_from_tensors, plenty, judge_tensors.config, judge_tensors.config_size, judge_tensors.list,
+          judge_tensors.count, NULL, &reward_model);
     works(tiny_load, plenty, NULL, NULL, &tokenizer);
 #endif
 }
@@ -1224,8 +1247,11 @@ void calls_close(void) {
     napier_umap_model_destroy(plenty, map);
 #ifdef NAPIER_MODEL
     napier_model_destroy(plenty, model);
+    napier_model_destroy(plenty, reward_model);
     napier_tokenizer_destroy(plenty, tokenizer);
     tiny_model_remove(&tiny);
+    tiny_tensors_free(&tensors);
+    tiny_tensors_free(&judge_tensors);
 #endif
     napier_context_destroy(plenty);
 }
