@@ -37,7 +37,13 @@ bool tiny_model_head_norms(const tiny_model *m) { return strcmp(m->family, "qwen
 tiny_model tiny_model_of(int which) {
     tiny_model m = TINY_MODEL_INIT;
     static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral"};
+    static const char *const ropes[TINY_FAMILIES] = {
+        "", ", \"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32",
+        ", \"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+        "\"original_max_position_embeddings\": 64",
+        ", \"rope_type\": \"linear\", \"factor\": 2"};
     m.family = names[which];
+    m.rope = ropes[which];
     m.attention_bias = m.mlp_bias = strcmp(m.family, "llama") == 0;
     m.more = strcmp(m.family, "mistral") == 0 ? ", \"sliding_window\": null" : "";
     return m;
@@ -116,11 +122,11 @@ static void write_config(const tiny_model *m, FILE *file) {
         fprintf(file, ", \"num_labels\": %d", (int)m->labels);
     }
     fprintf(file, "%s,\n", m->more);
-    fprintf(file,
-            m->old_config ? " \"rope_theta\": %g}\n"
-                          : " \"rope_parameters\": {\"rope_theta\": %g, "
-                            "\"rope_type\": \"default\"}}\n",
-            m->theta);
+    if (m->old_config) {
+        fprintf(file, " \"rope_theta\": %g}\n", m->theta);
+    } else {
+        fprintf(file, " \"rope_parameters\": {\"rope_theta\": %g%s}}\n", m->theta, m->rope);
+    }
 }
 
 static int64_t elements(const tensor *t) { return t->rows * (t->cols > 0 ? t->cols : 1); }
@@ -162,6 +168,55 @@ static void write_tensors(const tiny_model *m, FILE *file) {
         }
     }
 }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* Everything is allocated at once, each for itself, so that AddressSanitizer sees every read outside. */
+tiny_tensors tiny_model_tensors(const tiny_model *m) {
+    enum { CONFIG = 2048 };
+    tensor *const all = calloc(MOST_TENSORS, sizeof *all);
+    tiny_tensors t = {.list = calloc(MOST_TENSORS, sizeof *t.list), .config = malloc(CONFIG)};
+    int64_t(*const shapes)[2] = calloc(MOST_TENSORS, sizeof *shapes);
+    t.memory[0] = all, t.memory[1] = t.list, t.memory[2] = t.config, t.memory[3] = shapes;
+    FILE *const file = all && t.list && t.config && shapes ? fmemopen(t.config, CONFIG, "w") : NULL;
+    if (!file) {
+        return t;
+    }
+    write_config(m, file);
+    fclose(file);
+    t.config_size = strlen(t.config);
+    t.count = list_tensors(m, all);
+    for (int64_t k = 0; k < t.count; k++) {
+        void *const data = malloc((size_t)elements(&all[k]) * napier_dtype_size(m->dtype));
+        for (int64_t i = 0; data && i < elements(&all[k]); i++) {
+            napier_f64_store(data, m->dtype, i, tiny_model_weight(m, all[k].name, i));
+        }
+        shapes[k][0] = all[k].rows, shapes[k][1] = all[k].cols;
+        t.list[k] = (napier_named_tensor){all[k].name, data, shapes[k], all[k].cols > 0 ? 2 : 1, m->dtype};
+    }
+    return t;
+}
+
+void tiny_tensors_free(tiny_tensors *t) {
+    for (int64_t k = 0; k < t->count; k++) {
+        free((void *)(uintptr_t)t->list[k].data);
+    }
+    for (size_t i = 0; i < sizeof t->memory / sizeof *t->memory; i++) {
+        free(t->memory[i]);
+    }
+    *t = (tiny_tensors){0};
+}
+
+napier_named_tensor *tiny_tensors_find(const tiny_tensors *t, const char *name) {
+    for (int64_t k = 0; k < t->count; k++) {
+        if (strcmp(t->list[k].name, name) == 0) {
+            return &t->list[k];
+        }
+    }
+    return NULL;
+}
+
+/* ---- A directory ------------------------------------------------------------------------------------------------- */
 
 static FILE *create(const tiny_model *m, const char *name) {
     char path[192];

@@ -328,7 +328,7 @@ static const char *const compute_words[] = {"float32", "bfloat16"};
 
 /* _model_load(directory, compute, memory) */
 static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"Qwen3", 3, 3, 1, {"directory", "compute", "memory"}};
+    static const signature names = {"CausalLM", 3, 3, 1, {"directory", "compute", "memory"}};
     (void)self;
     PyObject *v[3], *path = NULL, *given = NULL;
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
@@ -351,6 +351,123 @@ static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t
     return given;
 }
 
+/* Tensors of the caller, which the caller keeps as long as the model. */
+typedef struct named_arrays {
+    napier_named_tensor *list;
+    array *arrays;
+    Py_ssize_t count, taken;
+} named_arrays;
+
+static void named_release(named_arrays *n) {
+    for (Py_ssize_t i = 0; i < n->taken; i++) {
+        array_release(&n->arrays[i]);
+    }
+    PyMem_Free(n->arrays);
+    PyMem_Free(n->list);
+}
+
+/* Whether the array is the object's own memory: a copy would not follow changes in place, and would end with the call. */
+static int is_in_place(const array *a, PyObject *object) {
+    if (a->object == object) {
+        return 1;
+    }
+    PyObject *shared = a->kind == KIND_NUMPY
+                           ? PyObject_CallMethod(numpy_module, "may_share_memory", "OO", a->object, object)
+                           : Py_NewRef(Py_False);
+    const int is = shared ? PyObject_IsTrue(shared) : -1;
+    Py_XDECREF(shared);
+    return is;
+}
+
+static int take_named(array *a, PyObject *object, const char *name, napier_named_tensor *out) {
+    if (array_take(a, object, name, TAKE_FLOATS)) {
+        return -1;
+    }
+    const int own = is_in_place(a, object);
+    if (own <= 0 || !array_is_contiguous(a)) {
+        if (own >= 0) {
+            PyErr_Format(PyExc_ValueError,
+                         own ? "%s: not contiguous (use .contiguous(), and give the copies again after each change)"
+                             : "%s: expected float32, float16 or bfloat16, aligned, to use in place",
+                         name);
+        }
+        array_release(a);
+        return -1;
+    }
+    *out = (napier_named_tensor){name, a->data, a->shape, a->ndim, a->dtype};
+    return 0;
+}
+
+/* names: a list of str; arrays: as many. Call named_release afterwards, also after a failure. */
+static int take_all_named(PyObject *names, PyObject *arrays, named_arrays *n) {
+    *n = (named_arrays){NULL, NULL, PyList_Size(names), 0};
+    if (n->count < 0 || PyList_Size(arrays) != n->count) {
+        return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "tensors: as many names as arrays"), -1);
+    }
+    n->list = PyMem_Calloc((size_t)n->count + 1, sizeof *n->list);
+    n->arrays = PyMem_Calloc((size_t)n->count + 1, sizeof *n->arrays);
+    if (!n->list || !n->arrays) {
+        return PyErr_NoMemory(), -1;
+    }
+    for (; n->taken < n->count; n->taken++) {
+        const Py_ssize_t i = n->taken;
+        const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(names, i), NULL);
+        if (!name || take_named(&n->arrays[i], PyList_GetItem(arrays, i), name, &n->list[i])) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* _model_from_tensors(config, names, arrays, compute, memory) */
+static PyObject *py_model_from_tensors(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"CausalLM", 5, 5, 3, {"config", "names", "arrays", "compute", "memory"}};
+    (void)self;
+    PyObject *v[5], *given = NULL;
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    int compute = NAPIER_COMPUTE_F32;
+    const char *config;
+    Py_ssize_t size;
+    if (arguments(&names, args, count, keywords, v) || take_text(v[0], "config", &config, &size) ||
+        take_word(v[3], "compute", compute_words, 2, NAPIER_COMPUTE_F32, &compute) ||
+        take_int64(v[4], "memory", &options.memory)) {
+        return NULL;
+    }
+    options.compute = (napier_compute)compute;
+    named_arrays tensors;
+    napier_context *context = take_all_named(v[1], v[2], &tensors) ? NULL : context_take();
+    if (context) {
+        napier_model *model = NULL;
+        const napier_status status =
+            napier_model_from_tensors(context, config, (size_t)size, tensors.list, tensors.count, &options, &model);
+        given = hold(context, status, model, model_name, model_end, names.function);
+    }
+    named_release(&tensors);
+    return given;
+}
+
+/* _model_update(model, names, arrays): takes these, or the model's own where the lists are empty. No other call may use
+ * the model meanwhile. */
+static PyObject *py_model_update(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"update", 3, 3, 3, {"model", "names", "arrays"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    held *h = PyCapsule_GetPointer(v[0], model_name);
+    named_arrays tensors;
+    if (!h) {
+        return NULL;
+    }
+    const bool failed =
+        take_all_named(v[1], v[2], &tensors) ||
+        raise_status(h->context, napier_model_update(h->context, h->object, tensors.list, tensors.count),
+                     names.function);
+    named_release(&tensors);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     (void)self;
     const napier_model *model = object_of(capsule, model_name);
@@ -359,15 +476,15 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     if (model) {
         RUN_SIZED(failed, "info", napier_model_get_info(context, model, &i), 0);
     }
-    return failed
-               ? NULL
-               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsL}", "layers", (long long)i.layers, "hidden",
-                               (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
-                               "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
-                               "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions, "parameters",
-                               (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes, "weights",
-                               napier_dtype_name(i.weights), "tied", i.tied, "compute", compute_words[i.compute],
-                               "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos);
+    return failed ? NULL
+                  : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsssL}", "layers", (long long)i.layers, "hidden",
+                                  (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
+                                  "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
+                                  "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions,
+                                  "parameters", (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes,
+                                  "weights", napier_dtype_name(i.weights), "tied", i.tied, "compute",
+                                  compute_words[i.compute], "memory", (long long)i.memory, "bos", (long long)i.bos,
+                                  "eos", (long long)i.eos, "family", i.family, "labels", (long long)i.labels);
 }
 
 /* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */
@@ -443,7 +560,7 @@ static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssiz
     napier_matrix hidden = {0}, logits = {0};
     array *h = NULL, *l = NULL;
     failed = failed || (want_hidden && call_made_matrix(&c, ids.size, info.hidden, NAPIER_F32, &h, &hidden)) ||
-             (want_logits && call_made_matrix(&c, ids.size, info.vocabulary, NAPIER_F32, &l, &logits));
+             (want_logits && call_made_matrix(&c, ids.size, napier_model_head(model).rows, NAPIER_F32, &l, &logits));
     if (!failed) {
         RUN(failed, names.function,
             napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, v[5]));
@@ -577,6 +694,30 @@ static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t
                 Py_BuildValue("{sLsLsLsLsLsL}", "prompts", (long long)p.prompts, "tokens", (long long)p.tokens,
                               "tokens_run", (long long)p.tokens_run, "tokens_unshared", (long long)p.tokens_unshared,
                               "chunks", (long long)p.chunks, "bytes", (long long)p.bytes));
+    }
+    PyMem_Free(in.kvs);
+    call_release(&c);
+    return given;
+}
+
+/* _model_rewards(..): [B, labels] */
+static PyObject *py_model_rewards(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"rewards", SCORE_ARGUMENT_COUNT, SCORE_ARGUMENT_COUNT, 5, {SCORE_ARGUMENTS}};
+    (void)self;
+    PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    score_inputs in = {.kvs = NULL};
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    array *rewards = NULL;
+    napier_matrix out;
+    int failed = -1;
+    if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
+        RUN_SIZED(failed, names.function, napier_model_get_info(context, in.model, &info), 0);
+    }
+    if (!failed && !call_made_matrix(&c, in.batch.response_offsets.size - 1, info.labels, NAPIER_F32, &rewards, &out)) {
+        RUN_FOR(given, names.function, napier_model_rewards(context, in.model, &in.batch, &in.options, out),
+                call_object(rewards));
     }
     PyMem_Free(in.kvs);
     call_release(&c);
@@ -748,10 +889,13 @@ PyMethodDef model_functions[] = {HERE("_tokenizer_load", py_tokenizer_load, METH
                                  HERE("_tokenizer_vocab_size", py_tokenizer_vocab_size, METH_O),
                                  HERE("_chat_text", py_chat_text, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_load", py_model_load, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_from_tensors", py_model_from_tensors, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_update", py_model_update, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_info", py_model_info, METH_O),
                                  HERE("_model_head", py_model_head, METH_O),
                                  HERE("_model_forward", py_model_forward, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_scores", py_model_scores, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_rewards", py_model_rewards, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_plan", py_model_plan, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_kv", py_model_kv, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_generate", py_model_generate, METH_FASTCALL | METH_KEYWORDS),

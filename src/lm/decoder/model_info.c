@@ -4,8 +4,8 @@
 
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
-#include "ops/layers/rotary_angles.h"
 #include "lm/decoder/weights.h"
+#include "ops/layers/rotary_angles.h"
 
 napier_const_matrix napier_model_head(const napier_model *model) {
     return model ? model->head : napier_const_rows_f32(NULL, 0, 0);

@@ -1,4 +1,4 @@
-/* lm/decoder/weights.h - a loaded model: its shape, and views of its weights in the mapped files. */
+/* lm/decoder/weights.h - a model: its shape, and views of its weights in mapped files or in the caller's memory. */
 #ifndef NAPIER_LM_DECODER_WEIGHTS_H
 #define NAPIER_LM_DECODER_WEIGHTS_H
 
@@ -28,6 +28,7 @@ struct napier_model {
     napier_model_config config;
     napier_compute compute;
     int64_t memory;
+    int64_t updates; /* how many so far: a napier_kv that was made before the last one is stale */
     napier_safetensors *tensors;
     napier_layer *layers;
     napier_const_matrix embedding; /* [vocabulary, hidden] */
@@ -35,6 +36,7 @@ struct napier_model {
     napier_norm last_norm;
     float *vectors; /* weights of all norms, and all biases, widened to f32 */
     float *inverse; /* [head_dim / 2]: ops/layers/rotary_angles.h */
+    float scale;    /* of cosines and sines */
     int64_t parameters, weight_bytes;
 };
 
@@ -42,6 +44,10 @@ struct napier_model {
 static inline napier_dtype napier_model_activations(const napier_model *model) {
     return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
 }
+
+/* Finds the weights of a model whose config and tensors are there, and frees what that allocated. */
+napier_status napier_model_get_weights(napier_context *context, napier_model *model);
+void napier_model_free_weights(napier_context *context, napier_model *model);
 
 /* Refuses a language model where rewards are asked for, and a reward model where probabilities of tokens are. */
 napier_status napier_model_check_head(napier_context *context, const napier_model *model, bool rewards);

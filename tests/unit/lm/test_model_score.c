@@ -168,13 +168,15 @@ static void check_routes(const setting *s, const batch *b, const scores *got) {
 }
 
 static void test_routes(void) {
-    TINY_MODEL(m);
     static batch b;
     static scores got;
-    m.dtype = NAPIER_BF16;
-    tiny_model_write(&m);
     fill_batch(&b, 6, 1);
-    for (int compute = 0; compute < 2; compute++) {
+    for (int which = 0; which < 2 * TINY_FAMILIES; which++) {
+        TINY_MODEL(m);
+        const int compute = which % 2;
+        m = tiny_model_of(which / 2);
+        m.dtype = NAPIER_BF16;
+        tiny_model_write(&m);
         for (double temperature = 1.0; temperature > 0.5; temperature -= 0.3) {
             const setting s = {&m, (napier_compute)compute, context_for_test(NAPIER_ISA_AUTO, 1), 0, 0, temperature, 0};
             run(&s, &b, &got, NULL);
@@ -255,8 +257,9 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
 
 static void test_sharing(void) {
     static batch b;
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         TINY_MODEL(m);
+        m = tiny_model_of((which + 1) % TINY_FAMILIES);
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
