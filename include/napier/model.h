@@ -1,4 +1,5 @@
-/* napier/model.h - Qwen3 in C: per-token log-probabilities of responses given prompts.
+/* napier/model.h - language models in C: Qwen3, Qwen2 and 2.5, Llama, Mistral. Per-token log-probabilities of responses
+ * given prompts, and rewards.
  *
  * It computes old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each distinct
  * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
@@ -52,8 +53,9 @@ typedef struct napier_model_options {
  * truncates a mapped file, this program dies with SIGBUS; so replace model files by renaming. Tensors that are not
  * aligned are copied.
  * Errors: IO_ERROR (a file cannot be read, or is a pipe, a device or anything else but a regular file), CORRUPT_DATA (a
- * file has the wrong format, a tensor is missing or has the wrong shape), UNSUPPORTED (not a dense Qwen3; the message
- * names what is unsupported), INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * file has the wrong format, a tensor is missing or has the wrong shape), UNSUPPORTED (a model of another family, or a
+ * computation that docs/model.md does not list; the message names the field of config.json), INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
 /* Frees a model. NULL is allowed. */
@@ -62,14 +64,17 @@ NAPIER_API void napier_model_destroy(napier_context *context, napier_model *mode
 typedef struct napier_model_info {
     size_t struct_size; /* sizeof(napier_model_info) */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary;
-    int64_t positions; /* the context length the model was trained for, which these calls do not enforce; 0: unknown */
+    int64_t positions; /* the context length the model was trained for, which these calls do not enforce; 0: unknown.
+                          With a sliding window at most that window, which they do enforce */
     int64_t parameters;
     int64_t weight_bytes;
     napier_dtype weights; /* the dtype of the embedding */
     int tied;             /* 1: the head uses the weights of the embedding */
     napier_compute compute;
     int64_t memory;
-    int64_t bos, eos; /* ids; -1: unknown. eos is the first if the model has several */
+    int64_t bos, eos;   /* ids; -1: unknown. eos is the first if the model has several */
+    const char *family; /* model_type of config.json: "qwen3", "qwen2", "llama" or "mistral"; a constant */
+    int64_t labels;     /* of a reward model (ForSequenceClassification); 0: a language model (ForCausalLM) */
 } napier_model_info;
 
 #define NAPIER_MODEL_INFO_INIT \
@@ -78,16 +83,18 @@ typedef struct napier_model_info {
 NAPIER_API napier_status napier_model_get_info(napier_context *context, const napier_model *model,
                                                napier_model_info *info);
 
-/* The head's weights [V, H], for napier_linear_token_logprobs. The view is valid as long as the model. */
+/* The head's weights [V, H], for napier_linear_token_logprobs; of a reward model [labels, H]. The view is valid as long as
+ * the model. */
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
 /* ---- All positions ------------------------------------------------------------------------------------------------
  * The states after the last norm (hidden [N, H]) and the logits [N, V] of the tokens ids [N], which form ragged
  * sequences (offsets of size 0: one sequence). Row i of the logits predicts token i + 1. Either output may be absent
- * (data NULL), and may have any dtype but f64.
+ * (data NULL), and may have any dtype but f64. The logits of a reward model are [N, labels].
  * The head multiplies exactly the values of hidden if it is f32 in mode F32, or bf16 or f32 in mode BF16. To multiply
  * them yourself by bf16 weights in mode BF16, ask for bf16, since napier_matmul uses another order for bf16 by bf16.
- * progress may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
+ * progress may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED (a sequence longer than the model's sliding window),
+ * OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
 NAPIER_API napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
                                               napier_indices offsets, napier_matrix hidden, napier_matrix logits,
                                               napier_progress *progress, void *user);
@@ -157,7 +164,8 @@ typedef struct napier_score_results {
  * or the batch repeats it. It also finds common beginnings of at least 16 tokens, and shares them where that saves
  * work. It calls progress after each layer (stage "scoring").
  * Errors: INVALID_ARGUMENT (an id outside the vocabulary, offsets that decrease, an empty prompt; the message names the
- * index and the value), OUT_OF_MEMORY, CANCELLED (results are then undefined). */
+ * index and the value; a reward model), UNSUPPORTED (a sequence longer than the model's sliding window), OUT_OF_MEMORY,
+ * CANCELLED (results are then undefined). */
 NAPIER_API napier_status napier_model_batch_logprobs(napier_context *context, const napier_model *model,
                                                      const napier_score_batch *batch,
                                                      const napier_score_options *options,
@@ -185,6 +193,18 @@ typedef struct napier_score_plan {
 NAPIER_API napier_status napier_model_batch_plan(napier_context *context, const napier_model *model,
                                                  const napier_score_batch *batch, const napier_score_options *options,
                                                  napier_score_plan *plan);
+
+/* ---- Rewards ------------------------------------------------------------------------------------------------------
+ * The outputs of a reward model's head (ForSequenceClassification): rewards [B, labels], of any dtype but f64. Row b is
+ * about prompt and response b: the head, without bias, at their last token, which is the prompt's if the response is
+ * empty. There is no padding, so no token is left out. The batch, sharing, memory and kvs are as in
+ * napier_model_batch_logprobs; the temperature is not used.
+ * Bits: a reward depends on the model, the compute mode and the tokens. napier_model_forward gives the same in the last
+ * row of its logits. They are contractual.
+ * Errors: as napier_model_batch_logprobs; INVALID_ARGUMENT if the model is a language model. */
+NAPIER_API napier_status napier_model_rewards(napier_context *context, const napier_model *model,
+                                              const napier_score_batch *batch, const napier_score_options *options,
+                                              napier_matrix rewards);
 
 /* ---- Judging ------------------------------------------------------------------------------------------------------
  * The model judges B responses by C criteria. One prompt for each response and criterion asks for a verdict, and the

@@ -22,47 +22,68 @@ typedef struct tensor {
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
-static void add(tensor *all, int *count, const char *name, int64_t rows, int64_t cols) {
+static void add(tensor *all, int *count, const char *name, const char *kind, int64_t rows, int64_t cols) {
     if (*count < MOST_TENSORS) {
         tensor *t = &all[(*count)++];
-        snprintf(t->name, sizeof t->name, "%s.weight", name);
+        snprintf(t->name, sizeof t->name, "%s.%s", name, kind);
         t->rows = rows;
         t->cols = cols;
     }
 }
 
+bool tiny_model_qkv_bias(const tiny_model *m) { return m->attention_bias || strcmp(m->family, "qwen2") == 0; }
+bool tiny_model_head_norms(const tiny_model *m) { return strcmp(m->family, "qwen3") == 0; }
+
+tiny_model tiny_model_of(int which) {
+    tiny_model m = TINY_MODEL_INIT;
+    static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral"};
+    m.family = names[which];
+    m.attention_bias = m.mlp_bias = strcmp(m.family, "llama") == 0;
+    m.more = strcmp(m.family, "mistral") == 0 ? ", \"sliding_window\": null" : "";
+    return m;
+}
+
 static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *count) {
     const int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    const bool qkv = tiny_model_qkv_bias(m), norms = tiny_model_head_norms(m);
     const struct {
         const char *name;
-        int64_t rows, cols;
-    } parts[] = {{"input_layernorm", m->hidden, 0},
-                 {"self_attn.q_proj", q, m->hidden},
-                 {"self_attn.k_proj", kv, m->hidden},
-                 {"self_attn.v_proj", kv, m->hidden},
-                 {"self_attn.o_proj", m->hidden, q},
-                 {"self_attn.q_norm", m->head_dim, 0},
-                 {"self_attn.k_norm", m->head_dim, 0},
-                 {"post_attention_layernorm", m->hidden, 0},
-                 {"mlp.gate_proj", m->intermediate, m->hidden},
-                 {"mlp.up_proj", m->intermediate, m->hidden},
-                 {"mlp.down_proj", m->hidden, m->intermediate}};
+        int64_t rows, cols; /* rows 0: not in this family */
+        bool biased;
+    } parts[] = {{"input_layernorm", m->hidden, 0, false},
+                 {"self_attn.q_proj", q, m->hidden, qkv},
+                 {"self_attn.k_proj", kv, m->hidden, qkv},
+                 {"self_attn.v_proj", kv, m->hidden, qkv},
+                 {"self_attn.o_proj", m->hidden, q, m->attention_bias},
+                 {"self_attn.q_norm", norms ? m->head_dim : 0, 0, false},
+                 {"self_attn.k_norm", norms ? m->head_dim : 0, 0, false},
+                 {"post_attention_layernorm", m->hidden, 0, false},
+                 {"mlp.gate_proj", m->intermediate, m->hidden, m->mlp_bias},
+                 {"mlp.up_proj", m->intermediate, m->hidden, m->mlp_bias},
+                 {"mlp.down_proj", m->hidden, m->intermediate, m->mlp_bias}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[NAME / 2];
         snprintf(name, sizeof name, "model.layers.%d.%s", (int)layer, parts[i].name);
-        add(all, count, name, parts[i].rows, parts[i].cols);
+        if (parts[i].rows > 0) {
+            add(all, count, name, "weight", parts[i].rows, parts[i].cols);
+        }
+        if (parts[i].biased) {
+            add(all, count, name, "bias", parts[i].rows, 0);
+        }
     }
 }
 
 static int list_tensors(const tiny_model *m, tensor *all) {
     int count = 0;
-    add(all, &count, "model.embed_tokens", m->vocabulary, m->hidden);
+    add(all, &count, "model.embed_tokens", "weight", m->vocabulary, m->hidden);
     for (int64_t layer = 0; layer < m->layers; layer++) {
         add_layer(m, layer, all, &count);
     }
-    add(all, &count, "model.norm", m->hidden, 0);
-    if (!m->tied) {
-        add(all, &count, "lm_head", m->vocabulary, m->hidden);
+    add(all, &count, "model.norm", "weight", m->hidden, 0);
+    if (m->labels > 0) {
+        add(all, &count, "score", "weight", m->labels, m->hidden);
+    } else if (!m->tied) {
+        add(all, &count, "lm_head", "weight", m->vocabulary, m->hidden);
     }
     return count;
 }
@@ -82,13 +103,19 @@ double tiny_model_weight(const tiny_model *m, const char *name, int64_t i) {
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static void write_config(const tiny_model *m, FILE *file) {
+    fprintf(file, "{\"architectures\": [\"%c%sFor%s\"], \"model_type\": \"%s\", \"hidden_act\": \"silu\",\n",
+            m->family[0] - 'a' + 'A', m->family + 1, m->labels > 0 ? "SequenceClassification" : "CausalLM", m->family);
     fprintf(file,
-            "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_act\": \"silu\",\n"
             " \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
             " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
-            " \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": %s, \"attention_bias\": false,\n",
+            " \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s",
             (int)m->hidden, (int)m->layers, (int)m->heads, (int)m->kv_heads, (int)m->head_dim, (int)m->intermediate,
-            (int)m->vocabulary, m->tied ? "true" : "false");
+            (int)m->vocabulary, m->tied ? "true" : "false", m->attention_bias ? "true" : "false",
+            m->mlp_bias ? "true" : "false");
+    if (m->labels > 0) {
+        fprintf(file, ", \"num_labels\": %d", (int)m->labels);
+    }
+    fprintf(file, "%s,\n", m->more);
     fprintf(file,
             m->old_config ? " \"rope_theta\": %g}\n"
                           : " \"rope_parameters\": {\"rope_theta\": %g, "

@@ -1,4 +1,4 @@
-/* support/tiny_model.h - a small random Qwen3 checkpoint, written into a new directory under TMPDIR. */
+/* support/tiny_model.h - a small random checkpoint of any family, written into a new directory under TMPDIR. */
 #ifndef NAPIER_TESTS_TINY_MODEL_H
 #define NAPIER_TESTS_TINY_MODEL_H
 
@@ -12,10 +12,22 @@ typedef struct tiny_model {
     napier_dtype dtype;    /* of all weights */
     uint64_t seed;
     char directory[128];
+    const char *family;            /* model_type */
+    bool attention_bias, mlp_bias; /* of Llama; Qwen2 has its own biases always */
+    int64_t labels;                /* 0: a language model */
+    const char *more;              /* further members of config.json, each after a comma */
 } tiny_model;
 
 #define TINY_MODEL_INIT \
-    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "" }
+    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, "" }
+
+/* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v; Llama with all biases; Mistral. */
+enum { TINY_FAMILIES = 4 };
+tiny_model tiny_model_of(int which);
+
+/* Whether it has biases of q, k and v, and norms of q and k. */
+bool tiny_model_qkv_bias(const tiny_model *m);
+bool tiny_model_head_norms(const tiny_model *m);
 
 /* Writes config.json and model.safetensors; directory is "" if that failed. */
 void tiny_model_write(tiny_model *m);

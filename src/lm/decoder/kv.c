@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "core/base/view.h"
-#include "lm/decoder/rope.h"
 #include "ops/linear/amx.h"
 #include "ops/tokens/responses.h"
 
@@ -48,8 +47,8 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
     *out = NULL;
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(napier_check_ids(context, "ids", ids, ids.size, model->config.vocab_size));
-    NAPIER_REFUSE_IF(context, ids.size < 1 || ids.size > NAPIER_ROPE_POSITIONS,
-                     "ids: %" PRId64 " tokens are not in 1 .. %" PRId64, ids.size, (int64_t)NAPIER_ROPE_POSITIONS);
+    NAPIER_REFUSE_IF(context, ids.size < 1, "ids: %" PRId64 " tokens, where there should be one or more", ids.size);
+    NAPIER_TRY(napier_model_check_length(context, model, "ids", ids.size));
     const int64_t chunk = chunk_of(context, model, ids.size);
     if (chunk == 0) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,

@@ -1,12 +1,13 @@
 /* lm/decoder/model_load.c - loads a model from its directory. It looks up every tensor by name, checks its shape, and
- * leaves its weights in the mapped file. Only the weights of norms, which are few, are copied, as f32. */
+ * leaves its weights in the mapped file. Only weights of norms and biases, which are few, are copied, as f32. */
 #include <inttypes.h>
+#include <napier/layers.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/struct_size.h"
-#include "lm/decoder/rope.h"
+#include "core/isa/core_kernels.h"
 #include "lm/decoder/weights.h"
 #include "lm/text/file.h"
 
@@ -17,7 +18,7 @@ enum { NAME_SIZE = 96 };
 typedef struct loader {
     napier_context *context;
     napier_model *model;
-    float *next_norm;
+    float *next; /* in model->vectors */
 } loader;
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -42,58 +43,111 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
     return NAPIER_OK;
 }
 
-static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
+/* Widens a vector to f32. */
+static napier_status get_vector(loader *l, const char *name, int64_t size, const float **out) {
     const napier_tensor *tensor;
     NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
-    napier_widen(napier_lm_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next_norm, size);
-    *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
-    l->next_norm += size;
+    napier_widen(&napier_core_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next, size);
+    *out = l->next;
+    l->next += size;
     return NAPIER_OK;
+}
+
+static napier_norm norm_of(const loader *l, int64_t size) {
+    return (napier_norm){NULL, size, (float)l->model->config.rms_norm_eps};
+}
+
+static napier_status get_norm(loader *l, const char *name, int64_t size, napier_norm *out) {
+    *out = norm_of(l, size);
+    return get_vector(l, name, size, &out->weight);
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
-    const napier_model_config *c = &l->model->config;
-    const int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
-    const struct {
-        const char *name;
-        int64_t rows, cols; /* of a norm: its size */
-        napier_const_matrix *matrix;
-        napier_rms_norm *norm;
-    } all[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q, NULL},
-               {"self_attn.k_proj", kv, c->hidden_size, &layer->k, NULL},
-               {"self_attn.v_proj", kv, c->hidden_size, &layer->v, NULL},
-               {"self_attn.o_proj", c->hidden_size, q, &layer->o, NULL},
-               {"mlp.gate_proj", c->intermediate_size, c->hidden_size, &layer->gate, NULL},
-               {"mlp.up_proj", c->intermediate_size, c->hidden_size, &layer->up, NULL},
-               {"mlp.down_proj", c->hidden_size, c->intermediate_size, &layer->down, NULL},
-               {"input_layernorm", c->hidden_size, 0, NULL, &layer->attention_norm},
-               {"post_attention_layernorm", c->hidden_size, 0, NULL, &layer->mlp_norm},
-               {"self_attn.q_norm", c->head_dim, 0, NULL, &layer->q_norm},
-               {"self_attn.k_norm", c->head_dim, 0, NULL, &layer->k_norm}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char name[NAME_SIZE];
-        (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, all[i].name);
-        NAPIER_TRY(all[i].matrix ? get_matrix(l, name, all[i].rows, all[i].cols, all[i].matrix)
-                                 : get_norm(l, name, all[i].rows, all[i].norm));
+/* One of a layer's products or norms. */
+typedef struct layer_part {
+    const char *name;
+    int64_t rows, cols; /* of a norm: its size */
+    napier_dense *dense;
+    bool biased;
+    napier_norm *norm;
+} layer_part;
+
+static napier_status get_part(loader *l, int64_t index, const layer_part *part) {
+    char name[NAME_SIZE];
+    (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, part->name);
+    if (part->norm) {
+        return get_norm(l, name, part->rows, part->norm);
+    }
+    NAPIER_TRY(get_matrix(l, name, part->rows, part->cols, &part->dense->weights));
+    part->dense->bias = NULL;
+    (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.bias", index, part->name);
+    return part->biased ? get_vector(l, name, part->rows, &part->dense->bias) : NAPIER_OK;
+}
+
+static napier_status get_parts(loader *l, int64_t index, const layer_part *parts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        NAPIER_TRY(get_part(l, index, &parts[i]));
     }
     return NAPIER_OK;
 }
 
+static napier_status get_attention(loader *l, int64_t index, napier_layer *layer) {
+    const napier_model_config *c = &l->model->config;
+    const int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
+    const layer_part parts[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q, c->qkv_bias, NULL},
+                                {"self_attn.k_proj", kv, c->hidden_size, &layer->k, c->qkv_bias, NULL},
+                                {"self_attn.v_proj", kv, c->hidden_size, &layer->v, c->qkv_bias, NULL},
+                                {"self_attn.o_proj", c->hidden_size, q, &layer->o, c->o_bias, NULL}};
+    const layer_part norms[] = {{.name = "self_attn.q_norm", .rows = c->head_dim, .norm = &layer->q_norm},
+                                {.name = "self_attn.k_norm", .rows = c->head_dim, .norm = &layer->k_norm}};
+    layer->q_norm = layer->k_norm = norm_of(l, c->head_dim);
+    NAPIER_TRY(get_parts(l, index, parts, sizeof parts / sizeof *parts));
+    return get_parts(l, index, norms, c->head_norms ? sizeof norms / sizeof *norms : 0);
+}
+
+static napier_status get_mlp(loader *l, int64_t index, napier_layer *layer) {
+    const napier_model_config *c = &l->model->config;
+    const layer_part parts[] = {
+        {"mlp.gate_proj", c->intermediate_size, c->hidden_size, &layer->gate, c->mlp_bias, NULL},
+        {"mlp.up_proj", c->intermediate_size, c->hidden_size, &layer->up, c->mlp_bias, NULL},
+        {"mlp.down_proj", c->hidden_size, c->intermediate_size, &layer->down, c->mlp_bias, NULL}};
+    return get_parts(l, index, parts, sizeof parts / sizeof *parts);
+}
+
+static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
+    const int64_t hidden = l->model->config.hidden_size;
+    const layer_part norms[] = {{.name = "input_layernorm", .rows = hidden, .norm = &layer->attention_norm},
+                                {.name = "post_attention_layernorm", .rows = hidden, .norm = &layer->mlp_norm}};
+    NAPIER_TRY(get_parts(l, index, norms, sizeof norms / sizeof *norms));
+    NAPIER_TRY(get_attention(l, index, layer));
+    return get_mlp(l, index, layer);
+}
+
+/* The elements of all norms and biases. With the limits of config.json this is less than 2^46. */
+static int64_t vector_elements(const napier_model_config *c) {
+    const int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
+    int64_t each = 2 * c->hidden_size;
+    each += c->head_norms ? 2 * c->head_dim : 0;
+    each += c->qkv_bias ? q + 2 * kv : 0;
+    each += c->o_bias ? c->hidden_size : 0;
+    each += c->mlp_bias ? 2 * c->intermediate_size + c->hidden_size : 0;
+    return c->num_hidden_layers * each + c->hidden_size;
+}
+
 /* Checks that the files have the weights of config.json's sizes, before memory is allocated for these sizes. */
-static napier_status check_sizes(const loader *l, size_t norms) {
+static napier_status check_sizes(const loader *l, int64_t vectors) {
     const napier_safetensors *tensors = l->model->tensors;
     double elements = 0;
     for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
         elements += (double)napier_safetensors_at(tensors, i)->elements;
     }
-    return (double)norms <= elements
+    return (double)vectors <= elements
                ? NAPIER_OK
                : napier_fail(l->context, NAPIER_CORRUPT_DATA,
-                             "config.json: %" PRId64 " layers of hidden_size %" PRId64
-                             " have %zu weights of norms alone, but the files %.0f elements in all",
-                             l->model->config.num_hidden_layers, l->model->config.hidden_size, norms, elements);
+                             "config.json: %" PRId64 " layers of hidden_size %" PRId64 " have %" PRId64
+                             " weights of norms and biases alone, but the files %.0f elements in all",
+                             l->model->config.num_hidden_layers, l->model->config.hidden_size, vectors, elements);
 }
 
 static napier_status allocate(loader *l) {
@@ -101,17 +155,27 @@ static napier_status allocate(loader *l) {
     const napier_allocator *a = &l->context->allocator;
     const napier_model_config *c = &m->config;
     const size_t layers = (size_t)c->num_hidden_layers;
-    const size_t per_layer = 2 * (size_t)c->hidden_size + 2 * (size_t)c->head_dim;
-    const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* with the limits of config.json: < 2^36 */
-    NAPIER_TRY(check_sizes(l, norms));
+    const int64_t vectors = vector_elements(c);
+    NAPIER_TRY(check_sizes(l, vectors));
     m->layers = napier_alloc(a, layers, sizeof *m->layers);
-    m->norms = napier_alloc(a, norms, sizeof *m->norms);
+    m->vectors = napier_alloc(a, (size_t)vectors, sizeof *m->vectors);
     m->inverse = napier_alloc(a, (size_t)c->head_dim / 2, sizeof *m->inverse);
-    l->next_norm = m->norms;
-    if (!m->layers || !m->norms || !m->inverse) {
+    l->next = m->vectors;
+    if (!m->layers || !m->vectors || !m->inverse) {
         return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu layers", layers);
     }
     return NAPIER_OK;
+}
+
+static napier_status get_head(const loader *l) {
+    napier_model *m = l->model;
+    const napier_model_config *c = &m->config;
+    if (c->labels > 0) {
+        return get_matrix(l, "score.weight", c->labels, c->hidden_size, &m->head);
+    }
+    m->head = m->embedding;
+    return c->tie_word_embeddings ? NAPIER_OK
+                                  : get_matrix(l, "lm_head.weight", c->vocab_size, c->hidden_size, &m->head);
 }
 
 static napier_status get_all(loader *l) {
@@ -122,9 +186,7 @@ static napier_status get_all(loader *l) {
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         NAPIER_TRY(get_layer(l, i, &m->layers[i]));
     }
-    m->head = m->embedding;
-    return c->tie_word_embeddings ? NAPIER_OK
-                                  : get_matrix(l, "lm_head.weight", c->vocab_size, c->hidden_size, &m->head);
+    return get_head(l);
 }
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
@@ -147,6 +209,14 @@ static napier_status load_config(napier_context *context, const char *directory,
     return napier_model_config_load(context, path, &model->config);
 }
 
+static napier_status make_frequencies(napier_context *context, napier_model *model) {
+    napier_rotary_options rotary = NAPIER_ROTARY_OPTIONS_INIT;
+    double scale;
+    rotary.theta = model->config.rope_theta;
+    const napier_vector inverse = {model->inverse, model->config.head_dim / 2, 1, NAPIER_F32};
+    return napier_rotary_frequencies(context, &rotary, inverse, &scale);
+}
+
 static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
                           napier_model *model) {
     loader l = {.context = context, .model = model};
@@ -155,8 +225,7 @@ static napier_status load(napier_context *context, const char *directory, const 
     NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
     NAPIER_TRY(allocate(&l));
     NAPIER_TRY(get_all(&l));
-    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
-    return NAPIER_OK;
+    return make_frequencies(context, model);
 }
 
 napier_status napier_model_load(napier_context *context, const char *directory, const napier_model_options *options,
@@ -186,41 +255,7 @@ void napier_model_destroy(napier_context *context, napier_model *model) {
     }
     napier_safetensors_close(context, model->tensors);
     napier_free(&context->allocator, model->layers);
-    napier_free(&context->allocator, model->norms);
+    napier_free(&context->allocator, model->vectors);
     napier_free(&context->allocator, model->inverse);
     napier_free(&context->allocator, model);
-}
-
-/* ---- Information ------------------------------------------------------------------------------------------------- */
-
-napier_const_matrix napier_model_head(const napier_model *model) {
-    return model ? model->head : napier_const_rows_f32(NULL, 0, 0);
-}
-
-napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
-    NAPIER_TRY(napier_begin(context));
-    NAPIER_REFUSE_IF(context, !model, "model: NULL");
-    NAPIER_TRY(napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info));
-    const napier_model_config *c = &model->config;
-    napier_model_info made;
-    memset(&made, 0, sizeof made); /* the caller gets also the bytes between the fields */
-    made.struct_size = sizeof made;
-    made.layers = c->num_hidden_layers;
-    made.hidden = c->hidden_size;
-    made.heads = c->num_attention_heads;
-    made.kv_heads = c->num_key_value_heads;
-    made.head_dim = c->head_dim;
-    made.intermediate = c->intermediate_size;
-    made.vocabulary = c->vocab_size;
-    made.positions = c->max_position_embeddings;
-    made.parameters = model->parameters;
-    made.weight_bytes = model->weight_bytes;
-    made.weights = model->embedding.dtype;
-    made.tied = c->tie_word_embeddings != 0;
-    made.compute = model->compute;
-    made.memory = model->memory;
-    made.bos = c->bos_token_id;
-    made.eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1;
-    napier_write_struct(&made, info);
-    return NAPIER_OK;
 }

@@ -1,0 +1,575 @@
+"""Models of transformers that compute with Napier: patch(model) gives a model's forward pass the bits of napier's own models.
+
+>>> napier.hf.patch(model)                          # doctest: +SKIP
+>>> napier.hf.unpatch(model)                        # doctest: +SKIP
+
+Between the two, the log-probability of a token is the one that napier.Qwen3 samples with and scores, bit for bit, with
+gradients. docs/hf.md says what is patched, and what is refused.
+
+Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
+bits of its sequence alone.
+"""
+import contextlib
+import functools
+import itertools
+import sys
+import types
+
+import torch
+import transformers
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+from . import torch as _torch
+
+if int(transformers.__version__.partition(".")[0]) < 5:
+    raise ImportError("napier.hf needs transformers 5 or later")
+
+__all__ = ["is_patched", "patch", "patched", "token_logprobs", "unpatch"]
+
+Tensor = torch.Tensor
+
+_NAME = "napier"  # in transformers' registries
+_FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+_HEADS = {"ForCausalLM": "lm_head", "ForSequenceClassification": "score"}
+_MODES = ("f32", "bf16")
+_WORTH_SHARING = 8  # tokens that sequences have in common
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+# ---- Sequences of a padded batch ----------------------------------------------------------------------------------------------
+# Segments [batch, 1, 1, keys] say which sequence of its row a key belongs to: 1, 2, ..., and 0 for padding. The queries are the last
+# keys. Segments [1, 3, 1, keys] also say which keys precede a sequence's own: begin .. end, which sequences may share. They are
+# four-dimensional because transformers passes a mask of four dimensions to attention as it is.
+
+
+class _Sequences:
+    """What attention needs: offsets of the sequences, their shared keys, and the indices of their tokens, None for all tokens in
+    their order."""
+
+    def __init__(self, mask, queries):
+        segments, keys = mask[:, 0, 0], mask.shape[3]
+        code = segments + torch.arange(len(segments)).unsqueeze(1) * (keys + 1)
+        there = segments > 0
+        asked = there.clone()
+        asked[:, :keys - queries] = False
+        _, sequence, counts = code[there].unique_consecutive(return_inverse=True, return_counts=True)
+        self.key_offsets = _offsets(counts)
+        self.query_offsets = _offsets(torch.bincount(sequence[asked[there]], minlength=len(counts)))
+        self.keys = _indices(there)
+        self.queries = _indices(asked[:, keys - queries:])
+        self.prefix = None if mask.shape[1] == 1 else tuple(mask[0, 1:, 0, self.key_offsets[:-1]])
+
+
+def _offsets(counts):
+    return nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
+def _indices(there):
+    return None if there.all() else there.flatten().nonzero().squeeze(1)
+
+
+def _sequences(segments, queries):
+    """The sequences, computed once for all layers: they are an attribute of the tensor."""
+    known = getattr(segments, "_napier", None)
+    if known is None or known[0] != queries:
+        known = segments._napier = queries, _Sequences(segments, queries)
+    return known[1]
+
+
+# ---- Shared beginnings ---------------------------------------------------------------------------------------------------------
+
+
+class _Packing:
+    """The tokens of a batch as one row. A beginning that consecutive sequences have in common, such as the prompt of a group of
+    samples, runs once.
+
+    take: the indices of the tokens that run, in the list of the batch's tokens. back: where each token of that list is in the row.
+    segments: those of the row."""
+
+    def __init__(self, lengths, common):
+        ranges, begin = [], 0
+        for first, last in _groups(common):
+            shared = min(common[first + 1:last + 1], default=0)
+            if shared:
+                ranges.append((first, 0, shared, 0, 0))
+            for b in range(first, last + 1):
+                ranges.append((b, shared, lengths[b], begin, begin + shared))
+            begin += shared + sum(lengths[b] - shared for b in range(first, last + 1))
+        starts = [0, *itertools.accumulate(lengths)]
+        self.back = torch.empty(starts[-1], dtype=torch.int64)
+        at = 0
+        for b, i, j, begin, end in ranges:
+            self.back[starts[b]:starts[b] + i] = torch.arange(begin, end)
+            self.back[starts[b] + i:starts[b] + j] = torch.arange(at, at + j - i)
+            at += j - i
+        ranges = [r for r in ranges if r[2] > r[1]]
+        self.take = torch.cat([torch.arange(starts[b] + i, starts[b] + j) for b, i, j, _, _ in ranges])
+        each = torch.stack([torch.arange(1, len(ranges) + 1), *torch.tensor([r[3:] for r in ranges]).T])
+        self.segments = each.repeat_interleave(torch.tensor([j - i for _, i, j, _, _ in ranges]), 1)[None, :, None]
+
+
+def _groups(common):
+    """Consecutive sequences first .. last that share their beginning, so that most tokens are saved. common[b] is the length of the
+    beginning that sequences b - 1 and b have in common."""
+    best = [(0, 0)]  # of the sequences before b: tokens saved, first sequence of the last group
+    for b in range(len(common)):
+        choices, shared = [(best[b][0], b)], None
+        for first in range(b - 1, -1, -1):
+            shared = common[first + 1] if shared is None else min(shared, common[first + 1])
+            if shared < _WORTH_SHARING:
+                break
+            choices.append((best[first][0] + (b - first) * shared, first))
+        best.append(max(choices))
+    groups, b = [], len(common)
+    while b > 0:
+        first = best[b][1]
+        groups.append((first, b - 1))
+        b = first
+    return groups[::-1]
+
+
+def _common(ids, positions, there):
+    """The lengths of the sequences, and of what each has in common with the one before it."""
+    lengths = there.sum(1)
+    order = (~there).long().argsort(dim=1, stable=True)
+    ids, positions = ids.gather(1, order), positions.gather(1, order)
+    both = torch.arange(ids.shape[1]) < torch.minimum(lengths[1:], lengths[:-1]).unsqueeze(1)
+    equal = both & (ids[1:] == ids[:-1]) & (positions[1:] == positions[:-1])
+    return lengths.tolist(), [0, *equal.long().cumprod(1).sum(1).tolist()]
+
+
+def _packed(x, indices):
+    """The rows [tokens, heads, dim] of x [batch, heads, length, dim] at these indices."""
+    x = x.transpose(1, 2).flatten(0, 1)
+    return x if indices is None else x.index_select(0, indices)
+
+
+# ---- Attention, in transformers' registries --------------------------------------------------------------------------------------
+
+
+def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **others):
+    """transformers' interface of attention. The mask: None, segments, or the bool mask of sdpa."""
+    if dropout:
+        raise NotImplementedError(f"dropout: attention with dropout ({dropout}) is not supported; set attention_dropout to 0")
+    for name in ("softcap", "s_aux", "position_bias"):
+        if others.get(name) is not None:
+            raise NotImplementedError(f"{name}: not supported by napier's attention")
+    scale = None if scaling == query.shape[-1] ** -0.5 else scaling  # None: the library's own, whose rounding is defined
+    if attention_mask is not None and not _is_segments(attention_mask):
+        output = _torch.attention(query, key, value, mask=attention_mask, scale=scale, masked_rows="zero")
+        return output.transpose(1, 2).contiguous(), None
+    batch, heads, queries, _ = query.shape
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if attention_mask is None:
+        attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
+    s = _sequences(attention_mask, queries)
+    output = _torch.attention(_packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys), causal=causal, scale=scale,
+                              query_offsets=s.query_offsets, key_offsets=s.key_offsets, prefix=s.prefix)
+    if s.queries is not None:
+        output = output.new_zeros(batch * queries, *output.shape[1:]).index_copy(0, s.queries, output)
+    return output.view(batch, queries, heads, -1), None
+
+
+def _is_segments(mask):
+    return mask.dtype == torch.int64
+
+
+def _mask(batch_size, q_length, kv_length, attention_mask=None, allow_is_causal_skip=True, local_size=None, **others):
+    """transformers' interface of masks, for models that are not patched and have attn_implementation="napier"."""
+    plain = allow_is_causal_skip and local_size is None and (attention_mask is None or attention_mask.ndim == 2)
+    if not plain:
+        return sdpa_mask(batch_size=batch_size, q_length=q_length, kv_length=kv_length, attention_mask=attention_mask,
+                         allow_is_causal_skip=False, local_size=local_size, **others)
+    return None if attention_mask is None else attention_mask[:, None, None, :kv_length].long()
+
+
+AttentionInterface.register(_NAME, _attention)
+AttentionMaskInterface.register(_NAME, _mask)
+
+
+# ---- Modules ---------------------------------------------------------------------------------------------------------------
+# Each function is the forward method of a module. Activations between modules are float32 in both modes; in bf16 the products
+# and attention round what they read. `self._napier` is the mode.
+
+
+class _Rounded(torch.autograd.Function):
+    """x rounded to bf16, as float32. The gradient passes unrounded."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.bfloat16().float()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def _as_read(x, compute):
+    return x.bfloat16() if compute == "bf16" else x.float()
+
+
+def _embedding(self, input):
+    return nn.functional.embedding(input, self.weight, self.padding_idx).float()
+
+
+def _linear(self, input):
+    return _torch.linear(input, self.weight, self.bias, compute=self._napier)
+
+
+def _norm(self, hidden_states):
+    return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon)
+
+
+def _last_norm(self, hidden_states):
+    states = _norm(self, hidden_states)
+    return _Rounded.apply(states) if self._napier == "bf16" else states
+
+
+def _mlp(self, x):
+    return self.down_proj(_torch.swiglu(self.gate_proj(x), self.up_proj(x)))
+
+
+def _rotary_embedding(self, x, position_ids):
+    cosines, sines = _torch.rotary_angles(position_ids.flatten(), *self._napier_frequencies)
+    return cosines.view(*position_ids.shape, -1), sines.view(*position_ids.shape, -1)
+
+
+def _self_attention(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+    shape = *hidden_states.shape[:-1], -1, self.head_dim
+    q, k, v = (project(hidden_states).view(shape) for project in (self.q_proj, self.k_proj, self.v_proj))
+    if hasattr(self, "q_norm"):
+        q, k = self.q_norm(q), self.k_norm(k)
+    cosines, sines = (x.expand(*shape[:-2], -1).flatten(0, -2) for x in position_embeddings)
+    q, k = (_torch.rotary(x.flatten(0, -3), cosines, sines).view(x.shape) for x in (q, k))
+    q, k, v = (_as_read(x, self._napier).transpose(1, 2) for x in (q, k, v))
+    if past_key_values is not None:
+        k, v = past_key_values.update(k, v, self.layer_idx)
+    output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling)
+    return self.o_proj(output.flatten(-2)), None
+
+
+def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None, use_cache=None,
+              **kwargs):
+    """Finds sequences and positions, and runs the model's own forward method. Without a cache, the tokens of a batch run as one
+    packed row. Padding rows are 0 at both ends, so they have no gradient."""
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
+    given = input_ids if inputs_embeds is None else inputs_embeds
+    segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
+    self._napier.check_length(segments.shape[1])
+    there = segments[:, -given.shape[1]:] > 0
+    use_cache = self.config.use_cache if use_cache is None else use_cache
+    self._napier.announce()
+    wants_tuple = kwargs.pop("return_dict", True) is False
+    run = functools.partial(type(self).forward, self, past_key_values=past_key_values, use_cache=use_cache, return_dict=True, **kwargs)
+    if past_key_values is None and not use_cache and segments.max() == 1:
+        packing = _packing_of(input_ids, positions, there)
+        given, positions = (x.expand(*there.shape, *x.shape[2:])[there][packing.take][None] for x in (given, positions))
+        out = run(inputs_embeds=_embedded(self, given), attention_mask=packing.segments, position_ids=positions)
+        move = functools.partial(_unpacked, back=packing.back, there=there)
+    else:
+        move = functools.partial(_shown, there=there)
+        out = run(inputs_embeds=move(_embedded(self, given)), attention_mask=segments[:, None, None], position_ids=positions)
+    out.last_hidden_state = move(out.last_hidden_state)
+    if out.hidden_states is not None:
+        out.hidden_states = (*(None if x is None else move(x) for x in out.hidden_states[:-1]), out.last_hidden_state)
+    return out.to_tuple() if wants_tuple else out
+
+
+def _embedded(self, given):
+    return (given if given.dtype.is_floating_point else self.embed_tokens(given)).float()
+
+
+def _shown(x, there):
+    """x, with 0 in padding rows."""
+    return x if there.all() else torch.where(there.unsqueeze(-1), x, 0.0)
+
+
+def _packing_of(ids, positions, there):
+    """Embeddings have no ids that could be compared."""
+    if ids is None:
+        lengths = there.sum(1).tolist()
+        return _Packing(lengths, [0] * len(lengths))
+    return _Packing(*_common(ids, positions.expand_as(ids), there))
+
+
+def _unpacked(x, back, there):
+    """The rows of a packing [1, tokens, H] where they are in the batch."""
+    rows = x[0].index_select(0, back)
+    if there.all():
+        return rows.view(*there.shape, -1)
+    return rows.new_zeros(there.numel(), x.shape[-1]).index_copy(0, _indices(there), rows).view(*there.shape, -1)
+
+
+def _layout(shape, mask, positions, cache, kwargs):
+    """(segments [batch, keys], position_ids). Positions count the tokens of a sequence, not its padding."""
+    batch, length = shape
+    if cache is not None and getattr(cache, "is_compileable", False):
+        raise NotImplementedError(f"past_key_values: a patched model has no {type(cache).__name__}; use a DynamicCache (generate's "
+                                  "default)")
+    past = 0 if cache is None else cache.get_seq_length()
+    if mask is None and positions is None and any(kwargs.get(name) is not None for name in ("cu_seq_lens_q", "cu_seq_lens_k")):
+        raise ValueError("position_ids: missing for packed sequences (cu_seq_lens_q)")
+    if mask is None:
+        segments = torch.ones(batch, past + length, dtype=torch.int64)
+        if positions is None:
+            positions = torch.arange(past, past + length).unsqueeze(0)
+        elif past == 0:
+            positions = positions.expand(batch, -1)
+            segments[:, 1:] += (positions.diff() != 1).cumsum(1)
+        return segments, positions
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        kind = f"{mask.ndim} dimensions" if isinstance(mask, Tensor) else type(mask).__name__
+        raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal mask")
+    if mask.shape != (batch, past + length):
+        raise ValueError(f"attention_mask: expected shape {(batch, past + length)}, got {tuple(mask.shape)}")
+    segments = (mask != 0).long()
+    if positions is None:
+        positions = (segments.cumsum(1) - 1).clamp(min=0)[:, -length:]
+    return segments, positions
+
+
+# ---- What can be patched ------------------------------------------------------------------------------------------------------
+
+
+def _refuse(name, what, way_out):
+    raise NotImplementedError(f"{name}: {what}; {way_out}")
+
+
+def _head_name(model):
+    """The attribute of the head, if the model is one of those that can be patched."""
+    for kind, head in _HEADS.items():
+        for family in _FAMILIES.values():
+            if isinstance(model, getattr(transformers, family + kind)):
+                return head
+    names = ", ".join(family + kind for family in _FAMILIES.values() for kind in _HEADS)
+    way_out = "merge its adapters first (merge_and_unload)" if hasattr(model, "peft_config") else f"expected one of {names}"
+    _refuse("model", f"cannot patch a {type(model).__name__}", way_out)
+
+
+def _check_config(config):
+    rope = config.rope_parameters or {}
+    if rope.get("rope_type", "default") not in ("default", "linear", "llama3", "yarn"):
+        _refuse("rope_type", repr(rope["rope_type"]), "use default, linear, llama3 or yarn")
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        _refuse("partial_rotary_factor", f"{rope['partial_rotary_factor']} is not supported", "expected 1")
+    if config.hidden_act not in ("silu", "swish"):
+        _refuse("hidden_act", f"{config.hidden_act!r} is not supported", "expected 'silu'")
+    if config.attention_dropout:
+        _refuse("attention_dropout", f"{config.attention_dropout} is not supported", "set it to 0")
+    if not getattr(config, "is_causal", True):
+        _refuse("is_causal", "attention in both directions is not supported", "set it to True")
+
+
+def _window(config):
+    """The longest sequence: with the sliding window of some layers, or None."""
+    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+    return getattr(config, "sliding_window", None) if sliding or config.model_type == "mistral" else None
+
+
+def _modules(model, head):
+    """The modules of a model with their new forward methods: (name, module, kind, forward). kind is the type that a module must
+    have, or the end of its name."""
+    backbone = model.model
+    yield "model", backbone, "Model", _backbone
+    yield "model.embed_tokens", backbone.embed_tokens, nn.Embedding, _embedding
+    yield "model.rotary_emb", backbone.rotary_emb, "RotaryEmbedding", _rotary_embedding
+    yield "model.norm", backbone.norm, "RMSNorm", _last_norm
+    yield head, getattr(model, head), nn.Linear, _linear
+    for i, layer in enumerate(backbone.layers):
+        name = f"model.layers.{i}"
+        yield name, layer, "DecoderLayer", None
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{name}.{norm}", getattr(layer, norm), "RMSNorm", _norm
+        yield f"{name}.self_attn", layer.self_attn, "Attention", _self_attention
+        yield f"{name}.mlp", layer.mlp, "MLP", _mlp
+        for part in (layer.self_attn, layer.mlp):
+            where = f"{name}.{'self_attn' if part is layer.self_attn else 'mlp'}"
+            for child, module in part.named_children():
+                if child.endswith("_proj"):
+                    yield f"{where}.{child}", module, nn.Linear, _linear
+                elif child.endswith("_norm"):
+                    yield f"{where}.{child}", module, "RMSNorm", _norm
+
+
+def _check_module(name, module, kind, family):
+    expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], _kind_name(family, kind), None)
+    if type(module) is not expected:
+        _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)",
+                "merge or unload them first")
+    if "forward" in vars(module):
+        _refuse(name, "the module has a forward method of its own", "remove what has replaced it, such as the hooks of accelerate")
+    for parameter, x in module.named_parameters(recurse=False):
+        if x.device.type != "cpu":
+            _refuse(f"{name}.{parameter}", f"it is on {x.device}, and a patched model computes on the CPU", "use model.cpu()")
+        if x.dtype not in _DTYPES:
+            _refuse(f"{name}.{parameter}", f"{x.dtype} is not supported", "use float32, float16 or bfloat16")
+
+
+def _kind_name(family, kind):
+    return family.__name__.removesuffix("Model") + kind
+
+
+def _frequencies(config):
+    """The frequencies of the rotation and the factor of cosines and sines, as napier's models have them."""
+    rope = dict(config.rope_parameters)
+    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    names = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale",
+             "mscale_all_dim", "attention_factor", "truncate")
+    options = {name: rope[name] for name in names if rope.get(name) is not None}
+    return _torch.rotary_frequencies(dim, theta=rope["rope_theta"], scaling=rope.get("rope_type", "default"), **options)
+
+
+# ---- patch, unpatch --------------------------------------------------------------------------------------------------------------
+
+
+class _Patch:
+    """What a patched model keeps: its mode, the modules that have changed, the former attention, and the window of its layers."""
+
+    def __init__(self, compute, modules, head, config):
+        self.compute, self.modules, self.head = compute, modules, head
+        self.attention, self.window = config._attn_implementation, _window(config)
+
+    def check_length(self, length):
+        if self.window is not None and length > self.window:
+            raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
+                                      f"{self.window}, and longer texts are not supported")
+
+    def announce(self):
+        """Marks the head's weights for TRL's fused head, which gets nothing else of the model. Every pass does, because a copy of
+        the weights does not have the mark."""
+        self.head.weight._napier = self.compute
+        _patch_trl()
+
+
+def is_patched(model):
+    """Whether patch has changed this model."""
+    return isinstance(getattr(getattr(model, "model", None), "_napier", None), _Patch)
+
+
+def patch(model, compute="f32"):
+    """Makes a model of transformers compute with Napier, and returns it.
+
+    Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any batch,
+    with any padding and number of threads, and they have gradients.
+
+    Parameters
+    ----------
+    model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU
+    compute : 'f32' or 'bf16'
+        bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are used as
+        they are stored: float32, float16 or bfloat16.
+
+    A model that is patched already gets this mode.
+    """
+    if compute not in _MODES:
+        raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+    head = _head_name(model)
+    unpatch(model)
+    _check_config(model.config)
+    modules = list(_modules(model, head))
+    for name, module, kind, _ in modules:
+        _check_module(name, module, kind, type(model.model))
+    if getattr(model, head).bias is not None:
+        _refuse(f"{head}.bias", "a head with a bias is not supported", "set it to None if it is 0")
+    frequencies = _frequencies(model.config)
+    changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
+    state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
+    for module, forward in changed:
+        module._napier = compute
+        module.forward = types.MethodType(forward, module)
+    model.model.rotary_emb._napier_frequencies = frequencies
+    model.model._napier = state
+    model.config._attn_implementation = _NAME
+    return model
+
+
+def unpatch(model):
+    """Undoes patch, and returns the model. A model that is not patched stays as it is."""
+    if not is_patched(model):
+        return model
+    state = model.model._napier
+    for module in state.modules:
+        del module.forward, module._napier
+    del model.model.rotary_emb._napier_frequencies
+    vars(state.head.weight).pop("_napier", None)
+    model.config._attn_implementation = state.attention
+    return model
+
+
+@contextlib.contextmanager
+def patched(model, compute="f32"):
+    """patch for the length of a with statement."""
+    was = model.model._napier.compute if is_patched(model) else None
+    try:
+        yield patch(model, compute)
+    finally:
+        unpatch(model) if was is None else patch(model, was)
+
+
+# ---- Log-probabilities -----------------------------------------------------------------------------------------------------------
+
+
+def _logprobs(hidden, weight, compute, ids, temperature, entropy):
+    """(logprobs [N], entropies [N] or None) from rows of hidden states."""
+    r = _torch.linear_token_logprobs(_as_read(hidden, compute), weight, ids, temperature=temperature, entropy=entropy)
+    return r.logprobs, r.entropy
+
+
+def token_logprobs(model, input_ids, attention_mask, completion_length, temperature=1.0, entropy=False):
+    """Log-probabilities [B, completion_length] of the last tokens of each row, with gradients and with the bits of
+    napier.Qwen3.score; with entropy=True (logprobs, entropies).
+
+    The logits are never stored, and only these tokens run through the head. Tokens that the mask hides have 0.
+
+    Parameters
+    ----------
+    model : a patched ForCausalLM
+    input_ids, attention_mask : [B, L]; the mask may be None
+    completion_length : int, 0 .. L - 1
+    """
+    if not is_patched(model) or model.model._napier.head is not model.get_output_embeddings():
+        raise ValueError("model: expected a ForCausalLM that napier.hf.patch has changed")
+    batch, length = input_ids.shape
+    if not 0 <= completion_length < length:
+        raise ValueError(f"completion_length: expected 0 .. {length - 1}, got {completion_length}")
+    there = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    there = there[:, length - completion_length:] != 0
+    states = model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+    hidden = states[:, length - completion_length - 1:-1][there]
+    ids = input_ids[:, length - completion_length:][there]
+    found = _logprobs(hidden, model.lm_head.weight, model.model._napier.compute, ids, temperature, entropy)
+    logprobs, entropies = (None if x is None else x.new_zeros(there.shape).masked_scatter(there, x) for x in found)
+    return (logprobs, entropies) if entropy else logprobs
+
+
+# ---- TRL ------------------------------------------------------------------------------------------------------------------------
+# The trainers of TRL compute log-probabilities from hidden states and the head's weights, in trl.trainer.utils.
+# _ChunkedLogProbFunction. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+
+
+class _Head:
+    def __init__(self, former):
+        self.former = former
+
+    def apply(self, hidden, weight, bias, targets, temperature, chunk_size, softcap=None, scale=1.0, outputs=("log_probs",)):
+        compute = getattr(weight, "_napier", None)
+        arguments = hidden, weight, bias, targets, temperature, chunk_size, softcap, scale, outputs
+        if compute is None or bias is not None or softcap is not None or scale != 1.0:
+            return self.former.apply(*arguments)
+        logprobs, entropy = _logprobs(hidden, weight, compute, targets, temperature, "entropy" in outputs)
+        others = None, None, None
+        if set(outputs) - {"log_probs", "entropy"}:
+            with torch.no_grad():
+                others = self.former.apply(*arguments)[2:]
+        return logprobs, entropy, *others
+
+
+def _patch_trl():
+    """If TRL is there, replaces its head."""
+    utils = sys.modules.get("trl.trainer.utils")
+    former = getattr(utils, "_ChunkedLogProbFunction", None)
+    if former is not None and not isinstance(former, _Head):
+        utils._ChunkedLogProbFunction = _Head(former)
