@@ -17,8 +17,8 @@
  *
  * Tokens are ids, i32 or i64; napier/tokenizer.h encodes text. Ragged lists: list b has the elements offsets[b] ..
  * offsets[b + 1] - 1; the first offset is 0 and the last is the number of elements. An output must not overlap an input
- * or another output. If a call finds an error in its arguments, it has written nothing. No call changes a loaded model,
- * so any number of threads may use it, each with its own context.
+ * or another output. If a call finds an error in its arguments, it has written nothing. Only napier_model_update changes
+ * a model. So any number of threads may use it between updates, each with its own context.
  *
  * These functions are in builds with NAPIER_MODEL, which needs cJSON, PCRE2 and utf8proc. */
 #ifndef NAPIER_MODEL_H
@@ -58,6 +58,38 @@ typedef struct napier_model_options {
  * OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
+
+/* A tensor in the caller's memory, such as an entry of PyTorch's state dict. */
+typedef struct napier_named_tensor {
+    const char *name;     /* as in a checkpoint: "model.layers.0.mlp.up_proj.weight" */
+    const void *data;     /* row-major without gaps, at a multiple of its element's size */
+    const int64_t *shape; /* [ndim] */
+    int64_t ndim;
+    napier_dtype dtype; /* f32, f16 or bf16; each tensor may have another */
+} napier_named_tensor;
+
+/* Makes a model from a config.json [config_size bytes] and tensors in memory, without copying them: it copies only names
+ * and the weights of norms. The tensors' memory must outlive the model. The bits are those of the same weights in files.
+ * Each tensor that the config describes must be among them, once, and no other may be: one that went unused would be a
+ * weight that the caller expects to count. With tied embeddings lm_head.weight may be left out; if it is there, it must
+ * have the values of model.embed_tokens.weight. options NULL: defaults. On an error *out is NULL.
+ * Errors: CORRUPT_DATA (the config), UNSUPPORTED (as napier_model_load), INVALID_ARGUMENT (a tensor is missing, unknown,
+ * given twice, not aligned, or has another shape than the config says; the message names it), OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_model_from_tensors(napier_context *context, const char *config, size_t config_size,
+                                                   const napier_named_tensor *tensors, int64_t count,
+                                                   const napier_model_options *options, napier_model **out);
+
+/* Takes changed weights, as after each step of a training loop: tensors with the names, shapes and dtypes of the model's.
+ * count 0: the model's own tensors, whose values have changed in place. A model from files then reads memory instead, and
+ * its files are closed.
+ * A change in place shows in the next call, but not in the norms, which the model keeps in f32, nor in a napier_kv. So
+ * after a change call this before anything else uses the model. Every napier_kv of the model becomes stale: calls refuse
+ * it. On an error the model is as before.
+ * context: the one that made the model. No other call may use the model meanwhile.
+ * Errors: as napier_model_from_tensors; INVALID_ARGUMENT also for another dtype. */
+NAPIER_API napier_status napier_model_update(napier_context *context, napier_model *model,
+                                             const napier_named_tensor *tensors, int64_t count);
+
 /* Frees a model. NULL is allowed. */
 NAPIER_API void napier_model_destroy(napier_context *context, napier_model *model);
 
@@ -116,7 +148,8 @@ typedef struct napier_score_batch {
 
 /* The keys and values of a beginning that many calls share, such as a system prompt: it runs through the model once, not
  * once a call. A prompt that begins with its tokens, or with some of them, uses it; the bits are the same with and without.
- * It takes napier_kv_bytes of memory besides the model's. Any number of threads may use it. */
+ * It takes napier_kv_bytes of memory besides the model's. Any number of threads may use it. After napier_model_update a call
+ * refuses it: destroy it, and make it again. */
 typedef struct napier_kv napier_kv;
 
 /* Runs ids [N], N > 0, through the model. The caller destroys *out with the same context, and before the model. progress
