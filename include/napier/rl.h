@@ -347,6 +347,13 @@ NAPIER_API napier_status napier_grpo_token_loss(napier_context *context, const n
                                                 const napier_grpo_options *options, napier_vector losses,
                                                 napier_vector grad_logprobs);
 
+/* From grad_losses [T], the gradient with respect to the losses of napier_grpo_token_loss, to grad_logprobs [T]. Absent
+ * grad_losses are all 1. At the sequence level the gradients of all losses of a response flow to each of its tokens.
+ * A token with a gradient of 0 adds 0, whatever its derivative is. Error bound: as above. */
+NAPIER_API napier_status napier_grpo_token_loss_backward(napier_context *context, const napier_grpo_batch *batch,
+                                                         const napier_grpo_options *options,
+                                                         napier_const_vector grad_losses, napier_vector grad_logprobs);
+
 /* The loss as one number in metrics->loss, and its gradients with respect to logprobs and entropies [T], either of
  * which may be absent. With B = 0 or no counted token, the loss and the gradients are 0. */
 NAPIER_API napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch *batch,
@@ -366,6 +373,52 @@ NAPIER_API napier_status napier_grpo_from_logits(napier_context *context, napier
                                                  const napier_token_options *token_options,
                                                  napier_grpo_metrics *metrics, napier_matrix grad_logits,
                                                  napier_vector logprobs, napier_vector entropies);
+
+/* The same from hidden states [T, H] and the head's weights [V, H], whose product is the logits. The T x V logits are
+ * never stored: memory as napier_linear_token_logprobs and its backward call, and 16 bytes a token.
+ * grad_hidden [T, H] and grad_weights [V, H] may be absent. They must not overlap hidden or weights. The bits are those
+ * of napier_linear_token_logprobs, napier_grpo_loss and napier_linear_token_logprobs_backward one after the other, with
+ * the gradient of entropies only if entropy_coefficient is not 0. */
+NAPIER_API napier_status napier_grpo_from_hidden(napier_context *context, napier_const_matrix hidden,
+                                                 napier_const_matrix weights, napier_indices ids,
+                                                 const napier_grpo_batch *batch, const napier_grpo_options *options,
+                                                 const napier_token_options *token_options,
+                                                 napier_grpo_metrics *metrics, napier_matrix grad_hidden,
+                                                 napier_matrix grad_weights, napier_vector logprobs,
+                                                 napier_vector entropies);
+
+/* ---- Advantages --------------------------------------------------------------------------------------------------
+ * Rewards compared within their group, the samples of one prompt. */
+
+/* What divides the difference from the group's mean. */
+typedef enum napier_advantage_scale {
+    NAPIER_SCALE_GROUP = 0, /* the standard deviation of the group, plus epsilon */
+    NAPIER_SCALE_BATCH = 1, /* that of all rewards, plus epsilon */
+    NAPIER_SCALE_NONE = 2   /* 1 */
+} napier_advantage_scale;
+
+typedef struct napier_advantage_options {
+    size_t struct_size;           /* sizeof(napier_advantage_options) */
+    napier_advantage_scale scale; /* default GROUP */
+    double epsilon;               /* finite and >= 0; default 1e-4, as in TRL */
+    int64_t group_size;           /* rewards of each group if group_offsets is absent; divides B; default 0 */
+} napier_advantage_options;
+
+#define NAPIER_ADVANTAGE_OPTIONS_INIT \
+    { sizeof(napier_advantage_options), NAPIER_SCALE_GROUP, 1e-4, 0 }
+
+/* advantages[i] = (rewards[i] - mean of its group) / (deviation + epsilon); rewards and advantages are [B]. Group g has the
+ * rewards group_offsets[g] .. group_offsets[g + 1] - 1 (G + 1 integers from 0 to B that never decrease); if absent, groups
+ * have options->group_size rewards. advantages may be the rewards (same dtype and stride).
+ * The deviation is that of a sample (divided by n - 1), and 0 for a single reward. Sums are in double, in ascending order,
+ * and only the result is rounded. So equal rewards give exactly 0.
+ * A NaN reward means that nothing could score the sample: it counts in no mean or deviation, and its advantage is 0, as in
+ * TRL. So is an advantage that is not a finite number, because a reward is infinite, or because epsilon and the deviation
+ * are 0. (With NAPIER_SCALE_NONE, TRL replaces an infinite one by the largest float.)
+ * Errors: INVALID_ARGUMENT. */
+NAPIER_API napier_status napier_group_advantages(napier_context *context, napier_const_vector rewards,
+                                                 napier_indices group_offsets, const napier_advantage_options *options,
+                                                 napier_vector advantages);
 
 #ifdef __cplusplus
 }

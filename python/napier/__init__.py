@@ -15,8 +15,9 @@ from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
-from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
-                 kl_per_response, linear_token_logprobs, rubric_score, sample, token_logprobs)
+from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
+                 grpo_loss, grpo_token_loss, kl_full, kl_per_response, linear_token_logprobs, rubric_score, sample,
+                 token_logprobs)
 
 fused_log_softmax = log_softmax
 
@@ -60,7 +61,7 @@ def __dir__():
 __all__ = [
     "CausalLM", "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
     "compute_kl", "cuda_device_count", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads",
-    "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
+    "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
     "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax",
     "reduce_softmax", "release_memory", "rl", "rms_norm", "rms_norm_backward", "rotary", "rotary_angles",

@@ -7,16 +7,17 @@ by every route. For gradients use napier.torch, or the functions *_backward.
 from typing import NamedTuple
 
 from . import _napier
-from ._napier import (gather_logprobs_backward, grpo_token_loss as _grpo_token_loss, kl_full as _kl_full,
-                      kl_full_backward, kl_per_response as _kl_per_response, kl_per_response_backward,
+from ._napier import (gather_logprobs_backward, grpo_token_loss as _grpo_token_loss, grpo_token_loss_backward,
+                      kl_full as _kl_full, kl_full_backward, kl_per_response as _kl_per_response, kl_per_response_backward,
                       linear_token_logprobs_backward, rubric_score as _rubric_score, rubric_score_backward,
                       token_logprobs_backward)
 
 __all__ = [
-    "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs", "compute_grpo_loss", "compute_kl", "gather_logprobs",
-    "gather_logprobs_backward", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_full_backward",
-    "kl_per_response", "kl_per_response_backward", "linear_token_logprobs", "linear_token_logprobs_backward",
-    "rubric_score", "rubric_score_backward", "sample", "token_logprobs", "token_logprobs_backward",
+    "GrpoFromHidden", "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs", "compute_grpo_loss", "compute_kl",
+    "gather_logprobs", "gather_logprobs_backward", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss",
+    "grpo_token_loss", "grpo_token_loss_backward", "kl_full", "kl_full_backward", "kl_per_response",
+    "kl_per_response_backward", "linear_token_logprobs", "linear_token_logprobs_backward", "rubric_score",
+    "rubric_score_backward", "sample", "token_logprobs", "token_logprobs_backward",
 ]
 
 
@@ -283,6 +284,42 @@ class GrpoFromLogits(NamedTuple):
     entropies: object
 
 
+class GrpoFromHidden(NamedTuple):
+    loss: float
+    metrics: dict
+    grad_hidden: object
+    grad_weights: object
+    logprobs: object
+    entropies: object
+
+
+def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
+    """Advantages [B]: rewards [B] less the mean of their group, divided by a deviation plus epsilon.
+
+    Parameters
+    ----------
+    rewards : [B] float32, float16 or bfloat16
+        NaN for a sample that nothing could score: it counts in no mean, and its advantage is 0, as in TRL.
+    groups : int, or [G + 1] integers
+        The number of rewards of each group, or offsets: group g has the rewards groups[g] to groups[g + 1] - 1.
+    scale : 'group', 'batch' or 'none'
+        The standard deviation of the group, that of all rewards, or no division.
+
+    Examples
+    --------
+    >>> import napier
+    >>> [round(x, 3) for x in napier.group_advantages([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], 3).tolist()]
+    [1.155, -0.577, -0.577, 0.0, 0.0, 0.0]
+    """
+    size, offsets = _groups(groups)
+    return _napier.group_advantages(rewards, size, offsets, scale, epsilon)
+
+
+def _groups(groups):
+    """(size, offsets), of which one is given."""
+    return (int(groups), None) if getattr(groups, "shape", None) == () or isinstance(groups, int) else (0, groups)
+
+
 def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
     """Returns (losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of the sum of losses.
@@ -340,3 +377,14 @@ def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref
         logits, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
         temperature, softcap, gradient, out)
     return GrpoFromLogits(metrics["loss"], metrics, grad_logits, logprobs, entropies)
+
+
+def grpo_from_hidden(hidden, weights, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None,
+                     sampler_logprobs=None, mask=None, temperature=1.0, softcap=0.0, gradient=True, **options):
+    """The loss and its gradients from hidden states [T, H] and the head's weights [V, H], without storing T x V logits. The
+    bits are those of linear_token_logprobs, grpo_loss and linear_token_logprobs_backward. Options are as in grpo_loss. Returns
+    GrpoFromHidden."""
+    metrics, *results = _napier.grpo_from_hidden(
+        hidden, weights, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
+        temperature, softcap, gradient)
+    return GrpoFromHidden(metrics["loss"], metrics, *results)

@@ -53,6 +53,15 @@ class GrpoFromLogits(NamedTuple):
     logprobs: Any
     entropies: Any
 
+class GrpoFromHidden(NamedTuple):
+    loss: float
+    metrics: dict[str, float]
+    grad_hidden: Any
+    grad_weights: Any
+    logprobs: Any
+    entropies: Any
+
+def group_advantages(rewards: Array, groups: Any, *, scale: str = 'group', epsilon: float = 1e-4) -> Any: ...
 def grpo_token_loss(logprobs: Array, advantages: Array, offsets: Array, *, old_logprobs: Optional[Any] = None,
                     ref_logprobs: Optional[Any] = None, sampler_logprobs: Optional[Any] = None,
                     entropies: Optional[Any] = None, mask: Optional[Any] = None, **options: Any) -> Any: ...
@@ -65,3 +74,7 @@ def grpo_from_logits(logits: Array, ids: Array, advantages: Array, offsets: Arra
                      old_logprobs: Optional[Any] = None, ref_logprobs: Optional[Any] = None,
                      sampler_logprobs: Optional[Any] = None, mask: Optional[Any] = None, temperature: float = 1.0,
                      softcap: float = 0.0, gradient: bool = True, out: Optional[Any] = None, **options: Any) -> Any: ...
+def grpo_from_hidden(hidden: Array, weights: Array, ids: Array, advantages: Array, offsets: Array, *,
+                     old_logprobs: Optional[Any] = None, ref_logprobs: Optional[Any] = None,
+                     sampler_logprobs: Optional[Any] = None, mask: Optional[Any] = None, temperature: float = 1.0,
+                     softcap: float = 0.0, gradient: bool = True, **options: Any) -> GrpoFromHidden: ...

@@ -18,13 +18,13 @@ from ._ops.attention import _arguments
 from ._torch.base import (Tensor, _as_tensor, _check, _common, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
                           _single)
 from ._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
-from .rl import Sampled, TokenLogprobs, _flat, _ragged, _seeds, _shaped, _token_arguments, _want
+from .rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shaped, _token_arguments, _want
 
 __all__ = [
-    "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "kl_full", "kl_per_response", "linear", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rms_norm", "rotary",
-    "rotary_angles", "rotary_frequencies", "rubric_score", "sample", "softmax", "sparsemax", "swiglu", "synchronize",
-    "token_logprobs",
+    "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "gather_logprobs", "group_advantages",
+    "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_per_response", "linear",
+    "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
+    "rubric_score", "sample", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs",
 ]
 
 
@@ -692,6 +692,45 @@ def gather_logprobs(logprobs, ids):
     return _gather_logprobs(rows, ids.reshape(-1)).reshape(ids.shape)
 
 
+# ---- Padded batches --------------------------------------------------------------------------------------------------------------
+# Trainers store a batch as a table [B, L] with a mask. C reads it as B responses of L tokens. Masked tokens add nothing to a sum,
+# and the places of a sum are counted from the first token of a response, so padding at the end of a row changes no bit.
+
+
+def _table(name, x, offsets, dims=0):
+    """[B, L] of a padded batch, or None of a ragged one. dims: the number of dimensions of a token's values."""
+    if x.dim() == dims + 2:
+        if offsets is not None:
+            raise ValueError(f"offsets: given, but {name} of shape {tuple(x.shape)} is a padded batch (use mask)")
+        return tuple(x.shape[:2])
+    if offsets is None:
+        raise TypeError(f"offsets: missing, and {name} of shape {tuple(x.shape)} is no padded batch [B, L]")
+    return None
+
+
+def _in_line(table, **tensors):
+    """Tensors [B, L, ...] of a padded batch as [B * L, ...]. Those of a ragged batch stay."""
+    for name, x in tensors.items():
+        if table and x is not None and tuple(x.shape[:2]) != table:
+            raise ValueError(f"{name}: shape {tuple(x.shape)}, but the batch has {table[0]} responses of {table[1]} tokens")
+    return [x if x is None or not table else x.flatten(0, 1) for x in tensors.values()]
+
+
+def _row_offsets(table, offsets, beside):
+    return offsets if not table else torch.arange(table[0] + 1, device=beside.device) * table[1]
+
+
+def _mask_of(mask, beside):
+    """A mask of any dtype as one byte for each token."""
+    mask = _as_tensor(mask, beside)
+    _check(mask=mask)
+    return mask if mask is None or mask.dtype in (torch.bool, torch.uint8) else mask != 0
+
+
+def _where_counted(mask, x, otherwise):
+    return x if mask is None else torch.where(mask.bool(), x, torch.full((), otherwise, dtype=x.dtype, device=x.device))
+
+
 # ---- KL and rubric -------------------------------------------------------------------------------------------------------------
 
 
@@ -753,12 +792,15 @@ _register_pair(_kl_per_response, _kl_per_response_backward, 4)
 _register_pair(_kl_full, _kl_full_backward, 2)
 
 
-def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0,
-                    clamp_kl=0.0):
-    """napier.kl_per_response with gradients with respect to both log-probabilities."""
-    offsets, mask = _as_tensor(offsets, policy_logprobs), _as_tensor(mask, policy_logprobs)
-    _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets, mask=mask)
-    return _kl_per_response(_single(policy_logprobs), _single(ref_logprobs), offsets, mask, estimator, reduction,
+def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, estimator="k1", reduction="sum",
+                    clamp_ratio=0.0, clamp_kl=0.0):
+    """napier.kl_per_response with gradients with respect to both log-probabilities. They may be padded: [B, L], with a mask
+    [B, L] instead of offsets."""
+    offsets, mask = _as_tensor(offsets, policy_logprobs), _mask_of(mask, policy_logprobs)
+    _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets)
+    table = _table("policy_logprobs", policy_logprobs, offsets)
+    policy, ref, mask = _in_line(table, policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, mask=mask)
+    return _kl_per_response(_single(policy), _single(ref), _row_offsets(table, offsets, policy), mask, estimator, reduction,
                             _numbers(clamp_ratio=clamp_ratio, clamp_kl=clamp_kl))
 
 
@@ -805,14 +847,19 @@ _once(_rubric_score, _gradient_rubric, _setup_rubric)
 _last(_rubric_score_backward)
 
 
-def rubric_score(logprobs, token_ids, offsets, rubric, weights):
-    """napier.rubric_score: (scores, rewards), with gradients with respect to logprobs."""
-    token_ids, offsets = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs)
+def rubric_score(logprobs, token_ids, offsets, rubric, weights, *, mask=None):
+    """napier.rubric_score: (scores, rewards), with gradients with respect to logprobs. logprobs and token_ids may be padded:
+    [B, L], with offsets None and a mask [B, L]."""
+    token_ids, offsets, mask = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs), _mask_of(mask, logprobs)
     _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
     for name, x in (("rubric", rubric), ("weights", weights)):
         if x.requires_grad and torch.is_grad_enabled():
             raise RuntimeError(f"{name}: has no gradient here; use {name}.detach()")
-    return _rubric_score(_single(logprobs), token_ids, offsets, _single(rubric), _single(weights))
+    table = _table("logprobs", logprobs, offsets)
+    logprobs, token_ids, mask = _in_line(table, logprobs=logprobs, token_ids=token_ids, mask=mask)
+    logprobs, token_ids = _where_counted(mask, logprobs, 0.0), _where_counted(mask, token_ids, 0)
+    return _rubric_score(_single(logprobs), token_ids, _row_offsets(table, offsets, logprobs), _single(rubric),
+                         _single(weights))
 
 
 # ---- GRPO ----------------------------------------------------------------------------------------------------------------------
@@ -884,8 +931,7 @@ def _grpo_backward(name):
     return product
 
 
-_grpo_loss_backward, _grpo_token_loss_backward, _grpo_from_logits_backward = map(
-    _grpo_backward, ("grpo_loss", "grpo_token_loss", "grpo_from_logits"))
+_grpo_loss_backward, _grpo_from_logits_backward = map(_grpo_backward, ("grpo_loss", "grpo_from_logits"))
 
 
 def _setup_grpo(ctx, inputs, output):
@@ -903,36 +949,40 @@ def _gradient_grpo(ctx, grad, *_):
 _once(_grpo_loss, _gradient_grpo, _setup_grpo, 2)
 
 
-# C computes the derivative of the sum of all losses. With per-token ratios the Jacobian is diagonal, so multiplying by any
-# gradient is correct. With a ratio of the whole response it is not.
-
-
 @_operator("grpo_token_loss")
 def _grpo_token_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-                     words: str, numbers: Tensor) -> tuple[Tensor, Tensor]:
+                     words: str, numbers: Tensor) -> Tensor:
     return _napier.grpo_token_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                   _read_options(words, numbers.tolist()))
+                                   _read_options(words, numbers.tolist()))[0]
+
+
+@_operator("grpo_token_loss_backward")
+def _grpo_token_loss_backward(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor,
+                              old: Optional[Tensor], ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
+                              words: str, numbers: Tensor, grad: Tensor) -> Tensor:
+    return _napier.grpo_token_loss_backward(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
+                                            _read_options(words, numbers.tolist()), grad)
 
 
 @_grpo_token_loss.register_fake
+@_grpo_token_loss_backward.register_fake
 def _(logprobs, *_):
-    losses = logprobs.new_empty(logprobs.shape, dtype=torch.float32)
-    return losses, torch.empty_like(losses)
+    return logprobs.new_empty(logprobs.shape, dtype=torch.float32)
 
 
 def _setup_grpo_tokens(ctx, inputs, output):
-    ctx.dtype = inputs[0].dtype
-    ctx.save_for_backward(*output)
-    ctx.mark_non_differentiable(output[1])
+    *tensors, ctx.words, numbers = inputs
+    ctx.save_for_backward(*tensors, numbers)
 
 
-def _gradient_grpo_tokens(ctx, grad, _):
-    losses, derivative = ctx.saved_tensors
-    return (_grpo_token_loss_backward(derivative, losses, grad).to(ctx.dtype),) + (None,) * 9
+def _gradient_grpo_tokens(ctx, grad):
+    *tensors, numbers = ctx.saved_tensors
+    return (_grpo_token_loss_backward(*tensors, ctx.words, numbers, grad).to(tensors[0].dtype),) + (None,) * 9
 
 
 _once(_grpo_token_loss, _gradient_grpo_tokens, _setup_grpo_tokens)
+_last(_grpo_token_loss_backward)
 
 
 @_operator("grpo_from_logits")
@@ -966,53 +1016,139 @@ def _gradient_grpo_from_logits(ctx, grad, *_):
 _once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)
 
 
-def _batch(beside, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
+def _batch(table, beside, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
     """The constants of a batch. They have no gradient, by the definition of the losses."""
-    given = {"advantages": advantages, "offsets": offsets, "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs,
-             "sampler_logprobs": sampler_logprobs, "mask": mask}
+    given = {"old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs, "sampler_logprobs": sampler_logprobs}
     tensors = {name: _as_tensor(x, beside) for name, x in given.items()}
-    _check(**tensors)
-    return [None if x is None else x.detach() for x in tensors.values()]
+    advantages, offsets = _as_tensor(advantages, beside), _as_tensor(offsets, beside)
+    _check(advantages=advantages, offsets=offsets, **tensors)
+    advantages = advantages.reshape(-1) if table else advantages  # [B], [B, 1] or [B, L]
+    each = [advantages, _row_offsets(table, offsets, beside), *_in_line(table, **tensors), *_in_line(table, mask=mask)]
+    return [None if x is None else x.detach() for x in each]
+
+
+def _length_of(table, mask, options):
+    """Options in which dr_grpo has the longest response of a padded batch, without the padding at its end."""
+    if not table or 0 in table or mask is None or options.get("loss_type") != "dr_grpo" or options.get("max_completion_length"):
+        return options
+    ends = torch.arange(1, table[1] + 1, device=mask.device)
+    return {**options, "max_completion_length": (ends * mask.bool()).max()}
 
 
 def _named(metrics):
     return {name: metrics[i] for i, name in enumerate(_METRICS)}
 
 
-def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None,
-              mask=None, **options):
-    """(loss, metrics) of napier.grpo_loss, with gradients with respect to logprobs and entropies. metrics is a dict of tensors
-    without gradients. Advantages and the other log-probabilities are constants."""
+def _losses_of(operator, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options):
+    """The operator's results, and [B, L] of a padded batch."""
+    mask = _mask_of(mask, logprobs)
     _check(logprobs=logprobs, entropies=entropies)
-    batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    table = _table("logprobs", logprobs, offsets)
+    options = _length_of(table, mask, options)
+    batch = _batch(table, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    logprobs, entropies = _in_line(table, logprobs=logprobs, entropies=entropies)
     entropies = None if entropies is None else _single(entropies)
-    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, *_written_options(options))
+    return operator(_single(logprobs), entropies, *batch, *_written_options(options)), table
+
+
+def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+              entropies=None, mask=None, **options):
+    """(loss, metrics) of napier.grpo_loss, with gradients with respect to logprobs and entropies. metrics is a dict of tensors
+    without gradients. Advantages and the other log-probabilities are constants.
+
+    A batch may be padded, as in TRL: logprobs, the other log-probabilities, entropies and mask are [B, L], advantages are [B],
+    [B, 1] or [B, L], and there are no offsets. Loss and gradients have the bits of the ragged batch with the same mask and
+    count_empty_responses=True. Tokens with mask 0 get a gradient of 0."""
+    (loss, metrics, _, _), _ = _losses_of(_grpo_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs,
+                                          sampler_logprobs, entropies, mask, options)
     return loss, _named(metrics)
 
 
-def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
-    """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. At the sequence
-    level, where a loss depends on the whole response, only grpo_loss has gradients; this function raises an error if gradients
-    would be recorded."""
-    _check(logprobs=logprobs, entropies=entropies)
-    batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
-    sequence = options.get("loss_type") == "gspo" or options.get("level") == "sequence"
-    if sequence and logprobs.requires_grad and torch.is_grad_enabled():
-        raise NotImplementedError("grpo_token_loss: no gradients at the level of the sequence; use grpo_loss, or "
-                                  "logprobs.detach()")
-    entropies = None if entropies is None else _single(entropies.detach())
-    return _grpo_token_loss(_single(logprobs), entropies, *batch, *_written_options(options))[0]
+    """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
+    as in grpo_loss, they are [B, L]."""
+    entropies = None if entropies is None else entropies.detach()
+    losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
+                               entropies, mask, options)
+    return losses.reshape(table) if table else losses
 
 
-def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+def compute_grpo_loss(policy_lps, old_lps, advantages, offsets=None, beta=0.0, ref_lps=None, eps=0.2, *, mask=None):
+    """napier.compute_grpo_loss with gradients with respect to policy_lps: the mean over tokens of the clipped loss, plus beta
+    times the mean over responses of their summed KL. A batch may be padded, as in grpo_loss."""
+    return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, mask=mask, beta=beta,
+                     epsilon=eps, loss_type="token_mean")[0]
+
+
+def _counted_ids(table, ids, mask):
+    """ids with the one that is ignored in the place of padding, whatever stands there. It is C's default."""
+    return _where_counted(mask, ids, -100) if table else ids
+
+
+def grpo_from_logits(logits, ids, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, **options):
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits. The loss has a gradient with respect to logits [T, V]; the
-    other results have none."""
-    ids = _as_tensor(ids, logits)
+    other results have none. A batch may be padded, as in grpo_loss: logits [B, L, V], ids [B, L]. Padding has log-probability
+    and entropy 0."""
+    ids, mask = _as_tensor(ids, logits), _mask_of(mask, logits)
     _check(logits=logits, ids=ids)
-    batch = _batch(logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    table = _table("logits", logits, offsets, 1)
+    options = _length_of(table, mask, options)
+    batch = _batch(table, logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     gradient = logits.requires_grad and torch.is_grad_enabled()
     written = _written_options(options, temperature=temperature, softcap=softcap)
-    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, *written, gradient)
+    rows, ids = _in_line(table, logits=logits, ids=ids)
+    ids = _counted_ids(table, ids, batch[-1])
+    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(rows), ids, *batch, *written, gradient)
+    if table:
+        logprobs, entropies = logprobs.reshape(table), _where_counted(mask, entropies.reshape(table), 0.0)
     return loss, _named(metrics), logprobs, entropies
+
+
+def grpo_from_hidden(hidden, weights, ids, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None,
+                     sampler_logprobs=None, mask=None, temperature=1.0, softcap=0.0, **options):
+    """(loss, metrics, logprobs, entropies) of napier.grpo_from_hidden. The loss has gradients with respect to hidden [T, H] and
+    weights [V, H]; the other results have none. A batch may be padded, as in grpo_loss: hidden [B, L, H], ids [B, L].
+
+    It computes linear_token_logprobs and grpo_loss, so it runs on a GPU too."""
+    ids, mask = _as_tensor(ids, hidden), _mask_of(mask, hidden)
+    _check(hidden=hidden, weights=weights, ids=ids)
+    table = _table("hidden", hidden, offsets, 1)
+    if table:
+        _in_line(table, ids=ids, mask=mask)
+    tokens = linear_token_logprobs(hidden, weights, _counted_ids(table, ids, mask), temperature=temperature, softcap=softcap,
+                                   entropy=True)
+    entropies = _where_counted(mask, tokens.entropy, 0.0) if table else tokens.entropy
+    bonus = options.get("entropy_coefficient")
+    loss, metrics = grpo_loss(tokens.logprobs, advantages, offsets, old_logprobs=old_logprobs, ref_logprobs=ref_logprobs,
+                              sampler_logprobs=sampler_logprobs, mask=mask,
+                              entropies=entropies if bonus is not None and bonus != 0 else entropies.detach(), **options)
+    return loss, metrics, tokens.logprobs.detach(), entropies.detach()
+
+
+# ---- Advantages ------------------------------------------------------------------------------------------------------------------
+
+
+@_operator("group_advantages")
+def _group_advantages(rewards: Tensor, size: int, offsets: Optional[Tensor], scale: str, epsilon: Tensor) -> Tensor:
+    offsets = None if offsets is None else offsets.cpu()
+    return _napier.group_advantages(rewards.cpu(), size, offsets, scale, epsilon.item()).to(rewards.device)
+
+
+@_group_advantages.register_fake
+def _(rewards, *_):
+    return rewards.new_empty(rewards.shape, dtype=torch.float32)
+
+
+_last(_group_advantages)
+
+
+def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
+    """napier.group_advantages. Advantages are constants: they have no gradient. They are computed on the CPU; rewards on a GPU
+    are copied, which waits for the GPU."""
+    size, offsets = _groups(groups)
+    rewards = _as_tensor(rewards)
+    offsets = _as_tensor(offsets, rewards)
+    _check(rewards=rewards, groups=offsets)
+    return _group_advantages(_single(rewards.detach()), size, offsets, scale, _numbers(epsilon=epsilon))

@@ -371,6 +371,75 @@ static void from_logits_case(const responses *r, int type, napier_grpo_level lev
                 (int)level, quantile < 1 ? "quantile" : "plain");
 }
 
+/* ---- Gradients of token losses, hidden states, advantages ---------------------------------------------------------- */
+
+static void backward_case(const responses *r, int type, napier_grpo_level level) {
+    const napier_dtype d = r->dtype;
+    const napier_grpo_batch b = batch_of(r);
+    napier_grpo_options options = NAPIER_GRPO_OPTIONS_INIT;
+    options.type = (napier_grpo_type)type;
+    options.level = level;
+    options.beta = 0.04;
+    void *const grad = golden_room(TOKENS, 4);
+    golden_demand(napier_grpo_token_loss_backward(golden_context, &b, &options, napier_const_array(r->ref, TOKENS, d),
+                                                  napier_array(grad, TOKENS, d)));
+    golden_line(hash_elements(GOLDEN_BASIS, grad, d, TOKENS), "token_loss_backward:%s/%s/%d", napier_dtype_name(d),
+                type_names[type], (int)level);
+}
+
+static void from_hidden_case(const responses *r, int type) {
+    enum { FEW = 274, WORDS = 1100, WIDTH = 20, FEW_RESPONSES = 4 };
+    const napier_dtype d = r->dtype;
+    state = 6;
+    void *const hidden = numbers(FEW * WIDTH, d, 0, 1), *const weights = numbers(WORDS * WIDTH, d, 0, 1);
+    void *const to_hidden = golden_room(FEW * WIDTH, 4), *const to_weights = golden_room(WORDS * WIDTH, 4);
+    void *const logprobs = golden_room(FEW, 4), *const entropies = golden_room(FEW, 4);
+    napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
+    b.old_logprobs = napier_const_array(r->old, FEW, d);
+    b.advantages = napier_const_array(r->advantages, FEW_RESPONSES, d);
+    b.mask = r->mask;
+    b.offsets = napier_indices_i64(offsets, FEW_RESPONSES + 1);
+    napier_grpo_options options = NAPIER_GRPO_OPTIONS_INIT;
+    options.type = (napier_grpo_type)type;
+    options.entropy_coefficient = 0.01;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    golden_demand(napier_grpo_from_hidden(
+        golden_context, napier_const_rows(hidden, FEW, WIDTH, d), napier_const_rows(weights, WORDS, WIDTH, d),
+        napier_indices_i64(r->ids, FEW), &b, &options, NULL, &metrics, napier_rows(to_hidden, FEW, WIDTH, d),
+        napier_rows(to_weights, WORDS, WIDTH, d), napier_array(logprobs, FEW, d), napier_array(entropies, FEW, d)));
+    uint64_t hash = hash_elements(GOLDEN_BASIS, to_hidden, d, FEW * WIDTH);
+    hash = hash_elements(hash_elements(hash, to_weights, d, WORDS * WIDTH), logprobs, d, FEW);
+    golden_line(hash_metrics(hash_elements(hash, entropies, d, FEW), &metrics), "from_hidden:%s/%s",
+                napier_dtype_name(d), type_names[type]);
+}
+
+static void advantages_case(const responses *r, napier_advantage_scale scale) {
+    static const char *const names[] = {"group", "batch", "none"};
+    void *const found = golden_room(TOKENS, 4);
+    napier_advantage_options options = NAPIER_ADVANTAGE_OPTIONS_INIT;
+    options.scale = scale;
+    golden_demand(napier_group_advantages(golden_context, napier_const_array(r->ref, TOKENS, r->dtype),
+                                          napier_indices_i64(offsets, RESPONSES + 1), &options,
+                                          napier_array(found, TOKENS, r->dtype)));
+    golden_line(hash_elements(GOLDEN_BASIS, found, r->dtype, TOKENS), "advantages:%s/%s", napier_dtype_name(r->dtype),
+                names[scale]);
+}
+
+static void all_rollouts(void) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        const responses r = make_responses(dtypes[i]);
+        backward_case(&r, NAPIER_GRPO, NAPIER_GRPO_TOKEN);
+        backward_case(&r, NAPIER_GRPO_GSPO, NAPIER_GRPO_SEQUENCE);
+        backward_case(&r, NAPIER_GRPO_SAPO, NAPIER_GRPO_SEQUENCE);
+        from_hidden_case(&r, NAPIER_GRPO);
+        from_hidden_case(&r, NAPIER_GRPO_GSPO);
+        for (int scale = NAPIER_SCALE_GROUP; scale <= NAPIER_SCALE_NONE; scale++) {
+            advantages_case(&r, (napier_advantage_scale)scale);
+        }
+    }
+}
+
 /* ---- Sampled ids ---------------------------------------------------------------------------------------------------- */
 
 static void sample_variant(const token_case *c, napier_const_matrix logits, const char *variant,
@@ -475,6 +544,7 @@ static void all_cases(int quick) {
     all_tokens(quick);
     all_responses();
     all_samples(quick);
+    all_rollouts();
 }
 
 int main(int count, char **words) { return golden_main("golden_rl", count, words, all_cases); }

@@ -78,6 +78,7 @@ static void check(const sides *s, const napier_grpo_options *o, bool masked, boo
     both_case("type %d, level %d, correction %d%s%s", (int)o->type, (int)o->level, (int)o->correction,
               masked ? ", masked" : "", old ? "" : ", on-policy");
     SAME(grpo_token_loss, b, o, r.losses, r.gradient);
+    SAME(grpo_token_loss_backward, b, o, s->v[4], r.gradient);
     BOTH(napier_grpo_loss(cpu, b, o, r.metrics, r.of_logprobs, r.of_entropies),
          through_grpo_loss(cpu, b, o, poisoned(r.metrics), r.of_logprobs, r.of_entropies));
     arrays_free_from(known);

@@ -323,11 +323,176 @@ def test_grpo_token_loss():
     logprobs, old, ref = policies()
     worst = compare(lambda x: nt.grpo_token_loss(x, ADVANTAGES, OFFSETS, old_logprobs=old, ref_logprobs=ref, beta=0.1),
                     lambda x: reference_grpo(x, old, ref), [logprobs], 1e-5)
-    for options in ({"loss_type": "gspo"}, {"level": "sequence"}):
-        raises(NotImplementedError, "level of the sequence",
-               lambda: nt.grpo_token_loss(logprobs, ADVANTAGES, OFFSETS, old_logprobs=old, **options))
-        nt.grpo_token_loss(logprobs.detach(), ADVANTAGES, OFFSETS, old_logprobs=old, **options)
+    for options in ({"loss_type": "gspo"}, {"level": "sequence"}, {"loss_type": "sapo", "level": "sequence"}, {}):
+        losses = nt.grpo_token_loss(logprobs, ADVANTAGES, OFFSETS, old_logprobs=old, **options)
+        plain = napier.grpo_token_loss(logprobs.detach(), ADVANTAGES, OFFSETS, old_logprobs=old, **options)
+        assert torch.equal(losses, plain[0]) and torch.equal(torch.autograd.grad(losses.sum(), logprobs)[0], plain[1]), options
     return f"within {worst:.1e}"
+
+
+def test_compute_grpo_loss():
+    """The form of the simple interface: gradients flow through the policy's log-probabilities alone."""
+    logprobs, old, ref = policies()
+    counts = OFFSETS.diff()
+    each = torch.repeat_interleave(ADVANTAGES.double(), counts)
+
+    def reference(x):
+        ratio = torch.exp(x - old.double())
+        kl = torch.zeros(len(counts)).double().index_add(0, torch.repeat_interleave(torch.arange(len(counts)), counts),
+                                                         x - ref.double())
+        return (-torch.minimum(ratio * each, ratio.clamp(0.8, 1.2) * each).mean()
+                + 0.1 * kl.sum() / (counts > 0).sum())
+
+    compare(lambda x: nt.compute_grpo_loss(x, old, ADVANTAGES, OFFSETS, 0.1, ref), reference, [logprobs], 1e-5)
+    loss = nt.compute_grpo_loss(logprobs, old, ADVANTAGES, OFFSETS, beta=0.1, ref_lps=ref, eps=0.1)
+    assert loss.item() == torch.tensor(napier.compute_grpo_loss(logprobs.detach(), old, ADVANTAGES, OFFSETS, 0.1, ref, 0.1)).item()
+    old.requires_grad_()
+    (grad,) = torch.autograd.grad(nt.compute_grpo_loss(logprobs, old, ADVANTAGES, OFFSETS), logprobs)
+    assert grad.abs().max() > 0
+
+
+def test_grpo_from_hidden():
+    """The bits of linear_token_logprobs and grpo_loss one after the other, and of the C function."""
+    ids, old = ids_of(), normal(N, seed=1, scale=0.2).detach() - 4
+    for dtype in (torch.float32, *HALVES):
+        for options in ({}, {"loss_type": "gspo"}, {"entropy_coefficient": 0.05}):
+            h, w = normal(N, 8, dtype=dtype), normal(V, 8, seed=1, dtype=dtype)
+            loss, metrics, logprobs, entropies = nt.grpo_from_hidden(h, w, ids, ADVANTAGES, OFFSETS, old_logprobs=old,
+                                                                     temperature=0.8, softcap=20.0, **options)
+            loss.backward()
+            plain = napier.grpo_from_hidden(h.detach(), w.detach(), ids, ADVANTAGES, OFFSETS, old_logprobs=old,
+                                            temperature=0.8, softcap=20.0, **options)
+            assert torch.equal(h.grad, plain.grad_hidden) and torch.equal(w.grad, plain.grad_weights), (dtype, options)
+            assert loss.item() == torch.tensor(plain.loss).item() and torch.equal(logprobs, plain.logprobs)
+            assert torch.equal(entropies, plain.entropies) and metrics["entropy"].item() == plain.metrics["entropy"]
+            x = (h.detach().double() @ w.detach().double().T).float().requires_grad_()
+            near = nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS, old_logprobs=old, temperature=0.8, softcap=20.0, **options)
+            assert abs(near[0].item() - loss.item()) < 0.05 * (1 + abs(loss.item()))
+
+
+# ---- Padded batches ------------------------------------------------------------------------------------------------------------
+
+LENGTHS, LONGEST = torch.tensor([3, 1, 300, 0, 1500, 7]), 1600
+
+
+def padded(*values, holes=False):
+    """Tables [B, L] of the ragged values, with NaN as padding; their mask; and the ragged mask."""
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), LENGTHS.cumsum(0)])
+    there = torch.arange(LONGEST) < LENGTHS[:, None]
+    some = torch.rand(int(LENGTHS.sum()), generator=torch.Generator().manual_seed(4)) < (0.7 if holes else 2.0)
+    some[offsets[1:][LENGTHS > 0] - 1] = True  # where a table's response ends, its mask says
+    mask = torch.zeros(there.shape, dtype=torch.int64)
+    mask[there] = some.long()
+    tables = []
+    for x in values:
+        table = torch.full((*there.shape, *x.shape[1:]), torch.nan if x.is_floating_point() else 10**9, dtype=x.dtype)
+        table[there] = x.detach()
+        tables.append(table.requires_grad_(x.requires_grad))
+    return there, offsets, mask, some, tables
+
+
+def same_as_ragged(function, *values, holes):
+    """function(tensors, offsets, mask): its values and gradients for the table are those for the ragged batch, bit for bit."""
+    there, offsets, mask, some, tables = padded(*values, holes=holes)
+    theirs, ours = function(values, offsets, some), function(tables, None, mask)
+    for a, b in zip(theirs, ours):
+        a, b = a.detach(), b.detach()
+        b = b[there] if b.shape[:2] == there.shape else b
+        assert torch.equal(a[some] if a.shape[:1] == some.shape else a, b[some] if b.shape[:1] == some.shape else b)
+    pull = normal(*theirs[0].shape, seed=8).detach() if theirs[0].dim() else torch.tensor(3.0)
+    spread = torch.full(there.shape, 5.0) if ours[0].shape == there.shape else pull
+    if ours[0].shape == there.shape:
+        spread[there] = pull
+    given = [(x, y) for x, y in zip(values, tables) if x.requires_grad]
+    from_ragged = torch.autograd.grad(theirs[0], [x for x, _ in given], pull)
+    from_table = torch.autograd.grad(ours[0], [y for _, y in given], spread)
+    for a, b in zip(from_ragged, from_table):
+        assert torch.equal(a, b[there]) and (b[mask == 0] == 0).all() and b[mask != 0].abs().max() > 0
+
+
+def test_padded_batches():
+    """Tables [B, L] with a mask, as trainers have them, of NaN and absurd ids where it is 0: the bits of the ragged batch, and
+    a gradient of 0 at the padding."""
+    n, v = int(LENGTHS.sum()), 11
+    x, old, ref, sampler = ((normal(n, seed=i, scale=0.2).detach() - 1) for i in range(4))
+    x.requires_grad_()
+    h = normal(n, seed=5).detach().abs().requires_grad_()
+    advantages, each, ids = normal(6, seed=6).detach(), normal(n, seed=7).detach(), ids_of(n, v)
+    for holes in (False, True):
+        for kind in ("grpo", "bnpo", "dr_grpo", "dapo", "gspo", "cispo", "sapo", "vespo", "luspo", "token_mean"):
+            options = {"loss_type": kind, "beta": 0.1, "correction": "token_truncate", "entropy_coefficient": 0.1}
+            same_as_ragged(lambda t, offsets, mask: nt.grpo_loss(
+                t[0], advantages[:, None] if offsets is None else advantages, offsets, old_logprobs=t[1], ref_logprobs=t[2],
+                sampler_logprobs=t[3], entropies=t[4], mask=mask, count_empty_responses=True, **options)[:1],
+                x, old, ref, sampler, h, holes=holes)
+            same_as_ragged(lambda t, offsets, mask: (nt.grpo_token_loss(
+                t[0], t[3], offsets, old_logprobs=t[1], ref_logprobs=t[2], mask=mask, loss_type=kind, beta=0.1,
+                count_empty_responses=True),), x, old, ref, each, holes=holes)
+        same_as_ragged(lambda t, offsets, mask: (nt.compute_grpo_loss(t[0], t[1], advantages, offsets, mask=mask) if
+                                                 offsets is None else nt.grpo_loss(
+            t[0], advantages, offsets, old_logprobs=t[1], mask=mask, loss_type="token_mean")[0],), x, old, holes=holes)
+        for reduction in ("sum", "mean"):
+            same_as_ragged(lambda t, offsets, mask: (nt.kl_per_response(*t, offsets, mask=mask, estimator="k3",
+                                                                        reduction=reduction),),
+                           x, ref.clone().requires_grad_(), holes=holes)
+        rubric, weights = normal(3, v).detach(), normal(3).detach()
+        for which in (0, 1):
+            same_as_ragged(lambda t, offsets, mask: nt.rubric_score(*t, offsets, rubric, weights, mask=mask)[which:which + 1],
+                           x, ids, holes=holes)
+        for kind in ("grpo", "gspo"):
+            options = {"loss_type": kind, "temperature": 0.7, "count_empty_responses": True, "entropy_coefficient": 0.05}
+            same_as_ragged(lambda t, offsets, mask: nt.grpo_from_logits(
+                t[0], t[1], advantages, offsets, old_logprobs=t[2], mask=mask, **options)[::2],
+                normal(n, v), ids, old, holes=holes)
+            weights = normal(v, 6, seed=9).detach()
+            same_as_ragged(lambda t, offsets, mask: nt.grpo_from_hidden(
+                t[0], weights, t[1], advantages, offsets, old_logprobs=t[2], mask=mask, **options)[::2],
+                normal(n, 6), ids, old, holes=holes)
+
+
+def test_padded_arguments():
+    x, one = normal(2, 3), torch.ones(2)
+    for call, words in (
+            (lambda: nt.grpo_loss(x, one, [0, 3, 6]), "offsets: given, but logprobs of shape (2, 3)"),
+            (lambda: nt.grpo_loss(x, one, mask=torch.ones(2, 4)), "mask: shape (2, 4), but the batch has 2 responses of 3 tokens"),
+            (lambda: nt.grpo_loss(x, one, old_logprobs=torch.ones(6)), "old_logprobs: shape (6,)"),
+            (lambda: nt.grpo_loss(x, torch.ones(3)), "advantages: size 3"),
+            (lambda: nt.kl_per_response(x, x[:1]), "ref_logprobs: shape (1, 3)"),
+            (lambda: nt.rubric_score(x, torch.zeros(2, 2).long(), None, torch.ones(1, 4), torch.ones(1)), "token_ids: shape (2, 2)"),
+            (lambda: nt.grpo_from_hidden(normal(2, 3, 4), normal(5, 4), torch.zeros(2, 4).long(), one), "ids: shape (2, 4)"),
+            (lambda: nt.grpo_from_logits(normal(2, 3, 4), torch.zeros(2, 4).long(), one), "ids: shape (2, 4)")):
+        raises(ValueError, words, call)
+    raises(TypeError, "offsets: missing", lambda: nt.grpo_loss(x[0], one))
+    for b, l in ((0, 3), (2, 0)):
+        assert nt.grpo_loss(x[:b, :l], one[:b], mask=torch.ones(b, l), loss_type="dr_grpo")[0] == 0
+        assert nt.grpo_token_loss(x[:b, :l], one[:b]).shape == (b, l)
+
+
+# ---- Advantages ----------------------------------------------------------------------------------------------------------------
+
+
+def trl_advantages(rewards, size, scale):
+    """As TRL's GRPOTrainer, in float64."""
+    from trl.trainer.utils import nanstd
+    groups = rewards.double().view(-1, size)
+    deviation = nanstd(groups, dim=1).repeat_interleave(size) if scale == "group" else nanstd(rewards.double())
+    apart = rewards.double() - groups.nanmean(1).repeat_interleave(size)
+    return torch.nan_to_num(apart if scale == "none" else apart / (deviation + 1e-4), nan=0.0)
+
+
+def test_group_advantages():
+    pytest_trl = __import__("importlib").util.find_spec("trl")
+    rewards = normal(24, seed=1).detach()
+    rewards[::7] = torch.nan
+    rewards[8:16] = 0.1
+    for scale in ("group", "batch", "none"):
+        got = nt.group_advantages(rewards.clone().requires_grad_(), 8, scale=scale)
+        assert torch.equal(got, napier.group_advantages(rewards, torch.arange(0, 25, 8), scale=scale)) and not got.requires_grad
+        assert (got[8:16] == 0).all() if scale != "none" else (got[8:16].abs() == 0).all()
+        if pytest_trl:
+            assert (got - trl_advantages(rewards, 8, scale)).abs().max() < 1e-6, scale
+    assert torch.equal(torch.compile(lambda r: nt.group_advantages(r, 8) * 2)(rewards), nt.group_advantages(rewards, 8) * 2)
+    raises(ValueError, "group_size 5 does not divide 24", lambda: nt.group_advantages(rewards, 5))
 
 
 # ---- gradcheck of what computes in float32 ---------------------------------------------------------------------------------------
@@ -401,6 +566,7 @@ def test_gradcheck_grpo():
         gradcheck(lambda x: nt.grpo_token_loss(x, ADVANTAGES, OFFSETS, loss_type=loss_type, **batch), logprobs)
     for options in ({"loss_type": "gspo"}, {"loss_type": "luspo", "level": "sequence"}):
         gradcheck(lambda x: nt.grpo_loss(x, ADVANTAGES, OFFSETS, epsilon=0.5, **options, **batch)[0], logprobs)
+        gradcheck(lambda x: nt.grpo_token_loss(x, ADVANTAGES, OFFSETS, epsilon=0.5, **options, **batch), logprobs)
     gradcheck(lambda x, h: nt.grpo_loss(x, ADVANTAGES, OFFSETS, entropies=h, entropy_coefficient=0.25, **batch)[0],
               logprobs, entropies)
 
@@ -436,7 +602,9 @@ def examples(device="cpu"):
     yield "rubric", lambda v: nt.rubric_score(v, ids, offsets, rubric, weights), [v]
     yield "grpo_loss", lambda v: nt.grpo_loss(v, advantages, offsets, old_logprobs=u.detach())[0], [v]
     yield "grpo_token_loss", lambda v: nt.grpo_token_loss(v, advantages, offsets, old_logprobs=u.detach()), [v]
+    yield "grpo_token_loss", lambda v: nt.grpo_token_loss(v, advantages, offsets, old_logprobs=u.detach(), level="sequence"), [v]
     yield "grpo_from_logits", lambda x: nt.grpo_from_logits(x, ids, advantages, offsets)[0], [x]
+    yield "grpo_loss", lambda v: nt.grpo_loss(v.reshape(3, -1), advantages[:3], mask=u.detach().reshape(3, -1) > 0)[0], [v]
     yield "attention", lambda q, k, v: nt.attention(q, k, v, causal=True), [
         normal(1, 2, 3, 4, seed=i).detach().to(device).requires_grad_() for i in range(3)]
     if torch.device(device).type == "cpu":  # the steps of a layer have no kernels for GPUs
@@ -486,6 +654,7 @@ def test_operators():
         (ops.linear, (x, y, v, "bf16")), (ops.linear, (x.detach(), y, None, "f32")), (ops.rms_norm, (x, y[0].detach(), half)),
         (ops.swiglu, (x, y)), (ops.rotary, (normal(2, 3, 5, 4), *nt.rotary_angles(torch.arange(6).view(2, 3), torch.ones(2)))),
         (ops.rotary_angles, (torch.arange(6).view(2, 3), torch.ones(4), half)),
+        (ops.group_advantages, (v.detach(), N // 2, None, "batch", one)),
     ]:
         torch.library.opcheck(op.default, args)
 

@@ -288,6 +288,42 @@ def test_grpo_correction_without_cap(rng):
     assert losses[0] == losses[1] and np.isfinite(losses[0])
 
 
+def test_grpo_from_hidden(rng):
+    hidden, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((OFFSETS[-1], 6), (40, 6)))
+    ids, advantages = rng.integers(0, 40, OFFSETS[-1]), rng.standard_normal(len(OFFSETS) - 1)
+    got = napier.grpo_from_hidden(hidden, weights, ids, advantages, OFFSETS, temperature=0.7)
+    want = napier.grpo_from_logits(napier.matmul(hidden, weights.T), ids, advantages, OFFSETS, temperature=0.7)
+    assert got.loss == want.loss and (got.logprobs == want.logprobs).all() and (got.entropies == want.entropies).all()
+    close(got.grad_hidden, want.grad_logits @ weights)
+    close(got.grad_weights, want.grad_logits.T @ hidden)
+    assert napier.grpo_from_hidden(hidden, weights, ids, advantages, OFFSETS, gradient=False).grad_hidden is None
+
+
+def test_grpo_token_loss_backward(rng):
+    logprobs, old, grad = (-np.abs(rng.standard_normal(OFFSETS[-1])).astype(np.float32) for _ in range(3))
+    advantages = rng.standard_normal(len(OFFSETS) - 1)
+    batch = logprobs, advantages, OFFSETS, old
+    assert (napier.rl.grpo_token_loss_backward(*batch) == napier.grpo_token_loss(*batch[:3], old_logprobs=old)[1]).all()
+    parts = [napier.rl.grpo_token_loss_backward(*batch, options={"level": "sequence"}, grad_losses=grad * (i % 2 == part))
+             for part in (0, 1) for i in [np.arange(OFFSETS[-1])]]
+    close(napier.rl.grpo_token_loss_backward(*batch, options={"level": "sequence"}, grad_losses=grad), sum(parts))
+
+
+def test_group_advantages(rng):
+    rewards = rng.standard_normal((5, 4)).astype(np.float32)
+    wide = rewards.astype(np.float64)
+    apart = wide - wide.mean(1, keepdims=True)
+    flat, offsets = rewards.ravel(), np.arange(0, 21, 4)
+    for scale, divisor in (("group", wide.std(1, ddof=1, keepdims=True) + 1e-4), ("batch", wide.std(ddof=1) + 1e-4), ("none", 1)):
+        got = napier.group_advantages(flat, 4, scale=scale)
+        close(got, (apart / divisor).ravel())
+        assert (got == napier.group_advantages(flat, offsets, scale=scale)).all()
+    assert (napier.group_advantages([0.1] * 3 + [np.nan, 1.0, 2.0], 3)[:4] == 0).all()
+    for groups, words in ((3, "group_size 3 does not divide 20"), ([0, 7], "group_offsets"), (0, "group_size 0")):
+        with pytest.raises(ValueError, match=words):
+            napier.group_advantages(flat, groups)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_grpo_from_logits(logits, ids, dtype):
     x = logits.astype(dtype)

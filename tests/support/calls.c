@@ -489,6 +489,19 @@ static napier_status grpo_from_logits_by(napier_context *c, const napier_grpo_op
 static napier_status grpo_token_loss(napier_context *c) { return grpo_token_loss_by(c, &grpo); }
 static napier_status grpo_loss(napier_context *c) { return grpo_loss_by(c, &grpo); }
 static napier_status grpo_from_logits(napier_context *c) { return grpo_from_logits_by(c, &grpo); }
+static napier_status grpo_token_loss_backward(napier_context *c) {
+    const napier_grpo_batch b = batch(true);
+    napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+    o.type = NAPIER_GRPO_GSPO;
+    return CALL(napier_grpo_token_loss_backward, c, &b, &o, tokens(400), new_array(TOKENS));
+}
+static napier_status grpo_from_hidden(napier_context *c) {
+    const napier_grpo_batch b = batch(false);
+    return CALL(napier_grpo_from_hidden, c, napier_const_rows_f32(numbers, TOKENS, HIDDEN),
+                napier_const_rows_f32(numbers + 5000, WORDS, HIDDEN), token_ids(TOKENS), &b, NULL, NULL, new_metrics(),
+                new_rows(TOKENS, HIDDEN), new_rows(WORDS, HIDDEN), new_array(TOKENS), new_array(TOKENS));
+}
+ONE_CALL(group_advantages, napier_group_advantages, tokens(0), responses(), NULL, new_array(TOKENS))
 /* One read of the logits, and two. */
 static napier_status grpo_from_logits_once(napier_context *c) {
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
@@ -1102,8 +1115,11 @@ static const public_call table[] = {
     LINE(rubric_score, CALL_TAKES),
     LINE(rubric_score_backward, CALL_TAKES),
     LINE(grpo_token_loss, CALL_TAKES),
+    LINE(grpo_token_loss_backward, CALL_TAKES),
     LINE(grpo_loss, CALL_TAKES),
     LINE(grpo_from_logits, CALL_TAKES),
+    LINE(grpo_from_hidden, CALL_TAKES),
+    LINE(group_advantages, 0),
     LINE(grpo_from_logits_once, CALL_TAKES),
     LINE(grpo_from_logits_twice, CALL_TAKES),
     LINE(grpo_of_each_type, CALL_TAKES),

@@ -91,6 +91,12 @@ NAPIER_API napier_status napier_cuda_grpo_token_loss(napier_cuda_context *contex
                                                      napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                                      const napier_grpo_options *options, napier_vector losses,
                                                      napier_vector grad_logprobs);
+NAPIER_API napier_status napier_cuda_grpo_token_loss_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                              napier_cuda_workspace *workspace,
+                                                              const napier_grpo_batch *batch,
+                                                              const napier_grpo_options *options,
+                                                              napier_const_vector grad_losses,
+                                                              napier_vector grad_logprobs);
 /* The structs *batch and *options are in host memory. *metrics is in device memory, aligned to 8 bytes; all of it is
  * written. */
 NAPIER_API napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstream_st *stream,

@@ -356,6 +356,28 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     return given;
 }
 
+static PyObject *py_grpo_token_loss_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                             PyObject *keywords) {
+    static const signature names = {"grpo_token_loss_backward", 10, 10, 3, {BATCH_ARGUMENTS, "grad_losses"}};
+    (void)self;
+    PyObject *v[10], *given = NULL;
+    call_arrays c;
+    call_start(&c, ANYWHERE);
+    napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
+    napier_grpo_options options;
+    napier_const_vector grad_losses;
+    napier_vector grad;
+    array *made;
+    if (!arguments(&names, args, count, keywords, v) && !take_batch(&c, v, 0, &batch, &options) &&
+        !call_vector(&c, v[9], "grad_losses", &grad_losses) &&
+        !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made, &grad)) {
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_grpo_token_loss_backward,
+                         napier_cuda_grpo_token_loss_backward, &batch, &options, grad_losses, grad);
+    }
+    call_release(&c);
+    return given;
+}
+
 /* Metrics on a GPU: float64 [13]. The first is not a number; the others are the struct's, in its order. */
 enum { METRICS = sizeof(napier_grpo_metrics) / sizeof(double) };
 _Static_assert(METRICS == 13 && offsetof(napier_grpo_metrics, loss) == sizeof(double), "one place for struct_size");
@@ -452,6 +474,81 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
     return given;
 }
 
+/* (metrics, grad_hidden or None, grad_weights or None, logprobs, entropies), on the CPU */
+static PyObject *py_grpo_from_hidden(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "grpo_from_hidden",
+        15,
+        15,
+        3,
+        {"hidden", "weights", "ids", BATCH_ARGUMENTS, "temperature", "softcap", "gradient"}};
+    (void)self;
+    PyObject *v[15], *given = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
+    napier_grpo_options options;
+    napier_token_options tokens = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    napier_const_matrix hidden, weights;
+    napier_indices ids;
+    napier_matrix grad_hidden = {0}, grad_weights = {0};
+    napier_vector logprobs, entropies;
+    array *made_hidden = NULL, *made_weights = NULL, *made_logprobs, *made_entropies;
+    int gradient = 1;
+    if (!arguments(&names, args, count, keywords, v) && !take_double(v[12], "temperature", &tokens.temperature) &&
+        !take_double(v[13], "softcap", &tokens.softcap) && !take_bool(v[14], "gradient", &gradient) &&
+        !call_matrix(&c, v[0], "hidden", &hidden) && !call_matrix(&c, v[1], "weights", &weights) &&
+        !call_indices(&c, v[2], "ids", &ids) && !take_batch(&c, v + 3, hidden.rows, &batch, &options) &&
+        !call_made_vector(&c, hidden.rows, NAPIER_F32, &made_logprobs, &logprobs) &&
+        !call_made_vector(&c, hidden.rows, NAPIER_F32, &made_entropies, &entropies) &&
+        !(gradient &&
+          (call_made_matrix(&c, hidden.rows, hidden.cols, hidden.dtype, &made_hidden, &grad_hidden) ||
+           call_made_matrix(&c, weights.rows, weights.cols, weights.dtype, &made_weights, &grad_weights)))) {
+        RUN_FOR(given, names.function,
+                napier_grpo_from_hidden(context, hidden, weights, ids, &batch, &options, &tokens, &metrics, grad_hidden,
+                                        grad_weights, logprobs, entropies),
+                Py_NewRef(Py_None));
+    }
+    if (given) {
+        Py_DECREF(given);
+        PyObject *members[] = {metrics_dict(&metrics), call_object(made_hidden), call_object(made_weights),
+                               call_object(made_logprobs), call_object(made_entropies)};
+        given = tuple_of(5, members);
+    }
+    call_release(&c);
+    return given;
+}
+
+/* ---- Advantages -------------------------------------------------------------------------------------------------- */
+
+static PyObject *py_group_advantages(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "group_advantages", 5, 5, 1, {"rewards", "group_size", "group_offsets", "scale", "epsilon"}};
+    static const char *const scale_words[] = {"group", "batch", "none"};
+    (void)self;
+    PyObject *v[5], *given = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    napier_advantage_options options = NAPIER_ADVANTAGE_OPTIONS_INIT;
+    napier_const_vector rewards;
+    napier_indices groups;
+    napier_vector advantages;
+    array *made;
+    int scale = NAPIER_SCALE_GROUP;
+    if (!arguments(&names, args, count, keywords, v) && !call_vector(&c, v[0], "rewards", &rewards) &&
+        !take_int64(v[1], "group_size", &options.group_size) && !call_indices(&c, v[2], "group_offsets", &groups) &&
+        !take_word(v[3], "scale", scale_words, 3, NAPIER_SCALE_GROUP, &scale) &&
+        !take_double(v[4], "epsilon", &options.epsilon) &&
+        !call_made_vector(&c, rewards.size, NAPIER_F32, &made, &advantages)) {
+        options.scale = (napier_advantage_scale)scale;
+        RUN_FOR(given, names.function, napier_group_advantages(context, rewards, groups, &options, advantages),
+                call_object(made));
+    }
+    call_release(&c);
+    return given;
+}
+
 PyMethodDef loss_functions[] = {
     {"kl_per_response", FAST(py_kl_per_response), NULL},
     {"kl_per_response_backward", FAST(py_kl_per_response_backward),
@@ -467,6 +564,14 @@ PyMethodDef loss_functions[] = {
      "rubric_score_backward(token_ids, offsets, rubric, weights, grad_scores=None, grad_rewards=None)\n--\n\n"
      "The gradient [T] with respect to logprobs, given those with respect to scores [B, C] and rewards [B]."},
     {"grpo_token_loss", FAST(py_grpo_token_loss), NULL},
+    {"grpo_token_loss_backward", FAST(py_grpo_token_loss_backward),
+     "grpo_token_loss_backward(logprobs, advantages, offsets, old_logprobs=None, ref_logprobs=None, "
+     "sampler_logprobs=None, entropies=None, mask=None, options=None, grad_losses=None)\n--\n\n"
+     "The gradient [T] with respect to logprobs, given that with respect to the losses [T] of grpo_token_loss "
+     "(default: "
+     "all 1). options: a dict of those of grpo_loss."},
     {"grpo_loss", FAST(py_grpo_loss), NULL},
     {"grpo_from_logits", FAST(py_grpo_from_logits), NULL},
+    {"grpo_from_hidden", FAST(py_grpo_from_hidden), NULL},
+    {"group_advantages", FAST(py_group_advantages), NULL},
     {NULL, NULL, 0, NULL}};

@@ -12,6 +12,16 @@ napier_status napier_grpo_token_loss(napier_context *context, const napier_grpo_
     return napier_grpo_all(context, &run);
 }
 
+napier_status napier_grpo_token_loss_backward(napier_context *context, const napier_grpo_batch *batch,
+                                              const napier_grpo_options *options, napier_const_vector grad_losses,
+                                              napier_vector grad_logprobs) {
+    const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_losses = grad_losses};
+    napier_grpo_run run;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
+    return napier_grpo_all(context, &run);
+}
+
 napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch *batch,
                                const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                napier_vector grad_logprobs, napier_vector grad_entropies) {

@@ -9,10 +9,10 @@
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
 typedef struct napier_grpo_tile_inputs {
-    const float *logprob, *old, *ref, *sampler, *entropy, *advantage;
+    const float *logprob, *old, *ref, *sampler, *entropy, *advantage, *pull;
     const uint8_t *mask;
     float one; /* the response's advantage, if advantages are not per token */
-    float rooms[6][NAPIER_TILE];
+    float rooms[7][NAPIER_TILE];
 } napier_grpo_tile_inputs;
 
 /* The element, widened exactly. */
@@ -30,6 +30,7 @@ NAPIER_KERNEL void napier_grpo_look(const napier_grpo_job *job, int64_t b, int64
     t->sampler = napier_tokens(job->sampler, first, n, t->rooms[3]);
     t->entropy = napier_tokens(job->entropies, first, n, t->rooms[4]);
     t->advantage = job->token_advantages ? napier_tokens(job->advantages, first, n, t->rooms[5]) : NULL;
+    t->pull = napier_tokens(job->grad_losses, first, n, t->rooms[6]);
     t->one = job->token_advantages || b < 0 ? 0.0f : napier_grpo_element(job->advantages, b);
     t->mask = job->mask ? job->mask + first : NULL;
 }
@@ -120,7 +121,10 @@ static void napier_grpo_tile(const napier_grpo_job *job, const napier_grpo_respo
     }
     for (int i = 0; i < n; i += 16) {
         const napier_grpo_inputs in = napier_grpo_inputs_at(&t, i, n);
-        const napier_grpo_outputs o = napier_grpo_sixteen(job, response, &in);
+        napier_grpo_outputs o = napier_grpo_sixteen(job, response, &in);
+        if (t.pull) {
+            napier_grpo_pull(job, napier_sixteen_tokens(t.pull, i, n, 0.0f), &o);
+        }
         if (sums) {
             napier_grpo_add(&adder, i, &in, &o);
         }

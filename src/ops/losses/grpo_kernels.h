@@ -29,6 +29,7 @@ typedef struct napier_grpo_job {
     bool entropy_mask; /* the policy's loss leaves out tokens with an entropy below the threshold */
     float entropy_threshold;
 
+    napier_const_vector grad_losses;                     /* [T]: the gradient of each token's loss; absent: 1 */
     napier_vector losses, grad_logprobs, grad_entropies; /* [T] */
     float entropy_gradient;
 } napier_grpo_job;

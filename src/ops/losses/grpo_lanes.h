@@ -181,6 +181,16 @@ NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job
     return o;
 }
 
+/* Multiplies the derivatives by the gradient of the token's loss. With the token's own ratio, both are one. */
+NAPIER_KERNEL void napier_grpo_pull(const napier_grpo_job *job, vf grad, napier_grpo_outputs *o) {
+    if (!job->sequence) {
+        o->direct = vf_add(o->direct, o->by_ratio);
+        o->by_ratio = vf_zero();
+    }
+    o->direct = napier_times(grad, o->direct);
+    o->by_ratio = napier_times(grad, o->by_ratio);
+}
+
 /* ---- For the scan ------------------------------------------------------------------------------------------------ */
 
 /* a - b, exactly or nearly. 0 if they are equal and, if `known`, if one of them is NaN. */

@@ -1,9 +1,10 @@
-/* ops/losses/grpo_logits.c - GRPO losses directly from logits, with the gradient of the logits.
+/* ops/losses/grpo_logits.c - GRPO losses directly from logits or hidden states, with their gradients.
  *
  * If a token's gradient depends only on its own log-probability, its row is read, a hook computes its gradient, and the
  * row's gradient is written while the row is in a cache: one read from memory and one write. Otherwise (a ratio of the
  * sequence, a quantile of entropy, a bonus for tokens chosen by entropy) all rows are scored first and read a second
- * time. The bits are those of the three calls one after the other. */
+ * time. Logits of hidden states are not stored, so these are always read twice. The bits are those of the three calls one
+ * after the other. */
 #include "core/base/parallel.h"
 #include "core/base/struct_size.h"
 #include "core/math/f64.h"
@@ -47,19 +48,29 @@ static napier_status score(napier_context *context, const napier_grpo_logits *g)
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     results.logprobs = napier_rows_f32(g->logprob, tokens, 1);
     results.entropy = napier_array_f32(g->entropy, tokens);
-    return napier_token_logprobs(context, g->logits, g->ids, g->options, &results);
+    return g->from_hidden ? napier_linear_token_logprobs(context, g->logits, g->weights, g->ids, g->options, &results)
+                          : napier_token_logprobs(context, g->logits, g->ids, g->options, &results);
+}
+
+static napier_status pull(napier_context *context, const napier_grpo_logits *g,
+                          const napier_token_gradients *gradients) {
+    return g->from_hidden
+               ? napier_linear_token_logprobs_backward(context, g->logits, g->weights, g->ids, g->options, gradients,
+                                                       g->grad_logits, g->grad_weights)
+               : napier_token_logprobs_backward(context, g->logits, g->ids, g->options, gradients, g->grad_logits);
 }
 
 static napier_status read_twice(napier_context *context, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     napier_grpo_run *run = &g->run;
+    const bool gradient = g->grad_logits.data || g->grad_weights.data;
     NAPIER_TRY(score(context, g));
-    if (g->grad_logits.data) {
+    if (gradient) {
         run->job.grad_logprobs = napier_array_f32(g->grad_logprob, tokens);
         run->job.grad_entropies = napier_array_f32(g->grad_entropy, tokens);
     }
     NAPIER_TRY(napier_grpo_all(context, run));
-    if (!g->grad_logits.data) {
+    if (!gradient) {
         return NAPIER_OK;
     }
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
@@ -67,10 +78,10 @@ static napier_status read_twice(napier_context *context, napier_grpo_logits *g) 
     if (run->options.entropy_coefficient != 0) {
         gradients.entropy = napier_const_array_f32(g->grad_entropy, tokens);
     }
-    return napier_token_logprobs_backward(context, g->logits, g->ids, g->options, &gradients, g->grad_logits);
+    return pull(context, g, &gradients);
 }
 
-/* ---- The call ---------------------------------------------------------------------------------------------------- */
+/* ---- The calls ---------------------------------------------------------------------------------------------------- */
 
 static void copy_results(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_logits *g = argument;
@@ -86,17 +97,25 @@ static void copy_results(void *argument, int worker, int64_t begin, int64_t end)
     }
 }
 
-static napier_status run(napier_context *context, napier_grpo_logits *g) {
+static napier_status run(napier_context *context, const napier_grpo_batch *batch, const napier_grpo_options *options,
+                         napier_grpo_metrics *metrics, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
+    NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, g, batch, options));
+    NAPIER_MEMORY(memory, context);
+    g->logprob = napier_take(&memory, tokens, 4 * sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "logprobs: no memory for %lld tokens", (long long)tokens));
     g->entropy = g->logprob + tokens;
     g->grad_logprob = g->entropy + tokens;
     g->grad_entropy = g->grad_logprob + tokens;
     g->run.mean = g->run.totals = true;
     g->run.job.logprobs = napier_const_array_f32(g->logprob, tokens);
     g->run.job.entropies = napier_const_array_f32(g->entropy, tokens);
-    const bool once = g->grad_logits.data && !napier_grpo_looks_ahead(&g->run);
+    const bool once = !g->from_hidden && g->grad_logits.data && !napier_grpo_looks_ahead(&g->run);
     NAPIER_TRY(once ? read_once(context, g) : read_twice(context, g));
     napier_parallel(context, tokens, 1 << 14, copy_results, g);
+    napier_write_struct(&g->run.metrics, metrics);
     return NAPIER_OK;
 }
 
@@ -110,13 +129,22 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
                             .grad_logits = grad_logits,
                             .logprobs = logprobs,
                             .entropies = entropies};
-    NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
-    NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options));
-    NAPIER_MEMORY(memory, context);
-    g.logprob = napier_take(&memory, logits.rows, 4 * sizeof(float));
-    NAPIER_TRY(napier_taken(&memory, "logprobs: no memory for %lld tokens", (long long)logits.rows));
-    NAPIER_TRY(run(context, &g));
-    napier_write_struct(&g.run.metrics, metrics);
-    return NAPIER_OK;
+    return run(context, batch, options, metrics, &g);
+}
+
+napier_status napier_grpo_from_hidden(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights,
+                                      napier_indices ids, const napier_grpo_batch *batch,
+                                      const napier_grpo_options *options, const napier_token_options *token_options,
+                                      napier_grpo_metrics *metrics, napier_matrix grad_hidden,
+                                      napier_matrix grad_weights, napier_vector logprobs, napier_vector entropies) {
+    napier_grpo_logits g = {.from_hidden = true,
+                            .logits = hidden,
+                            .weights = weights,
+                            .ids = ids,
+                            .options = token_options,
+                            .grad_logits = grad_hidden,
+                            .grad_weights = grad_weights,
+                            .logprobs = logprobs,
+                            .entropies = entropies};
+    return run(context, batch, options, metrics, &g);
 }

@@ -85,7 +85,7 @@ static napier_status read_options(napier_context *context, const napier_grpo_opt
 /* Checks the batch, and with it the call's other arguments. T is the size of logprobs or, from logits, `tokens`. */
 static napier_status check_batch(napier_context *context, napier_place place, const napier_grpo_batch *batch,
                                  bool logits, int64_t tokens, const napier_argument *others, size_t count) {
-    enum { INPUTS = 7, OTHERS_MOST = 5 };
+    enum { INPUTS = 7, OTHERS_MOST = 7 };
     const int64_t responses = napier_offset_lists(batch->offsets), advantages = batch->advantages.size;
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     napier_argument all[INPUTS + OTHERS_MOST] = {
@@ -221,22 +221,30 @@ napier_status napier_grpo_read(napier_context *context, napier_place place, cons
     const napier_argument others[] = {
         napier_row_argument("losses", napier_read_only_vector(out->losses), is, tokens),
         napier_row_argument("grad_logprobs", napier_read_only_vector(out->grad_logprobs), is, tokens),
-        napier_row_argument("grad_entropies", napier_read_only_vector(out->grad_entropies), is, tokens)};
+        napier_row_argument("grad_entropies", napier_read_only_vector(out->grad_entropies), is, tokens),
+        napier_row_argument("grad_losses", out->grad_losses, NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT, tokens)};
     NAPIER_TRY(read_batch(context, place, &b, false, tokens, others, sizeof others / sizeof *others, run));
     run->job.losses = out->losses;
     run->job.grad_logprobs = out->grad_logprobs;
     run->job.grad_entropies = out->grad_entropies;
+    run->job.grad_losses = out->grad_losses;
     return NAPIER_OK;
 }
 
 napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
                                        const napier_grpo_batch *batch, const napier_grpo_options *options) {
-    const int64_t tokens = g->logits.rows, cols = g->logits.cols;
+    const int64_t tokens = g->logits.rows, cols = g->logits.cols, words = g->weights.rows;
+    const char *const rows = g->from_hidden ? "hidden" : "logits";
+    const unsigned absent = g->from_hidden ? 0 : NAPIER_MAY_BE_ABSENT;
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument others[] = {
-        NAPIER_ARGUMENT("logits", g->logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, tokens, cols, NULL),
+        NAPIER_ARGUMENT(rows, g->logits, NAPIER_IS_NARROW | (g->from_hidden ? 0 : NAPIER_MAY_BE_OUT), tokens, cols,
+                        NULL),
         napier_row_argument("ids", napier_indices_bytes(g->ids), 0, tokens),
-        NAPIER_ARGUMENT("grad_logits", napier_read_only(g->grad_logits), out, tokens, cols, "logits"),
+        NAPIER_ARGUMENT(g->from_hidden ? "grad_hidden" : "grad_logits", napier_read_only(g->grad_logits), out, tokens,
+                        cols, rows),
+        NAPIER_ARGUMENT("weights", g->weights, NAPIER_IS_NARROW | absent, words, cols, NULL),
+        NAPIER_ARGUMENT("grad_weights", napier_read_only(g->grad_weights), out, words, cols, "weights"),
         napier_row_argument("logprobs", napier_read_only_vector(g->logprobs), out, tokens),
         napier_row_argument("entropies", napier_read_only_vector(g->entropies), out, tokens)};
     napier_grpo_batch b;

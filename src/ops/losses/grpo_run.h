@@ -28,9 +28,10 @@ typedef struct napier_grpo_run {
     napier_grpo_metrics metrics;
 } napier_grpo_run;
 
-/* The results for each token [T], which may be absent. */
+/* The results for each token [T], and the gradient of its loss. All may be absent. */
 typedef struct napier_grpo_outputs {
     napier_vector losses, grad_logprobs, grad_entropies;
+    napier_const_vector grad_losses;
 } napier_grpo_outputs;
 
 /* Checks all arguments of a call on log-probabilities, and reads them into *run. In a GPU's memory it does not read the

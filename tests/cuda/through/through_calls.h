@@ -79,6 +79,9 @@
     CALL(grpo_token_loss, \
          (const napier_grpo_batch *b, const napier_grpo_options *o, napier_vector losses, napier_vector out), \
          (there(b), o, there(losses), there(out))) \
+    CALL(grpo_token_loss_backward, \
+         (const napier_grpo_batch *b, const napier_grpo_options *o, napier_const_vector grad, napier_vector out), \
+         (there(b), o, there(grad), there(out))) \
     CALL(grpo_loss, \
          (const napier_grpo_batch *b, const napier_grpo_options *o, napier_grpo_metrics *metrics, \
           napier_vector grad_logprobs, napier_vector grad_entropies), \

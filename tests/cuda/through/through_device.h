@@ -45,6 +45,7 @@ napier_status through_layout(napier_context *context, const napier_umap_graph *g
 #define napier_rubric_score through_rubric_score
 #define napier_rubric_score_backward through_rubric_score_backward
 #define napier_grpo_token_loss through_grpo_token_loss
+#define napier_grpo_token_loss_backward through_grpo_token_loss_backward
 #define napier_grpo_loss through_grpo_loss
 #define napier_grpo_from_logits through_grpo_from_logits
 #endif

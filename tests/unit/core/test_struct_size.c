@@ -181,6 +181,16 @@ static napier_status grpo_metrics(napier_context *context, void *s, double *numb
     return grpo(context, &b, NULL, s, number);
 }
 
+static void fill_advantages(void *s) { ((napier_advantage_options *)s)->group_size = 2; }
+static napier_status advantages(napier_context *context, void *s, double *number) {
+    float found[N] = {0};
+    const napier_indices none = {NULL, 0, NAPIER_I64};
+    const napier_status status =
+        napier_group_advantages(context, napier_const_array_f32(numbers, N), none, s, napier_array_f32(found, N));
+    copy(found, N, number);
+    return status;
+}
+
 /* ---- UMAP -------------------------------------------------------------------------------------------------------- */
 
 static const napier_umap_edge edges[] = {{0, 1, 1.0f}, {1, 2, 0.5f}, {3, 0, 0.75f}};
@@ -254,6 +264,8 @@ static const structure all[] = {
     STRUCTURE(napier_kl_options, NAPIER_KL_OPTIONS_INIT, "options", clamp_kl, NULL, kl),
     STRUCTURE(napier_grpo_options, NAPIER_GRPO_OPTIONS_INIT, "options", entropy_threshold, NULL, grpo_options),
     STRUCTURE(napier_grpo_batch, NAPIER_GRPO_BATCH_INIT, "batch", offsets, fill_batch, grpo_batch),
+    STRUCTURE(napier_advantage_options, NAPIER_ADVANTAGE_OPTIONS_INIT, "options", group_size, fill_advantages,
+              advantages),
     STRUCTURE(napier_umap_params, NAPIER_UMAP_PARAMS_INIT, "params", clip, NULL, params),
     STRUCTURE(napier_umap_optimizer_options, NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT, "options", beta1, NULL,
               optimizer_options),

@@ -74,9 +74,10 @@ typedef struct formula {
     const napier_grpo_options *o;
     int without;
     const real *now, *held;
-    double threshold; /* of entropy */
-    real *losses;     /* of each token; may be NULL */
-    real *ratios;     /* likewise */
+    double threshold;  /* of entropy */
+    real *losses;      /* of each token; may be NULL */
+    real *ratios;      /* likewise */
+    const float *pull; /* the factor of each token's loss in the plain sum; NULL: 1 */
 } formula;
 
 static real clamp(real x, real low, real high) { return x < low ? low : x > high ? high : x; }
@@ -238,8 +239,9 @@ static real whole_loss(const formula *f, bool weighted) {
             }
             const real p = token_policy(f, i, t), q = o->beta != 0 ? token_penalty(f, i, t) : 0;
             const bool own = o->type == NAPIER_GRPO_TOKEN_MEAN;
-            sum += own ? p : p + q;
-            penalty += own ? q : 0;
+            const real factor = f->pull ? (real)f->pull[t] : 1;
+            sum += factor * (own ? p : p + q);
+            penalty += own ? factor * q : 0;
             n++;
             if (f->losses) {
                 f->losses[t] = p + (own ? q * counted / present : q);
@@ -330,7 +332,8 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
         most = fmaxl(most, size[t]);
     }
     for (int64_t t = 0; t < n; t++) {
-        const bool cancels = is_sequence(f->o) && (f->without & TOKEN_ADVANTAGES); /* advantages of both signs */
+        const bool signs = (f->without & TOKEN_ADVANTAGES) || f->pull; /* terms of both signs flow together */
+        const bool cancels = is_sequence(f->o) && signs;
         const real scale = is_sequence(f->o) ? most * (cancels ? 4 : 1) : size[t];
         if (!expect(near((double)got[t], slope[t], scale, 1e-6), "%s: gradient %lld is %.9g, not %.9Lg", what,
                     (long long)t, (double)got[t], slope[t])) {
@@ -349,6 +352,27 @@ static void check_losses(const float *losses, const formula *f, const char *what
     }
 }
 
+/* From gradients of the tokens' losses; without them the bits are those of napier_grpo_token_loss. */
+static void check_backward(napier_context *context, const napier_grpo_batch *view, const float *grad, formula *f,
+                           real *now, const char *what) {
+    const int64_t n = f->b->tokens;
+    float pull[LIMIT], got[LIMIT];
+    rng r = rng_make((uint64_t)n);
+    for (int64_t t = 0; t < n; t++) {
+        pull[t] = (float)rng_normal(&r);
+    }
+    succeeded(context, napier_grpo_token_loss_backward(context, view, f->o, NO_CONST_VECTOR, napier_array_f32(got, n)),
+              what);
+    expect(!memcmp(got, grad, (size_t)n * sizeof *got), "%s: the backward call has other bits", what);
+    succeeded(
+        context,
+        napier_grpo_token_loss_backward(context, view, f->o, napier_const_array_f32(pull, n), napier_array_f32(got, n)),
+        what);
+    f->pull = pull;
+    check_gradient(got, f, now, false, what);
+    f->pull = NULL;
+}
+
 static void check_options(napier_context *context, const batch *b, const napier_grpo_options *o, int without) {
     const char *what = describe(o, without);
     const napier_grpo_batch view = view_of(b, without);
@@ -357,7 +381,7 @@ static void check_options(napier_context *context, const batch *b, const napier_
     for (int64_t t = 0; t < b->tokens; t++) {
         now[t] = held[t] = (real)b->logprobs[t];
     }
-    formula f = {b, o, without, now, held, threshold_of(b, o, without), losses, ratios};
+    formula f = {b, o, without, now, held, threshold_of(b, o, without), losses, ratios, NULL};
     const real loss = whole_loss(&f, true);
     succeeded(
         context,
@@ -366,6 +390,7 @@ static void check_options(napier_context *context, const batch *b, const napier_
     check_losses(got, &f, what);
     f.losses = NULL; /* now differences are taken */
     check_gradient(grad, &f, now, false, what);
+    check_backward(context, &view, grad, &f, now, what);
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
     succeeded(context,
               napier_grpo_loss(context, &view, o, &m, napier_array_f32(grad, b->tokens),
@@ -449,7 +474,7 @@ static void test_metrics(napier_context *context) {
     for (int64_t t = 0; t < b->tokens; t++) {
         now[t] = (real)b->logprobs[t];
     }
-    const formula f = {b, &o, 0, now, now, -HUGE_VAL, NULL, NULL};
+    const formula f = {b, &o, 0, now, now, -HUGE_VAL, NULL, NULL, NULL};
     for (int64_t i = 0; i < b->responses; i++) {
         bool any = false;
         for (int64_t t = b->offsets[i]; t < b->offsets[i + 1]; t++) {
@@ -828,6 +853,69 @@ static void test_from_logits_bits(void) {
     }
 }
 
+/* From hidden states: the bits of the three calls one after the other. */
+static void check_from_hidden(napier_context *c, const batch *b, const napier_grpo_options *o, int without,
+                              int64_t width, int64_t vocabulary, const napier_token_options *to, const char *what) {
+    const int64_t n = b->tokens;
+    float l[MOST_ROWS], e[MOST_ROWS], gl[MOST_ROWS], ge[MOST_ROWS], l2[MOST_ROWS], e2[MOST_ROWS];
+    static float gh[2][MOST_ROWS * FEW], gw[2][VOCABULARY * FEW];
+    const napier_const_matrix h = napier_const_rows_f32(logits, n, width);
+    const napier_const_matrix w = napier_const_rows_f32(logits + n * width, vocabulary, width);
+    const napier_indices id = napier_indices_i64(ids, n);
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT, m2 = NAPIER_GRPO_METRICS_INIT;
+    results.logprobs = napier_rows_f32(l, n, 1);
+    results.entropy = napier_array_f32(e, n);
+    succeeded(c, napier_linear_token_logprobs(c, h, w, id, to, &results), what);
+    napier_grpo_batch view = view_of(b, without);
+    view.logprobs = napier_const_array_f32(l, n);
+    view.entropies = napier_const_array_f32(e, n);
+    succeeded(c, napier_grpo_loss(c, &view, o, &m, napier_array_f32(gl, n), napier_array_f32(ge, n)), what);
+    gradients.logprobs = napier_const_rows_f32(gl, n, 1);
+    gradients.entropy = o->entropy_coefficient != 0 ? napier_const_array_f32(ge, n) : gradients.entropy;
+    succeeded(c,
+              napier_linear_token_logprobs_backward(c, h, w, id, to, &gradients, napier_rows_f32(gh[0], n, width),
+                                                    napier_rows_f32(gw[0], vocabulary, width)),
+              what);
+    view.logprobs = view.entropies = NO_CONST_VECTOR;
+    succeeded(c,
+              napier_grpo_from_hidden(c, h, w, id, &view, o, to, &m2, napier_rows_f32(gh[1], n, width),
+                                      napier_rows_f32(gw[1], vocabulary, width), napier_array_f32(l2, n),
+                                      napier_array_f32(e2, n)),
+              what);
+    expect(!memcmp(&m, &m2, sizeof m) && !memcmp(l, l2, (size_t)n * 4) && !memcmp(e, e2, (size_t)n * 4),
+           "%s: other log-probabilities, entropies or metrics from hidden states", what);
+    expect(!memcmp(gh[0], gh[1], (size_t)(n * width) * 4) && !memcmp(gw[0], gw[1], (size_t)(vocabulary * width) * 4),
+           "%s: other gradients from hidden states", what);
+    napier_grpo_metrics m3 = NAPIER_GRPO_METRICS_INIT;
+    succeeded(c, napier_grpo_from_hidden(c, h, w, id, &view, o, to, &m3, NO_MATRIX, NO_MATRIX, NO_VECTOR, NO_VECTOR),
+              what);
+    expect(!memcmp(&m, &m3, sizeof m), "%s: other metrics without gradients", what);
+}
+
+static void test_from_hidden_bits(void) {
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    batch *const b = scratch(1, sizeof *b);
+    for (int i = 0; i < 20; i++) {
+        napier_grpo_options o = variant(i % VARIANTS);
+        napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
+        to.temperature = i % 3 ? 0.7 : 1;
+        to.softcap = i % 4 == 3 ? 30 : 0;
+        o.type = (napier_grpo_type)(i % (NAPIER_GRPO_TOKEN_MEAN + 1));
+        const int64_t vocabulary = i % 2 ? 1100 : 37;
+        make_batch(b, (uint64_t)i, 4, 8, 0.3);
+        make_logits(b, VOCABULARY, (uint64_t)i);
+        for (int64_t t = 0; t < b->tokens; t++) {
+            ids[t] %= vocabulary;
+        }
+        ids[b->tokens / 2] = i % 5 ? ids[b->tokens / 2] : to.ignore_index;
+        napier_context *const c = context_for_test(isas[i % count], 1 + i % 3);
+        check_from_hidden(c, b, &o, i % 5 == 4 ? NO_OLD : 0, i % 3 ? FEW : 3, vocabulary, &to, describe(&o, 0));
+    }
+}
+
 /* The whole chain as one formula of the logits, differentiated by differences. */
 typedef struct chain_of {
     const real *z; /* [tokens, FEW] */
@@ -870,7 +958,7 @@ static void test_from_logits_gradient(napier_context *context) {
         for (int64_t k = 0; k < b->tokens * FEW; k++) {
             z[k] = (real)logits[k];
         }
-        formula f = {b, &o, 0, now, held, -HUGE_VAL, NULL, NULL};
+        formula f = {b, &o, 0, now, held, -HUGE_VAL, NULL, NULL, NULL};
         chain(&f, &(chain_of){z, held});
         napier_grpo_batch view = view_of(b, 0);
         view.logprobs = view.entropies = NO_CONST_VECTOR;
@@ -984,10 +1072,55 @@ static void test_refusals_of_logits(napier_context *c) {
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
 }
 
+static void test_refusals_of_hidden(napier_context *c) {
+    batch *const b = scratch(1, sizeof *b);
+    make_batch(b, 3, 3, 9, 0.2);
+    make_logits(b, 20, 1);
+    const int64_t n = b->tokens;
+    napier_grpo_batch view = view_of(b, 0);
+    view.logprobs = view.entropies = NO_CONST_VECTOR;
+    napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+    m.loss = 7;
+    const napier_const_matrix h = napier_const_rows_f32(logits, n, 4), w = napier_const_rows_f32(expected, 20, 4);
+    const napier_const_matrix narrow = napier_const_rows_f32(expected, 20, 3),
+                              none = napier_const_rows_f32(NULL, 20, 4);
+    const napier_matrix gh = napier_rows_f32(grad_logits, n, 4), gw = napier_rows_f32(grad_logits + 4 * n, 20, 4);
+    const napier_matrix over = napier_rows_f32(grad_logits + 4 * n - 1, 20, 4), in = napier_rows_f32(logits, n, 4);
+    const napier_indices id = napier_indices_i64(ids, n);
+    const napier_vector inside = napier_array_f32(grad_logits, n);
+    const struct {
+        napier_const_matrix hidden, weights;
+        napier_indices ids;
+        napier_matrix grad_hidden, grad_weights;
+        napier_vector logprobs;
+        const char *words;
+    } all[] = {{h, narrow, id, gh, gw, NO_VECTOR, "weights"},
+               {h, none, id, gh, gw, NO_VECTOR, "weights"},
+               {h, w, napier_indices_i64(ids, n - 1), gh, gw, NO_VECTOR, "ids"},
+               {h, w, id, gh, over, NO_VECTOR, "grad_weights"},
+               {h, w, id, in, gw, NO_VECTOR, "grad_hidden"},
+               {h, w, id, gh, gw, inside, "grad_hidden"}};
+    memset(grad_logits, 0x11, sizeof grad_logits);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        invalid(c,
+                napier_grpo_from_hidden(c, all[i].hidden, all[i].weights, all[i].ids, &view, NULL, NULL, &m,
+                                        all[i].grad_hidden, all[i].grad_weights, all[i].logprobs, NO_VECTOR),
+                all[i].words);
+    }
+    ids[2] = 20;
+    invalid(c, napier_grpo_from_hidden(c, h, w, id, &view, NULL, NULL, &m, gh, gw, NO_VECTOR, NO_VECTOR), "ids[2]",
+            "20");
+    expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
+    const napier_grpo_batch whole = view_of(b, 0);
+    const napier_const_vector fewer = napier_const_array_f32(b->ref, n - 1);
+    invalid(c, napier_grpo_token_loss_backward(c, &whole, NULL, fewer, inside), "grad_losses");
+}
+
 int main(void) {
     return RUN_TESTS("grpo", TEST_2(test_every_type), TEST_2(test_metrics), TEST_1(test_quantiles),
                      TEST_1(test_empty_and_masked), TEST_1(test_special_values), TEST_2(test_nothing),
                      TEST(test_same_bits), TEST(test_giant_response), TEST_2(test_batch_invariance),
                      TEST_2(test_dtypes_and_strides), TEST(test_from_logits_bits), TEST_2(test_from_logits_gradient),
-                     TEST_1(test_refusals), TEST_1(test_refusals_of_logits));
+                     TEST(test_from_hidden_bits), TEST_1(test_refusals), TEST_1(test_refusals_of_logits),
+                     TEST_1(test_refusals_of_hidden));
 }

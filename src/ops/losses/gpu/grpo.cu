@@ -174,7 +174,10 @@ CUDA_INLINE void napier_cuda_grpo_tile(const napier_grpo_job *job, const napier_
             }
             const int64_t t = tile->first + i;
             const napier_grpo_inputs in = cuda_grpo_inputs(job, one, t);
-            const napier_grpo_outputs o = napier_grpo_sixteen(job, response, &in);
+            napier_grpo_outputs o = napier_grpo_sixteen(job, response, &in);
+            if (job->grad_losses.data != NULL) {
+                napier_grpo_pull(job, cuda_token(job->grad_losses, t), &o);
+            }
             napier_cuda_add(&a, &in, &o);
             if (job->losses.data != NULL) {
                 cuda_put_token(job->losses, t, in.counted ? o.loss : 0.0f);

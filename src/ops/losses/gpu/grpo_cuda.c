@@ -114,20 +114,32 @@ napier_status napier_cuda_grpo_all(const napier_cuda_call *gpu, const napier_cud
 
 /* ---- The calls --------------------------------------------------------------------------------------------------- */
 
+static napier_status of_tokens(napier_cuda_call gpu, napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
+                               const napier_grpo_options *options, const napier_grpo_outputs *out) {
+    napier_grpo_run run;
+    NAPIER_TRY(napier_cuda_begin(gpu.context));
+    NAPIER_TRY(napier_grpo_read(gpu.context->host, NAPIER_ON_DEVICE, batch, options, out, &run));
+    run.totals = run.job.sequence && out->grad_logprobs.data;
+    napier_cuda_room room = napier_cuda_room_of(workspace);
+    const napier_cuda_grpo_job job = napier_cuda_grpo_of(gpu.context, &room, &run);
+    NAPIER_CUDA_READY(gpu.context, room);
+    return napier_cuda_grpo_all(&gpu, &job);
+}
+
 napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct CUstream_st *stream,
                                           napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                           const napier_grpo_options *options, napier_vector losses,
                                           napier_vector grad_logprobs) {
     const napier_grpo_outputs out = {.losses = losses, .grad_logprobs = grad_logprobs};
-    napier_grpo_run run;
-    NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run));
-    run.totals = run.job.sequence && grad_logprobs.data;
-    napier_cuda_room room = napier_cuda_room_of(workspace);
-    const napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
-    NAPIER_CUDA_READY(context, room);
-    const napier_cuda_call gpu = {context, stream, "grpo_token_loss"};
-    return napier_cuda_grpo_all(&gpu, &job);
+    return of_tokens((napier_cuda_call){context, stream, "grpo_token_loss"}, workspace, batch, options, &out);
+}
+
+napier_status napier_cuda_grpo_token_loss_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                   napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
+                                                   const napier_grpo_options *options, napier_const_vector grad_losses,
+                                                   napier_vector grad_logprobs) {
+    const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_losses = grad_losses};
+    return of_tokens((napier_cuda_call){context, stream, "grpo_token_loss_backward"}, workspace, batch, options, &out);
 }
 
 napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstream_st *stream,

@@ -1,0 +1,168 @@
+"""GRPO without mismatch: TRL trains a small Qwen3, and a token's log-probability is the same float in sampler, scorer and trainer.
+
+    python zero_mismatch.py [--steps N] [--picture PICTURE.svg]
+
+The task is that of grpo_qwen3.py: a prompt is "3,9>", and a response is right if it is the larger digit and then the end. TRL's
+GRPOTrainer runs it four times from one warm start: with napier.trl, whose sampler and forward pass are Napier's, in f32 and in
+bf16 mode; and unchanged, with generate() of transformers, in float32 and in bf16 (mixed precision, TRL's default).
+
+At every step three log-probabilities of every sampled token are compared: the one that it was drawn with, the one of a pass over the
+whole text (CausalLM.batch_logprobs), and the one that the trainer differentiates. For Napier the differences must be 0.0, or
+the program fails. For transformers it prints the largest one between generate() and the trainer.
+
+Needs torch, transformers, trl and datasets, and a Napier built with its model.
+"""
+import argparse
+import copy
+import math
+import tempfile
+import time
+import warnings
+
+import datasets
+import numpy as np
+import torch
+import transformers
+import trl
+
+import napier.trl
+from grpo_qwen3 import END, PROMPTS, byte_tokenizer, small_qwen3, warm_start
+
+GROUP, BATCH, LENGTH = 8, 64, 4
+COLOURS = ("#1565c0", "#26a69a", "#ef6c00", "#c62828")
+
+
+class Compared:
+    """Notes, for each step, how far the trainer's log-probabilities are from those of the sampler."""
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        results = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self.forward = results[0].detach()
+        return results
+
+    def _compute_loss(self, model, inputs):
+        loss = super()._compute_loss(model, inputs)
+        mask = inputs["completion_mask"].bool()
+        self.apart.append((self.forward - inputs["sampling_per_token_logps"])[mask].abs().max().item())
+        return loss
+
+
+class WithNapier(Compared, napier.trl.GRPOTrainer):
+    """Compares the sampler with the scorer, too."""
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        ids, logprobs = super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        model = self.rollout.sampler(self)
+        scored = model.batch_logprobs(prompt_ids, ids, temperature=self.temperature).logprobs
+        self.scored.append(float(np.abs(scored - np.concatenate(logprobs, dtype=np.float32)).max()))
+        return ids, logprobs
+
+
+class WithTransformers(Compared, trl.GRPOTrainer):
+    """Keeps the log-probabilities that generate() draws with, which TRL discards."""
+
+    def _generate_single_turn(self, *args, **kwargs):
+        model, found = self.accelerator.unwrap_model(self.model), []
+        plain = model.generate
+
+        def generate(**inputs):
+            out = plain(**inputs, return_dict_in_generate=True, output_scores=True)
+            found.append(torch.stack(out.scores, dim=1).float().log_softmax(dim=-1))
+            return out.sequences
+
+        model.generate = generate
+        try:
+            ids, _ = super()._generate_single_turn(*args, **kwargs)
+        finally:
+            del model.generate
+        return ids, [[row[t, i].item() for t, i in enumerate(each)] for row, each in zip(found[0], ids)]
+
+
+def reward(prompts, completion_ids, end, digits, **_):
+    """1 for the larger digit and then the end."""
+    return [float(ids == [digits[max(p[0], p[2])], end]) for p, ids in zip(prompts, completion_ids)]
+
+
+def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
+    """One run: (rewards, differences to the trainer, differences to the scorer) of each step, and its seconds."""
+    end, digits = tokenizer.eos_token_id, {d: tokenizer.encode(d)[0] for d in "0123456789"}
+    config = trl.GRPOConfig(
+        output_dir=folder, max_steps=steps, per_device_train_batch_size=BATCH, num_generations=GROUP, max_completion_length=LENGTH,
+        learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.0, bf16=bf16, use_cpu=True, gradient_checkpointing=False,
+        report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False, seed=1)
+
+    def right(prompts, completion_ids, **others):
+        return reward(prompts, completion_ids, end, digits)
+
+    trainer = kind(model=copy.deepcopy(start), reward_funcs=right, args=config, processing_class=tokenizer,
+                   train_dataset=datasets.Dataset.from_dict({"prompt": PROMPTS}), **options)
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.apart, trainer.scored = [], []
+    begin = time.perf_counter()
+    trainer.train()
+    seconds = time.perf_counter() - begin
+    return [log["reward"] for log in trainer.state.log_history if "reward" in log], trainer.apart, trainer.scored, seconds
+
+
+# ---- The picture ---------------------------------------------------------------------------------------------------------------
+
+
+def smooth(curve, width=10):
+    return [float(np.mean(curve[max(0, i - width + 1):i + 1])) for i in range(len(curve))]
+
+
+def curve(points, left, colour):
+    """A line through (x, y) in 0 .. 1, in the panel that begins at `left`."""
+    line = " ".join(f"{left + 250 * x:.1f},{190 - 150 * y:.1f}" for x, y in points)
+    return f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+
+
+def draw(runs, path):
+    """Rewards on the left; on the right the largest difference of each step, by its logarithm, with 0 at the bottom."""
+    def height(apart):
+        return 0.0 if apart == 0 else 0.1 + 0.9 * min(1.0, max(0.0, (math.log10(apart) + 8) / 8))
+
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 270" font-family="sans-serif" font-size="11">',
+             '<rect width="640" height="270" fill="#fff"/><path d="M40 40V190H290M380 40V190H630" fill="none" stroke="#888"/>',
+             '<text x="40" y="24">mean reward of a step</text>',
+             '<text x="380" y="24">largest |log p(trainer) - log p(sampler)|</text>']
+    parts += [f'<text x="36" y="{194 - 150 * y}" text-anchor="end">{y}</text>' for y in (0, 0.5, 1)]
+    parts += [f'<text x="376" y="{194 - 150 * height(x):.1f}" text-anchor="end">{x:g}</text>' for x in (0, 1e-8, 1e-6, 1e-4, 1e-2, 1)]
+    for i, ((name, (rewards, apart, *_)), colour) in enumerate(zip(runs.items(), COLOURS)):
+        steps = max(1, len(rewards) - 1)
+        parts.append(curve([(k / steps, y) for k, y in enumerate(smooth(rewards))], 40, colour))
+        parts.append(curve([(k / steps, height(y)) for k, y in enumerate(apart)], 380, colour))
+        parts.append(f'<text x="{40 + 300 * (i % 2)}" y="{225 + 18 * (i // 2)}" fill="{colour}">{name}: at most {max(apart):.2g}</text>')
+    with open(path, "w", encoding="ascii") as file:
+        file.write("\n".join(parts) + "</svg>\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--picture", help="an SVG file for the curves")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(0)
+    letters = byte_tokenizer()
+    start = small_qwen3(letters)
+    warm_start(start, letters, np.random.default_rng(0))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=letters, eos_token=END, pad_token=END)
+    kinds = {"Napier, f32": (WithNapier, {"compute": "f32"}), "Napier, bf16": (WithNapier, {"compute": "bf16"}),
+             "transformers, float32": (WithTransformers, {}), "transformers, bf16": (WithTransformers, {"bf16": True})}
+    runs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (kind, options) in kinds.items():
+            rewards, apart, scored, seconds = runs[name] = train(kind, start, tokenizer, arguments.steps, folder, **options)
+            print(f"{name:22} reward {np.mean(rewards[:10]):.2f} to {np.mean(rewards[-10:]):.2f}   largest difference to the trainer "
+                  f"{max(apart):.2g}" + (f", to the scorer {max(scored):.2g}" if scored else "") + f"   {seconds:.0f} s", flush=True)
+            if kind is WithNapier:
+                assert len(apart) == len(scored) == arguments.steps
+                assert max(apart) == 0.0 and max(scored) == 0.0, "the sampler, the scorer and the trainer disagree"
+    if arguments.picture:
+        draw(runs, arguments.picture)
+
+
+if __name__ == "__main__":
+    main()
