@@ -1,8 +1,9 @@
-/* napier/tokenizer.h - text to token ids and back, from a tokenizer.json: byte-level BPE, as in Qwen2 and Qwen3.
+/* napier/tokenizer.h - text to token ids and back, from a tokenizer.json: BPE over bytes, as in Qwen, Llama 3, GPT-2 and
+ * Mistral Nemo, or over characters, as in Llama 2 and Mistral 7B.
  *
  * The ids are those of Hugging Face `tokenizers`, for every text; tests/peers compares them. A tokenizer.json that asks
- * for more than byte-level BPE (other models, normalizers, pre-tokenizers) is UNSUPPORTED, and the message names what
- * is unsupported. docs/tokenizer.md lists what is supported.
+ * for more (other models, normalizers, pre-tokenizers) is UNSUPPORTED, and the message names what is unsupported.
+ * docs/tokenizer.md lists what is supported.
  *
  * Text is UTF-8 and may contain byte 0. Text that is not UTF-8 is INVALID_ARGUMENT, and the message names the offset of
  * the first invalid byte. No call changes a loaded tokenizer, so any number of threads may use it at once, each with
@@ -51,32 +52,46 @@ NAPIER_API void napier_text_buffer_free(napier_context *context, napier_text_buf
 
 /* ---- Encode and decode --------------------------------------------------------------------------------------------*/
 
+/* Whether the file's post_processor adds its tokens: a BOS before the text, in Llama and Mistral; none in Qwen. */
+typedef enum napier_add_special {
+    NAPIER_ADD_NONE = 0,
+    NAPIER_ADD_ALWAYS = 1, /* as `tokenizers` and transformers add them */
+    NAPIER_ADD_ONCE = 2    /* the same, but not where the text's own ids begin (end) with them: for a prompt that a chat
+                              template may have written, which has the BOS in its text */
+} napier_add_special;
+
 typedef struct napier_encode_options {
     size_t struct_size;
-    int plain_special; /* not 0: encode "<|im_end|>" and other special tokens in the text as plain text, so that
+    int plain_special;   /* not 0: encode "<|im_end|>" and other special tokens in the text as plain text, so that
                           untrusted text cannot end a turn; 0 (default): they become their ids, as in `tokenizers` */
+    int64_t add_special; /* napier_add_special; default NAPIER_ADD_NONE */
+    int64_t continues;   /* not 0: the text continues another, as a response continues its prompt, so no space is put
+                            before it where the file asks for one (Llama 2); default 0. Only with NAPIER_ADD_NONE */
 } napier_encode_options;
 
 #define NAPIER_ENCODE_OPTIONS_INIT \
-    { sizeof(napier_encode_options), 0 }
+    { sizeof(napier_encode_options), 0, NAPIER_ADD_NONE, 0 }
 
-/* Appends the ids of `size` bytes of text. `text` may be NULL if size is 0. `options` NULL: all defaults. The call adds
- * no token before or after the text, because Qwen's models have no BOS. The time is at most n log n for n bytes,
- * whatever the text.
- * Errors: INVALID_ARGUMENT (not UTF-8), UNSUPPORTED (the file's regular expression takes too many steps). */
+/* Appends the ids of `size` bytes of text. `text` may be NULL if size is 0. `options` NULL: all defaults. The time is at
+ * most n log n for n bytes, whatever the text.
+ * Errors: INVALID_ARGUMENT (not UTF-8; options that contradict each other), UNSUPPORTED (the file's regular expression
+ * takes too many steps, or its normalizer makes the text more than 16 times as long). */
 NAPIER_API napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const char *text, size_t size, const napier_encode_options *options,
                                                  napier_token_buffer *ids);
 
 typedef struct napier_decode_options {
     size_t struct_size;
-    int skip_special; /* not 0: leave out special tokens; default 0 */
+    int skip_special;        /* not 0: leave out special tokens; default 0 */
+    int64_t replace_invalid; /* not 0: the text is UTF-8, with U+FFFD where it would not be, exactly as in `tokenizers`;
+                                0 (default): bytes as they are */
 } napier_decode_options;
 
 #define NAPIER_DECODE_OPTIONS_INIT \
-    { sizeof(napier_decode_options), 0 }
+    { sizeof(napier_decode_options), 0, 0 }
 
-/* Appends the bytes of `count` ids. If some tokens of a character are missing, the result is not UTF-8.
+/* Appends the text of `count` ids: the bytes of each token, without the first space if the file's decoder removes it, as
+ * Llama 2's does. If some tokens of a character are missing, the result is not UTF-8, unless replace_invalid is set.
  * Errors: INVALID_ARGUMENT for an id without a token; the message names the id and its index. */
 NAPIER_API napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const int32_t *ids, int64_t count,
@@ -87,14 +102,16 @@ NAPIER_API napier_status napier_tokenizer_decode(napier_context *context, const 
 /* The highest id plus one. Some ids below it may have no token. A model's vocab_size may be greater. */
 NAPIER_API int64_t napier_tokenizer_vocab_size(const napier_tokenizer *tokenizer);
 
-/* The bytes of a token (" the", "<|im_end|>"); *size receives their number. NULL if the id has no token. The bytes are
- * valid as long as the tokenizer. */
+/* The bytes that a token decodes to (" the", "<|im_end|>"), within a text: Llama 2's U+2581 is a space, and its
+ * "<0x0A>" a line feed. *size receives their number. NULL if the id has no token. The bytes are valid as long as the
+ * tokenizer. */
 NAPIER_API const char *napier_tokenizer_token(const napier_tokenizer *tokenizer, int64_t id, size_t *size);
 
 /* 1 if the id is an added token that is marked special, else 0. */
 NAPIER_API int napier_tokenizer_is_special(const napier_tokenizer *tokenizer, int64_t id);
 
-/* The id of the token with exactly these bytes; added tokens take precedence. -1 if there is none. */
+/* The id of the token with exactly these bytes; added tokens take precedence. Where tokens decode to other bytes than
+ * the file has (Llama 2), the file's take precedence ("\xe2\x96\x81the" before " the"). -1 if there is none. */
 NAPIER_API int64_t napier_tokenizer_id(const napier_tokenizer *tokenizer, const char *bytes, size_t size);
 
 /* ---- Chat ---------------------------------------------------------------------------------------------------------*/
