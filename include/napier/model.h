@@ -1,4 +1,5 @@
-/* napier/model.h - Qwen3 in C: per-token log-probabilities of responses given prompts.
+/* napier/model.h - language models in C: Qwen3, Qwen2 and 2.5, Llama, Mistral. Per-token log-probabilities of responses
+ * given prompts, and rewards.
  *
  * It computes old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each distinct
  * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
@@ -16,8 +17,8 @@
  *
  * Tokens are ids, i32 or i64; napier/tokenizer.h encodes text. Ragged lists: list b has the elements offsets[b] ..
  * offsets[b + 1] - 1; the first offset is 0 and the last is the number of elements. An output must not overlap an input
- * or another output. If a call finds an error in its arguments, it has written nothing. No call changes a loaded model,
- * so any number of threads may use it, each with its own context.
+ * or another output. If a call finds an error in its arguments, it has written nothing. Only napier_model_update changes
+ * a model. So any number of threads may use it between updates, each with its own context.
  *
  * These functions are in builds with NAPIER_MODEL, which needs cJSON, PCRE2 and utf8proc. */
 #ifndef NAPIER_MODEL_H
@@ -52,24 +53,60 @@ typedef struct napier_model_options {
  * truncates a mapped file, this program dies with SIGBUS; so replace model files by renaming. Tensors that are not
  * aligned are copied.
  * Errors: IO_ERROR (a file cannot be read, or is a pipe, a device or anything else but a regular file), CORRUPT_DATA (a
- * file has the wrong format, a tensor is missing or has the wrong shape), UNSUPPORTED (not a dense Qwen3; the message
- * names what is unsupported), INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * file has the wrong format, a tensor is missing or has the wrong shape), UNSUPPORTED (a model of another family, or a
+ * computation that docs/model.md does not list; the message names the field of config.json), INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
+
+/* A tensor in the caller's memory, such as an entry of PyTorch's state dict. */
+typedef struct napier_named_tensor {
+    const char *name;     /* as in a checkpoint: "model.layers.0.mlp.up_proj.weight" */
+    const void *data;     /* row-major without gaps, at a multiple of its element's size */
+    const int64_t *shape; /* [ndim] */
+    int64_t ndim;
+    napier_dtype dtype; /* f32, f16 or bf16; each tensor may have another */
+} napier_named_tensor;
+
+/* Makes a model from a config.json [config_size bytes] and tensors in memory, without copying them: it copies only names
+ * and the weights of norms. The tensors' memory must outlive the model. The bits are those of the same weights in files.
+ * Each tensor that the config describes must be among them, once, and no other may be: one that went unused would be a
+ * weight that the caller expects to count. With tied embeddings lm_head.weight may be left out; if it is there, it must
+ * have the values of model.embed_tokens.weight. options NULL: defaults. On an error *out is NULL.
+ * Errors: CORRUPT_DATA (the config), UNSUPPORTED (as napier_model_load), INVALID_ARGUMENT (a tensor is missing, unknown,
+ * given twice, not aligned, or has another shape than the config says; the message names it), OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_model_from_tensors(napier_context *context, const char *config, size_t config_size,
+                                                   const napier_named_tensor *tensors, int64_t count,
+                                                   const napier_model_options *options, napier_model **out);
+
+/* Takes changed weights, as after each step of a training loop: tensors with the names, shapes and dtypes of the model's.
+ * count 0: the model's own tensors, whose values have changed in place. A model from files then reads memory instead, and
+ * its files are closed.
+ * A change in place shows in the next call, but not in the norms, which the model keeps in f32, nor in a napier_kv. So
+ * after a change call this before anything else uses the model. Every napier_kv of the model becomes stale: calls refuse
+ * it. On an error the model is as before.
+ * context: the one that made the model. No other call may use the model meanwhile.
+ * Errors: as napier_model_from_tensors; INVALID_ARGUMENT also for another dtype. */
+NAPIER_API napier_status napier_model_update(napier_context *context, napier_model *model,
+                                             const napier_named_tensor *tensors, int64_t count);
+
 /* Frees a model. NULL is allowed. */
 NAPIER_API void napier_model_destroy(napier_context *context, napier_model *model);
 
 typedef struct napier_model_info {
     size_t struct_size; /* sizeof(napier_model_info) */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary;
-    int64_t positions; /* the context length the model was trained for, which these calls do not enforce; 0: unknown */
+    int64_t positions; /* the context length the model was trained for, which these calls do not enforce; 0: unknown.
+                          With a sliding window at most that window, which they do enforce */
     int64_t parameters;
     int64_t weight_bytes;
     napier_dtype weights; /* the dtype of the embedding */
     int tied;             /* 1: the head uses the weights of the embedding */
     napier_compute compute;
     int64_t memory;
-    int64_t bos, eos; /* ids; -1: unknown. eos is the first if the model has several */
+    int64_t bos, eos;   /* ids; -1: unknown. eos is the first if the model has several */
+    const char *family; /* model_type of config.json: "qwen3", "qwen2", "llama" or "mistral"; a constant */
+    int64_t labels;     /* of a reward model (ForSequenceClassification); 0: a language model (ForCausalLM) */
 } napier_model_info;
 
 #define NAPIER_MODEL_INFO_INIT \
@@ -78,16 +115,18 @@ typedef struct napier_model_info {
 NAPIER_API napier_status napier_model_get_info(napier_context *context, const napier_model *model,
                                                napier_model_info *info);
 
-/* The head's weights [V, H], for napier_linear_token_logprobs. The view is valid as long as the model. */
+/* The head's weights [V, H], for napier_linear_token_logprobs; of a reward model [labels, H]. The view is valid as long as
+ * the model. */
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
 /* ---- All positions ------------------------------------------------------------------------------------------------
  * The states after the last norm (hidden [N, H]) and the logits [N, V] of the tokens ids [N], which form ragged
  * sequences (offsets of size 0: one sequence). Row i of the logits predicts token i + 1. Either output may be absent
- * (data NULL), and may have any dtype but f64.
+ * (data NULL), and may have any dtype but f64. The logits of a reward model are [N, labels].
  * The head multiplies exactly the values of hidden if it is f32 in mode F32, or bf16 or f32 in mode BF16. To multiply
  * them yourself by bf16 weights in mode BF16, ask for bf16, since napier_matmul uses another order for bf16 by bf16.
- * progress may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
+ * progress may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED (a sequence longer than the model's sliding window),
+ * OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
 NAPIER_API napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
                                               napier_indices offsets, napier_matrix hidden, napier_matrix logits,
                                               napier_progress *progress, void *user);
@@ -109,7 +148,8 @@ typedef struct napier_score_batch {
 
 /* The keys and values of a beginning that many calls share, such as a system prompt: it runs through the model once, not
  * once a call. A prompt that begins with its tokens, or with some of them, uses it; the bits are the same with and without.
- * It takes napier_kv_bytes of memory besides the model's. Any number of threads may use it. */
+ * It takes napier_kv_bytes of memory besides the model's. Any number of threads may use it. After napier_model_update a call
+ * refuses it: destroy it, and make it again. */
 typedef struct napier_kv napier_kv;
 
 /* Runs ids [N], N > 0, through the model. The caller destroys *out with the same context, and before the model. progress
@@ -157,7 +197,8 @@ typedef struct napier_score_results {
  * or the batch repeats it. It also finds common beginnings of at least 16 tokens, and shares them where that saves
  * work. It calls progress after each layer (stage "scoring").
  * Errors: INVALID_ARGUMENT (an id outside the vocabulary, offsets that decrease, an empty prompt; the message names the
- * index and the value), OUT_OF_MEMORY, CANCELLED (results are then undefined). */
+ * index and the value; a reward model), UNSUPPORTED (a sequence longer than the model's sliding window), OUT_OF_MEMORY,
+ * CANCELLED (results are then undefined). */
 NAPIER_API napier_status napier_model_batch_logprobs(napier_context *context, const napier_model *model,
                                                      const napier_score_batch *batch,
                                                      const napier_score_options *options,
@@ -185,6 +226,18 @@ typedef struct napier_score_plan {
 NAPIER_API napier_status napier_model_batch_plan(napier_context *context, const napier_model *model,
                                                  const napier_score_batch *batch, const napier_score_options *options,
                                                  napier_score_plan *plan);
+
+/* ---- Rewards ------------------------------------------------------------------------------------------------------
+ * The outputs of a reward model's head (ForSequenceClassification): rewards [B, labels], of any dtype but f64. Row b is
+ * about prompt and response b: the head, without bias, at their last token, which is the prompt's if the response is
+ * empty. There is no padding, so no token is left out. The batch, sharing, memory and kvs are as in
+ * napier_model_batch_logprobs; the temperature is not used.
+ * Bits: a reward depends on the model, the compute mode and the tokens. napier_model_forward gives the same in the last
+ * row of its logits. They are contractual.
+ * Errors: as napier_model_batch_logprobs; INVALID_ARGUMENT if the model is a language model. */
+NAPIER_API napier_status napier_model_rewards(napier_context *context, const napier_model *model,
+                                              const napier_score_batch *batch, const napier_score_options *options,
+                                              napier_matrix rewards);
 
 /* ---- Judging ------------------------------------------------------------------------------------------------------
  * The model judges B responses by C criteria. One prompt for each response and criterion asks for a verdict, and the

@@ -4,6 +4,7 @@
 
 #include <napier/attention.h>
 #include <napier/cuda.h>
+#include <napier/layers.h>
 #include <napier/linear.h>
 #include <napier/generate.h>
 #include <napier/model.h>

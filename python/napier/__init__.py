@@ -35,7 +35,7 @@ def reduce_softmax(x, axis=-1, **options):
 
 
 # Imported on first use: the estimator imports scikit-learn if it is installed.
-_LAZY = {"Qwen3": "_lm.qwen3", "Tokenizer": "_lm.qwen3", "UMAP": "_umap.estimator", "umap": "umap"}
+_LAZY = {"CausalLM": "_lm.qwen3", "Qwen3": "_lm.qwen3", "Tokenizer": "_lm.qwen3", "UMAP": "_umap.estimator", "umap": "umap"}
 
 
 def __getattr__(name):
@@ -56,7 +56,7 @@ def __dir__():
 
 
 __all__ = [
-    "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
+    "CausalLM", "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
     "compute_kl", "cuda_device_count", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads",
     "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
     "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",

@@ -1,4 +1,4 @@
-"""napier.Qwen3 and napier.lm_eval against transformers and lm-evaluation-harness's own class, in float32, on a small random
+"""napier.CausalLM and napier.lm_eval against transformers and lm-evaluation-harness's own class, in float32, on a small random
 model."""
 import functools
 import json
@@ -41,7 +41,7 @@ def both(**tokenizer_files):
             json.dump(content, file)
     with open(TOKENIZER, "rb") as source, open(os.path.join(folder.name, "tokenizer.json"), "wb") as target:
         target.write(source.read())
-    mine = napier.Qwen3.from_pretrained(folder.name)
+    mine = napier.CausalLM.from_pretrained(folder.name)
     mine.folder = folder  # weights are mapped: it goes when the model goes
     return model, mine
 
@@ -64,8 +64,71 @@ def test_the_head_is_a_tensor():
         theirs = model_data.make(dtype)
         with tempfile.TemporaryDirectory() as folder:
             model_data.save(theirs, folder, dtype)
-            head = torch.from_numpy(napier.Qwen3(folder).head())
+            head = torch.from_numpy(napier.CausalLM(folder).head())
             assert head.dtype == given and torch.equal(head.float(), theirs.lm_head.weight.detach())
+
+
+PROMPTS, RESPONSES = [[5, 6, 7], [8, 9]], [[9, 10, 11], [12, 13]]
+
+
+def saved(model, dtype, **options):
+    """The scores of a model that is saved and loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        model_data.save(model, folder, dtype)
+        return napier.CausalLM.from_pretrained(folder, **options).batch_logprobs(PROMPTS, RESPONSES).logprobs
+
+
+def test_a_training_loop_in_memory():
+    """After each step of an optimizer the scores are those of the model saved and loaded, bit for bit."""
+    steps = 0
+    for dtype, tied, compute in ((torch.float32, True, "float32"), (torch.float32, False, "bfloat16"),
+                                 (torch.bfloat16, True, "bfloat16"), (torch.float16, False, "float32")):
+        model = model_data.make(tie_word_embeddings=tied).to(dtype)
+        mine = napier.CausalLM.from_model(model, tokenizer=PreTrainedTokenizerFast(tokenizer_file=TOKENIZER), compute=compute)
+        assert mine.info["tied"] == tied and mine.encode("the cat")
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        before = b""
+        for _ in range(3):
+            got = mine.batch_logprobs(PROMPTS, RESPONSES).logprobs
+            assert got.tobytes() == saved(model, dtype, compute=compute).tobytes() != before
+            before = got.tobytes()
+            ids = torch.tensor([PROMPTS[0] + RESPONSES[0]])
+            optimizer.zero_grad()
+            model(ids, labels=ids).loss.backward()
+            optimizer.step()
+            mine.update()
+            steps += 1
+        with torch.no_grad():  # a parameter gets other memory, and the old one changes
+            old = model.model.layers[0].mlp.up_proj.weight.data
+            model.model.layers[0].mlp.up_proj.weight.data = old * 2
+            old.zero_()
+        mine.update()
+        assert mine.batch_logprobs(PROMPTS, RESPONSES).logprobs.tobytes() == saved(model, dtype, compute=compute).tobytes()
+    return f"{steps} steps"
+
+
+def test_memory_outlives_its_model():
+    model = model_data.make()
+    mine = napier.CausalLM.from_state_dict(model.config, {k: v.clone() for k, v in model.state_dict().items()})
+    wanted = saved(model, torch.float32)
+    del model
+    junk = [torch.full((307, 64), float("nan")) for _ in range(20)]  # what was freed is used again
+    assert mine.batch_logprobs(PROMPTS, RESPONSES).logprobs.tobytes() == wanted.tobytes() and junk
+
+
+def test_tensors_that_are_refused():
+    model = model_data.make()
+    good = model.state_dict()
+    name = "model.layers.0.mlp.up_proj.weight"
+    for tensor, says in ((good[name].to("meta"), "no plain memory"), (good[name].T.contiguous().T, "not contiguous"),
+                         (good[name].to_sparse(), "no plain memory"), (good[name].double(), "f64"),
+                         (good[name].to(torch.int32), "expected float32")):
+        try:
+            napier.CausalLM.from_state_dict(model.config, {**good, name: tensor})
+        except (ValueError, NotImplementedError) as error:
+            assert name in str(error) and says in str(error), error
+        else:
+            raise AssertionError(says)
 
 
 @with_harness

@@ -1,4 +1,4 @@
-"""napier.Qwen3, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
+"""napier.CausalLM, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
 are is for tests/unit (an oracle) and tests/peers (transformers)."""
 import functools
 import json
@@ -37,22 +37,27 @@ def shapes():
         yield at + "self_attn.k_norm.weight", (DIM,)
 
 
-def write_model(folder, dtype=np.float32, word="F32"):
-    rng = np.random.default_rng(0)
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+          "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": DIM, "intermediate_size": MIDDLE,
+          "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+          "tie_word_embeddings": True, "max_position_embeddings": 64, "attention_bias": False, "bos_token_id": 1,
+          "eos_token_id": 2, "torch_dtype": "float32"}
+
+
+def weights(dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    return {name: (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(dtype) for name, shape in shapes()}
+
+
+def write_model(folder, dtype=np.float32, word="F32", seed=0):
     header, body = {}, b""
-    for name, shape in shapes():
-        x = (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(dtype)
-        header[name] = {"dtype": word, "shape": list(shape), "data_offsets": [len(body), len(body) + x.nbytes]}
+    for name, x in weights(dtype, seed).items():
+        header[name] = {"dtype": word, "shape": list(x.shape), "data_offsets": [len(body), len(body) + x.nbytes]}
         body += x.tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
-    config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-              "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": DIM, "intermediate_size": MIDDLE,
-              "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
-              "tie_word_embeddings": True, "max_position_embeddings": 64, "attention_bias": False, "bos_token_id": 1,
-              "eos_token_id": 2, "torch_dtype": "float32"}
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
     shutil.copy(TOKENIZER, folder / "tokenizer.json")
 
 
@@ -65,7 +70,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(directory):
-    return napier.Qwen3.from_pretrained(directory)
+    return napier.CausalLM.from_pretrained(directory)
 
 
 @have
@@ -76,7 +81,7 @@ def test_what_it_is(model, directory):
     assert b"napier._" not in kept  # a private module may move
     again = pickle.loads(kept)
     assert bits(again.forward([5, 6, 7])) == bits(model.forward([5, 6, 7]))
-    half = napier.Qwen3(str(directory), compute="bfloat16")
+    half = napier.CausalLM(str(directory), compute="bfloat16")
     assert half.info["compute"] == "bfloat16" and bits(half.forward([5])) != bits(model.forward([5]))
 
 
@@ -86,7 +91,7 @@ def test_what_it_is(model, directory):
 def test_the_head_is_plain_numpy(tmp_path, dtype, word, given):
     """Other libraries (torch.from_numpy) take NumPy's own dtypes only: bfloat16 comes as float32, exactly."""
     write_model(tmp_path, dtype, word)
-    model = napier.Qwen3(tmp_path)
+    model = napier.CausalLM(tmp_path)
     stored = (np.random.default_rng(0).standard_normal((VOCABULARY, HIDDEN)) * 0.2).astype(dtype)
     head = model.head()
     assert head.dtype == given and head.flags.writeable and bits(head) == bits(stored.astype(given))
@@ -190,8 +195,8 @@ def test_progress_and_errors(model, directory, tmp_path):
         (lambda: model.batch_logprobs("a", "b"), TypeError, "^prompts, responses"),
         (lambda: model.batch_logprobs([[0.5]], [[6]]), TypeError, "^prompts: expected"),
         (lambda: model.logprobs_for([5], [6], temperature=0), ValueError, "temperature"),
-        (lambda: napier.Qwen3(tmp_path), OSError, "config.json"),
-        (lambda: napier.Qwen3(directory, compute="float16"), ValueError, "^compute"),
+        (lambda: napier.CausalLM(tmp_path), OSError, "config.json"),
+        (lambda: napier.CausalLM(directory, compute="float16"), ValueError, "^compute"),
         (lambda: napier.Tokenizer(tmp_path / "none"), OSError, "none"),
         (lambda: napier.Tokenizer(b"{"), ValueError, "Tokenizer"),
     ]:
@@ -285,10 +290,78 @@ def test_lm_eval_s_arguments(directory, tmp_path):
     refuses(lambda: NapierLM(tmp_path), ValueError, "^pretrained: .* has no tokenizer.json")
 
 
+@have
+@pytest.mark.parametrize("dtype, word", [(np.float32, "F32"), (np.float16, "F16"), (BF16, "BF16")], ids=["F32", "F16", "BF16"])
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_weights_in_memory(tmp_path, dtype, word, compute):
+    write_model(tmp_path, dtype, word)
+    filed = napier.CausalLM(tmp_path, compute=compute)
+    mine = weights(dtype)
+    model = napier.CausalLM.from_state_dict(CONFIG, mine, tokenizer=tmp_path / "tokenizer.json", compute=compute)
+    assert model.info == filed.info and repr(model).startswith("<CausalLM ") and model.directory is None
+    assert bits(model.forward([5, 6, 7])) == bits(filed.forward([5, 6, 7]))
+    assert bits(model.logprobs_for("a b", " c")) == bits(filed.logprobs_for("a b", " c"))
+    (tmp_path / "next").mkdir()
+    write_model(tmp_path / "next", dtype, word, seed=1)
+    stepped = napier.CausalLM(tmp_path / "next", compute=compute)
+    for name, x in weights(dtype, seed=1).items():  # what an optimizer does, in place
+        mine[name][...] = x
+    model.update()
+    assert bits(model.forward([5, 6, 7])) == bits(stepped.forward([5, 6, 7])) != bits(filed.forward([5, 6, 7]))
+    model.update(weights(dtype))  # nobody but the model keeps these
+    assert bits(model.forward([5, 6, 7])) == bits(filed.forward([5, 6, 7]))
+    filed.update(mine)
+    assert bits(filed.forward([5, 6, 7])) == bits(stepped.forward([5, 6, 7]))
+    for changed in (model, filed):
+        refuses(lambda: pickle.dumps(changed), TypeError, "weights in memory cannot be pickled")
+    assert napier.Qwen3 is napier.CausalLM
+
+
+@have
+def test_an_update_and_other_calls(directory):
+    mine = weights()
+    model = napier.CausalLM.from_state_dict(json.dumps(CONFIG), mine)
+    kept = model.kv([5, 6, 7])
+    wanted = bits(model.forward([5, 6, 7]))
+
+    def update(*_):
+        model.update()
+
+    refuses(lambda: model.batch_logprobs([[5]], [[6]], progress=update), RuntimeError, "^update: another call")
+    refuses(lambda: model.generate([[5]], on_token=update), RuntimeError, "^update: another call")
+    model.update()
+    for call in (lambda: model.score([[5, 6, 7]], [[8]], kvs=[kept]), lambda: model.generate([[5, 6, 7]], kvs=[kept])):
+        refuses(call, ValueError, "kvs\\[0\\].* stale")
+    assert len(model.kv([5, 6, 7])) == len(kept) == 3
+    some = dict(mine)
+    last = list(some)[-1]
+    wide = np.zeros((DIM, 2), np.float32)[:, 0]
+    for change, error, says in [
+        ({last: None}, TypeError, last),
+        ({last: np.zeros(DIM + 1, np.float32)}, ValueError, f"{last}: its shape is"),
+        ({last: np.zeros(DIM, np.float16)}, ValueError, f"{last}: dtype f16"),
+        ({last: np.zeros(DIM)}, NotImplementedError, f"{last}: dtype f64"),
+        ({last: np.zeros(DIM, np.int32)}, ValueError, f"{last}: expected float32, float16"),
+        ({last: np.zeros(DIM, ">f4")}, ValueError, f"{last}: expected float32, float16"),
+        ({last: wide}, ValueError, f"{last}: not contiguous"),
+        ({"extra.weight": some[last]}, ValueError, "extra.weight: the config describes no such tensor"),
+        ({"lm_head.weight": some["model.embed_tokens.weight"] + 1}, ValueError, "lm_head.weight: not equal"),
+    ]:
+        refuses(lambda: model.update({**some, **change}), error, says)
+    del some[last]
+    refuses(lambda: model.update(some), ValueError, f"{last}: not among")
+    refuses(lambda: model.update({}), ValueError, "^state_dict: empty")
+    assert bits(model.forward([5, 6, 7])) == wanted  # all or nothing
+    refuses(lambda: model.encode("a"), ValueError, "has no tokenizer")
+    refuses(lambda: model.decode([5]), ValueError, "has no tokenizer")
+    refuses(lambda: napier.CausalLM.from_state_dict("{", mine), ValueError, "config")
+    refuses(lambda: napier.CausalLM.from_state_dict({"model_type": "gpt2"}, mine), NotImplementedError, "gpt2")
+
+
 @pytest.mark.skipif(_napier._has_model, reason="this build has the model")
 def test_a_build_without_says_so():
     refuses(lambda: napier.Tokenizer("tokenizer.json"), NotImplementedError, "no tokenizer and no model")
-    refuses(lambda: napier.Qwen3("."), NotImplementedError)
+    refuses(lambda: napier.CausalLM("."), NotImplementedError)
 
 
 @have
@@ -303,7 +376,7 @@ def test_generate(model, directory):
     responses = [made.token_ids[a:b] for a, b in zip(made.offsets, made.offsets[1:])]
     scored = model.batch_logprobs(prompts, responses, prompt_of=np.arange(12) // 4, temperature=0.8)
     assert bits(scored.logprobs) == bits(made.plain_logprobs) == bits(made.logprobs)  # sampled = scored
-    little = napier.Qwen3(directory, memory=9 << 20)  # another schedule, and one sequence by itself
+    little = napier.CausalLM(directory, memory=9 << 20)  # another schedule, and one sequence by itself
     again = little.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7)
     assert all(bits(a) == bits(b) for a, b in zip(again[:5], made))
     alone = model.generate(prompts[1:2], max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, numbers=[6])

@@ -252,9 +252,10 @@ OTHERWISE = {
     "softmax_state_size": "SoftmaxState.to_bytes", "softmax_state_save": "SoftmaxState.to_bytes",
     "softmax_state_load": "SoftmaxState.from_bytes", "logsumexp_weighted": "logsumexp(a, b=...)",
     "linear_token_logprobs_workspace": "memory is the package's own affair",
-    "load": "Qwen3, Tokenizer", "from_json": "Tokenizer", "destroy": "Qwen3, Tokenizer", "get_info": "Qwen3.info",
-    "batch_plan": "Qwen3.plan", "encode_texts": "Qwen3.batch_logprobs", "token_buffer_free": "Tokenizer",
-    "kv_create": "Qwen3.kv", "kv_destroy": "Qwen3.kv", "kv_tokens": "len(Qwen3.kv())", "kv_bytes": "Qwen3.kv().nbytes",
+    "load": "CausalLM, Tokenizer", "from_json": "Tokenizer", "destroy": "CausalLM, Tokenizer", "get_info": "CausalLM.info",
+    "batch_plan": "CausalLM.plan", "from_tensors": "CausalLM.from_state_dict, from_model",
+    "encode_texts": "CausalLM.batch_logprobs", "token_buffer_free": "Tokenizer",
+    "kv_create": "CausalLM.kv", "kv_destroy": "CausalLM.kv", "kv_tokens": "len(CausalLM.kv())", "kv_bytes": "CausalLM.kv().nbytes",
     "chat_text": "Tokenizer.chat", "text_buffer_free": "Tokenizer", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
 }
 
@@ -273,7 +274,7 @@ def test_every_c_function_has_a_python_function():
     for room, name in found:
         if room == "umap":  # test_umap.py has those
             continue
-        homes = [napier, napier.rl, napier.Qwen3, napier.Tokenizer]
+        homes = [napier, napier.rl, napier.CausalLM, napier.Tokenizer]
         name = name.removeprefix("model_").removeprefix("tokenizer_") if room in ("model", "tokenizer") else name
         if name not in OTHERWISE and not any(hasattr(home, name) for home in homes):
             missing.append(name)

@@ -56,6 +56,7 @@ static size_t map_size;
 static const char *map_path;
 #ifdef NAPIER_MODEL
 static tiny_model tiny = TINY_MODEL_INIT;
+static tiny_tensors tensors; /* of it */
 static napier_model *model;
 static napier_tokenizer *tokenizer;
 #endif
@@ -716,6 +717,16 @@ static napier_status chat_text(napier_context *c) {
 }
 
 MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
+static napier_status model_from_tensors(napier_context *c) {
+    const tiny_tensors t = tensors;
+    napier_model *m = NULL;
+    napier_status status = CALL(napier_model_from_tensors, c, t.config, t.config_size, t.list, t.count, NULL, &m);
+    expect(!status == !!m, "napier_model_from_tensors: status %d, but %p", (int)status, (void *)m);
+    status = status ? status : CALL(napier_model_update, c, m, t.list, t.count);
+    status = status ? status : CALL(napier_model_update, c, m, NULL, 0);
+    napier_model_destroy(c, m);
+    return status;
+}
 static napier_status model_reads(napier_context *c) {
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     const napier_status status = CALL(napier_model_get_info, c, model, &info);
@@ -1086,6 +1097,7 @@ static const public_call table[] = {
     LINE(tokenizer_reads, 0),
     LINE(chat_text, CALL_TAKES),
     LINE(model_load, CALL_TAKES),
+    LINE(model_from_tensors, CALL_TAKES),
     LINE(model_reads, 0),
     LINE(model_forward, CALL_TAKES),
     LINE(batch_logprobs, CALL_TAKES),
@@ -1167,6 +1179,7 @@ void calls_open(const char *path) {
     works(napier_umap_model_save, plenty, map, map_path);
 #ifdef NAPIER_MODEL
     tiny_model_write(&tiny);
+    tensors = tiny_model_tensors(&tiny);
     works(napier_model_load, plenty, tiny.directory, NULL, &model);
     works(tiny_load, plenty, NULL, NULL, &tokenizer);
 #endif
@@ -1180,6 +1193,7 @@ void calls_close(void) {
     napier_model_destroy(plenty, model);
     napier_tokenizer_destroy(plenty, tokenizer);
     tiny_model_remove(&tiny);
+    tiny_tensors_free(&tensors);
 #endif
     napier_context_destroy(plenty);
 }

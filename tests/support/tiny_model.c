@@ -22,47 +22,88 @@ typedef struct tensor {
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
-static void add(tensor *all, int *count, const char *name, int64_t rows, int64_t cols) {
+static void add(tensor *all, int *count, const char *name, const char *kind, int64_t rows, int64_t cols) {
     if (*count < MOST_TENSORS) {
         tensor *t = &all[(*count)++];
-        snprintf(t->name, sizeof t->name, "%s.weight", name);
+        snprintf(t->name, sizeof t->name, "%s.%s", name, kind);
         t->rows = rows;
         t->cols = cols;
     }
 }
 
+bool tiny_model_qkv_bias(const tiny_model *m) { return m->attention_bias || strcmp(m->family, "qwen2") == 0; }
+bool tiny_model_head_norms(const tiny_model *m) { return strncmp(m->family, "qwen3", 5) == 0; }
+bool tiny_model_is_sparse(const tiny_model *m, int64_t layer) {
+    return m->experts > 0 && (layer + 1) % m->sparse_step == 0;
+}
+
+tiny_model tiny_model_of(int which) {
+    tiny_model m = TINY_MODEL_INIT;
+    static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral", "qwen3_moe"};
+    m.family = names[which];
+    m.attention_bias = m.mlp_bias = strcmp(m.family, "llama") == 0;
+    if (strcmp(m.family, "qwen3_moe") == 0) {
+        m.experts = 5, m.chosen = 2, m.expert_width = 20, m.shares = true;
+    }
+    m.more = strcmp(m.family, "mistral") == 0 ? ", \"sliding_window\": null" : "";
+    return m;
+}
+
+static void add_expert(const tiny_model *m, int64_t layer, int64_t expert, tensor *all, int *count) {
+    static const char *const parts[] = {"gate_proj", "up_proj", "down_proj"};
+    for (int i = 0; i < 3; i++) {
+        char name[NAME / 2];
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s", (int)layer, (int)expert, parts[i]);
+        add(all, count, name, "weight", i < 2 ? m->expert_width : m->hidden, i < 2 ? m->hidden : m->expert_width);
+    }
+}
+
 static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *count) {
     const int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    const bool qkv = tiny_model_qkv_bias(m), norms = tiny_model_head_norms(m), sparse = tiny_model_is_sparse(m, layer);
+    const int64_t middle = sparse ? 0 : m->intermediate;
     const struct {
         const char *name;
-        int64_t rows, cols;
-    } parts[] = {{"input_layernorm", m->hidden, 0},
-                 {"self_attn.q_proj", q, m->hidden},
-                 {"self_attn.k_proj", kv, m->hidden},
-                 {"self_attn.v_proj", kv, m->hidden},
-                 {"self_attn.o_proj", m->hidden, q},
-                 {"self_attn.q_norm", m->head_dim, 0},
-                 {"self_attn.k_norm", m->head_dim, 0},
-                 {"post_attention_layernorm", m->hidden, 0},
-                 {"mlp.gate_proj", m->intermediate, m->hidden},
-                 {"mlp.up_proj", m->intermediate, m->hidden},
-                 {"mlp.down_proj", m->hidden, m->intermediate}};
+        int64_t rows, cols; /* rows 0: not in this family */
+        bool biased;
+    } parts[] = {{"input_layernorm", m->hidden, 0, false},
+                 {"self_attn.q_proj", q, m->hidden, qkv},
+                 {"self_attn.k_proj", kv, m->hidden, qkv},
+                 {"self_attn.v_proj", kv, m->hidden, qkv},
+                 {"self_attn.o_proj", m->hidden, q, m->attention_bias},
+                 {"self_attn.q_norm", norms ? m->head_dim : 0, 0, false},
+                 {"self_attn.k_norm", norms ? m->head_dim : 0, 0, false},
+                 {"post_attention_layernorm", m->hidden, 0, false},
+                 {"mlp.gate_proj", middle, m->hidden, m->mlp_bias},
+                 {"mlp.up_proj", middle, m->hidden, m->mlp_bias},
+                 {"mlp.down_proj", sparse ? 0 : m->hidden, m->intermediate, m->mlp_bias},
+                 {"mlp.gate", sparse ? m->experts : 0, m->hidden, false}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[NAME / 2];
         snprintf(name, sizeof name, "model.layers.%d.%s", (int)layer, parts[i].name);
-        add(all, count, name, parts[i].rows, parts[i].cols);
+        if (parts[i].rows > 0) {
+            add(all, count, name, "weight", parts[i].rows, parts[i].cols);
+        }
+        if (parts[i].biased) {
+            add(all, count, name, "bias", parts[i].rows, 0);
+        }
+    }
+    for (int64_t e = 0; sparse && e < m->experts; e++) {
+        add_expert(m, layer, e, all, count);
     }
 }
 
 static int list_tensors(const tiny_model *m, tensor *all) {
     int count = 0;
-    add(all, &count, "model.embed_tokens", m->vocabulary, m->hidden);
+    add(all, &count, "model.embed_tokens", "weight", m->vocabulary, m->hidden);
     for (int64_t layer = 0; layer < m->layers; layer++) {
         add_layer(m, layer, all, &count);
     }
-    add(all, &count, "model.norm", m->hidden, 0);
-    if (!m->tied) {
-        add(all, &count, "lm_head", m->vocabulary, m->hidden);
+    add(all, &count, "model.norm", "weight", m->hidden, 0);
+    if (m->labels > 0) {
+        add(all, &count, "score", "weight", m->labels, m->hidden);
+    } else if (!m->tied) {
+        add(all, &count, "lm_head", "weight", m->vocabulary, m->hidden);
     }
     return count;
 }
@@ -82,13 +123,27 @@ double tiny_model_weight(const tiny_model *m, const char *name, int64_t i) {
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static void write_config(const tiny_model *m, FILE *file) {
+    const char *const name = m->experts > 0 ? "qwen3Moe" : m->family;
+    fprintf(file, "{\"architectures\": [\"%c%sFor%s\"], \"model_type\": \"%s\", \"hidden_act\": \"silu\",\n",
+            name[0] - 'a' + 'A', name + 1, m->labels > 0 ? "SequenceClassification" : "CausalLM", m->family);
     fprintf(file,
-            "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_act\": \"silu\",\n"
             " \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
             " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
-            " \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": %s, \"attention_bias\": false,\n",
+            " \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s",
             (int)m->hidden, (int)m->layers, (int)m->heads, (int)m->kv_heads, (int)m->head_dim, (int)m->intermediate,
-            (int)m->vocabulary, m->tied ? "true" : "false");
+            (int)m->vocabulary, m->tied ? "true" : "false", m->attention_bias ? "true" : "false",
+            m->mlp_bias ? "true" : "false");
+    if (m->labels > 0) {
+        fprintf(file, ", \"num_labels\": %d", (int)m->labels);
+    }
+    if (m->experts > 0) {
+        fprintf(file,
+                ", \"num_experts\": %d, \"num_experts_per_tok\": %d, \"moe_intermediate_size\": %d,\n"
+                " \"decoder_sparse_step\": %d, \"norm_topk_prob\": %s",
+                (int)m->experts, (int)m->chosen, (int)m->expert_width, (int)m->sparse_step,
+                m->shares ? "true" : "false");
+    }
+    fprintf(file, "%s,\n", m->more);
     fprintf(file,
             m->old_config ? " \"rope_theta\": %g}\n"
                           : " \"rope_parameters\": {\"rope_theta\": %g, "
@@ -135,6 +190,55 @@ static void write_tensors(const tiny_model *m, FILE *file) {
         }
     }
 }
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* Everything is allocated at once, each for itself, so that AddressSanitizer sees every read outside. */
+tiny_tensors tiny_model_tensors(const tiny_model *m) {
+    enum { CONFIG = 2048 };
+    tensor *const all = calloc(MOST_TENSORS, sizeof *all);
+    tiny_tensors t = {.list = calloc(MOST_TENSORS, sizeof *t.list), .config = malloc(CONFIG)};
+    int64_t(*const shapes)[2] = calloc(MOST_TENSORS, sizeof *shapes);
+    t.memory[0] = all, t.memory[1] = t.list, t.memory[2] = t.config, t.memory[3] = shapes;
+    FILE *const file = all && t.list && t.config && shapes ? fmemopen(t.config, CONFIG, "w") : NULL;
+    if (!file) {
+        return t;
+    }
+    write_config(m, file);
+    fclose(file);
+    t.config_size = strlen(t.config);
+    t.count = list_tensors(m, all);
+    for (int64_t k = 0; k < t.count; k++) {
+        void *const data = malloc((size_t)elements(&all[k]) * napier_dtype_size(m->dtype));
+        for (int64_t i = 0; data && i < elements(&all[k]); i++) {
+            napier_f64_store(data, m->dtype, i, tiny_model_weight(m, all[k].name, i));
+        }
+        shapes[k][0] = all[k].rows, shapes[k][1] = all[k].cols;
+        t.list[k] = (napier_named_tensor){all[k].name, data, shapes[k], all[k].cols > 0 ? 2 : 1, m->dtype};
+    }
+    return t;
+}
+
+void tiny_tensors_free(tiny_tensors *t) {
+    for (int64_t k = 0; k < t->count; k++) {
+        free((void *)(uintptr_t)t->list[k].data);
+    }
+    for (size_t i = 0; i < sizeof t->memory / sizeof *t->memory; i++) {
+        free(t->memory[i]);
+    }
+    *t = (tiny_tensors){0};
+}
+
+napier_named_tensor *tiny_tensors_find(const tiny_tensors *t, const char *name) {
+    for (int64_t k = 0; k < t->count; k++) {
+        if (strcmp(t->list[k].name, name) == 0) {
+            return &t->list[k];
+        }
+    }
+    return NULL;
+}
+
+/* ---- A directory ------------------------------------------------------------------------------------------------- */
 
 static FILE *create(const tiny_model *m, const char *name) {
     char path[192];

@@ -328,7 +328,7 @@ static const char *const compute_words[] = {"float32", "bfloat16"};
 
 /* _model_load(directory, compute, memory) */
 static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"Qwen3", 3, 3, 1, {"directory", "compute", "memory"}};
+    static const signature names = {"CausalLM", 3, 3, 1, {"directory", "compute", "memory"}};
     (void)self;
     PyObject *v[3], *path = NULL, *given = NULL;
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
@@ -349,6 +349,123 @@ static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t
     }
     Py_DECREF(path);
     return given;
+}
+
+/* Tensors of the caller, which the caller keeps as long as the model. */
+typedef struct named_arrays {
+    napier_named_tensor *list;
+    array *arrays;
+    Py_ssize_t count, taken;
+} named_arrays;
+
+static void named_release(named_arrays *n) {
+    for (Py_ssize_t i = 0; i < n->taken; i++) {
+        array_release(&n->arrays[i]);
+    }
+    PyMem_Free(n->arrays);
+    PyMem_Free(n->list);
+}
+
+/* Whether the array is the object's own memory: a copy would not follow changes in place, and would end with the call. */
+static int is_in_place(const array *a, PyObject *object) {
+    if (a->object == object) {
+        return 1;
+    }
+    PyObject *shared = a->kind == KIND_NUMPY
+                           ? PyObject_CallMethod(numpy_module, "may_share_memory", "OO", a->object, object)
+                           : Py_NewRef(Py_False);
+    const int is = shared ? PyObject_IsTrue(shared) : -1;
+    Py_XDECREF(shared);
+    return is;
+}
+
+static int take_named(array *a, PyObject *object, const char *name, napier_named_tensor *out) {
+    if (array_take(a, object, name, TAKE_FLOATS)) {
+        return -1;
+    }
+    const int own = is_in_place(a, object);
+    if (own <= 0 || !array_is_contiguous(a)) {
+        if (own >= 0) {
+            PyErr_Format(PyExc_ValueError,
+                         own ? "%s: not contiguous (use .contiguous(), and give the copies again after each change)"
+                             : "%s: expected float32, float16 or bfloat16, aligned, to use in place",
+                         name);
+        }
+        array_release(a);
+        return -1;
+    }
+    *out = (napier_named_tensor){name, a->data, a->shape, a->ndim, a->dtype};
+    return 0;
+}
+
+/* names: a list of str; arrays: as many. Call named_release afterwards, also after a failure. */
+static int take_all_named(PyObject *names, PyObject *arrays, named_arrays *n) {
+    *n = (named_arrays){NULL, NULL, PyList_Size(names), 0};
+    if (n->count < 0 || PyList_Size(arrays) != n->count) {
+        return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "tensors: as many names as arrays"), -1);
+    }
+    n->list = PyMem_Calloc((size_t)n->count + 1, sizeof *n->list);
+    n->arrays = PyMem_Calloc((size_t)n->count + 1, sizeof *n->arrays);
+    if (!n->list || !n->arrays) {
+        return PyErr_NoMemory(), -1;
+    }
+    for (; n->taken < n->count; n->taken++) {
+        const Py_ssize_t i = n->taken;
+        const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(names, i), NULL);
+        if (!name || take_named(&n->arrays[i], PyList_GetItem(arrays, i), name, &n->list[i])) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* _model_from_tensors(config, names, arrays, compute, memory) */
+static PyObject *py_model_from_tensors(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"CausalLM", 5, 5, 3, {"config", "names", "arrays", "compute", "memory"}};
+    (void)self;
+    PyObject *v[5], *given = NULL;
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    int compute = NAPIER_COMPUTE_F32;
+    const char *config;
+    Py_ssize_t size;
+    if (arguments(&names, args, count, keywords, v) || take_text(v[0], "config", &config, &size) ||
+        take_word(v[3], "compute", compute_words, 2, NAPIER_COMPUTE_F32, &compute) ||
+        take_int64(v[4], "memory", &options.memory)) {
+        return NULL;
+    }
+    options.compute = (napier_compute)compute;
+    named_arrays tensors;
+    napier_context *context = take_all_named(v[1], v[2], &tensors) ? NULL : context_take();
+    if (context) {
+        napier_model *model = NULL;
+        const napier_status status =
+            napier_model_from_tensors(context, config, (size_t)size, tensors.list, tensors.count, &options, &model);
+        given = hold(context, status, model, model_name, model_end, names.function);
+    }
+    named_release(&tensors);
+    return given;
+}
+
+/* _model_update(model, names, arrays): takes these, or the model's own where the lists are empty. No other call may use
+ * the model meanwhile. */
+static PyObject *py_model_update(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"update", 3, 3, 3, {"model", "names", "arrays"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    held *h = PyCapsule_GetPointer(v[0], model_name);
+    named_arrays tensors;
+    if (!h) {
+        return NULL;
+    }
+    const bool failed =
+        take_all_named(v[1], v[2], &tensors) ||
+        raise_status(h->context, napier_model_update(h->context, h->object, tensors.list, tensors.count),
+                     names.function);
+    named_release(&tensors);
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
@@ -845,6 +962,8 @@ PyMethodDef model_functions[] = {HERE("_tokenizer_load", py_tokenizer_load, METH
                                  HERE("_tokenizer_vocab_size", py_tokenizer_vocab_size, METH_O),
                                  HERE("_chat_text", py_chat_text, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_load", py_model_load, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_from_tensors", py_model_from_tensors, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_update", py_model_update, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_info", py_model_info, METH_O),
                                  HERE("_model_head", py_model_head, METH_O),
                                  HERE("_model_forward", py_model_forward, METH_FASTCALL | METH_KEYWORDS),

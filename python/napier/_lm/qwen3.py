@@ -1,7 +1,10 @@
-"""napier.Qwen3 and napier.Tokenizer: per-token log-probabilities of responses given prompts, from a Qwen3 in a directory."""
+"""napier.CausalLM and napier.Tokenizer: per-token log-probabilities of responses given prompts, and samples, from a language
+model in a directory or in memory."""
+import contextlib
 import functools
 import json
 import os
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +43,8 @@ class Generated(NamedTuple):
 
 
 class KV:
-    """The keys and values of a beginning that many calls share, from Qwen3.kv. len() is the number of its tokens, nbytes its
-    size. It cannot be pickled."""
+    """The keys and values of a beginning that many calls share, from CausalLM.kv. len() is the number of its tokens, nbytes
+    its size. It cannot be pickled."""
 
     __module__ = "napier"  # what help shows
 
@@ -108,9 +111,9 @@ class Tokenizer:
         return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking).decode()
 
 
-class Qwen3:
-    """A Qwen3 language model on the CPU, for log-probabilities of given responses. The bits are the same on every machine and
-    in every batch.
+class CausalLM:
+    """A language model on the CPU, for log-probabilities of given responses and for samples. The bits are the same on every
+    machine and in every batch. from_model and from_state_dict make one from weights in memory.
 
     Parameters
     ----------
@@ -125,47 +128,125 @@ class Qwen3:
     __module__ = "napier"  # what pickles and help show
 
     def __init__(self, directory, *, compute="float32", memory=0):
-        self._arguments = os.path.abspath(os.fspath(directory)), compute, int(memory)
-        self._handle = _napier._model_load(*self._arguments)
-        self.directory = self._arguments[0]
-        path = os.path.join(self.directory, "tokenizer.json")
+        directory = os.path.abspath(os.fspath(directory))
+        path = os.path.join(directory, "tokenizer.json")
+        self._start(_napier._model_load(directory, compute, int(memory)), compute, memory)
+        self.directory = directory
         self.tokenizer = Tokenizer(path) if os.path.exists(path) else None
-        self.info = _napier._model_info(self._handle)
+
+    def _start(self, handle, compute, memory):
+        self._handle = handle
+        self._options = {"compute": compute, "memory": int(memory)}
+        self._lock, self._calls, self._changed = threading.Lock(), 0, False
+        self._source, self._tensors = None, {}
+        self.directory = self.tokenizer = None
+        self.info = _napier._model_info(handle)
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0):
         """Loads a model from a local directory in the format of transformers. It does not download."""
         return cls(path, compute=compute, memory=memory)
 
+    @classmethod
+    def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0):
+        """A model of weights in memory, which are used in place, without copies.
+
+        Parameters
+        ----------
+        config : transformers' config of the model, a dict, or the text of a config.json
+        state_dict : dict of name to tensor
+            PyTorch tensors on the CPU, or arrays, of float32, float16 or bfloat16, contiguous. The model keeps them alive. Do
+            not resize their storage, as FSDP does.
+        tokenizer : a Tokenizer, one of transformers or tokenizers, or a tokenizer.json
+            Without it, functions take ids only.
+
+        Call update() after the weights have changed, also in place.
+        """
+        self = cls.__new__(cls)
+        names, arrays = _named(state_dict)
+        self._start(_napier._model_from_tensors(_config_json(config), names, arrays, compute, int(memory)), compute, memory)
+        self._tensors = arrays
+        self.tokenizer = _tokenizer_of(tokenizer)
+        return self
+
+    @classmethod
+    def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0):
+        """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
+        optimizer, update() is enough."""
+        self = cls.from_state_dict(model.config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory)
+        self._source = model
+        return self
+
+    def update(self, state_dict=None):
+        """Takes changed weights: those of a state_dict with the same names, shapes and dtypes; without one, those of the model
+        that from_model was given, or the ones that this model has, which have changed in place.
+
+        Results of kv become stale, and later calls refuse them. After an error the model is as before. It raises RuntimeError
+        while another call uses the model, as from on_token or another thread.
+        """
+        if state_dict is None and self._source is not None:
+            state_dict = self._source.state_dict()
+        if state_dict is not None and not state_dict:
+            raise ValueError("state_dict: empty")
+        names, arrays = _named(state_dict or {})
+        with self._alone():
+            _napier._model_update(self._handle, names, arrays)
+        if state_dict is not None:
+            self._tensors, self._changed = arrays, True
+
+    @contextlib.contextmanager
+    def _alone(self):
+        with self._lock:
+            if self._calls:
+                raise RuntimeError("update: another call is using the model; wait for its end")
+            self._calls = -1
+        try:
+            yield
+        finally:
+            self._calls = 0
+
+    def _run(self, function, *arguments):
+        """Calls a function of the model, which no update may change meanwhile."""
+        with self._lock:
+            if self._calls < 0:
+                raise RuntimeError("the model is being updated; wait for its end")
+            self._calls += 1
+        try:
+            return function(self._handle, *arguments)
+        finally:
+            with self._lock:
+                self._calls -= 1
+
     def __reduce__(self):
-        directory, compute, memory = self._arguments
-        return functools.partial(Qwen3, compute=compute, memory=memory), (directory,)
+        if self.directory is None or self._changed:
+            raise TypeError("a CausalLM of weights in memory cannot be pickled: save the weights, and use from_pretrained")
+        return functools.partial(CausalLM, **self._options), (self.directory,)
 
     def __repr__(self):
-        return f"<Qwen3 {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
+        return f"<CausalLM {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
 
     def encode(self, text):
         """The ids of a text, from the model's tokenizer."""
         if self.tokenizer is None:
-            raise ValueError("text: this model's directory has no tokenizer.json; give ids")
+            raise ValueError("text: this model has no tokenizer (tokenizer.json, or tokenizer=); give ids")
         return self.tokenizer.encode(text)
 
     def decode(self, ids, *, skip_special=False):
         """The text of ids."""
         if self.tokenizer is None:
-            raise ValueError("ids: this model's directory has no tokenizer.json")
+            raise ValueError("ids: this model has no tokenizer (tokenizer.json, or tokenizer=)")
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
         """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
         are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it."""
-        return _napier._model_head(self._handle)
+        return self._run(_napier._model_head)
 
     def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):
         """The logits [N, V] of ids [N], float32. With hidden=True returns (hidden, logits), where hidden are the states after
         the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last."""
         offsets = None if offsets is None else _ids(offsets, "offsets")
-        h, z = _napier._model_forward(self._handle, _ids(ids, "ids"), offsets, hidden, logits, progress)
+        h, z = self._run(_napier._model_forward, _ids(ids, "ids"), offsets, hidden, logits, progress)
         return (h, z) if hidden else z
 
     def logprobs_for(self, prompt, response, *, temperature=1.0):
@@ -195,7 +276,7 @@ class Qwen3:
         are the same with and without."""
         ids = self.encode(prompt) if isinstance(prompt, (str, bytes)) else prompt
         ids = _ids(ids, "prompt")
-        handle, nbytes = _napier._model_kv(self._handle, ids, progress)
+        handle, nbytes = self._run(_napier._model_kv, ids, progress)
         return KV(handle, len(ids), nbytes)
 
     def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
@@ -203,8 +284,8 @@ class Qwen3:
         """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
         that token. kvs: a prompt that begins with the tokens of one of these uses it."""
         lists = self._lists(prompts, responses, prompt_of)
-        logprobs, entropies, argmax = _napier._model_scores(
-            self._handle, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress,
+        logprobs, entropies, argmax = self._run(
+            _napier._model_scores, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress,
             _handles(kvs), entropy, greedy)
         ids, offsets = lists[2], lists[3]
         return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
@@ -213,8 +294,8 @@ class Qwen3:
         """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
         bytes."""
         lists = self._lists(prompts, responses, prompt_of)
-        return _napier._model_plan(self._handle, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
-                                   _handles(kvs))
+        return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
+                         _handles(kvs))
 
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
         """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
@@ -227,8 +308,8 @@ class Qwen3:
         prompt_ids, prompt_offsets = self._ragged(prompts, "prompts")
         verdict_ids, verdict_offsets = self._ragged(verdicts, "verdicts")
         weights = None if weights is None else np.asarray(weights, np.float32)
-        return _napier._model_judge(self._handle, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
-                                    np.asarray(values, np.float64), weights, float(temperature), progress)
+        return self._run(_napier._model_judge, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
+                         np.asarray(values, np.float64), weights, float(temperature), progress)
 
     def generate(self, prompts, *, samples=1, max_tokens=16, stop=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0,
                  repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0, numbers=None, on_token=None,
@@ -262,8 +343,8 @@ class Qwen3:
         if needs_tokenizer and self.tokenizer is None:
             raise ValueError("stop, texts, on_text: this model's directory has no tokenizer.json, which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
-        ids, lengths, logprobs, plain, entropies, which, made = _napier._model_generate(
-            self._handle, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, stop_ids,
+        ids, lengths, logprobs, plain, entropies, which, made = self._run(
+            _napier._model_generate, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, stop_ids,
             float(temperature), top_k, float(top_p), float(min_p), float(repetition_penalty), float(presence_penalty),
             float(frequency_penalty), seed, on_token, _handles(kvs), min_tokens,
             self.tokenizer._handle if needs_tokenizer else None, stop_texts, on_text, texts, entropy)
@@ -301,6 +382,27 @@ class Qwen3:
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
+
+
+Qwen3 = CausalLM  # its first name
+
+
+def _named(state_dict):
+    """The names of a state_dict, and its tensors without gradients: they keep the memory if a parameter gets other data."""
+    return list(state_dict), [x.detach() if _is_tensor(x) else x for x in state_dict.values()]
+
+
+def _config_json(config):
+    if hasattr(config, "to_json_string"):
+        return config.to_json_string(use_diff=False)
+    return config if isinstance(config, (str, bytes)) else json.dumps(config)
+
+
+def _tokenizer_of(tokenizer):
+    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if tokenizer is None or isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    return Tokenizer(tokenizer.to_str().encode() if hasattr(tokenizer, "to_str") else tokenizer)
 
 
 def _handles(kvs):

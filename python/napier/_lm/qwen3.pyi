@@ -1,6 +1,6 @@
-"""Types of napier.Qwen3 and napier.Tokenizer. Array: as in _napier.pyi."""
+"""Types of napier.CausalLM and napier.Tokenizer. Array: as in _napier.pyi."""
 from os import PathLike
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 Array = Any
 
@@ -45,14 +45,20 @@ class Tokenizer:
     def chat(messages: list[dict[str, Any]], *, tools: Optional[list[dict[str, Any] | str]] = None,
              add_generation_prompt: bool = True, disable_thinking: bool = False) -> str: ...
 
-class Qwen3:
+class CausalLM:
     tokenizer: Optional[Tokenizer]
     info: dict[str, Any]
-    directory: str
+    directory: Optional[str]
 
     def __init__(self, directory: str | PathLike[str], *, compute: str = 'float32', memory: int = 0) -> None: ...
     @classmethod
-    def from_pretrained(cls, path: str | PathLike[str], *, compute: str = 'float32', memory: int = 0) -> Qwen3: ...
+    def from_pretrained(cls, path: str | PathLike[str], *, compute: str = 'float32', memory: int = 0) -> CausalLM: ...
+    @classmethod
+    def from_state_dict(cls, config: Any, state_dict: Mapping[str, Any], *, tokenizer: Any = None,
+                        compute: str = 'float32', memory: int = 0) -> CausalLM: ...
+    @classmethod
+    def from_model(cls, model: Any, *, tokenizer: Any = None, compute: str = 'float32', memory: int = 0) -> CausalLM: ...
+    def update(self, state_dict: Optional[Mapping[str, Any]] = None) -> None: ...
     def encode(self, text: str | bytes) -> list[int]: ...
     def decode(self, ids: Array, *, skip_special: bool = False) -> str: ...
     def head(self) -> Any: ...
@@ -78,3 +84,5 @@ class Qwen3:
                  seed: int = 0, numbers: Optional[Array] = None,
                  on_token: Optional[Callable[..., Any]] = None, kvs: Sequence[KV] = (), min_tokens: int = 0,
                  entropy: bool = False, texts: bool = False, on_text: Optional[Callable[..., Any]] = None) -> Generated: ...
+
+Qwen3 = CausalLM

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "core/base/view.h"
-#include "lm/decoder/rope.h"
 #include "ops/linear/amx.h"
 #include "ops/tokens/responses.h"
 
@@ -48,8 +47,8 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
     *out = NULL;
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(napier_check_ids(context, "ids", ids, ids.size, model->config.vocab_size));
-    NAPIER_REFUSE_IF(context, ids.size < 1 || ids.size > NAPIER_ROPE_POSITIONS,
-                     "ids: %" PRId64 " tokens are not in 1 .. %" PRId64, ids.size, (int64_t)NAPIER_ROPE_POSITIONS);
+    NAPIER_REFUSE_IF(context, ids.size < 1, "ids: %" PRId64 " tokens, where there should be one or more", ids.size);
+    NAPIER_TRY(napier_model_check_length(context, model, "ids", ids.size));
     const int64_t chunk = chunk_of(context, model, ids.size);
     if (chunk == 0) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,
@@ -64,7 +63,7 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
     napier_kv *const kv = napier_take(&kept, 1, sizeof *kv);
     int64_t *const own_ids = napier_take(&kept, ids.size, sizeof *own_ids);
     NAPIER_TRY(napier_taken(&kept, "keys and values: no memory for %" PRId64 " ids", ids.size));
-    *kv = (napier_kv){.model = model, .ids = own_ids};
+    *kv = (napier_kv){.model = model, .updates = model->updates, .ids = own_ids};
     for (int64_t i = 0; i < ids.size; i++) {
         own_ids[i] = napier_index_at(ids, i);
     }
@@ -100,6 +99,9 @@ napier_status napier_kv_check(napier_context *context, const napier_model *model
     for (int64_t i = 0; i < count; i++) {
         NAPIER_REFUSE_IF(context, !kvs[i] || kvs[i]->model != model,
                          "options: kvs[%" PRId64 "] %p is not of this model", i, (const void *)kvs[i]);
+        NAPIER_REFUSE_IF(context, kvs[i]->updates != model->updates,
+                         "options: kvs[%" PRId64 "] %p is stale: the model's weights were updated after it was made", i,
+                         (const void *)kvs[i]);
     }
     return NAPIER_OK;
 }

@@ -6,6 +6,7 @@
 
 struct napier_kv {
     const napier_model *model;
+    int64_t updates;       /* the model's, when this was made */
     napier_kv_store store; /* [tokens] */
     int64_t *ids;          /* [tokens] */
 };

@@ -14,13 +14,16 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/isa/core_kernels.h"
+#include "lm/decoder/experts.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/layers/rotary_angles.h"
 
 enum {
-    NAPIER_BLOCK_ROWS = 512, /* rows of the steps between products */
-    NAPIER_SOME_ROWS = 4,    /* rows that a thread takes at a time */
-    NAPIER_LAYERS_PARTS = 9, /* number of memory areas */
+    NAPIER_BLOCK_ROWS = 512,  /* rows of the steps between products */
+    NAPIER_SOME_ROWS = 4,     /* rows that a thread takes at a time */
+    NAPIER_LAYERS_PARTS = 10, /* number of memory areas */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -38,21 +41,65 @@ static int64_t stride_of(int64_t width) { return plus(width, 32); }
 static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
 static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
 
-/* The floats for the largest product with this number of rows. */
-static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
-    const napier_layer *layer = &m->layers[0];
-    const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o};
-    const napier_const_matrix normed = napier_const_rows(NULL, rows, layer->gate.cols, napier_model_activations(m));
-    const size_t gated =
-        napier_project_gated_floats(context, normed, &(napier_gated){layer->gate, layer->up, layer->down});
-    size_t floats = gated;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
-        const size_t wanted = napier_project_floats(context, x, all[i]);
-        if (wanted == 0 || gated == 0) {
-            return INT64_MAX;
+static napier_gated mlp_of(const napier_layer *layer) {
+    return (napier_gated){layer->gate.weights, layer->up.weights, layer->down.weights, layer->gate.bias,
+                          layer->up.bias};
+}
+
+/* The floats for the largest product with this number of rows. The matrices may have different dtypes, so the products of
+ * all dtypes that the model has count. */
+enum { DTYPES = 3 };
+static const napier_dtype dtypes[DTYPES] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+
+static bool has_dtype(const napier_model *m, int i) { return (m->dtypes >> dtypes[i] & 1) != 0; }
+
+/* SIZE_MAX if the larger one overflows. */
+static size_t larger(size_t a, size_t floats) { return floats == 0 ? SIZE_MAX : a > floats ? a : floats; }
+
+static size_t product_floats(const napier_context *context, const napier_model *m, int64_t rows, int64_t in,
+                             int64_t out) {
+    const napier_const_matrix x = napier_const_rows(NULL, rows, in, napier_model_activations(m));
+    size_t floats = 0;
+    for (int i = 0; i < DTYPES; i++) {
+        if (has_dtype(m, i)) {
+            floats = larger(floats, napier_project_floats(context, x, napier_const_rows(NULL, out, in, dtypes[i])));
         }
-        floats = wanted > floats ? wanted : floats;
+    }
+    return floats;
+}
+
+static size_t gated_floats(const napier_context *context, const napier_model *m, int64_t rows, int64_t width) {
+    const int64_t hidden = m->config.hidden_size;
+    const napier_const_matrix x = napier_const_rows(NULL, rows, hidden, napier_model_activations(m));
+    static const float bias;
+    const float *const some = m->config.mlp_bias ? &bias : NULL; /* only whether there is one counts */
+    size_t floats = 0;
+    for (int i = 0; i < DTYPES * DTYPES * DTYPES; i++) {
+        const int gate = i % DTYPES, up = i / DTYPES % DTYPES, down = i / DTYPES / DTYPES;
+        if (has_dtype(m, gate) && has_dtype(m, up) && has_dtype(m, down)) {
+            const napier_gated all = {napier_const_rows(NULL, width, hidden, dtypes[gate]),
+                                      napier_const_rows(NULL, width, hidden, dtypes[up]),
+                                      napier_const_rows(NULL, hidden, width, dtypes[down]), some, some};
+            floats = larger(floats, napier_project_gated_floats(context, x, &all));
+        }
+    }
+    return floats;
+}
+
+static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
+    const napier_model_config *c = &m->config;
+    const int64_t shapes[][2] = {
+        {c->hidden_size, q_width(m)}, {c->hidden_size, kv_width(m)}, {q_width(m), c->hidden_size}};
+    size_t floats = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        floats = larger(floats, product_floats(context, m, rows, shapes[i][0], shapes[i][1]));
+    }
+    if (c->sparse_layers < c->num_hidden_layers) {
+        floats = larger(floats, gated_floats(context, m, rows, c->intermediate_size));
+    }
+    if (c->sparse_layers > 0) {
+        floats = larger(floats, product_floats(context, m, rows, c->hidden_size, c->num_experts));
+        floats = larger(floats, gated_floats(context, m, rows, c->moe_intermediate_size));
     }
     return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
 }
@@ -78,7 +125,8 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
-    const int64_t widest = most(plus(stride_of(q_width(m)), stride_of(kv_width(m))), stride_of(c->hidden_size));
+    const int64_t kv = times(stride_of(kv_width(m)), c->qkv_bias ? 2 : 1); /* sums of k, and of v before its bias */
+    const int64_t widest = most(plus(stride_of(q_width(m)), kv), stride_of(c->hidden_size));
     const part all[NAPIER_LAYERS_PARTS] = {
         {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
         {&l->normed, times(times(size.tokens, stride_of(c->hidden_size)), each)},
@@ -86,6 +134,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
         {&l->attended, times(times(size.tokens, stride_of(q_width(m))), each)},
         {&l->k, times(times(keys, stride_of(kv_width(m))), each)},
         {&l->v, times(times(keys, stride_of(kv_width(m))), each)},
+        {&l->experts, napier_experts_bytes(context, m, block)},
         {(void **)&l->wide, times(times(block, widest), wide)},
         {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
         {(void **)&l->memory, times(project_floats(context, m, block), wide)},
@@ -125,7 +174,7 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t half = l->model->config.head_dim / 2;
     (void)worker;
     for (int64_t p = begin; p < end; p++) {
-        napier_rope_angles(l->model->inverse, half, p, l->cosines + p * half, l->sines + p * half);
+        napier_rope_angles(l->model->inverse, half, 1.0f, p, l->cosines + p * half, l->sines + p * half);
     }
 }
 
@@ -180,12 +229,14 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 /* A step between two products, on some rows: the data that its tasks share. */
 typedef struct step {
     const napier_layers *layers;
-    const napier_lm_kernels *kernels;
-    int64_t first; /* index of the first row */
-    const napier_rms_norm *norm;
+    const napier_ops_kernels *kernels;
+    const napier_math_kernels *math; /* for the embedding */
+    int64_t first;                   /* index of the first row */
+    const napier_norm *norm;
+    const float *bias; /* of the product before; NULL: none */
     int64_t heads;
-    const float *from; /* [rows, heads, n], starting with these rows */
-    void *out;         /* of all rows */
+    float *from; /* [rows, heads, n] sums of the product, starting with these rows */
+    void *out;   /* of all rows */
 } step;
 
 static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -195,8 +246,11 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i;
-        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * stride_of(width),
-                               row_of(l, l->normed, row, width), l->dtype);
+        float *const sums = l->wide + i * stride_of(width);
+        if (s->bias) {
+            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
+        }
+        s->kernels->layers.norm(s->norm, l->x + row * width, sums, row_of(l, l->normed, row, width), l->dtype);
     }
 }
 
@@ -207,8 +261,23 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i, position = l->batch.positions[row];
-        s->kernels->model.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
-                                 l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
+        float *const sums = s->from + i * stride_of(width);
+        if (s->bias) {
+            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
+        }
+        s->kernels->layers.rotate(s->norm, sums, s->heads, l->cosines + position * half, l->sines + position * half,
+                                  row_of(l, s->out, row, width), l->dtype);
+    }
+}
+
+static void bias_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = kv_width(l->model);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        s->kernels->layers.add(s->from + i * stride_of(width), s->bias, width, row_of(l, s->out, s->first + i, width),
+                               l->dtype);
     }
 }
 
@@ -220,8 +289,8 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
-        napier_widen(s->kernels->math, e->dtype, from, x, e->cols);
-        s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+        napier_widen(s->math, e->dtype, from, x, e->cols);
+        s->kernels->layers.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
 
@@ -230,7 +299,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
 typedef struct run {
     napier_context *context;
     napier_layers *layers;
-    const napier_lm_kernels *kernels;
+    const napier_ops_kernels *kernels;
 } run;
 
 /* Multiplies rows of x, starting with `first`, by weights. */
@@ -239,31 +308,42 @@ static void project(const run *r, void *x, int64_t first, int64_t rows, const na
     napier_project(r->context, napier_read_only(view), all, count, r->layers->memory);
 }
 
-/* Rotates q or k: heads = rotated(from). */
-static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
-                   int64_t heads, void *out) {
-    step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm, .heads = heads};
-    s.from = from;
-    s.out = out;
+/* What becomes of a product's sums: a step on `rows` rows from `first` on. */
+static step step_of(const run *r, int64_t first, const napier_dense *dense, float *from, void *out) {
+    return (step){
+        .layers = r->layers, .kernels = r->kernels, .first = first, .bias = dense->bias, .from = from, .out = out};
+}
+
+/* Rotates q or k: heads = rotated(from + bias). */
+static void rotate(const run *r, step s, int64_t rows, const napier_norm *norm, int64_t heads) {
+    s.norm = norm;
+    s.heads = heads;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
 }
 
 enum { QUERIES = 1, KEYS_AND_VALUES = 2 };
 
+/* The sums of v go directly to their place, unless a bias is to be added before they are rounded. */
 static void make_heads(const run *r, const napier_layer *layer, unsigned which, int64_t first, int64_t rows) {
     napier_layers *l = r->layers;
     const napier_model_config *c = &l->model->config;
-    float *const q = l->wide + rows * stride_of(layer->k.rows);
-    const napier_projection all[] = {{layer->q, sums_of(q, rows, layer->q.rows)}, /* the largest first */
-                                     {layer->k, sums_of(l->wide, rows, layer->k.rows)},
-                                     {layer->v, rows_of(l, l->v, first, rows, layer->v.rows)}};
+    const napier_const_matrix *wq = &layer->q.weights, *wk = &layer->k.weights, *wv = &layer->v.weights;
+    float *const k = l->wide, *const q = k + rows * stride_of(wk->rows), *const v = q + rows * stride_of(wq->rows);
+    const napier_projection all[] = {
+        {*wq, sums_of(q, rows, wq->rows)}, /* the largest first */
+        {*wk, sums_of(k, rows, wk->rows)},
+        {*wv, layer->v.bias ? sums_of(v, rows, wv->rows) : rows_of(l, l->v, first, rows, wv->rows)}};
     const bool queries = (which & QUERIES) != 0, keys = (which & KEYS_AND_VALUES) != 0;
     project(r, l->normed, first, rows, queries ? all : all + 1, (queries ? 1 : 0) + (keys ? 2 : 0));
     if (keys) {
-        rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
+        rotate(r, step_of(r, first, &layer->k, k, l->k), rows, &layer->k_norm, c->num_key_value_heads);
+    }
+    if (keys && layer->v.bias) {
+        step s = step_of(r, first, &layer->v, v, l->v);
+        napier_parallel(r->context, rows, NAPIER_SOME_ROWS, bias_task, &s);
     }
     if (queries) {
-        rotate(r, first, rows, &layer->q_norm, q, c->num_attention_heads, l->q);
+        rotate(r, step_of(r, first, &layer->q, q, l->q), rows, &layer->q_norm, c->num_attention_heads);
     }
 }
 
@@ -325,25 +405,38 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
                             heads_of(l, of.v, keys, kv_heads), out, napier_rows_f32(NULL, 0, 0), &options);
 }
 
-/* x += the sums in `wide`, then normed = norm(x). */
-static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
-    step s = {.layers = r->layers, .kernels = r->kernels, .first = first, .norm = norm};
+/* x += the sums in `wide` and their bias, then normed = norm(x). */
+static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_dense *dense,
+                         const napier_norm *norm) {
+    step s = step_of(r, first, dense, r->layers->wide, NULL);
+    s.norm = norm;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
 }
 
-static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
-    napier_layers *l = r->layers;
-    const napier_gated mlp = {layer->gate, layer->up, layer->down};
+static napier_status run_mlp(const run *r, const napier_layer *layer, int64_t first, int64_t rows) {
+    const napier_layers *l = r->layers;
+    const int64_t hidden = l->model->config.hidden_size;
+    const napier_const_matrix x = napier_read_only(rows_of(l, l->normed, first, rows, hidden));
+    const napier_matrix out = sums_of(l->wide, rows, hidden);
+    if (layer->router.rows > 0) {
+        return napier_experts_run(r->context, l->model, layer, x, out, l->experts, l->memory);
+    }
+    const napier_gated mlp = mlp_of(layer);
+    napier_project_gated(r->context, x, &mlp, out, l->memory);
+    return NAPIER_OK;
+}
+
+static napier_status after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_norm *next) {
+    const napier_layers *l = r->layers;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
-        const napier_projection o = {layer->o, sums_of(l->wide, rows, layer->o.rows)};
+        const napier_projection o = {layer->o.weights, sums_of(l->wide, rows, layer->o.weights.rows)};
         project(r, l->attended, first, rows, &o, 1);
-        add_and_norm(r, first, rows, &layer->mlp_norm);
-        const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
-        napier_project_gated(r->context, napier_read_only(normed), &mlp, sums_of(l->wide, rows, layer->down.rows),
-                             l->memory);
-        add_and_norm(r, first, rows, next);
+        add_and_norm(r, first, rows, &layer->o, &layer->mlp_norm);
+        NAPIER_TRY(run_mlp(r, layer, first, rows));
+        add_and_norm(r, first, rows, &layer->down, next);
     }
+    return NAPIER_OK;
 }
 
 /* ---- All layers -------------------------------------------------------------------------------------------------- */
@@ -375,8 +468,7 @@ static napier_status run_layer(const run *r, int64_t index) {
         make_all_heads(r, layer, QUERIES, rows);
     }
     NAPIER_TRY(attend(r, index, rows, last ? b->wanted_offsets : b->offsets));
-    after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
-    return NAPIER_OK;
+    return after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
 }
 
 static napier_status tell(const run *r, int64_t layers_done) {
@@ -390,8 +482,9 @@ static napier_status tell(const run *r, int64_t layers_done) {
 
 napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
-    const run r = {context, layers, napier_lm_kernels_of(context->isa)};
+    const run r = {context, layers, napier_ops_kernels_of(context->isa)};
     step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
+    s.math = &napier_core_kernels_of(context->isa)->math;
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

@@ -9,7 +9,6 @@
 #include "ops/linear/amx.h"
 #include "lm/decoder/layers.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
 #include "ops/tokens/responses.h"
 
 enum { LOGIT_ROWS = 256 }; /* rows that the head multiplies at a time */
@@ -42,7 +41,7 @@ static napier_status check(forward *f) {
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | (f->ids.size > 0 ? NAPIER_MAY_BE_ABSENT : 0u);
     const napier_argument all[] = {
         NAPIER_ARGUMENT("hidden", napier_read_only(f->hidden), out, f->ids.size, c->hidden_size, NULL),
-        NAPIER_ARGUMENT("logits", napier_read_only(f->logits), out, f->ids.size, c->vocab_size, NULL),
+        NAPIER_ARGUMENT("logits", napier_read_only(f->logits), out, f->ids.size, f->model->head.rows, NULL),
         napier_row_argument("ids", napier_indices_bytes(f->ids), NAPIER_MAY_BE_ABSENT, f->ids.size),
         napier_row_argument("offsets", napier_indices_bytes(f->offsets), NAPIER_MAY_BE_ABSENT, f->offsets.size)};
     return napier_check_arguments(f->context, all, sizeof all / sizeof *all);
@@ -76,8 +75,7 @@ static napier_status check_chunks(const forward *f) {
     for (int64_t s = 0; s < f->sequences;) {
         napier_ragged_size size;
         const int64_t end = next_chunk(f, s, &size);
-        NAPIER_REFUSE_IF(f->context, size.positions > NAPIER_ROPE_POSITIONS,
-                         "ids: a sequence of %" PRId64 " tokens is too long", size.positions);
+        NAPIER_TRY(napier_model_check_length(f->context, f->model, "ids", size.positions));
         const int64_t bytes = napier_layers_bytes(f->context, f->model, size);
         if (bytes > f->model->memory) {
             return napier_fail(f->context, NAPIER_OUT_OF_MEMORY,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lm/isa/lm_kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/linear/product.h"
 
 static napier_product_plan plan_of(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
@@ -46,7 +46,8 @@ void napier_project(const napier_context *context, napier_const_matrix x, const 
 typedef struct gated {
     napier_product_plan gate, up, down;
     napier_dtype dtype;
-    const napier_model_kernels *kernels;
+    const float *gate_bias, *up_bias;
+    const napier_layer_kernels *kernels;
     float *panels; /* of the middle */
     float *scratch;
     size_t scratch_floats; /* per worker: for gate, up and a row of the intermediate result */
@@ -54,7 +55,8 @@ typedef struct gated {
 
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out) {
     const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
-    gated g = {.dtype = x.dtype, .kernels = &napier_lm_kernels_of(context->isa)->model};
+    gated g = {.dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
+    g.kernels = &napier_ops_kernels_of(context->isa)->layers;
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows));
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows));
     g.down = plan_of(context, middle, w->down, out);
@@ -64,8 +66,8 @@ static gated gated_of(const napier_context *context, napier_const_matrix x, cons
 
 /* True if gate and up can share panels, and the intermediate result can be written as panels. */
 static bool is_direct(const gated *g) {
-    return napier_product_packs_alike(&g->gate, &g->up) && g->gate.row_block == g->up.row_block && !g->gate.sides.few &&
-           !g->down.sides.few && g->down.sides.lane_block == g->gate.sides.lane_block &&
+    return !g->gate_bias && napier_product_packs_alike(&g->gate, &g->up) && g->gate.row_block == g->up.row_block &&
+           !g->gate.sides.few && !g->down.sides.few && g->down.sides.lane_block == g->gate.sides.lane_block &&
            g->down.lanes >= g->down.sides.lanes.rows;
 }
 
@@ -140,8 +142,12 @@ static void run_direct(const napier_context *context, gated *g, float *memory) {
 
 static size_t round_up(size_t floats) { return (floats + 15) / 16 * 16; }
 
-static void gate_rows(const gated *g, int64_t rows, int64_t width, const float *gate, const float *up, void *middle) {
+static void gate_rows(const gated *g, int64_t rows, int64_t width, float *gate, float *up, void *middle) {
     for (int64_t i = 0; i < rows; i++) {
+        if (g->gate_bias) {
+            g->kernels->add(gate + i * width, g->gate_bias, width, gate + i * width, NAPIER_F32);
+            g->kernels->add(up + i * width, g->up_bias, width, up + i * width, NAPIER_F32);
+        }
         g->kernels->gate(gate + i * width, up + i * width, width,
                          (char *)middle + i * width * (int64_t)napier_dtype_size(g->dtype), g->dtype);
     }
@@ -163,8 +169,8 @@ static void run_plain(const napier_context *context, const gated *g, napier_cons
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Monotone in the number of rows. The variant without panels is for few rows, for which a panel's memory is at its
- * maximum. */
+/* Without biases it is monotone in the number of rows: the variant without panels is for few rows, for which a panel's
+ * memory is at its maximum. */
 size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *w) {
     const gated g = gated_of(context, x, w, napier_rows_f32(NULL, x.rows, w->down.rows));
     const size_t first = napier_product_floats(context, &g.gate), second = napier_product_floats(context, &g.up);

@@ -4,7 +4,6 @@
 #define NAPIER_LM_DECODER_PROJECT_H
 
 #include "core/base/context.h"
-#include "lm/decoder/model_kernels.h"
 
 /* out [n, m] = x [n, k] weights^T, weights [m, k]. */
 typedef struct napier_projection {
@@ -20,9 +19,11 @@ void napier_project(const napier_context *context, napier_const_matrix x, const 
                     float *memory);
 
 /* out = (silu(x gate^T) * (x up^T)) down^T, where the intermediate result is rounded to the dtype of x. gate and up are
- * [m, k]; down is [n, m]. The intermediate result is written directly to the panels that the last product reads. */
+ * [m, k]; down is [n, m]. The intermediate result is written directly to the panels that the last product reads, unless
+ * the first two products have biases, which are rare. */
 typedef struct napier_gated {
     napier_const_matrix gate, up, down;
+    const float *gate_bias, *up_bias; /* [m], added to the sums of x gate^T and x up^T; both NULL: none */
 } napier_gated;
 
 /* As napier_project_floats; `middle` of so many rows and of dtype x is made where it is needed after all. */

@@ -36,6 +36,8 @@ struct napier_safetensors {
     int64_t shard_count;
     napier_tensor *tensors; /* of all shards, sorted by name */
     int64_t count;
+    char *names;             /* of the caller's tensors, one after another; NULL: the shards have the names */
+    napier_status of_misfit; /* safetensors.h */
 };
 
 /* ---- A tensor's entry -------------------------------------------------------------------------------------------- */
@@ -160,16 +162,21 @@ static napier_status check_overlap(napier_json *json, napier_tensor *tensors, in
     return NAPIER_OK;
 }
 
-/* Sorts by name. Two equal names are an error. */
-static napier_status sort_names(napier_json *json, napier_tensor *tensors, int64_t count) {
+/* Sorts by name. Returns a name that occurs twice, or NULL. */
+static const char *sort_by_name(napier_tensor *tensors, int64_t count) {
     qsort(tensors, (size_t)count, sizeof *tensors, by_name);
     for (int64_t i = 1; i < count; i++) {
         if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
-            return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given twice",
-                                    napier_show_text(tensors[i].name).text);
+            return tensors[i].name;
         }
     }
-    return NAPIER_OK;
+    return NULL;
+}
+
+static napier_status sort_names(napier_json *json, napier_tensor *tensors, int64_t count) {
+    const char *const twice = sort_by_name(tensors, count);
+    return twice == NULL ? NAPIER_OK
+                         : napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given twice", napier_show_text(twice).text);
 }
 
 /* Reads the parsed header into s->tensors, which has space for all. */
@@ -405,7 +412,7 @@ static napier_status open_with(napier_context *context, opener *open_it, const c
     if (*out == NULL) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
     }
-    **out = (napier_safetensors){0};
+    **out = (napier_safetensors){.of_misfit = NAPIER_CORRUPT_DATA};
     const napier_status status = open_it(context, path, *out);
     if (status) {
         napier_safetensors_close(context, *out);
@@ -434,7 +441,85 @@ void napier_safetensors_close(napier_context *context, napier_safetensors *all) 
     }
     napier_free(&context->allocator, all->shards);
     napier_free(&context->allocator, all->tensors);
+    napier_free(&context->allocator, all->names);
     napier_free(&context->allocator, all);
+}
+
+/* ---- Tensors of the caller --------------------------------------------------------------------------------------- */
+
+/* Checks tensors[i] and makes *out a view of it, under its own name. */
+static napier_status view(napier_context *context, const napier_named_tensor *given, int64_t i, napier_tensor *out) {
+    const napier_named_tensor *const t = &given[i];
+    NAPIER_REFUSE_IF(context, !t->name, "tensors[%lld]: name is NULL", (long long)i);
+    const napier_shown name = napier_show_text(t->name);
+    const size_t size = napier_dtype_size(t->dtype);
+    NAPIER_REFUSE_IF(context, size == 0, "%s: dtype %d is unknown", name.text, (int)t->dtype);
+    NAPIER_REFUSE_IF(context, t->ndim < 0 || t->ndim > NAPIER_TENSOR_DIMS || (t->ndim > 0 && !t->shape),
+                     "%s: ndim is %lld and shape is %p", name.text, (long long)t->ndim, (const void *)t->shape);
+    *out = (napier_tensor){.name = t->name, .data = t->data, .dtype = t->dtype, .ndim = (int)t->ndim, .elements = 1};
+    for (int d = 0; d < out->ndim; d++) {
+        const int64_t most = out->elements > 0 ? most_number / out->elements : most_number;
+        NAPIER_REFUSE_IF(context, t->shape[d] < 0 || t->shape[d] > most, "%s: shape[%d] is %lld", name.text, d,
+                         (long long)t->shape[d]);
+        out->shape[d] = t->shape[d];
+        out->elements *= t->shape[d];
+    }
+    NAPIER_REFUSE_IF(context, out->elements > 0 && (!t->data || (uintptr_t)t->data % size != 0),
+                     "%s: data %p is no address of elements of %zu bytes", name.text, t->data, size);
+    return NAPIER_OK;
+}
+
+/* Copies the names of all tensors to memory of the set. */
+static napier_status copy_names(napier_context *context, napier_safetensors *all) {
+    size_t size = 1;
+    for (int64_t i = 0; i < all->count; i++) {
+        size += strlen(all->tensors[i].name) + 1;
+    }
+    char *at = all->names = napier_alloc(&context->allocator, size, 1);
+    if (at == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "tensors: no memory for %zu bytes of names", size);
+    }
+    for (int64_t i = 0; i < all->count; i++) {
+        const size_t length = strlen(all->tensors[i].name) + 1;
+        all->tensors[i].name = memcpy(at, all->tensors[i].name, length);
+        at += length;
+    }
+    return NAPIER_OK;
+}
+
+static napier_status view_all(napier_context *context, const napier_named_tensor *given, int64_t count,
+                              napier_safetensors *all) {
+    all->tensors = napier_alloc(&context->allocator, (size_t)count + 1, sizeof *all->tensors);
+    if (all->tensors == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "tensors: no memory for %lld", (long long)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        NAPIER_TRY(view(context, given, i, &all->tensors[i]));
+    }
+    all->count = count;
+    NAPIER_TRY(copy_names(context, all));
+    const char *const twice = sort_by_name(all->tensors, count);
+    NAPIER_REFUSE_IF(context, twice, "%s: given twice", napier_show_text(twice).text);
+    return NAPIER_OK;
+}
+
+napier_status napier_safetensors_view(napier_context *context, const napier_named_tensor *tensors, int64_t count,
+                                      napier_safetensors **out) {
+    *out = NULL;
+    NAPIER_REFUSE_IF(context, count < 0 || count > MOST_TENSORS || (count > 0 && !tensors),
+                     "tensors: %p, and count is %lld", (const void *)tensors, (long long)count);
+    napier_safetensors *const all = napier_alloc(&context->allocator, 1, sizeof *all);
+    if (all == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "tensors: no memory");
+    }
+    *all = (napier_safetensors){.of_misfit = NAPIER_INVALID_ARGUMENT};
+    const napier_status status = view_all(context, tensors, count, all);
+    if (status) {
+        napier_safetensors_close(context, all);
+        return status;
+    }
+    *out = all;
+    return NAPIER_OK;
 }
 
 /* ---- Looking up -------------------------------------------------------------------------------------------------- */
@@ -442,6 +527,8 @@ void napier_safetensors_close(napier_context *context, napier_safetensors *all) 
 int64_t napier_safetensors_count(const napier_safetensors *all) { return all->count; }
 
 const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
+
+napier_status napier_safetensors_misfit(const napier_safetensors *all) { return all->of_misfit; }
 
 static napier_tensor *find(const napier_safetensors *all, const char *name) {
     const napier_tensor wanted = {.name = name};
@@ -489,17 +576,18 @@ napier_status napier_safetensors_get(napier_context *context, napier_safetensors
     napier_tensor *const t = find(all, name);
     *out = NULL;
     if (t == NULL) {
-        return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,
+        return napier_fail(context, all->of_misfit, "%s: not among the %lld tensors of the model", name,
                            (long long)all->count);
     }
     if (!has_shape(t, ndim, shape)) {
-        return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: its shape is %s, but %s is wanted", name,
+        return napier_fail(context, all->of_misfit, "%s: its shape is %s, but %s is wanted", name,
                            show_shape(t->ndim, t->shape).text, show_shape(ndim, shape).text);
     }
     if (napier_dtype_size(t->dtype) == 0) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: its dtype is none of F32, F16, BF16, F64", name);
     }
-    const napier_status status = align(context, t);
-    *out = status ? NULL : t;
-    return status;
+    NAPIER_TRY(align(context, t));
+    t->used = 1;
+    *out = t;
+    return NAPIER_OK;
 }

@@ -1,4 +1,4 @@
-/* lm/decoder/safetensors.h - tensors of safetensors files, mapped into memory and looked up by name.
+/* lm/decoder/safetensors.h - tensors of safetensors files, mapped into memory, or of the caller; looked up by name.
  *
  * A folder holds `model.safetensors`, or shards that `model.safetensors.index.json` names. Files are mapped read-only.
  * Tensors stay in the mapped file, except those that are not aligned, which are copied. All of the header is checked
@@ -8,6 +8,8 @@
  * Format: https://huggingface.co/docs/safetensors (8 bytes of length, little endian; JSON; data). */
 #ifndef NAPIER_LM_DECODER_SAFETENSORS_H
 #define NAPIER_LM_DECODER_SAFETENSORS_H
+
+#include <napier/model.h>
 
 #include "core/base/context.h"
 
@@ -24,20 +26,29 @@ typedef struct napier_tensor {
     int64_t shape[NAPIER_TENSOR_DIMS];
     int64_t elements;
     int64_t begin, end; /* bytes of the file's data */
+    int used;           /* 1: napier_safetensors_get returned it */
 } napier_tensor;
 
 /* Opens the tensors of a folder, or of one file. Close *out with the same context. On an error *out is NULL. Errors:
  * IO_ERROR, CORRUPT_DATA (the message names file, tensor and value), UNSUPPORTED (a big-endian machine). */
 napier_status napier_safetensors_open(napier_context *context, const char *folder, napier_safetensors **out);
 napier_status napier_safetensors_open_file(napier_context *context, const char *path, napier_safetensors **out);
+/* The same for tensors in the caller's memory, which must outlive the set. Names are copied. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+napier_status napier_safetensors_view(napier_context *context, const napier_named_tensor *tensors, int64_t count,
+                                      napier_safetensors **out);
 /* NULL is allowed. */
 void napier_safetensors_close(napier_context *context, napier_safetensors *all);
 
 /* The tensor of that name, or NULL. Its dtype may be unsupported. */
 const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name);
 
-/* The tensor of that name, aligned. It must have this shape and a supported dtype. Not thread-safe. Errors:
- * CORRUPT_DATA (missing, or another shape), UNSUPPORTED (dtype), OUT_OF_MEMORY. */
+/* The status of a tensor that is missing or has another shape: CORRUPT_DATA if the tensors are in files, INVALID_ARGUMENT
+ * if the caller gave them. */
+napier_status napier_safetensors_misfit(const napier_safetensors *all);
+
+/* The tensor of that name, aligned. It must have this shape and a supported dtype. Not thread-safe. Errors: the status
+ * of a misfit, UNSUPPORTED (dtype), OUT_OF_MEMORY. */
 napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out);
 

@@ -9,7 +9,7 @@
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "lm/decoder/project.h"
-#include "lm/decoder/rope.h"
+#include "ops/layers/rotary_angles.h"
 #include "lm/generate/generate_parts.h"
 #include "ops/linear/amx.h"
 
@@ -73,6 +73,7 @@ static napier_status check_options(generate *g) {
     const int64_t most = NAPIER_ROPE_POSITIONS - g->longest;
     NAPIER_REFUSE_IF(g->context, o->max_tokens < 1 || o->max_tokens > most,
                      "options: max_tokens is %" PRId64 ", not in 1 .. %" PRId64, o->max_tokens, most);
+    NAPIER_TRY(napier_model_check_length(g->context, g->model, "max_tokens", g->longest + o->max_tokens - 1));
     if (o->stop.size != 0) {
         NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
     }
@@ -499,6 +500,7 @@ napier_status napier_generate(napier_context *context, const napier_model *model
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_model_check_head(context, model, false));
     generate g = {.context = context, .model = model};
     NAPIER_TRY(read_arguments(&g, batch, options, results));
     if (g.sequences == 0) {

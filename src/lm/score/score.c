@@ -1,5 +1,5 @@
-/* lm/score/score.c - log-probabilities of responses: sorts the lists, then runs chunk after chunk through layers and
- * head. */
+/* lm/score/score.c - log-probabilities of responses, and rewards: sorts the lists, then runs chunk after chunk through
+ * layers and head. */
 #include <inttypes.h>
 #include <napier/model.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/linear/amx.h"
-#include "lm/decoder/rope.h"
 #include "lm/score/score_parts.h"
 #include "ops/tokens/responses.h"
 #include "ops/softmax/arguments.h"
@@ -21,7 +20,8 @@ typedef struct score {
     napier_score_plan plan;
     napier_layers layers;
     napier_score_head head;
-    double work, done; /* in products of a weight and a row: total, and done so far */
+    napier_matrix rewards; /* of a reward model, instead of what `head` writes */
+    double work, done;     /* in products of a weight and a row: total, and done so far */
 } score;
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -58,8 +58,7 @@ static napier_status read_results(napier_context *context, const napier_score_ba
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
 static napier_status check_chunk(const score *s, const napier_score_chunk *c) {
-    NAPIER_REFUSE_IF(s->context, c->size.positions > NAPIER_ROPE_POSITIONS,
-                     "batch: a sequence of %" PRId64 " tokens is too long", c->size.positions);
+    NAPIER_TRY(napier_model_check_length(s->context, s->model, "batch", c->size.positions));
     if (c->bytes > s->model->memory) {
         return napier_fail(s->context, NAPIER_OUT_OF_MEMORY,
                            "memory: %" PRId64 " bytes are too few for response %" PRId64
@@ -106,10 +105,11 @@ static napier_status measure(score *s) {
 
 /* Makes the lists and the plan. Free the lists after a success. */
 static napier_status score_begin(napier_context *context, const napier_model *model, const napier_score_batch *batch,
-                                 const napier_score_options *options, score *s) {
+                                 const napier_score_options *options, bool rewards, score *s) {
     memset(s, 0, sizeof *s);
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_model_check_head(context, model, rewards));
     NAPIER_TRY(read_options(context, options, &s->options));
     NAPIER_TRY(napier_kv_check(context, model, s->options.kvs, s->options.kv_count));
     s->context = context;
@@ -117,7 +117,7 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
     if (model->compute == NAPIER_COMPUTE_BF16) {
         napier_matrix_engine_decide(context);
     }
-    NAPIER_TRY(napier_score_lists_make(context, model->config.vocab_size, batch, &s->options, &s->lists));
+    NAPIER_TRY(napier_score_lists_make(context, model, batch, &s->options, &s->lists));
     const napier_status status = measure(s);
     if (status) {
         napier_score_lists_free(context, &s->lists);
@@ -127,20 +127,30 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
-static napier_status run_chunk(score *s, const napier_score_chunk *c) {
-    NAPIER_MEMORY(memory, s->context);
-    const double work = work_of(s, c);
-    NAPIER_TRY(napier_score_head_allocate(&memory, &s->head, c->ratings));
-    NAPIER_TRY(napier_layers_allocate(&memory, s->model, c->size, &s->layers));
+static napier_status run_layers(score *s, const napier_score_chunk *c, napier_memory *memory, double work) {
+    NAPIER_TRY(napier_layers_allocate(memory, s->model, c->size, &s->layers));
     s->layers.progress = s->options.progress;
     s->layers.user = s->options.user;
     s->layers.done = s->done / s->work;
     s->layers.share = (work - head_work(s, c)) / s->work;
     s->done += work;
     napier_score_chunk_batch(&s->lists, c, &s->layers.batch);
-    NAPIER_TRY(napier_layers_run(s->context, &s->layers));
-    s->head.states = napier_layers_states(&s->layers, s->layers.batch.wanted_offsets[s->layers.batch.sequences]);
-    NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
+    return napier_layers_run(s->context, &s->layers);
+}
+
+static napier_status run_chunk(score *s, const napier_score_chunk *c) {
+    NAPIER_MEMORY(memory, s->context);
+    napier_reward_head rewards;
+    NAPIER_TRY(s->lists.rewards ? napier_reward_head_allocate(&memory, s->model, c->ratings, &rewards)
+                                : napier_score_head_allocate(&memory, &s->head, c->ratings));
+    NAPIER_TRY(run_layers(s, c, &memory, work_of(s, c)));
+    const napier_ragged *b = &s->layers.batch;
+    s->head.states = napier_layers_states(&s->layers, b->wanted_offsets[b->sequences]);
+    if (s->lists.rewards) {
+        napier_score_chunk_rewards(s->context, s->model, &s->lists, c, s->head.states, &rewards, s->rewards);
+    } else {
+        NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
+    }
     if (s->options.progress && s->options.progress("scoring", s->done / s->work, s->options.user)) {
         return napier_fail(s->context, NAPIER_CANCELLED, "cancelled by the progress callback");
     }
@@ -162,7 +172,7 @@ napier_status napier_model_batch_logprobs(napier_context *context, const napier_
     NAPIER_DEFAULT_FENV;
     score s;
     napier_score_results r;
-    NAPIER_TRY(score_begin(context, model, batch, options, &s));
+    NAPIER_TRY(score_begin(context, model, batch, options, false, &s));
     napier_status status = read_results(context, &s.lists.batch, results, s.plan.tokens, &r);
     if (!status && s.lists.responses > 0) {
         s.head = (napier_score_head){.context = context, .model = model, .results = r};
@@ -191,10 +201,39 @@ napier_status napier_model_batch_plan(napier_context *context, const napier_mode
                                       const napier_score_batch *batch, const napier_score_options *options,
                                       napier_score_plan *plan) {
     score s;
-    NAPIER_TRY(score_begin(context, model, batch, options, &s));
+    NAPIER_TRY(score_begin(context, model, batch, options, false, &s));
     napier_status status = napier_check_result_struct(context, "plan", "NAPIER_SCORE_PLAN_INIT", plan);
     if (!status) {
         napier_write_struct(&s.plan, plan);
+    }
+    napier_score_lists_free(context, &s.lists);
+    return status;
+}
+
+/* ---- Rewards ----------------------------------------------------------------------------------------------------- */
+
+static napier_status check_rewards(const score *s, napier_matrix rewards) {
+    const napier_score_batch *b = &s->lists.batch;
+    const napier_argument all[] = {NAPIER_ARGUMENT("rewards", napier_read_only(rewards),
+                                                   NAPIER_IS_OUT | NAPIER_IS_NARROW, b->response_offsets.size - 1,
+                                                   s->model->config.labels, NULL),
+                                   napier_indices_argument("prompt_ids", b->prompt_ids),
+                                   napier_indices_argument("prompt_offsets", b->prompt_offsets),
+                                   napier_indices_argument("response_ids", b->response_ids),
+                                   napier_indices_argument("response_offsets", b->response_offsets),
+                                   napier_indices_argument("prompt_of", b->prompt_of)};
+    return napier_check_arguments(s->context, all, sizeof all / sizeof *all);
+}
+
+napier_status napier_model_rewards(napier_context *context, const napier_model *model, const napier_score_batch *batch,
+                                   const napier_score_options *options, napier_matrix rewards) {
+    NAPIER_DEFAULT_FENV;
+    score s;
+    NAPIER_TRY(score_begin(context, model, batch, options, true, &s));
+    napier_status status = check_rewards(&s, rewards);
+    if (!status) {
+        s.rewards = rewards;
+        status = run_all(&s);
     }
     napier_score_lists_free(context, &s.lists);
     return status;

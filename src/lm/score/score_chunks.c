@@ -8,6 +8,9 @@ static int64_t response_size(const napier_score_lists *l, int64_t i) {
     return napier_token_list_size(&list);
 }
 
+/* How many tokens of a response run. Its last token rates nothing, so only a reward model reads its row. */
+static int64_t run_size(const napier_score_lists *l, int64_t i) { return response_size(l, i) - (l->rewards ? 0 : 1); }
+
 /* ---- How much is in a chunk -------------------------------------------------------------------------------------- */
 
 /* The first prompt of the same group in the chunk. */
@@ -39,11 +42,11 @@ static void add_prompt(const napier_score_lists *l, int64_t prompt, napier_score
 }
 
 static void add_response(const napier_score_lists *l, int64_t prompt, int64_t i, napier_score_chunk *c) {
-    const int64_t rows = response_size(l, i) - 1, last = napier_token_list_size(&l->prompts[prompt].list) + rows;
+    const int64_t rows = run_size(l, i), last = napier_token_list_size(&l->prompts[prompt].list) + rows;
     c->size.tokens += rows;
     c->size.sequences += rows > 0 ? 1 : 0;
     c->size.positions = last > c->size.positions ? last : c->size.positions;
-    c->ratings += rows + 1;
+    c->ratings += l->rewards ? 1 : rows + 1;
     c->end = i + 1;
 }
 
@@ -61,7 +64,8 @@ static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int6
 
 static napier_score_chunk with_bytes(const napier_context *context, const napier_model *model, napier_score_chunk c) {
     const int64_t layers = napier_layers_bytes(context, model, c.size);
-    const int64_t head = napier_score_head_bytes(context, model, c.ratings);
+    const int64_t head = model->config.labels > 0 ? napier_reward_head_bytes(context, model, c.ratings)
+                                                  : napier_score_head_bytes(context, model, c.ratings);
     c.bytes = layers > INT64_MAX - head ? INT64_MAX : layers + head;
     return c;
 }
@@ -148,10 +152,10 @@ void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_ch
         const rows prompt = add_prompt_rows(l, c, p, &common, &free_row, b);
         for (; i < c->end && i < l->prompts[p].first + l->prompts[p].count; i++) {
             const napier_token_list response = napier_score_response(l, l->order[i]);
-            const int64_t count = napier_token_list_size(&response) - 1;
+            const int64_t count = run_size(l, i);
             if (count > 0) {
                 napier_ragged_add(b, response.ids, response.begin, response.begin + count,
-                                  napier_token_list_size(&l->prompts[p].list), prompt, count);
+                                  napier_token_list_size(&l->prompts[p].list), prompt, l->rewards ? 1 : count);
             }
         }
     }

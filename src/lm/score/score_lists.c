@@ -169,20 +169,21 @@ static napier_status take_responses(napier_context *context, napier_score_lists 
         const napier_token_list response = napier_score_response(l, b), prompt = prompt_list(l, prompt_of(l, b));
         NAPIER_REFUSE_IF(context, napier_token_list_size(&prompt) == 0,
                          "prompt_ids: the prompt of response %" PRId64 " is empty, and there is no prefix_token", b);
-        if (napier_token_list_size(&response) > 0) {
+        if (l->rewards || napier_token_list_size(&response) > 0) {
             l->order[l->responses++] = b;
         }
     }
     return NAPIER_OK;
 }
 
-napier_status napier_score_lists_make(napier_context *context, int64_t vocabulary, const napier_score_batch *batch,
-                                      const napier_score_options *options, napier_score_lists *lists) {
-    *lists = (napier_score_lists){.batch = NAPIER_SCORE_BATCH_INIT};
+napier_status napier_score_lists_make(napier_context *context, const napier_model *model,
+                                      const napier_score_batch *batch, const napier_score_options *options,
+                                      napier_score_lists *lists) {
+    *lists = (napier_score_lists){.batch = NAPIER_SCORE_BATCH_INIT, .rewards = model->config.labels > 0};
     lists->unshared = options->unshared != 0;
     lists->prefix_token = options->prefix_token;
     NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_SCORE_BATCH_INIT", batch, &lists->batch));
-    NAPIER_TRY(check_batch(context, vocabulary, &lists->batch, options->prefix_token));
+    NAPIER_TRY(check_batch(context, model->config.vocab_size, &lists->batch, options->prefix_token));
     const int64_t all = lists->batch.response_offsets.size - 1;
     if (all == 0) {
         return NAPIER_OK;

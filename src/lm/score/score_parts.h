@@ -38,8 +38,9 @@ typedef struct napier_prompt {
 typedef struct napier_score_lists {
     napier_score_batch batch;
     bool unshared;
+    bool rewards;         /* the model has a head of labels: the last row of each pair is wanted, no token is rated */
     int64_t prefix_token; /* replaces an empty prompt; negative: none */
-    int64_t responses;    /* number of responses that are not empty */
+    int64_t responses;    /* number of responses that are not empty; for rewards, of all */
     int64_t *order;       /* [responses] their indices in the batch */
     int64_t count;
     napier_prompt *prompts; /* [count] */
@@ -48,9 +49,10 @@ typedef struct napier_score_lists {
 /* Response b of the batch. */
 napier_token_list napier_score_response(const napier_score_lists *lists, int64_t b);
 
-/* Checks the batch (ids must be less than `vocabulary`) and makes the lists. The batch must outlive them. */
-napier_status napier_score_lists_make(napier_context *context, int64_t vocabulary, const napier_score_batch *batch,
-                                      const napier_score_options *options, napier_score_lists *lists);
+/* Checks the batch and makes the lists for the model's head. The batch must outlive them. */
+napier_status napier_score_lists_make(napier_context *context, const napier_model *model,
+                                      const napier_score_batch *batch, const napier_score_options *options,
+                                      napier_score_lists *lists);
 void napier_score_lists_free(napier_context *context, napier_score_lists *lists);
 
 /* ---- The head ----------------------------------------------------------------------------------------------------
@@ -87,20 +89,32 @@ napier_status napier_score_head_add(napier_score_head *head, int64_t row, int64_
 /* Rates the rows that have been gathered. */
 napier_status napier_score_head_flush(napier_score_head *head);
 
+/* ---- The head of a reward model (rewards.c) ----------------------------------------------------------------------- */
+
+typedef struct napier_reward_head {
+    float *sums;   /* [rows, labels] of a chunk */
+    float *memory; /* of a product */
+} napier_reward_head;
+
+/* The bytes for this number of responses. INT64_MAX if they overflow. */
+int64_t napier_reward_head_bytes(const napier_context *context, const napier_model *model, int64_t responses);
+napier_status napier_reward_head_allocate(napier_memory *memory, const napier_model *model, int64_t responses,
+                                          napier_reward_head *head);
+
 /* ---- Chunks: a part of the ordered responses as a ragged batch ----------------------------------------------------
  *
  * The sequences of the batch are
  *     of a group:            its common beginning, once
  *     of each prompt:        the rest after that
- *     of each response:      all its tokens except the last
+ *     of each response:      all its tokens except the last; for rewards, all
  * The last row of a prompt rates the first token of each of its responses. The rows of a response rate its other
- * tokens. */
+ * tokens. For rewards the last row of a response is wanted, or that of its prompt if it is empty. */
 
 /* Responses first .. end - 1 of the order. prompt: the prompt of the first. */
 typedef struct napier_score_chunk {
     int64_t first, end, prompt;
     napier_ragged_size size;
-    int64_t ratings; /* number of tokens in its responses */
+    int64_t ratings; /* number of tokens in its responses; for rewards, of responses */
     int64_t bytes;   /* of its layers and its head */
 } napier_score_chunk;
 
@@ -115,5 +129,10 @@ void napier_score_chunk_batch(const napier_score_lists *lists, const napier_scor
 /* Adds the rating of each token of the chunk's responses to the head, and rates what is left at the end. */
 napier_status napier_score_chunk_rate(const napier_score_lists *lists, const napier_score_chunk *chunk,
                                       napier_score_head *head);
+
+/* Multiplies the wanted rows by a reward model's head, and writes the row of `out` of each response of the chunk. */
+void napier_score_chunk_rewards(napier_context *context, const napier_model *model, const napier_score_lists *lists,
+                                const napier_score_chunk *chunk, napier_const_matrix states,
+                                const napier_reward_head *head, napier_matrix out);
 
 #endif

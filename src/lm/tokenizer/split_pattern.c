@@ -63,7 +63,7 @@ enum { SETS = sizeof sets / sizeof sets[0], SPACES = SETS - 1 };
 
 static set set_of(int k) {
     set s = {{false}};
-    for (int kind = sets[k].first; kind <= (int)sets[k].last; kind++) {
+    for (int kind = (int)sets[k].first; kind <= (int)sets[k].last; kind++) {
         s.has[code_of((napier_char_class)kind)] = true;
     }
     const bool upper = s.has[code_of(NAPIER_CHAR_UPPER)], lower = s.has[code_of(NAPIER_CHAR_LOWER)];

@@ -9,6 +9,7 @@
 #include "ops/sparsemax/sparsemax_kernels.h"
 #include "ops/linear/linear_kernels.h"
 #include "ops/attention/attention_kernels.h"
+#include "ops/layers/layer_kernels.h"
 #include "ops/tokens/token_kernels.h"
 #include "ops/sample/sample_kernels.h"
 #include "ops/losses/kl_kernels.h"
@@ -20,6 +21,7 @@ typedef struct napier_ops_kernels {
     napier_sparsemax_kernels sparsemax;
     napier_linear_kernels linear;
     napier_attention_kernels attention;
+    napier_layer_kernels layers;
     napier_token_kernels tokens;
     napier_sample_kernels sample;
     napier_kl_kernels kl;

@@ -11,6 +11,7 @@
 #include "ops/sparsemax/sparsemax.inc.h"
 #include "ops/linear/matmul.inc.h"
 #include "ops/attention/attention.inc.h"
+#include "ops/layers/layers.inc.h"
 #include "ops/tokens/responses.inc.h"
 #include "ops/tokens/token_tile.inc.h"
 #include "ops/tokens/token_rows.inc.h"
@@ -24,5 +25,6 @@
     {                                                                                                              \
         .softmax = NAPIER_SOFTMAX_KERNELS, .linear = NAPIER_LINEAR_KERNELS, .attention = NAPIER_ATTENTION_KERNELS, \
         .tokens = NAPIER_TOKEN_KERNELS, .kl = NAPIER_KL_KERNELS, .rubric = NAPIER_RUBRIC_KERNELS,                  \
-        .grpo = NAPIER_GRPO_KERNELS, .sparsemax = NAPIER_SPARSEMAX_KERNELS, .sample = NAPIER_SAMPLE_KERNELS        \
+        .grpo = NAPIER_GRPO_KERNELS, .sparsemax = NAPIER_SPARSEMAX_KERNELS, .sample = NAPIER_SAMPLE_KERNELS,       \
+        .layers = NAPIER_LAYER_KERNELS                                                                             \
     }

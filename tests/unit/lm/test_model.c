@@ -1,17 +1,18 @@
-/* Qwen3's forward pass: against the formula in double, for every dtype of weights, tied and not, any grouping of
+/* The forward pass: against the formula in double, for every family and dtype of weights, tied and not, any grouping of
  * heads; the same bits for every instruction set, thread count, batch and memory limit; its steps against their
  * definition; cos and sin of positions; arguments and memory that runs out. */
 #include "support/check.h"
 
 #include <math.h>
+#include <napier/layers.h>
 #include <napier/model.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/bytes.h"
-#include "lm/isa/lm_kernels.h"
-#include "lm/decoder/rope.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/layers/rotary_angles.h"
 #include "support/memory.h"
 #include "unit/lm/lm_support.h"
 
@@ -55,19 +56,32 @@ typedef struct oracle {
     double x[TOKENS][MOST], k[TOKENS][MOST], v[TOKENS][MOST];
 } oracle;
 
-static const char *named(const oracle *o, const char *name) {
+static const char *named(const oracle *o, const char *name, const char *kind) {
     static char full[128];
-    snprintf(full, sizeof full, "%s.%s.weight", o->prefix, name);
+    snprintf(full, sizeof full, "%s.%s.%s", o->prefix, name, kind);
     return full;
+}
+
+/* A product of a layer, with its bias. */
+static void apply(const oracle *o, const char *name, bool biased, int64_t rows, int64_t cols, const double *x,
+                  double *y) {
+    multiply(o->m, named(o, name, "weight"), rows, cols, x, y);
+    for (int64_t i = 0; biased && i < rows; i++) {
+        y[i] += tiny_model_weight(o->m, named(o, name, "bias"), i);
+    }
 }
 
 static void heads_of(const oracle *o, const char *projection, const char *norm, int64_t heads, int64_t position,
                      const double *x, double *out) {
     const int64_t dim = o->m->head_dim;
-    multiply(o->m, named(o, projection), heads * dim, o->m->hidden, x, out);
+    apply(o, projection, tiny_model_qkv_bias(o->m), heads * dim, o->m->hidden, x, out);
     for (int64_t h = 0; norm && h < heads; h++) {
         double y[MOST];
-        normalise(o->m, named(o, norm), dim, out + h * dim, y);
+        if (tiny_model_head_norms(o->m)) {
+            normalise(o->m, named(o, norm, "weight"), dim, out + h * dim, y);
+        } else {
+            memcpy(y, out + h * dim, (size_t)dim * sizeof *y);
+        }
         rotate(o->m, position, y);
         memcpy(out + h * dim, y, (size_t)dim * sizeof *y);
     }
@@ -94,25 +108,74 @@ static void attend(const oracle *o, int64_t token, const double *q, double *out)
     }
 }
 
-static void run_token(oracle *o, int64_t token) {
+/* y = the gated MLP with this name. */
+static void run_mlp(const oracle *o, const char *mlp, int64_t width, const double *x, double *y) {
+    const tiny_model *m = o->m;
+    double a[MOST], b[MOST];
+    char name[64];
+    snprintf(name, sizeof name, "%s.gate_proj", mlp);
+    apply(o, name, m->mlp_bias, width, m->hidden, x, a);
+    snprintf(name, sizeof name, "%s.up_proj", mlp);
+    apply(o, name, m->mlp_bias, width, m->hidden, x, b);
+    for (int64_t i = 0; i < width; i++) {
+        a[i] = a[i] / (1 + exp(-a[i])) * b[i];
+    }
+    snprintf(name, sizeof name, "%s.down_proj", mlp);
+    apply(o, name, m->mlp_bias, m->hidden, width, a, y);
+}
+
+/* The probabilities of the chosen experts, 0 for the others. */
+static void choose(const tiny_model *m, const double *logits, double *shares) {
+    double sum = 0, all = 0;
+    for (int64_t e = 0; e < m->experts; e++) {
+        int64_t before = 0;
+        for (int64_t i = 0; i < m->experts; i++) {
+            before += logits[i] > logits[e];
+        }
+        all += exp(logits[e]);
+        shares[e] = before < m->chosen ? exp(logits[e]) : 0;
+        sum += shares[e];
+    }
+    for (int64_t e = 0; e < m->experts; e++) {
+        shares[e] /= m->shares ? sum : all;
+    }
+}
+
+static void run_experts(const oracle *o, const double *x, double *y) {
+    const tiny_model *m = o->m;
+    double logits[MOST], shares[MOST];
+    apply(o, "mlp.gate", false, m->experts, m->hidden, x, logits);
+    choose(m, logits, shares);
+    memset(y, 0, (size_t)m->hidden * sizeof *y);
+    for (int64_t e = 0; e < m->experts; e++) {
+        double out[MOST];
+        char name[64];
+        snprintf(name, sizeof name, "mlp.experts.%d", (int)e);
+        run_mlp(o, name, m->expert_width, x, out);
+        for (int64_t i = 0; i < m->hidden; i++) {
+            y[i] += shares[e] * out[i];
+        }
+    }
+}
+
+static void run_token(oracle *o, int64_t layer, int64_t token) {
     const tiny_model *m = o->m;
     double normed[MOST], q[MOST], a[MOST], b[MOST], *x = o->x[token];
-    normalise(m, named(o, "input_layernorm"), m->hidden, x, normed);
+    normalise(m, named(o, "input_layernorm", "weight"), m->hidden, x, normed);
     heads_of(o, "self_attn.q_proj", "self_attn.q_norm", m->heads, token, normed, q);
     heads_of(o, "self_attn.k_proj", "self_attn.k_norm", m->kv_heads, token, normed, o->k[token]);
     heads_of(o, "self_attn.v_proj", NULL, m->kv_heads, token, normed, o->v[token]);
     attend(o, token, q, a);
-    multiply(m, named(o, "self_attn.o_proj"), m->hidden, m->heads * m->head_dim, a, b);
+    apply(o, "self_attn.o_proj", m->attention_bias, m->hidden, m->heads * m->head_dim, a, b);
     for (int64_t i = 0; i < m->hidden; i++) {
         x[i] += b[i];
     }
-    normalise(m, named(o, "post_attention_layernorm"), m->hidden, x, normed);
-    multiply(m, named(o, "mlp.gate_proj"), m->intermediate, m->hidden, normed, a);
-    multiply(m, named(o, "mlp.up_proj"), m->intermediate, m->hidden, normed, b);
-    for (int64_t i = 0; i < m->intermediate; i++) {
-        a[i] = a[i] / (1 + exp(-a[i])) * b[i];
+    normalise(m, named(o, "post_attention_layernorm", "weight"), m->hidden, x, normed);
+    if (tiny_model_is_sparse(m, layer)) {
+        run_experts(o, normed, b);
+    } else {
+        run_mlp(o, "mlp", m->intermediate, normed, b);
     }
-    multiply(m, named(o, "mlp.down_proj"), m->hidden, m->intermediate, a, b);
     for (int64_t i = 0; i < m->hidden; i++) {
         x[i] += b[i];
     }
@@ -130,7 +193,7 @@ static void oracle_logits(const tiny_model *m, const int64_t *ids, double *logit
     for (int64_t layer = 0; layer < m->layers; layer++) {
         snprintf(o.prefix, sizeof o.prefix, "model.layers.%d", (int)layer);
         for (int64_t t = 0; t < TOKENS; t++) {
-            run_token(&o, t);
+            run_token(&o, layer, t);
         }
     }
     for (int64_t t = 0; t < TOKENS; t++) {
@@ -184,6 +247,19 @@ static void test_formula(void) {
     m.vocabulary = 31;
     m.theta = 1e6;
     check_against_oracle(m, "odd sizes");
+    for (int which = 1; which < TINY_FAMILIES; which++) {
+        m = tiny_model_of(which);
+        check_against_oracle(m, m.family);
+        m.dtype = NAPIER_BF16;
+        m.hidden = 37;
+        m.intermediate = 51;
+        m.tied = false;
+        check_against_oracle(m, m.family);
+        m.sparse_step = 2;
+        m.shares = false;
+        m.chosen = 3;
+        check_against_oracle(m, "a dense layer, shares as they are");
+    }
 }
 
 /* ---- The same bits ----------------------------------------------------------------------------------------------- */
@@ -234,9 +310,10 @@ static void run_alone(const forward_case *c) {
 static void test_bits(void) {
     int64_t offsets[] = {0, 1, 30, 30, 47, 110};
     int64_t ids[110];
-    for (int which = 0; which < 4; which++) {
+    for (int which = 0; which < 4 * TINY_FAMILIES; which++) {
         TINY_MODEL(m);
-        m.dtype = which / 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
+        m = tiny_model_of(which / 4);
+        m.dtype = which / 2 % 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
         tiny_model_write(&m);
         rng r = rng_make(3);
         random_ids(ids, 110, m.vocabulary, &r);
@@ -254,17 +331,21 @@ static void test_bits(void) {
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
-static void test_angles(void) {
+static void test_angles(napier_context *context) {
     float inverse[64], cosines[64], sines[64];
     const int64_t positions[] = {0, 1, 2, 77, 4095, 40959, 1000003, (1 << 24) - 1};
-    napier_rope_inverse(1e6, 64, inverse);
+    napier_rotary_options options = NAPIER_ROTARY_OPTIONS_INIT;
+    double scale;
+    options.theta = 1e6;
+    const napier_vector all = {inverse, 64, 1, NAPIER_F32};
+    works(napier_rotary_frequencies, context, &options, all, &scale);
     for (int i = 0; i < 64; i++) {
         const double exact = pow(1e6, -(double)i / 64);
         expect(fabs((double)inverse[i] - exact) <= 2e-7 * exact, "inverse %d is %g, not %g", i, (double)inverse[i],
                exact);
     }
     for (size_t p = 0; p < sizeof positions / sizeof *positions; p++) {
-        napier_rope_angles(inverse, 64, positions[p], cosines, sines);
+        napier_rope_angles(inverse, 64, 1.0f, positions[p], cosines, sines);
         for (int i = 0; i < 64; i++) {
             const double angle = (double)((float)positions[p] * inverse[i]);
             expect(fabs((double)cosines[i] - cos(angle)) <= 0x1.01p-25 &&
@@ -290,23 +371,27 @@ static float fill(float *x, int64_t n, uint64_t seed, double size) {
     return x[0];
 }
 
-/* One instruction set's steps on rows of n elements, into out (4 n floats). */
+/* One instruction set's steps on rows of n elements, into out (7 n floats). */
 static void run_steps(napier_isa isa, int64_t n, double size, float *out) {
-    const napier_model_kernels *kernels = &napier_lm_kernels_of(isa)->model;
+    const napier_layer_kernels *kernels = &napier_ops_kernels_of(isa)->layers;
     float x[300], delta[300], weight[300], cosines[150], sines[150];
-    const napier_rms_norm norm = {weight, n, 1e-6f};
+    const napier_norm norm = {weight, n, 1e-6f};
     fill(x, n, 1, size);
     fill(delta, n, 2, size);
     fill(weight, n, 3, 1.0);
     fill(cosines, n / 2, 4, 0.5);
     fill(sines, n / 2, 5, 0.5);
-    memset(out, 0, (size_t)(4 * n) * sizeof *out);
+    memset(out, 0, (size_t)(7 * n) * sizeof *out);
     kernels->gate(x, delta, n, out, NAPIER_F32);
     kernels->norm(&norm, x, delta, out + n, NAPIER_F32);
     kernels->norm(&norm, x, NULL, out + 2 * n, NAPIER_BF16);
     if (n % 2 == 0) {
         kernels->rotate(&norm, x, 1, cosines, sines, out + 3 * n, NAPIER_F32);
+        kernels->rotate(&(napier_norm){NULL, n, 0}, x, 1, cosines, sines, out + 4 * n, NAPIER_F32);
     }
+    kernels->add(x, delta, n, out + 5 * n, NAPIER_BF16);
+    kernels->add(x, delta, n, x, NAPIER_F32);
+    memcpy(out + 6 * n, x, (size_t)n * sizeof *x);
 }
 
 static void test_steps(void) {
@@ -315,17 +400,17 @@ static void test_steps(void) {
     const int count = available_isas(isas);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (double size = 1e-3; size < 1e25; size *= 1e13) {
-            float wanted[1200], got[1200];
+            float wanted[2100], got[2100];
             run_steps(NAPIER_ISA_SCALAR, sizes[i], size, wanted);
             for (int k = 1; k < count; k++) {
                 run_steps(isas[k], sizes[i], size, got);
-                expect(memcmp(got, wanted, (size_t)(4 * sizes[i]) * sizeof *got) == 0,
+                expect(memcmp(got, wanted, (size_t)(7 * sizes[i]) * sizeof *got) == 0,
                        "%s, n %lld, size %g: other bits", napier_isa_name(isas[k]), (long long)sizes[i], size);
             }
         }
     }
     float x[4] = {NAN, -INFINITY, 1, 1}, up[4] = {1, 1, INFINITY, -0.0f}, y[4];
-    napier_lm_kernels_of(NAPIER_ISA_SCALAR)->model.gate(x, up, 4, y, NAPIER_F32);
+    napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers.gate(x, up, 4, y, NAPIER_F32);
     uint32_t bits;
     memcpy(&bits, y, sizeof bits);
     expect(bits == 0x7fc00000u, "a NaN is not the canonical one: %08x", bits);
@@ -365,7 +450,8 @@ static void test_arguments(napier_context *context) {
     invalid(context, napier_model_forward(context, NULL, two, one, none, out, NULL, NULL), "model");
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     succeeded(context, napier_model_get_info(context, model, &info), "info");
-    expect(info.layers == 2 && info.vocabulary == 83 && info.parameters > 83 * 32 && info.memory == 1000 && info.tied,
+    expect(info.layers == 2 && info.vocabulary == 83 && info.parameters > 83 * 32 && info.memory == 1000 && info.tied &&
+               strcmp(info.family, "qwen3") == 0 && info.labels == 0,
            "info: %lld layers, %lld parameters", (long long)info.layers, (long long)info.parameters);
     napier_model_destroy(context, model);
     napier_model_destroy(context, NULL);
@@ -462,6 +548,6 @@ static void test_memory(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST(test_angles), TEST(test_steps),
+    return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST_1(test_angles), TEST(test_steps),
                      TEST_1(test_arguments), TEST(test_memory), TEST_1(test_odd_places), TEST(test_boasting_config));
 }

@@ -1,5 +1,6 @@
-/* test_model_config - a config.json of Qwen3 0.6B's numbers in both styles of transformers, and what is refused: fields
- * that are missing or out of range, and those that ask for another computation. */
+/* test_model_config - a config.json of Qwen3 0.6B's numbers in both styles of transformers, what other families make of
+ * it, and what is refused: fields that are missing or out of range, and those that ask for another computation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,13 +20,19 @@ static const char whole[] =
     " \"torch_dtype\": \"bfloat16\", \"use_cache\": true, \"use_sliding_window\": false, \"vocab_size\": 151936}\n";
 
 /* What comes of reading it with `from` replaced by `to`. */
-static napier_status parse(const char *from, const char *to, napier_model_config *config) {
-    char text[4096] = "";
-    const char *const place = strstr(whole, from);
+static void edit(char text[4096], const char *from, const char *to) {
+    char was[4096];
+    snprintf(was, sizeof was, "%s", text);
+    char *const place = strstr(was, from);
     assert_non_null(place);
-    strncat(text, whole, (size_t)(place - whole));
-    strcat(text, to);
-    strcat(text, place + strlen(from));
+    *place = '\0';
+    snprintf(text, 4096, "%s%s%s", was, to, place + strlen(from));
+}
+
+static napier_status parse(const char *from, const char *to, napier_model_config *config) {
+    char text[4096];
+    snprintf(text, sizeof text, "%s", whole);
+    edit(text, from, to);
     return napier_model_config_parse(context, "config.json", text, strlen(text), config);
 }
 
@@ -63,6 +70,8 @@ static void defaults(void) {
     expect(c.num_key_value_heads == 16, "num_key_value_heads %lld", (long long)c.num_key_value_heads);
     succeeded(context, parse("\"tie_word_embeddings\": true,", "", &c), "tie_word_embeddings");
     expect(c.tie_word_embeddings == 0, "tied without a word");
+    succeeded(context, parse("\"rope_theta\": 1000000,", "", &c), "rope_theta");
+    expect(c.rope_theta == 10000, "rope_theta %g", c.rope_theta);
     succeeded(context, parse("\"rms_norm_eps\": 1e-06,", "", &c), "rms_norm_eps");
     expect(c.rms_norm_eps == 1e-6, "eps %g", c.rms_norm_eps);
     succeeded(context, parse("\"bos_token_id\": 151643", "\"bos_token_id\": null", &c), "bos_token_id");
@@ -81,16 +90,198 @@ static void defaults(void) {
               "layer_types");
 }
 
+/* ---- Families ---------------------------------------------------------------------------------------------------- */
+
+/* What a family makes of the text above, after up to three edits. Heads, head_dim, bias flags, window, labels. */
+static const struct {
+    const char *family, *architecture, *edits[3][2];
+    int64_t kv_heads, head_dim, window, labels, bos, eos;
+    bool norms, qkv, o, mlp;
+} readings[] = {
+    {"qwen3", "Qwen3ForCausalLM", {{NULL, NULL}}, 8, 128, 0, 0, 151643, 151645, true, false, false, false},
+    {"qwen3",
+     "Qwen3ForCausalLM",
+     {{"\"attention_bias\": false", "\"attention_bias\": true"}},
+     8,
+     128,
+     0,
+     0,
+     151643,
+     151645,
+     true,
+     true,
+     true,
+     false},
+    {"qwen2",
+     "Qwen2ForCausalLM",
+     {{"\"head_dim\": 128,", ""}, {"\"num_key_value_heads\": 8", "\"num_key_value_heads\": null"}},
+     16,
+     64,
+     0,
+     0,
+     151643,
+     151645,
+     false,
+     true,
+     false,
+     false},
+    {"qwen2",
+     "Qwen2ForCausalLM",
+     {{"\"sliding_window\": null", "\"sliding_window\": 512"},
+      {"\"use_sliding_window\": false", "\"use_sliding_window\": true"},
+      {"\"max_window_layers\": 28", "\"max_window_layers\": 27"}},
+     8,
+     128,
+     512,
+     0,
+     151643,
+     151645,
+     false,
+     true,
+     false,
+     false},
+    {"qwen3",
+     "Qwen3ForCausalLM",
+     {{"\"sliding_window\": null", "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"},
+      {"\"use_sliding_window\": false", "\"use_sliding_window\": true"}},
+     8,
+     128,
+     4096,
+     0,
+     151643,
+     151645,
+     true,
+     false,
+     false,
+     false},
+    {"llama",
+     "LlamaForCausalLM",
+     {{"\"head_dim\": 128,", ""}, {"\"bos_token_id\": 151643, \"eos_token_id\": 151645,", ""}},
+     8,
+     64,
+     0,
+     0,
+     1,
+     2,
+     false,
+     false,
+     false,
+     false},
+    {"llama",
+     "LlamaForCausalLM",
+     {{"\"attention_bias\": false", "\"attention_bias\": true, \"mlp_bias\": true"},
+      {"\"bos_token_id\": 151643", "\"bos_token_id\": null"}},
+     8,
+     128,
+     0,
+     0,
+     -1,
+     151645,
+     false,
+     true,
+     true,
+     true},
+    {"mistral", "MistralForCausalLM", {{NULL, NULL}}, 8, 128, 0, 0, 151643, 151645, false, false, false, false},
+    {"mistral",
+     "MistralForCausalLM",
+     {{"\"sliding_window\": null,", ""}, {"\"num_key_value_heads\": 8,", ""}},
+     8,
+     128,
+     4096,
+     0,
+     151643,
+     151645,
+     false,
+     false,
+     false,
+     false},
+    {"mistral",
+     "MistralForSequenceClassification",
+     {{"{", "{\"id2label\": {\"0\": \"a\"},"}},
+     8,
+     128,
+     0,
+     1,
+     151643,
+     151645,
+     false,
+     false,
+     false,
+     false},
+    {"llama",
+     "LlamaForSequenceClassification",
+     {{NULL, NULL}},
+     8,
+     128,
+     0,
+     2,
+     151643,
+     151645,
+     false,
+     false,
+     false,
+     false},
+    {"qwen2",
+     "Qwen2ForSequenceClassification",
+     {{"{", "{\"num_labels\": 5,"}},
+     8,
+     128,
+     0,
+     5,
+     151643,
+     151645,
+     false,
+     true,
+     false,
+     false},
+};
+
+static void families(void) {
+    for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
+        char text[4096], quoted[32];
+        napier_model_config c;
+        snprintf(text, sizeof text, "%s", whole);
+        snprintf(quoted, sizeof quoted, "\"%s\"", readings[i].family);
+        edit(text, "\"qwen3\"", quoted);
+        edit(text, "Qwen3ForCausalLM", readings[i].architecture);
+        for (int k = 0; k < 3 && readings[i].edits[k][0]; k++) {
+            edit(text, readings[i].edits[k][0], readings[i].edits[k][1]);
+        }
+        if (!succeeded(context, napier_model_config_parse(context, "config.json", text, strlen(text), &c), quoted)) {
+            continue;
+        }
+        expect(strcmp(c.family, readings[i].family) == 0 && c.num_key_value_heads == readings[i].kv_heads &&
+                   c.head_dim == readings[i].head_dim && c.window == readings[i].window &&
+                   c.labels == readings[i].labels,
+               "reading %zu: %lld kv heads of %lld, window %lld, %lld labels", i, (long long)c.num_key_value_heads,
+               (long long)c.head_dim, (long long)c.window, (long long)c.labels);
+        expect(c.bos_token_id == readings[i].bos && c.eos_count == 1 && c.eos_token_ids[0] == readings[i].eos,
+               "reading %zu: bos %lld, %d eos", i, (long long)c.bos_token_id, c.eos_count);
+        expect(c.head_norms == readings[i].norms && c.qkv_bias == readings[i].qkv && c.o_bias == readings[i].o &&
+                   c.mlp_bias == readings[i].mlp,
+               "reading %zu: norms %d, biases %d %d %d", i, c.head_norms, c.qkv_bias, c.o_bias, c.mlp_bias);
+    }
+}
+
+/* ---- Refusals ---------------------------------------------------------------------------------------------------- */
+
 static const struct {
     const char *from, *to;
     napier_status status;
     const char *word;
 } edits[] = {
     {"\"qwen3\"", "\"qwen3_moe\"", NAPIER_UNSUPPORTED, "model_type: \"qwen3_moe\""},
-    {"\"qwen3\"", "\"llama\"", NAPIER_UNSUPPORTED, "model_type: \"llama\""},
+    {"\"qwen3\"", "\"gemma2\"", NAPIER_UNSUPPORTED, "only qwen3, qwen2, llama or mistral"},
+    {"\"qwen3\"", "\"llama\"", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForCausalLM\", but only LlamaForCausalLM or"},
     {"\"model_type\": \"qwen3\",", "", NAPIER_CORRUPT_DATA, "model_type: missing"},
-    {"Qwen3ForCausalLM", "Qwen3ForSequenceClassification", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForSequence"},
-    {"\"attention_bias\": false", "\"attention_bias\": true", NAPIER_UNSUPPORTED, "attention_bias"},
+    {"Qwen3ForCausalLM", "Qwen3ForTokenClassification", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForToken"},
+    {"Qwen3ForCausalLM\"]", "Qwen3ForSequenceClassification\"], \"id2label\": {}", NAPIER_CORRUPT_DATA, "0 labels"},
+    {"Qwen3ForCausalLM\"]", "Qwen3ForSequenceClassification\"], \"num_labels\": 0", NAPIER_CORRUPT_DATA,
+     "num_labels: 0"},
+    {"\"sliding_window\": null", "\"is_causal\": false", NAPIER_UNSUPPORTED, "is_causal: false"},
+    {"\"sliding_window\": null", "\"final_logit_softcapping\": 30.0", NAPIER_UNSUPPORTED,
+     "final_logit_softcapping: 30"},
+    {"\"sliding_window\": null", "\"layer_types\": [\"chunked_attention\"]", NAPIER_UNSUPPORTED, "chunked_attention"},
     {"\"attention_bias\": false", "\"attention_bias\": 0", NAPIER_CORRUPT_DATA, "attention_bias: 0"},
     {"\"silu\"", "\"gelu\"", NAPIER_UNSUPPORTED, "hidden_act: \"gelu\""},
     {"\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0}", NAPIER_UNSUPPORTED,
@@ -102,7 +293,6 @@ static const struct {
     {"\"rope_scaling\": null", "\"rope_parameters\": {\"full_attention\": {}}", NAPIER_UNSUPPORTED, "full_attention"},
     {"\"rope_scaling\": null", "\"rope_parameters\": {\"rope_theta\": 5}", NAPIER_CORRUPT_DATA,
      "rope_theta: 1e+06, but 5"},
-    {"\"rope_theta\": 1000000,", "", NAPIER_CORRUPT_DATA, "rope_theta: missing"},
     {"\"rope_theta\": 1000000", "\"rope_theta\": -1", NAPIER_CORRUPT_DATA, "rope_theta: -1"},
     {"\"rope_theta\": 1000000", "\"rope_theta\": 1e999", NAPIER_CORRUPT_DATA, "rope_theta: inf"},
     {"\"sliding_window\": null", "\"layer_types\": [\"sliding_attention\"]", NAPIER_UNSUPPORTED, "layer_types"},
@@ -139,24 +329,12 @@ static void refusals(void) {
             problem("(edit %zu: %s to %s)", i, edits[i].from, edits[i].to);
         }
     }
-    /* A window in use: three fields. */
-    refused(context,
-            parse("\"max_window_layers\": 28, \"model_type\": \"qwen3\",\n \"num_attention_heads\": 16, "
-                  "\"num_hidden_layers\": 28, \"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-06,\n "
-                  "\"rope_scaling\": null, \"rope_theta\": 1000000, \"sliding_window\": null, "
-                  "\"tie_word_embeddings\": true,\n \"torch_dtype\": \"bfloat16\", \"use_cache\": true, "
-                  "\"use_sliding_window\": false",
-                  "\"max_window_layers\": 2, \"model_type\": \"qwen3\", \"num_attention_heads\": 16, "
-                  "\"num_hidden_layers\": 28, \"rope_theta\": 1000000, \"sliding_window\": 4096, \"layer_types\": [], "
-                  "\"use_sliding_window\": true",
-                  &c),
-            NAPIER_UNSUPPORTED, "use_sliding_window", NULL);
     refused(context, napier_model_config_load(context, "/nowhere/config.json", &c), NAPIER_IO_ERROR, "/nowhere", NULL);
 }
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 1);
-    const int failed = RUN_TESTS("model_config", TEST(both_styles), TEST(defaults), TEST(refusals));
+    const int failed = RUN_TESTS("model_config", TEST(both_styles), TEST(defaults), TEST(families), TEST(refusals));
     napier_context_destroy(context);
     return failed;
 }

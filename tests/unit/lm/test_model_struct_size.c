@@ -200,7 +200,7 @@ static const structure all[] = {
     STRUCTURE(napier_generate_options, NAPIER_GENERATE_OPTIONS_INIT, "options", on_text, NULL, generate_options),
     STRUCTURE(napier_generate_results, NAPIER_GENERATE_RESULTS_INIT, "results", text_offsets, fill_generate_results,
               generate_results),
-    RESULT_STRUCTURE(napier_model_info, NAPIER_MODEL_INFO_INIT, "info", bos, info),
+    RESULT_STRUCTURE(napier_model_info, NAPIER_MODEL_INFO_INIT, "info", family, info),
     RESULT_STRUCTURE(napier_score_plan, NAPIER_SCORE_PLAN_INIT, "plan", bytes, plan),
 };
 
