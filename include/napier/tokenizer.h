@@ -136,27 +136,54 @@ typedef struct napier_chat_message {
     int64_t tool_call_count;
 } napier_chat_message;
 
+/* The formats. Each is the text that the published templates of these models write. */
+typedef enum napier_chat_format {
+    NAPIER_CHAT_QWEN3 = 0,        /* ChatML with thoughts */
+    NAPIER_CHAT_QWEN2_5 = 1,      /* ChatML; without a system's message it writes Qwen2.5's own */
+    NAPIER_CHAT_LLAMA3 = 2,       /* Llama 3, of April 2024 */
+    NAPIER_CHAT_LLAMA3_1 = 3,     /* Llama 3.1 to 3.3: a system's message with a date */
+    NAPIER_CHAT_LLAMA2 = 4,       /* [INST] and <<SYS>> */
+    NAPIER_CHAT_MISTRAL_V0_1 = 5, /* [INST], with a space after each answer */
+    NAPIER_CHAT_MISTRAL_V0_2 = 6  /* the same without it; also Mixtral 8x7B */
+} napier_chat_format;
+
 typedef struct napier_chat_options {
     size_t struct_size;
     int add_generation_prompt; /* not 0 (default): end the text with the start of the assistant's next turn */
     int disable_thinking;      /* not 0: add an empty think block to it, so that the model answers at once; default 0 */
     const char *tools;         /* the JSON of each available tool, one per line; copied unchanged */
     size_t tools_size;         /* bytes, without a line feed at the end; 0 (default): no tools */
+    int64_t format;            /* napier_chat_format; default NAPIER_CHAT_QWEN3 */
+    const char *date;          /* "26 Jul 2024" in NAPIER_CHAT_LLAMA3_1, ended by 0. NULL (default): that day, which the
+                                  templates have; Llama 3.2's template writes the day on which it runs, if it can */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \
-    { sizeof(napier_chat_options), 1, 0, NULL, 0 }
+    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL }
 
-/* Appends the text of a conversation in Qwen3's chat format (ChatML), as Qwen3's template renders it: it leaves out the
- * thoughts of turns before the last question, allows a "system" turn anywhere, joins consecutive "tool" results into
- * one user turn, and describes the tools in the first system turn. `count` 0 gives only the generation prompt.
+/* Appends the text of a conversation in a model's chat format, exactly as the model's template renders it, with its BOS
+ * where the template writes one: so encode the text with NAPIER_ADD_NONE. Qwen3's format leaves out the thoughts of
+ * turns before the last question, allows a "system" turn anywhere, joins consecutive "tool" results into one user turn,
+ * and describes the tools in the first system turn. `count` 0 gives only what does not depend on messages.
  * Contents are copied unchanged. So if you encode the text without plain_special, a "<|im_end|>" in untrusted content
  * ends the turn. JSON is copied unchanged too; to match the template, write it as Python's json.dumps does with
  * ensure_ascii=False.
  * Errors: INVALID_ARGUMENT (a role not listed above; reasoning or tool calls in a message of another role than the
- * assistant). */
+ * assistant; what the format has no place for, such as two questions in a row in Llama 2's; the message names it). */
 NAPIER_API napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                           const napier_chat_options *options, napier_text_buffer *text);
+
+/* *format receives the napier_chat_format that a model's chat template (a text in Jinja) writes. The template is not
+ * run: it is recognised by characteristic parts of the published templates.
+ * Errors: UNSUPPORTED (none of these formats; the message says what is in it). */
+NAPIER_API napier_status napier_chat_format_of(napier_context *context, const char *chat_template, size_t size,
+                                               int64_t *format);
+
+/* The same for a model's directory: its chat_template.jinja, else the chat_template in its tokenizer_config.json (in a
+ * list, the one called "default"). Without either it is NAPIER_CHAT_QWEN3, if the tokenizer has <|im_start|> or is NULL.
+ * Errors: UNSUPPORTED, IO_ERROR, CORRUPT_DATA (tokenizer_config.json is not JSON), OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_chat_format_load(napier_context *context, const char *directory,
+                                                 const napier_tokenizer *tokenizer, int64_t *format);
 
 #ifdef __cplusplus
 }

@@ -263,7 +263,7 @@ class Texts:
         place.tool_call_count = len(calls)
 
 
-def render(messages, tools, prompt, thinking):
+def render(messages, tools, prompt, thinking, **other):
     texts, array = Texts(), (napier.headers.struct("napier_chat_message") * len(messages))()
     for place, message in zip(array, messages):
         texts.set(place, message["role"], "role", None)
@@ -271,7 +271,10 @@ def render(messages, tools, prompt, thinking):
         if "reasoning_content" in message:
             texts.set(place, message["reasoning_content"], "reasoning", "reasoning_size")
         texts.calls(place, message.get("tool_calls", ()))
-    options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking))
+    options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking),
+                          **{key: value for key, value in other.items() if key != "date"})
+    if "date" in other:
+        texts.set(options, other["date"] + "\0", "date", None)
     if tools:
         texts.set(options, "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools), "tools", "tools_size")
     text = napier.make("napier_text_buffer")
