@@ -188,9 +188,9 @@ static napier_status generate_results(napier_context *context, void *s, double *
 /* ---- The test ---------------------------------------------------------------------------------------------------- */
 
 static const structure all[] = {
-    STRUCTURE(napier_encode_options, NAPIER_ENCODE_OPTIONS_INIT, "options", plain_special, NULL, encode),
-    STRUCTURE(napier_decode_options, NAPIER_DECODE_OPTIONS_INIT, "options", skip_special, NULL, decode),
-    STRUCTURE(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, "options", tools, NULL, chat),
+    STRUCTURE(napier_encode_options, NAPIER_ENCODE_OPTIONS_INIT, "options", continues, NULL, encode),
+    STRUCTURE(napier_decode_options, NAPIER_DECODE_OPTIONS_INIT, "options", replace_invalid, NULL, decode),
+    STRUCTURE(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, "options", date, NULL, chat),
     STRUCTURE(napier_model_options, NAPIER_MODEL_OPTIONS_INIT, "options", memory, NULL, load),
     STRUCTURE(napier_score_batch, NAPIER_SCORE_BATCH_INIT, "batch", prompt_of, fill_batch_of, batch),
     STRUCTURE(napier_score_options, NAPIER_SCORE_OPTIONS_INIT, "options", kvs, NULL, options),
