@@ -2,7 +2,7 @@
 """Writes src/lm/tokenizer/unicode_runs.h: what a tokenizer has to know of each code point.
 
 The tables of Hugging Face `tokenizers` 0.23, so that ids do not depend on the Unicode version of a machine's libraries:
-- classes (letter, mark, number, space) as in Unicode 16, which its regular expressions (Oniguruma) know;
+- classes (the kinds of letters, mark, number, space) as in Unicode 16, which its regular expressions (Oniguruma) know;
 - composition (NFC) as in Unicode 9, which its normalizer knows: code points that Unicode 9 has not are left alone.
 
 A run is a code point and the flags from there to the next run. Needs unicodedata2 == 16.0.0 (PyPI), and perl, which knows
@@ -16,8 +16,8 @@ import unicodedata2 as unicode
 
 assert unicode.unidata_version == "16.0.0"
 SURROGATES = range(0xD800, 0xE000)
-OTHER, LETTER, MARK, NUMBER, SPACE = range(5)
-ACTIVE, BARRIER = 8, 16
+OTHER, UPPER, LOWER, TITLE, MODIFIER, LETTER, MARK, NUMBER, SPACE = range(9)
+ACTIVE, BARRIER = 16, 32
 HANGUL = dict(l=range(0x1100, 0x1113), v=range(0x1161, 0x1176), t=range(0x11A8, 0x11C3), s=range(0xAC00, 0xD7A4))
 
 
@@ -30,7 +30,8 @@ def kind(c):
     category = unicode.category(chr(c))
     if category[0] == "Z" or c in range(9, 14) or c == 0x85:  # White_Space
         return SPACE
-    return {"L": LETTER, "M": MARK, "N": NUMBER}.get(category[0], OTHER)
+    letters = {"Lu": UPPER, "Ll": LOWER, "Lt": TITLE, "Lm": MODIFIER, "Lo": LETTER}
+    return letters.get(category, {"M": MARK, "N": NUMBER}.get(category[0], OTHER))
 
 
 def seconds(points):

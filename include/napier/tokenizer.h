@@ -1,8 +1,9 @@
-/* napier/tokenizer.h - text to token ids and back, from a tokenizer.json: byte-level BPE, as in Qwen2 and Qwen3.
+/* napier/tokenizer.h - text to token ids and back, from a tokenizer.json: BPE over bytes, as in Qwen, Llama 3, GPT-2 and
+ * Mistral Nemo, or over characters, as in Llama 2 and Mistral 7B.
  *
  * The ids are those of Hugging Face `tokenizers`, for every text; tests/peers compares them. A tokenizer.json that asks
- * for more than byte-level BPE (other models, normalizers, pre-tokenizers) is UNSUPPORTED, and the message names what
- * is unsupported. docs/tokenizer.md lists what is supported.
+ * for more (other models, normalizers, pre-tokenizers) is UNSUPPORTED, and the message names what is unsupported.
+ * docs/tokenizer.md lists what is supported.
  *
  * Text is UTF-8 and may contain byte 0. Text that is not UTF-8 is INVALID_ARGUMENT, and the message names the offset of
  * the first invalid byte. No call changes a loaded tokenizer, so any number of threads may use it at once, each with
@@ -51,32 +52,46 @@ NAPIER_API void napier_text_buffer_free(napier_context *context, napier_text_buf
 
 /* ---- Encode and decode --------------------------------------------------------------------------------------------*/
 
+/* Whether the file's post_processor adds its tokens: a BOS before the text, in Llama and Mistral; none in Qwen. */
+typedef enum napier_add_special {
+    NAPIER_ADD_NONE = 0,
+    NAPIER_ADD_ALWAYS = 1, /* as `tokenizers` and transformers add them */
+    NAPIER_ADD_ONCE = 2    /* the same, but not where the text's own ids begin (end) with them: for a prompt that a chat
+                              template may have written, which has the BOS in its text */
+} napier_add_special;
+
 typedef struct napier_encode_options {
     size_t struct_size;
-    int plain_special; /* not 0: encode "<|im_end|>" and other special tokens in the text as plain text, so that
+    int plain_special;   /* not 0: encode "<|im_end|>" and other special tokens in the text as plain text, so that
                           untrusted text cannot end a turn; 0 (default): they become their ids, as in `tokenizers` */
+    int64_t add_special; /* napier_add_special; default NAPIER_ADD_NONE */
+    int64_t continues;   /* not 0: the text continues another, as a response continues its prompt, so no space is put
+                            before it where the file asks for one (Llama 2); default 0. Only with NAPIER_ADD_NONE */
 } napier_encode_options;
 
 #define NAPIER_ENCODE_OPTIONS_INIT \
-    { sizeof(napier_encode_options), 0 }
+    { sizeof(napier_encode_options), 0, NAPIER_ADD_NONE, 0 }
 
-/* Appends the ids of `size` bytes of text. `text` may be NULL if size is 0. `options` NULL: all defaults. The call adds
- * no token before or after the text, because Qwen's models have no BOS. The time is at most n log n for n bytes,
- * whatever the text.
- * Errors: INVALID_ARGUMENT (not UTF-8), UNSUPPORTED (the file's regular expression takes too many steps). */
+/* Appends the ids of `size` bytes of text. `text` may be NULL if size is 0. `options` NULL: all defaults. The time is at
+ * most n log n for n bytes, whatever the text.
+ * Errors: INVALID_ARGUMENT (not UTF-8; options that contradict each other), UNSUPPORTED (the file's regular expression
+ * takes too many steps, or its normalizer makes the text more than 16 times as long). */
 NAPIER_API napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const char *text, size_t size, const napier_encode_options *options,
                                                  napier_token_buffer *ids);
 
 typedef struct napier_decode_options {
     size_t struct_size;
-    int skip_special; /* not 0: leave out special tokens; default 0 */
+    int skip_special;        /* not 0: leave out special tokens; default 0 */
+    int64_t replace_invalid; /* not 0: the text is UTF-8, with U+FFFD where it would not be, exactly as in `tokenizers`;
+                                0 (default): bytes as they are */
 } napier_decode_options;
 
 #define NAPIER_DECODE_OPTIONS_INIT \
-    { sizeof(napier_decode_options), 0 }
+    { sizeof(napier_decode_options), 0, 0 }
 
-/* Appends the bytes of `count` ids. If some tokens of a character are missing, the result is not UTF-8.
+/* Appends the text of `count` ids: the bytes of each token, without the first space if the file's decoder removes it, as
+ * Llama 2's does. If some tokens of a character are missing, the result is not UTF-8, unless replace_invalid is set.
  * Errors: INVALID_ARGUMENT for an id without a token; the message names the id and its index. */
 NAPIER_API napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const int32_t *ids, int64_t count,
@@ -87,14 +102,16 @@ NAPIER_API napier_status napier_tokenizer_decode(napier_context *context, const 
 /* The highest id plus one. Some ids below it may have no token. A model's vocab_size may be greater. */
 NAPIER_API int64_t napier_tokenizer_vocab_size(const napier_tokenizer *tokenizer);
 
-/* The bytes of a token (" the", "<|im_end|>"); *size receives their number. NULL if the id has no token. The bytes are
- * valid as long as the tokenizer. */
+/* The bytes that a token decodes to (" the", "<|im_end|>"), within a text: Llama 2's U+2581 is a space, and its
+ * "<0x0A>" a line feed. *size receives their number. NULL if the id has no token. The bytes are valid as long as the
+ * tokenizer. */
 NAPIER_API const char *napier_tokenizer_token(const napier_tokenizer *tokenizer, int64_t id, size_t *size);
 
 /* 1 if the id is an added token that is marked special, else 0. */
 NAPIER_API int napier_tokenizer_is_special(const napier_tokenizer *tokenizer, int64_t id);
 
-/* The id of the token with exactly these bytes; added tokens take precedence. -1 if there is none. */
+/* The id of the token with exactly these bytes; added tokens take precedence. Where tokens decode to other bytes than
+ * the file has (Llama 2), the file's take precedence ("\xe2\x96\x81the" before " the"). -1 if there is none. */
 NAPIER_API int64_t napier_tokenizer_id(const napier_tokenizer *tokenizer, const char *bytes, size_t size);
 
 /* ---- Chat ---------------------------------------------------------------------------------------------------------*/
@@ -119,27 +136,54 @@ typedef struct napier_chat_message {
     int64_t tool_call_count;
 } napier_chat_message;
 
+/* The formats. Each is the text that the published templates of these models write. */
+typedef enum napier_chat_format {
+    NAPIER_CHAT_QWEN3 = 0,        /* ChatML with thoughts */
+    NAPIER_CHAT_QWEN2_5 = 1,      /* ChatML; without a system's message it writes Qwen2.5's own */
+    NAPIER_CHAT_LLAMA3 = 2,       /* Llama 3, of April 2024 */
+    NAPIER_CHAT_LLAMA3_1 = 3,     /* Llama 3.1 to 3.3: a system's message with a date */
+    NAPIER_CHAT_LLAMA2 = 4,       /* [INST] and <<SYS>> */
+    NAPIER_CHAT_MISTRAL_V0_1 = 5, /* [INST], with a space after each answer */
+    NAPIER_CHAT_MISTRAL_V0_2 = 6  /* the same without it; also Mixtral 8x7B */
+} napier_chat_format;
+
 typedef struct napier_chat_options {
     size_t struct_size;
     int add_generation_prompt; /* not 0 (default): end the text with the start of the assistant's next turn */
     int disable_thinking;      /* not 0: add an empty think block to it, so that the model answers at once; default 0 */
     const char *tools;         /* the JSON of each available tool, one per line; copied unchanged */
     size_t tools_size;         /* bytes, without a line feed at the end; 0 (default): no tools */
+    int64_t format;            /* napier_chat_format; default NAPIER_CHAT_QWEN3 */
+    const char *date;          /* "26 Jul 2024" in NAPIER_CHAT_LLAMA3_1, ended by 0. NULL (default): that day, which the
+                                  templates have; Llama 3.2's template writes the day on which it runs, if it can */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \
-    { sizeof(napier_chat_options), 1, 0, NULL, 0 }
+    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL }
 
-/* Appends the text of a conversation in Qwen3's chat format (ChatML), as Qwen3's template renders it: it leaves out the
- * thoughts of turns before the last question, allows a "system" turn anywhere, joins consecutive "tool" results into
- * one user turn, and describes the tools in the first system turn. `count` 0 gives only the generation prompt.
+/* Appends the text of a conversation in a model's chat format, exactly as the model's template renders it, with its BOS
+ * where the template writes one: so encode the text with NAPIER_ADD_NONE. Qwen3's format leaves out the thoughts of
+ * turns before the last question, allows a "system" turn anywhere, joins consecutive "tool" results into one user turn,
+ * and describes the tools in the first system turn. `count` 0 gives only what does not depend on messages.
  * Contents are copied unchanged. So if you encode the text without plain_special, a "<|im_end|>" in untrusted content
  * ends the turn. JSON is copied unchanged too; to match the template, write it as Python's json.dumps does with
  * ensure_ascii=False.
  * Errors: INVALID_ARGUMENT (a role not listed above; reasoning or tool calls in a message of another role than the
- * assistant). */
+ * assistant; what the format has no place for, such as two questions in a row in Llama 2's; the message names it). */
 NAPIER_API napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                           const napier_chat_options *options, napier_text_buffer *text);
+
+/* *format receives the napier_chat_format that a model's chat template (a text in Jinja) writes. The template is not
+ * run: it is recognised by characteristic parts of the published templates.
+ * Errors: UNSUPPORTED (none of these formats; the message says what is in it). */
+NAPIER_API napier_status napier_chat_format_of(napier_context *context, const char *chat_template, size_t size,
+                                               int64_t *format);
+
+/* The same for a model's directory: its chat_template.jinja, else the chat_template in its tokenizer_config.json (in a
+ * list, the one called "default"). Without either it is NAPIER_CHAT_QWEN3, if the tokenizer has <|im_start|> or is NULL.
+ * Errors: UNSUPPORTED, IO_ERROR, CORRUPT_DATA (tokenizer_config.json is not JSON), OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_chat_format_load(napier_context *context, const char *directory,
+                                                 const napier_tokenizer *tokenizer, int64_t *format);
 
 #ifdef __cplusplus
 }

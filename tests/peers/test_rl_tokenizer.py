@@ -64,15 +64,16 @@ class Ours:
             file.flush()
             self.pointer = napier.create("napier_tokenizer_load", file.name)
 
-    def encode(self, text, plain_special=False):
+    def encode(self, text, plain_special=False, **other):
         self.ids.size = 0
-        data, options = text.encode(), napier.make("napier_encode_options", plain_special=int(plain_special))
+        data, options = text.encode(), napier.make("napier_encode_options", plain_special=int(plain_special), **other)
         napier.call("napier_tokenizer_encode", self.pointer, ctypes.c_char_p(data), len(data), options, self.ids)
         return list((ctypes.c_int32 * self.ids.size).from_address(self.ids.ids)) if self.ids.size else []
 
-    def decode(self, ids, skip_special=False):
+    def decode(self, ids, skip_special=False, replace_invalid=False):
         self.text.size = 0
-        options = napier.make("napier_decode_options", skip_special=int(skip_special))
+        options = napier.make("napier_decode_options", skip_special=int(skip_special),
+                              replace_invalid=int(replace_invalid))
         array = (ctypes.c_int32 * len(ids))(*ids)
         napier.call("napier_tokenizer_decode", self.pointer, ctypes.byref(array), len(ids), options, self.text)
         return ctypes.string_at(self.text.bytes, self.text.size) if self.text.size else b""
@@ -104,7 +105,7 @@ class Pair:
             return len(wanted)
         for skip in (False, True):
             decoded = self.theirs.decode(wanted, skip_special_tokens=skip)
-            ours = self.ours.decode(got, skip).decode("utf-8", "replace")
+            ours = self.ours.decode(got, skip, replace_invalid=True).decode()
             assert ours == decoded, f"{wanted[:40]}: {ascii(ours[:200])}, not {ascii(decoded[:200])}"
         return len(wanted)
 
@@ -262,7 +263,7 @@ class Texts:
         place.tool_call_count = len(calls)
 
 
-def render(messages, tools, prompt, thinking):
+def render(messages, tools, prompt, thinking, **other):
     texts, array = Texts(), (napier.headers.struct("napier_chat_message") * len(messages))()
     for place, message in zip(array, messages):
         texts.set(place, message["role"], "role", None)
@@ -270,7 +271,10 @@ def render(messages, tools, prompt, thinking):
         if "reasoning_content" in message:
             texts.set(place, message["reasoning_content"], "reasoning", "reasoning_size")
         texts.calls(place, message.get("tool_calls", ()))
-    options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking))
+    options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking),
+                          **{key: value for key, value in other.items() if key != "date"})
+    if "date" in other:
+        texts.set(options, other["date"] + "\0", "date", None)
     if tools:
         texts.set(options, "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools), "tools", "tools_size")
     text = napier.make("napier_text_buffer")

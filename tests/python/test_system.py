@@ -256,7 +256,8 @@ OTHERWISE = {
     "batch_plan": "CausalLM.plan", "from_tensors": "CausalLM.from_state_dict, from_model",
     "encode_texts": "CausalLM.batch_logprobs", "token_buffer_free": "Tokenizer",
     "kv_create": "CausalLM.kv", "kv_destroy": "CausalLM.kv", "kv_tokens": "len(CausalLM.kv())", "kv_bytes": "CausalLM.kv().nbytes",
-    "chat_text": "Tokenizer.chat", "text_buffer_free": "Tokenizer", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
+    "chat_text": "Tokenizer.chat", "chat_format_of": "Tokenizer.chat", "chat_format_load": "Tokenizer.chat",
+    "text_buffer_free": "Tokenizer", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
 }
 
 

@@ -768,6 +768,15 @@ static napier_status chat_text(napier_context *c) {
     napier_text_buffer_free(c, &rendered);
     return status;
 }
+static napier_status chat_format(napier_context *c) {
+    static const char chat_template[] =
+        "You are Qwen, created by Alibaba Cloud. You are a helpful assistant. <tool_call> "
+        "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'";
+    int64_t format = -1;
+    napier_status status = CALL(napier_chat_format_of, c, chat_template, sizeof chat_template - 1, &format);
+    keep(&format, sizeof format);
+    return status ? status : CALL(napier_chat_format_load, c, "/nowhere", NULL, &format);
+}
 
 MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
 static napier_status model_from_tensors(napier_context *c) {
@@ -860,6 +869,8 @@ static napier_status generate(napier_context *c) {
     r.lengths = room(2 * SAMPLES, sizeof *r.lengths);
     r.logprobs = new_rows(2 * SAMPLES, MOST);
     r.plain_logprobs = new_rows(2 * SAMPLES, MOST);
+    r.entropy = new_rows(2 * SAMPLES, MOST);
+    o.min_tokens = 2;
     return CALL(napier_generate, c, model, &b, &o, &r);
 }
 static napier_status batch_plan(napier_context *c) {
@@ -1162,6 +1173,7 @@ static const public_call table[] = {
     LINE(encode_and_decode, CALL_TAKES | CALL_FALLS_BACK),
     LINE(tokenizer_reads, 0),
     LINE(chat_text, CALL_TAKES),
+    LINE(chat_format, CALL_TAKES),
     LINE(model_load, CALL_TAKES),
     LINE(model_from_tensors, CALL_TAKES),
     LINE(model_reads, 0),

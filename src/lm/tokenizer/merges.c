@@ -2,6 +2,7 @@
  * heap. */
 #include "lm/tokenizer/merges.h"
 #include "core/base/scope.h"
+#include "lm/tokenizer/unicode.h"
 
 enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
 
@@ -62,16 +63,21 @@ static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_mer
     return there ? rank_of(m, v->byte_ids[at[0]], v->byte_ids[at[1]], id) : NO_RANK;
 }
 
+/* The rank of the pair (i, i + 1) before any merge. `word`: the bytes of the symbols, or NULL for characters. */
+static inline int32_t first_rank(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word,
+                                 const int32_t *ids, size_t i, int32_t *id) {
+    return word != NULL ? rank_of_bytes(v, m, word + i, id) : rank_of(m, ids[i], ids[i + 1], id);
+}
+
 /* ---- Short words ------------------------------------------------------------------------------------------------- */
 
-/* Merges n bytes, writes the ids and returns their number. */
+/* Merges n symbols in their place, and returns how many tokens are left. */
 static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word, size_t n,
                           int32_t *ids) {
     int32_t ranks[SHORT_WORD], made[SHORT_WORD]; /* of the pair (i, i + 1) */
     for (size_t i = 0; i < n; i++) {
-        ids[i] = v->byte_ids[word[i]];
         made[i] = -1;
-        ranks[i] = i + 1 < n ? rank_of_bytes(v, m, word + i, &made[i]) : NO_RANK;
+        ranks[i] = i + 1 < n ? first_rank(v, m, word, ids, i, &made[i]) : NO_RANK;
     }
     while (n > 1) {
         size_t best = 0;
@@ -165,18 +171,19 @@ static void merge_pair(const napier_merges *m, symbol *symbols, int32_t i, heap 
     }
 }
 
+/* merge_short for words of any length. *count: the number of symbols, then of tokens. */
 static napier_status merge_long(napier_context *context, const napier_vocabulary *v, const napier_merges *m,
-                                const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids) {
+                                const uint8_t *word, napier_scratch *scratch, int32_t *ids, size_t *count) {
     const size_t each = sizeof(symbol) + 3 * sizeof(uint64_t);
-    NAPIER_TRY(napier_scratch_reserve(context, scratch, size, each));
+    NAPIER_TRY(napier_scratch_reserve(context, scratch, *count, each));
     heap h = {scratch->data, 0};
-    symbol *const symbols = (symbol *)(void *)(h.entries + 3 * size);
-    const int32_t n = (int32_t)size;
+    symbol *const symbols = (symbol *)(void *)(h.entries + 3 * *count);
+    const int32_t n = (int32_t)*count;
     for (int32_t i = 0; i < n; i++) {
-        symbols[i] = (symbol){v->byte_ids[word[i]], i - 1, i + 1 < n ? i + 1 : -1, NO_RANK, -1};
+        symbols[i] = (symbol){ids[i], i - 1, i + 1 < n ? i + 1 : -1, NO_RANK, -1};
     }
     for (int32_t i = 0; i + 1 < n; i++) {
-        symbols[i].rank = rank_of_bytes(v, m, word + i, &symbols[i].made);
+        symbols[i].rank = first_rank(v, m, word, ids, (size_t)i, &symbols[i].made);
         push_pair(symbols, i, &h);
     }
     while (h.size > 0) {
@@ -186,18 +193,74 @@ static napier_status merge_long(napier_context *context, const napier_vocabulary
             merge_pair(m, symbols, i, &h);
         }
     }
-    for (int32_t i = 0; i >= 0; i = symbols[i].next) {
-        ids->ids[ids->size++] = symbols[i].id;
+    *count = 0;
+    for (int32_t i = n > 0 ? 0 : -1; i >= 0; i = symbols[i].next) {
+        ids[(*count)++] = symbols[i].id;
     }
     return NAPIER_OK;
+}
+
+/* ---- Any word ---------------------------------------------------------------------------------------------------- */
+
+/* Writes the tokens of a character's bytes, if all have one, and returns their number; else 0. */
+static size_t fall_back(const napier_vocabulary *v, const uint8_t *bytes, size_t size, int32_t *ids) {
+    for (size_t i = 0; i < size; i++) {
+        ids[i] = v->fallback_ids[bytes[i]];
+        if (ids[i] < 0) {
+            return 0;
+        }
+    }
+    return size;
+}
+
+/* As in `tokenizers`, unknown characters are one token if nothing is between them but bytes of others, and that token
+ * follows those bytes. */
+static size_t character_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
+    size_t n = 0;
+    bool is_unknown = false; /* an unknown character is not written yet */
+    for (size_t at = 0, length; at < size; at += length) {
+        length = napier_utf8_length(word[at]);
+        const int32_t id = length == 1 ? v->byte_ids[word[at]] : napier_vocabulary_find(v, word + at, length);
+        const size_t bytes = id < 0 && v->byte_fallback ? fall_back(v, word + at, length, ids + n) : 0;
+        if (bytes > 0) {
+            n += bytes;
+            continue;
+        }
+        if (is_unknown && (id >= 0 || !v->fuse_unknown)) {
+            ids[n++] = v->unknown;
+        }
+        is_unknown = id < 0;
+        if (id >= 0) {
+            ids[n++] = id;
+        }
+    }
+    if (is_unknown) {
+        ids[n++] = v->unknown;
+    }
+    return n;
+}
+
+size_t napier_word_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
+    if (v->of_characters) {
+        return character_symbols(v, word, size, ids);
+    }
+    for (size_t i = 0; i < size; i++) {
+        ids[i] = v->byte_ids[word[i]];
+    }
+    return size;
 }
 
 napier_status napier_merge_word(napier_context *context, const napier_vocabulary *v, const napier_merges *m,
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids) {
     NAPIER_TRY(napier_token_buffer_reserve(context, ids, size));
-    if (size > SHORT_WORD) {
-        return merge_long(context, v, m, word, size, scratch, ids);
+    int32_t *const out = ids->ids + ids->size;
+    size_t count = napier_word_symbols(v, word, size, out);
+    const uint8_t *const bytes = v->of_characters ? NULL : word;
+    if (count > SHORT_WORD) {
+        NAPIER_TRY(merge_long(context, v, m, bytes, scratch, out, &count));
+    } else {
+        count = merge_short(v, m, bytes, count, out);
     }
-    ids->size += (int64_t)merge_short(v, m, word, size, ids->ids + ids->size);
+    ids->size += (int64_t)count;
     return NAPIER_OK;
 }

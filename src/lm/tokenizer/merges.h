@@ -1,4 +1,4 @@
-/* lm/tokenizer/merges.h - byte-pair encoding of one word. It starts with the word's bytes and merges the pair of lowest
+/* lm/tokenizer/merges.h - byte-pair encoding of one word. It starts with the word's bytes or characters and merges the pair of lowest
  * rank, the leftmost first, until no pair is in the table (Sennrich, Haddow and Birch, "Neural machine translation of
  * rare words with subword units", 2016). */
 #ifndef NAPIER_LM_TOKENIZER_MERGES_H
@@ -37,7 +37,11 @@ napier_put napier_merges_add(napier_merges *m, napier_merge merge);
 /* Sets the bit in byte_pairs for a pair of two bytes. */
 void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right);
 
-/* Appends the ids of a word. Every byte must have a token. Time: size log size. */
+/* Writes the tokens that merging begins with, of the word's bytes or characters, and returns their number, which is at
+ * most `size`. */
+size_t napier_word_symbols(const napier_vocabulary *vocabulary, const uint8_t *word, size_t size, int32_t *ids);
+
+/* Appends the ids of a word. Time: size log size. */
 napier_status napier_merge_word(napier_context *context, const napier_vocabulary *vocabulary, const napier_merges *m,
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids);
 

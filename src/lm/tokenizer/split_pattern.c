@@ -3,7 +3,7 @@
  *
  *     alternatives = sequence { "|" sequence }          sequence = { atom [quantifier] }
  *     atom         = "(?:" | "(?i:" | "(?=" | "(?!" | "(", alternatives, ")"  |  set  |  one character
- *     set          = "." | "[" ... "]" | \s | \S | \p{L} | \P{L} ... (L, M, N)
+ *     set          = "." | "[" ... "]" | \s | \S | \p{L} | \P{L} ... (L, Lu, Ll, Lt, Lm, Lo, M, N)
  *
  * Each set is written as the list of its codes, and case is resolved here, so the result does not depend on PCRE2's
  * tables. */
@@ -50,19 +50,37 @@ static char lower(char c) { return (char)(is_upper(c) ? c - 'A' + 'a' : c); }
 
 static int code_of(napier_char_class kind) { return NAPIER_FIRST_CLASS + (int)kind; }
 
-/* The characters of \p{L}, \p{M}, \p{N}, or 's' for \s. */
-static set set_of(char name) {
+/* The characters beyond ASCII of each named set. */
+static const struct {
+    const char *name; /* of \p{L}; "s" is \s */
+    napier_char_class first, last;
+} sets[] = {{"L", NAPIER_CHAR_UPPER, NAPIER_CHAR_LETTER},       {"Lu", NAPIER_CHAR_UPPER, NAPIER_CHAR_UPPER},
+            {"Ll", NAPIER_CHAR_LOWER, NAPIER_CHAR_LOWER},       {"Lt", NAPIER_CHAR_TITLE, NAPIER_CHAR_TITLE},
+            {"Lm", NAPIER_CHAR_MODIFIER, NAPIER_CHAR_MODIFIER}, {"Lo", NAPIER_CHAR_LETTER, NAPIER_CHAR_LETTER},
+            {"M", NAPIER_CHAR_MARK, NAPIER_CHAR_MARK},          {"N", NAPIER_CHAR_NUMBER, NAPIER_CHAR_NUMBER},
+            {"s", NAPIER_CHAR_SPACE, NAPIER_CHAR_SPACE}};
+enum { SETS = sizeof sets / sizeof sets[0], SPACES = SETS - 1 };
+
+static set set_of(int k) {
     set s = {{false}};
-    for (int c = 0; c < 0x80; c++) {
-        s.has[c] = name == 'L' ? is_lower(c) || is_upper(c) : name == 'N' ? is_digit(c) : false;
-        s.has[c] = s.has[c] || (name == 's' && (c == ' ' || (c >= '\t' && c <= '\r')));
+    for (int kind = (int)sets[k].first; kind <= (int)sets[k].last; kind++) {
+        s.has[code_of((napier_char_class)kind)] = true;
     }
-    s.has[code_of(NAPIER_CHAR_LETTER)] = s.has[code_of(NAPIER_CHAR_LONG_S)] = s.has[code_of(NAPIER_CHAR_KELVIN)] =
-        name == 'L';
-    s.has[code_of(NAPIER_CHAR_MARK)] = name == 'M';
-    s.has[code_of(NAPIER_CHAR_NUMBER)] = name == 'N';
-    s.has[code_of(NAPIER_CHAR_SPACE)] = name == 's';
+    const bool upper = s.has[code_of(NAPIER_CHAR_UPPER)], lower = s.has[code_of(NAPIER_CHAR_LOWER)];
+    for (int c = 0; c < 0x80; c++) {
+        const bool is_space = c == ' ' || (c >= '\t' && c <= '\r');
+        s.has[c] = (upper && is_upper(c)) || (lower && is_lower(c)) ||
+                   (sets[k].first == NAPIER_CHAR_NUMBER && is_digit(c)) || (k == SPACES && is_space);
+    }
+    s.has[code_of(NAPIER_CHAR_LONG_S)] = lower;
+    s.has[code_of(NAPIER_CHAR_KELVIN)] = upper;
     return s;
+}
+
+/* True if the set has letters beyond ASCII of one case only. Their other case is not known here. */
+static bool is_of_one_case(const set *s) {
+    const bool upper = s->has[code_of(NAPIER_CHAR_UPPER)];
+    return upper != s->has[code_of(NAPIER_CHAR_LOWER)] || upper != s->has[code_of(NAPIER_CHAR_TITLE)];
 }
 
 static void negate(set *s) {
@@ -72,7 +90,10 @@ static void negate(set *s) {
 }
 
 /* Adds the other case of all characters in the set. */
-static void fold(set *s) {
+static void fold(const parser *p, set *s) {
+    if (is_of_one_case(s)) {
+        refuse(p, "letters of one case where case is ignored, before");
+    }
     const int long_s = code_of(NAPIER_CHAR_LONG_S), kelvin = code_of(NAPIER_CHAR_KELVIN);
     const bool s_in = s->has['s'] || s->has['S'] || s->has[long_s], k_in = s->has['k'] || s->has['K'] || s->has[kelvin];
     for (int c = 'a'; c <= 'z'; c++) {
@@ -110,16 +131,21 @@ static void emit_set(const parser *p, const set *s, bool negated) {
 /* Reads \p{L} and similar, after the backslash. */
 static bool take_property(parser *p, set *s) {
     const char *const at = p->at;
-    if ((at[0] != 'p' && at[0] != 'P') || at[1] != '{' || at[2] == '\0' || strchr("LMN", at[2]) == NULL ||
-        at[3] != '}') {
+    if ((at[0] != 'p' && at[0] != 'P') || at[1] != '{') {
         return false;
     }
-    *s = set_of(at[2]);
-    if (at[0] == 'P') {
-        negate(s);
+    for (int k = 0; k < SPACES; k++) {
+        const size_t size = strlen(sets[k].name);
+        if (strncmp(at + 2, sets[k].name, size) == 0 && at[2 + size] == '}') {
+            *s = set_of(k);
+            if (at[0] == 'P') {
+                negate(s);
+            }
+            p->at += size + 3;
+            return true;
+        }
     }
-    p->at += 4;
-    return true;
+    return false;
 }
 
 /* One character, or a named set. */
@@ -140,7 +166,7 @@ static item take_escape(parser *p) {
         all.c = (unsigned char)(control != NULL ? values[control - names] : name);
         p->at++;
     } else if (name == 's' || name == 'S') {
-        all.set = set_of('s');
+        all.set = set_of(SPACES);
         if (name == 'S') {
             negate(&all.set);
         }
@@ -203,7 +229,7 @@ static void take_brackets(parser *p, bool caseless) {
     p->at++;
     p->last = 0;
     if (caseless) {
-        fold(&s);
+        fold(p, &s);
     }
     emit_set(p, &s, negated);
 }
@@ -232,7 +258,7 @@ static void take_single(parser *p, bool caseless) {
     }
     if (caseless) {
         p->last = (char)(one.single ? lower((char)one.c) : 0);
-        fold(&one.set);
+        fold(p, &one.set);
     }
     emit_set(p, &one.set, false);
 }

@@ -8,29 +8,108 @@
 #include "lm/tokenizer/added.h"
 #include "lm/tokenizer/merges.h"
 #include "lm/tokenizer/split.h"
+#include "lm/tokenizer/steps.h"
 #include "lm/tokenizer/vocabulary.h"
+
+/* Which pieces between added tokens get a space before them. */
+typedef enum napier_prefix { NAPIER_PREFIX_NEVER, NAPIER_PREFIX_FIRST, NAPIER_PREFIX_ALWAYS } napier_prefix;
+
+/* Where a piece without a pattern is cut into words. */
+typedef enum napier_cut {
+    NAPIER_CUT_NONE,
+    NAPIER_CUT_RUNS, /* before a space that follows another character: no merge joins these two */
+    NAPIER_CUT_MARKS /* before each space */
+} napier_cut;
+
+/* The pre-tokenizer. */
+typedef struct napier_words {
+    napier_short_text space; /* " ", or the mark that stands for it in tokens, U+2581 */
+    bool marks_spaces;       /* each " " of a piece becomes `space` */
+    napier_prefix prefix;
+    napier_cut cut;
+    bool has_pattern; /* words by an expression, instead of `cut` */
+    napier_split split;
+} napier_words;
+
+enum { NAPIER_MOST_REPLACEMENTS = 4 };
+
+/* How tokens become text. */
+typedef struct napier_decoder {
+    bool joins_bytes;                              /* ByteLevel: tokens are bytes */
+    napier_step replace[NAPIER_MOST_REPLACEMENTS]; /* in each token */
+    int replace_count;
+    bool byte_fallback; /* "<0x0A>" is a byte */
+    bool bare_start;    /* the first token loses its marks: all that replace[0] replaces */
+    size_t strip;       /* removes up to this many `strip_byte` from the beginning of the text */
+    char strip_byte;
+} napier_decoder;
+
+/* The ids that the post-processor puts around a text. */
+typedef struct napier_around {
+    int32_t *ids; /* [before + after] */
+    size_t before, after;
+} napier_around;
 
 struct napier_tokenizer {
     napier_allocator allocator;
     uint8_t *table; /* from napier_unicode_table */
-    bool nfc;
+    napier_steps steps;
+    napier_words words;
     napier_vocabulary vocabulary;
     napier_merges merges;
     napier_added_set added;            /* searched for in the text as given */
-    napier_added_set added_normalized; /* searched for in the normal form of the text; their own texts are normalised
-                                          too */
-    napier_split split;
+    napier_added_set added_normalized; /* searched for after the steps; their own texts went through the steps too */
+    napier_around around;
+    napier_decoder decoder;
 };
 
-/* ---- Loading (load.c, load_tokens.c) ----------------------------------------------------------------------------- */
+/* The token of an id, or NULL. */
+const napier_token *napier_token_of(const napier_tokenizer *tokenizer, int64_t id);
+
+/* ---- Loading (folder load) --------------------------------------------------------------------------------------- */
 
 /* The members that hold tokens. */
 typedef struct napier_token_lists {
-    const struct cJSON *vocab, *merges, *added;
+    const struct cJSON *vocab, *merges, *added, *post_processor;
+    const char *unk_token; /* NULL: none */
     bool ignore_merges;
 } napier_token_lists;
 
-/* Reads the vocabulary, the merges and the added tokens. */
+/* Checks the type of an object, such as {"type": "NFC"}, and returns true if it is `only`. */
+bool napier_load_type(napier_json *json, const struct cJSON *object, const char *where, const char *only);
+/* True if the object has this type. Fails with UNSUPPORTED if it has none. */
+bool napier_load_is(napier_json *json, const struct cJSON *object, const char *where, const char *type);
+/* Fails with UNSUPPORTED if a member is true. `absent` is its default. */
+void napier_load_false(napier_json *json, const struct cJSON *object, const char *where, const char *key, bool absent);
+/* Reads a text of at most NAPIER_MOST_STEP_BYTES bytes. */
+void napier_load_short(napier_json *json, const struct cJSON *object, const char *where, const char *key,
+                       napier_short_text *out);
+/* Reads {"pattern": {"String": from}, "content": to} of a Replace. */
+void napier_load_replace(napier_json *json, const struct cJSON *object, const char *where, napier_step *step);
+
+/* Each reads one member of the file. The functions return nothing: `json` has the first failure. */
+void napier_load_normalizer(napier_json *json, napier_tokenizer *t);
+void napier_load_pre_tokenizer(napier_json *json, napier_tokenizer *t);
+void napier_load_decoder(napier_json *json, napier_tokenizer *t);
+
+/* Reads the vocabulary and the merges, then the added tokens, then what the post-processor puts around a text. */
 napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const napier_token_lists *lists);
+napier_status napier_load_added(napier_json *json, napier_tokenizer *t, const struct cJSON *added, size_t count);
+napier_status napier_load_around(napier_json *json, napier_tokenizer *t, const struct cJSON *post_processor);
+
+/* What the sizes of the vocabulary follow from. */
+typedef struct napier_load_sizes {
+    int64_t ids;  /* the highest id plus one */
+    size_t count; /* tokens of the model */
+    size_t bytes; /* of all tokens' texts */
+} napier_load_sizes;
+
+napier_status napier_load_id(napier_json *json, const char *where, const char *text, const struct cJSON *id,
+                             napier_load_sizes *sizes);
+/* Counts the added tokens and their bytes. */
+napier_status napier_load_measure_added(napier_json *json, const struct cJSON *added, napier_load_sizes *sizes,
+                                        size_t *count);
+/* Writes the bytes that each token decodes to. */
+napier_status napier_load_texts(napier_json *json, napier_tokenizer *t);
 
 #endif

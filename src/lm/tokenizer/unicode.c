@@ -15,8 +15,8 @@ void napier_unicode_table(uint8_t *table) {
         const uint32_t first = runs[i] >> 8, end = i + 1 < RUNS ? runs[i + 1] >> 8 : NAPIER_CODE_POINTS;
         memset(table + first, (int)(runs[i] & 0xff), end - first);
     }
-    table[0x17f] = (uint8_t)(table[0x17f] - NAPIER_CHAR_LETTER + NAPIER_CHAR_LONG_S);
-    table[0x212a] = (uint8_t)(table[0x212a] - NAPIER_CHAR_LETTER + NAPIER_CHAR_KELVIN);
+    table[0x17f] = (uint8_t)(table[0x17f] - NAPIER_CHAR_LOWER + NAPIER_CHAR_LONG_S);
+    table[0x212a] = (uint8_t)(table[0x212a] - NAPIER_CHAR_UPPER + NAPIER_CHAR_KELVIN);
 }
 
 size_t napier_utf8_check(const uint8_t *text, size_t size) {

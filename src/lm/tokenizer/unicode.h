@@ -9,25 +9,29 @@
 
 enum { NAPIER_CODE_POINTS = 0x110000 };
 
-/* The classes that regular expressions distinguish: letters (\p{L}), marks (\p{M}), numbers (\p{N}), white space (\s)
- * and others. The two letters beyond ASCII that match an ASCII letter if case is ignored, U+017F (s) and U+212A (k),
- * have a class each. */
+/* The classes that regular expressions distinguish: letters of the five kinds (\p{Lu}, \p{Ll}, \p{Lt}, \p{Lm}, \p{Lo};
+ * together \p{L}), marks (\p{M}), numbers (\p{N}), white space (\s) and others. The two letters beyond ASCII that match
+ * an ASCII letter if case is ignored, U+017F (s) and U+212A (k), have a class each. */
 typedef enum napier_char_class {
     NAPIER_CHAR_OTHER,
-    NAPIER_CHAR_LETTER,
+    NAPIER_CHAR_UPPER,
+    NAPIER_CHAR_LOWER,
+    NAPIER_CHAR_TITLE,
+    NAPIER_CHAR_MODIFIER,
+    NAPIER_CHAR_LETTER, /* of no case, such as U+4E2D */
     NAPIER_CHAR_MARK,
     NAPIER_CHAR_NUMBER,
     NAPIER_CHAR_SPACE,
-    NAPIER_CHAR_LONG_S,
-    NAPIER_CHAR_KELVIN,
+    NAPIER_CHAR_LONG_S, /* lower case */
+    NAPIER_CHAR_KELVIN, /* upper case */
     NAPIER_CHAR_CLASSES
 } napier_char_class;
 
 /* An entry of the table: the class, and two flags for normal form C. */
 enum {
-    NAPIER_CHAR_CLASS = 7,
-    NAPIER_CHAR_ACTIVE = 8,  /* normal form C may change it, move it, or join it with an earlier character */
-    NAPIER_CHAR_BARRIER = 16 /* not in that version of Unicode: no character joins with it or moves across it */
+    NAPIER_CHAR_CLASS = 15,
+    NAPIER_CHAR_ACTIVE = 16, /* normal form C may change it, move it, or join it with an earlier character */
+    NAPIER_CHAR_BARRIER = 32 /* not in that version of Unicode: no character joins with it or moves across it */
 };
 
 /* Fills table[NAPIER_CODE_POINTS]. */

@@ -19,11 +19,13 @@ napier_status napier_vocabulary_allocate(napier_context *context, napier_vocabul
     memset(v->tokens, 0, (size_t)size * sizeof *v->tokens);
     memset(v->slots, 0xff, slots * sizeof *v->slots);
     memset(v->byte_ids, 0xff, sizeof v->byte_ids);
+    memset(v->fallback_ids, 0xff, sizeof v->fallback_ids);
     return NAPIER_OK;
 }
 
 void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary *v) {
     napier_free(allocator, v->tokens);
+    napier_free(allocator, v->texts);
     napier_free(allocator, v->bytes);
     napier_free(allocator, v->slots);
 }
@@ -88,12 +90,13 @@ napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *t
     if (token->flags != 0) {
         return NAPIER_PUT_TWICE;
     }
-    const int64_t mapped = napier_byte_level(text, strlen(text), at);
+    const int64_t mapped = v->of_characters ? -1 : napier_byte_level(text, strlen(text), at);
     const size_t size = mapped >= 0 ? (size_t)mapped : strlen(text);
     *token = (napier_token){(uint32_t)v->used, (uint32_t)size, NAPIER_TOKEN_PRESENT | NAPIER_TOKEN_MODEL};
-    if (mapped < 0) { /* no text encodes to it; it decodes to itself */
+    if (mapped < 0) {
         memcpy(at, text, size);
     }
     v->used += size;
-    return mapped < 0 ? NAPIER_PUT_DONE : insert(v, id);
+    const bool is_given = mapped >= 0 || v->of_characters; /* else no text encodes to it, and it decodes to itself */
+    return is_given ? insert(v, id) : NAPIER_PUT_DONE;
 }

@@ -14,7 +14,8 @@ enum {
     NAPIER_TOKEN_MODEL = 2, /* in the model's vocabulary, not only an added token */
     NAPIER_TOKEN_WHOLE = 4, /* merging its bytes gives this token, so a word with these bytes needs no merging */
     NAPIER_TOKEN_ADDED = 8,
-    NAPIER_TOKEN_SPECIAL = 16
+    NAPIER_TOKEN_SPECIAL = 16,
+    NAPIER_TOKEN_BYTE = 32 /* "<0x0A>": it decodes to a byte, which may be a part of a character */
 };
 
 typedef struct napier_token {
@@ -43,15 +44,27 @@ typedef struct napier_token_slot {
     int32_t id;   /* -1: empty */
 } napier_token_slot;
 
+/* The bytes that a token decodes to. */
+typedef struct napier_token_text {
+    uint32_t start, size;
+} napier_token_text;
+
 typedef struct napier_vocabulary {
-    napier_token *tokens; /* [size], by id */
+    napier_token *tokens;     /* [size], by id: the bytes that encode to it, and for an added token its content */
+    napier_token_text *texts; /* [size]; NULL: tokens decode to their own bytes */
     int64_t size;
     char *bytes; /* of all tokens */
     size_t used, capacity;
-    napier_token_slot *slots; /* hash table of the model's tokens that consist of bytes */
+    napier_token_slot *slots; /* hash table of the model's tokens that a text can give */
     uint32_t mask;
-    uint32_t longest; /* bytes of the longest token in slots */
-    int32_t byte_ids[256];
+    uint32_t longest;      /* bytes of the longest token in slots */
+    int32_t byte_ids[256]; /* tokens of one byte; -1: none */
+    /* Merging begins with the bytes of a word, or with its characters. A character without a token becomes the tokens
+     * of its bytes, or the token `unknown`. */
+    bool of_characters;
+    bool byte_fallback, fuse_unknown;
+    int32_t unknown; /* -1: none; every byte has a token then */
+    int32_t fallback_ids[256];
 } napier_vocabulary;
 
 /* Allocates memory for ids below `size`, and for `count` tokens of the model with `bytes` bytes in total. Free it even
@@ -64,7 +77,7 @@ void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary
  * characters. Writes at most `size` bytes and returns their number, or -1 if a character is not in the alphabet. */
 int64_t napier_byte_level(const char *text, size_t size, char *out);
 
-/* Adds a token of the model. TWICE: the id or the bytes exist already. */
+/* Adds a token of the model, by its text in the file. TWICE: the id or the bytes exist already. */
 napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);
 
 /* The hash of a word, which usually has a few bytes. */

@@ -188,17 +188,17 @@ static napier_status generate_results(napier_context *context, void *s, double *
 /* ---- The test ---------------------------------------------------------------------------------------------------- */
 
 static const structure all[] = {
-    STRUCTURE(napier_encode_options, NAPIER_ENCODE_OPTIONS_INIT, "options", plain_special, NULL, encode),
-    STRUCTURE(napier_decode_options, NAPIER_DECODE_OPTIONS_INIT, "options", skip_special, NULL, decode),
-    STRUCTURE(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, "options", tools, NULL, chat),
+    STRUCTURE(napier_encode_options, NAPIER_ENCODE_OPTIONS_INIT, "options", continues, NULL, encode),
+    STRUCTURE(napier_decode_options, NAPIER_DECODE_OPTIONS_INIT, "options", replace_invalid, NULL, decode),
+    STRUCTURE(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, "options", date, NULL, chat),
     STRUCTURE(napier_model_options, NAPIER_MODEL_OPTIONS_INIT, "options", memory, NULL, load),
     STRUCTURE(napier_score_batch, NAPIER_SCORE_BATCH_INIT, "batch", prompt_of, fill_batch_of, batch),
     STRUCTURE(napier_score_options, NAPIER_SCORE_OPTIONS_INIT, "options", kvs, NULL, options),
     STRUCTURE(napier_score_results, NAPIER_SCORE_RESULTS_INIT, "results", is_greedy, fill_results, results),
     STRUCTURE(napier_judge_batch, NAPIER_JUDGE_BATCH_INIT, "batch", weights, fill_judge, judge),
     STRUCTURE(napier_generate_batch, NAPIER_GENERATE_BATCH_INIT, "batch", numbers, fill_generate_batch, generate_batch),
-    STRUCTURE(napier_generate_options, NAPIER_GENERATE_OPTIONS_INIT, "options", user, NULL, generate_options),
-    STRUCTURE(napier_generate_results, NAPIER_GENERATE_RESULTS_INIT, "results", plain_logprobs, fill_generate_results,
+    STRUCTURE(napier_generate_options, NAPIER_GENERATE_OPTIONS_INIT, "options", on_text, NULL, generate_options),
+    STRUCTURE(napier_generate_results, NAPIER_GENERATE_RESULTS_INIT, "results", text_offsets, fill_generate_results,
               generate_results),
     RESULT_STRUCTURE(napier_model_info, NAPIER_MODEL_INFO_INIT, "info", family, info),
     RESULT_STRUCTURE(napier_score_plan, NAPIER_SCORE_PLAN_INIT, "plan", bytes, plan),

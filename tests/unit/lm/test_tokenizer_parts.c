@@ -168,10 +168,12 @@ static void expressions(void) {
 
 static void refused_expressions(void) {
     static const char *const patterns[] = {
-        "\\w+",    "\\d",     "\\b",     "^a",      "a$",     "\\p{Lu}", "\\p{Han}", "\\p{^L}", "\\h",    "\\R",
-        "(?i)a",   "(?<=a)b", "(?>a)",   "(a",      "a)",     "[a",      "[]a]",     "[[a]]",   "[a&&b]", "[b-a]",
-        "[\\s-a]", "a**",     "a{2}?",   "a{2}+",   "a{3,2}", "a{,2}",   "a{2000}",  "*a",      "a|",     "a*",
-        "\u00e9",  "(?i:ss)", "(?i:fi)", "(?i:st)", "a\\",    "(?:",     "(?!a)*b",  "{2}",     "]",      "\\x41",
+        "\\w+",   "\\d",     "\\b",     "^a",      "a$",      "\\p{Lx}", "\\p{Han}",     "\\p{^L}",
+        "\\h",    "\\R",     "(?i)a",   "(?<=a)b", "(?>a)",   "(a",      "a)",           "[a",
+        "[]a]",   "[[a]]",   "[a&&b]",  "[b-a]",   "[\\s-a]", "a**",     "a{2}?",        "a{2}+",
+        "a{3,2}", "a{,2}",   "a{2000}", "*a",      "a|",      "a*",      "(?i:\\p{Lu})", "(?i:[^\\p{Ll}])",
+        "\\p{L",  "\\pL",    "\\p{}",   "\u00e9",  "(?i:ss)", "(?i:fi)", "(?i:st)",      "a\\",
+        "(?:",    "(?!a)*b", "{2}",     "]",       "\\x41",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         napier_split split = {0};
@@ -260,16 +262,20 @@ static const struct {
      "pretokenizers: given 2 times"},
     {"\"NFC\"", "\"NFD\"", NAPIER_UNSUPPORTED, "normalizer: type \"NFD\""},
     {"{\"type\": \"NFC\"}", "3", NAPIER_CORRUPT_DATA, "3, where an object"},
-    {"\"Sequence\"", "\"ByteLevel\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"ByteLevel\""},
+    {"\"Sequence\"", "\"Whitespace\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"Whitespace\""},
+    {"\"Sequence\"", "\"ByteLevel\"", NAPIER_OK, ""},
+    {"\"Sequence\"", "\"Metaspace\"", NAPIER_UNSUPPORTED, "replacement"},
     {"\"Split\"", "\"Digits\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"Digits\""},
     {"\"Regex\"", "\"String\"", NAPIER_UNSUPPORTED, "without Regex"},
     {"\"Isolated\"", "\"Removed\"", NAPIER_UNSUPPORTED, "behavior Removed"},
     {"\"invert\": false", "\"invert\": true", NAPIER_UNSUPPORTED, "invert"},
-    {"\"invert\": false}", "\"invert\": false}, {}", NAPIER_UNSUPPORTED, "Split and ByteLevel"},
+    {"\"invert\": false}", "\"invert\": false}, {}", NAPIER_UNSUPPORTED, "other than Split and ByteLevel"},
     {"\"use_regex\": false", "\"use_regex\": true", NAPIER_UNSUPPORTED, "use_regex"},
     {"\"add_prefix_space\": false", "\"add_prefix_space\": true", NAPIER_UNSUPPORTED, "add_prefix_space"},
+    {"\"post_processor\": {\"type\": \"ByteLevel\"", "\"post_processor\": {\"type\": \"BertProcessing\"",
+     NAPIER_UNSUPPORTED, "BertProcessing"},
     {"\"post_processor\": {\"type\": \"ByteLevel\"", "\"post_processor\": {\"type\": \"TemplateProcessing\"",
-     NAPIER_UNSUPPORTED, "TemplateProcessing"},
+     NAPIER_UNSUPPORTED, "no Sequence A"},
     {"\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"Metaspace\"", NAPIER_UNSUPPORTED, "Metaspace"},
     {"\"decoder\"", "\"decode\"", NAPIER_UNSUPPORTED, "decoder: none"},
     {"\"BPE\"", "\"WordPiece\"", NAPIER_UNSUPPORTED, "model: type \"WordPiece\""},

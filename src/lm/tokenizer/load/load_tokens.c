@@ -1,19 +1,11 @@
-/* lm/tokenizer/load_tokens.c - reads the vocabulary, the merges and the added tokens of a tokenizer.json. */
+/* lm/tokenizer/load/load_tokens.c - reads the vocabulary and the merges of a tokenizer.json. */
 #include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "lm/tokenizer/tokenizer.h"
-#include "lm/tokenizer/normalize.h"
 #include "core/base/scope.h"
-
-/* The counts that determine the memory. */
-typedef struct sizes {
-    int64_t ids;  /* the highest id plus one */
-    size_t count; /* tokens of the model */
-    size_t bytes; /* of all tokens' texts */
-} sizes;
 
 /* True if the text is UTF-8. cJSON accepts any bytes in a string, but a token must be UTF-8. */
 static bool is_text(const char *text) {
@@ -21,7 +13,8 @@ static bool is_text(const char *text) {
     return napier_utf8_check((const uint8_t *)text, size) == size;
 }
 
-static napier_status take_id(napier_json *json, const char *where, const char *text, const cJSON *id, sizes *s) {
+napier_status napier_load_id(napier_json *json, const char *where, const char *text, const cJSON *id,
+                             napier_load_sizes *s) {
     if (!is_text(text)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: the token '%s' is not UTF-8", where,
                                 napier_show_text(text).text);
@@ -44,14 +37,14 @@ static napier_status put_fail(napier_json *json, napier_put put, const char *whe
 
 /* ---- The vocabulary ---------------------------------------------------------------------------------------------- */
 
-static napier_status measure_vocab(napier_json *json, const cJSON *vocab, sizes *s) {
+static napier_status measure_vocab(napier_json *json, const cJSON *vocab, napier_load_sizes *s) {
     const cJSON *item;
     if (!cJSON_IsObject(vocab)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "model: vocab is %s, where an object should be",
                                 napier_show_item(vocab).text);
     }
     cJSON_ArrayForEach(item, vocab) {
-        if (take_id(json, "vocab", item->string, item, s)) {
+        if (napier_load_id(json, "vocab", item->string, item, s)) {
             return json->status;
         }
         s->bytes += strlen(item->string);
@@ -71,9 +64,24 @@ static napier_status read_vocab(napier_json *json, napier_vocabulary *v, const c
             return put_fail(json, put, where, "this token or its id is given twice");
         }
     }
+    return NAPIER_OK;
+}
+
+/* A text of which a part has no token would lose that part. So each byte needs a token, or the model one for the unknown.
+ */
+static napier_status read_fallback(napier_json *json, napier_vocabulary *v, const char *unknown) {
+    char name[8];
+    const size_t size = unknown != NULL ? strlen(unknown) : 0;
+    v->unknown = size > 0 && v->of_characters ? napier_vocabulary_find(v, (const uint8_t *)unknown, size) : -1;
     for (int byte = 0; byte < 256; byte++) {
-        if (v->byte_ids[byte] < 0) {
-            return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: byte 0x%02x has no token", (unsigned)byte);
+        const int length = snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+        if (v->of_characters && v->byte_fallback) {
+            v->fallback_ids[byte] = napier_vocabulary_find(v, (const uint8_t *)name, (size_t)length);
+        }
+        const int32_t id = v->of_characters ? v->fallback_ids[byte] : v->byte_ids[byte];
+        if (id < 0 && v->unknown < 0) {
+            return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: byte 0x%02x has no token%s", (unsigned)byte,
+                                    v->of_characters ? ", and the model no unk_token" : "");
         }
     }
     return NAPIER_OK;
@@ -104,12 +112,21 @@ static bool sides_of(const cJSON *item, const char **left, size_t *left_size, co
     return true;
 }
 
+/* Writes the bytes of a token's text in the file, and returns their number, or -1. */
+static int64_t bytes_of(const napier_vocabulary *v, const char *text, size_t size, char *room) {
+    if (!v->of_characters) {
+        return napier_byte_level(text, size, room);
+    }
+    memcpy(room, text, size);
+    return (int64_t)size;
+}
+
 /* Finds the ids of both sides and of the merged token. Returns false if one is not a token of bytes. `room` is memory
  * for the bytes of both. */
 static bool ids_of(const napier_vocabulary *v, const char *left, size_t left_size, const char *right, char *room,
                    napier_merge *merge) {
-    const int64_t first = napier_byte_level(left, left_size, room);
-    const int64_t second = first < 0 ? -1 : napier_byte_level(right, strlen(right), room + first);
+    const int64_t first = bytes_of(v, left, left_size, room);
+    const int64_t second = first < 0 ? -1 : bytes_of(v, right, strlen(right), room + first);
     if (second < 0) {
         return false;
     }
@@ -147,6 +164,29 @@ static napier_status read_merge(napier_json *json, napier_tokenizer *t, const cJ
         napier_merges_note_bytes(&t->merges, bytes[0], bytes[1]);
     }
     return NAPIER_OK;
+}
+
+static bool ends_with(const char *text, size_t size, const napier_short_text *end) {
+    return size >= end->size && memcmp(text + size - end->size, end->bytes, end->size) == 0;
+}
+
+/* NAPIER_CUT_RUNS gives the tokens of the whole text if no merge joins a space with a character before it, the space has
+ * a token, and merges decide alone. This is so in Llama 2's file, where a text is one word. */
+static void check_cut(napier_tokenizer *t, const cJSON *merges, const napier_token_lists *lists) {
+    const napier_short_text *const space = &t->words.space;
+    const cJSON *item;
+    const char *left = "", *right = "", *const unknown = lists->unk_token != NULL ? lists->unk_token : "";
+    size_t size = 0;
+    bool joins = lists->ignore_merges || ends_with(unknown, strlen(unknown), space) ||
+                 napier_vocabulary_find(&t->vocabulary, (const uint8_t *)space->bytes, space->size) < 0;
+    cJSON_ArrayForEach(item, merges) {
+        const bool is_pair = sides_of(item, &left, &size, &right);
+        joins = joins || (is_pair && napier_starts_with((const uint8_t *)right, strlen(right), space) &&
+                          !ends_with(left, size, space));
+    }
+    if (joins && t->words.cut == NAPIER_CUT_RUNS) {
+        t->words.cut = NAPIER_CUT_NONE;
+    }
 }
 
 static napier_status read_merges(napier_json *json, napier_tokenizer *t, const cJSON *merges) {
@@ -188,152 +228,81 @@ static napier_status mark_whole(napier_json *json, napier_tokenizer *t, bool ign
     return status;
 }
 
-/* ---- Added tokens ------------------------------------------------------------------------------------------------ */
+/* ---- Texts ------------------------------------------------------------------------------------------------------- */
 
-/* An entry of added_tokens. */
-typedef struct entry {
-    const char *content;
-    int32_t id;
-    bool special, normalized;
-} entry;
-
-static napier_status read_entry(napier_json *json, const cJSON *item, entry *e, sizes *s) {
-    *e = (entry){.content = ""};
-    napier_json_text(json, item, "content", &e->content);
-    if (*e->content == '\0') {
-        napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: a token without content");
-    }
-    const cJSON *const id = napier_json_member(json, item, "id");
-    if (json->status || take_id(json, "added_tokens", e->content, id, s)) {
-        return json->status;
-    }
-    e->id = (int32_t)id->valuedouble;
-    napier_json_bool(json, item, "special", &e->special);
-    e->normalized = !e->special; /* the default */
-    static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        bool value = false;
-        napier_json_bool(json, item, flags[i], &value);
-        if (value) {
-            napier_json_fail(json, NAPIER_UNSUPPORTED, "added_tokens: '%s': %s is not supported",
-                             napier_show_text(e->content).text, flags[i]);
-        }
-    }
-    napier_json_bool(json, item, "normalized", &e->normalized);
-    return json->status;
+/* The byte that a text such as "<0x0A>" stands for, or -1. */
+static int byte_of(const char *text, size_t size) {
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const bool has_form = size == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' && text[3] != 0 && text[4] != 0;
+    const char *const high = has_form ? strchr(digits, text[3]) : NULL;
+    const char *const low = has_form ? strchr(digits, text[4]) : NULL;
+    return high != NULL && low != NULL ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
 }
 
-static napier_status measure_added(napier_json *json, const cJSON *added, sizes *s, size_t *count) {
-    const cJSON *item;
-    entry e;
-    *count = 0;
-    if (added != NULL && !cJSON_IsArray(added)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: %s, where an array should be",
-                                napier_show_item(added).text);
+/* The text of one token, which goes through all of Replace and then may be a byte. */
+static napier_status add_text(napier_json *json, napier_tokenizer *t, int64_t id, napier_text_buffer *rooms) {
+    napier_vocabulary *const v = &t->vocabulary;
+    napier_token *const token = &v->tokens[id];
+    rooms[0].size = 0;
+    NAPIER_TRY(napier_text_buffer_append(json->context, &rooms[0], v->bytes + token->start, token->size));
+    int now = 0;
+    for (int i = 0; i < t->decoder.replace_count; i++, now = 1 - now) {
+        rooms[1 - now].size = 0;
+        NAPIER_TRY(napier_replace(json->context, &t->decoder.replace[i], (const uint8_t *)rooms[now].bytes,
+                                  rooms[now].size, &rooms[1 - now]));
     }
-    cJSON_ArrayForEach(item, added) {
-        if (read_entry(json, item, &e, s)) {
-            return json->status;
-        }
-        s->bytes += 4 * strlen(e.content); /* and its normal form, at most three times as long (annex 15) */
-        (*count)++;
+    char *const at = v->bytes + v->used;
+    size_t size = rooms[now].size;
+    const int byte = t->decoder.byte_fallback ? byte_of(rooms[now].bytes, size) : -1;
+    if (size > v->capacity - v->used) {
+        return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: token %lld: its text is too long", (long long)id);
     }
+    if (byte >= 0) {
+        *at = (char)byte;
+        size = 1;
+        token->flags |= NAPIER_TOKEN_BYTE;
+    } else if (size > 0) {
+        memcpy(at, rooms[now].bytes, size);
+    }
+    v->texts[id] = (napier_token_text){(uint32_t)v->used, (uint32_t)size};
+    v->used += size;
     return NAPIER_OK;
 }
 
-/* True if an added token's id is free, or is a token of the model with the same text in the file. */
-static bool id_fits(const napier_vocabulary *v, const entry *e, char *room) {
-    const size_t size = strlen(e->content);
-    const int64_t mapped = napier_byte_level(e->content, size, room);
-    const int32_t same = mapped < 0 ? -1 : napier_vocabulary_find(v, (const uint8_t *)room, (size_t)mapped);
-    const napier_token *const there = &v->tokens[e->id];
-    if (same >= 0 || (there->flags & NAPIER_TOKEN_PRESENT) == 0) {
-        return same < 0 || same == e->id;
-    }
-    return mapped < 0 && there->size == size && memcmp(v->bytes + there->start, e->content, size) == 0;
-}
-
-/* Writes the text to search for, the content or its normal form, to the vocabulary's memory. */
-static napier_status search_text(napier_json *json, napier_tokenizer *t, const entry *e, napier_added_token *out) {
+napier_status napier_load_texts(napier_json *json, napier_tokenizer *t) {
     napier_vocabulary *const v = &t->vocabulary;
-    const uint8_t *const content = (const uint8_t *)e->content;
-    const size_t size = strlen(e->content);
-    napier_text_buffer normal = {0};
-    napier_scratch scratch = {0};
+    napier_text_buffer rooms[2] = {{0}, {0}};
     napier_status status = NAPIER_OK;
-    if (e->normalized && t->nfc) {
-        status = napier_nfc(json->context, t->table, content, size, &scratch, &normal);
-    } else {
-        status = napier_text_buffer_append(json->context, &normal, e->content, size);
+    v->texts = napier_alloc(&t->allocator, (size_t)v->size + 1, sizeof *v->texts);
+    if (v->texts == NULL) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for the texts of %lld tokens",
+                                (long long)v->size);
     }
-    if (!status && normal.size > v->capacity - v->used) {
-        status = napier_json_fail(json, NAPIER_UNSUPPORTED, "added_tokens: '%s': its normal form is too long",
-                                  napier_show(e->content, size).text);
+    memset(v->texts, 0, ((size_t)v->size + 1) * sizeof *v->texts);
+    for (int64_t id = 0; id < v->size && !status; id++) {
+        status = v->tokens[id].flags & NAPIER_TOKEN_PRESENT ? add_text(json, t, id, rooms) : NAPIER_OK;
     }
-    if (!status) {
-        out->text = memcpy(v->bytes + v->used, normal.bytes, normal.size);
-        out->size = (uint32_t)normal.size;
-        v->used += normal.size;
-    }
-    napier_text_buffer_free(json->context, &normal);
-    napier_scratch_free(json->context, &scratch);
+    napier_text_buffer_free(json->context, &rooms[0]);
+    napier_text_buffer_free(json->context, &rooms[1]);
     return status;
-}
-
-static napier_status add_token(napier_json *json, napier_tokenizer *t, const entry *e) {
-    napier_vocabulary *const v = &t->vocabulary;
-    napier_added_set *const set = e->normalized ? &t->added_normalized : &t->added;
-    napier_token *const token = &v->tokens[e->id];
-    char *const at = v->bytes + v->used;
-    if (token->flags & NAPIER_TOKEN_ADDED || !id_fits(v, e, at)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: '%s': its id %d belongs to another token",
-                                napier_show_text(e->content).text, e->id);
-    }
-    if ((token->flags & NAPIER_TOKEN_PRESENT) == 0) {
-        token->start = (uint32_t)v->used;
-        token->size = (uint32_t)strlen(e->content);
-        memcpy(at, e->content, token->size);
-        v->used += token->size;
-    }
-    token->flags |= NAPIER_TOKEN_PRESENT | NAPIER_TOKEN_ADDED | (e->special ? NAPIER_TOKEN_SPECIAL : 0);
-    napier_added_token *const added = &set->tokens[set->count];
-    *added = (napier_added_token){NULL, 0, e->id, e->special};
-    const napier_status status = search_text(json, t, e, added);
-    set->count += status == NAPIER_OK;
-    return status;
-}
-
-static napier_status read_added(napier_json *json, napier_tokenizer *t, const cJSON *added, size_t count) {
-    const cJSON *item;
-    sizes ignored = {0, 0, 0};
-    t->added.tokens = napier_alloc(&t->allocator, count + 1, sizeof(napier_added_token));
-    t->added_normalized.tokens = napier_alloc(&t->allocator, count + 1, sizeof(napier_added_token));
-    if (!t->added.tokens || !t->added_normalized.tokens) {
-        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu added tokens", count);
-    }
-    cJSON_ArrayForEach(item, added) {
-        entry e;
-        NAPIER_TRY(read_entry(json, item, &e, &ignored));
-        NAPIER_TRY(add_token(json, t, &e));
-    }
-    if (!napier_added_sort(&t->added) || !napier_added_sort(&t->added_normalized)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
-    }
-    NAPIER_TRY(napier_added_build(json->context, &t->added));
-    return napier_added_build(json->context, &t->added_normalized);
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
 napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const napier_token_lists *lists) {
-    sizes s = {0, 0, 0};
+    napier_load_sizes s = {0, 0, 0};
     size_t added = 0;
-    if (measure_vocab(json, lists->vocab, &s) || measure_added(json, lists->added, &s, &added)) {
+    if (measure_vocab(json, lists->vocab, &s) || napier_load_measure_added(json, lists->added, &s, &added)) {
         return json->status;
     }
+    s.bytes *= t->decoder.joins_bytes ? 1 : 2; /* and what the tokens decode to, which is no longer */
     NAPIER_TRY(napier_vocabulary_allocate(json->context, &t->vocabulary, s.ids, s.count, s.bytes));
     NAPIER_TRY(read_vocab(json, &t->vocabulary, lists->vocab));
+    NAPIER_TRY(read_fallback(json, &t->vocabulary, lists->unk_token));
     NAPIER_TRY(read_merges(json, t, lists->merges));
+    check_cut(t, lists->merges, lists);
     NAPIER_TRY(mark_whole(json, t, lists->ignore_merges));
-    return read_added(json, t, lists->added, added);
+    NAPIER_TRY(napier_load_added(json, t, lists->added, added));
+    NAPIER_TRY(napier_load_around(json, t, lists->post_processor));
+    return t->decoder.joins_bytes ? NAPIER_OK : napier_load_texts(json, t);
 }

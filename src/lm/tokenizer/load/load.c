@@ -1,4 +1,4 @@
-/* lm/tokenizer/load.c - reads the steps of a tokenizer.json, in the order in which they run. */
+/* lm/tokenizer/load/load.c - reads a tokenizer.json. */
 #include "lm/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -6,22 +6,31 @@
 #include <cjson/cJSON.h>
 
 #include "core/base/scope.h"
+#include "lm/tokenizer/unicode.h"
 
 static const size_t most_bytes = (size_t)1 << 28;
 
 /* ---- Checks of a step -------------------------------------------------------------------------------------------- */
 
-/* Checks the type of an object, such as {"type": "NFC"}. */
-static void check_type(napier_json *json, const cJSON *object, const char *where, const char *only) {
-    const cJSON *const type = napier_json_member(json, object, "type");
-    if (!cJSON_IsString(type) || strcmp(type->valuestring, only) != 0) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: type %s, but only %s is supported", where,
-                         napier_show_item(type).text, only);
+bool napier_load_is(napier_json *json, const cJSON *object, const char *where, const char *type) {
+    const cJSON *const item = napier_json_member(json, object, "type");
+    if (!cJSON_IsString(item)) {
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: type %s, where a name should be", where,
+                         napier_show_item(item).text);
     }
+    return cJSON_IsString(item) && strcmp(item->valuestring, type) == 0;
 }
 
-/* Checks that a member is false. `absent` is its default. */
-static void check_false(napier_json *json, const cJSON *object, const char *where, const char *key, bool absent) {
+bool napier_load_type(napier_json *json, const cJSON *object, const char *where, const char *only) {
+    const bool good = napier_load_is(json, object, where, only);
+    if (!good) {
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: type %s, but only %s is supported", where,
+                         napier_show_item(napier_json_member(json, object, "type")).text, only);
+    }
+    return good;
+}
+
+void napier_load_false(napier_json *json, const cJSON *object, const char *where, const char *key, bool absent) {
     bool value = absent;
     napier_json_bool(json, object, key, &value);
     if (value) {
@@ -29,65 +38,31 @@ static void check_false(napier_json *json, const cJSON *object, const char *wher
     }
 }
 
-/* ---- The steps --------------------------------------------------------------------------------------------------- */
-
-static void read_normalizer(napier_json *json, napier_tokenizer *t) {
-    const cJSON *const item = napier_json_member(json, json->root, "normalizer");
-    t->nfc = item != NULL;
-    if (t->nfc) {
-        check_type(json, item, "normalizer", "NFC");
-    }
-}
-
-static void read_pattern(napier_json *json, napier_tokenizer *t, const cJSON *split) {
-    const char *regex = NULL, *behavior = "";
-    check_type(json, split, "pre_tokenizer", "Split");
-    check_false(json, split, "pre_tokenizer", "invert", false);
-    napier_json_text(json, split, "behavior", &behavior);
-    if (strcmp(behavior, "Isolated") != 0) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: behavior %.40s, but only Isolated is supported",
-                         napier_show_text(behavior).text);
-    }
-    napier_json_text(json, napier_json_member(json, split, "pattern"), "Regex", &regex);
-    if (regex == NULL) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: a pattern without Regex");
-    }
-    if (!json->status) {
-        json->status = napier_split_compile(json, &t->allocator, regex, &t->split);
-    }
-}
-
-/* Splitting by an expression, then converting bytes to characters. */
-static void read_pre_tokenizer(napier_json *json, napier_tokenizer *t) {
-    const cJSON *const item = napier_json_member(json, json->root, "pre_tokenizer");
-    if (item == NULL) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: none, but Split and ByteLevel are wanted");
-    }
-    check_type(json, item, "pre_tokenizer", "Sequence");
-    const cJSON *const list = napier_json_member(json, item, "pretokenizers");
-    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 2) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: a sequence of Split and ByteLevel is wanted");
+void napier_load_short(napier_json *json, const cJSON *object, const char *where, const char *key,
+                       napier_short_text *out) {
+    const char *text = NULL;
+    napier_json_text(json, object, key, &text);
+    const size_t size = text != NULL ? strlen(text) : 0;
+    if (text == NULL || size > NAPIER_MOST_STEP_BYTES || napier_utf8_check((const uint8_t *)text, size) < size) {
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s: %s, but a text of at most %d bytes is supported", where,
+                         key, text != NULL ? napier_show_text(text).text : "none", NAPIER_MOST_STEP_BYTES);
         return;
     }
-    read_pattern(json, t, list->child);
-    const cJSON *const bytes = list->child->next;
-    check_type(json, bytes, "pre_tokenizer", "ByteLevel");
-    check_false(json, bytes, "pre_tokenizer", "add_prefix_space", true);
-    check_false(json, bytes, "pre_tokenizer", "use_regex", true);
+    memcpy(out->bytes, text, size);
+    out->size = size;
 }
 
-/* ByteLevel as a post-processor only changes offsets, which this library does not compute. */
-static void check_ends(napier_json *json) {
-    const cJSON *const after = napier_json_member(json, json->root, "post_processor");
-    if (after != NULL) {
-        check_type(json, after, "post_processor", "ByteLevel");
+void napier_load_replace(napier_json *json, const cJSON *object, const char *where, napier_step *step) {
+    const cJSON *const pattern = napier_json_member(json, object, "pattern");
+    step->kind = NAPIER_STEP_REPLACE;
+    napier_load_short(json, pattern, where, "String", &step->from);
+    napier_load_short(json, object, where, "content", &step->to);
+    if (step->from.size == 0) {
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: Replace of an empty text", where);
     }
-    const cJSON *const decoder = napier_json_member(json, json->root, "decoder");
-    if (decoder == NULL) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "decoder: none, but only ByteLevel is supported");
-    }
-    check_type(json, decoder, "decoder", "ByteLevel");
 }
+
+/* ---- The model --------------------------------------------------------------------------------------------------- */
 
 /* Refuses a prefix or suffix of the vocabulary's tokens. */
 static void check_affix(napier_json *json, const cJSON *model, const char *key) {
@@ -99,12 +74,10 @@ static void check_affix(napier_json *json, const cJSON *model, const char *key) 
     }
 }
 
-/* unk_token, fuse_unk and byte_fallback apply to bytes without a token. There are none, because napier_load_tokens
- * refuses such files. */
-static void read_model(napier_json *json, napier_token_lists *lists) {
+static void read_model(napier_json *json, napier_vocabulary *v, napier_token_lists *lists) {
     const cJSON *const model = napier_json_member(json, json->root, "model");
     double dropout = 0;
-    check_type(json, model, "model", "BPE");
+    napier_load_type(json, model, "model", "BPE");
     napier_json_number(json, model, "dropout", &dropout);
     if (dropout != 0) {
         napier_json_fail(json, NAPIER_UNSUPPORTED, "model: dropout is %g, but only 0 is supported", dropout);
@@ -112,11 +85,14 @@ static void read_model(napier_json *json, napier_token_lists *lists) {
     check_affix(json, model, "continuing_subword_prefix");
     check_affix(json, model, "end_of_word_suffix");
     napier_json_bool(json, model, "ignore_merges", &lists->ignore_merges);
+    napier_json_bool(json, model, "byte_fallback", &v->byte_fallback);
+    napier_json_bool(json, model, "fuse_unk", &v->fuse_unknown);
+    napier_json_text(json, model, "unk_token", &lists->unk_token);
     lists->vocab = napier_json_member(json, model, "vocab");
     lists->merges = napier_json_member(json, model, "merges");
 }
 
-/* Reads everything except the tokens. Refuses anything but byte-level BPE, with a message that names it. `truncation` and
+/* Reads everything except the tokens. Refuses what is not understood, with a message that names it. `truncation` and
  * `padding` do not affect a text's ids: transformers sets both in each call. */
 static napier_status read_steps(napier_json *json, napier_tokenizer *t, napier_token_lists *lists) {
     const char *version = "1.0";
@@ -125,18 +101,19 @@ static napier_status read_steps(napier_json *json, napier_tokenizer *t, napier_t
         napier_json_fail(json, NAPIER_UNSUPPORTED, "version: %.40s, but only 1.0 is supported",
                          napier_show_text(version).text);
     }
-    read_normalizer(json, t);
-    check_ends(json);
-    read_model(json, lists);
-    read_pre_tokenizer(json, t);
+    napier_load_normalizer(json, t);
+    read_model(json, &t->vocabulary, lists);
+    napier_load_pre_tokenizer(json, t);
+    napier_load_decoder(json, t);
     lists->added = napier_json_member(json, json->root, "added_tokens");
+    lists->post_processor = napier_json_member(json, json->root, "post_processor");
     return json->status;
 }
 
 /* ---- The whole file ---------------------------------------------------------------------------------------------- */
 
 static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
-    napier_token_lists lists = {NULL, NULL, NULL, false};
+    napier_token_lists lists = {0};
     t->table = napier_alloc(&t->allocator, NAPIER_CODE_POINTS, 1);
     if (t->table == NULL) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for the table of characters");

@@ -1,0 +1,153 @@
+/* lm/tokenizer/chat/chat.c - a conversation as text: the checks, and what the formats share. */
+#include "lm/tokenizer/chat/chat.h"
+
+#include "core/base/scope.h"
+#include "core/base/struct_size.h"
+#include "lm/tokenizer/unicode.h"
+
+static const char *const role_names[NAPIER_ROLES] = {"system", "user", "assistant", "tool"};
+
+/* ---- What the formats share -------------------------------------------------------------------------------------- */
+
+static napier_role role_of(const char *name) {
+    int r = 0;
+    while (r < NAPIER_ROLES && strcmp(name, role_names[r]) != 0) {
+        r++;
+    }
+    return (napier_role)r;
+}
+
+bool napier_chat_is(const napier_chat *c, int64_t i, napier_role role) {
+    return i >= 0 && i < c->count && role_of(c->messages[i].role) == role;
+}
+
+napier_span napier_chat_content(const napier_chat *c, int64_t i) {
+    return (napier_span){c->messages[i].content, c->messages[i].size};
+}
+
+void napier_chat_put_span(napier_chat *c, napier_span s) {
+    if (!c->status) {
+        c->status = napier_text_buffer_append(c->context, c->out, s.bytes, s.size);
+    }
+}
+
+void napier_chat_put(napier_chat *c, const char *text) { napier_chat_put_span(c, (napier_span){text, strlen(text)}); }
+
+void napier_chat_refuse(napier_chat *c, int64_t i, const char *why) {
+    if (!c->status) {
+        c->status = napier_fail(c->context, NAPIER_INVALID_ARGUMENT,
+                                "messages[%lld]: %s a message of the role %.40s has no place here in this format",
+                                (long long)i, why, c->messages[i].role);
+    }
+}
+
+/* The characters that Python's str.isspace() accepts; they are all of at most 3 bytes. */
+static bool is_space(uint32_t c) {
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/* The size of the white space of `size` bytes at `at`, or 0. The text need not be UTF-8. */
+static size_t space_at(const char *at, size_t size) {
+    const uint8_t *const bytes = (const uint8_t *)at;
+    const size_t length = size > 0 ? napier_utf8_length(bytes[0]) : 4;
+    const bool is_whole = length <= size && length < 4 && napier_utf8_check(bytes, length) == length;
+    return is_whole && is_space(napier_utf8_get(bytes)) ? length : 0;
+}
+
+napier_span napier_chat_trim(napier_span s) {
+    for (size_t n = space_at(s.bytes, s.size); n > 0; n = space_at(s.bytes, s.size)) {
+        s = (napier_span){s.bytes + n, s.size - n};
+    }
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t n = 1; n <= 3 && n <= s.size && !more; n++) {
+            more = space_at(s.bytes + s.size - n, n) == n;
+            s.size -= more ? n : 0;
+        }
+    }
+    return s;
+}
+
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
+
+static const char *absent_part(const napier_chat_message *m) {
+    for (int64_t k = 0; k < m->tool_call_count && m->tool_calls != NULL; k++) {
+        if (m->tool_calls[k].name == NULL || m->tool_calls[k].arguments == NULL) {
+            return m->tool_calls[k].name == NULL ? "name of a tool call" : "arguments of a tool call";
+        }
+    }
+    return m->role == NULL                                    ? "role"
+           : m->content == NULL && m->size > 0                ? "content"
+           : m->reasoning == NULL && m->reasoning_size > 0    ? "reasoning"
+           : m->tool_call_count != 0 && m->tool_calls == NULL ? "tool_calls"
+                                                              : NULL;
+}
+
+static napier_status check_message(napier_context *context, const napier_chat_message *m, int64_t i) {
+    const char *const absent = absent_part(m);
+    NAPIER_REFUSE_IF(context, absent != NULL || m->tool_call_count < 0, "messages[%lld]: %s%s", (long long)i,
+                     absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
+    const napier_role r = role_of(m->role);
+    NAPIER_REFUSE_IF(context, r == NAPIER_ROLES,
+                     "messages[%lld]: role '%.40s' is none of system, user, assistant, tool", (long long)i, m->role);
+    NAPIER_REFUSE_IF(context, r != NAPIER_ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0),
+                     "messages[%lld]: %s of a %s message, but the format has them for the assistant only", (long long)i,
+                     m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
+    return NAPIER_OK;
+}
+
+static napier_status check_messages(napier_context *context, const napier_chat_message *messages, int64_t count) {
+    NAPIER_REFUSE_IF(context, count < 0 || (messages == NULL && count > 0), "messages: count %lld%s", (long long)count,
+                     messages ? "" : ", and NULL");
+    for (int64_t i = 0; i < count; i++) {
+        NAPIER_TRY(check_message(context, &messages[i], i));
+    }
+    return NAPIER_OK;
+}
+
+/* A format of the table. */
+typedef struct format {
+    napier_chat_render *render;
+    bool has_tools, has_reasoning; /* and a think block that disable_thinking leaves empty */
+} format;
+
+static const format formats[] = {[NAPIER_CHAT_QWEN3] = {napier_chat_qwen3, true, true},
+                                 [NAPIER_CHAT_QWEN2_5] = {napier_chat_qwen2_5, true, false},
+                                 [NAPIER_CHAT_LLAMA3] = {napier_chat_llama3, false, false},
+                                 [NAPIER_CHAT_LLAMA3_1] = {napier_chat_llama3_1, false, false},
+                                 [NAPIER_CHAT_LLAMA2] = {napier_chat_llama2, false, false},
+                                 [NAPIER_CHAT_MISTRAL_V0_1] = {napier_chat_mistral, false, false},
+                                 [NAPIER_CHAT_MISTRAL_V0_2] = {napier_chat_mistral, false, false}};
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+static napier_status check_format(napier_context *context, const napier_chat_message *messages, int64_t count,
+                                  const napier_chat_options *o) {
+    NAPIER_REFUSE_IF(context, o->format < 0 || o->format >= FORMATS, "options: format is %lld, not from 0 to %d",
+                     (long long)o->format, FORMATS - 1);
+    const format *const f = &formats[o->format];
+    NAPIER_REFUSE_IF(context, o->tools_size > 0 && !f->has_tools, "options: tools have no place in this format");
+    NAPIER_REFUSE_IF(context, o->disable_thinking && !f->has_reasoning,
+                     "options: disable_thinking is set, but this format has no think block");
+    for (int64_t i = 0; i < count && !f->has_reasoning; i++) {
+        NAPIER_REFUSE_IF(context, messages[i].reasoning != NULL,
+                         "messages[%lld]: reasoning has no place in this format; leave it out", (long long)i);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
+                               const napier_chat_options *options, napier_text_buffer *text) {
+    napier_chat_options o = NAPIER_CHAT_OPTIONS_INIT;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o));
+    NAPIER_REFUSE_IF(context, o.tools == NULL && o.tools_size > 0, "options: tools NULL, but %zu bytes", o.tools_size);
+    NAPIER_TRY(napier_check_text_buffer(context, "text", text));
+    NAPIER_TRY(check_messages(context, messages, count));
+    NAPIER_TRY(check_format(context, messages, count, &o));
+    const size_t before = text->size;
+    napier_chat c = {context, messages, count, &o, text, NAPIER_OK};
+    formats[o.format].render(&c);
+    text->size = c.status ? before : text->size;
+    return c.status;
+}

@@ -1,0 +1,47 @@
+/* lm/tokenizer/chat/chat.h - the rendering of a conversation: what the formats share. */
+#ifndef NAPIER_LM_TOKENIZER_CHAT_CHAT_H
+#define NAPIER_LM_TOKENIZER_CHAT_CHAT_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "lm/text/buffer.h"
+
+typedef enum napier_role { NAPIER_SYSTEM, NAPIER_USER, NAPIER_ASSISTANT, NAPIER_TOOL, NAPIER_ROLES } napier_role;
+
+/* A part of a message. */
+typedef struct napier_span {
+    const char *bytes;
+    size_t size;
+} napier_span;
+
+/* The state of rendering. */
+typedef struct napier_chat {
+    napier_context *context;
+    const napier_chat_message *messages;
+    int64_t count;
+    const napier_chat_options *options;
+    napier_text_buffer *out;
+    napier_status status; /* after a failure nothing more is written */
+} napier_chat;
+
+/* Fails with INVALID_ARGUMENT, and returns false, if a conversation has no place in a format. */
+typedef void napier_chat_render(napier_chat *chat);
+
+napier_chat_render napier_chat_qwen3, napier_chat_qwen2_5, napier_chat_llama3, napier_chat_llama3_1, napier_chat_llama2,
+    napier_chat_mistral;
+
+/* True if message i exists and has this role. */
+bool napier_chat_is(const napier_chat *chat, int64_t i, napier_role role);
+napier_span napier_chat_content(const napier_chat *chat, int64_t i);
+
+void napier_chat_put(napier_chat *chat, const char *text);
+void napier_chat_put_span(napier_chat *chat, napier_span span);
+
+/* A span without the white space at both ends, as Python's str.strip() and Jinja's trim remove it. */
+napier_span napier_chat_trim(napier_span span);
+
+/* Fails with INVALID_ARGUMENT: message i has no place in the format, for this reason. */
+void napier_chat_refuse(napier_chat *chat, int64_t i, const char *why);
+
+#endif

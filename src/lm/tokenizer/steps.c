@@ -1,0 +1,90 @@
+/* lm/tokenizer/steps.c - applies the normalizer's steps. A step that changes nothing copies nothing. */
+#include "lm/tokenizer/steps.h"
+
+#include <string.h>
+
+#include "core/base/scope.h"
+#include "lm/tokenizer/normalize.h"
+
+void napier_steps_memory_free(napier_context *context, napier_steps_memory *memory) {
+    napier_text_buffer_free(context, &memory->buffers[0]);
+    napier_text_buffer_free(context, &memory->buffers[1]);
+    napier_scratch_free(context, &memory->points);
+}
+
+bool napier_starts_with(const uint8_t *text, size_t size, const napier_short_text *start) {
+    return size >= start->size && memcmp(text, start->bytes, start->size) == 0;
+}
+
+size_t napier_find(const uint8_t *text, size_t size, size_t from, const napier_short_text *wanted) {
+    while (from < size) {
+        const uint8_t *const found = memchr(text + from, (uint8_t)wanted->bytes[0], size - from);
+        if (found == NULL) {
+            break;
+        }
+        from = (size_t)(found - text);
+        if (napier_starts_with(found, size - from, wanted)) {
+            return from;
+        }
+        from++;
+    }
+    return size;
+}
+
+napier_status napier_replace(napier_context *context, const napier_step *step, const uint8_t *text, size_t size,
+                             napier_text_buffer *out) {
+    for (size_t from = 0; from < size;) {
+        const size_t at = napier_find(text, size, from, &step->from);
+        NAPIER_TRY(napier_text_buffer_append(context, out, (const char *)text + from, at - from));
+        if (at == size) {
+            break;
+        }
+        NAPIER_TRY(napier_text_buffer_append(context, out, step->to.bytes, step->to.size));
+        from = at + step->from.size;
+    }
+    return NAPIER_OK;
+}
+
+static bool changes(const napier_step *step, const uint8_t *table, bool continues, const uint8_t *text, size_t size) {
+    switch (step->kind) {
+    case NAPIER_STEP_NFC: return napier_nfc_may_change(table, text, size);
+    case NAPIER_STEP_PREPEND: return size > 0 && !continues;
+    default: return napier_find(text, size, 0, &step->from) < size;
+    }
+}
+
+static napier_status apply(napier_context *context, const napier_step *step, const uint8_t *table,
+                           napier_scratch *points, const uint8_t *text, size_t size, napier_text_buffer *out) {
+    switch (step->kind) {
+    case NAPIER_STEP_NFC: return napier_nfc(context, table, text, size, points, out);
+    case NAPIER_STEP_PREPEND:
+        NAPIER_TRY(napier_text_buffer_append(context, out, step->to.bytes, step->to.size));
+        return napier_text_buffer_append(context, out, (const char *)text, size);
+    default: return napier_replace(context, step, text, size, out);
+    }
+}
+
+napier_status napier_steps_apply(napier_context *context, const napier_steps *steps, const uint8_t *table,
+                                 bool continues, napier_steps_memory *memory, const uint8_t *text, size_t size,
+                                 const uint8_t **out, size_t *out_size) {
+    const size_t most = 16 * size + (size_t)NAPIER_MOST_STEPS * NAPIER_MOST_STEP_BYTES;
+    int next = 0; /* the buffer that the text is not in */
+    for (int i = 0; i < steps->count; i++) {
+        if (!changes(&steps->all[i], table, continues, text, size)) {
+            continue;
+        }
+        napier_text_buffer *const to = &memory->buffers[next];
+        to->size = 0;
+        NAPIER_TRY(apply(context, &steps->all[i], table, &memory->points, text, size, to));
+        if (to->size > most || to->size > INT32_MAX) {
+            return napier_fail(context, NAPIER_UNSUPPORTED, "text: the normalizer makes %zu bytes of it, more than %zu",
+                               to->size, most < INT32_MAX ? most : (size_t)INT32_MAX);
+        }
+        text = (const uint8_t *)to->bytes;
+        size = to->size;
+        next = 1 - next;
+    }
+    *out = text;
+    *out_size = size;
+    return NAPIER_OK;
+}
