@@ -15,6 +15,7 @@ typedef struct napier_projection {
 /* The number of floats of memory for a product of x with weights of these shapes and dtypes; 0 if that overflows. For
  * several products with the same x, the maximum of their sizes is enough. */
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
+enum { NAPIER_PROJECTIONS = 3 }; /* at most, of one call */
 /* Computes several products with the same x, which is packed once. */
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory);
