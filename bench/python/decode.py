@@ -1,21 +1,36 @@
-"""Time of a decode step at 1, 8 and 64 sequences: Napier against transformers, on a random model of Qwen3-0.6B's shape.
+"""Time of a decode step at 1, 8 and 64 sequences: Napier against transformers and llama.cpp, on a random model of
+Qwen3-0.6B's shape; and of attention's part of a step over thousands of keys.
 
-    python bench/python/decode.py MODEL [--rounds 3] [--threads 2]     in an environment with napier, torch and transformers
+    python bench/python/decode.py MODEL [--rounds 3] [--threads 2] [--compute bfloat16,float32] [--output FILE.jsonl]
 
-MODEL is a folder of bench/model/make_model.py. Prompts have 32 tokens; sampling is at temperature 1 over the whole
-vocabulary, in both. The libraries take turns, each in a process of its own. Prints the median step of all rounds, and the
-time of one read of the weights at the speed of a plain read.
+in an environment with napier, torch and transformers. MODEL is a folder of bench/model/make_model.py. Prompts have 32
+tokens; sampling is at temperature 1 over the whole vocabulary (llama.cpp samples nothing, which is to its advantage).
+llama.cpp runs in the environment `llama` of the folder $NAPIER_BENCH_HOME (default ~/.cache/napier/bench), which
+`bench/setup.sh llama` makes; NAPIER_BENCH_LLAMA names another environment's folder. Without it, it is left out.
+
+The libraries take turns, each in a process of its own. A cell is the median step of all rounds, and the fastest. Beside them
+is the time of a plain read of the weights by as many threads (bench/python/read.c, compiled by `cc`).
 """
 import argparse
+import ctypes
 import json
+import os
+import platform
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
-CASES = ((1, 16), (8, 12), (64, 8))  # sequences, tokens
+CASES = ((1, 24), (8, 16), (64, 12))  # sequences, tokens
+ATTENTION = ((1, 4096), (8, 4096), (64, 4096), (1, 16384), (8, 16384))  # sequences, keys of each
+HEADS, KEY_HEADS, DIM, LAYERS = 16, 8, 128, 28
 PROMPT = 32
+HERE = Path(__file__).resolve().parent
+HOME = Path(os.environ.get("NAPIER_BENCH_HOME", Path.home() / ".cache/napier/bench"))
+LLAMA = Path(os.environ.get("NAPIER_BENCH_LLAMA", HOME / "llama")) / "bin/python"
 
 
 def prompts_of(sequences, vocabulary):
@@ -28,13 +43,16 @@ def napier_steps(folder, compute, threads):
     napier.set_num_threads(threads)
     model = napier.Qwen3(folder, compute=compute, memory=4 << 30)
     for sequences, tokens in CASES:
-        last = {}
+        first, begun = [], [0.0] * sequences  # the times of the first sequence's tokens, and of each sequence's first token
 
         def on_token(sequence, index, token, logprob):
-            last[index] = time.perf_counter()
+            if sequence == 0:
+                first.append(time.perf_counter())
+            if index == 0:
+                begun[sequence] = time.perf_counter()
 
         model.generate(prompts_of(sequences, model.info["vocabulary"]), max_tokens=tokens, stop=[], on_token=on_token)
-        yield list(np.diff([last[i] for i in sorted(last)]))
+        yield list(np.diff([t for t in first if t >= max(begun) - 1e-3]))  # steps of all sequences
 
 
 def transformers_steps(folder, compute, threads):
@@ -54,15 +72,107 @@ def transformers_steps(folder, compute, threads):
         yield steps[1:]  # the first runs the prompts
 
 
-def read_seconds(folder):
-    """A plain read of as many bytes as the weights have."""
-    weights = np.fromfile(f"{folder}/model.safetensors", np.uint64)
-    least = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        weights.max()
-        least = min(least, time.perf_counter() - start)
-    return least
+def llama_file(folder, compute):
+    """bf16 in both modes: the weights are what is read."""
+    file = f"{folder}/../{Path(folder).name}-bf16.gguf"
+    if not Path(file).exists():
+        subprocess.run([sys.executable, HERE.parent / "model/make_gguf.py", folder, file], check=True, stdout=sys.stderr)
+    return file
+
+
+def llama_steps(folder, compute, threads):
+    import llama_cpp as llama
+    silent = llama.llama_log_callback(lambda level, text, user: None)
+    llama.llama_log_set(silent, None)
+    file = llama_file(folder, compute)
+    model = llama.llama_model_load_from_file(file.encode(), llama.llama_model_default_params())
+    vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
+    for sequences, tokens in CASES:
+        how = llama.llama_context_default_params()
+        how.n_ctx, how.n_seq_max = sequences * 256, sequences
+        how.n_batch = how.n_ubatch = 2048
+        how.n_threads = how.n_threads_batch = threads
+        context = llama.llama_init_from_model(model, how)
+        batch, steps = llama.llama_batch_init(sequences * PROMPT, 0, 1), []
+        draw = np.random.default_rng(0)
+
+        def run(rows):
+            batch.n_tokens = len(rows)
+            for i, (sequence, position, token, wanted) in enumerate(rows):
+                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, position, 1, wanted
+                batch.seq_id[i][0] = sequence
+            if llama.llama_decode(context, batch):
+                raise RuntimeError("llama_decode")
+            llama.llama_synchronize(context)
+            return ctypes.cast(llama.llama_get_logits(context), ctypes.POINTER(ctypes.c_float))[0]
+
+        run([(s, i, int(t), i == PROMPT - 1) for s, ids in enumerate(prompts_of(sequences, vocabulary))
+             for i, t in enumerate(ids)])
+        for t in range(tokens - 1):
+            rows = [(s, PROMPT + t, int(draw.integers(vocabulary)), True) for s in range(sequences)]
+            start = time.perf_counter()
+            run(rows)
+            steps.append(time.perf_counter() - start)
+        llama.llama_batch_free(batch)
+        llama.llama_free(context)
+        yield steps
+
+
+def attention_steps(who, threads):
+    """One query a sequence on the keys of one layer, in bf16, laid out as a cache: [tokens, heads, dim] for each sequence."""
+    import torch
+    import napier.torch
+    torch.set_num_threads(threads)
+    napier.set_num_threads(threads)
+    for sequences, keys in ATTENTION:
+        draw = torch.Generator().manual_seed(1)
+        q = torch.randn(sequences, HEADS, DIM, generator=draw).bfloat16()
+        k, v = (torch.randn(keys * KEY_HEADS * DIM, generator=draw).bfloat16().repeat(sequences).view(
+            sequences * keys, KEY_HEADS, DIM) for _ in range(2))
+        if who == "napier":
+            queries, offsets = torch.arange(sequences + 1), torch.arange(sequences + 1) * keys
+
+            def step():
+                napier.torch.attention(q, k, v, query_offsets=queries, key_offsets=offsets)
+        else:
+            batched = [x.view(sequences, keys, KEY_HEADS, DIM).transpose(1, 2) for x in (k, v)]
+
+            def step():
+                torch.nn.functional.scaled_dot_product_attention(q[:, :, None], *batched, enable_gqa=True)
+        steps = []
+        with torch.no_grad():
+            for _ in range(6):
+                start = time.perf_counter()
+                step()
+                steps.append(time.perf_counter() - start)
+        yield [LAYERS * s for s in steps[1:]]
+
+
+WORKERS = {"napier": napier_steps, "transformers": transformers_steps, "llama.cpp": llama_steps}
+
+
+def read_seconds(folder, threads):
+    """A plain read of the file of the weights, mapped, by so many threads; the fastest of ten."""
+    with tempfile.TemporaryDirectory() as place:
+        program = f"{place}/read"
+        subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", HERE / "read.c", "-o", program], check=True)
+        done = subprocess.run([program, f"{folder}/model.safetensors", str(threads)], check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+
+def measure(seconds, wanted, who, compute):
+    python = LLAMA if who == "llama.cpp" else sys.executable
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}  # as a user has it
+    done = subprocess.run([python, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", who, compute],
+                          check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    cases = ATTENTION if compute == "attention" else CASES
+    for case, steps in zip(cases, json.loads(done.stdout.splitlines()[-1])):
+        seconds.setdefault((compute, *(case if compute == "attention" else case[:1])), {}).setdefault(who, []).extend(steps)
+
+
+def processor():
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def main():
@@ -70,26 +180,34 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--compute", default="bfloat16,float32", help="of bfloat16, float32 and attention (default both dtypes)")
+    parser.add_argument("--output", help="append a line of JSON for each cell")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.worker:
         who, compute = wanted.worker
-        steps = (napier_steps if who == "napier" else transformers_steps)(wanted.model, compute, wanted.threads)
-        print(json.dumps(list(steps)))
+        steps = attention_steps(who, wanted.threads) if compute == "attention" else WORKERS[who](wanted.model, compute, wanted.threads)
+        print(json.dumps([list(s) for s in steps]))
         return
-    seconds = {}
+    seconds, reads = {}, []
     for _ in range(wanted.rounds):
-        for compute in ("bfloat16", "float32"):
-            for who in ("napier", "transformers"):
-                done = subprocess.run([sys.executable, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", who,
-                                       compute], check=True, capture_output=True, text=True)
-                for case, steps in zip(CASES, json.loads(done.stdout.splitlines()[-1])):
-                    seconds.setdefault((compute, case[0], who), []).extend(steps)
-    print(f"a plain read of the weights by one thread: {1e3 * read_seconds(wanted.model):.0f} ms")
-    for compute in ("bfloat16", "float32"):
-        for sequences, _ in CASES:
-            ours, theirs = (1e3 * np.median(seconds[compute, sequences, who]) for who in ("napier", "transformers"))
-            print(f"{compute}, {sequences} sequences: napier {ours:.1f} ms a step, transformers {theirs:.1f} ms: {theirs / ours:.2f}x")
+        reads.append(read_seconds(wanted.model, wanted.threads))
+        for compute in wanted.compute.split(","):
+            for who in WORKERS:
+                if who != "llama.cpp" or (LLAMA.exists() and compute != "attention"):
+                    measure(seconds, wanted, who, compute)
+    about = {"date": time.strftime("%Y-%m-%d"), "processor": processor(), "threads": wanted.threads, "read_ms": 1e3 * min(reads)}
+    print(f"{about['processor']}, {wanted.threads} threads; a plain read of the weights: {about['read_ms']:.1f} ms")
+    for cell, steps in seconds.items():
+        middle, least = ({who: 1e3 * f(s) for who, s in steps.items()} for f in (np.median, np.min))
+        peer = min(value for who, value in middle.items() if who != "napier")
+        print(*cell, "ms:", ", ".join(f"{who} {middle[who]:.1f} (least {least[who]:.1f})" for who in steps),
+              f"{peer / middle['napier']:.2f}x the fastest peer")
+        if wanted.output:
+            with open(wanted.output, "a", encoding="utf-8") as file:
+                line = {**about, "compute": cell[0], "sequences": cell[1], "keys": cell[2] if len(cell) > 2 else PROMPT,
+                        "median_ms": middle, "least_ms": least}
+                print(json.dumps(line), file=file)
 
 
 if __name__ == "__main__":

@@ -37,23 +37,49 @@ size_t napier_project_most_floats(const napier_context *context, napier_const_ma
     return most;
 }
 
+/* How many of the plans, from the first on, may run together: they have few lanes and pack alike. */
+static int together(const napier_product_plan *plans, int count) {
+    int n = 1;
+    while (n < count && plans[0].sides.few && napier_product_packs_alike(&plans[0], &plans[n]) &&
+           plans[n].row_block <= plans[0].row_block) {
+        n++;
+    }
+    return n;
+}
+
+/* Few rows of x. The plans' scratch memory comes first, then the panels. */
+static void run_few(const napier_context *context, napier_product_plan *plans, int count, float *memory) {
+    float *const panels = memory + scratch_floats(context, &plans[0]);
+    plans[0].sides.panels = panels;
+    napier_pack_lanes(context, &plans[0].sides, 0, plans[0].sides.lanes.rows);
+    napier_product_run_few(context, plans, count, panels, memory);
+}
+
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory) {
-    napier_product_plan before = {0};
-    for (int i = 0; i < count && x.rows > 0; i++) {
-        napier_product_plan plan = plan_of(context, x, all[i].weights, all[i].out);
-        const bool packed = i > 0 && napier_product_packs_alike(&before, &plan) &&
-                            scratch_floats(context, &plan) <= scratch_floats(context, &before);
-        if (packed) {
-            napier_product_run_packed(context, &plan, before.sides.panels, memory);
+    napier_product_plan plans[NAPIER_PROJECTIONS], before = {0};
+    for (int i = 0; i < count; i++) {
+        plans[i] = plan_of(context, x, all[i].weights, all[i].out);
+    }
+    for (int i = 0, next; i < count && x.rows > 0; i = next) {
+        napier_product_plan *const plan = &plans[i];
+        next = i + together(plan, count - i);
+        const bool fits = scratch_floats(context, plan) <= scratch_floats(context, &before);
+        if (next - i > 1) {
+            run_few(context, plan, next - i, memory);
+        } else if (i > 0 && fits && napier_product_packs_alike(&before, plan)) {
+            napier_product_run_packed(context, plan, before.sides.panels, memory);
+            continue;
         } else {
-            napier_product_run(context, &plan, memory);
-            before = plan;
+            napier_product_run(context, plan, memory);
         }
+        before = *plan;
     }
 }
 
 /* ---- The gated product ------------------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t floats) { return (floats + 15) / 16 * 16; }
 
 typedef struct gated {
     napier_product_plan gate, up, down;
@@ -72,7 +98,7 @@ static gated gated_of(const napier_context *context, napier_const_matrix x, cons
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows));
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows));
     g.down = plan_of(context, middle, w->down, out);
-    g.scratch_floats = 2 * napier_product_scratch(g.gate.row_block) + NAPIER_LANE_BLOCK;
+    g.scratch_floats = 2 * napier_product_scratch(g.gate.row_block) + (size_t)g.gate.row_block * NAPIER_LANE_BLOCK;
     return g;
 }
 
@@ -144,9 +170,54 @@ static void run_direct(const napier_context *context, gated *g, float *memory) {
     napier_product_run_packed(context, &g->down, g->panels, g->scratch);
 }
 
-/* ---- The same by three products ---------------------------------------------------------------------------------- */
+/* ---- The same for few rows of x ---------------------------------------------------------------------------------- */
 
-static size_t round_up(size_t floats) { return (floats + 15) / 16 * 16; }
+typedef struct few_gated {
+    const napier_context *context;
+    const gated *g;
+    napier_matrix middle;
+} few_gated;
+
+static bool is_few(const gated *g) {
+    return !g->gate_bias && g->gate.sides.few && napier_product_packs_alike(&g->gate, &g->up) &&
+           g->gate.row_block == g->up.row_block;
+}
+
+static void few_gated_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const few_gated *f = argument;
+    const gated *g = f->g;
+    const napier_product_sides *s = &g->gate.sides;
+    float *scratch = g->scratch + (size_t)worker * g->scratch_floats;
+    float *other = scratch + napier_product_scratch(g->gate.row_block);
+    float *room = other + napier_product_scratch(g->gate.row_block);
+    for (int64_t i = begin; i < end; i++) {
+        const napier_product_stretch all = napier_product_stretch_of(f->context, s->rows.rows, i);
+        for (int64_t row = all.begin; row < all.end; row += g->gate.row_block) {
+            const int64_t rows = napier_least(all.end - row, g->gate.row_block);
+            const float *gate = napier_product_strip(s, 0, row, rows, scratch);
+            const float *up = napier_product_strip(&g->up.sides, 0, row, rows, other);
+            g->kernels->gate(gate, up, rows * s->c_step, room, NAPIER_F32);
+            napier_product_write(s, room, row, rows, f->middle);
+        }
+    }
+}
+
+static void run_few_gated(const napier_context *context, gated *g, napier_const_matrix x, const napier_gated *w,
+                          float *memory) {
+    napier_product_sides *const s = &g->gate.sides, *const t = &g->up.sides;
+    float *const middle = memory, *const rest = middle + round_up((size_t)x.rows * (size_t)w->gate.rows);
+    few_gated f = {context, g, napier_transposed(napier_rows(middle, x.rows, w->gate.rows, x.dtype))};
+    g->scratch = rest;
+    s->panels = t->panels = rest + (size_t)context->threads * g->scratch_floats;
+    napier_pack_lanes(context, s, 0, s->lanes.rows);
+    t->first_lane = s->first_lane;
+    t->lane_count = s->lane_count;
+    napier_parallel(context, napier_product_stretches(context, s->rows.rows), 1, few_gated_task, &f);
+    g->down.sides.lanes.data = middle;
+    napier_product_run(context, &g->down, rest);
+}
+
+/* ---- The same by three products ---------------------------------------------------------------------------------- */
 
 static void gate_rows(const gated *g, int64_t rows, int64_t width, float *gate, float *up, void *middle) {
     for (int64_t i = 0; i < rows; i++) {
@@ -184,8 +255,13 @@ size_t napier_project_gated_floats(const napier_context *context, napier_const_m
     if (first == 0 || second == 0 || last == 0) {
         return 0;
     }
+    const size_t middle = round_up((size_t)x.rows * (size_t)w->gate.rows);
+    if (is_few(&g)) {
+        const size_t panels = napier_panel_floats(&g.gate.sides, g.gate.lanes);
+        return middle + larger((size_t)context->threads * g.scratch_floats + panels, last);
+    }
     if (!is_direct(&g)) {
-        return 3 * round_up((size_t)x.rows * (size_t)w->gate.rows) + larger(larger(first, second), last);
+        return 3 * middle + larger(larger(first, second), last);
     }
     const size_t scratch = (size_t)context->threads * g.scratch_floats;
     return napier_panel_floats(&g.gate.sides, g.gate.lanes) + napier_panel_floats(&g.down.sides, g.down.lanes) +
@@ -198,7 +274,9 @@ void napier_project_gated(const napier_context *context, napier_const_matrix x, 
     if (x.rows == 0) {
         return;
     }
-    if (is_direct(&g)) {
+    if (is_few(&g)) {
+        run_few_gated(context, &g, x, w, memory);
+    } else if (is_direct(&g)) {
         run_direct(context, &g, memory);
     } else {
         run_plain(context, &g, x, w, out, memory);

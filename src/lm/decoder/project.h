@@ -16,6 +16,7 @@ typedef struct napier_projection {
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
 /* The most of these for 1 to x.rows rows: fewer rows may need more, because the product divides them differently. */
 size_t napier_project_most_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
+enum { NAPIER_PROJECTIONS = 3 }; /* at most, of one call */
 /* Computes several products with the same x, which is packed once. */
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory);

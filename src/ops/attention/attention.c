@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/attention/attention_few.h"
 #include "ops/attention/attention_keys.h"
 #include "ops/attention/attention_rows.h"
 
@@ -367,7 +368,10 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
     if (q.tokens == 0) {
         return NAPIER_OK;
     }
-    attend_job job = {.plan = &plan, .output = output, .lse = lse};
-    job.masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;
+    const float masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;
+    if (napier_attention_is_few(&plan, &output)) {
+        return napier_attention_few(context, &plan, output, lse, masked);
+    }
+    attend_job job = {.plan = &plan, .output = output, .lse = lse, .masked = masked};
     return attend_all(context, &job);
 }

@@ -209,6 +209,80 @@ static void napier_attention_finish(const napier_attention_rows *rows, int64_t c
     }
 }
 
+/* ---- Values in place ---------------------------------------------------------------------------------------------- */
+
+#if defined(NAPIER_LANES_AVX512)
+enum { NAPIER_VALUE_SUMS = 16, NAPIER_VALUE_VECTORS = 8 };
+#else
+enum { NAPIER_VALUE_SUMS = 4, NAPIER_VALUE_VECTORS = 4 };
+#endif
+enum { NAPIER_VALUES_AHEAD = 16 }; /* keys: far enough for memory, near enough for the first-level cache */
+
+/* `lanes` lanes from `lane` on, and `vectors` vectors of columns from `col` on, the last of which has `n` columns. */
+NAPIER_KERNEL void napier_values_patch(const napier_dtype dtype, const int lanes, const int vectors,
+                                       const napier_few_values *p, int64_t lane, int64_t col, const int n) {
+    const int size = dtype == NAPIER_F32 ? 4 : 2;
+    const char *x = (const char *)p->rows + col * size;
+    const float *const weights = p->weights + lane * NAPIER_ROW_STEP;
+    float *const c = p->c + lane * p->c_step + col;
+    vf sum[NAPIER_VALUE_SUMS];
+    NAPIER_UNROLL
+    for (int i = 0; i < lanes * vectors; i++) {
+        sum[i] = p->first ? vf_zero() : vf_load(c + i / vectors * p->c_step + i % vectors * 16);
+    }
+    for (int64_t key = 0; key < p->keys; key++, x += p->row_step) {
+        vf v[NAPIER_VALUE_VECTORS];
+        NAPIER_UNROLL
+        for (int i = 0; i < vectors; i++) {
+            const char *const at = x + i * 16 * size;
+            if (i * 16 * size % 64 == 0) {
+                __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(NAPIER_VALUES_AHEAD * p->row_step)));
+            }
+            v[i] = n >= 16 ? napier_load16(at, dtype) : napier_load_part(at, dtype, n, vf_zero());
+        }
+        NAPIER_UNROLL
+        for (int l = 0; l < lanes; l++) {
+            const vf weight = vf_set(weights[l * NAPIER_ROW_STEP + key]);
+            NAPIER_UNROLL
+            for (int i = 0; i < vectors; i++) {
+                sum[l * vectors + i] = vf_fma(weight, v[i], sum[l * vectors + i]);
+            }
+        }
+    }
+    NAPIER_UNROLL
+    for (int i = 0; i < lanes * vectors; i++) {
+        vf_store(c + i / vectors * p->c_step + i % vectors * 16, sum[i]);
+    }
+}
+
+NAPIER_KERNEL void napier_values_lanes(const napier_dtype dtype, const int lanes, const napier_few_values *p,
+                                       int64_t lane) {
+    const int most = NAPIER_VALUE_SUMS / lanes;
+    const int vectors = most < NAPIER_VALUE_VECTORS ? most : NAPIER_VALUE_VECTORS;
+    int64_t col = 0;
+    for (; col + 16 * vectors <= p->cols; col += 16 * vectors) {
+        napier_values_patch(dtype, lanes, vectors, p, lane, col, 16);
+    }
+    for (; col < p->cols; col += 16) {
+        napier_values_patch(dtype, lanes, 1, p, lane, col, p->cols - col < 16 ? (int)(p->cols - col) : 16);
+    }
+}
+
+NAPIER_KERNEL void napier_values_as(const napier_dtype dtype, const napier_few_values *p) {
+    int64_t lane = 0;
+    for (; lane + 4 <= p->lanes; lane += 4) {
+        napier_values_lanes(dtype, 4, p, lane);
+    }
+    for (; lane + 2 <= p->lanes; lane += 2) {
+        napier_values_lanes(dtype, 2, p, lane);
+    }
+    if (lane < p->lanes) {
+        napier_values_lanes(dtype, 1, p, lane);
+    }
+}
+
+static void napier_attention_few_values(const napier_few_values *p) { NAPIER_FOR_DTYPE(p->dtype, napier_values_as, p); }
+
 /* ---- Backward ----------------------------------------------------------------------------------------------------- */
 
 static void napier_attention_slope(const napier_score_block *b, const float *levels, const float *means,
@@ -330,11 +404,11 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
     return vm_any(vf_unordered(sum, sum));
 }
 
-#define NAPIER_ATTENTION_KERNELS                                                                             \
-    {                                                                                                        \
-        .weigh = napier_attention_weigh, .finish = napier_attention_finish, .slope = napier_attention_slope, \
-        .turned = napier_attention_turned, .scale = napier_attention_scale,                                  \
-        .any_special = napier_attention_any_special                                                          \
+#define NAPIER_ATTENTION_KERNELS                                                                                       \
+    {                                                                                                                  \
+        .weigh = napier_attention_weigh, .finish = napier_attention_finish, .few_values = napier_attention_few_values, \
+        .slope = napier_attention_slope, .turned = napier_attention_turned, .scale = napier_attention_scale,           \
+        .any_special = napier_attention_any_special                                                                    \
     }
 
 #endif

@@ -51,6 +51,18 @@ typedef struct napier_turned_product {
     int64_t c_step;
 } napier_turned_product;
 
+/* Weighted sums of values that are read in place. */
+typedef struct napier_few_values {
+    const void *rows; /* [keys, cols] of `dtype`, row_step bytes apart */
+    napier_dtype dtype;
+    int64_t row_step, keys, cols;
+    const float *weights; /* [lanes][NAPIER_ROW_STEP] */
+    int64_t lanes;
+    float *c; /* [lanes][c_step] */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_few_values;
+
 typedef struct napier_attention_kernels {
     /* Replaces scores by weights 2^(score log2(e) - E), rescales l and o to the new E, and adds the weights to l. */
     void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
@@ -58,6 +70,9 @@ typedef struct napier_attention_kernels {
      * the logsumexp to lse[r] (NULL: not wanted). The outputs of a row without weight are multiplied by `masked`. */
     void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, void *const *results,
                    napier_dtype dtype, int64_t cols, float *lse);
+    /* c[lane] += sum_key weights[lane][key] * rows[key], by one chain of fma over the keys, ascending. c is filled up to a
+     * multiple of 16 columns. */
+    void (*few_values)(const napier_few_values *p);
     /* For the backward. Replaces scores by probabilities p = exp(score - lse). slopes, with the same step, holds the
      * gradients of the probabilities, and becomes p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);

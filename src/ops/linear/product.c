@@ -46,7 +46,7 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     const int64_t panels = (together + NAPIER_LANES - 1) / NAPIER_LANES;
     s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
-    s.c_step = napier_round_up(together, 16);
+    s.c_step = s.few ? napier_few_width(lanes.rows) : napier_round_up(together, 16);
     return s;
 }
 
@@ -62,7 +62,7 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
         return 0;
     }
-    return s->few ? NAPIER_FEW * (size_t)napier_round_up(s->k, 16)
+    return s->few ? NAPIER_FEW * (size_t)napier_round_up(s->k, 16) + 16
                   : (size_t)(panels * (uint64_t)s->k * (uint64_t)s->panel_step);
 }
 
@@ -148,12 +148,23 @@ static void pack_across(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
+void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
+                     int64_t count, bool flush, int64_t k, float *out) {
+    const int64_t width = napier_few_width(count), there = lanes->cols;
+    const napier_const_matrix turned = napier_const_transposed(*lanes);
+    if (width == 1) {
+        kernels->pack(lanes, first, 1, 0, there, flush, out, there, napier_round_up(k, 16));
+        return;
+    }
+    kernels->pack(&turned, 0, there, first, count, flush, out, width, 16);
+    memset(out + there * width, 0, (size_t)((k - there) * width) * sizeof(float));
+}
+
 void napier_pack_lanes(const napier_context *context, napier_product_sides *s, int64_t first, int64_t count) {
     s->first_lane = first;
     s->lane_count = count;
     if (s->few && s->k > 0) {
-        s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, napier_round_up(s->k, 16),
-                         napier_round_up(s->k, 16));
+        napier_pack_few(s->kernels, &s->lanes, first, count, s->pairs, s->k, s->panels);
     } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
         napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
     } else if (s->k > 0) {
@@ -171,7 +182,7 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .row_step = s->rows.row_stride * size,
                                   .lane_data = s->panels,
                                   .lanes = s->lane_count,
-                                  .lane_step = napier_round_up(s->k, 16),
+                                  .width = napier_few_width(s->lane_count),
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->c_step};
@@ -275,6 +286,15 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
     return multiply_strip(s, block, row, rows, false, scratch);
 }
 
+void napier_product_write(const napier_product_sides *s, const float *result, int64_t row, int64_t rows,
+                          napier_matrix out) {
+    if (s->c_step == 1) { /* one lane: its elements lie side by side */
+        s->kernels->unpack(result, rows, 1, rows, napier_transposed(out), 0, row, false);
+    } else {
+        s->kernels->unpack(result, s->c_step, rows, s->lane_count, out, row, 0, false);
+    }
+}
+
 /* ---- Single products --------------------------------------------------------------------------------------------- */
 
 /* Packs row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: space for 32 packed rows. */
@@ -319,7 +339,10 @@ static int64_t row_block_of(const napier_context *context, const napier_product_
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool add) {
     napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows), .out = out, .add = add};
-    p.sides.few = p.sides.few && !add;
+    if (add && p.sides.few) {
+        p.sides.few = false;
+        p.sides.c_step = napier_round_up(lanes.rows, 16);
+    }
     p.lanes = napier_lanes_at_a_time(&p.sides);
     p.row_block = row_block_of(context, &p.sides, p.lanes);
     p.stream = !add && out.rows * out.cols > NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
@@ -331,9 +354,8 @@ size_t napier_product_floats(const napier_context *context, const napier_product
     return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;
 }
 
-static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t row, float *scratch) {
+static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t row, int64_t rows, float *scratch) {
     const napier_product_sides *s = &p->sides;
-    const int64_t rows = napier_least(s->rows.rows - row, p->row_block);
     const int64_t lane = s->first_lane + block * s->lane_block, lanes = napier_block_lanes(s, block);
     if (p->add) {
         const napier_const_matrix so_far = napier_read_only(p->out);
@@ -341,7 +363,11 @@ static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t r
                          s->c_step, napier_round_up(lanes, 16));
     }
     const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
-    s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
+    if (s->few) {
+        napier_product_write(s, c, row, rows, p->out);
+    } else {
+        s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
+    }
 }
 
 int64_t napier_product_units(const napier_product_plan *p) {
@@ -366,9 +392,79 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     const napier_product_plan *p = argument;
     for (int64_t i = begin; i < end; i++) {
         const napier_product_unit unit = napier_product_unit_of(p, i);
-        multiply_unit(p, unit.block, unit.row, p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
+        multiply_rows(p, unit.block, unit.row, napier_least(p->sides.rows.rows - unit.row, p->row_block),
+                      p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
     }
 }
+
+/* ---- Few lanes ---------------------------------------------------------------------------------------------------
+ * Such products wait for memory. So a thread reads long stretches of rows, which get shorter towards the end, where they
+ * even out the threads' speeds. Products of the same lanes are one piece of work: threads wait for each other once. */
+
+enum { SHORTEST = 96 }; /* rows of a stretch */
+
+static napier_product_stretch next_stretch(const napier_context *context, int64_t rows, int64_t begin) {
+    const int64_t left = rows - begin;
+    const int64_t share = napier_round_up(left / (4 * (int64_t)context->threads) * 3, NAPIER_ROW_GROUP);
+    return (napier_product_stretch){begin, begin + napier_least(left, share > SHORTEST ? share : SHORTEST)};
+}
+
+int64_t napier_product_stretches(const napier_context *context, int64_t rows) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < rows; count++) {
+        row = next_stretch(context, rows, row).end;
+    }
+    return count;
+}
+
+napier_product_stretch napier_product_stretch_of(const napier_context *context, int64_t rows, int64_t index) {
+    napier_product_stretch s = {0, 0};
+    for (int64_t i = 0; i <= index; i++) {
+        s = next_stretch(context, rows, s.end);
+    }
+    return s;
+}
+
+typedef struct few_job {
+    const napier_context *context;
+    const napier_product_plan *plans;
+    int count;
+    int64_t rows; /* of all plans */
+    float *scratch;
+    size_t scratch_floats;
+} few_job;
+
+static void few_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const few_job *job = argument;
+    float *scratch = job->scratch + (size_t)worker * job->scratch_floats;
+    for (int64_t i = begin; i < end; i++) {
+        const napier_product_stretch all = napier_product_stretch_of(job->context, job->rows, i);
+        int64_t first = 0; /* row of this plan, counted over all plans */
+        for (int p = 0; p < job->count; first += job->plans[p++].sides.rows.rows) {
+            const napier_product_plan *plan = &job->plans[p];
+            const int64_t last = napier_least(all.end - first, plan->sides.rows.rows);
+            for (int64_t row = all.begin > first ? all.begin - first : 0; row < last; row += plan->row_block) {
+                multiply_rows(plan, 0, row, napier_least(last - row, plan->row_block), scratch);
+            }
+        }
+    }
+}
+
+void napier_product_run_few(const napier_context *context, napier_product_plan *plans, int count, float *panels,
+                            float *scratch) {
+    few_job job = {.context = context, .plans = plans, .count = count, .scratch = scratch};
+    for (int p = 0; p < count; p++) {
+        const size_t floats = napier_product_scratch(plans[p].row_block);
+        job.scratch_floats = floats > job.scratch_floats ? floats : job.scratch_floats;
+        job.rows += plans[p].sides.rows.rows;
+        plans[p].sides.panels = panels;
+        plans[p].sides.first_lane = 0;
+        plans[p].sides.lane_count = plans[p].sides.lanes.rows;
+    }
+    napier_parallel(context, napier_product_stretches(context, job.rows), 1, few_task, &job);
+}
+
+/* ---- Whole products ---------------------------------------------------------------------------------------------- */
 
 void napier_product_run(const napier_context *context, napier_product_plan *p, float *memory) {
     napier_product_sides *s = &p->sides;
@@ -376,7 +472,11 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
     s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
     for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
         napier_pack_lanes(context, s, lane, napier_least(s->lanes.rows - lane, p->lanes));
-        napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+        if (s->few) {
+            napier_product_run_few(context, p, 1, s->panels, p->scratch);
+        } else {
+            napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+        }
     }
 }
 
@@ -393,5 +493,9 @@ void napier_product_run_packed(const napier_context *context, napier_product_pla
     s->panels = panels;
     s->first_lane = 0;
     s->lane_count = s->lanes.rows;
-    napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+    if (s->few) {
+        napier_product_run_few(context, p, 1, panels, scratch);
+    } else {
+        napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+    }
 }

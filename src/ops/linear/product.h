@@ -30,7 +30,7 @@ typedef struct napier_product_sides {
     void (*multiply)(const napier_product_block *block);
     bool engine;        /* on the matrix engine: panels hold bf16 (ops/linear/amx.h) */
     int64_t panel_step; /* floats of a panel for one k */
-    bool few;           /* so few lanes that they are not packed into panels: `panels` then holds rows along k */
+    bool few; /* so few lanes that they are not packed into panels: `panels` then holds [k][width] (napier_few_block) */
     bool direct;        /* rows are not packed, and blocks of k are larger */
     int64_t k_block;    /* size of a block of k */
     int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k */
@@ -51,6 +51,11 @@ size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
 /* Packs `count` lanes from `first` on into sides->panels, with the context's threads. */
 void napier_pack_lanes(const napier_context *context, napier_product_sides *sides, int64_t first, int64_t count);
 
+/* Packs few lanes as napier_few_block.lane_data, filled up with 0 to k and to the width. Up to 16 floats after them are
+ * overwritten. */
+void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
+                     int64_t count, bool flush, int64_t k, float *out);
+
 /* Floats of scratch for a strip of so many rows. */
 static inline size_t napier_product_scratch(int64_t rows) {
     return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_LANE_BLOCK;
@@ -69,6 +74,10 @@ static inline int64_t napier_block_lanes(const napier_product_sides *sides, int6
  * r is at result[r * sides->c_step + l]. */
 const float *napier_product_strip(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
                                   float *scratch);
+
+/* Writes such a result for few lanes, or one made of such results, to rows row .. row + rows - 1 of out [rows, lanes]. */
+void napier_product_write(const napier_product_sides *sides, const float *result, int64_t row, int64_t rows,
+                          napier_matrix out);
 
 /* products[i] = sum_k lanes[lane[i]][k] * rows[row[i]][k] for i < count <= NAPIER_LANES: single elements of the
  * product, with the same bits. NaN is the canonical one. scratch: napier_product_scratch(NAPIER_LANE_BLOCK) floats. */
@@ -114,5 +123,18 @@ void napier_panel_write_row(const napier_product_sides *sides, int64_t block, in
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b);
 /* scratch: context->threads times napier_product_scratch(plan->row_block) floats. */
 void napier_product_run_packed(const napier_context *context, napier_product_plan *plan, float *panels, float *scratch);
+
+/* ---- Few lanes: all rows in stretches, one for a thread at a time ------------------------------------------------- */
+
+typedef struct napier_product_stretch {
+    int64_t begin, end; /* rows */
+} napier_product_stretch;
+int64_t napier_product_stretches(const napier_context *context, int64_t rows);
+napier_product_stretch napier_product_stretch_of(const napier_context *context, int64_t rows, int64_t index);
+
+/* Runs plans with few lanes that pack alike, together, on panels that one of them has packed. scratch: for each thread
+ * napier_product_scratch of the largest row_block. */
+void napier_product_run_few(const napier_context *context, napier_product_plan *plans, int count, float *panels,
+                            float *scratch);
 
 #endif

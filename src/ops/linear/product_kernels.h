@@ -18,7 +18,7 @@
 
 enum {
     NAPIER_LANES = 32, /* of a packed panel */
-    NAPIER_FEW = 4,
+    NAPIER_FEW = 8,
     NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first-level cache while they are multiplied */
     NAPIER_ROW_STEP =
         NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, so that rows do not all map to one cache set */
@@ -56,13 +56,17 @@ typedef struct napier_direct_block {
     bool first; /* c starts from 0 here */
 } napier_direct_block;
 
-/* The product of many rows with at most NAPIER_FEW lanes, straight from memory: rows lie along k. */
+static inline int64_t napier_few_width(int64_t lanes) {
+    return lanes <= 2 ? (lanes < 1 ? 1 : lanes) : lanes <= 4 ? 4 : NAPIER_FEW;
+}
+
+/* The product of many rows with at most NAPIER_FEW lanes. The rows lie along k, and are read directly from memory. */
 typedef struct napier_few_block {
     const void *rows; /* [row_count, k] of `dtype`, row_step bytes apart */
     napier_dtype dtype;
     int64_t row_count, row_step;
-    const float *lane_data; /* [lanes][lane_step], f32 */
-    int64_t lanes, lane_step;
+    const float *lane_data; /* [k][width], f32; in pairs k is filled up with 0 */
+    int64_t lanes, width;   /* lanes <= width; width 1, 2, 4 or NAPIER_FEW */
     int64_t k;
     float *c; /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
@@ -71,6 +75,7 @@ typedef struct napier_few_block {
 typedef struct napier_product_kernels {
     /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
      * multiple of 16. The panel of the lanes from l on is the pack of the transposed view with step NAPIER_LANES.
+     * Rows are written in order, so that with a step of fewer than 16 the next row overwrites the 0 of the one before.
      * flush: subnormals become 0, with their sign. */
     void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
                  float *out, int64_t step, int64_t padded);

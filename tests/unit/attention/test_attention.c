@@ -175,6 +175,30 @@ static void options_layouts_and_dtypes_have_the_bits_of_the_order(void) {
     }
 }
 
+/* One query a sequence, as in a decode step: keys and values are read in place. */
+static void one_query_a_sequence_has_the_bits_of_the_order(void) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    static const int64_t groups[] = {1, 2, 3, 5, 8, 9}, dims[] = {16, 24, 33, 128, 64, 8};
+    for (int i = 0; i < 18; i++) {
+        shape s = {.heads = 1 + i % 3,
+                   .group = groups[i % 6],
+                   .dim = dims[i % 6],
+                   .v_dim = dims[(i + i / 6) % 6],
+                   .sequences = 6,
+                   .queries = {1, 1, 0, 1, 1, 1},
+                   .own = {40, 300, 5, 1, 0, 513},
+                   .prefix_begin = {0, 30, 0, 10, 10, 0},
+                   .prefix_end = {300, 70, 0, 17, 10, 0},
+                   .causal = i % 2};
+        s.scale = i == 7 ? -40.0 : 0.0;
+        s.dtype = dtypes[i / 2 % 3];
+        s.l = i % 4 == 3 ? LAYOUT_PADDED : LAYOUT_CONTIGUOUS;
+        s.head_major = i % 4 == 1;
+        s.scattered = i % 3 == 0;
+        check_order(&s, i % 5 ? LAYOUT_CONTIGUOUS : LAYOUT_TRANSPOSED, dtypes[i % 3], 150 + (uint64_t)i, 3);
+    }
+}
+
 /* Scores far apart and rising: exponents change from block to block, and weights fall out of range. */
 static void large_scores_have_the_bits_of_the_order(void) {
     static const double scales[] = {3.0, -40.0, 2000.0, 1e7, 1e30, 1e-30};
@@ -462,6 +486,7 @@ static void endless_views_are_refused(void) {
 int main(void) {
     return RUN_TESTS("attention", TEST(sizes_have_the_bits_of_the_order),
                      TEST(options_layouts_and_dtypes_have_the_bits_of_the_order),
+                     TEST(one_query_a_sequence_has_the_bits_of_the_order),
                      TEST(large_scores_have_the_bits_of_the_order), TEST(errors_are_within_the_bound),
                      TEST(shared_is_unshared), TEST_2(a_sequence_does_not_know_its_batch),
                      TEST(odd_values_touch_only_rows_that_see_them), TEST_2(rows_that_see_nothing),

@@ -149,6 +149,25 @@ static void sizes_have_the_bits_of_the_order(void) {
     }
 }
 
+/* The kernels for few rows, on weights as a model stores them. */
+static void few_rows_have_the_bits_of_the_order(void) {
+    static const int64_t sizes[][2] = {{1, 1}, {31, 100}, {64, 49}, {97, 33}, {130, 16}, {33, 15}};
+    numbers_of = rng_make(8);
+    for (int64_t m = 1; m <= 9; m++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (int d = 0; d < 6; d++) {
+                shape s = f32_of(m, sizes[i][0], sizes[i][1], dtypes[d % 3]);
+                s.a = d < 3 ? NAPIER_F32 : dtypes[d % 3];
+                s.out = dtypes[(d + m) % 3];
+                s.la = i % 2 ? LAYOUT_TRANSPOSED : LAYOUT_PADDED;
+                s.lb = LAYOUT_TRANSPOSED;
+                s.lout = i % 3 ? LAYOUT_OFFSET : LAYOUT_TRANSPOSED;
+                check_product(&s);
+            }
+        }
+    }
+}
+
 static void dtypes_and_strides_have_the_bits_of_the_order(void) {
     numbers_of = rng_make(2);
     for (int d = 0; d < 27; d++) {
@@ -163,11 +182,11 @@ static void dtypes_and_strides_have_the_bits_of_the_order(void) {
 }
 
 static void odd_numbers_have_the_bits_of_the_order(void) {
-    static const int64_t rows[] = {1, 3, 20};
+    static const int64_t rows[] = {1, 3, 8, 20};
     numbers_of = rng_make(3);
     for (int kind = WIDE; kind < NUMBERS; kind++) {
         for (int d = 0; d < 3; d++) {
-            for (int r = 0; r < 3; r++) {
+            for (int r = 0; r < 4; r++) {
                 for (int64_t k = 30; k <= 300; k += 135) {
                     shape s = f32_of(rows[r], k, 40, dtypes[d]);
                     s.lb = LAYOUT_TRANSPOSED;
@@ -329,9 +348,10 @@ static void the_matrix_engine_is_for_auto(void) {
 }
 
 int main(void) {
-    return RUN_TESTS(
-        "matmul", TEST(sizes_have_the_bits_of_the_order), TEST(dtypes_and_strides_have_the_bits_of_the_order),
-        TEST(odd_numbers_have_the_bits_of_the_order), TEST_EACH_ISA(1, the_edge_of_the_normal_numbers),
-        TEST(errors_are_within_the_bound), TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
-        TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named), TEST(the_matrix_engine_is_for_auto));
+    return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
+                     TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
+                     TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
+                     TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
+                     TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
+                     TEST(the_matrix_engine_is_for_auto));
 }

@@ -1,0 +1,211 @@
+/* ops/attention/attention_few.c - see attention_few.h.
+ *
+ * To pack keys and values pays where many queries use them. A single query reads each key once, so keys and values are
+ * read in place: the keys are the rows of a product with few lanes, which are the heads that share them. The order of
+ * all sums is that of attention.c, so the bits are the same. */
+#include "ops/attention/attention_few.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/linear/product.h"
+
+typedef struct few_job {
+    const napier_attention_plan *plan;
+    napier_heads output;
+    napier_matrix lse;
+    float masked;
+    float *scratch;
+    int64_t scratch_floats; /* of a worker */
+} few_job;
+
+/* A worker's scratch, for the heads of a query that share keys. */
+typedef struct few_state {
+    float *query;    /* [dim of k][width] */
+    float *products; /* [NAPIER_KEY_BLOCK][width] */
+    float *scores;   /* [group][NAPIER_ROW_STEP] */
+    napier_attention_rows rows;
+} few_state;
+
+/* Vectors may be read to 16 floats after the end of the first two. */
+static int64_t query_floats(const napier_attention_plan *plan) {
+    return napier_round_up(plan->k.dim, 16) * NAPIER_FEW + 16;
+}
+enum { PRODUCTS = NAPIER_KEY_BLOCK * NAPIER_FEW + 16, SCORES = NAPIER_FEW * NAPIER_ROW_STEP };
+
+static int64_t state_floats(const napier_attention_plan *plan) {
+    return query_floats(plan) + PRODUCTS + SCORES + NAPIER_FEW * (17 + napier_round_up(plan->v.dim, 16)) + 16;
+}
+
+static few_state state_of(const few_job *job, int worker) {
+    float *at = job->scratch + worker * job->scratch_floats;
+    few_state s;
+    s.query = at, at += query_floats(job->plan);
+    s.products = at, at += PRODUCTS;
+    s.scores = at, at += SCORES;
+    s.rows.step = s.rows.cols = napier_round_up(job->plan->v.dim, 16);
+    s.rows.outputs = at, at += NAPIER_FEW * s.rows.step;
+    s.rows.sums = at, at += NAPIER_FEW * 16;
+    s.rows.exponents = at;
+    return s;
+}
+
+/* ---- One sequence and one head of k ------------------------------------------------------------------------------ */
+
+/* Consecutive keys of a sequence that follow one another in memory. */
+typedef struct key_run {
+    int64_t row, count;
+} key_run;
+
+static key_run run_of(const napier_sequence *s, int64_t place, int64_t most) {
+    const int64_t left = place < s->prefix ? napier_least(s->prefix - place, most) : most;
+    return (key_run){napier_key_row(s, place), left};
+}
+
+static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head) {
+    const int64_t size = (int64_t)napier_dtype_size(x->dtype);
+    return (const char *)x->data + (row * x->token_stride + head * x->head_stride) * size;
+}
+
+/* scores[r][at ..] = q[r] . k for a run of keys. */
+static void score_run(const napier_attention_plan *plan, const few_state *state, int64_t head, key_run run,
+                      int64_t at) {
+    const int64_t width = napier_few_width(plan->group);
+    float *const scores = state->scores + at;
+    const napier_few_block block = {.rows = row_at(&plan->k, run.row, head),
+                                    .dtype = plan->k.dtype,
+                                    .row_count = run.count,
+                                    .row_step = plan->k.token_stride * (int64_t)napier_dtype_size(plan->k.dtype),
+                                    .lane_data = state->query,
+                                    .lanes = plan->group,
+                                    .width = width,
+                                    .k = plan->k.dim,
+                                    .c = width == 1 ? scores : state->products,
+                                    .c_step = width};
+    plan->products->few_chain(&block);
+    if (width > 1) {
+        const napier_matrix out = {scores, run.count, plan->group, 1, NAPIER_ROW_STEP, NAPIER_F32};
+        plan->products->unpack(block.c, width, run.count, plan->group, out, 0, 0, false);
+    }
+}
+
+static void add_run(const napier_attention_plan *plan, const few_state *state, int64_t head, key_run run, int64_t at,
+                    bool first) {
+    const napier_few_values values = {.rows = row_at(&plan->v, run.row, head),
+                                      .dtype = plan->v.dtype,
+                                      .row_step = plan->v.token_stride * (int64_t)napier_dtype_size(plan->v.dtype),
+                                      .keys = run.count,
+                                      .cols = plan->v.dim,
+                                      .weights = state->scores + at,
+                                      .lanes = plan->group,
+                                      .c = state->rows.outputs,
+                                      .c_step = state->rows.step,
+                                      .first = first};
+    plan->kernels->few_values(&values);
+}
+
+/* A block of keys, from `place` on. The query attends to all of them. */
+static void attend_block(const napier_attention_plan *plan, const few_state *state, const napier_sequence *s,
+                         int64_t head, int64_t place) {
+    const int64_t count = napier_least(s->keys - place, NAPIER_KEY_BLOCK);
+    int64_t seen[NAPIER_FEW];
+    for (int64_t at = 0; at < count;) {
+        const key_run run = run_of(s, place + at, count - at);
+        score_run(plan, state, head, run, at);
+        at += run.count;
+    }
+    for (int64_t r = 0; r < plan->group; r++) {
+        seen[r] = count;
+    }
+    const napier_score_block block = {
+        .scores = state->scores, .rows = plan->group, .keys = count, .seen = seen, .factor = plan->factor};
+    plan->kernels->weigh(&block, &state->rows);
+    for (int64_t at = 0; at < count;) {
+        const key_run run = run_of(s, place + at, count - at);
+        add_run(plan, state, head, run, at, place + at == 0);
+        at += run.count;
+    }
+}
+
+static void finish(const few_job *job, const few_state *state, int64_t token, int64_t head) {
+    const napier_heads *const out = &job->output;
+    const int64_t group = job->plan->group, size = (int64_t)napier_dtype_size(out->dtype);
+    float lse[NAPIER_FEW];
+    void *results[NAPIER_FEW];
+    for (int64_t r = 0; r < group; r++) {
+        results[r] = (char *)out->data + (token * out->token_stride + (head * group + r) * out->head_stride) * size;
+    }
+    job->plan->kernels->finish(&state->rows, group, job->masked, results, out->dtype, out->dim,
+                               job->lse.data ? lse : NULL);
+    for (int64_t r = 0; r < group && job->lse.data; r++) {
+        ((float *)job->lse.data)[token * job->lse.row_stride + (head * group + r) * job->lse.col_stride] = lse[r];
+    }
+}
+
+static void attend(const few_job *job, const few_state *state, const napier_sequence *s, int64_t head) {
+    const napier_attention_plan *const plan = job->plan;
+    const napier_const_heads *const q = &plan->q;
+    const int64_t group = plan->group;
+    const napier_const_matrix heads = {
+        row_at(q, s->query_begin, head * group), group, q->dim, q->head_stride, q->dim_stride, q->dtype};
+    napier_pack_few(plan->products, &heads, 0, group, false, q->dim, state->query);
+    memset(state->rows.sums, 0, (size_t)group * 16 * sizeof(float));
+    for (int64_t r = 0; r < group; r++) {
+        state->rows.exponents[r] = -INFINITY;
+    }
+    for (int64_t place = 0; place < s->keys; place += NAPIER_KEY_BLOCK) {
+        attend_block(plan, state, s, head, place);
+    }
+    finish(job, state, s->query_begin, head);
+}
+
+/* Item: a head of k and a sequence. */
+static void attend_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const few_job *const job = argument;
+    const few_state state = state_of(job, worker);
+    for (int64_t i = begin; i < end; i++) {
+        const napier_sequence s = napier_sequence_of(job->plan, i % job->plan->sequences);
+        if (s.queries > 0) {
+            attend(job, &state, &s, i / job->plan->sequences);
+        }
+    }
+}
+
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
+
+/* Views with a stride of 0 may have any number of keys, which other code refuses. */
+enum { KEYS_MOST = 1 << 30 };
+
+bool napier_attention_is_few(const napier_attention_plan *plan, const napier_heads *output) {
+    if (plan->options.mask || plan->group > NAPIER_FEW || plan->k.dim_stride != 1 || plan->v.dim_stride != 1 ||
+        output->dim_stride != 1) {
+        return false;
+    }
+    int64_t keys = 0, shared = 0; /* shared: keys that packing would pack once for this and earlier sequences */
+    napier_sequence before = {0, 0, 0, 0, 0, 0};
+    for (int64_t i = 0; i < plan->sequences; i++) {
+        const napier_sequence s = napier_sequence_of(plan, i);
+        if (s.queries > 1 || s.keys > KEYS_MOST) {
+            return false;
+        }
+        const bool same = i > 0 && s.prefix_begin == before.prefix_begin;
+        shared += same ? napier_least(s.prefix, before.prefix) : 0;
+        keys += s.keys;
+        before = s;
+    }
+    return shared <= keys / 2;
+}
+
+napier_status napier_attention_few(napier_context *context, const napier_attention_plan *plan, napier_heads output,
+                                   napier_matrix lse, float masked) {
+    few_job job = {.plan = plan, .output = output, .lse = lse, .masked = masked};
+    const int64_t items = plan->sequences * plan->k.heads;
+    const int workers = napier_workers(context, items, 1);
+    NAPIER_MEMORY(memory, context);
+    job.scratch_floats = napier_round_up(state_floats(plan), 16);
+    job.scratch = napier_take(&memory, job.scratch_floats * workers, sizeof(float));
+    NAPIER_TRY(
+        napier_taken(&memory, "output: no memory for rows of dim %" PRId64 " and %" PRId64, plan->k.dim, plan->v.dim));
+    napier_parallel(context, items, 1, attend_task, &job);
+    return NAPIER_OK;
+}

@@ -1,0 +1,194 @@
+/* ops/linear/few.inc.h - products of many rows with few lanes: a decode step (product_kernels.h). Included by
+ * product.inc.h, once per instruction set.
+ *
+ * Such a product should take one read of the rows from memory. So rows are read once, in place, and the work for each
+ * element is small. 16 words of 32 bits come from each of 16 rows, and are turned in registers: then a vector holds the
+ * same word of 16 rows, and the rows are the lanes of the sums. A word is an f32, or two neighbours of 16 bits: the even
+ * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles. */
+
+#if defined(NAPIER_LANES_AVX512)
+enum { NAPIER_FEW_SUMS = 16 }; /* in registers */
+#else
+enum { NAPIER_FEW_SUMS = 4 };
+#endif
+enum { NAPIER_FEW_GROUPS = 3 }; /* of 16 rows, at most, that are computed together */
+
+/* Lane i of word j of group g of rows is word j of row 16 g + i. */
+typedef vf napier_few_words[NAPIER_FEW_GROUPS][16];
+
+/* Element `part` of each word, widened. */
+NAPIER_KERNEL vf napier_few_element(const napier_dtype dtype, const vf word, const int part) {
+    const vi bits = vf_bits(word);
+    const bool low = (part == 0) == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    if (dtype == NAPIER_F32) {
+        return word;
+    }
+    if (dtype == NAPIER_BF16) {
+        return vf_from_bits(low ? vi_shl(bits, 16) : vi_and(bits, vi_set(-65536)));
+    }
+    return vf_from_f16(low ? vi_and(bits, vi_set(65535)) : vi_shr(bits, 16));
+}
+
+/* Turns 64 bytes of `height` rows. */
+NAPIER_KERNEL void napier_few_turn(const char *x, const int64_t row_step, const int height, vf words[16]) {
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        words[i] = vf_load((const float *)(const void *)(x + (i < height ? i : 0) * row_step));
+    }
+    vf_transpose(words);
+}
+
+/* The same with fewer bytes, and 0 beyond. */
+static void napier_few_turn_part(const char *x, const int64_t row_step, const int height, const int64_t bytes,
+                                 vf words[16]) {
+    float part[16] = {0};
+    for (int i = 0; i < 16; i++) {
+        memcpy(part, x + (i < height ? i : 0) * row_step, (size_t)bytes);
+        words[i] = vf_load(part);
+    }
+    vf_transpose(words);
+}
+
+/* Prefetches what the next rows have at the same place. The hardware prefetcher does not follow so many rows. */
+NAPIER_KERNEL void napier_few_fetch(const char *x, const int64_t row_step, const int rows) {
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)((rows + i) * row_step)), 0, 2);
+    }
+}
+
+/* Adds 16 words to the sums of `lanes` of `width` lanes, whose elements are y[k][width]. total: [lanes][groups][16] */
+NAPIER_KERNEL void napier_few_add(const napier_dtype dtype, const bool pairs, const int groups, const int lanes,
+                                  const int width, vf words[][16], const float *y, float *total) {
+    const int parts = dtype == NAPIER_F32 ? 1 : 2;
+    vf sum[2][NAPIER_FEW_SUMS];
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < lanes * groups; i++) {
+        sum[0][i] = pairs ? vf_zero() : vf_load(total + 16 * i);
+        sum[1][i] = vf_zero();
+    }
+    for (int j = 0; j < 16; j++) { /* not unrolled: the code of all variants stays small, and is as fast */
+        NAPIER_PATCH_UNROLL
+        for (int part = 0; part < parts; part++) {
+            vf x[NAPIER_FEW_GROUPS];
+            NAPIER_PATCH_UNROLL
+            for (int g = 0; g < groups; g++) {
+                x[g] = napier_few_element(dtype, words[g][j], part);
+            }
+            NAPIER_PATCH_UNROLL
+            for (int l = 0; l < lanes; l++) {
+                const vf element = vf_set(y[(j * parts + part) * width + l]);
+                NAPIER_PATCH_UNROLL
+                for (int g = 0; g < groups; g++) {
+                    vf *const s = &sum[pairs ? part : 0][l * groups + g];
+                    *s = vf_fma(element, x[g], *s);
+                }
+            }
+        }
+    }
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < lanes * groups; i++) {
+        const vf both = pairs ? vf_add(vf_load(total + 16 * i), vf_add(sum[0][i], sum[1][i])) : sum[0][i];
+        vf_store(total + 16 * i, both);
+    }
+}
+
+/* The k after the last whole words: one by one. */
+NAPIER_KERNEL void napier_few_add_rest(const napier_dtype dtype, const int groups, const int width, vf words[][16],
+                                       const int64_t k, const float *y, float *total) {
+    const int parts = dtype == NAPIER_F32 ? 1 : 2;
+    for (int64_t i = 0; i < k; i++) {
+        for (int l = 0; l < width; l++) {
+            for (int g = 0; g < groups; g++) {
+                float *const s = total + 16 * (l * groups + g);
+                const vf x = napier_few_element(dtype, words[g][i / parts], (int)(i % parts));
+                vf_store(s, vf_fma(vf_set(y[i * width + l]), x, vf_load(s)));
+            }
+        }
+    }
+}
+
+/* `groups` groups of rows from `row` on, the last of `height` rows, with `width` lanes, `lanes` of them at a time. */
+NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, const int groups, const int lanes,
+                                   const int width, const int height, const napier_few_block *p, int64_t row) {
+    enum { BYTES = 64 };
+    const int size = dtype == NAPIER_F32 ? 4 : 2, each = BYTES / size;
+    const char *const x = (const char *)p->rows + row * p->row_step;
+    float total[NAPIER_FEW * NAPIER_FEW_GROUPS * 16];
+    memset(total, 0, (size_t)(width * groups * 16) * sizeof *total);
+    for (int64_t k = 0; k < p->k; k += each) {
+        const int64_t left = p->k - k;
+        const float *const y = p->lane_data + k * width;
+        napier_few_words words;
+        NAPIER_PATCH_UNROLL
+        for (int g = 0; g < groups; g++) {
+            const char *const from = x + 16 * g * p->row_step + k * size;
+            if (left >= each) {
+                napier_few_fetch(from, p->row_step, 16 * groups);
+                napier_few_turn(from, p->row_step, height, words[g]);
+            } else {
+                napier_few_turn_part(from, p->row_step, height, left * size, words[g]);
+            }
+        }
+        if (!pairs && left < each) {
+            napier_few_add_rest(dtype, groups, width, words, left, y, total);
+            break;
+        }
+        for (int l = 0; l < width; l += lanes) {
+            napier_few_add(dtype, pairs, groups, lanes, width, words, y + l, total + l * groups * 16);
+        }
+    }
+    for (int64_t l = 0; l < p->lanes; l++) {
+        for (int i = 0; i < 16 * (groups - 1) + height; i++) {
+            p->c[(row + i) * p->c_step + l] = total[l * groups * 16 + i];
+        }
+    }
+}
+
+/* In one long chain each sum waits for the one before. So there are more groups of rows. In pairs chains are short. */
+NAPIER_KERNEL int napier_few_groups(const bool pairs, const int lanes) {
+    const int most = NAPIER_FEW_SUMS / lanes;
+    return pairs || most < 1 ? 1 : most < NAPIER_FEW_GROUPS ? most : NAPIER_FEW_GROUPS;
+}
+
+NAPIER_KERNEL void napier_few_lanes(const napier_dtype dtype, const bool pairs, const int width,
+                                    const napier_few_block *p) {
+    const int most = NAPIER_FEW_SUMS / (pairs ? 2 : 1), lanes = width < most ? width : most;
+    const int groups = napier_few_groups(pairs, lanes);
+    int64_t row = 0;
+    for (; row + 16 * groups <= p->row_count; row += 16 * groups) {
+        napier_few_rows(dtype, pairs, groups, lanes, width, 16, p, row);
+    }
+    for (; groups > 1 && row + 16 <= p->row_count; row += 16) {
+        napier_few_rows(dtype, pairs, 1, lanes, width, 16, p, row);
+    }
+    if (row < p->row_count) {
+        napier_few_rows(dtype, pairs, 1, lanes, width, (int)(p->row_count - row), p, row);
+    }
+}
+
+NAPIER_KERNEL void napier_few_as(const napier_dtype dtype, const bool pairs, const napier_few_block *p) {
+    switch (p->width) {
+    case 1: napier_few_lanes(dtype, pairs, 1, p); break;
+    case 2: napier_few_lanes(dtype, pairs, 2, p); break;
+    case 4: napier_few_lanes(dtype, pairs, 4, p); break;
+    default: napier_few_lanes(dtype, pairs, NAPIER_FEW, p); break;
+    }
+}
+
+static void napier_few_chain(const napier_few_block *p) { NAPIER_FOR_DTYPE(p->dtype, napier_few_as, false, p); }
+
+#if NAPIER_HAS_FLUSH_MODE
+/* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
+static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
+    napier_few_as(NAPIER_BF16, true, p);
+}
+static void napier_few_pairs(const napier_few_block *p) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
+    napier_few_pairs_quick(p);
+    _mm_setcsr(saved);
+}
+#else
+#define napier_few_pairs NULL
+#endif
