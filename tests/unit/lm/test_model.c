@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
-#include "core/math/f64.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/layers/rotary_angles.h"
 #include "support/memory.h"
@@ -549,70 +548,7 @@ static void test_memory(void) {
     check_allocations("load and forward", load_and_run, &m);
 }
 
-/* ---- Memory that is too small: guards after each block find writes beyond it ------------------------------------- */
-
-static void run_guarded(const tiny_model *m, const tiny_tensors *t, int threads, int64_t tokens, napier_compute compute,
-                        float *logits) {
-    ledger l = LEDGER_INIT;
-    int64_t ids[400];
-    rng r = rng_make(2);
-    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    napier_model *model = NULL;
-    l.guard = 1 << 20;
-    napier_context *const context = ledger_context(&l, threads);
-    options.compute = compute;
-    random_ids(ids, tokens, m->vocabulary, &r);
-    works(napier_model_from_tensors, context, t->config, t->config_size, t->list, t->count, &options, &model);
-    model_logits(context, model, m, ids, tokens, logits);
-    napier_model_destroy(context, model);
-    napier_context_destroy(context);
-}
-
-/* The tensor in f32, whatever it was. */
-static void widen_tensor(napier_named_tensor *tensor) {
-    const int64_t n = tensor->shape[0] * (tensor->ndim > 1 ? tensor->shape[1] : 1);
-    float *const wide = malloc((size_t)n * sizeof *wide);
-    assert_non_null(wide);
-    for (int64_t i = 0; i < n; i++) {
-        wide[i] = (float)napier_f64_load(tensor->data, tensor->dtype, i);
-    }
-    free((void *)(uintptr_t)tensor->data);
-    tensor->data = wide;
-    tensor->dtype = NAPIER_F32;
-}
-
-/* Layers whose weights have other dtypes than those of the first. Exactly widened weights give the same bits in f32. */
-static void test_mixed_dtypes(void) {
-    for (int which = 0; which < TINY_FAMILIES; which++) {
-        TINY_MODEL(m);
-        m = tiny_model_of(which);
-        m.hidden = 64;
-        m.vocabulary = 41;
-        m.intermediate = 600;
-        m.dtype = NAPIER_BF16;
-        tiny_tensors even = tiny_model_tensors(&m), mixed = tiny_model_tensors(&m);
-        for (int64_t i = 0; i < mixed.count; i++) {
-            if (strstr(mixed.list[i].name, "layers.1.") || strstr(mixed.list[i].name, "norm") ||
-                strstr(mixed.list[i].name, "k_proj")) {
-                widen_tensor(&mixed.list[i]);
-            }
-        }
-        for (int64_t tokens = 1; tokens < 100; tokens += tokens < 20 ? 3 : 16) {
-            float *const wanted = scratch(tokens * m.vocabulary, sizeof *wanted);
-            float *const got = scratch(tokens * m.vocabulary, sizeof *got);
-            run_guarded(&m, &even, 2, tokens, NAPIER_COMPUTE_F32, wanted);
-            run_guarded(&m, &mixed, 2, tokens, NAPIER_COMPUTE_F32, got);
-            expect(memcmp(got, wanted, (size_t)(tokens * m.vocabulary) * sizeof *got) == 0,
-                   "%s, %lld tokens: other bits from weights of mixed dtypes", m.family, (long long)tokens);
-            run_guarded(&m, &mixed, 2, tokens, NAPIER_COMPUTE_BF16, got);
-        }
-        tiny_tensors_free(&even);
-        tiny_tensors_free(&mixed);
-    }
-}
-
 int main(void) {
     return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST_1(test_angles), TEST(test_steps),
-                     TEST_1(test_arguments), TEST(test_memory), TEST_1(test_odd_places), TEST(test_boasting_config),
-                     TEST(test_mixed_dtypes));
+                     TEST_1(test_arguments), TEST(test_memory), TEST_1(test_odd_places), TEST(test_boasting_config));
 }
