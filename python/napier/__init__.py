@@ -8,10 +8,12 @@ buffer protocol or DLPack, without copies. They return the same kind of array. S
 """
 from . import rl
 from ._ops.attention import attention, attention_backward
+from ._ops.layers import (rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu,
+                          swiglu_backward)
 from ._ops.logsumexp import logsumexp
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
-                      numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
+                      numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
                  kl_per_response, linear_token_logprobs, rubric_score, sample, token_logprobs)
@@ -61,6 +63,7 @@ __all__ = [
     "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
     "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax",
-    "reduce_softmax", "release_memory", "rl", "rubric_score", "safe_softmax", "sample", "set_isa", "set_num_threads",
-    "softmax", "softmax_backward", "sparsemax", "sparsemax_backward", "token_logprobs", "umap",
+    "reduce_softmax", "release_memory", "rl", "rms_norm", "rms_norm_backward", "rotary", "rotary_angles",
+    "rotary_backward", "rotary_frequencies", "rubric_score", "safe_softmax", "sample", "set_isa", "set_num_threads",
+    "softmax", "softmax_backward", "sparsemax", "sparsemax_backward", "swiglu", "swiglu_backward", "token_logprobs", "umap",
 ]

@@ -314,7 +314,7 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.logsumexp", "_lm.qwen3", "lm_eval", "rl", "torch", "umap", "_umap.estimator"]
+STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.qwen3", "lm_eval", "rl", "torch", "umap", "_umap.estimator"]
 
 
 def stubbed(name):

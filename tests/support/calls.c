@@ -294,6 +294,46 @@ static napier_status attention_backward(napier_context *c) {
     return status ? status : attention_backward_by(c, &o);
 }
 
+/* ---- layers.h ------------------------------------------------------------------------------------------------------- */
+
+enum { WIDTH = 300 };
+
+/* Columns lie one after another, so that rows have to be gathered. */
+static napier_const_matrix wide(int64_t from) {
+    return napier_const_transposed(napier_const_rows_f32(numbers + from, WIDTH, QUERIES));
+}
+static napier_matrix new_wide(void) { return napier_transposed(new_rows(WIDTH, QUERIES)); }
+
+ONE_CALL(rms_norm, napier_rms_norm, wide(0), array(WIDTH), new_wide(), NULL)
+ONE_CALL(rms_norm_backward, napier_rms_norm_backward, wide(1), wide(0), array(WIDTH), new_wide(), new_array(WIDTH),
+         NULL)
+ONE_CALL(swiglu, napier_swiglu, wide(0), wide(1), new_wide())
+ONE_CALL(swiglu_backward, napier_swiglu_backward, wide(2), wide(0), wide(1), new_wide(), new_wide())
+ONE_CALL(rotary, napier_rotary, Q, napier_const_rows_f32(numbers, QUERIES, DIM / 2),
+         napier_const_rows_f32(numbers + 900, QUERIES, DIM / 2), new_heads(QUERIES, HEADS))
+ONE_CALL(rotary_backward, napier_rotary_backward, Q, napier_const_rows_f32(numbers, QUERIES, DIM / 2),
+         napier_const_rows_f32(numbers + 900, QUERIES, DIM / 2), new_heads(QUERIES, HEADS))
+
+static napier_status rotary_frequencies(napier_context *c) {
+    napier_rotary_options o = NAPIER_ROTARY_OPTIONS_INIT;
+    napier_status status = NAPIER_OK;
+    o.theta = 5e5;
+    o.factor = 8.0;
+    o.original_max_position_embeddings = 4096;
+    for (o.scaling = 0; o.scaling <= NAPIER_ROTARY_YARN && !status; o.scaling++) {
+        double scale = 0.0;
+        status = CALL(napier_rotary_frequencies, c, &o, new_array(32), &scale);
+        KEEP(double, scale);
+    }
+    return status;
+}
+static napier_status rotary_angles(napier_context *c) {
+    static const float inverse[4] = {1.0f, 0.3f, 0.01f, 1e-5f};
+    static const int64_t positions[5] = {0, 1, 77, 40000, 9000000};
+    return CALL(napier_rotary_angles, c, napier_const_array_f32(inverse, 4), 1.1, napier_indices_i64(positions, 5),
+                new_rows(5, 4), new_rows(5, 4));
+}
+
 /* ---- rl.h ----------------------------------------------------------------------------------------------------------- */
 
 ONE_CALL(fused_log_softmax, napier_fused_log_softmax, logits(), new_logits(), NULL)
@@ -1036,6 +1076,14 @@ static const public_call table[] = {
     LINE(attention, CALL_TAKES),
     LINE(attention_of_sequences, CALL_TAKES),
     LINE(attention_backward, CALL_TAKES),
+    LINE(rms_norm, CALL_TAKES),
+    LINE(rms_norm_backward, CALL_TAKES),
+    LINE(swiglu, 0),
+    LINE(swiglu_backward, 0),
+    LINE(rotary, 0),
+    LINE(rotary_backward, 0),
+    LINE(rotary_frequencies, 0),
+    LINE(rotary_angles, 0),
     LINE(fused_log_softmax, CALL_TAKES),
     LINE(gather_logprobs, 0),
     LINE(gather_logprobs_backward, 0),
@@ -1236,7 +1284,7 @@ static void check_header(const char *header) {
 
 void check_calls_cover_headers(void) {
     static const char *const headers[] = {
-        "types",     "softmax", "sparsemax", "attention", "linear", "rl", "sample", "umap",
+        "types",     "softmax", "sparsemax", "attention", "linear", "layers", "rl", "sample", "umap",
 #ifdef NAPIER_MODEL
         "tokenizer", "model",   "generate",
 #endif

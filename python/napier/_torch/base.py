@@ -1,0 +1,201 @@
+"""What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
+import inspect
+
+import torch
+from torch._library.autograd import make_autograd_impl
+from torch.autograd import forward_ad
+from torch.library import custom_op
+
+from .. import _napier
+
+if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    raise ImportError("napier.torch needs PyTorch 2.10 or later")
+
+Tensor = torch.Tensor
+
+
+@torch.compiler.assume_constant_result
+def _gpus():
+    """The number of GPUs that this build can use. Called only for the first GPU tensor, because it starts the CUDA runtime."""
+    return _napier.cuda_device_count()
+
+
+def _check(**tensors):
+    """Raises an error that names the argument if it is not a supported tensor, or is on an unsupported device."""
+    for name, x in tensors.items():
+        if x is None:
+            continue
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+        if x.is_complex():
+            raise TypeError(f"{name}: complex numbers are not supported (use .real, .imag or .abs())")
+        if x.dtype.is_floating_point and x.dtype.itemsize < 2:
+            raise TypeError(f"{name}: {x.dtype} is not supported (use .to(torch.float16))")
+        if x.is_nested:
+            raise NotImplementedError(f"{name}: nested tensors are not supported (use .to_padded_tensor(), or a tensor with "
+                                      "offsets)")
+        if x.is_quantized:
+            raise NotImplementedError(f"{name}: quantized tensors are not supported (use .dequantize())")
+        if x.layout != torch.strided:
+            raise NotImplementedError(f"{name}: tensors of {x.layout} are not supported (use .to_dense())")
+        if x.device.type in ("cpu", "meta"):
+            continue
+        if x.device.type != "cuda":
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}; napier computes on the CPU and on CUDA devices "
+                                      "(use .cpu())")
+        if _gpus() == 0:
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}, and this build of napier computes on the CPU "
+                                      "only: it was built without CUDA, or finds no device of compute capability 8.0 or "
+                                      "later (use .cpu())")
+
+
+def _operator(name):
+    """custom_op for functions that take tensors without their graph and return new ones. A function without GPU kernels raises
+    its own error."""
+
+    def decorate(function):
+        def call(*args):
+            return function(*(x.detach() if isinstance(x, Tensor) else x for x in args))
+
+        call.__signature__ = inspect.signature(function)
+        call.__annotations__ = function.__annotations__
+        call.__name__ = name
+        return custom_op(f"napier::{name}", call, mutates_args=(), device_types=("cpu", "cuda"))
+
+    return decorate
+
+
+_library = torch.library.Library("napier", "FRAGMENT")
+
+
+def _once(operator, backward, setup, tensors=1, forward_mode=None):
+    """Registers gradients with respect to the first `tensors` inputs of an operator, once differentiable.
+    forward_mode(output, inputs, tangents) is the output's tangent, for an operator with one output."""
+    names, title = _names(operator), _title(operator)
+
+    def checked_setup(ctx, inputs, output):
+        for name, needed in zip(names[tensors:], ctx.needs_input_grad[tensors:]):
+            if needed:
+                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
+        setup(ctx, inputs, output)
+
+    operator.register_autograd(backward, setup_context=checked_setup)
+    _check_transforms(operator, tensors, forward_mode)
+
+
+def _last(operator):
+    """Registers an operator that computes a gradient and has none itself."""
+
+    def refuse(ctx, *_):
+        raise NotImplementedError(f"{_title(operator)}: gradients are once differentiable (create_graph=True differentiates "
+                                  "them again); use PyTorch's own functions for second derivatives")
+
+    operator.register_autograd(refuse)
+    _check_transforms(operator)
+
+
+def _title(operator):
+    return f"napier.torch.{operator._name.removesuffix('_backward').removesuffix('_weighted')}"
+
+
+def _names(operator):
+    return [argument.name for argument in operator._opoverload._schema.arguments]
+
+
+def _tangent(x):
+    """The tangent of a tensor, or None. PyTorch has only level 0, and compiled graphs enter it without changing
+    forward_ad._current_level."""
+    return forward_ad.unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
+
+
+def _check_transforms(operator, tensors=0, forward_mode=None):
+    """Registers a kernel before PyTorch's own for an operator's derivatives, because that one drops the tangents of forward
+    mode."""
+    recorded, title, names = make_autograd_impl(operator._opoverload, operator), _title(operator), _names(operator)
+
+    def kernel(keys, *args):
+        in_transform = torch._C._are_functorch_transforms_active()
+        if not in_transform and forward_ad._current_level < 0:
+            return recorded(keys, *args)
+        tangents = [_tangent(x) for x in args]
+        records = torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in args])
+        if all([t is None for t in tangents]):
+            if records and in_transform:
+                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
+                                          "torch.autograd.grad")
+            return recorded(keys, *args)
+        first = tensors if forward_mode else 0
+        missing = [name for name, t in zip(names[first:], tangents[first:]) if t is not None]
+        if missing:
+            raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with "
+                                      f"respect to {', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+        if records:
+            raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
+                                      "PyTorch's own function")
+        primals = [x if t is None else forward_ad.unpack_dual(x, level=0).primal for x, t in zip(args, tangents)]
+        output = operator(*primals)
+        return forward_ad.make_dual(output, forward_mode(output, primals, tangents), level=0)
+
+    _library.impl(operator._name, kernel, "Autograd", with_keyset=True, allow_override=True)
+
+
+# The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the
+# compiled graph, and compile it again for every new value.
+
+_WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply q by it first"}
+
+
+def _numbers(**values):
+    """That tensor. A number that is a tensor stays in the graph, so that the operator gets its tangent."""
+    for name, x in values.items():
+        if isinstance(x, Tensor):
+            _check_number(name, x)
+    traced = torch.compiler.is_compiling() or any([isinstance(x, Tensor) for x in values.values()])
+    if not (values and traced):
+        return torch.tensor([_number(name, x) for name, x in values.items()], dtype=torch.float64, device="cpu")
+    zero = torch.zeros((), dtype=torch.float64, device="cpu")
+    return torch.stack([x.to(zero).reshape(()) if isinstance(x, Tensor) else zero + _number(name, x)
+                        for name, x in values.items()])
+
+
+def _number(name, x):
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {x!r}") from None
+
+
+def _check_number(name, x):
+    if x.numel() != 1 or x.is_complex():
+        raise TypeError(f"{name}: expected a number, got a tensor of shape {tuple(x.shape)} and {x.dtype}")
+    if x.requires_grad and torch.is_grad_enabled():
+        way_out = _WAYS_OUT.get(name)
+        raise RuntimeError(f"{name}: has no gradient here; {way_out + ', or ' if way_out else ''}use {name}.detach()")
+
+
+# ---- Tensors --------------------------------------------------------------------------------------------------------------
+
+
+def _row_major_like(x, *_):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _common(a, b):
+    """The common dtype in which C computes."""
+    return a if a == b else torch.float64 if torch.float64 in (a, b) else torch.float32
+
+
+def _none(like, dtype=torch.float32):
+    return torch.empty(0, dtype=dtype, device=like.device)
+
+
+def _single(x):
+    """Rounds float64 to float32, in which C computes. Its gradient is widened again."""
+    return x.float() if x.dtype == torch.float64 else x
+
+
+def _as_tensor(x, beside=None):
+    """Converts lists and arrays to tensors, on the device of `beside`."""
+    if x is None or isinstance(x, Tensor):
+        return x
+    return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)

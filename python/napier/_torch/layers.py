@@ -1,0 +1,255 @@
+"""The steps of a decoder layer between attention: products with weights, rms_norm, rotary, swiglu. Composed, they give the bits
+of napier's own models (docs/layers.md)."""
+from math import prod
+from typing import Optional
+
+import torch
+
+from .. import _napier
+from .base import (Tensor, _as_tensor, _check, _common, _last, _none, _numbers, _once, _operator, _row_major_like, _single)
+
+
+def _rows(x):
+    """x [..., H] as [N, H], without a copy where its strides allow it."""
+    return x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+def _expect_shape(name, x, shape):
+    if tuple(x.shape) != tuple(shape):
+        raise ValueError(f"{name}: expected shape {tuple(shape)}, got {tuple(x.shape)}")
+
+
+def _expect_axes(name, x, count):
+    if x.ndim < count:
+        raise ValueError(f"{name}: expected at least {count} dimension{'s'[:count - 1]}, got {x.ndim}")
+
+
+# ---- linear ------------------------------------------------------------------------------------------------------------------
+
+
+def _rounded(x, compute):
+    """What is multiplied: float32, or bfloat16."""
+    return x.bfloat16() if compute == "bf16" else x.float()
+
+
+@_operator("linear")
+def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str) -> Tensor:
+    out = _napier.matmul(_rounded(_rows(x), compute), weight.T, dtype=torch.float32)
+    if bias is not None:
+        out += bias.float()
+    return out.reshape(*x.shape[:-1], weight.shape[0])
+
+
+@_operator("linear_backward")
+def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, wants_x: bool,
+                     wants_weight: bool, wants_bias: bool) -> tuple[Tensor, Tensor, Tensor]:
+    rows = _rows(grad)
+    to_x = _napier.matmul(rows, weight, dtype=x.dtype).reshape(x.shape) if wants_x else _none(x, x.dtype)
+    to_weight = (_napier.matmul(rows.T, _rounded(_rows(x), compute), dtype=weight.dtype) if wants_weight
+                 else _none(x, weight.dtype))
+    if not wants_bias:
+        return to_x, to_weight, _none(x)
+    ones = torch.ones(1, rows.shape[0], dtype=torch.float32)
+    return to_x, to_weight, _napier.matmul(ones, rows, dtype=bias.dtype)[0]
+
+
+@_linear.register_fake
+def _(x, weight, bias, compute):
+    return x.new_empty(*x.shape[:-1], weight.shape[0], dtype=torch.float32)
+
+
+@_linear_backward.register_fake
+def _(grad, x, weight, bias, compute, wants_x, wants_weight, wants_bias):
+    return (_row_major_like(x) if wants_x else _none(x, x.dtype), _row_major_like(weight) if wants_weight else _none(x, weight.dtype),
+            _row_major_like(bias) if wants_bias else _none(x))
+
+
+def _setup_linear(ctx, inputs, output):
+    x, weight, bias, ctx.compute = inputs
+    ctx.save_for_backward(x, weight, bias)
+
+
+def _gradient_linear(ctx, grad):
+    wants = ctx.needs_input_grad[:3]
+    grads = _linear_backward(grad, *ctx.saved_tensors, ctx.compute, *wants)
+    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None)
+
+
+_once(_linear, _gradient_linear, _setup_linear, 3)
+_last(_linear_backward)
+
+
+def linear(x, weight, bias=None, *, compute="f32"):
+    """x [..., I] times weight [O, I] transposed, plus bias [O]: float32 [..., O], with gradients with respect to all three.
+
+    compute "f32" multiplies in float32, and widens weights of 16 bits exactly. "bf16" rounds x to bfloat16 first; then weights of
+    bfloat16 are multiplied in the order of matrix engines (napier.matmul). So the bits are those of a Qwen3 with this compute.
+    The gradients are computed in float32 and rounded once; that of weight takes x as it was multiplied, that of x passes through
+    the rounding."""
+    _check(x=x, weight=weight, bias=bias)
+    if compute not in ("f32", "bf16"):
+        raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+    _expect_axes("x", x, 1)
+    if weight.ndim != 2 or weight.shape[1] != x.shape[-1]:
+        raise ValueError(f"weight: shape {tuple(weight.shape)} does not fit x's, {tuple(x.shape)}; expected [O, {x.shape[-1]}]")
+    if bias is not None:
+        _expect_shape("bias", bias, weight.shape[:1])
+    return _linear(_single(x), _single(weight), None if bias is None else _single(bias), compute)
+
+
+# ---- rms_norm ----------------------------------------------------------------------------------------------------------------
+
+
+@_operator("rms_norm")
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor) -> Tensor:
+    return _napier._rms_norm(_rows(x), weight, epsilon.item()).reshape(x.shape)
+
+
+@_operator("rms_norm_backward")
+def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: Tensor, wants_x: bool,
+                       wants_weight: bool) -> tuple[Tensor, Tensor]:
+    to_x, to_weight = _napier._rms_norm_backward(_rows(grad), _rows(x), weight, epsilon.item(), wants_x, wants_weight)
+    return to_x.reshape(x.shape) if wants_x else _none(x, x.dtype), to_weight if wants_weight else _none(x, weight.dtype)
+
+
+_rms_norm.register_fake(_row_major_like)
+
+
+@_rms_norm_backward.register_fake
+def _(grad, x, weight, epsilon, wants_x, wants_weight):
+    return (_row_major_like(x) if wants_x else _none(x, x.dtype),
+            _row_major_like(weight) if wants_weight else _none(x, weight.dtype))
+
+
+def _gradient_rms_norm(ctx, grad):
+    wants = ctx.needs_input_grad[:2]
+    grads = _rms_norm_backward(grad, *ctx.saved_tensors, *wants)
+    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None)
+
+
+_once(_rms_norm, _gradient_rms_norm, lambda ctx, inputs, output: ctx.save_for_backward(*inputs), 2)
+_last(_rms_norm_backward)
+
+
+def rms_norm(x, weight, *, epsilon=1e-6):
+    """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. The result has x's dtype."""
+    _check(x=x, weight=weight)
+    _expect_axes("x", x, 1)
+    _expect_shape("weight", weight, x.shape[-1:])
+    return _rms_norm(_single(x), _single(weight), _numbers(epsilon=epsilon))
+
+
+# ---- swiglu ------------------------------------------------------------------------------------------------------------------
+
+
+def _elements(x):
+    return _rows(x) if x.ndim else x.reshape(1, 1)
+
+
+@_operator("swiglu")
+def _swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    return _napier._swiglu(_elements(gate), _elements(up)).reshape(gate.shape)
+
+
+@_operator("swiglu_backward")
+def _swiglu_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+    to_gate, to_up = _napier._swiglu_backward(_elements(grad), _elements(gate), _elements(up))
+    return to_gate.reshape(gate.shape), to_up.reshape(up.shape)
+
+
+@_swiglu.register_fake
+def _(gate, up):
+    return torch.empty(gate.shape, dtype=_common(gate.dtype, up.dtype), device=gate.device)
+
+
+@_swiglu_backward.register_fake
+def _(grad, gate, up):
+    return _row_major_like(gate), _row_major_like(up)
+
+
+def _gradient_swiglu(ctx, grad):
+    return _swiglu_backward(grad, *ctx.saved_tensors)
+
+
+_once(_swiglu, _gradient_swiglu, lambda ctx, inputs, output: ctx.save_for_backward(*inputs), 2)
+_last(_swiglu_backward)
+
+
+def swiglu(gate, up):
+    """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape."""
+    _check(gate=gate, up=up)
+    _expect_shape("up", up, gate.shape)
+    return _swiglu(_single(gate), _single(up))
+
+
+# ---- rotary ------------------------------------------------------------------------------------------------------------------
+
+
+def _rotated(x, cosines, sines, back):
+    heads = x if x.ndim == 3 else x.reshape(prod(x.shape[:-2]), *x.shape[-2:])
+    return _napier._rotary(heads, _rows(cosines), _rows(sines), back).reshape(x.shape)
+
+
+@_operator("rotary")
+def _rotary(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    return _rotated(x, cosines, sines, False)
+
+
+@_operator("rotary_backward")
+def _rotary_backward(grad: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    return _rotated(grad, cosines, sines, True)
+
+
+_rotary.register_fake(_row_major_like)
+_rotary_backward.register_fake(_row_major_like)
+
+
+def _gradient_rotary(ctx, grad):
+    return _rotary_backward(grad, *ctx.saved_tensors), None, None
+
+
+_once(_rotary, _gradient_rotary, lambda ctx, inputs, output: ctx.save_for_backward(*inputs[1:]))
+_last(_rotary_backward)
+
+
+def rotary(x, cosines, sines):
+    """napier.rotary with gradients with respect to x [..., heads, dim]. cosines and sines are those of rotary_angles,
+    [..., dim / 2], and have no gradient. The result has x's dtype."""
+    _check(x=x, cosines=cosines, sines=sines)
+    _expect_axes("x", x, 2)
+    if x.shape[-1] % 2:
+        raise ValueError(f"x: dim {x.shape[-1]} is odd")
+    for name, angles in (("cosines", cosines), ("sines", sines)):
+        _expect_shape(name, angles, (*x.shape[:-2], x.shape[-1] // 2))
+    return _rotary(_single(x), cosines.float(), sines.float())
+
+
+@_operator("rotary_angles")
+def _rotary_angles(positions: Tensor, inverse: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    cosines, sines = _napier._rotary_angles(positions.reshape(-1), inverse, scale.item())
+    shape = *positions.shape, inverse.shape[0]
+    return cosines.reshape(shape), sines.reshape(shape)
+
+
+@_rotary_angles.register_fake
+def _(positions, inverse, scale):
+    cosines = torch.empty(*positions.shape, inverse.shape[0], dtype=torch.float32, device=positions.device)
+    return cosines, torch.empty_like(cosines)
+
+
+_once(_rotary_angles, lambda ctx, *_: (None,) * 3, lambda ctx, inputs, output: None, 0)
+
+
+def rotary_angles(positions, inverse, scale=1.0):
+    """napier.rotary_angles: (cosines, sines) of integer positions [...], float32 [..., dim / 2]. They have no gradient."""
+    positions, inverse = _as_tensor(positions), _as_tensor(inverse)
+    _check(positions=positions, inverse=inverse)
+    if inverse.ndim != 1:
+        raise ValueError(f"inverse: expected 1 dimension, got {inverse.ndim}")
+    return _rotary_angles(positions, inverse.float(), _numbers(scale=scale))
+
+
+def rotary_frequencies(dim, **options):
+    """napier.rotary_frequencies, which has the options, with the frequencies as a tensor: (inverse [dim / 2], scale)."""
+    inverse, scale = _napier.rotary_frequencies(dim, **options)
+    return torch.from_numpy(inverse), scale
