@@ -319,12 +319,13 @@ const command judge_command = {
     .name = "judge",
     .summary = "scores of responses by a language model as their judge",
     .usage = "IN.jsonl --model DIR --criteria FILE.jsonl [-o OUT] [OPTIONS]",
-    .about = "Scores of responses by a language model as their judge. It is asked about each response and criterion; the\n"
-             "score is the weight times the expected value of its verdict, by the log-probabilities of the verdicts.\n"
-             "\n"
-             "  IN (- is standard input)   {\"prompt\": \"2 + 2?\", \"responses\": [\"4\", \"Five.\"]}\n"
-             "  FILE                       {\"criterion\": \"The answer is right.\", \"weight\": 2}\n"
-             "  OUT, a line a response     {\"line\": 1, \"response\": 0, \"scores\": [1.875], \"reward\": 1.875}",
+    .about =
+        "Scores of responses by a language model as their judge. It is asked about each response and criterion; the\n"
+        "score is the weight times the expected value of its verdict, by the log-probabilities of the verdicts.\n"
+        "\n"
+        "  IN (- is standard input)   {\"prompt\": \"2 + 2?\", \"responses\": [\"4\", \"Five.\"]}\n"
+        "  FILE                       {\"criterion\": \"The answer is right.\", \"weight\": 2}\n"
+        "  OUT, a line a response     {\"line\": 1, \"response\": 0, \"scores\": [1.875], \"reward\": 1.875}",
     .example = "napier judge answers.jsonl --model Qwen3-4B --criteria rubric.jsonl -o scores.jsonl",
     .groups = groups,
     .size = sizeof defaults,

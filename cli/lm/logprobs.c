@@ -183,22 +183,23 @@ const command logprobs_command = {
     .name = "logprobs",
     .summary = "log-probabilities of responses under a language model",
     .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
-    .about = "Log-probabilities of responses under a language model (config.json, model.safetensors or shards, and for\n"
-             "texts tokenizer.json). Each line of IN (- is standard input) has a prompt and its responses: texts,\n"
-             "lists of token ids, or a prompt as a conversation:\n"
-             "\n"
-             "  {\"prompt\": \"2 + 2 =\", \"responses\": [\" 4\", \" 5\"]}\n"
-             "  {\"prompt\": [17, 488, 220], \"response\": [19]}\n"
-             "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}], \"responses\": [\"4\"]}\n"
-             "\n"
-             "A conversation may have reasoning_content, tool_calls and tools: see napier help tokenize.\n"
-             "\n"
-             "A response is a line of OUT, with a number for each of its tokens; napier rubric and kl read them:\n"
-             "\n"
-             "  {\"line\": 1, \"response\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"entropies\": [0.5],\n"
-             "   \"sum\": -0.25, \"is_greedy\": true}\n"
-             "\n"
-             "Equal prompts, and what prompts have in common at their beginning, run through the model once.",
+    .about =
+        "Log-probabilities of responses under a language model (config.json, model.safetensors or shards, and for\n"
+        "texts tokenizer.json). Each line of IN (- is standard input) has a prompt and its responses: texts,\n"
+        "lists of token ids, or a prompt as a conversation:\n"
+        "\n"
+        "  {\"prompt\": \"2 + 2 =\", \"responses\": [\" 4\", \" 5\"]}\n"
+        "  {\"prompt\": [17, 488, 220], \"response\": [19]}\n"
+        "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}], \"responses\": [\"4\"]}\n"
+        "\n"
+        "A conversation may have reasoning_content, tool_calls and tools: see napier help tokenize.\n"
+        "\n"
+        "A response is a line of OUT, with a number for each of its tokens; napier rubric and kl read them:\n"
+        "\n"
+        "  {\"line\": 1, \"response\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"entropies\": [0.5],\n"
+        "   \"sum\": -0.25, \"is_greedy\": true}\n"
+        "\n"
+        "Equal prompts, and what prompts have in common at their beginning, run through the model once.",
     .example = "napier logprobs answers.jsonl --model Qwen3-0.6B -o scored.jsonl",
     .groups = groups,
     .size = sizeof defaults,

@@ -357,7 +357,7 @@ class CausalLM:
         stop_ids, stop_texts = self._stops(stop)
         needs_tokenizer = stop_texts or texts or on_text is not None
         if needs_tokenizer and self.tokenizer is None:
-            raise ValueError("stop, texts, on_text: this model's directory has no tokenizer.json, which texts need")
+            raise ValueError("stop, texts, on_text: this model has no tokenizer (tokenizer.json, or tokenizer=), which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
         ids, lengths, logprobs, plain, entropies, which, made = self._run(
             _napier._model_generate, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, stop_ids,
