@@ -12,6 +12,7 @@ bits of its sequence alone.
 import contextlib
 import functools
 import sys
+import threading
 import types
 
 import torch
@@ -422,7 +423,10 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
 
 # ---- TRL ---------------------------------------------------------------------------------------------------------------------
 # The trainers of TRL compute log-probabilities from hidden states and the head's weights, in _ChunkedLogProbFunction of
-# trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+# trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others. Where
+# _use_triton is true, TRL gives it only the tokens that are rated; after a pass of a patched model it is.
+
+_pass = threading.local()
 
 
 class _Head:
@@ -442,9 +446,20 @@ class _Head:
         return logprobs, entropy, *others
 
 
+def _compacts(former):
+    def compacts(device):
+        was, _pass.patched = getattr(_pass, "patched", False), False
+        return was or former(device)
+
+    return compacts
+
+
 def _patch_trl():
-    """If TRL is there, replaces its head."""
+    """If TRL is there, replaces its head. Called before each pass, because TRL may be imported late."""
+    _pass.patched = True
     utils = sys.modules.get("trl.trainer.utils")
     former = getattr(utils, "_ChunkedLogProbFunction", None)
     if former is not None and not isinstance(former, _Head):
         utils._ChunkedLogProbFunction = _Head(former)
+        if hasattr(utils, "_use_triton"):
+            utils._use_triton = _compacts(utils._use_triton)

@@ -4,6 +4,7 @@ import copy
 import functools
 import os
 import tempfile
+import unittest.mock
 
 import torch
 import transformers
@@ -564,7 +565,9 @@ def train(trl, datasets, model, patch_first, compute, **options):
         inner = trainer._get_per_token_logps_and_entropies
 
         def checked(model, input_ids, attention_mask, logits_to_keep, *rest, **more):
-            found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            with unittest.mock.patch.object(hf, "_logprobs", side_effect=hf._logprobs) as head:
+                found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            assert [len(call.args[0]) for call in head.call_args_list] == [attention_mask[:, -logits_to_keep:].sum()]
             prompts = [x[m.bool()] for x, m in zip(input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep])]
             there = attention_mask[:, -logits_to_keep:].bool()
             responses = [x[m] for x, m in zip(input_ids[:, -logits_to_keep:], there)]
@@ -582,7 +585,8 @@ def train(trl, datasets, model, patch_first, compute, **options):
 
 @with_trl
 def test_grpo_trainer(trl, datasets):
-    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step."""
+    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step. The head runs for these tokens
+    only."""
     counts = []
     for patch_first, compute, options in ((True, "f32", {}), (False, "bf16", dict(num_iterations=2)),
                                           (True, "f32", dict(gradient_checkpointing=True, bf16=True))):
@@ -591,3 +595,35 @@ def test_grpo_trainer(trl, datasets):
         assert count >= 2 and logs
         counts.append(count)
     return f"{sum(counts)} calls"
+
+
+@with_trl
+def test_trl_s_head(trl, datasets):
+    """The head that TRL's trainers add, with all of its outputs, with and without the patch."""
+    model = make("Qwen2")
+    labels = IDS.masked_fill(MASK == 0, -100)
+    labels[:, 1:][MASK[:, :-1] == 0] = -100
+    labels[:, :8] = -100
+    outputs = "log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1"
+    trl.trainer.utils.add_fused_lm_head(model, temperature=0.7, outputs=outputs)
+
+    def run():
+        model.zero_grad()
+        out = model(IDS, attention_mask=MASK, labels=labels, fused_lm_head=True, position_ids=(MASK.cumsum(1) - 1).clamp(min=0))
+        (out.loss + out.entropy.sum()).backward()
+        return out, [p.grad.clone() for p in model.parameters()]
+
+    plain, gradients = run()
+    hf.patch(model)
+    found, patched_gradients = run()
+    hf.unpatch(model)
+    again, _ = run()
+    for name in ("loss", *outputs):
+        a, b = getattr(plain, name), getattr(found, name)
+        assert (a.double() - b.double()).abs().max() < 1e-4, name
+        same(getattr(again, name), a, name)
+    for a, b in zip(gradients, patched_gradients):
+        assert (a - b).norm() < 1e-4 * a.norm()
+    rated = labels[:, 1:] != -100
+    with hf.patched(model):
+        same(hf.token_logprobs(model, IDS, MASK, 26, 0.7)[rated], found.log_probs[rated])
