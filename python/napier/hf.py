@@ -13,7 +13,6 @@ import contextlib
 import functools
 import sys
 import threading
-import types
 
 import torch
 import transformers
@@ -355,7 +354,7 @@ def patch(model, compute="f32"):
     state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = compute
-        module.forward = types.MethodType(forward, module)
+        module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
     model.config._attn_implementation = _NAME

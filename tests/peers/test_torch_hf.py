@@ -3,6 +3,7 @@ and gradients), and under TRL's GRPOTrainer. All models are small and random."""
 import copy
 import functools
 import os
+import pickle
 import tempfile
 import unittest.mock
 
@@ -449,6 +450,19 @@ def test_unpatch_restores_everything():
                 raise KeyError
         except KeyError:
             assert not hf.is_patched(model)
+
+
+def test_copies():
+    """A copy is patched, with modules of its own."""
+    model = hf.patch(make("Qwen3"), "bf16")
+    with torch.no_grad():
+        for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert twin.model.norm.forward.args[0] is twin.model.norm and twin.lm_head is twin.model._napier.head
+            twin.model.norm.weight.mul_(2)
+            assert not torch.equal(twin(IDS).logits, model(IDS).logits)
+            twin.model.norm.weight.div_(2)
+            same(twin(IDS).logits, model(IDS).logits)
+            same(hf.unpatch(twin)(IDS).logits, hf.unpatch(copy.deepcopy(model))(IDS).logits)
 
 
 def replaced(path, module):
