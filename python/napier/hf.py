@@ -154,7 +154,7 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
-    use_cache = self.config.use_cache if use_cache is None else use_cache
+    use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
     there = segments[:, -given.shape[1]:] > 0
     self._napier.begin(segments.shape[1])
