@@ -3,7 +3,7 @@
 >>> napier.hf.patch(model)                          # doctest: +SKIP
 >>> napier.hf.unpatch(model)                        # doctest: +SKIP
 
-Between the two, the log-probability of a token is the one that napier.Qwen3 samples with and scores, bit for bit, with
+Between the two, the log-probability of a token is the one that napier.CausalLM samples with and scores, bit for bit, with
 gradients. docs/hf.md says what is patched, and what is refused.
 
 Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
@@ -395,7 +395,7 @@ def _logprobs(hidden, weight, compute, ids, temperature, entropy):
 
 def token_logprobs(model, input_ids, attention_mask, completion_length, temperature=1.0, entropy=False):
     """Log-probabilities [B, completion_length] of the last tokens of each row, with gradients and with the bits of
-    napier.Qwen3.score; with entropy=True (logprobs, entropies).
+    napier.CausalLM.score; with entropy=True (logprobs, entropies).
 
     The logits are never stored, and only these tokens run through the head. Tokens that the mask hides have 0.
 
@@ -422,8 +422,8 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
 
 # ---- TRL ---------------------------------------------------------------------------------------------------------------------
 # The trainers of TRL compute log-probabilities from hidden states and the head's weights, in _ChunkedLogProbFunction of
-# trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others. Where
-# _use_triton is true, TRL gives it only the tokens that are rated; after a pass of a patched model it is.
+# trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+# Where _use_triton is true, TRL gives it only the tokens that are rated; after a pass of a patched model it is.
 
 _pass = threading.local()
 

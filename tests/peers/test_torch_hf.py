@@ -43,7 +43,7 @@ def ours(model, compute, **options):
     """napier's model of the same weights. It keeps its folder as long as it lives."""
     folder = tempfile.TemporaryDirectory()
     model.save_pretrained(folder.name)
-    mine = napier.Qwen3(folder.name, compute=MODES[compute], **options)
+    mine = napier.CausalLM(folder.name, compute=MODES[compute], **options)
     mine.folder = folder
     return mine
 

@@ -59,8 +59,8 @@ def shown(x, there):
 
 
 class Packing:
-    """The tokens of a batch as one row. A beginning that sequences have in common, such as the prompt of a group of samples, runs
-    once. segments are those of the row.
+    """The tokens of a batch as one row. A beginning that sequences have in common, such as the prompt of a group of samples,
+    runs once. segments are those of the row.
 
     there [batch, length] says which tokens are not padding. ids None: nothing is shared."""
 
@@ -110,7 +110,8 @@ def _common(ids, positions, lengths):
 
 
 def _parts(lengths, common):
-    """What runs, in order, as (b, i, j, begin, end): tokens i .. j - 1 of sequence b, after the keys begin .. end - 1 of the row."""
+    """What runs, in order, as (b, i, j, begin, end): tokens i .. j - 1 of sequence b, after the keys begin .. end - 1 of the
+    row."""
     begin = 0
     for first, last in groups_of(common):
         shared = min(common[first + 1:last + 1], default=0)
