@@ -1,18 +1,17 @@
 """GRPO end to end on a small Qwen3: it learns which of two digits is larger, by reward alone.
 
-    python grpo_qwen3.py [--steps N] [--curve CURVE.svg] [--keep DIRECTORY]
+    python grpo_qwen3.py [--steps N] [--curve CURVE.svg]
 
-PyTorch trains, Napier scores. The model has Qwen3's shape with 2 layers and a tokenizer of bytes; a prompt is "3,9>", a response
-is right if it is the larger digit and then the end. A warm start teaches the form of an answer (any digit), so that a
-tenth of the answers are right by chance; GRPO does the rest. Each step saves the policy as safetensors; Napier's C forward pass reads
-it and gives the old log-probabilities, and those of the reference (the warm start) for the KL penalty, each prompt run once for
-its whole group. The loss and its gradient are napier.torch's. Rewards are printed, and drawn if a file is named.
+PyTorch trains, Napier samples and scores, with the same weights in memory. The model has Qwen3's shape with 2 layers and a
+tokenizer of bytes; a prompt is "3,9>", a response is right if it is the larger digit and then the end. A warm start teaches the
+form of an answer (any digit), so that a tenth of the answers are right by chance; GRPO does the rest. Napier's C forward pass
+samples the answers, with the log-probabilities that they were drawn with, and scores them by the reference (the warm start) for
+the KL penalty. The loss and its gradient are napier.torch's. Rewards are printed, and drawn if a file is named.
 
 Needs torch and transformers, and a Napier built with its model (cJSON, PCRE2, utf8proc).
 """
 import argparse
-import pathlib
-import tempfile
+import copy
 
 import numpy as np
 import tokenizers
@@ -50,12 +49,6 @@ def small_qwen3(tokenizer):
     return transformers.Qwen3ForCausalLM(config)
 
 
-def save(model, tokenizer, directory):
-    model.save_pretrained(directory)
-    tokenizer.save(str(pathlib.Path(directory) / "tokenizer.json"))
-    return directory
-
-
 def encode(tokenizer, texts):
     return torch.tensor([tokenizer.encode(t).ids for t in texts])
 
@@ -72,64 +65,49 @@ def warm_start(model, tokenizer, rng, steps=150):
         optimizer.step()
 
 
-@torch.no_grad()
-def sample(model, prompts, end):
-    """Up to two tokens for each row of prompts, drawn from the policy; a list of lists of ids, that end with `end` if they do."""
-    ids = prompts
-    for _ in range(2):
-        probs = napier.torch.softmax(model(ids).logits[:, -1].float())
-        ids = torch.cat([ids, torch.multinomial(probs, 1)], dim=1)
-    rows = ids[:, prompts.shape[1]:].tolist()
-    return [row[:1] if row[0] == end else row for row in rows]
-
-
 def reward(prompt, response, tokenizer):
     right = max(prompt[0], prompt[2])
     return float(tokenizer.decode(response, skip_special_tokens=False) == right + END)
 
 
 def policy_logprobs(model, prompts, responses, end):
-    """Log-probabilities and entropies of the responses' tokens, one after another, with their gradients."""
+    """Log-probabilities of the responses' tokens, one after another, with their gradients."""
     padded = torch.tensor([r + [end] * (2 - len(r)) for r in responses])
     logits = model(torch.cat([prompts, padded], dim=1)).logits[:, prompts.shape[1] - 1:-1]
     there = torch.tensor([[True, len(r) > 1] for r in responses])
     return napier.torch.token_logprobs(logits[there].float(), padded[there]).logprobs
 
 
-def scores(directory, prompts, responses):
-    """Log-probabilities by the C forward pass, and where each response begins."""
-    logprobs, _, offsets = napier.Qwen3.from_pretrained(directory).batch_logprobs(prompts, responses)
-    return torch.as_tensor(np.asarray(logprobs)), torch.as_tensor(np.asarray(offsets))
-
-
-def train(steps, directory, seed=0):
+def train(steps, seed=0):
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     tokenizer = byte_tokenizer()
     end = tokenizer.token_to_id(END)
     model = small_qwen3(tokenizer)
     warm_start(model, tokenizer, rng)
-    reference = save(model, tokenizer, directory / "reference")
+    policy, reference = (napier.CausalLM.from_model(m, tokenizer=tokenizer) for m in (model, copy.deepcopy(model)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
     curve = []
     for step in range(steps):
-        texts = [t for t in rng.choice(PROMPTS, BATCH) for _ in range(GROUP)]
-        prompts = encode(tokenizer, texts)
-        responses = sample(model, prompts, end)
+        questions = rng.choice(PROMPTS, BATCH)
+        drawn = policy.generate(questions.tolist(), samples=GROUP, max_tokens=2, seed=step)
+        texts = questions.repeat(GROUP)
+        old, offsets = torch.from_numpy(drawn.logprobs), torch.from_numpy(drawn.offsets)
+        responses = [ids.tolist() for ids in np.split(drawn.token_ids, drawn.offsets[1:-1])]
         rewards = torch.tensor([reward(t, r, tokenizer) for t, r in zip(texts, responses)])
         curve.append(rewards.mean().item())
         groups = rewards.view(BATCH, GROUP)
         advantages = ((groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)).flatten()
-        old, offsets = scores(save(model, tokenizer, directory / "policy"), prompts.tolist(), responses)
-        ref, _ = scores(reference, prompts.tolist(), responses)
+        ref = torch.from_numpy(reference.batch_logprobs(texts.tolist(), responses).logprobs)
         for update in range(UPDATES):
-            logprobs = policy_logprobs(model, prompts, responses, end)
+            logprobs = policy_logprobs(model, encode(tokenizer, texts), responses, end)
             if update == 0:
                 apart = (logprobs.detach() - old).abs().max().item()
             loss, metrics = napier.torch.grpo_loss(logprobs, advantages, offsets, old_logprobs=old, ref_logprobs=ref, beta=BETA)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        policy.update()
         if step % 20 == 0 or step == steps - 1:
             print(f"step {step:4d}  mean reward {curve[-1]:.2f}  {'#' * round(50 * curve[-1])}  "
                   f"(C and PyTorch at most {apart:.1e} apart)", flush=True)
@@ -140,12 +118,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--curve", help="an SVG file for the reward curve")
-    parser.add_argument("--keep", help="a directory for the checkpoints (default: a temporary one)")
     arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory() as temporary:
-        curve = train(arguments.steps, pathlib.Path(arguments.keep or temporary))
+    curve = train(arguments.steps)
     smooth = [float(np.mean(curve[max(0, i - 9):i + 1])) for i in range(len(curve))]
     if arguments.curve:
         draw(smooth, arguments.curve)

@@ -147,6 +147,17 @@ static void model_lines(const char *name, tiny_model m, napier_compute compute) 
     tiny_model_remove(&m);
 }
 
+/* Mixtures of experts: of all layers, and of every second one with shares that are not divided by their sum. */
+static void expert_cases(void) {
+    tiny_model m = tiny_model_of(TINY_FAMILIES - 1);
+    model_lines("experts", m, NAPIER_COMPUTE_F32);
+    m.dtype = NAPIER_BF16;
+    m.sparse_step = 2;
+    m.chosen = 3;
+    m.shares = false;
+    model_lines("experts-bf16", m, NAPIER_COMPUTE_BF16);
+}
+
 static void all_cases(int quick) {
     static const tiny_model tied = TINY_MODEL_INIT;
     tiny_model m = tied;
@@ -167,7 +178,7 @@ static void all_cases(int quick) {
     if (!quick) {
         model_lines("odd", m, NAPIER_COMPUTE_BF16);
     }
-    for (int which = 1; which < TINY_FAMILIES; which++) {
+    for (int which = 1; which < TINY_FAMILIES - 1; which++) { /* but the mixture of experts */
         m = tiny_model_of(which);
         m.dtype = NAPIER_BF16;
         model_lines(m.family, m, which == 2 ? NAPIER_COMPUTE_F32 : NAPIER_COMPUTE_BF16);
@@ -176,6 +187,7 @@ static void all_cases(int quick) {
         m.labels = which;
         model_lines(name, m, which == 2 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32);
     }
+    expert_cases();
 }
 
 int main(int count, char **words) { return golden_main("golden_model", count, words, all_cases); }

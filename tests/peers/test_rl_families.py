@@ -15,6 +15,8 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 1e6}
 FINE_YARN = {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "mscale": 0.8, "mscale_all_dim": 0.5, "truncate": False}
 
+EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=40)
+
 MODELS = {
     "qwen3": dict(),
     "qwen3, biases": dict(attention_bias=True),
@@ -28,6 +30,9 @@ MODELS = {
     "llama, linear": dict(family="llama", rope_parameters=LINEAR, head_dim=None),
     "llama, all biases": dict(family="llama", attention_bias=True, mlp_bias=True),
     "llama, YaRN": dict(family="llama", rope_parameters=YARN),
+    "experts": dict(family="qwen3_moe", **EXPERTS, norm_topk_prob=True),
+    "experts in two of three layers, shares as they are": dict(family="qwen3_moe", **EXPERTS, mlp_only_layers=[1]),
+    "experts in one of three layers, no head_dim": dict(family="qwen3_moe", **EXPERTS, decoder_sparse_step=2, head_dim=None),
     "mistral": dict(family="mistral", sliding_window=None),
     "mistral, window": dict(family="mistral", sliding_window=300),
     "mistral, YaRN": dict(family="mistral", sliding_window=None, rope_parameters=FINE_YARN),

@@ -444,8 +444,8 @@ def examples(device="cpu"):
         yield "linear", lambda x, y, b: (nt.linear(x, y, b), nt.linear(x, y, compute="bf16")), [x, y, bias]
         yield "rms_norm", lambda x, w: nt.rms_norm(x, w, epsilon=1e-3), [x, normal(V, seed=2)]
         yield "swiglu", nt.swiglu, [x, y]
-        cosines, sines = nt.rotary_angles(torch.arange(N), *nt.rotary_frequencies(V // 4))
-        yield "rotary", lambda x: nt.rotary(x.view(N, 4, V // 4), cosines, sines), [x]
+        inverse, scale = nt.rotary_frequencies(V // 4)
+        yield "rotary", lambda x: nt.rotary(x.view(N, 4, V // 4), *nt.rotary_angles(torch.arange(N), inverse, scale)), [x]
 
 
 def values_and_gradients(function, inputs):

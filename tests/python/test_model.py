@@ -323,6 +323,28 @@ def test_families(name):
 
 
 @have
+def test_experts():
+    """One tensor for each expert, as in files, and those of all experts together, as transformers 5 has them in memory."""
+    experts, width, rng = 4, 20, np.random.default_rng(3)
+    config = {**CONFIG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": experts,
+              "num_experts_per_tok": 2, "moe_intermediate_size": width, "mlp_only_layers": [0], "norm_topk_prob": True}
+    common = {name: x for name, x in weights().items() if "layers.1.mlp" not in name}
+    common["model.layers.1.mlp.gate.weight"] = rng.standard_normal((experts, HIDDEN)).astype(np.float32)
+    gate_up = rng.standard_normal((experts, 2 * width, HIDDEN)).astype(np.float32)
+    down = rng.standard_normal((experts, HIDDEN, width)).astype(np.float32)
+    at = "model.layers.1.mlp.experts."
+    apart = {f"{at}{e}.{name}_proj.weight": np.ascontiguousarray(x) for e in range(experts) for name, x in
+             (("gate", gate_up[e, :width]), ("up", gate_up[e, width:]), ("down", down[e]))}
+    model = napier.CausalLM.from_state_dict(config, {**common, at + "gate_up_proj": gate_up, at + "down_proj": down})
+    assert (model.info["experts"], model.info["experts_per_token"], model.info["expert_intermediate"]) == (4, 2, 20)
+    again = napier.CausalLM.from_state_dict(config, {**common, **apart})
+    assert bits(model.forward([5, 6, 7])) == bits(again.forward([5, 6, 7]))
+    made = model.generate([[5, 6, 7], [8]], samples=3, max_tokens=6, seed=1)
+    responses = np.split(made.token_ids, made.offsets[1:-1])
+    assert bits(again.batch_logprobs([[5, 6, 7], [8]], responses, prompt_of=np.arange(6) // 3).logprobs) == bits(made.logprobs)
+
+
+@have
 def test_a_window_is_a_limit():
     model = napier.CausalLM.from_state_dict(*family("MistralForCausalLM", sliding_window=8))
     assert model.info["positions"] == 8 and model.forward(range(8)).shape == (8, VOCABULARY)

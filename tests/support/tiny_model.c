@@ -32,26 +32,42 @@ static void add(tensor *all, int *count, const char *name, const char *kind, int
 }
 
 bool tiny_model_qkv_bias(const tiny_model *m) { return m->attention_bias || strcmp(m->family, "qwen2") == 0; }
-bool tiny_model_head_norms(const tiny_model *m) { return strcmp(m->family, "qwen3") == 0; }
+bool tiny_model_head_norms(const tiny_model *m) { return strncmp(m->family, "qwen3", 5) == 0; }
+bool tiny_model_is_sparse(const tiny_model *m, int64_t layer) {
+    return m->experts > 0 && (layer + 1) % m->sparse_step == 0;
+}
 
 tiny_model tiny_model_of(int which) {
     tiny_model m = TINY_MODEL_INIT;
-    static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral"};
+    static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral", "qwen3_moe"};
     static const char *const ropes[TINY_FAMILIES] = {
         "", ", \"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32",
         ", \"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
         "\"original_max_position_embeddings\": 64",
-        ", \"rope_type\": \"linear\", \"factor\": 2"};
+        ", \"rope_type\": \"linear\", \"factor\": 2", ""};
     m.family = names[which];
     m.rope = ropes[which];
     m.attention_bias = m.mlp_bias = strcmp(m.family, "llama") == 0;
+    if (strcmp(m.family, "qwen3_moe") == 0) {
+        m.experts = 5, m.chosen = 2, m.expert_width = 20, m.shares = true;
+    }
     m.more = strcmp(m.family, "mistral") == 0 ? ", \"sliding_window\": null" : "";
     return m;
 }
 
+static void add_expert(const tiny_model *m, int64_t layer, int64_t expert, tensor *all, int *count) {
+    static const char *const parts[] = {"gate_proj", "up_proj", "down_proj"};
+    for (int i = 0; i < 3; i++) {
+        char name[NAME / 2];
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s", (int)layer, (int)expert, parts[i]);
+        add(all, count, name, "weight", i < 2 ? m->expert_width : m->hidden, i < 2 ? m->hidden : m->expert_width);
+    }
+}
+
 static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *count) {
     const int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-    const bool qkv = tiny_model_qkv_bias(m), norms = tiny_model_head_norms(m);
+    const bool qkv = tiny_model_qkv_bias(m), norms = tiny_model_head_norms(m), sparse = tiny_model_is_sparse(m, layer);
+    const int64_t middle = sparse ? 0 : m->intermediate;
     const struct {
         const char *name;
         int64_t rows, cols; /* rows 0: not in this family */
@@ -64,9 +80,10 @@ static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *coun
                  {"self_attn.q_norm", norms ? m->head_dim : 0, 0, false},
                  {"self_attn.k_norm", norms ? m->head_dim : 0, 0, false},
                  {"post_attention_layernorm", m->hidden, 0, false},
-                 {"mlp.gate_proj", m->intermediate, m->hidden, m->mlp_bias},
-                 {"mlp.up_proj", m->intermediate, m->hidden, m->mlp_bias},
-                 {"mlp.down_proj", m->hidden, m->intermediate, m->mlp_bias}};
+                 {"mlp.gate_proj", middle, m->hidden, m->mlp_bias},
+                 {"mlp.up_proj", middle, m->hidden, m->mlp_bias},
+                 {"mlp.down_proj", sparse ? 0 : m->hidden, m->intermediate, m->mlp_bias},
+                 {"mlp.gate", sparse ? m->experts : 0, m->hidden, false}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[NAME / 2];
         snprintf(name, sizeof name, "model.layers.%d.%s", (int)layer, parts[i].name);
@@ -76,6 +93,9 @@ static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *coun
         if (parts[i].biased) {
             add(all, count, name, "bias", parts[i].rows, 0);
         }
+    }
+    for (int64_t e = 0; sparse && e < m->experts; e++) {
+        add_expert(m, layer, e, all, count);
     }
 }
 
@@ -109,8 +129,9 @@ double tiny_model_weight(const tiny_model *m, const char *name, int64_t i) {
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static void write_config(const tiny_model *m, FILE *file) {
+    const char *const name = m->experts > 0 ? "qwen3Moe" : m->family;
     fprintf(file, "{\"architectures\": [\"%c%sFor%s\"], \"model_type\": \"%s\", \"hidden_act\": \"silu\",\n",
-            m->family[0] - 'a' + 'A', m->family + 1, m->labels > 0 ? "SequenceClassification" : "CausalLM", m->family);
+            name[0] - 'a' + 'A', name + 1, m->labels > 0 ? "SequenceClassification" : "CausalLM", m->family);
     fprintf(file,
             " \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
             " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
@@ -120,6 +141,13 @@ static void write_config(const tiny_model *m, FILE *file) {
             m->mlp_bias ? "true" : "false");
     if (m->labels > 0) {
         fprintf(file, ", \"num_labels\": %d", (int)m->labels);
+    }
+    if (m->experts > 0) {
+        fprintf(file,
+                ", \"num_experts\": %d, \"num_experts_per_tok\": %d, \"moe_intermediate_size\": %d,\n"
+                " \"decoder_sparse_step\": %d, \"norm_topk_prob\": %s",
+                (int)m->experts, (int)m->chosen, (int)m->expert_width, (int)m->sparse_step,
+                m->shares ? "true" : "false");
     }
     fprintf(file, "%s,\n", m->more);
     if (m->old_config) {

@@ -13,22 +13,29 @@ typedef struct tiny_model {
     napier_dtype dtype;    /* of all weights */
     uint64_t seed;
     char directory[128];
-    const char *family;            /* model_type */
-    bool attention_bias, mlp_bias; /* of Llama; Qwen2 has its own biases always */
-    int64_t labels;                /* 0: a language model */
-    const char *more;              /* further members of config.json, each after a comma */
-    const char *rope;              /* further members of rope_parameters, the same */
+    const char *family;                    /* model_type */
+    bool attention_bias, mlp_bias;         /* of Llama; Qwen2 has its own biases always */
+    int64_t labels;                        /* 0: a language model */
+    int64_t experts, chosen, expert_width; /* num_experts, num_experts_per_tok, moe_intermediate_size; 0: no experts */
+    int64_t sparse_step;                   /* decoder_sparse_step */
+    bool shares;                           /* norm_topk_prob */
+    const char *more;                      /* further members of config.json, each after a comma */
+    const char *rope;                      /* further members of rope_parameters, the same */
 } tiny_model;
 
-#define TINY_MODEL_INIT \
-    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, "", "" }
+#define TINY_MODEL_INIT                                                                                                \
+    {                                                                                                                  \
+        32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, 0, 0, 0, 1, false, "", \
+            ""                                                                                                         \
+    }
 
 /* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v, and YaRN; Llama with all biases, and
- * llama3; Mistral, and linear scaling. */
-enum { TINY_FAMILIES = 4 };
+ * llama3; Mistral, and linear scaling; Qwen3's mixture of experts. */
+enum { TINY_FAMILIES = 5 };
 tiny_model tiny_model_of(int which);
 
-/* Whether it has biases of q, k and v, and norms of q and k. */
+/* Whether a layer has experts; whether the model has biases of q, k and v, and norms of q and k. */
+bool tiny_model_is_sparse(const tiny_model *m, int64_t layer);
 bool tiny_model_qkv_bias(const tiny_model *m);
 bool tiny_model_head_norms(const tiny_model *m);
 

@@ -476,15 +476,18 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     if (model) {
         RUN_SIZED(failed, "info", napier_model_get_info(context, model, &i), 0);
     }
-    return failed ? NULL
-                  : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsssL}", "layers", (long long)i.layers, "hidden",
-                                  (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
-                                  "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
-                                  "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions,
-                                  "parameters", (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes,
-                                  "weights", napier_dtype_name(i.weights), "tied", i.tied, "compute",
-                                  compute_words[i.compute], "memory", (long long)i.memory, "bos", (long long)i.bos,
-                                  "eos", (long long)i.eos, "family", i.family, "labels", (long long)i.labels);
+    return failed
+               ? NULL
+               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsssLsLsLsL}", "layers", (long long)i.layers, "hidden",
+                               (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
+                               "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
+                               "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions, "parameters",
+                               (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes, "weights",
+                               napier_dtype_name(i.weights), "tied", i.tied, "compute", compute_words[i.compute],
+                               "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos,
+                               "family", i.family, "labels", (long long)i.labels, "experts", (long long)i.experts,
+                               "experts_per_token", (long long)i.experts_per_token, "expert_intermediate",
+                               (long long)i.expert_intermediate);
 }
 
 /* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */

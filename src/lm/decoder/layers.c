@@ -15,14 +15,15 @@
 
 #include "core/base/parallel.h"
 #include "core/isa/core_kernels.h"
+#include "lm/decoder/experts.h"
 #include "lm/decoder/project.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/layers/rotary_angles.h"
 
 enum {
-    NAPIER_BLOCK_ROWS = 512, /* rows of the steps between products */
-    NAPIER_SOME_ROWS = 4,    /* rows that a thread takes at a time */
-    NAPIER_LAYERS_PARTS = 9, /* number of memory areas */
+    NAPIER_BLOCK_ROWS = 512,  /* rows of the steps between products */
+    NAPIER_SOME_ROWS = 4,     /* rows that a thread takes at a time */
+    NAPIER_LAYERS_PARTS = 10, /* number of memory areas */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -45,22 +46,60 @@ static napier_gated mlp_of(const napier_layer *layer) {
                           layer->up.bias};
 }
 
-/* The floats for the largest product with this number of rows. */
-static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
-    const napier_layer *layer = &m->layers[0];
-    const napier_const_matrix all[] = {layer->q.weights, layer->k.weights, layer->v.weights, layer->o.weights};
-    const napier_const_matrix normed =
-        napier_const_rows(NULL, rows, m->config.hidden_size, napier_model_activations(m));
-    const napier_gated mlp = mlp_of(layer);
-    const size_t gated = napier_project_gated_floats(context, normed, &mlp);
-    size_t floats = gated;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
-        const size_t wanted = napier_project_floats(context, x, all[i]);
-        if (wanted == 0 || gated == 0) {
-            return INT64_MAX;
+/* The floats for the largest product with this number of rows. The matrices may have different dtypes, so the products of
+ * all dtypes that the model has count. */
+enum { DTYPES = 3 };
+static const napier_dtype dtypes[DTYPES] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+
+static bool has_dtype(const napier_model *m, int i) { return (m->dtypes >> dtypes[i] & 1) != 0; }
+
+/* SIZE_MAX if the larger one overflows. */
+static size_t larger(size_t a, size_t floats) { return floats == 0 ? SIZE_MAX : a > floats ? a : floats; }
+
+static size_t product_floats(const napier_context *context, const napier_model *m, int64_t rows, int64_t in,
+                             int64_t out) {
+    const napier_const_matrix x = napier_const_rows(NULL, rows, in, napier_model_activations(m));
+    size_t floats = 0;
+    for (int i = 0; i < DTYPES; i++) {
+        if (has_dtype(m, i)) {
+            floats = larger(floats, napier_project_floats(context, x, napier_const_rows(NULL, out, in, dtypes[i])));
         }
-        floats = wanted > floats ? wanted : floats;
+    }
+    return floats;
+}
+
+static size_t gated_floats(const napier_context *context, const napier_model *m, int64_t rows, int64_t width) {
+    const int64_t hidden = m->config.hidden_size;
+    const napier_const_matrix x = napier_const_rows(NULL, rows, hidden, napier_model_activations(m));
+    static const float bias;
+    const float *const some = m->config.mlp_bias ? &bias : NULL; /* only whether there is one counts */
+    size_t floats = 0;
+    for (int i = 0; i < DTYPES * DTYPES * DTYPES; i++) {
+        const int gate = i % DTYPES, up = i / DTYPES % DTYPES, down = i / DTYPES / DTYPES;
+        if (has_dtype(m, gate) && has_dtype(m, up) && has_dtype(m, down)) {
+            const napier_gated all = {napier_const_rows(NULL, width, hidden, dtypes[gate]),
+                                      napier_const_rows(NULL, width, hidden, dtypes[up]),
+                                      napier_const_rows(NULL, hidden, width, dtypes[down]), some, some};
+            floats = larger(floats, napier_project_gated_floats(context, x, &all));
+        }
+    }
+    return floats;
+}
+
+static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
+    const napier_model_config *c = &m->config;
+    const int64_t shapes[][2] = {
+        {c->hidden_size, q_width(m)}, {c->hidden_size, kv_width(m)}, {q_width(m), c->hidden_size}};
+    size_t floats = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        floats = larger(floats, product_floats(context, m, rows, shapes[i][0], shapes[i][1]));
+    }
+    if (c->sparse_layers < c->num_hidden_layers) {
+        floats = larger(floats, gated_floats(context, m, rows, c->intermediate_size));
+    }
+    if (c->sparse_layers > 0) {
+        floats = larger(floats, product_floats(context, m, rows, c->hidden_size, c->num_experts));
+        floats = larger(floats, gated_floats(context, m, rows, c->moe_intermediate_size));
     }
     return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
 }
@@ -95,6 +134,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
         {&l->attended, times(times(size.tokens, stride_of(q_width(m))), each)},
         {&l->k, times(times(keys, stride_of(kv_width(m))), each)},
         {&l->v, times(times(keys, stride_of(kv_width(m))), each)},
+        {&l->experts, napier_experts_bytes(context, m, block)},
         {(void **)&l->wide, times(times(block, widest), wide)},
         {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
         {(void **)&l->memory, times(project_floats(context, m, block), wide)},
@@ -373,24 +413,30 @@ static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
 }
 
-static void run_mlp(const run *r, const napier_layer *layer, int64_t first, int64_t rows) {
+static napier_status run_mlp(const run *r, const napier_layer *layer, int64_t first, int64_t rows) {
     const napier_layers *l = r->layers;
     const int64_t hidden = l->model->config.hidden_size;
+    const napier_const_matrix x = napier_read_only(rows_of(l, l->normed, first, rows, hidden));
+    const napier_matrix out = sums_of(l->wide, rows, hidden);
+    if (layer->router.rows > 0) {
+        return napier_experts_run(r->context, l->model, layer, x, out, l->experts, l->memory);
+    }
     const napier_gated mlp = mlp_of(layer);
-    napier_project_gated(r->context, napier_read_only(rows_of(l, l->normed, first, rows, hidden)), &mlp,
-                         sums_of(l->wide, rows, hidden), l->memory);
+    napier_project_gated(r->context, x, &mlp, out, l->memory);
+    return NAPIER_OK;
 }
 
-static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_norm *next) {
+static napier_status after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_norm *next) {
     const napier_layers *l = r->layers;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
         const napier_projection o = {layer->o.weights, sums_of(l->wide, rows, layer->o.weights.rows)};
         project(r, l->attended, first, rows, &o, 1);
         add_and_norm(r, first, rows, &layer->o, &layer->mlp_norm);
-        run_mlp(r, layer, first, rows);
+        NAPIER_TRY(run_mlp(r, layer, first, rows));
         add_and_norm(r, first, rows, &layer->down, next);
     }
+    return NAPIER_OK;
 }
 
 /* ---- All layers -------------------------------------------------------------------------------------------------- */
@@ -422,8 +468,7 @@ static napier_status run_layer(const run *r, int64_t index) {
         make_all_heads(r, layer, QUERIES, rows);
     }
     NAPIER_TRY(attend(r, index, rows, last ? b->wanted_offsets : b->offsets));
-    after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
-    return NAPIER_OK;
+    return after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
 }
 
 static napier_status tell(const run *r, int64_t layers_done) {

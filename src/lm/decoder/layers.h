@@ -82,6 +82,7 @@ typedef struct napier_layers {
     void *k, *v;               /* [tokens + copied, kv_heads, head_dim], of one layer */
     int64_t rows;              /* of k and v */
     napier_kv_store *store;    /* NULL: none */
+    void *experts;             /* of napier_experts_run */
     float *wide;               /* [block, ...] sums of a product */
     float *cosines, *sines;    /* [positions, head_dim / 2]   */
     float *memory;             /* of a product */

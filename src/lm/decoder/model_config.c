@@ -58,6 +58,7 @@ typedef struct family {
     bool head_norms, qkv_bias;
     bool attention_bias, mlp_bias; /* whether the field of this name counts */
     window_rule window;
+    bool experts; /* and a window in all layers or none */
 } family;
 
 static const family families[] = {
@@ -65,6 +66,8 @@ static const family families[] = {
     {"qwen2", "Qwen2", 0, 0, -1, -1, .qkv_bias = true, .window = WINDOW_IF_USED},
     {"llama", "Llama", 0, 0, 1, 2, .attention_bias = true, .mlp_bias = true},
     {"mistral", "Mistral", 0, 8, 1, 2, .window = WINDOW},
+    {"qwen3_moe", "Qwen3Moe", 0, 4, -1, -1, .head_norms = true, .attention_bias = true, .window = WINDOW_IF_USED,
+     .experts = true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -79,7 +82,7 @@ static const family *read_family(napier_json *json) {
     if (item == NULL) {
         napier_json_fail(json, NAPIER_CORRUPT_DATA, "model_type: missing");
     } else {
-        unsupported(json, "model_type", item, "qwen3, qwen2, llama or mistral");
+        unsupported(json, "model_type", item, "qwen3, qwen2, llama, mistral or qwen3_moe");
     }
     return &families[0];
 }
@@ -155,7 +158,7 @@ static void read_window(napier_json *json, const family *f, napier_model_config 
     if (f->window != WINDOW && sliding && (!used || window == 0)) {
         napier_json_fail(json, NAPIER_UNSUPPORTED, "layer_types: \"sliding_attention\", but no sliding_window is used");
     }
-    const bool some = f->window == WINDOW || (listed ? sliding : first < config->num_hidden_layers);
+    const bool some = f->window == WINDOW || f->experts || (listed ? sliding : first < config->num_hidden_layers);
     config->window = used && some ? window : 0;
 }
 
@@ -233,11 +236,63 @@ static void read_heads(napier_json *json, const family *f, napier_model_config *
 
 static void read_sizes(napier_json *json, const family *f, napier_model_config *config) {
     required(json, "hidden_size", 1 << 20, &config->hidden_size);
-    required(json, "num_hidden_layers", 1 << 14, &config->num_hidden_layers);
+    required(json, "num_hidden_layers", NAPIER_MOST_LAYERS, &config->num_hidden_layers);
     read_heads(json, f, config);
     required(json, "intermediate_size", 1 << 24, &config->intermediate_size);
     required(json, "vocab_size", most_id, &config->vocab_size);
     napier_json_integer(json, json->root, "max_position_embeddings", 1, most_id, &config->max_position_embeddings);
+}
+
+/* ---- Experts ----------------------------------------------------------------------------------------------------- */
+
+static void read_mlp_only(napier_json *json, napier_model_config *config) {
+    const cJSON *const list = napier_json_member(json, json->root, "mlp_only_layers");
+    const cJSON *item;
+    if (list != NULL && !cJSON_IsArray(list)) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "mlp_only_layers: %s, where an array should be",
+                         napier_show_item(list).text);
+        return;
+    }
+    cJSON_ArrayForEach(item, list) {
+        if (!napier_json_is_integer(item, 0, config->num_hidden_layers - 1)) {
+            napier_json_fail(json, NAPIER_CORRUPT_DATA, "mlp_only_layers: %s is no layer", napier_show_item(item).text);
+            return;
+        }
+        const int64_t layer = (int64_t)item->valuedouble;
+        config->mlp_only[layer / 8] |= (uint8_t)(1u << layer % 8);
+    }
+}
+
+bool napier_model_config_is_sparse(const napier_model_config *c, int64_t layer) {
+    return c->num_experts > 0 && (layer + 1) % c->decoder_sparse_step == 0 &&
+           (c->mlp_only[layer / 8] >> layer % 8 & 1) == 0;
+}
+
+/* transformers 5 writes num_local_experts for num_experts. */
+static void read_experts(napier_json *json, napier_model_config *config) {
+    int64_t local = 0, experts = 0;
+    config->num_experts_per_tok = 8;
+    config->moe_intermediate_size = 768;
+    config->decoder_sparse_step = 1;
+    napier_json_integer(json, json->root, "num_experts", 1, NAPIER_MOST_EXPERTS, &experts);
+    napier_json_integer(json, json->root, "num_local_experts", 1, NAPIER_MOST_EXPERTS, &local);
+    if (experts > 0 && local > 0 && experts != local) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "num_experts: %lld, but num_local_experts is %lld",
+                         (long long)experts, (long long)local);
+    }
+    config->num_experts = experts > 0 ? experts : local > 0 ? local : 128;
+    napier_json_integer(json, json->root, "num_experts_per_tok", 1, config->num_experts, &config->num_experts_per_tok);
+    napier_json_integer(json, json->root, "moe_intermediate_size", 1, 1 << 24, &config->moe_intermediate_size);
+    napier_json_integer(json, json->root, "decoder_sparse_step", 1, most_id, &config->decoder_sparse_step);
+    napier_json_bool(json, json->root, "norm_topk_prob", &config->norm_topk_prob);
+    read_mlp_only(json, config);
+    if (config->num_experts_per_tok > config->num_experts) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "num_experts_per_tok: %lld of %lld experts",
+                         (long long)config->num_experts_per_tok, (long long)config->num_experts);
+    }
+    for (int64_t i = 0; i < config->num_hidden_layers; i++) {
+        config->sparse_layers += napier_model_config_is_sparse(config, i);
+    }
 }
 
 /* ---- The rest ---------------------------------------------------------------------------------------------------- */
@@ -298,8 +353,8 @@ static void read_rest(napier_json *json, const family *f, napier_model_config *c
 static napier_status read_config(napier_json *json, napier_model_config *config) {
     memset(config, 0, sizeof *config);
     if (!json->status) {
-        static const char *const others[] = {"quantization_config", "num_experts", "num_local_experts",
-                                             "attn_logit_softcapping", "final_logit_softcapping"};
+        static const char *const others[] = {"quantization_config", "attn_logit_softcapping", "final_logit_softcapping",
+                                             "num_experts", "num_local_experts"};
         const family *const f = read_family(json);
         config->family = f->model_type;
         read_architecture(json, f, config);
@@ -308,7 +363,10 @@ static napier_status read_config(napier_json *json, napier_model_config *config)
         read_rest(json, f, config);
         read_attention(json, f, config);
         check_word(json, json->root, "hidden_act", "silu");
-        for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (f->experts) {
+            read_experts(json, config);
+        }
+        for (size_t i = 0; i < sizeof others / sizeof *others - (f->experts ? 2 : 0); i++) {
             check_absent(json, others[i]);
         }
     }

@@ -14,14 +14,14 @@ enum { NAME_SIZE = 96 };
 typedef struct loader {
     napier_context *context;
     napier_model *model;
-    float *next; /* in model->vectors */
+    float *next;               /* in model->vectors */
+    napier_gated *next_expert; /* in model->experts */
 } loader;
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
-static napier_status get_tensor(const loader *l, const char *name, int dims, int64_t rows, int64_t cols,
+static napier_status get_tensor(const loader *l, const char *name, int dims, const int64_t *shape,
                                 const napier_tensor **out) {
-    const int64_t shape[2] = {rows, cols};
     NAPIER_TRY(napier_safetensors_get(l->context, l->model->tensors, name, dims, shape, out));
     if ((*out)->dtype == NAPIER_F64) {
         return napier_fail(l->context, NAPIER_UNSUPPORTED, "%s: dtype f64 is not f32, f16 or bf16", name);
@@ -34,7 +34,9 @@ static napier_status get_tensor(const loader *l, const char *name, int dims, int
 static napier_status get_matrix(const loader *l, const char *name, int64_t rows, int64_t cols,
                                 napier_const_matrix *out) {
     const napier_tensor *tensor;
-    NAPIER_TRY(get_tensor(l, name, 2, rows, cols, &tensor));
+    const int64_t shape[] = {rows, cols};
+    NAPIER_TRY(get_tensor(l, name, 2, shape, &tensor));
+    l->model->dtypes |= 1u << tensor->dtype;
     *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
     return NAPIER_OK;
 }
@@ -42,7 +44,7 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
 /* Widens a vector to f32. */
 static napier_status get_vector(loader *l, const char *name, int64_t size, const float **out) {
     const napier_tensor *tensor;
-    NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
+    NAPIER_TRY(get_tensor(l, name, 1, &size, &tensor));
     napier_widen(&napier_core_kernels_of(l->context->isa)->math, tensor->dtype, tensor->data, l->next, size);
     *out = l->next;
     l->next += size;
@@ -111,13 +113,78 @@ static napier_status get_mlp(loader *l, int64_t index, napier_layer *layer) {
     return get_parts(l, index, parts, sizeof parts / sizeof *parts);
 }
 
+/* ---- Experts ----------------------------------------------------------------------------------------------------- */
+
+/* The matrix of each expert, [rows, cols], of the tensor [experts, all_rows, cols]: its rows from `first` on. */
+static napier_const_matrix expert_rows(const napier_tensor *all, int64_t expert, int64_t first, int64_t rows) {
+    const int64_t cols = all->shape[2], row = expert * all->shape[1] + first;
+    const char *const data = (const char *)all->data + row * cols * (int64_t)napier_dtype_size(all->dtype);
+    return napier_const_rows(data, rows, cols, all->dtype);
+}
+
+/* As transformers 5 has them in memory: gate and up in one tensor [experts, 2 intermediate, hidden], and down. */
+static napier_status get_fused_experts(const loader *l, const char *prefix, napier_gated *experts) {
+    const napier_model_config *c = &l->model->config;
+    const int64_t width = c->moe_intermediate_size;
+    const int64_t first[] = {c->num_experts, 2 * width, c->hidden_size};
+    const int64_t last[] = {c->num_experts, c->hidden_size, width};
+    const napier_tensor *gate_up, *down;
+    char name[NAME_SIZE];
+    (void)snprintf(name, sizeof name, "%s.gate_up_proj", prefix);
+    NAPIER_TRY(get_tensor(l, name, 3, first, &gate_up));
+    (void)snprintf(name, sizeof name, "%s.down_proj", prefix);
+    NAPIER_TRY(get_tensor(l, name, 3, last, &down));
+    l->model->dtypes |= 1u << gate_up->dtype | 1u << down->dtype;
+    for (int64_t e = 0; e < c->num_experts; e++) {
+        experts[e] = (napier_gated){.gate = expert_rows(gate_up, e, 0, width),
+                                    .up = expert_rows(gate_up, e, width, width),
+                                    .down = expert_rows(down, e, 0, c->hidden_size)};
+    }
+    return NAPIER_OK;
+}
+
+static napier_status get_expert(const loader *l, const char *prefix, int64_t expert, napier_gated *out) {
+    const napier_model_config *c = &l->model->config;
+    const int64_t hidden = c->hidden_size, width = c->moe_intermediate_size;
+    char name[NAME_SIZE];
+    *out = (napier_gated){.gate_bias = NULL, .up_bias = NULL};
+    (void)snprintf(name, sizeof name, "%s.%" PRId64 ".gate_proj.weight", prefix, expert);
+    NAPIER_TRY(get_matrix(l, name, width, hidden, &out->gate));
+    (void)snprintf(name, sizeof name, "%s.%" PRId64 ".up_proj.weight", prefix, expert);
+    NAPIER_TRY(get_matrix(l, name, width, hidden, &out->up));
+    (void)snprintf(name, sizeof name, "%s.%" PRId64 ".down_proj.weight", prefix, expert);
+    return get_matrix(l, name, hidden, width, &out->down);
+}
+
+static napier_status get_experts(loader *l, int64_t index, napier_layer *layer) {
+    const napier_model_config *c = &l->model->config;
+    char prefix[NAME_SIZE / 2], name[NAME_SIZE];
+    (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".mlp.gate.weight", index);
+    NAPIER_TRY(get_matrix(l, name, c->num_experts, c->hidden_size, &layer->router));
+    layer->experts = l->next_expert;
+    l->next_expert += c->num_experts;
+    (void)snprintf(prefix, sizeof prefix, "model.layers.%" PRId64 ".mlp.experts", index);
+    (void)snprintf(name, sizeof name, "%s.gate_up_proj", prefix);
+    if (napier_safetensors_find(l->model->tensors, name)) {
+        return get_fused_experts(l, prefix, layer->experts);
+    }
+    for (int64_t e = 0; e < c->num_experts; e++) {
+        NAPIER_TRY(get_expert(l, prefix, e, &layer->experts[e]));
+    }
+    return NAPIER_OK;
+}
+
+/* ---- All --------------------------------------------------------------------------------------------------------- */
+
 static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
     const int64_t hidden = l->model->config.hidden_size;
     const layer_part norms[] = {{.name = "input_layernorm", .rows = hidden, .norm = &layer->attention_norm},
                                 {.name = "post_attention_layernorm", .rows = hidden, .norm = &layer->mlp_norm}};
+    memset(layer, 0, sizeof *layer);
     NAPIER_TRY(get_parts(l, index, norms, sizeof norms / sizeof *norms));
     NAPIER_TRY(get_attention(l, index, layer));
-    return get_mlp(l, index, layer);
+    return napier_model_config_is_sparse(&l->model->config, index) ? get_experts(l, index, layer)
+                                                                   : get_mlp(l, index, layer);
 }
 
 /* The elements of all norms and biases. With the limits of config.json this is less than 2^46. */
@@ -131,19 +198,26 @@ static int64_t vector_elements(const napier_model_config *c) {
     return c->num_hidden_layers * each + c->hidden_size;
 }
 
-/* Checks that there are weights of the config's sizes, before memory is allocated for these sizes. */
-static napier_status check_sizes(const loader *l, int64_t vectors) {
+/* Checks that there are weights of the config's sizes, before memory is allocated for these sizes: for each weight of a
+ * norm or bias, and for the views of each expert, which take less than 64 times the bytes of the smallest expert. */
+static napier_status check_sizes(const loader *l, int64_t vectors, int64_t experts) {
     const napier_safetensors *tensors = l->model->tensors;
+    const napier_model_config *c = &l->model->config;
+    const double each = 3 * (double)c->hidden_size * (double)c->moe_intermediate_size;
+    const double wanted = (double)vectors + (double)experts * each;
     double elements = 0;
     for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
-        elements += (double)napier_safetensors_at(tensors, i)->elements;
+        const napier_tensor *const t = napier_safetensors_at(tensors, i);
+        elements +=
+            napier_dtype_size(t->dtype) > 0 ? (double)t->elements : 0; /* no one has checked the others' sizes */
     }
-    return (double)vectors <= elements
+    return wanted <= elements
                ? NAPIER_OK
-               : napier_fail(l->context, napier_safetensors_misfit(tensors),
-                             "config.json: %" PRId64 " layers of hidden_size %" PRId64 " have %" PRId64
-                             " weights of norms and biases alone, but the tensors %.0f elements in all",
-                             l->model->config.num_hidden_layers, l->model->config.hidden_size, vectors, elements);
+               : napier_fail(
+                     l->context, napier_safetensors_misfit(tensors),
+                     "config.json: %" PRId64 " layers of hidden_size %" PRId64
+                     " have %.0f weights of norms, biases and experts alone, but the tensors %.0f elements in all",
+                     c->num_hidden_layers, c->hidden_size, wanted, elements);
 }
 
 static napier_status allocate(loader *l) {
@@ -151,13 +225,15 @@ static napier_status allocate(loader *l) {
     const napier_allocator *a = &l->context->allocator;
     const napier_model_config *c = &m->config;
     const size_t layers = (size_t)c->num_hidden_layers;
-    const int64_t vectors = vector_elements(c);
-    NAPIER_TRY(check_sizes(l, vectors));
+    const int64_t vectors = vector_elements(c), experts = c->num_experts * c->sparse_layers;
+    NAPIER_TRY(check_sizes(l, vectors, experts));
     m->layers = napier_alloc(a, layers, sizeof *m->layers);
     m->vectors = napier_alloc(a, (size_t)vectors, sizeof *m->vectors);
     m->inverse = napier_alloc(a, (size_t)c->head_dim / 2, sizeof *m->inverse);
+    m->experts = experts > 0 ? napier_alloc(a, (size_t)experts, sizeof *m->experts) : NULL;
     l->next = m->vectors;
-    if (!m->layers || !m->vectors || !m->inverse) {
+    l->next_expert = m->experts;
+    if (!m->layers || !m->vectors || !m->inverse || (experts > 0 && !m->experts)) {
         return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu layers", layers);
     }
     return NAPIER_OK;
@@ -202,6 +278,7 @@ napier_status napier_model_get_weights(napier_context *context, napier_model *mo
 
 void napier_model_free_weights(napier_context *context, napier_model *model) {
     napier_free(&context->allocator, model->layers);
+    napier_free(&context->allocator, model->experts);
     napier_free(&context->allocator, model->vectors);
     napier_free(&context->allocator, model->inverse);
 }

@@ -8,6 +8,7 @@
 
 #include "core/math/math_kernels.h"
 #include "lm/decoder/model_config.h"
+#include "lm/decoder/project.h"
 #include "lm/decoder/safetensors.h"
 #include "ops/layers/layer_kernels.h"
 
@@ -21,7 +22,9 @@ typedef struct napier_layer {
     napier_norm attention_norm, mlp_norm;
     napier_norm q_norm, k_norm;  /* of a head; weight NULL: none */
     napier_dense q, k, v, o;     /* [heads * head_dim, hidden], ..., [hidden, heads * head_dim] */
-    napier_dense gate, up, down; /* [intermediate, hidden], ..., [hidden, intermediate] */
+    napier_dense gate, up, down; /* [intermediate, hidden], ..., [hidden, intermediate]; not in a layer with experts */
+    napier_const_matrix router;  /* [experts, hidden]; rows 0: a layer without experts */
+    napier_gated *experts;       /* [experts]: their gate, up and down, [moe_intermediate, hidden], .. */
 } napier_layer;
 
 struct napier_model {
@@ -31,6 +34,8 @@ struct napier_model {
     int64_t updates; /* how many so far: a napier_kv that was made before the last one is stale */
     napier_safetensors *tensors;
     napier_layer *layers;
+    napier_gated *experts;         /* of all layers */
+    unsigned dtypes;               /* of all matrices: a bit 1 << dtype for each */
     napier_const_matrix embedding; /* [vocabulary, hidden] */
     napier_const_matrix head;      /* [vocabulary, hidden]; of a reward model [labels, hidden] */
     napier_norm last_norm;

@@ -182,6 +182,32 @@ static void test_empty(napier_context *context) {
     works(napier_rotary, context, heads, napier_const_rows_f32(NULL, 0, 2), napier_const_rows_f32(NULL, 0, 2), out);
 }
 
+/* Sizes that strides of 0 allow. */
+static void test_endless(napier_context *context) {
+    const int64_t most = INT64_C(1) << 60, longest = INT64_MAX - 3;
+    float one = 1.0f, two[2] = {0};
+    const napier_const_vector same = {&one, most, 0, NAPIER_F32};
+    const napier_const_matrix wide = {&one, 0, longest, 0, 0, NAPIER_F32}, tall = {&one, most, 2, 0, 0, NAPIER_F32};
+    works(napier_swiglu, context, wide, wide, (napier_matrix){two, 0, longest, 0, 0, NAPIER_F32});
+    works(napier_rms_norm, context, (napier_const_matrix){&one, 0, most, 0, 0, NAPIER_F32}, same,
+          (napier_matrix){two, 0, most, 0, 0, NAPIER_F32}, NULL);
+    refused(context,
+            napier_rms_norm_backward(context, tall, tall, napier_const_array_f32(two, 2), NO_MATRIX,
+                                     napier_array_f32(&one, 0), NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_weight", NULL);
+    float grad[2];
+    refused(context,
+            napier_rms_norm_backward(context, tall, tall, napier_const_array_f32(two, 2), NO_MATRIX,
+                                     napier_array_f32(grad, 2), NULL),
+            NAPIER_OUT_OF_MEMORY, "rms_norm", NULL);
+    const napier_const_heads heads = {&one, 1, most, 0, 0, 0, 0, NAPIER_F32};
+    const napier_heads out = {two, 1, most, 0, 0, 0, 0, NAPIER_F32};
+    const napier_const_matrix none = napier_const_rows_f32(NULL, 1, 0);
+    works(napier_rotary, context, heads, none, none, out);
+    const napier_matrix angles = {two, 0, most, 0, 1, NAPIER_F32};
+    invalid(context, napier_rotary_angles(context, same, 1.0, napier_indices_i64(NULL, 0), angles, angles), "inverse");
+}
+
 /* ---- Frequencies and angles -------------------------------------------------------------------------------------- */
 
 static void expect_frequencies(napier_context *context, const napier_rotary_options *o, int64_t half,
@@ -359,7 +385,7 @@ static void test_bad_angles(napier_context *context) {
 
 int main(void) {
     return RUN_TESTS("layers", TEST_2(test_oracle), TEST_1(test_large_rows), TEST_2(test_many_rows),
-                     TEST_EACH_ISA(1, test_special_rows), TEST_1(test_empty), TEST_1(test_frequencies),
-                     TEST_2(test_angles), TEST_1(test_bad_rows), TEST_1(test_bad_heads), TEST_1(test_bad_frequencies),
-                     TEST_1(test_bad_angles));
+                     TEST_EACH_ISA(1, test_special_rows), TEST_1(test_empty), TEST_1(test_endless),
+                     TEST_1(test_frequencies), TEST_2(test_angles), TEST_1(test_bad_rows), TEST_1(test_bad_heads),
+                     TEST_1(test_bad_frequencies), TEST_1(test_bad_angles));
 }

@@ -108,7 +108,57 @@ static void attend(const oracle *o, int64_t token, const double *q, double *out)
     }
 }
 
-static void run_token(oracle *o, int64_t token) {
+/* y = the gated MLP with this name. */
+static void run_mlp(const oracle *o, const char *mlp, int64_t width, const double *x, double *y) {
+    const tiny_model *m = o->m;
+    double a[MOST], b[MOST];
+    char name[64];
+    snprintf(name, sizeof name, "%s.gate_proj", mlp);
+    apply(o, name, m->mlp_bias, width, m->hidden, x, a);
+    snprintf(name, sizeof name, "%s.up_proj", mlp);
+    apply(o, name, m->mlp_bias, width, m->hidden, x, b);
+    for (int64_t i = 0; i < width; i++) {
+        a[i] = a[i] / (1 + exp(-a[i])) * b[i];
+    }
+    snprintf(name, sizeof name, "%s.down_proj", mlp);
+    apply(o, name, m->mlp_bias, m->hidden, width, a, y);
+}
+
+/* The probabilities of the chosen experts, 0 for the others. */
+static void choose(const tiny_model *m, const double *logits, double *shares) {
+    double sum = 0, all = 0;
+    for (int64_t e = 0; e < m->experts; e++) {
+        int64_t before = 0;
+        for (int64_t i = 0; i < m->experts; i++) {
+            before += logits[i] > logits[e];
+        }
+        all += exp(logits[e]);
+        shares[e] = before < m->chosen ? exp(logits[e]) : 0;
+        sum += shares[e];
+    }
+    for (int64_t e = 0; e < m->experts; e++) {
+        shares[e] /= m->shares ? sum : all;
+    }
+}
+
+static void run_experts(const oracle *o, const double *x, double *y) {
+    const tiny_model *m = o->m;
+    double logits[MOST], shares[MOST];
+    apply(o, "mlp.gate", false, m->experts, m->hidden, x, logits);
+    choose(m, logits, shares);
+    memset(y, 0, (size_t)m->hidden * sizeof *y);
+    for (int64_t e = 0; e < m->experts; e++) {
+        double out[MOST];
+        char name[64];
+        snprintf(name, sizeof name, "mlp.experts.%d", (int)e);
+        run_mlp(o, name, m->expert_width, x, out);
+        for (int64_t i = 0; i < m->hidden; i++) {
+            y[i] += shares[e] * out[i];
+        }
+    }
+}
+
+static void run_token(oracle *o, int64_t layer, int64_t token) {
     const tiny_model *m = o->m;
     double normed[MOST], q[MOST], a[MOST], b[MOST], *x = o->x[token];
     normalise(m, named(o, "input_layernorm", "weight"), m->hidden, x, normed);
@@ -121,12 +171,11 @@ static void run_token(oracle *o, int64_t token) {
         x[i] += b[i];
     }
     normalise(m, named(o, "post_attention_layernorm", "weight"), m->hidden, x, normed);
-    apply(o, "mlp.gate_proj", m->mlp_bias, m->intermediate, m->hidden, normed, a);
-    apply(o, "mlp.up_proj", m->mlp_bias, m->intermediate, m->hidden, normed, b);
-    for (int64_t i = 0; i < m->intermediate; i++) {
-        a[i] = a[i] / (1 + exp(-a[i])) * b[i];
+    if (tiny_model_is_sparse(m, layer)) {
+        run_experts(o, normed, b);
+    } else {
+        run_mlp(o, "mlp", m->intermediate, normed, b);
     }
-    apply(o, "mlp.down_proj", m->mlp_bias, m->hidden, m->intermediate, a, b);
     for (int64_t i = 0; i < m->hidden; i++) {
         x[i] += b[i];
     }
@@ -144,7 +193,7 @@ static void oracle_logits(const tiny_model *m, const int64_t *ids, double *logit
     for (int64_t layer = 0; layer < m->layers; layer++) {
         snprintf(o.prefix, sizeof o.prefix, "model.layers.%d", (int)layer);
         for (int64_t t = 0; t < TOKENS; t++) {
-            run_token(&o, t);
+            run_token(&o, layer, t);
         }
     }
     for (int64_t t = 0; t < TOKENS; t++) {
@@ -207,6 +256,10 @@ static void test_formula(void) {
         m.intermediate = 51;
         m.tied = false;
         check_against_oracle(m, m.family);
+        m.sparse_step = 2;
+        m.shares = false;
+        m.chosen = 3;
+        check_against_oracle(m, "a dense layer, shares as they are");
     }
 }
 

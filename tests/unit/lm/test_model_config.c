@@ -312,8 +312,9 @@ static const struct {
     napier_status status;
     const char *word;
 } edits[] = {
-    {"\"qwen3\"", "\"qwen3_moe\"", NAPIER_UNSUPPORTED, "model_type: \"qwen3_moe\""},
-    {"\"qwen3\"", "\"gemma2\"", NAPIER_UNSUPPORTED, "only qwen3, qwen2, llama or mistral"},
+    {"\"qwen3\"", "\"qwen2_moe\"", NAPIER_UNSUPPORTED, "model_type: \"qwen2_moe\""},
+    {"\"qwen3\"", "\"qwen3_moe\"", NAPIER_UNSUPPORTED, "only Qwen3MoeForCausalLM or"},
+    {"\"qwen3\"", "\"gemma2\"", NAPIER_UNSUPPORTED, "only qwen3, qwen2, llama, mistral or qwen3_moe"},
     {"\"qwen3\"", "\"llama\"", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForCausalLM\", but only LlamaForCausalLM or"},
     {"\"model_type\": \"qwen3\",", "", NAPIER_CORRUPT_DATA, "model_type: missing"},
     {"Qwen3ForCausalLM", "Qwen3ForTokenClassification", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForToken"},

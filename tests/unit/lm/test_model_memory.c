@@ -3,6 +3,7 @@
  * that runs out. */
 #include "support/check.h"
 
+#include <math.h>
 #include <napier/generate.h>
 #include <napier/model.h>
 #include <stdint.h>
@@ -72,6 +73,18 @@ static void test_views(napier_context *context) {
     }
 }
 
+/* Replaces a bf16 tensor by one of f32 with the same values. */
+static void widen(napier_named_tensor *t) {
+    const int64_t count = t->shape[0] * (t->ndim > 1 ? t->shape[1] : 1);
+    float *const wide = malloc((size_t)count * sizeof *wide);
+    for (int64_t i = 0; i < count; i++) {
+        wide[i] = (float)napier_f64_load(t->data, NAPIER_BF16, i);
+    }
+    free((void *)(uintptr_t)t->data);
+    t->data = wide;
+    t->dtype = NAPIER_F32;
+}
+
 /* bf16 weights as f32 are the same numbers, so mode f32 has the same bits whichever tensors are stored as which. */
 static void test_mixture(napier_context *context) {
     tiny_model m = TINY_MODEL_INIT;
@@ -81,19 +94,41 @@ static void test_mixture(napier_context *context) {
     const logits narrow = logits_of(context, model, &m);
     napier_model_destroy(context, model);
     for (int64_t k = 0; k < t.count; k += 2) {
-        const int64_t count = t.list[k].shape[0] * (t.list[k].ndim > 1 ? t.list[k].shape[1] : 1);
-        float *const wide = malloc((size_t)count * sizeof *wide);
-        for (int64_t i = 0; i < count; i++) {
-            wide[i] = (float)napier_f64_load(t.list[k].data, NAPIER_BF16, i);
-        }
-        free((void *)(uintptr_t)t.list[k].data);
-        t.list[k].data = wide;
-        t.list[k].dtype = NAPIER_F32;
+        widen(&t.list[k]);
     }
     model = make_good(context, &t, NAPIER_COMPUTE_F32);
     const logits mixed = logits_of(context, model, &m);
     expect(same(&narrow, &mixed), "other logits from weights of two dtypes");
     napier_model_destroy(context, model);
+}
+
+/* The memory of a product depends on the dtypes of its weights: gate and up of two dtypes cannot share what they pack. There
+ * must be enough for each layer. The ledger sees a write beyond. */
+static void test_wide_layer(void) {
+    for (int k = 0; k < 2 * TINY_FAMILIES; k++) {
+        tiny_model m = tiny_model_of(k / 2);
+        ledger l = LEDGER_INIT;
+        l.guard = 1 << 20;
+        m.dtype = NAPIER_BF16;
+        m.intermediate = 160;
+        TENSORS(t, &m);
+        for (int64_t i = 0; i < t.count; i += 2) {
+            if (strncmp(t.list[i].name, "model.layers.1.", 15) == 0) {
+                widen(&t.list[i]);
+            }
+        }
+        napier_context *const context = ledger_context(&l, 2);
+        napier_model *const model = make_good(context, &t, (napier_compute)(k % 2));
+        for (int64_t tokens = 1; tokens < 600; tokens = tokens * 2 + 1) {
+            int64_t *const many = scratch(tokens, sizeof *many);
+            float *const made = scratch(tokens * m.vocabulary, sizeof *made);
+            memset(many, 0, (size_t)tokens * sizeof *many);
+            model_logits(context, model, &m, many, tokens, made);
+            expect(isfinite(made[tokens * m.vocabulary - 1]), "%lld tokens: not finite", (long long)tokens);
+        }
+        napier_model_destroy(context, model);
+        napier_context_destroy(context);
+    }
 }
 
 /* ---- A tied head ------------------------------------------------------------------------------------------------- */
@@ -340,7 +375,8 @@ static void test_memory(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("model_memory", TEST_1(test_views), TEST_1(test_mixture), TEST_1(test_tied_head),
-                     TEST_1(test_update), TEST_1(test_update_of_files), TEST_1(test_all_or_nothing),
-                     TEST_1(test_stale_kv), TEST_1(test_tensors), TEST_1(test_arguments), TEST(test_memory));
+    return RUN_TESTS("model_memory", TEST_1(test_views), TEST_1(test_mixture), TEST(test_wide_layer),
+                     TEST_1(test_tied_head), TEST_1(test_update), TEST_1(test_update_of_files),
+                     TEST_1(test_all_or_nothing), TEST_1(test_stale_kv), TEST_1(test_tensors), TEST_1(test_arguments),
+                     TEST(test_memory));
 }
