@@ -11,7 +11,6 @@ import torch
 import transformers
 from transformers import PreTrainedTokenizerFast
 
-import model_data
 import napier
 import napier.hf as hf
 import napier.torch as nt
@@ -210,10 +209,13 @@ def test_steps_of_an_optimizer():
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         prompts, responses, ids, mask, length = rollout([0, 3, 4], 1, 1)
         there, before = mask[:, -length:].bool(), None
+        live = napier.CausalLM.from_model(model, compute=MODES[compute])
         for _ in range(3):
             logprobs = hf.token_logprobs(model, ids, mask, length)
             wanted = scored(ours(model, compute), prompts, responses, 1.0)[0]
             same(logprobs[there].detach(), wanted, compute)
+            live.update()
+            same(scored(live, prompts, responses, 1.0)[0], wanted, "the weights in place")
             assert before is None or not torch.equal(before, wanted)
             before = wanted
             optimizer.zero_grad()
@@ -226,10 +228,8 @@ def test_sequence_classification():
     for family in FAMILIES:
         for compute in MODES:
             model = make(family, "ForSequenceClassification", num_labels=3)
-            with tempfile.TemporaryDirectory() as folder:
-                model.save_pretrained(folder)
-                mine = model_data.Model(folder, bf16=compute == "bf16")
-                rewards = mine.rewards([x[:1].tolist() for x in SEQUENCES], [x[1:].tolist() for x in SEQUENCES])
+            mine = ours(model, compute)
+            rewards = mine.rewards([x[:1].tolist() for x in SEQUENCES], [x[1:].tolist() for x in SEQUENCES])
             with torch.no_grad():
                 plain = model(IDS, attention_mask=MASK, position_ids=(MASK.cumsum(1) - 1).clamp(min=0)).logits
                 batch = hf.patch(model, compute)(IDS, attention_mask=MASK).logits
