@@ -17,6 +17,9 @@ import napier.torch as nt
 from napier._torch.packing import Packing, groups_of
 from support import ROOT, Skip, raises
 
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
 FAMILIES = ("Qwen3", "Qwen2", "Llama", "Mistral")
 CONFIG = dict(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, intermediate_size=80,
               vocab_size=307, max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -577,6 +580,7 @@ def train(trl, datasets, model, patch_first, compute, **options):
                                   args=arguments, train_dataset=data, processing_class=tokenizer)
         if not patch_first:
             hf.patch(model, compute)
+        trainer.remove_callback(transformers.PrinterCallback)
         inner = trainer._get_per_token_logps_and_entropies
 
         def checked(model, input_ids, attention_mask, logits_to_keep, *rest, **more):
