@@ -3,7 +3,7 @@
 >>> napier.hf.patch(model)                          # doctest: +SKIP
 >>> napier.hf.unpatch(model)                        # doctest: +SKIP
 
-Between the two, the log-probability of a token is the one that napier.Qwen3 samples with and scores, bit for bit, with
+Between the two, the log-probability of a token is the one that napier.CausalLM samples with and scores, bit for bit, with
 gradients. docs/hf.md says what is patched, and what is refused.
 
 Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
@@ -12,7 +12,7 @@ bits of its sequence alone.
 import contextlib
 import functools
 import sys
-import types
+import threading
 
 import torch
 import transformers
@@ -154,7 +154,7 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
-    use_cache = self.config.use_cache if use_cache is None else use_cache
+    use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
     there = segments[:, -given.shape[1]:] > 0
     self._napier.begin(segments.shape[1])
@@ -354,7 +354,7 @@ def patch(model, compute="f32"):
     state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = compute
-        module.forward = types.MethodType(forward, module)
+        module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
     model.config._attn_implementation = _NAME
@@ -395,7 +395,7 @@ def _logprobs(hidden, weight, compute, ids, temperature, entropy):
 
 def token_logprobs(model, input_ids, attention_mask, completion_length, temperature=1.0, entropy=False):
     """Log-probabilities [B, completion_length] of the last tokens of each row, with gradients and with the bits of
-    napier.Qwen3.score; with entropy=True (logprobs, entropies).
+    napier.CausalLM.score; with entropy=True (logprobs, entropies).
 
     The logits are never stored, and only these tokens run through the head. Tokens that the mask hides have 0.
 
@@ -423,6 +423,9 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
 # ---- TRL ---------------------------------------------------------------------------------------------------------------------
 # The trainers of TRL compute log-probabilities from hidden states and the head's weights, in _ChunkedLogProbFunction of
 # trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+# Where _use_triton is true, TRL gives it only the tokens that are rated; after a pass of a patched model it is.
+
+_pass = threading.local()
 
 
 class _Head:
@@ -442,9 +445,20 @@ class _Head:
         return logprobs, entropy, *others
 
 
+def _compacts(former):
+    def compacts(device):
+        was, _pass.patched = getattr(_pass, "patched", False), False
+        return was or former(device)
+
+    return compacts
+
+
 def _patch_trl():
-    """If TRL is there, replaces its head."""
+    """If TRL is there, replaces its head. Called before each pass, because TRL may be imported late."""
+    _pass.patched = True
     utils = sys.modules.get("trl.trainer.utils")
     former = getattr(utils, "_ChunkedLogProbFunction", None)
     if former is not None and not isinstance(former, _Head):
         utils._ChunkedLogProbFunction = _Head(former)
+        if hasattr(utils, "_use_triton"):
+            utils._use_triton = _compacts(utils._use_triton)

@@ -3,18 +3,22 @@ and gradients), and under TRL's GRPOTrainer. All models are small and random."""
 import copy
 import functools
 import os
+import pickle
 import tempfile
+import unittest.mock
 
 import torch
 import transformers
 from transformers import PreTrainedTokenizerFast
 
-import model_data
 import napier
 import napier.hf as hf
 import napier.torch as nt
 from napier._torch.packing import Packing, groups_of
 from support import ROOT, Skip, raises
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 
 FAMILIES = ("Qwen3", "Qwen2", "Llama", "Mistral")
 CONFIG = dict(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, intermediate_size=80,
@@ -41,7 +45,7 @@ def ours(model, compute, **options):
     """napier's model of the same weights. It keeps its folder as long as it lives."""
     folder = tempfile.TemporaryDirectory()
     model.save_pretrained(folder.name)
-    mine = napier.Qwen3(folder.name, compute=MODES[compute], **options)
+    mine = napier.CausalLM(folder.name, compute=MODES[compute], **options)
     mine.folder = folder
     return mine
 
@@ -208,10 +212,13 @@ def test_steps_of_an_optimizer():
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         prompts, responses, ids, mask, length = rollout([0, 3, 4], 1, 1)
         there, before = mask[:, -length:].bool(), None
+        live = napier.CausalLM.from_model(model, compute=MODES[compute])
         for _ in range(3):
             logprobs = hf.token_logprobs(model, ids, mask, length)
             wanted = scored(ours(model, compute), prompts, responses, 1.0)[0]
             same(logprobs[there].detach(), wanted, compute)
+            live.update()
+            same(scored(live, prompts, responses, 1.0)[0], wanted, "the weights in place")
             assert before is None or not torch.equal(before, wanted)
             before = wanted
             optimizer.zero_grad()
@@ -224,10 +231,8 @@ def test_sequence_classification():
     for family in FAMILIES:
         for compute in MODES:
             model = make(family, "ForSequenceClassification", num_labels=3)
-            with tempfile.TemporaryDirectory() as folder:
-                model.save_pretrained(folder)
-                mine = model_data.Model(folder, bf16=compute == "bf16")
-                rewards = mine.rewards([x[:1].tolist() for x in SEQUENCES], [x[1:].tolist() for x in SEQUENCES])
+            mine = ours(model, compute)
+            rewards = mine.rewards([x[:1].tolist() for x in SEQUENCES], [x[1:].tolist() for x in SEQUENCES])
             with torch.no_grad():
                 plain = model(IDS, attention_mask=MASK, position_ids=(MASK.cumsum(1) - 1).clamp(min=0)).logits
                 batch = hf.patch(model, compute)(IDS, attention_mask=MASK).logits
@@ -335,7 +340,8 @@ def test_shared_beginnings():
                 assert (y[~m] == 0).all()
         for name, grad in exact.items():
             assert (gradients[name] - grad).norm() < (2e-5 if compute == "f32" else 0.1) * grad.norm(), name
-    order = torch.tensor([9, 0, 5, 1, 8, 2, 7, 3, 6, 4])
+    order = torch.tensor([9, 0, 5, 1, 8, 2, 7, 3, 6, 4])  # TRL shuffles its groups
+    assert Packing(ids[order], positions[order], there[order]).take.numel() == packing.take.numel()
     with torch.no_grad():
         same(model(ids[order], attention_mask=mask[order], use_cache=False).logits, logits[order])
     full = torch.stack([groups[0], torch.cat([a, tails[5][:5]]), groups[0]])
@@ -450,6 +456,19 @@ def test_unpatch_restores_everything():
             assert not hf.is_patched(model)
 
 
+def test_copies():
+    """A copy is patched, with modules of its own."""
+    model = hf.patch(make("Qwen3"), "bf16")
+    with torch.no_grad():
+        for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert twin.model.norm.forward.args[0] is twin.model.norm and twin.lm_head is twin.model._napier.head
+            twin.model.norm.weight.mul_(2)
+            assert not torch.equal(twin(IDS).logits, model(IDS).logits)
+            twin.model.norm.weight.div_(2)
+            same(twin(IDS).logits, model(IDS).logits)
+            same(hf.unpatch(twin)(IDS).logits, hf.unpatch(copy.deepcopy(model))(IDS).logits)
+
+
 def replaced(path, module):
     """A model with another module at this path."""
     model = make("Qwen3")
@@ -561,10 +580,13 @@ def train(trl, datasets, model, patch_first, compute, **options):
                                   args=arguments, train_dataset=data, processing_class=tokenizer)
         if not patch_first:
             hf.patch(model, compute)
+        trainer.remove_callback(transformers.PrinterCallback)
         inner = trainer._get_per_token_logps_and_entropies
 
         def checked(model, input_ids, attention_mask, logits_to_keep, *rest, **more):
-            found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            with unittest.mock.patch.object(hf, "_logprobs", side_effect=hf._logprobs) as head:
+                found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            assert [len(call.args[0]) for call in head.call_args_list] == [attention_mask[:, -logits_to_keep:].sum()]
             prompts = [x[m.bool()] for x, m in zip(input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep])]
             there = attention_mask[:, -logits_to_keep:].bool()
             responses = [x[m] for x, m in zip(input_ids[:, -logits_to_keep:], there)]
@@ -582,7 +604,8 @@ def train(trl, datasets, model, patch_first, compute, **options):
 
 @with_trl
 def test_grpo_trainer(trl, datasets):
-    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step."""
+    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step. The head runs for these tokens
+    only."""
     counts = []
     for patch_first, compute, options in ((True, "f32", {}), (False, "bf16", dict(num_iterations=2)),
                                           (True, "f32", dict(gradient_checkpointing=True, bf16=True))):
@@ -591,3 +614,35 @@ def test_grpo_trainer(trl, datasets):
         assert count >= 2 and logs
         counts.append(count)
     return f"{sum(counts)} calls"
+
+
+@with_trl
+def test_trl_s_head(trl, datasets):
+    """The head that TRL's trainers add, with all of its outputs, with and without the patch."""
+    model = make("Qwen2")
+    labels = IDS.masked_fill(MASK == 0, -100)
+    labels[:, 1:][MASK[:, :-1] == 0] = -100
+    labels[:, :8] = -100
+    outputs = "log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1"
+    trl.trainer.utils.add_fused_lm_head(model, temperature=0.7, outputs=outputs)
+
+    def run():
+        model.zero_grad()
+        out = model(IDS, attention_mask=MASK, labels=labels, fused_lm_head=True, position_ids=(MASK.cumsum(1) - 1).clamp(min=0))
+        (out.loss + out.entropy.sum()).backward()
+        return out, [p.grad.clone() for p in model.parameters()]
+
+    plain, gradients = run()
+    hf.patch(model)
+    found, patched_gradients = run()
+    hf.unpatch(model)
+    again, _ = run()
+    for name in ("loss", *outputs):
+        a, b = getattr(plain, name), getattr(found, name)
+        assert (a.double() - b.double()).abs().max() < 1e-4, name
+        same(getattr(again, name), a, name)
+    for a, b in zip(gradients, patched_gradients):
+        assert (a - b).norm() < 1e-4 * a.norm()
+    rated = labels[:, 1:] != -100
+    with hf.patched(model):
+        same(hf.token_logprobs(model, IDS, MASK, 26, 0.7)[rated], found.log_probs[rated])

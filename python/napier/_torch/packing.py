@@ -59,48 +59,59 @@ def shown(x, there):
 
 
 class Packing:
-    """The tokens of a batch as one row. A beginning that consecutive sequences have in common, such as the prompt of a group of
-    samples, runs once. segments are those of the row.
+    """The tokens of a batch as one row. A beginning that sequences have in common, such as the prompt of a group of samples,
+    runs once. segments are those of the row.
 
     there [batch, length] says which tokens are not padding. ids None: nothing is shared."""
 
     def __init__(self, ids, positions, there):
-        lengths = there.sum(1)
-        common = [0] * len(there) if ids is None else _common(ids, positions, there, lengths)
-        parts = list(_parts(lengths.tolist(), common))
-        first = _offsets(lengths).tolist()
-        self.there, self.back, at = there, torch.empty(first[-1], dtype=torch.int64), 0
+        order = torch.arange(len(there)) if ids is None else _sorted(ids, there)
+        self.shape, lengths = there.shape, there[order].sum(1)
+        places = torch.arange(there.numel()).view(self.shape)[order][there[order]]
+        common = [0] * len(there) if ids is None else _common(ids.flatten()[places], positions.flatten()[places], lengths)
+        first, parts, at = _offsets(lengths).tolist(), list(_parts(lengths.tolist(), common)), 0
+        back = torch.empty_like(places)
         for b, i, j, begin, end in parts:
-            self.back[first[b]:first[b] + i] = torch.arange(begin, end)
-            self.back[first[b] + i:first[b] + j] = torch.arange(at, at + j - i)
+            back[first[b]:first[b] + i] = torch.arange(begin, end)
+            back[first[b] + i:first[b] + j] = torch.arange(at, at + j - i)
             at += j - i
         parts = [part for part in parts if part[2] > part[1]]
-        self.take = torch.cat([torch.arange(first[b] + i, first[b] + j) for b, i, j, _, _ in parts])
+        self.take = torch.cat([places[first[b] + i:first[b] + j] for b, i, j, _, _ in parts])
+        self.places, self.back = places, back
         prefixes = torch.tensor([part[3:] for part in parts]).T
         numbered = torch.cat([torch.arange(1, len(parts) + 1).unsqueeze(0), prefixes])
         self.segments = numbered.repeat_interleave(torch.tensor([j - i for _, i, j, _, _ in parts]), 1)[None, :, None]
 
     def pack(self, x):
         """The row [1, tokens, ...] of x [batch, length, ...]."""
-        return x[self.there][self.take].unsqueeze(0)
+        return x.flatten(0, 1).index_select(0, self.take).unsqueeze(0)
 
     def unpack(self, x):
         """The batch [batch, length, ...] of x [1, tokens, ...], with 0 in padding rows."""
-        rows = spread(x[0].index_select(0, self.back), _indices(self.there), self.there.numel())
-        return rows.view(*self.there.shape, *x.shape[2:])
+        rows = spread(x[0].index_select(0, self.back), self.places, self.shape.numel())
+        return rows.view(*self.shape, *x.shape[2:])
 
 
-def _common(ids, positions, there, lengths):
+def _sorted(ids, there):
+    """The order of the sequences by their tokens, in which those with a common beginning are neighbours."""
+    rows = [row[tokens].tolist() for row, tokens in zip(ids, there)]
+    return torch.tensor(sorted(range(len(rows)), key=rows.__getitem__))
+
+
+def _common(ids, positions, lengths):
     """How many tokens each sequence has in common with the one before it."""
-    order = (~there).long().argsort(dim=1, stable=True)
-    ids, positions = ids.gather(1, order), positions.gather(1, order)
-    both = torch.arange(ids.shape[1]) < torch.minimum(lengths[1:], lengths[:-1]).unsqueeze(1)
-    equal = both & (ids[1:] == ids[:-1]) & (positions[1:] == positions[:-1])
-    return [0, *equal.long().cumprod(1).sum(1).tolist()]
+    ids, positions = ids.split(lengths.tolist()), positions.split(lengths.tolist())
+    common = [0]
+    for b in range(1, len(ids)):
+        n = min(len(ids[b - 1]), len(ids[b]))
+        equal = (ids[b - 1][:n] == ids[b][:n]) & (positions[b - 1][:n] == positions[b][:n])
+        common.append(int(equal.long().cumprod(0).sum()))
+    return common
 
 
 def _parts(lengths, common):
-    """What runs, in order, as (b, i, j, begin, end): tokens i .. j - 1 of sequence b, after the keys begin .. end - 1 of the row."""
+    """What runs, in order, as (b, i, j, begin, end): tokens i .. j - 1 of sequence b, after the keys begin .. end - 1 of the
+    row."""
     begin = 0
     for first, last in groups_of(common):
         shared = min(common[first + 1:last + 1], default=0)
