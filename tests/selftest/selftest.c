@@ -729,6 +729,43 @@ static double gradient_error(double got, long double exact, long double magnitud
     return (double)(fabsl((long double)got - exact) / (eps * magnitude + ldexpl(1, f->last)));
 }
 
+static void check_layers(napier_context *context) {
+    enum { N = 64, HALF = N / 2 };
+    float x[N], ones[N], y[N], back[N], inverse[HALF], cosines[HALF], sines[HALF];
+    double scale = 0, squares = 0, off = 0;
+    const int64_t position = 12345;
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)((i * 37 % 64) - 30);
+        ones[i] = 1.0f;
+    }
+    expect_ok(context,
+              napier_rms_norm(context, napier_const_rows_f32(x, 1, N), napier_const_array_f32(ones, N),
+                              napier_rows_f32(y, 1, N), NULL),
+              "rms_norm");
+    for (int i = 0; i < N; i++) {
+        squares += (double)y[i] * (double)y[i] / N;
+    }
+    check(fabs(squares - 1) < 1e-6, "rms_norm makes the mean square 1");
+    const napier_const_matrix c = napier_const_rows_f32(cosines, 1, HALF), s = napier_const_rows_f32(sines, 1, HALF);
+    const napier_heads turned = {y, 1, 1, N, N, N, 1, NAPIER_F32}, again = {back, 1, 1, N, N, N, 1, NAPIER_F32};
+    expect_ok(context, napier_rotary_frequencies(context, NULL, napier_array_f32(inverse, HALF), &scale),
+              "rotary_frequencies");
+    expect_ok(context,
+              napier_rotary_angles(context, napier_const_array_f32(inverse, HALF), scale,
+                                   napier_indices_i64(&position, 1), napier_rows_f32(cosines, 1, HALF),
+                                   napier_rows_f32(sines, 1, HALF)),
+              "rotary_angles");
+    expect_ok(context, napier_rotary(context, (napier_const_heads){x, 1, 1, N, N, N, 1, NAPIER_F32}, c, s, turned),
+              "rotary");
+    expect_ok(context,
+              napier_rotary_backward(context, (napier_const_heads){y, 1, 1, N, N, N, 1, NAPIER_F32}, c, s, again),
+              "rotary_backward");
+    for (int i = 0; i < N; i++) {
+        off = fmax(off, fabs((double)back[i] - (double)x[i]));
+    }
+    check(off < 1e-5, "a rotation and back is the identity");
+}
+
 /* The conditions of a projection onto the simplex: the sum is 1, and z - p is one tau where p > 0, no less than z elsewhere. */
 static void check_sparsemax(napier_context *context) {
     enum { N = 1300 };
@@ -933,6 +970,7 @@ int main(int argc, char **argv) {
     check_state(context, NAPIER_F32);
     check_state(context, NAPIER_F64);
     check_sparsemax(context);
+    check_layers(context);
     check_sample(context);
     check_gradients(context, NAPIER_F32);
     if (oracle_is_wide()) {

@@ -5,7 +5,15 @@
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 
-enum { NAPIER_LAYER_COLS = 1024 }; /* columns of a part, where a row is cut */
+enum {
+    NAPIER_LAYER_COLS = 1024, /* columns of a part, where a row is cut */
+    NAPIER_LAYER_CHUNK = 8192 /* elements that a thread takes at a time */
+};
+
+/* How many items of so many elements a thread takes at a time. */
+static inline int64_t napier_layer_chunk(int64_t elements) {
+    return elements < NAPIER_LAYER_CHUNK ? NAPIER_LAYER_CHUNK / (elements > 0 ? elements : 1) : 1;
+}
 
 /* Floats of `cols` columns, filled up to whole vectors. */
 static inline int64_t napier_layer_floats(int64_t cols) { return napier_round_up(cols, 16); }

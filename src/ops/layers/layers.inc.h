@@ -75,11 +75,17 @@ static void napier_norm_row(const napier_norm *norm, float *x, const float *delt
 /* sum of (x_i r) (grad_i weight_i) */
 static float napier_norm_pull(const napier_norm *norm, const float *x, const float *grad, vf r) {
     vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
-    for (int64_t i = 0; i < norm->n; i += 16) {
-        const int left = napier_layer_lanes(norm->n - i), lane = (int)(i / 16 % 4);
-        const vf u = vf_mul(napier_layer_load(x + i, left), r);
-        const vf h = vf_mul(napier_layer_load(grad + i, left), napier_layer_load(norm->weight + i, left));
-        sum[lane] = vf_fma(u, h, sum[lane]);
+    for (int64_t i = 0; i < norm->n; i += 64) {
+        NAPIER_UNROLL
+        for (int v = 0; v < 4; v++) {
+            const int64_t at = i + 16 * v;
+            const int left = napier_layer_lanes(norm->n - at);
+            if (left > 0) {
+                const vf u = vf_mul(napier_layer_load(x + at, left), r);
+                const vf h = vf_mul(napier_layer_load(grad + at, left), napier_layer_load(norm->weight + at, left));
+                sum[v] = vf_fma(u, h, sum[v]);
+            }
+        }
     }
     return vf_hadd(vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3])));
 }

@@ -11,7 +11,7 @@
 #include "core/base/view.h"
 #include "ops/layers/layer_rows.h"
 
-enum { ROWS_AT_A_TIME = 4, COLUMNS = 128, ROOMS = 3 };
+enum { COLUMNS = 128, ROOMS = 3 };
 
 typedef struct job {
     const napier_ops_kernels *kernels;
@@ -95,7 +95,8 @@ static napier_status read_epsilon(napier_context *context, const napier_rms_norm
 /* Memory for the workers' rows, and the weight as f32. */
 static napier_status take(napier_memory *memory, napier_const_vector weight, job *j) {
     const napier_context *context = memory->context;
-    const int64_t floats = napier_layer_floats(j->norm.n), workers = napier_workers(context, j->x.rows, ROWS_AT_A_TIME);
+    const int64_t floats = napier_layer_floats(j->norm.n),
+                  workers = napier_workers(context, j->x.rows, napier_layer_chunk(j->x.cols));
     float *const wide = napier_take(memory, floats, sizeof *wide);
     j->rooms = napier_take(memory, floats, ROOMS * (size_t)workers * sizeof *j->rooms);
     NAPIER_TRY(napier_taken(memory, "rms_norm: no memory for rows of %lld elements", (long long)j->norm.n));
@@ -126,7 +127,7 @@ napier_status napier_rms_norm(napier_context *context, napier_const_matrix x, na
     job j = job_of(context, x, epsilon);
     j.out = out;
     NAPIER_TRY(take(&memory, weight, &j));
-    napier_parallel(context, x.rows, ROWS_AT_A_TIME, forward_task, &j);
+    napier_parallel(context, x.rows, napier_layer_chunk(x.cols), forward_task, &j);
     return NAPIER_OK;
 }
 
@@ -148,7 +149,7 @@ static napier_status run_backward(napier_context *context, job *j, napier_const_
     const bool wants_weight = j->grad_weight.data != NULL;
     j->factors = wants_weight ? napier_take(&memory, j->x.rows, sizeof *j->factors) : NULL;
     NAPIER_TRY(take(&memory, weight, j));
-    napier_parallel(context, j->x.rows, ROWS_AT_A_TIME, gradient_task, j);
+    napier_parallel(context, j->x.rows, napier_layer_chunk(j->x.cols), gradient_task, j);
     if (wants_weight) {
         napier_parallel_each(context, napier_round_up(j->norm.n, COLUMNS) / COLUMNS, 1, weight_columns, j);
     }

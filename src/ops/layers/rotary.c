@@ -8,8 +8,6 @@
 #include "ops/attention/attention_views.h"
 #include "ops/layers/layer_rows.h"
 
-enum { TOKENS_AT_A_TIME = 4 };
-
 typedef struct job {
     const napier_ops_kernels *kernels;
     napier_const_heads x;
@@ -75,7 +73,8 @@ static napier_status rotate(napier_context *context, job *j, names name) {
         return NAPIER_OK;
     }
     j->kernels = napier_ops_kernels_of(context->isa);
-    napier_parallel_each(context, j->x.tokens, TOKENS_AT_A_TIME, rotate_token, j);
+    const int64_t elements = j->x.dim < NAPIER_LAYER_CHUNK / j->x.heads ? j->x.dim * j->x.heads : NAPIER_LAYER_CHUNK;
+    napier_parallel_each(context, j->x.tokens, napier_layer_chunk(elements), rotate_token, j);
     return NAPIER_OK;
 }
 

@@ -6,8 +6,6 @@
 #include "core/base/view.h"
 #include "ops/layers/layer_rows.h"
 
-enum { PARTS_AT_A_TIME = 8 };
-
 typedef struct job {
     const napier_ops_kernels *kernels;
     napier_const_matrix gate, up, grad;
@@ -63,7 +61,8 @@ static napier_status run(const napier_context *context, job *j, napier_each *eac
     }
     j->kernels = napier_ops_kernels_of(context->isa);
     j->parts = napier_round_up(j->gate.cols, NAPIER_LAYER_COLS) / NAPIER_LAYER_COLS;
-    napier_parallel_each(context, j->gate.rows * j->parts, PARTS_AT_A_TIME, each, j);
+    napier_parallel_each(context, j->gate.rows * j->parts,
+                         napier_layer_chunk(napier_least(j->gate.cols, NAPIER_LAYER_COLS)), each, j);
     return NAPIER_OK;
 }
 

@@ -196,10 +196,12 @@ static void test_endless(napier_context *context) {
                                      napier_array_f32(&one, 0), NULL),
             NAPIER_INVALID_ARGUMENT, "grad_weight", NULL);
     float grad[2];
-    refused(context,
-            napier_rms_norm_backward(context, tall, tall, napier_const_array_f32(two, 2), NO_MATRIX,
-                                     napier_array_f32(grad, 2), NULL),
-            NAPIER_OUT_OF_MEMORY, "rms_norm", NULL);
+    if (!SANITIZED) { /* AddressSanitizer ends the program for such a size */
+        refused(context,
+                napier_rms_norm_backward(context, tall, tall, napier_const_array_f32(two, 2), NO_MATRIX,
+                                         napier_array_f32(grad, 2), NULL),
+                NAPIER_OUT_OF_MEMORY, "rms_norm", NULL);
+    }
     const napier_const_heads heads = {&one, 1, most, 0, 0, 0, 0, NAPIER_F32};
     const napier_heads out = {two, 1, most, 0, 0, 0, 0, NAPIER_F32};
     const napier_const_matrix none = napier_const_rows_f32(NULL, 1, 0);
