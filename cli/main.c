@@ -33,7 +33,7 @@ static void print_help(void) {
     puts("napier - softmax, log-softmax, logsumexp, sparsemax and UMAP of arrays in .npy, CSV and TSV files; GRPO "
          "losses,\n"
          "KL and rubric scores of responses in JSON Lines and arrays; token ids of text, and log-probabilities of\n"
-         "responses under Qwen3 models.\n"
+         "responses under language models.\n"
          "The same input gives the same bits on every machine.\n"
          "\n"
          "usage: napier COMMAND [OPTIONS] [FILE]\n");

@@ -373,7 +373,7 @@ const command generate_command = {
     .summary = "samples of a language model",
     .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
     .about =
-        "Continues prompts by sampling from a Qwen3 model (config.json, model.safetensors or shards, and for texts\n"
+        "Continues prompts by sampling from a language model (config.json, model.safetensors or shards, and for texts\n"
         "tokenizer.json). Each line of IN (- is standard input) has a prompt: a text, a list of token ids, or a\n"
         "conversation:\n"
         "\n"

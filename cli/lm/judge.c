@@ -319,7 +319,7 @@ const command judge_command = {
     .name = "judge",
     .summary = "scores of responses by a language model as their judge",
     .usage = "IN.jsonl --model DIR --criteria FILE.jsonl [-o OUT] [OPTIONS]",
-    .about = "Scores of responses by a Qwen3 model as their judge. It is asked about each response and criterion; the\n"
+    .about = "Scores of responses by a language model as their judge. It is asked about each response and criterion; the\n"
              "score is the weight times the expected value of its verdict, by the log-probabilities of the verdicts.\n"
              "\n"
              "  IN (- is standard input)   {\"prompt\": \"2 + 2?\", \"responses\": [\"4\", \"Five.\"]}\n"

@@ -186,7 +186,7 @@ const command logprobs_command = {
     .name = "logprobs",
     .summary = "log-probabilities of responses under a language model",
     .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
-    .about = "Log-probabilities of responses under a Qwen3 model (config.json, model.safetensors or shards, and for\n"
+    .about = "Log-probabilities of responses under a language model (config.json, model.safetensors or shards, and for\n"
              "texts tokenizer.json). Each line of IN (- is standard input) has a prompt and its responses: texts,\n"
              "lists of token ids, or a prompt as a conversation:\n"
              "\n"

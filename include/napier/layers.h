@@ -109,13 +109,15 @@ typedef struct napier_rotary_options {
     { sizeof(napier_rotary_options), 10000.0, NAPIER_ROTARY_DEFAULT, 1.0, 0, 1.0, 4.0, 32.0, 1.0, 0.0, 0.0, 0.0, 1 }
 
 /* The frequencies of a head of dim = 2 inverse.size elements, f32: theta^(-2 i / dim), scaled. *scale receives the factor of
- * cosines and sines (YaRN's attention factor, else 1). Each step is rounded as in transformers' modeling_rope_utils.py, because
- * models are trained that way; only the powers are computed in double. options NULL: defaults. */
+ * cosines and sines (YaRN's attention factor, else 1). Each step is rounded as in transformers' modeling_rope_utils, because
+ * models are trained that way; only the powers are computed in double. inverse has at most 2^24 elements. options NULL:
+ * defaults. */
 NAPIER_API napier_status napier_rotary_frequencies(napier_context *context, const napier_rotary_options *options,
                                                    napier_vector inverse, double *scale);
 
 /* cosines[t][i] and sines[t][i] of the angle positions[t] inverse[i], which is rounded to f32, times scale. Both are f32,
- * [positions.size, inverse.size]. Positions are 0 .. 2^24 - 1; elements of inverse (f32) are in -4 .. 4; scale is finite in f32.
+ * [positions.size, inverse.size]. Positions are 0 .. 2^24 - 1; the elements of inverse (f32, at most 2^24) are in
+ * -4 .. 4; scale is finite in f32.
  * Without scale, an error is below 2^-24: cos and sin of the rounded angle are computed in double and rounded once. */
 NAPIER_API napier_status napier_rotary_angles(napier_context *context, napier_const_vector inverse, double scale,
                                               napier_indices positions, napier_matrix cosines, napier_matrix sines);

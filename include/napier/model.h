@@ -1,5 +1,5 @@
-/* napier/model.h - language models in C: Qwen3, Qwen2 and 2.5, Llama, Mistral. Per-token log-probabilities of responses
- * given prompts, and rewards.
+/* napier/model.h - language models in C: Qwen3, dense and as a mixture of experts; Qwen2 and 2.5, Llama, Mistral.
+ * Per-token log-probabilities of responses given prompts, and rewards.
  *
  * It computes old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each distinct
  * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
@@ -105,8 +105,11 @@ typedef struct napier_model_info {
     napier_compute compute;
     int64_t memory;
     int64_t bos, eos;   /* ids; -1: unknown. eos is the first if the model has several */
-    const char *family; /* model_type of config.json: "qwen3", "qwen2", "llama" or "mistral"; a constant */
+    const char *family; /* model_type of config.json: "qwen3", "qwen2", "llama", "mistral" or "qwen3_moe"; a
+                           constant */
     int64_t labels;     /* of a reward model (ForSequenceClassification); 0: a language model (ForCausalLM) */
+    int64_t experts;    /* of a layer with a mixture of experts; 0: a dense model, also in the next two */
+    int64_t experts_per_token, expert_intermediate;
 } napier_model_info;
 
 #define NAPIER_MODEL_INFO_INIT \

@@ -3,7 +3,7 @@
 >>> napier.hf.patch(model)                          # doctest: +SKIP
 >>> napier.hf.unpatch(model)                        # doctest: +SKIP
 
-Between the two, the log-probability of a token is the one that napier.Qwen3 samples with and scores, bit for bit, with
+Between the two, the log-probability of a token is the one that napier.CausalLM samples with and scores, bit for bit, with
 gradients. docs/hf.md says what is patched, and what is refused.
 
 Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
@@ -11,9 +11,8 @@ bits of its sequence alone.
 """
 import contextlib
 import functools
-import itertools
 import sys
-import types
+import threading
 
 import torch
 import transformers
@@ -22,6 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from . import torch as _torch
+from ._torch.packing import Packing, sequences_of, shown, spread
 
 if int(transformers.__version__.partition(".")[0]) < 5:
     raise ImportError("napier.hf needs transformers 5 or later")
@@ -34,110 +34,10 @@ _NAME = "napier"  # in transformers' registries
 _FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 _HEADS = {"ForCausalLM": "lm_head", "ForSequenceClassification": "score"}
 _MODES = ("f32", "bf16")
-_WORTH_SHARING = 8  # tokens that sequences have in common
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-# ---- Sequences of a padded batch ----------------------------------------------------------------------------------------------
-# Segments [batch, 1, 1, keys] say which sequence of its row a key belongs to: 1, 2, ..., and 0 for padding. The queries are the last
-# keys. Segments [1, 3, 1, keys] also say which keys precede a sequence's own: begin .. end, which sequences may share. They are
-# four-dimensional because transformers passes a mask of four dimensions to attention as it is.
-
-
-class _Sequences:
-    """What attention needs: offsets of the sequences, their shared keys, and the indices of their tokens, None for all tokens in
-    their order."""
-
-    def __init__(self, mask, queries):
-        segments, keys = mask[:, 0, 0], mask.shape[3]
-        code = segments + torch.arange(len(segments)).unsqueeze(1) * (keys + 1)
-        there = segments > 0
-        asked = there.clone()
-        asked[:, :keys - queries] = False
-        _, sequence, counts = code[there].unique_consecutive(return_inverse=True, return_counts=True)
-        self.key_offsets = _offsets(counts)
-        self.query_offsets = _offsets(torch.bincount(sequence[asked[there]], minlength=len(counts)))
-        self.keys = _indices(there)
-        self.queries = _indices(asked[:, keys - queries:])
-        self.prefix = None if mask.shape[1] == 1 else tuple(mask[0, 1:, 0, self.key_offsets[:-1]])
-
-
-def _offsets(counts):
-    return nn.functional.pad(counts.cumsum(0), (1, 0))
-
-
-def _indices(there):
-    return None if there.all() else there.flatten().nonzero().squeeze(1)
-
-
-def _sequences(segments, queries):
-    """The sequences, computed once for all layers: they are an attribute of the tensor."""
-    known = getattr(segments, "_napier", None)
-    if known is None or known[0] != queries:
-        known = segments._napier = queries, _Sequences(segments, queries)
-    return known[1]
-
-
-# ---- Shared beginnings ---------------------------------------------------------------------------------------------------------
-
-
-class _Packing:
-    """The tokens of a batch as one row. A beginning that consecutive sequences have in common, such as the prompt of a group of
-    samples, runs once.
-
-    take: the indices of the tokens that run, in the list of the batch's tokens. back: where each token of that list is in the row.
-    segments: those of the row."""
-
-    def __init__(self, lengths, common):
-        ranges, begin = [], 0
-        for first, last in _groups(common):
-            shared = min(common[first + 1:last + 1], default=0)
-            if shared:
-                ranges.append((first, 0, shared, 0, 0))
-            for b in range(first, last + 1):
-                ranges.append((b, shared, lengths[b], begin, begin + shared))
-            begin += shared + sum(lengths[b] - shared for b in range(first, last + 1))
-        starts = [0, *itertools.accumulate(lengths)]
-        self.back = torch.empty(starts[-1], dtype=torch.int64)
-        at = 0
-        for b, i, j, begin, end in ranges:
-            self.back[starts[b]:starts[b] + i] = torch.arange(begin, end)
-            self.back[starts[b] + i:starts[b] + j] = torch.arange(at, at + j - i)
-            at += j - i
-        ranges = [r for r in ranges if r[2] > r[1]]
-        self.take = torch.cat([torch.arange(starts[b] + i, starts[b] + j) for b, i, j, _, _ in ranges])
-        each = torch.stack([torch.arange(1, len(ranges) + 1), *torch.tensor([r[3:] for r in ranges]).T])
-        self.segments = each.repeat_interleave(torch.tensor([j - i for _, i, j, _, _ in ranges]), 1)[None, :, None]
-
-
-def _groups(common):
-    """Consecutive sequences first .. last that share their beginning, so that most tokens are saved. common[b] is the length of the
-    beginning that sequences b - 1 and b have in common."""
-    best = [(0, 0)]  # of the sequences before b: tokens saved, first sequence of the last group
-    for b in range(len(common)):
-        choices, shared = [(best[b][0], b)], None
-        for first in range(b - 1, -1, -1):
-            shared = common[first + 1] if shared is None else min(shared, common[first + 1])
-            if shared < _WORTH_SHARING:
-                break
-            choices.append((best[first][0] + (b - first) * shared, first))
-        best.append(max(choices))
-    groups, b = [], len(common)
-    while b > 0:
-        first = best[b][1]
-        groups.append((first, b - 1))
-        b = first
-    return groups[::-1]
-
-
-def _common(ids, positions, there):
-    """The lengths of the sequences, and of what each has in common with the one before it."""
-    lengths = there.sum(1)
-    order = (~there).long().argsort(dim=1, stable=True)
-    ids, positions = ids.gather(1, order), positions.gather(1, order)
-    both = torch.arange(ids.shape[1]) < torch.minimum(lengths[1:], lengths[:-1]).unsqueeze(1)
-    equal = both & (ids[1:] == ids[:-1]) & (positions[1:] == positions[:-1])
-    return lengths.tolist(), [0, *equal.long().cumprod(1).sum(1).tolist()]
+# ---- Attention, in transformers' registries ----------------------------------------------------------------------------------
 
 
 def _packed(x, indices):
@@ -146,11 +46,8 @@ def _packed(x, indices):
     return x if indices is None else x.index_select(0, indices)
 
 
-# ---- Attention, in transformers' registries --------------------------------------------------------------------------------------
-
-
 def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **others):
-    """transformers' interface of attention. The mask: None, segments, or the bool mask of sdpa."""
+    """transformers' interface of attention. The mask: None, segments, or one of scores [batch, heads, queries, keys]."""
     if dropout:
         raise NotImplementedError(f"dropout: attention with dropout ({dropout}) is not supported; set attention_dropout to 0")
     for name in ("softcap", "s_aux", "position_bias"):
@@ -158,22 +55,22 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
             raise NotImplementedError(f"{name}: not supported by napier's attention")
     scale = None if scaling == query.shape[-1] ** -0.5 else scaling  # None: the library's own, whose rounding is defined
     if attention_mask is not None and not _is_segments(attention_mask):
-        output = _torch.attention(query, key, value, mask=attention_mask, scale=scale, masked_rows="zero")
+        mask = attention_mask if attention_mask.dtype.is_floating_point else attention_mask != 0
+        output = _torch.attention(query, key, value, mask=mask, scale=scale, masked_rows="zero")
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if attention_mask is None:
         attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
-    s = _sequences(attention_mask, queries)
-    output = _torch.attention(_packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys), causal=causal, scale=scale,
-                              query_offsets=s.query_offsets, key_offsets=s.key_offsets, prefix=s.prefix)
-    if s.queries is not None:
-        output = output.new_zeros(batch * queries, *output.shape[1:]).index_copy(0, s.queries, output)
-    return output.view(batch, queries, heads, -1), None
+    s = sequences_of(attention_mask, queries)
+    q, k, v = _packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys)
+    output = _torch.attention(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
+                              prefix=s.prefix)
+    return spread(output, s.queries, batch * queries).view(batch, queries, heads, -1), None
 
 
 def _is_segments(mask):
-    return mask.dtype == torch.int64
+    return mask.dtype == torch.int64 and mask.shape[2] == 1
 
 
 def _mask(batch_size, q_length, kv_length, attention_mask=None, allow_is_causal_skip=True, local_size=None, **others):
@@ -189,7 +86,7 @@ AttentionInterface.register(_NAME, _attention)
 AttentionMaskInterface.register(_NAME, _mask)
 
 
-# ---- Modules ---------------------------------------------------------------------------------------------------------------
+# ---- Modules -----------------------------------------------------------------------------------------------------------------
 # Each function is the forward method of a module. Activations between modules are float32 in both modes; in bf16 the products
 # and attention round what they read. `self._napier` is the mode.
 
@@ -250,88 +147,68 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     return self.o_proj(output.flatten(-2)), None
 
 
-def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None, use_cache=None,
-              **kwargs):
-    """Finds sequences and positions, and runs the model's own forward method. Without a cache, the tokens of a batch run as one
-    packed row. Padding rows are 0 at both ends, so they have no gradient."""
+def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None,
+              use_cache=None, **kwargs):
+    """Runs the model's own forward method on the tokens that the mask shows. Without a cache they run as one packed row.
+    Padding rows are 0 at both ends, so they have no gradient."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
+    use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
-    self._napier.check_length(segments.shape[1])
     there = segments[:, -given.shape[1]:] > 0
-    use_cache = self.config.use_cache if use_cache is None else use_cache
-    self._napier.announce()
-    wants_tuple = kwargs.pop("return_dict", True) is False
-    run = functools.partial(type(self).forward, self, past_key_values=past_key_values, use_cache=use_cache, return_dict=True, **kwargs)
+    self._napier.begin(segments.shape[1])
     if past_key_values is None and not use_cache and segments.max() == 1:
-        packing = _packing_of(input_ids, positions, there)
-        given, positions = (x.expand(*there.shape, *x.shape[2:])[there][packing.take][None] for x in (given, positions))
-        out = run(inputs_embeds=_embedded(self, given), attention_mask=packing.segments, position_ids=positions)
-        move = functools.partial(_unpacked, back=packing.back, there=there)
+        positions = positions.expand_as(there)
+        packing = Packing(input_ids, positions, there)
+        given, positions, segments = packing.pack(given), packing.pack(positions), packing.segments
+        move = packing.unpack
     else:
-        move = functools.partial(_shown, there=there)
-        out = run(inputs_embeds=move(_embedded(self, given)), attention_mask=segments[:, None, None], position_ids=positions)
+        segments, move = segments[:, None, None], functools.partial(shown, there=there)
+    wants_tuple = kwargs.pop("return_dict", True) is False
+    embeds = self.embed_tokens(given) if inputs_embeds is None else given.float()
+    if segments.shape[1] == 1:
+        embeds = shown(embeds, there)
+    out = type(self).forward(self, inputs_embeds=embeds, attention_mask=segments, position_ids=positions, use_cache=use_cache,
+                             past_key_values=past_key_values, return_dict=True, **kwargs)
     out.last_hidden_state = move(out.last_hidden_state)
     if out.hidden_states is not None:
         out.hidden_states = (*(None if x is None else move(x) for x in out.hidden_states[:-1]), out.last_hidden_state)
     return out.to_tuple() if wants_tuple else out
 
 
-def _embedded(self, given):
-    return (given if given.dtype.is_floating_point else self.embed_tokens(given)).float()
-
-
-def _shown(x, there):
-    """x, with 0 in padding rows."""
-    return x if there.all() else torch.where(there.unsqueeze(-1), x, 0.0)
-
-
-def _packing_of(ids, positions, there):
-    """Embeddings have no ids that could be compared."""
-    if ids is None:
-        lengths = there.sum(1).tolist()
-        return _Packing(lengths, [0] * len(lengths))
-    return _Packing(*_common(ids, positions.expand_as(ids), there))
-
-
-def _unpacked(x, back, there):
-    """The rows of a packing [1, tokens, H] where they are in the batch."""
-    rows = x[0].index_select(0, back)
-    if there.all():
-        return rows.view(*there.shape, -1)
-    return rows.new_zeros(there.numel(), x.shape[-1]).index_copy(0, _indices(there), rows).view(*there.shape, -1)
-
-
 def _layout(shape, mask, positions, cache, kwargs):
     """(segments [batch, keys], position_ids). Positions count the tokens of a sequence, not its padding."""
     batch, length = shape
-    if cache is not None and getattr(cache, "is_compileable", False):
-        raise NotImplementedError(f"past_key_values: a patched model has no {type(cache).__name__}; use a DynamicCache (generate's "
-                                  "default)")
+    if getattr(cache, "is_compileable", False):
+        raise NotImplementedError(f"past_key_values: a patched model has no {type(cache).__name__}; use a DynamicCache "
+                                  "(generate's default)")
     past = 0 if cache is None else cache.get_seq_length()
-    if mask is None and positions is None and any(kwargs.get(name) is not None for name in ("cu_seq_lens_q", "cu_seq_lens_k")):
-        raise ValueError("position_ids: missing for packed sequences (cu_seq_lens_q)")
     if mask is None:
-        segments = torch.ones(batch, past + length, dtype=torch.int64)
-        if positions is None:
-            positions = torch.arange(past, past + length).unsqueeze(0)
-        elif past == 0:
-            positions = positions.expand(batch, -1)
-            segments[:, 1:] += (positions.diff() != 1).cumsum(1)
-        return segments, positions
+        return _layout_of_positions(batch, length, past, positions, kwargs)
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         kind = f"{mask.ndim} dimensions" if isinstance(mask, Tensor) else type(mask).__name__
-        raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal mask")
+        raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal "
+                                  "mask")
     if mask.shape != (batch, past + length):
         raise ValueError(f"attention_mask: expected shape {(batch, past + length)}, got {tuple(mask.shape)}")
     segments = (mask != 0).long()
+    return segments, (segments.cumsum(1) - 1).clamp(min=0)[:, -length:] if positions is None else positions
+
+
+def _layout_of_positions(batch, length, past, positions, kwargs):
+    """The same without a mask. Positions that do not continue begin another sequence."""
+    segments = torch.ones(batch, past + length, dtype=torch.int64)
     if positions is None:
-        positions = (segments.cumsum(1) - 1).clamp(min=0)[:, -length:]
+        if any(kwargs.get(name) is not None for name in ("cu_seq_lens_q", "cu_seq_lens_k")):
+            raise ValueError("position_ids: missing for packed sequences (cu_seq_lens_q)")
+        return segments, torch.arange(past, past + length).unsqueeze(0)
+    if past == 0:
+        segments[:, 1:] += (positions.expand(batch, -1).diff() != 1).cumsum(1)
     return segments, positions
 
 
-# ---- What can be patched ------------------------------------------------------------------------------------------------------
+# ---- What can be patched -----------------------------------------------------------------------------------------------------
 
 
 def _refuse(name, what, way_out):
@@ -364,7 +241,7 @@ def _check_config(config):
 
 
 def _window(config):
-    """The longest sequence: with the sliding window of some layers, or None."""
+    """The sliding window of some layers, or None."""
     sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
     return getattr(config, "sliding_window", None) if sliding or config.model_type == "mistral" else None
 
@@ -400,7 +277,7 @@ def _check_module(name, module, kind, family):
         _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)",
                 "merge or unload them first")
     if "forward" in vars(module):
-        _refuse(name, "the module has a forward method of its own", "remove what has replaced it, such as the hooks of accelerate")
+        _refuse(name, "the module has a forward method of its own", "remove what replaced it, such as the hooks of accelerate")
     for parameter, x in module.named_parameters(recurse=False):
         if x.device.type != "cpu":
             _refuse(f"{name}.{parameter}", f"it is on {x.device}, and a patched model computes on the CPU", "use model.cpu()")
@@ -416,30 +293,28 @@ def _frequencies(config):
     """The frequencies of the rotation and the factor of cosines and sines, as napier's models have them."""
     rope = dict(config.rope_parameters)
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    names = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale",
-             "mscale_all_dim", "attention_factor", "truncate")
+    names = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow",
+             "mscale", "mscale_all_dim", "attention_factor", "truncate")
     options = {name: rope[name] for name in names if rope.get(name) is not None}
     return _torch.rotary_frequencies(dim, theta=rope["rope_theta"], scaling=rope.get("rope_type", "default"), **options)
 
 
-# ---- patch, unpatch --------------------------------------------------------------------------------------------------------------
+# ---- patch, unpatch ----------------------------------------------------------------------------------------------------------
 
 
 class _Patch:
-    """What a patched model keeps: its mode, the modules that have changed, the former attention, and the window of its layers."""
+    """What a patched model keeps: its mode, the modules that have changed, the former attention, and its sliding window."""
 
     def __init__(self, compute, modules, head, config):
         self.compute, self.modules, self.head = compute, modules, head
         self.attention, self.window = config._attn_implementation, _window(config)
 
-    def check_length(self, length):
+    def begin(self, length):
+        """Before each pass over this many columns. Marks the head's weights for TRL's fused head, which gets nothing else of
+        the model; a copy of the weights does not have the mark."""
         if self.window is not None and length > self.window:
             raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
                                       f"{self.window}, and longer texts are not supported")
-
-    def announce(self):
-        """Marks the head's weights for TRL's fused head, which gets nothing else of the model. Every pass does, because a copy of
-        the weights does not have the mark."""
         self.head.weight._napier = self.compute
         _patch_trl()
 
@@ -452,15 +327,15 @@ def is_patched(model):
 def patch(model, compute="f32"):
     """Makes a model of transformers compute with Napier, and returns it.
 
-    Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any batch,
-    with any padding and number of threads, and they have gradients.
+    Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any
+    batch, with any padding and number of threads, and they have gradients.
 
     Parameters
     ----------
     model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU
     compute : 'f32' or 'bf16'
-        bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are used as
-        they are stored: float32, float16 or bfloat16.
+        bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are
+        used as they are stored: float32, float16 or bfloat16.
 
     A model that is patched already gets this mode.
     """
@@ -479,7 +354,7 @@ def patch(model, compute="f32"):
     state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = compute
-        module.forward = types.MethodType(forward, module)
+        module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
     model.config._attn_implementation = _NAME
@@ -509,7 +384,7 @@ def patched(model, compute="f32"):
         unpatch(model) if was is None else patch(model, was)
 
 
-# ---- Log-probabilities -----------------------------------------------------------------------------------------------------------
+# ---- Log-probabilities -------------------------------------------------------------------------------------------------------
 
 
 def _logprobs(hidden, weight, compute, ids, temperature, entropy):
@@ -520,7 +395,7 @@ def _logprobs(hidden, weight, compute, ids, temperature, entropy):
 
 def token_logprobs(model, input_ids, attention_mask, completion_length, temperature=1.0, entropy=False):
     """Log-probabilities [B, completion_length] of the last tokens of each row, with gradients and with the bits of
-    napier.Qwen3.score; with entropy=True (logprobs, entropies).
+    napier.CausalLM.score; with entropy=True (logprobs, entropies).
 
     The logits are never stored, and only these tokens run through the head. Tokens that the mask hides have 0.
 
@@ -545,9 +420,12 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
     return (logprobs, entropies) if entropy else logprobs
 
 
-# ---- TRL ------------------------------------------------------------------------------------------------------------------------
-# The trainers of TRL compute log-probabilities from hidden states and the head's weights, in trl.trainer.utils.
-# _ChunkedLogProbFunction. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+# ---- TRL ---------------------------------------------------------------------------------------------------------------------
+# The trainers of TRL compute log-probabilities from hidden states and the head's weights, in _ChunkedLogProbFunction of
+# trl.trainer.utils. It is replaced by an object that does so by Napier for a patched model, and calls TRL's for all others.
+# Where _use_triton is true, TRL gives it only the tokens that are rated; after a pass of a patched model it is.
+
+_pass = threading.local()
 
 
 class _Head:
@@ -567,9 +445,20 @@ class _Head:
         return logprobs, entropy, *others
 
 
+def _compacts(former):
+    def compacts(device):
+        was, _pass.patched = getattr(_pass, "patched", False), False
+        return was or former(device)
+
+    return compacts
+
+
 def _patch_trl():
-    """If TRL is there, replaces its head."""
+    """If TRL is there, replaces its head. Called before each pass, because TRL may be imported late."""
+    _pass.patched = True
     utils = sys.modules.get("trl.trainer.utils")
     former = getattr(utils, "_ChunkedLogProbFunction", None)
     if former is not None and not isinstance(former, _Head):
         utils._ChunkedLogProbFunction = _Head(former)
+        if hasattr(utils, "_use_triton"):
+            utils._use_triton = _compacts(utils._use_triton)

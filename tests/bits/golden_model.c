@@ -1,5 +1,5 @@
-/* Golden bits of models: states and logits, scores of shared prompts, verdicts, samples; weights of all dtypes, both compute
- * modes. golden_table.h says how it is run; the models are random and written to TMPDIR. */
+/* Golden bits of models: states and logits, scores of shared prompts, verdicts, samples, rewards; every family and scaling of
+ * positions, weights of all dtypes, both compute modes. golden_table.h says how it is run; the models are random and written to TMPDIR. */
 #include "support/golden_table.h"
 
 #include <napier/generate.h>
@@ -23,12 +23,12 @@ static void line(const model_case *c, const char *what, uint64_t hash) { golden_
 static void forward(const model_case *c) {
     enum { TOKENS = 60 };
     float *hidden = golden_room(TOKENS * c->m->hidden, sizeof *hidden);
-    float *logits = golden_room(TOKENS * c->m->vocabulary, sizeof *logits);
+    const int64_t wide = c->m->labels > 0 ? c->m->labels : c->m->vocabulary;
+    float *logits = golden_room(TOKENS * wide, sizeof *logits);
     golden_demand(napier_model_forward(golden_context, c->model, napier_indices_i64(c->ids, TOKENS),
                                        napier_indices_i64(NULL, 0), napier_rows_f32(hidden, TOKENS, c->m->hidden),
-                                       napier_rows_f32(logits, TOKENS, c->m->vocabulary), NULL, NULL));
-    line(c, "forward",
-         hash_floats(hash_floats(GOLDEN_BASIS, hidden, TOKENS * c->m->hidden), logits, TOKENS * c->m->vocabulary));
+                                       napier_rows_f32(logits, TOKENS, wide), NULL, NULL));
+    line(c, "forward", hash_floats(hash_floats(GOLDEN_BASIS, hidden, TOKENS * c->m->hidden), logits, TOKENS * wide));
 }
 
 /* Two prompts with 40 tokens in common, seven responses of 0 to 9 tokens. */
@@ -105,6 +105,23 @@ static void generate(const model_case *c) {
     line(c, "generate", hash);
 }
 
+/* Two prompts with 30 tokens in common, four responses of 0 to 9 tokens. */
+static void rewards(const model_case *c) {
+    const int64_t prompts[] = {0, 30, 80}, responses[] = {0, 9, 9, 14, 15}, of[] = {1, 0, 0, 1};
+    int64_t ids[80];
+    float made[4 * 8];
+    napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
+    memcpy(ids, c->ids, sizeof ids);
+    memcpy(ids + 30, c->ids, 30 * sizeof *ids);
+    batch.prompt_ids = napier_indices_i64(ids, 80);
+    batch.prompt_offsets = napier_indices_i64(prompts, 3);
+    batch.response_ids = napier_indices_i64(c->ids + 80, 15);
+    batch.response_offsets = napier_indices_i64(responses, 5);
+    batch.prompt_of = napier_indices_i64(of, 4);
+    golden_demand(napier_model_rewards(golden_context, c->model, &batch, NULL, napier_rows_f32(made, 4, c->m->labels)));
+    line(c, "rewards", hash_floats(GOLDEN_BASIS, made, 4 * c->m->labels));
+}
+
 static void model_lines(const char *name, tiny_model m, napier_compute compute) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     model_case c = {.name = name, .m = &m};
@@ -119,11 +136,26 @@ static void model_lines(const char *name, tiny_model m, napier_compute compute) 
     }
     golden_demand(napier_model_load(golden_context, m.directory, &options, &c.model));
     forward(&c);
-    score(&c);
-    judge(&c);
-    generate(&c);
+    if (m.labels > 0) {
+        rewards(&c);
+    } else {
+        score(&c);
+        judge(&c);
+        generate(&c);
+    }
     napier_model_destroy(golden_context, c.model);
     tiny_model_remove(&m);
+}
+
+/* Mixtures of experts: of all layers, and of every second one with shares that are not divided by their sum. */
+static void expert_cases(void) {
+    tiny_model m = tiny_model_of(TINY_FAMILIES - 1);
+    model_lines("experts", m, NAPIER_COMPUTE_F32);
+    m.dtype = NAPIER_BF16;
+    m.sparse_step = 2;
+    m.chosen = 3;
+    m.shares = false;
+    model_lines("experts-bf16", m, NAPIER_COMPUTE_BF16);
 }
 
 static void all_cases(int quick) {
@@ -146,6 +178,16 @@ static void all_cases(int quick) {
     if (!quick) {
         model_lines("odd", m, NAPIER_COMPUTE_BF16);
     }
+    for (int which = 1; which < TINY_FAMILIES - 1; which++) { /* but the mixture of experts */
+        m = tiny_model_of(which);
+        m.dtype = NAPIER_BF16;
+        model_lines(m.family, m, which == 2 ? NAPIER_COMPUTE_F32 : NAPIER_COMPUTE_BF16);
+        char name[32];
+        snprintf(name, sizeof name, "%s-rewards", m.family);
+        m.labels = which;
+        model_lines(name, m, which == 2 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32);
+    }
+    expert_cases();
 }
 
 int main(int count, char **words) { return golden_main("golden_model", count, words, all_cases); }

@@ -1,4 +1,4 @@
-"""Small random Qwen3 models, made by transformers and written as checkpoints; and what Napier makes of them."""
+"""Small random models of every family, made by transformers and written as checkpoints; and what Napier makes of them."""
 import copy
 import json
 import os
@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from napier_c import napier
 from support import Skip
@@ -16,12 +16,14 @@ CONFIG = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_ke
               tie_word_embeddings=True, attention_bias=False, use_sliding_window=False)
 
 
-def make(dtype=torch.float32, seed=1, spread=0.3, **changes):
-    """A random model, in eval mode. Its weights are exact in `dtype`; it computes in float32."""
+def make(dtype=torch.float32, seed=1, spread=0.3, family="qwen3", labels=0, **changes):
+    """A random model, in eval mode. Its weights are exact in `dtype`; it computes in float32. labels: of a reward model."""
     if not hasattr(napier.library, "napier_model_load"):
         raise Skip("the library is built without models")
     torch.manual_seed(seed)
-    model = Qwen3ForCausalLM(Qwen3Config(**{**CONFIG, **changes}, attn_implementation="eager"))
+    kind = AutoModelForSequenceClassification if labels else AutoModelForCausalLM
+    config = AutoConfig.for_model(family, **{**CONFIG, **({"num_labels": labels} if labels else {}), **changes})
+    model = kind.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, weight in model.named_parameters():
             middle = 1.0 if "norm" in name else 0.0
@@ -61,7 +63,7 @@ class Model:
         ids, info = np.asarray(ids, np.int64), self.info()
         offsets = np.asarray([0, ids.size] if offsets is None else offsets, np.int64)
         hidden = np.empty((ids.size, info.hidden), np.float32)
-        logits = np.empty((ids.size, info.vocabulary), np.float32)
+        logits = np.empty((ids.size, info.labels or info.vocabulary), np.float32)
         napier.call("napier_model_forward", self.pointer, ids, offsets, hidden, logits, None, None)
         return hidden, logits
 
@@ -85,6 +87,13 @@ class Model:
         napier.call("napier_model_batch_logprobs", self.pointer, batch, napier.make("napier_score_options", **options),
                     results)
         return logprobs, entropy, argmax, greedy
+
+    def rewards(self, prompts, responses, prompt_of=None, **options):
+        batch, _ = self.batch(prompts, responses, prompt_of)
+        pairs = len(responses)
+        out = np.empty((pairs, self.info().labels), np.float32)
+        napier.call("napier_model_rewards", self.pointer, batch, napier.make("napier_score_options", **options), out)
+        return out
 
     def plan(self, prompts, responses, prompt_of=None, **options):
         plan = napier.make("napier_score_plan")

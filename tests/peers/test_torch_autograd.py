@@ -595,7 +595,7 @@ def examples(device="cpu"):
     yield "weighted", lambda x, y: (nt.logsumexp(x, 1, b=y, return_sign=True)[0], nt.logsumexp(x, b=y.abs())), [x, y]
     yield "matmul", lambda x, y: nt.matmul(x, y.T), [x, y]
     yield "token_logprobs", lambda x: nt.token_logprobs(x, ids, entropy=True, argmax=True, top_k=3)[:3], [x]
-    yield "linear", lambda x, y: nt.linear_token_logprobs(x, y, ids % N, lse=True)[:2], [x, y]
+    yield "linear_logprobs", lambda x, y: nt.linear_token_logprobs(x, y, ids % N, lse=True)[:2], [x, y]
     yield "gather", lambda x: nt.gather_logprobs(x, ids), [x]
     yield "kl", lambda v, u: nt.kl_per_response(v, u, offsets, estimator="k3"), [v, u]
     yield "kl_full", nt.kl_full, [x, y]
@@ -607,6 +607,13 @@ def examples(device="cpu"):
     yield "grpo_loss", lambda v: nt.grpo_loss(v.reshape(3, -1), advantages[:3], mask=u.detach().reshape(3, -1) > 0)[0], [v]
     yield "attention", lambda q, k, v: nt.attention(q, k, v, causal=True), [
         normal(1, 2, 3, 4, seed=i).detach().to(device).requires_grad_() for i in range(3)]
+    if torch.device(device).type == "cpu":  # the steps of a layer have no kernels for GPUs
+        bias = normal(N, seed=2)
+        yield "linear", lambda x, y, b: (nt.linear(x, y, b), nt.linear(x, y, compute="bf16")), [x, y, bias]
+        yield "rms_norm", lambda x, w: nt.rms_norm(x, w, epsilon=1e-3), [x, normal(V, seed=2)]
+        yield "swiglu", nt.swiglu, [x, y]
+        inverse, scale = nt.rotary_frequencies(V // 4)
+        yield "rotary", lambda x: nt.rotary(x.view(N, 4, V // 4), *nt.rotary_angles(torch.arange(N), inverse, scale)), [x]
 
 
 def values_and_gradients(function, inputs):
@@ -645,6 +652,9 @@ def test_operators():
         (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "", none)),
         (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", tokens[:2], True)),
         (ops.group_advantages, (v.detach(), N // 2, None, "batch", one)),
+        (ops.linear, (x, y, v, "bf16")), (ops.linear, (x.detach(), y, None, "f32")), (ops.rms_norm, (x, y[0].detach(), half)),
+        (ops.swiglu, (x, y)), (ops.rotary, (normal(2, 3, 5, 4), *nt.rotary_angles(torch.arange(6).view(2, 3), torch.ones(2)))),
+        (ops.rotary_angles, (torch.arange(6).view(2, 3), torch.ones(4), half)),
     ]:
         torch.library.opcheck(op.default, args)
 

@@ -1,22 +1,26 @@
-"""napier.hf: models of transformers that compute with Napier, against napier's own models (bits), against transformers (values and
-gradients), and under TRL's GRPOTrainer. All models are small and random."""
+"""napier.hf: models of transformers that compute with Napier, against napier's own models (bits), against transformers (values
+and gradients), and under TRL's GRPOTrainer. All models are small and random."""
 import copy
 import functools
 import os
+import pickle
 import tempfile
+import unittest.mock
 
 import torch
 import transformers
 from transformers import PreTrainedTokenizerFast
 
+import model_data
 import napier
 import napier.hf as hf
 import napier.torch as nt
+from napier._torch.packing import Packing, groups_of
 from support import ROOT, Skip, raises
 
 FAMILIES = ("Qwen3", "Qwen2", "Llama", "Mistral")
-CONFIG = dict(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, intermediate_size=80, vocab_size=307,
-              max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1, eos_token_id=2, num_labels=1)
+CONFIG = dict(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, intermediate_size=80,
+              vocab_size=307, max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 CHANGES = {"Qwen3": dict(head_dim=16), "Qwen2": {}, "Llama": {}, "Mistral": dict(sliding_window=None)}
 MODES = {"f32": "float32", "bf16": "bfloat16"}
 LLAMA3 = dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -39,7 +43,7 @@ def ours(model, compute, **options):
     """napier's model of the same weights. It keeps its folder as long as it lives."""
     folder = tempfile.TemporaryDirectory()
     model.save_pretrained(folder.name)
-    mine = napier.Qwen3(folder.name, compute=MODES[compute], **options)
+    mine = napier.CausalLM(folder.name, compute=MODES[compute], **options)
     mine.folder = folder
     return mine
 
@@ -82,7 +86,7 @@ def rounded(x, compute):
     return x.bfloat16().float() if compute == "bf16" else x
 
 
-# ---- Bits of napier's own models ------------------------------------------------------------------------------------------------
+# ---- Bits of napier's own models ---------------------------------------------------------------------------------------------
 
 SEQUENCES = texts((1, 9, 23, 14))
 IDS, MASK = padded(SEQUENCES, 27, (26, 3, 4, 0))
@@ -125,7 +129,8 @@ def test_bits_of_heads_biases_and_rotations():
     cases = [("Qwen3", dict(num_key_value_heads=1)), ("Qwen3", dict(num_key_value_heads=4, head_dim=34)),
              ("Qwen3", dict(hidden_size=20, intermediate_size=33)), ("Llama", dict(rope_parameters=LLAMA3)),
              ("Qwen2", dict(rope_parameters=YARN)), ("Mistral", dict(sliding_window=27)), ("Llama", dict(attention_bias=True)),
-             ("Qwen2", dict(use_sliding_window=True, sliding_window=27, max_window_layers=1)), ("Qwen3", dict(rope_parameters=dict(rope_type="default", rope_theta=1e6)))]
+             ("Qwen2", dict(use_sliding_window=True, sliding_window=27, max_window_layers=1)),
+             ("Qwen3", dict(rope_parameters=dict(rope_type="default", rope_theta=1e6)))]
     for family, changes in cases:
         for compute in MODES:
             check_model(make(family, **changes), compute)
@@ -171,7 +176,8 @@ def test_log_probabilities_of_padded_batches():
             no_entropy = hf.token_logprobs(model, ids, mask, length, 0.7)
             same(no_entropy, found[0])
             logits = model(ids, attention_mask=mask, logits_to_keep=length + 1).logits[:, :-1]
-            same(nt.token_logprobs(logits[there], ids[:, -length:][there], temperature=0.7).logprobs, found[0][there], "from logits")
+            from_logits = nt.token_logprobs(logits[there], ids[:, -length:][there], temperature=0.7).logprobs
+            same(from_logits, found[0][there], "from logits")
 
 
 def test_bits_do_not_depend_on_threads_or_instructions():
@@ -220,17 +226,18 @@ def test_sequence_classification():
     for family in FAMILIES:
         for compute in MODES:
             model = make(family, "ForSequenceClassification", num_labels=3)
-            mine = ours(model, compute)
+            with tempfile.TemporaryDirectory() as folder:
+                model.save_pretrained(folder)
+                mine = model_data.Model(folder, bf16=compute == "bf16")
+                rewards = mine.rewards([x[:1].tolist() for x in SEQUENCES], [x[1:].tolist() for x in SEQUENCES])
             with torch.no_grad():
                 plain = model(IDS, attention_mask=MASK, position_ids=(MASK.cumsum(1) - 1).clamp(min=0)).logits
-                hf.patch(model, compute)
-                batch = model(IDS, attention_mask=MASK).logits
-                for b, x in enumerate(SEQUENCES):
-                    same(torch.from_numpy(mine.forward(x.tolist())[-1]), batch[b])
+                batch = hf.patch(model, compute)(IDS, attention_mask=MASK).logits
+            same(batch, torch.from_numpy(rewards), compute)
             assert (plain - batch).abs().max() < (1e-4 if compute == "f32" else 0.1)
 
 
-# ---- Caches, checkpoints, packing ------------------------------------------------------------------------------------------------
+# ---- Caches, checkpoints, packing --------------------------------------------------------------------------------------------
 
 
 def test_generation():
@@ -307,7 +314,7 @@ def test_rows_without_tokens_and_holes():
 
 
 def test_shared_beginnings():
-    """Groups of samples: each prompt runs once. Logits have the bits of the sequences alone, gradients those of float64 nearly."""
+    """Groups of samples: each prompt runs once. Logits have the bits of the sequences alone; gradients against float64."""
     a, b, c, d = texts((20, 9, 30, 4), seed=7)
     tails = texts((5, 1, 7, 3, 2, 6, 4), seed=8)
     groups = [torch.cat(x) for x in ((a, tails[0]), (a, tails[1]), (a, tails[2]), (a, tails[2]), (b, tails[3]), (b, c, tails[4]),
@@ -315,11 +322,12 @@ def test_shared_beginnings():
     length = max(map(len, groups)) + 1
     ids, mask = padded(groups, length, [(b * 7) % (length - len(x) + 1) for b, x in enumerate(groups)])
     there = mask.bool()
-    packing = hf._packing_of(ids, (mask.cumsum(1) - 1).clamp(min=0), there)
+    packing = Packing(ids, (mask.cumsum(1) - 1).clamp(min=0), there)
     assert packing.take.numel() == (20 + 5 + 1 + 7 + 7) + (9 + 3) + (9 + 30 + 2 + 6) + (4 + 4 + 4)
     weights = torch.randn(*ids.shape, 307, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     model = make("Qwen2")
-    exact = loss_and_gradients(copy.deepcopy(model).double(), ids, mask, weights, position_ids=(mask.cumsum(1) - 1).clamp(min=0))[1]
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    exact = loss_and_gradients(copy.deepcopy(model).double(), ids, mask, weights, position_ids=positions)[1]
     for compute in MODES:
         hf.patch(model, compute)
         logits, gradients = loss_and_gradients(model, ids, mask, weights, use_cache=False)
@@ -329,7 +337,8 @@ def test_shared_beginnings():
                 assert (y[~m] == 0).all()
         for name, grad in exact.items():
             assert (gradients[name] - grad).norm() < (2e-5 if compute == "f32" else 0.1) * grad.norm(), name
-    order = torch.tensor([9, 0, 5, 1, 8, 2, 7, 3, 6, 4])
+    order = torch.tensor([9, 0, 5, 1, 8, 2, 7, 3, 6, 4])  # TRL shuffles its groups
+    assert Packing(ids[order], positions[order], there[order]).take.numel() == packing.take.numel()
     with torch.no_grad():
         same(model(ids[order], attention_mask=mask[order], use_cache=False).logits, logits[order])
     full = torch.stack([groups[0], torch.cat([a, tails[5][:5]]), groups[0]])
@@ -338,10 +347,10 @@ def test_shared_beginnings():
             same(row, model(x[None], use_cache=True).logits[0])
     for common, groups in (([0, 9, 9, 9], [(0, 3)]), ([0, 7, 7], [(0, 0), (1, 1), (2, 2)]), ([0, 50, 8, 50], [(0, 1), (2, 3)]),
                            ([0, 30, 29, 0, 8], [(0, 2), (3, 4)]), ([0], [(0, 0)]), ([0, 100, 90, 100], [(0, 3)])):
-        assert hf._groups(common) == groups, (common, hf._groups(common))
+        assert groups_of(common) == groups, (common, groups_of(common))
 
 
-# ---- Values and gradients --------------------------------------------------------------------------------------------------------
+# ---- Values and gradients ----------------------------------------------------------------------------------------------------
 
 
 def test_against_transformers():
@@ -405,7 +414,7 @@ def test_padding_has_no_gradient():
     assert (model.model.embed_tokens.weight.grad[0] == 0).all()  # the padding's id
 
 
-# ---- patch and unpatch -----------------------------------------------------------------------------------------------------------
+# ---- patch and unpatch -------------------------------------------------------------------------------------------------------
 
 
 def state_of(model):
@@ -442,6 +451,19 @@ def test_unpatch_restores_everything():
                 raise KeyError
         except KeyError:
             assert not hf.is_patched(model)
+
+
+def test_copies():
+    """A copy is patched, with modules of its own."""
+    model = hf.patch(make("Qwen3"), "bf16")
+    with torch.no_grad():
+        for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert twin.model.norm.forward.args[0] is twin.model.norm and twin.lm_head is twin.model._napier.head
+            twin.model.norm.weight.mul_(2)
+            assert not torch.equal(twin(IDS).logits, model(IDS).logits)
+            twin.model.norm.weight.div_(2)
+            same(twin(IDS).logits, model(IDS).logits)
+            same(hf.unpatch(twin)(IDS).logits, hf.unpatch(copy.deepcopy(model))(IDS).logits)
 
 
 def replaced(path, module):
@@ -490,7 +512,8 @@ def test_refusals():
     raises(ValueError, "input_ids, inputs_embeds", lambda: model(IDS, inputs_embeds=torch.ones(4, 27, 48)))
     raises(NotImplementedError, "past_key_values: a patched model has no StaticCache",
            lambda: model(IDS, past_key_values=transformers.StaticCache(model.config, max_cache_len=40), use_cache=True))
-    for sliding in (make("Qwen2", use_sliding_window=True, sliding_window=26, max_window_layers=1), make("Mistral", sliding_window=26)):
+    for sliding in (make("Qwen2", use_sliding_window=True, sliding_window=26, max_window_layers=1),
+                    make("Mistral", sliding_window=26)):
         raises(NotImplementedError, "input_ids: 27 tokens with padding and cache are more than the sliding window of 26",
                lambda m=sliding: hf.patch(m)(IDS))
     model.train().model.layers[0].self_attn.attention_dropout = 0.1
@@ -500,7 +523,9 @@ def test_refusals():
 def test_embeddings_in_place_of_ids():
     model = hf.patch(make("Qwen3", dtype=torch.bfloat16), "bf16")
     with torch.no_grad():
-        same(model(inputs_embeds=model.model.embed_tokens(IDS), attention_mask=MASK).logits, model(IDS, attention_mask=MASK).logits)
+        embeds = model.model.embed_tokens(IDS)
+        for use_cache in (True, False):
+            same(model(inputs_embeds=embeds, attention_mask=MASK, use_cache=use_cache).logits, model(IDS, attention_mask=MASK).logits)
         out = model(IDS, attention_mask=MASK, return_dict=False)
         same(out[0], model(IDS, attention_mask=MASK).logits)
 
@@ -509,18 +534,19 @@ def test_attention_alone():
     """attn_implementation="napier" on models that are not patched, with masks of every kind."""
     for family, changes in (("Qwen3", {}), ("Mistral", dict(sliding_window=5)), ("Llama", {})):
         model = make(family, **changes)
-        for mask in (None, MASK):
+        causal = torch.full((4, 1, 27, 27), -1e9).triu(1)
+        for mask in (None, MASK, causal):
             for positions in (None, torch.cat([torch.arange(11), torch.arange(16)])[None]):
                 logits = []
                 for attention in ("eager", "napier"):
                     model.set_attn_implementation(attention)
                     with torch.no_grad():
                         logits.append(model(IDS, attention_mask=mask, position_ids=positions).logits)
-                there = torch.ones_like(MASK).bool() if mask is None else mask.bool()
+                there = MASK.bool() if mask is MASK else torch.ones_like(MASK).bool()
                 assert (logits[0] - logits[1])[there].abs().max() < 1e-4, family
 
 
-# ---- TRL ------------------------------------------------------------------------------------------------------------------------
+# ---- TRL ---------------------------------------------------------------------------------------------------------------------
 
 
 def with_trl(test):
@@ -545,8 +571,8 @@ def train(trl, datasets, model, patch_first, compute, **options):
         hf.patch(model, compute)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trl.GRPOConfig(output_dir=folder, max_steps=2, per_device_train_batch_size=4, num_generations=2, report_to=[],
-                                   max_completion_length=6, use_cpu=True, bf16=False, save_strategy="no", temperature=0.7, logging_steps=1,
-                                   learning_rate=1e-2, disable_tqdm=True, **options)
+                                   max_completion_length=6, use_cpu=True, save_strategy="no", temperature=0.7,
+                                   logging_steps=1, learning_rate=1e-2, disable_tqdm=True, **{"bf16": False, **options})
         trainer = trl.GRPOTrainer(model=model, reward_funcs=lambda completion_ids, **_: [float(sum(c)) for c in completion_ids],
                                   args=arguments, train_dataset=data, processing_class=tokenizer)
         if not patch_first:
@@ -554,7 +580,9 @@ def train(trl, datasets, model, patch_first, compute, **options):
         inner = trainer._get_per_token_logps_and_entropies
 
         def checked(model, input_ids, attention_mask, logits_to_keep, *rest, **more):
-            found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            with unittest.mock.patch.object(hf, "_logprobs", side_effect=hf._logprobs) as head:
+                found = inner(model, input_ids, attention_mask, logits_to_keep, *rest, **more)
+            assert [len(call.args[0]) for call in head.call_args_list] == [attention_mask[:, -logits_to_keep:].sum()]
             prompts = [x[m.bool()] for x, m in zip(input_ids[:, :-logits_to_keep], attention_mask[:, :-logits_to_keep])]
             there = attention_mask[:, -logits_to_keep:].bool()
             responses = [x[m] for x, m in zip(input_ids[:, -logits_to_keep:], there)]
@@ -572,12 +600,45 @@ def train(trl, datasets, model, patch_first, compute, **options):
 
 @with_trl
 def test_grpo_trainer(trl, datasets):
-    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step."""
+    """TRL's trainer, unchanged: every log-probability and entropy is the scorer's, at every step. The head runs for these tokens
+    only."""
     counts = []
     for patch_first, compute, options in ((True, "f32", {}), (False, "bf16", dict(num_iterations=2)),
-                                          (True, "f32", dict(gradient_checkpointing=True))):
+                                          (True, "f32", dict(gradient_checkpointing=True, bf16=True))):
         model = make("Qwen3", spread=0.2)
         count, logs = train(trl, datasets, model, patch_first, compute, **options)
         assert count >= 2 and logs
         counts.append(count)
     return f"{sum(counts)} calls"
+
+
+@with_trl
+def test_trl_s_head(trl, datasets):
+    """The head that TRL's trainers add, with all of its outputs, with and without the patch."""
+    model = make("Qwen2")
+    labels = IDS.masked_fill(MASK == 0, -100)
+    labels[:, 1:][MASK[:, :-1] == 0] = -100
+    labels[:, :8] = -100
+    outputs = "log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1"
+    trl.trainer.utils.add_fused_lm_head(model, temperature=0.7, outputs=outputs)
+
+    def run():
+        model.zero_grad()
+        out = model(IDS, attention_mask=MASK, labels=labels, fused_lm_head=True, position_ids=(MASK.cumsum(1) - 1).clamp(min=0))
+        (out.loss + out.entropy.sum()).backward()
+        return out, [p.grad.clone() for p in model.parameters()]
+
+    plain, gradients = run()
+    hf.patch(model)
+    found, patched_gradients = run()
+    hf.unpatch(model)
+    again, _ = run()
+    for name in ("loss", *outputs):
+        a, b = getattr(plain, name), getattr(found, name)
+        assert (a.double() - b.double()).abs().max() < 1e-4, name
+        same(getattr(again, name), a, name)
+    for a, b in zip(gradients, patched_gradients):
+        assert (a - b).norm() < 1e-4 * a.norm()
+    rated = labels[:, 1:] != -100
+    with hf.patched(model):
+        same(hf.token_logprobs(model, IDS, MASK, 26, 0.7)[rated], found.log_probs[rated])

@@ -81,9 +81,11 @@ def saved(model, dtype, **options):
 def test_a_training_loop_in_memory():
     """After each step of an optimizer the scores are those of the model saved and loaded, bit for bit."""
     steps = 0
-    for dtype, tied, compute in ((torch.float32, True, "float32"), (torch.float32, False, "bfloat16"),
-                                 (torch.bfloat16, True, "bfloat16"), (torch.float16, False, "float32")):
-        model = model_data.make(tie_word_embeddings=tied).to(dtype)
+    experts = dict(family="qwen3_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=40, norm_topk_prob=True)
+    for dtype, tied, compute, changes in ((torch.float32, True, "float32", {}), (torch.float32, False, "bfloat16", {}),
+                                          (torch.bfloat16, True, "bfloat16", {}), (torch.float16, False, "float32", {}),
+                                          (torch.bfloat16, True, "bfloat16", experts)):
+        model = model_data.make(tie_word_embeddings=tied, **changes).to(dtype)
         mine = napier.CausalLM.from_model(model, tokenizer=PreTrainedTokenizerFast(tokenizer_file=TOKENIZER), compute=compute)
         assert mine.info["tied"] == tied and mine.encode("the cat")
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
@@ -99,8 +101,9 @@ def test_a_training_loop_in_memory():
             mine.update()
             steps += 1
         with torch.no_grad():  # a parameter gets other memory, and the old one changes
-            old = model.model.layers[0].mlp.up_proj.weight.data
-            model.model.layers[0].mlp.up_proj.weight.data = old * 2
+            parameter = model.model.layers[0].self_attn.v_proj.weight
+            old = parameter.data
+            parameter.data = old * 2
             old.zero_()
         mine.update()
         assert mine.batch_logprobs(PROMPTS, RESPONSES).logprobs.tobytes() == saved(model, dtype, compute=compute).tobytes()

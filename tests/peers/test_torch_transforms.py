@@ -86,7 +86,7 @@ def test_reverse_over_forward():
 
 def forward_mode_refused():
     """Every function without forward mode, by the name it has."""
-    names = {"weighted": "logsumexp", "linear": "linear_token_logprobs", "gather": "gather_logprobs", "kl": "kl_per_response",
+    names = {"weighted": "logsumexp", "linear_logprobs": "linear_token_logprobs", "gather": "gather_logprobs", "kl": "kl_per_response",
              "rubric": "rubric_score"}
     for name, function, inputs in cpu.examples():
         if name not in ("softmax", "log_softmax", "sparsemax", "logsumexp"):
@@ -115,8 +115,8 @@ def test_forward_mode_is_refused_by_name():
             raises(NotImplementedError, text, lambda: torch.func.jacfwd(one)(x))
     made_of_others = {"compute_grpo_loss", "grpo_from_hidden"}
     missing = set(nt.__all__) - names - made_of_others - {
-        "softmax", "log_softmax", "logsumexp", "sparsemax", "Softmax", "LogSoftmax", "LogSumExp", "group_advantages", "sample",
-        "synchronize"}
+        "softmax", "log_softmax", "logsumexp", "sparsemax", "Softmax", "LogSoftmax", "LogSumExp", "group_advantages",
+        "rotary_angles", "rotary_frequencies", "sample", "synchronize"}
     assert not missing, f"not tested: {missing}"
 
 
@@ -149,7 +149,7 @@ def test_forward_over_reverse_is_refused():
 def test_second_derivatives_are_refused():
     """Where a gradient is differentiated again, beside other terms that can be: no term is dropped. gather_logprobs and
     rubric_score are linear: their gradient does not depend on their input."""
-    names = {"weighted": "logsumexp", "linear": "linear_token_logprobs", "kl": "kl_per_response"}
+    names = {"weighted": "logsumexp", "linear_logprobs": "linear_token_logprobs", "kl": "kl_per_response"}
     for name, function, inputs in cpu.examples():
         results = function(*inputs)
         loss = sum((r ** 2).sum() for r in (results if isinstance(results, tuple) else (results,)) if r is not None)
@@ -301,6 +301,16 @@ def of_one_tensor():
     yield "entropies", lambda e: nt.grpo_loss(x[0], [1.0], [0, 5], entropies=e)
     yield "entropies", lambda e: nt.grpo_token_loss(x[0], [1.0], [0, 5], entropies=e)
     yield "logits", lambda x: nt.grpo_from_logits(x, ids, [1.0], [0, 4])
+    yield "x", lambda x: nt.linear(x, torch.ones(2, 5))
+    yield "weight", lambda w: nt.linear(x, w)
+    yield "bias", lambda b: nt.linear(x, x, b)
+    yield "x", lambda x: nt.rms_norm(x, torch.ones(5))
+    yield "weight", lambda w: nt.rms_norm(x, w)
+    yield "gate", lambda g: nt.swiglu(g, torch.ones(4, 5))
+    yield "up", lambda u: nt.swiglu(x, u)
+    yield "x", lambda x: nt.rotary(x, x, x)
+    yield "cosines", lambda c: nt.rotary(x, c, x)
+    yield "positions", lambda p: nt.rotary_angles(p, x[0])
     yield "q", lambda q: nt.attention(q, x[None], x[None])
     yield "k", lambda k: nt.attention(x[None], k, x[None])
     yield "mask", lambda m: nt.attention(x[None], x[None], x[None], mask=m)

@@ -289,6 +289,70 @@ def test_weights_in_memory(tmp_path, dtype, word, compute):
     assert napier.Qwen3 is napier.CausalLM
 
 
+def family(kind, **changes):
+    """The config and weights of another family, made of those above."""
+    config = {**CONFIG, "architectures": [kind], "model_type": kind[:kind.index("For")].lower(), **changes}
+    tensors = {name: x for name, x in weights().items() if config["model_type"] == "qwen3" or "_norm." not in name}
+    rng = np.random.default_rng(7)
+    if config["model_type"] == "qwen2":
+        for i in range(LAYERS):
+            for name, size in (("q", HEADS * DIM), ("k", KV_HEADS * DIM), ("v", KV_HEADS * DIM)):
+                tensors[f"model.layers.{i}.self_attn.{name}_proj.bias"] = rng.standard_normal(size).astype(np.float32)
+    if kind.endswith("Classification"):
+        tensors["score.weight"] = rng.standard_normal((config.get("num_labels", 2), HIDDEN)).astype(np.float32)
+    return config, tensors
+
+
+@have
+@pytest.mark.parametrize("name", ["Qwen3", "Qwen2", "Llama", "Mistral"])
+def test_families(name):
+    model = napier.CausalLM.from_state_dict(*family(name + "ForCausalLM", sliding_window=None))
+    assert (model.info["family"], model.info["labels"]) == (name.lower(), 0) and name.lower() in repr(model)
+    made = model.generate([[5, 6, 7]], max_tokens=4, seed=1)
+    assert bits(model.batch_logprobs([[5, 6, 7]], [made.token_ids]).logprobs) == bits(made.logprobs)
+    refuses(lambda: model.rewards([[5, 6]]), ValueError, "gives no rewards")
+    judge = napier.CausalLM.from_state_dict(*family(name + "ForSequenceClassification", num_labels=3, sliding_window=None))
+    assert judge.info["labels"] == 3 and judge.head().shape == (3, HIDDEN)
+    kept = judge.kv([5, 6])
+    rewards = judge.rewards([[5, 6, 7], [5, 6, 9]], [[8], [], [9, 4]], prompt_of=[0, 1, 0], kvs=[kept])
+    assert rewards.shape == (3, 3) and rewards.dtype == np.float32
+    for row, ids in zip(rewards, ([5, 6, 7, 8], [5, 6, 9], [5, 6, 7, 9, 4])):
+        assert bits(row) == bits(judge.forward(ids)[-1]) == bits(judge.rewards([ids])[0])
+    for call in (lambda: judge.logprobs_for([5], [6]), lambda: judge.generate([[5]])):
+        refuses(call, ValueError, "a reward model .ForSequenceClassification, 3 labels. has no probabilities of tokens")
+
+
+@have
+def test_experts():
+    """One tensor for each expert, as in files, and those of all experts together, as transformers 5 has them in memory."""
+    experts, width, rng = 4, 20, np.random.default_rng(3)
+    config = {**CONFIG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": experts,
+              "num_experts_per_tok": 2, "moe_intermediate_size": width, "mlp_only_layers": [0], "norm_topk_prob": True}
+    common = {name: x for name, x in weights().items() if "layers.1.mlp" not in name}
+    common["model.layers.1.mlp.gate.weight"] = rng.standard_normal((experts, HIDDEN)).astype(np.float32)
+    gate_up = rng.standard_normal((experts, 2 * width, HIDDEN)).astype(np.float32)
+    down = rng.standard_normal((experts, HIDDEN, width)).astype(np.float32)
+    at = "model.layers.1.mlp.experts."
+    apart = {f"{at}{e}.{name}_proj.weight": np.ascontiguousarray(x) for e in range(experts) for name, x in
+             (("gate", gate_up[e, :width]), ("up", gate_up[e, width:]), ("down", down[e]))}
+    model = napier.CausalLM.from_state_dict(config, {**common, at + "gate_up_proj": gate_up, at + "down_proj": down})
+    assert (model.info["experts"], model.info["experts_per_token"], model.info["expert_intermediate"]) == (4, 2, 20)
+    again = napier.CausalLM.from_state_dict(config, {**common, **apart})
+    assert bits(model.forward([5, 6, 7])) == bits(again.forward([5, 6, 7]))
+    made = model.generate([[5, 6, 7], [8]], samples=3, max_tokens=6, seed=1)
+    responses = np.split(made.token_ids, made.offsets[1:-1])
+    assert bits(again.batch_logprobs([[5, 6, 7], [8]], responses, prompt_of=np.arange(6) // 3).logprobs) == bits(made.logprobs)
+
+
+@have
+def test_a_window_is_a_limit():
+    model = napier.CausalLM.from_state_dict(*family("MistralForCausalLM", sliding_window=8))
+    assert model.info["positions"] == 8 and model.forward(range(8)).shape == (8, VOCABULARY)
+    for call in (lambda: model.forward(range(9)), lambda: model.logprobs_for([1] * 5, [2] * 5), lambda: model.kv([3] * 9),
+                 lambda: model.generate([[1, 2, 3]], max_tokens=7)):
+        refuses(call, NotImplementedError, "a sequence of 9 tokens is longer than the model's sliding_window of 8")
+
+
 @have
 def test_an_update_and_other_calls(directory):
     mine = weights()

@@ -56,8 +56,8 @@ static size_t map_size;
 static const char *map_path;
 #ifdef NAPIER_MODEL
 static tiny_model tiny = TINY_MODEL_INIT;
-static tiny_tensors tensors; /* of it */
-static napier_model *model;
+static tiny_tensors tensors, judge_tensors; /* of it, and of a reward model */
+static napier_model *model, *reward_model;
 static napier_tokenizer *tokenizer;
 #endif
 
@@ -292,6 +292,46 @@ static napier_status attention_backward(napier_context *c) {
     const napier_status status = attention_backward_by(c, &o);
     o.causal = 1;
     return status ? status : attention_backward_by(c, &o);
+}
+
+/* ---- layers.h ------------------------------------------------------------------------------------------------------- */
+
+enum { WIDTH = 300 };
+
+/* Columns lie one after another, so that rows have to be gathered. */
+static napier_const_matrix wide(int64_t from) {
+    return napier_const_transposed(napier_const_rows_f32(numbers + from, WIDTH, QUERIES));
+}
+static napier_matrix new_wide(void) { return napier_transposed(new_rows(WIDTH, QUERIES)); }
+
+ONE_CALL(rms_norm, napier_rms_norm, wide(0), array(WIDTH), new_wide(), NULL)
+ONE_CALL(rms_norm_backward, napier_rms_norm_backward, wide(1), wide(0), array(WIDTH), new_wide(), new_array(WIDTH),
+         NULL)
+ONE_CALL(swiglu, napier_swiglu, wide(0), wide(1), new_wide())
+ONE_CALL(swiglu_backward, napier_swiglu_backward, wide(2), wide(0), wide(1), new_wide(), new_wide())
+ONE_CALL(rotary, napier_rotary, Q, napier_const_rows_f32(numbers, QUERIES, DIM / 2),
+         napier_const_rows_f32(numbers + 900, QUERIES, DIM / 2), new_heads(QUERIES, HEADS))
+ONE_CALL(rotary_backward, napier_rotary_backward, Q, napier_const_rows_f32(numbers, QUERIES, DIM / 2),
+         napier_const_rows_f32(numbers + 900, QUERIES, DIM / 2), new_heads(QUERIES, HEADS))
+
+static napier_status rotary_frequencies(napier_context *c) {
+    napier_rotary_options o = NAPIER_ROTARY_OPTIONS_INIT;
+    napier_status status = NAPIER_OK;
+    o.theta = 5e5;
+    o.factor = 8.0;
+    o.original_max_position_embeddings = 4096;
+    for (o.scaling = 0; o.scaling <= NAPIER_ROTARY_YARN && !status; o.scaling++) {
+        double scale = 0.0;
+        status = CALL(napier_rotary_frequencies, c, &o, new_array(32), &scale);
+        KEEP(double, scale);
+    }
+    return status;
+}
+static napier_status rotary_angles(napier_context *c) {
+    static const float inverse[4] = {1.0f, 0.3f, 0.01f, 1e-5f};
+    static const int64_t positions[5] = {0, 1, 77, 40000, 9000000};
+    return CALL(napier_rotary_angles, c, napier_const_array_f32(inverse, 4), 1.1, napier_indices_i64(positions, 5),
+                new_rows(5, 4), new_rows(5, 4));
 }
 
 /* ---- rl.h ----------------------------------------------------------------------------------------------------------- */
@@ -841,6 +881,10 @@ static napier_status judge(napier_context *c) {
     b.values = values;
     return CALL(napier_model_judge, c, model, &b, &score, new_rows(2, 1), new_array(2), new_rows(2, 2));
 }
+static napier_status rewards(napier_context *c) {
+    const napier_score_batch b = score_batch();
+    return CALL(napier_model_rewards, c, reward_model, &b, &score, new_rows(BATCH, 2));
+}
 /* Calls that use the model, with one in bf16. */
 typedef napier_status model_use(napier_context *);
 static napier_status in_bf16(napier_context *c, model_use *const uses[], size_t count) {
@@ -1045,6 +1089,14 @@ static const public_call table[] = {
     LINE(attention, CALL_TAKES),
     LINE(attention_of_sequences, CALL_TAKES),
     LINE(attention_backward, CALL_TAKES),
+    LINE(rms_norm, CALL_TAKES),
+    LINE(rms_norm_backward, CALL_TAKES),
+    LINE(swiglu, 0),
+    LINE(swiglu_backward, 0),
+    LINE(rotary, 0),
+    LINE(rotary_backward, 0),
+    LINE(rotary_frequencies, 0),
+    LINE(rotary_angles, 0),
     LINE(fused_log_softmax, CALL_TAKES),
     LINE(gather_logprobs, 0),
     LINE(gather_logprobs_backward, 0),
@@ -1120,6 +1172,7 @@ static const public_call table[] = {
     LINE(logprobs_for, CALL_TAKES),
     LINE(batch_plan, CALL_TAKES | CALL_BY_THREADS),
     LINE(judge, CALL_TAKES),
+    LINE(rewards, CALL_TAKES),
     LINE(model_in_bf16, CALL_LONG),
     LINE(batch_plan_in_bf16, CALL_TAKES | CALL_BY_THREADS),
     LINE(encode_texts, CALL_TAKES | CALL_FALLS_BACK),
@@ -1195,6 +1248,11 @@ void calls_open(const char *path) {
     tiny_model_write(&tiny);
     tensors = tiny_model_tensors(&tiny);
     works(napier_model_load, plenty, tiny.directory, NULL, &model);
+    tiny_model judge = tiny_model_of(2);
+    judge.labels = 2;
+    judge_tensors = tiny_model_tensors(&judge);
+    works(napier_model_from_tensors, plenty, judge_tensors.config, judge_tensors.config_size, judge_tensors.list,
+          judge_tensors.count, NULL, &reward_model);
     works(tiny_load, plenty, NULL, NULL, &tokenizer);
 #endif
 }
@@ -1205,9 +1263,11 @@ void calls_close(void) {
     napier_umap_model_destroy(plenty, map);
 #ifdef NAPIER_MODEL
     napier_model_destroy(plenty, model);
+    napier_model_destroy(plenty, reward_model);
     napier_tokenizer_destroy(plenty, tokenizer);
     tiny_model_remove(&tiny);
     tiny_tensors_free(&tensors);
+    tiny_tensors_free(&judge_tensors);
 #endif
     napier_context_destroy(plenty);
 }
@@ -1240,7 +1300,7 @@ static void check_header(const char *header) {
 
 void check_calls_cover_headers(void) {
     static const char *const headers[] = {
-        "types",     "softmax", "sparsemax", "attention", "linear", "rl", "sample", "umap",
+        "types",     "softmax", "sparsemax", "attention", "linear", "layers", "rl", "sample", "umap",
 #ifdef NAPIER_MODEL
         "tokenizer", "model",   "generate",
 #endif

@@ -40,7 +40,13 @@ bool tiny_model_is_sparse(const tiny_model *m, int64_t layer) {
 tiny_model tiny_model_of(int which) {
     tiny_model m = TINY_MODEL_INIT;
     static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral", "qwen3_moe"};
+    static const char *const ropes[TINY_FAMILIES] = {
+        "", ", \"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32",
+        ", \"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+        "\"original_max_position_embeddings\": 64",
+        ", \"rope_type\": \"linear\", \"factor\": 2", ""};
     m.family = names[which];
+    m.rope = ropes[which];
     m.attention_bias = m.mlp_bias = strcmp(m.family, "llama") == 0;
     if (strcmp(m.family, "qwen3_moe") == 0) {
         m.experts = 5, m.chosen = 2, m.expert_width = 20, m.shares = true;
@@ -144,11 +150,11 @@ static void write_config(const tiny_model *m, FILE *file) {
                 m->shares ? "true" : "false");
     }
     fprintf(file, "%s,\n", m->more);
-    fprintf(file,
-            m->old_config ? " \"rope_theta\": %g}\n"
-                          : " \"rope_parameters\": {\"rope_theta\": %g, "
-                            "\"rope_type\": \"default\"}}\n",
-            m->theta);
+    if (m->old_config) {
+        fprintf(file, " \"rope_theta\": %g}\n", m->theta);
+    } else {
+        fprintf(file, " \"rope_parameters\": {\"rope_theta\": %g%s}}\n", m->theta, m->rope);
+    }
 }
 
 static int64_t elements(const tensor *t) { return t->rows * (t->cols > 0 ? t->cols : 1); }

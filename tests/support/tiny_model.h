@@ -20,13 +20,17 @@ typedef struct tiny_model {
     int64_t sparse_step;                   /* decoder_sparse_step */
     bool shares;                           /* norm_topk_prob */
     const char *more;                      /* further members of config.json, each after a comma */
+    const char *rope;                      /* further members of rope_parameters, the same */
 } tiny_model;
 
-#define TINY_MODEL_INIT \
-    { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, 0, 0, 0, 1, false, "" }
+#define TINY_MODEL_INIT                                                                                                \
+    {                                                                                                                  \
+        32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "", "qwen3", false, false, 0, 0, 0, 0, 1, false, "", \
+            ""                                                                                                         \
+    }
 
-/* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v; Llama with all biases; Mistral;
- * Qwen3's mixture of experts. */
+/* A model for each combination of options: Qwen3; Qwen2, with biases of q, k and v, and YaRN; Llama with all biases, and
+ * llama3; Mistral, and linear scaling; Qwen3's mixture of experts. */
 enum { TINY_FAMILIES = 5 };
 tiny_model tiny_model_of(int which);
 

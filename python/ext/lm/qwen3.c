@@ -478,13 +478,16 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     }
     return failed
                ? NULL
-               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsL}", "layers", (long long)i.layers, "hidden",
+               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsssLsLsLsL}", "layers", (long long)i.layers, "hidden",
                                (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
                                "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
                                "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions, "parameters",
                                (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes, "weights",
                                napier_dtype_name(i.weights), "tied", i.tied, "compute", compute_words[i.compute],
-                               "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos);
+                               "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos,
+                               "family", i.family, "labels", (long long)i.labels, "experts", (long long)i.experts,
+                               "experts_per_token", (long long)i.experts_per_token, "expert_intermediate",
+                               (long long)i.expert_intermediate);
 }
 
 /* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */
@@ -560,7 +563,7 @@ static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssiz
     napier_matrix hidden = {0}, logits = {0};
     array *h = NULL, *l = NULL;
     failed = failed || (want_hidden && call_made_matrix(&c, ids.size, info.hidden, NAPIER_F32, &h, &hidden)) ||
-             (want_logits && call_made_matrix(&c, ids.size, info.vocabulary, NAPIER_F32, &l, &logits));
+             (want_logits && call_made_matrix(&c, ids.size, napier_model_head(model).rows, NAPIER_F32, &l, &logits));
     if (!failed) {
         RUN(failed, names.function,
             napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, v[5]));
@@ -694,6 +697,30 @@ static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t
                 Py_BuildValue("{sLsLsLsLsLsL}", "prompts", (long long)p.prompts, "tokens", (long long)p.tokens,
                               "tokens_run", (long long)p.tokens_run, "tokens_unshared", (long long)p.tokens_unshared,
                               "chunks", (long long)p.chunks, "bytes", (long long)p.bytes));
+    }
+    PyMem_Free(in.kvs);
+    call_release(&c);
+    return given;
+}
+
+/* _model_rewards(..): [B, labels] */
+static PyObject *py_model_rewards(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"rewards", SCORE_ARGUMENT_COUNT, SCORE_ARGUMENT_COUNT, 5, {SCORE_ARGUMENTS}};
+    (void)self;
+    PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
+    call_arrays c;
+    call_start(&c, ON_HOST);
+    score_inputs in = {.kvs = NULL};
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    array *rewards = NULL;
+    napier_matrix out;
+    int failed = -1;
+    if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
+        RUN_SIZED(failed, names.function, napier_model_get_info(context, in.model, &info), 0);
+    }
+    if (!failed && !call_made_matrix(&c, in.batch.response_offsets.size - 1, info.labels, NAPIER_F32, &rewards, &out)) {
+        RUN_FOR(given, names.function, napier_model_rewards(context, in.model, &in.batch, &in.options, out),
+                call_object(rewards));
     }
     PyMem_Free(in.kvs);
     call_release(&c);
@@ -871,6 +898,7 @@ PyMethodDef model_functions[] = {HERE("_tokenizer_load", py_tokenizer_load, METH
                                  HERE("_model_head", py_model_head, METH_O),
                                  HERE("_model_forward", py_model_forward, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_scores", py_model_scores, METH_FASTCALL | METH_KEYWORDS),
+                                 HERE("_model_rewards", py_model_rewards, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_plan", py_model_plan, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_kv", py_model_kv, METH_FASTCALL | METH_KEYWORDS),
                                  HERE("_model_generate", py_model_generate, METH_FASTCALL | METH_KEYWORDS),

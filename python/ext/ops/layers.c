@@ -233,6 +233,7 @@ PyMethodDef layer_functions[] = {
      "The arguments are the fields of rope_parameters (rope_scaling) in a model's config.json; `scaling` is its\n"
      "rope_type: 'default', 'linear', 'llama3' or 'yarn'. attention_factor 0 computes it.\n\n"
      "Examples\n--------\n"
+     ">>> import napier\n"
      ">>> inverse, scale = napier.rotary_frequencies(4, theta=100.0)\n"
      ">>> [round(f, 4) for f in inverse.tolist()], scale\n"
      "([1.0, 0.1], 1.0)\n"},

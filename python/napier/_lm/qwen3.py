@@ -170,7 +170,10 @@ class CausalLM:
     def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0):
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
         optimizer, update() is enough."""
-        self = cls.from_state_dict(model.config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory)
+        config = json.loads(_config_json(model.config))
+        if not config.get("architectures") and type(model).__name__.endswith("ForSequenceClassification"):
+            config["architectures"] = [type(model).__name__]  # transformers adds it only when it saves
+        self = cls.from_state_dict(config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory)
         self._source = model
         return self
 
@@ -220,7 +223,8 @@ class CausalLM:
         return functools.partial(CausalLM, **self._options), (self.directory,)
 
     def __repr__(self):
-        return f"<CausalLM {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
+        return (f"<CausalLM {self.info['family']}, {self.info['parameters']:,} parameters, {self.info['layers']} layers, "
+                f"{self.info['compute']}>")
 
     def encode(self, text):
         """The ids of a text, from the model's tokenizer."""
@@ -235,7 +239,7 @@ class CausalLM:
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
-        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
+        """A copy of the head's weights [vocabulary, hidden], of a reward model [labels, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
         are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it."""
         return self._run(_napier._model_head)
 
@@ -292,6 +296,18 @@ class CausalLM:
         bytes."""
         lists = self._lists(prompts, responses, prompt_of)
         return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
+                         _handles(kvs))
+
+    def rewards(self, prompts, responses=None, *, prompt_of=None, prefix_token=None, progress=None, kvs=()):
+        """The outputs of a reward model (ForSequenceClassification) at the last token of each prompt and response: float32
+        [B, labels].
+
+        prompts, responses, prompt_of, kvs : as score. Without responses, the prompts are the whole texts
+        """
+        if responses is None:
+            responses = [()] * len(prompts)
+        lists = self._lists(prompts, responses, prompt_of)
+        return self._run(_napier._model_rewards, *lists, 1.0, -1 if prefix_token is None else prefix_token, False, progress,
                          _handles(kvs))
 
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):

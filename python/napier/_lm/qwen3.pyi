@@ -73,6 +73,9 @@ class CausalLM:
     def plan(self, prompts: Array, responses: Array, *, prompt_of: Optional[Any] = None,
              prefix_token: Optional[int] = None, unshared: bool = False,
              kvs: Sequence[KV] = ()) -> dict[str, int]: ...
+    def rewards(self, prompts: Array, responses: Optional[Array] = None, *, prompt_of: Optional[Any] = None,
+                prefix_token: Optional[int] = None, progress: Optional[Callable[..., Any]] = None,
+                kvs: Sequence[KV] = ()) -> Any: ...
     def judge(self, prompts: Array, verdicts: Array, values: Array, *, weights: Optional[Any] = None,
               criteria: int = 1, temperature: float = 1.0, progress: Optional[Callable[..., Any]] = None) -> Any: ...
     def generate(self, prompts: Array, *, samples: int = 1, max_tokens: int = 16, stop: Optional[Array] = None,

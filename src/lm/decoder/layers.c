@@ -174,7 +174,7 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t half = l->model->config.head_dim / 2;
     (void)worker;
     for (int64_t p = begin; p < end; p++) {
-        napier_rope_angles(l->model->inverse, half, 1.0f, p, l->cosines + p * half, l->sines + p * half);
+        napier_rope_angles(l->model->inverse, half, l->model->scale, p, l->cosines + p * half, l->sines + p * half);
     }
 }
 

@@ -1,5 +1,5 @@
 /* lm/decoder/model_config.c - config.json of the families below. Field names and defaults are those of transformers'
- * configuration classes. The rope's fields are at the top level (transformers 4) or in rope_parameters (5). */
+ * configuration classes. */
 #include "lm/decoder/model_config.h"
 
 #include <math.h>
@@ -243,44 +243,6 @@ static void read_sizes(napier_json *json, const family *f, napier_model_config *
     napier_json_integer(json, json->root, "max_position_embeddings", 1, most_id, &config->max_position_embeddings);
 }
 
-/* Finds rope_scaling (transformers 4) or rope_parameters (5), which define how angles are computed. Both must have the
- * type "default". */
-static const cJSON *read_rope_kind(napier_json *json, const char *key) {
-    const cJSON *const rope = napier_json_member(json, json->root, key);
-    const cJSON *item;
-    double fraction = 1;
-    if (rope == NULL) {
-        return NULL;
-    }
-    check_word(json, rope, "rope_type", "default");
-    check_word(json, rope, "type", "default");
-    napier_json_number(json, rope, "partial_rotary_factor", &fraction);
-    if (fraction != 1) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "partial_rotary_factor: %g, but only 1 is supported", fraction);
-    }
-    cJSON_ArrayForEach(item, rope) {
-        if (cJSON_IsObject(item)) { /* one rope for each layer type */
-            unsupported(json, item->string, item, "one rope for all layers");
-        }
-    }
-    return rope;
-}
-
-static void read_rope(napier_json *json, napier_model_config *config) {
-    double outer = 0, inner = 0;
-    napier_json_number(json, json->root, "rope_theta", &outer);
-    (void)read_rope_kind(json, "rope_scaling");
-    const cJSON *const parameters = read_rope_kind(json, "rope_parameters");
-    if (parameters != NULL) {
-        napier_json_number(json, parameters, "rope_theta", &inner);
-    }
-    if (outer != 0 && inner != 0 && outer != inner) {
-        napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope_theta: %g, but %g in rope_parameters", outer, inner);
-    }
-    config->rope_theta = inner != 0 ? inner : outer != 0 ? outer : 10000; /* the default of all families */
-    check_positive(json, "rope_theta", config->rope_theta);
-}
-
 /* ---- Experts ----------------------------------------------------------------------------------------------------- */
 
 static void read_mlp_only(napier_json *json, napier_model_config *config) {
@@ -397,7 +359,7 @@ static napier_status read_config(napier_json *json, napier_model_config *config)
         config->family = f->model_type;
         read_architecture(json, f, config);
         read_sizes(json, f, config);
-        read_rope(json, config);
+        napier_model_read_rope(json, config);
         read_rest(json, f, config);
         read_attention(json, f, config);
         check_word(json, json->root, "hidden_act", "silu");

@@ -5,6 +5,7 @@
 #ifndef NAPIER_LM_DECODER_MODEL_CONFIG_H
 #define NAPIER_LM_DECODER_MODEL_CONFIG_H
 
+#include <napier/layers.h>
 #include <stdbool.h>
 
 #include "core/base/context.h"
@@ -24,7 +25,7 @@ typedef struct napier_model_config {
     int64_t max_position_embeddings; /* 0: not in the file */
     int64_t window;                  /* the least sliding window of a layer: a longer sequence is refused; 0: none */
     double rms_norm_eps;             /* > 0 */
-    double rope_theta;               /* > 0; from rope_parameters or from the top level */
+    napier_rotary_options rotary;    /* from the fields of the rope; valid */
     bool head_norms;                 /* q and k are normalised per head */
     bool qkv_bias, o_bias, mlp_bias; /* biases of q, k and v; of o; of gate, up and down */
     int64_t num_experts;             /* of a layer; 0: a model without experts */
@@ -49,5 +50,9 @@ bool napier_model_config_is_sparse(const napier_model_config *config, int64_t la
 napier_status napier_model_config_load(napier_context *context, const char *path, napier_model_config *config);
 napier_status napier_model_config_parse(napier_context *context, const char *name, const char *text, size_t size,
                                         napier_model_config *config);
+
+/* Reads the fields of the rope, after max_position_embeddings (model_rope.c). */
+struct napier_json;
+void napier_model_read_rope(struct napier_json *json, napier_model_config *config);
 
 #endif

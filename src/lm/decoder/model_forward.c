@@ -119,7 +119,8 @@ static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_s
     const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
-    const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
+    const size_t row = (size_t)head.cols + 16;
+    const size_t all = f->logits.data ? napier_project_most_floats(f->context, x, head) : 0;
     f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
     NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
     NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));

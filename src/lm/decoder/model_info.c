@@ -4,8 +4,8 @@
 
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
-#include "ops/layers/rotary_angles.h"
 #include "lm/decoder/weights.h"
+#include "ops/layers/rotary_angles.h"
 
 napier_const_matrix napier_model_head(const napier_model *model) {
     return model ? model->head : napier_const_rows_f32(NULL, 0, 0);
@@ -38,6 +38,9 @@ napier_status napier_model_get_info(napier_context *context, const napier_model 
     made.eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1;
     made.family = c->family;
     made.labels = c->labels;
+    made.experts = c->num_experts;
+    made.experts_per_token = c->num_experts_per_tok;
+    made.expert_intermediate = c->moe_intermediate_size;
     napier_write_struct(&made, info);
     return NAPIER_OK;
 }

@@ -4,7 +4,6 @@
 #include <napier/layers.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/base/scope.h"
 #include "core/isa/core_kernels.h"
@@ -263,11 +262,11 @@ static napier_status get_all(loader *l) {
 }
 
 static napier_status make_frequencies(napier_context *context, napier_model *model) {
-    napier_rotary_options rotary = NAPIER_ROTARY_OPTIONS_INIT;
-    double scale;
-    rotary.theta = model->config.rope_theta;
     const napier_vector inverse = {model->inverse, model->config.head_dim / 2, 1, NAPIER_F32};
-    return napier_rotary_frequencies(context, &rotary, inverse, &scale);
+    double scale = 1;
+    NAPIER_TRY(napier_rotary_frequencies(context, &model->config.rotary, inverse, &scale));
+    model->scale = (float)scale;
+    return NAPIER_OK;
 }
 
 napier_status napier_model_get_weights(napier_context *context, napier_model *model) {

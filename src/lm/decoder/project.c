@@ -25,6 +25,18 @@ size_t napier_project_floats(const napier_context *context, napier_const_matrix 
     return napier_product_floats(context, &plan);
 }
 
+size_t napier_project_most_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights) {
+    size_t most = 0;
+    for (; x.rows > 0; x.rows--) {
+        const size_t floats = napier_project_floats(context, x, weights);
+        if (floats == 0) {
+            return 0;
+        }
+        most = floats > most ? floats : most;
+    }
+    return most;
+}
+
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory) {
     napier_product_plan before = {0};

@@ -14,6 +14,8 @@ typedef struct napier_projection {
 /* The number of floats of memory for a product of x with weights of these shapes and dtypes; 0 if that overflows. For
  * several products with the same x, the maximum of their sizes is enough. */
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
+/* The most of these for 1 to x.rows rows: fewer rows may need more, because the product divides them differently. */
+size_t napier_project_most_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
 /* Computes several products with the same x, which is packed once. */
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory);

@@ -41,6 +41,7 @@ struct napier_model {
     napier_norm last_norm;
     float *vectors; /* weights of all norms, and all biases, widened to f32 */
     float *inverse; /* [head_dim / 2]: ops/layers/rotary_angles.h */
+    float scale;    /* of cosines and sines */
     int64_t parameters, weight_bytes;
 };
 

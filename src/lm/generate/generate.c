@@ -142,7 +142,7 @@ static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
     const int64_t row =
         (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
     const int64_t product =
-        (int64_t)(napier_project_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
+        (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
     return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
                 napier_schedule_bytes(tokens));
 }
@@ -173,7 +173,7 @@ static napier_status plan(generate *g) {
 
 static napier_status allocate(generate *g, napier_memory *memory) {
     const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
-    const size_t product = napier_project_floats(g->context, states_of(g, rows), g->model->head);
+    const size_t product = napier_project_most_floats(g->context, states_of(g, rows), g->model->head);
     g->ended = napier_take(memory, g->sequences, 1);
     g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
     g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);

@@ -8,15 +8,10 @@ enum { BLOCK_ROWS = 256 }; /* rows that the head multiplies at a time */
 /* Each response has a prompt, whose last row is also wanted. */
 static int64_t rows_of(int64_t responses) { return 2 * responses; }
 
-/* The floats for a product of up to this number of rows. Fewer rows may need more. */
 static int64_t product_floats(const napier_context *context, const napier_model *model, int64_t rows) {
-    size_t most = 1;
-    for (int64_t some = 1; some <= rows && some <= BLOCK_ROWS; some++) {
-        const napier_const_matrix x = napier_const_rows(NULL, some, model->head.cols, napier_model_activations(model));
-        const size_t floats = napier_project_floats(context, x, model->head);
-        most = floats > most ? floats : most;
-    }
-    return (int64_t)most;
+    const int64_t block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
+    return (int64_t)napier_project_most_floats(
+        context, napier_const_rows(NULL, block, model->head.cols, napier_model_activations(model)), model->head);
 }
 
 int64_t napier_reward_head_bytes(const napier_context *context, const napier_model *model, int64_t responses) {

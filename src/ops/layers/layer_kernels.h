@@ -24,7 +24,7 @@ typedef struct napier_rotary_pairs {
 } napier_rotary_pairs;
 
 typedef struct napier_layer_kernels {
-    /* out_i = x_i + delta_i. out may be x if dtype is f32. */
+    /* out_i = x_i + delta_i: a bias. out may be x if dtype is f32. */
     void (*add)(const float *x, const float *delta, int64_t n, void *out, napier_dtype dtype);
     /* x_i += delta_i (unless delta is NULL), then out = norm(x). out may be x if dtype is f32. */
     void (*norm)(const napier_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype);

@@ -67,7 +67,7 @@ NAPIER_KERNEL void napier_norm_as(const napier_dtype dtype, const napier_norm *n
 
 static void napier_norm_row(const napier_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype) {
     if (delta) {
-        napier_add_row(x, delta, norm->n, x, NAPIER_F32);
+        napier_add_as(NAPIER_F32, x, delta, norm->n, x);
     }
     NAPIER_FOR_DTYPE(dtype, napier_norm_as, norm, x, out);
 }

@@ -71,6 +71,9 @@ static napier_status check(napier_context *context, const job *j, names name) {
 static napier_status rotate(napier_context *context, job *j, names name) {
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(check(context, j, name));
+    if (j->x.tokens == 0 || j->x.heads == 0 || j->x.dim == 0) {
+        return NAPIER_OK;
+    }
     j->kernels = napier_ops_kernels_of(context->isa);
     napier_parallel_each(context, j->x.tokens, TOKENS_AT_A_TIME, rotate_token, j);
     return NAPIER_OK;

@@ -99,6 +99,7 @@ static napier_status check(napier_context *context, const angles *a) {
         napier_row_argument("positions", napier_indices_bytes(a->positions), NAPIER_MAY_BE_ABSENT, rows)};
     NAPIER_TRY(napier_check_ids(context, "positions", a->positions, rows, NAPIER_ROPE_POSITIONS));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_REFUSE_IF(context, cols > NAPIER_ROTARY_FREQUENCIES, "inverse: size %" PRId64 " is above 2^24", cols);
     for (int64_t i = 0; i < cols; i++) {
         const float inverse = inverse_at(a, i);
         NAPIER_REFUSE_IF(context, !(fabsf(inverse) <= 4.0f), "inverse: element %" PRId64 " is %g, not in -4 .. 4", i,

@@ -10,6 +10,8 @@
 
 /* Positions are integers below this limit. The argument reduction is accurate far beyond it. */
 #define NAPIER_ROPE_POSITIONS (INT64_C(1) << 24)
+/* More than any head has. A stride of 0 would allow a size without end. */
+#define NAPIER_ROTARY_FREQUENCIES (INT64_C(1) << 24)
 
 /* cosines[i] and sines[i] of position * inverse[i], times scale, for i < half. */
 void napier_rope_angles(const float *inverse, int64_t half, float scale, int64_t position, float *cosines,

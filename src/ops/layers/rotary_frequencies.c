@@ -1,6 +1,6 @@
 /* ops/layers/rotary_frequencies.c - the frequencies of rotary position embedding, with the scalings of long contexts.
  *
- * Definitions and roundings follow transformers' modeling_rope_utils.py: f32 where it has tensors, double where it has
+ * Definitions and roundings follow transformers' modeling_rope_utils: f32 where it has tensors, double where it has
  * Python's numbers. Powers and logarithms are computed in double. */
 #include <inttypes.h>
 #include <math.h>
@@ -156,7 +156,7 @@ napier_status napier_rotary_frequencies(napier_context *context, const napier_ro
     const napier_argument argument =
         napier_row_argument("inverse", napier_read_only_vector(inverse), NAPIER_IS_OUT | NAPIER_IS_F32, inverse.size);
     NAPIER_TRY(napier_check_arguments(context, &argument, 1));
-    NAPIER_REFUSE_IF(context, inverse.size > NAPIER_ROPE_POSITIONS, "inverse: size %" PRId64 " is above 2^24",
+    NAPIER_REFUSE_IF(context, inverse.size > NAPIER_ROTARY_FREQUENCIES, "inverse: size %" PRId64 " is above 2^24",
                      inverse.size);
     NAPIER_TRY(check_options(context, &o));
     const double log_theta = napier_f64_log(o.theta);

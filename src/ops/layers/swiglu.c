@@ -58,6 +58,9 @@ static void backward_part(void *argument, int64_t index) {
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 static napier_status run(const napier_context *context, job *j, napier_each *each) {
+    if (j->gate.rows == 0 || j->gate.cols == 0) {
+        return NAPIER_OK;
+    }
     j->kernels = napier_ops_kernels_of(context->isa);
     j->parts = napier_round_up(j->gate.cols, NAPIER_LAYER_COLS) / NAPIER_LAYER_COLS;
     napier_parallel_each(context, j->gate.rows * j->parts, PARTS_AT_A_TIME, each, j);

@@ -1,6 +1,7 @@
 """A tiny Qwen3 model, in code: the tokenizer of tests/support, a config and weights of one layer."""
 
 import json
+import math
 import os
 import struct
 
@@ -19,13 +20,15 @@ with open(os.path.join(os.path.dirname(__file__), "..", "..", "support", "tiny_t
     TOKENIZER = file.read()
 
 
-def tensors():
-    """The entries of the header, and the data: bf16 numbers between 1/4 and 2."""
+def tensors(shapes=TENSORS, wide=()):
+    """The entries of the header, and the data: bf16 numbers between 1/4 and 2, for the names in `wide` as f32."""
     entries, data = {}, b""
-    for name, shape in TENSORS:
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        entries[name + ".weight"] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + 2 * count]}
-        data += b"".join(struct.pack("<H", 0x3E80 + (i * 37 + len(name)) % 0x180) for i in range(count))
+    for name, shape in shapes:
+        numbers = [0x3E80 + (i * 37 + len(name)) % 0x180 for i in range(math.prod(shape))]
+        part = b"".join(struct.pack("<HH", 0, n) if name in wide else struct.pack("<H", n) for n in numbers)
+        entries[name if len(shape) == 3 else name + ".weight"] = {
+            "dtype": "F32" if name in wide else "BF16", "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
     return entries, data
 
 

@@ -110,6 +110,32 @@ def values(rng, files):
     return "odd weights"
 
 
+def experts(rng, files):
+    """A mixture of experts, each with its tensors, or with those of all together; the config may lie."""
+    mlp = language.LAYER + "mlp."
+    apart = [(mlp + "experts.%d.%s_proj" % (e, name), [8, 8]) for e in range(3) for name in ("gate", "up", "down")]
+    fused = [(mlp + "experts.gate_up_proj", [3, 16, 8]), (mlp + "experts.down_proj", [3, 8, 8])]
+    shapes = [t for t in language.TENSORS if not t[0].startswith(mlp)] + [(mlp + "gate", [3, 8])] + rng.choice([apart, fused])
+    entries, data = language.tensors(shapes, [name for name, _ in shapes if rng.random() < 0.3])
+    config = {**language.CONFIG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 3,
+              "num_experts_per_tok": 2, "moe_intermediate_size": 8, "norm_topk_prob": rng.random() < 0.5}
+    key = rng.choice(["num_experts", "num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers", "none"])
+    config[key] = rng.choice([0, 1, 2, 3, 4, 1024, 1025, [], [0], [-1], [16384], [10**18], mutate.number(rng)])
+    files[CONFIG] = json.dumps(config).encode()
+    files[WEIGHTS] = language.safetensors(json.dumps(entries).encode(), data)
+    return "experts: " + key
+
+
+def two_dtypes(rng, files):
+    """Some tensors are f32, in a model of two layers: each layer's products need other memory."""
+    second = [(name.replace("layers.0", "layers.1"), shape) for name, shape in language.TENSORS if "layers.0" in name]
+    shapes = language.TENSORS + second
+    entries, data = language.tensors(shapes, [name for name, _ in shapes if rng.random() < 0.5])
+    files[CONFIG] = json.dumps({**language.CONFIG, "num_hidden_layers": 2}).encode()
+    files[WEIGHTS] = language.safetensors(json.dumps(entries).encode(), data)
+    return "two dtypes"
+
+
 def shards(rng, files):
     """An index in place of one file: names that lead elsewhere, tensors that are not there, the same file twice."""
     entries, data = language.tensors()
@@ -134,7 +160,7 @@ def shards(rng, files):
     return "shards: %d" % kind
 
 
-MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number, entry, config_tree, config_wide]
+MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, experts, two_dtypes, experts, entry, config_number, entry, config_tree, config_wide]
 
 
 def good(rng):

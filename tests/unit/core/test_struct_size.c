@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <napier/attention.h>
+#include <napier/layers.h>
 #include <napier/rl.h>
 #include <napier/sample.h>
 #include <napier/umap.h>
@@ -49,6 +50,31 @@ static napier_status attention(napier_context *context, void *s, double *number)
     const napier_heads output = {out, N, 2, V / 2, V, V / 2, 1, NAPIER_F32};
     const napier_status status = napier_attention(context, q, q, q, output, napier_rows_f32(NULL, 0, 0), s);
     copy(out, N * V, number);
+    return status;
+}
+
+/* ---- Layers ------------------------------------------------------------------------------------------------------ */
+
+static napier_status rms_norm(napier_context *context, void *s, double *number) {
+    float out[N * V] = {0};
+    const napier_status status =
+        napier_rms_norm(context, logits(), napier_const_array_f32(numbers, V), napier_rows_f32(out, N, V), s);
+    copy(out, N * V, number);
+    return status;
+}
+
+static void fill_rotary(void *s) {
+    napier_rotary_options *o = s;
+    o->scaling = NAPIER_ROTARY_YARN;
+    o->factor = 4.0;
+    o->original_max_position_embeddings = 64;
+}
+
+static napier_status rotary(napier_context *context, void *s, double *number) {
+    float inverse[N * V] = {0};
+    const napier_status status =
+        napier_rotary_frequencies(context, s, napier_array_f32(inverse, N * V), &number[N * V]);
+    copy(inverse, N * V, number);
     return status;
 }
 
@@ -227,6 +253,8 @@ static const structure all[] = {
     STRUCTURE(napier_context_options, NAPIER_CONTEXT_OPTIONS_INIT, NULL, allocator, NULL, create),
     STRUCTURE(napier_softmax_options, NAPIER_SOFTMAX_OPTIONS_INIT, "options", algorithm, NULL, softmax),
     STRUCTURE(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, "options", key_end, NULL, attention),
+    STRUCTURE(napier_rms_norm_options, NAPIER_RMS_NORM_OPTIONS_INIT, "options", epsilon, NULL, rms_norm),
+    STRUCTURE(napier_rotary_options, NAPIER_ROTARY_OPTIONS_INIT, "options", truncate, fill_rotary, rotary),
     STRUCTURE(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, "options", ignore_index, NULL, token_options),
     STRUCTURE(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, "results", top_ids, fill_results, token_results),
     STRUCTURE(napier_token_gradients, NAPIER_TOKEN_GRADIENTS_INIT, "gradients", loss, fill_gradients, token_gradients),

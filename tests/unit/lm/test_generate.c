@@ -292,8 +292,10 @@ static void check_schedules(setting s, const prompts *p, const output *wanted) {
 static void test_sequences(void) {
     const prompts p = make_prompts();
     static output wanted;
-    for (int which = 0; which < SAMPLINGS; which++) {
+    for (int k = 0; k < SAMPLINGS + 2; k++) {
         TINY_MODEL(m);
+        const int which = k % SAMPLINGS;
+        m = tiny_model_of(k < SAMPLINGS ? k : TINY_FAMILIES - 1); /* each with another family */
         m.dtype = which == 1 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 2 ? 4 : 1;
         tiny_model_write(&m);

@@ -40,7 +40,7 @@ static void check_numbers(const napier_model_config *c) {
     expect(c->hidden_size == 1024 && c->num_hidden_layers == 28 && c->intermediate_size == 3072, "sizes");
     expect(c->num_attention_heads == 16 && c->num_key_value_heads == 8 && c->head_dim == 128, "heads");
     expect(c->vocab_size == 151936 && c->max_position_embeddings == 40960, "vocabulary, positions");
-    expect(c->rms_norm_eps == 1e-6 && c->rope_theta == 1e6, "eps %g, theta %g", c->rms_norm_eps, c->rope_theta);
+    expect(c->rms_norm_eps == 1e-6 && c->rotary.theta == 1e6, "eps %g, theta %g", c->rms_norm_eps, c->rotary.theta);
     expect(c->tie_word_embeddings == 1 && c->dtype == NAPIER_BF16, "tied %d, dtype %d", c->tie_word_embeddings,
            (int)c->dtype);
     expect(c->bos_token_id == 151643 && c->eos_count == 1 && c->eos_token_ids[0] == 151645, "bos, eos");
@@ -71,7 +71,7 @@ static void defaults(void) {
     succeeded(context, parse("\"tie_word_embeddings\": true,", "", &c), "tie_word_embeddings");
     expect(c.tie_word_embeddings == 0, "tied without a word");
     succeeded(context, parse("\"rope_theta\": 1000000,", "", &c), "rope_theta");
-    expect(c.rope_theta == 10000, "rope_theta %g", c.rope_theta);
+    expect(c.rotary.theta == 10000, "rope_theta %g", c.rotary.theta);
     succeeded(context, parse("\"rms_norm_eps\": 1e-06,", "", &c), "rms_norm_eps");
     expect(c.rms_norm_eps == 1e-6, "eps %g", c.rms_norm_eps);
     succeeded(context, parse("\"bos_token_id\": 151643", "\"bos_token_id\": null", &c), "bos_token_id");
@@ -263,6 +263,48 @@ static void families(void) {
     }
 }
 
+/* ---- The rope ---------------------------------------------------------------------------------------------------- */
+
+#define ROPE "\"rope_scaling\": null"
+#define SCALING(fields) "\"rope_scaling\": {" fields "}"
+#define PARAMETERS(fields) "\"rope_parameters\": {" fields "}"
+
+/* What becomes of the fields, with 40960 positions. */
+static const struct {
+    const char *text;
+    napier_rotary_options wanted;
+} ropes[] = {
+    {SCALING(""), {0, 1e6, NAPIER_ROTARY_DEFAULT, 1, 0, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {SCALING("\"type\": \"default\""), {0, 1e6, NAPIER_ROTARY_DEFAULT, 1, 0, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {SCALING("\"type\": \"linear\", \"factor\": 2.5"),
+     {0, 1e6, NAPIER_ROTARY_LINEAR, 2.5, 40960, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {SCALING("\"type\": \"mrope\", \"rope_type\": \"linear\", \"factor\": 2"),
+     {0, 1e6, NAPIER_ROTARY_LINEAR, 2, 40960, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {PARAMETERS("\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 3, "
+                "\"original_max_position_embeddings\": 8192, \"rope_theta\": 1000000"),
+     {0, 1e6, NAPIER_ROTARY_LLAMA3, 8, 8192, 2, 3, 32, 1, 0, 0, 0, 1}},
+    {SCALING("\"rope_type\": \"yarn\", \"original_max_position_embeddings\": 10240"),
+     {0, 1e6, NAPIER_ROTARY_YARN, 4, 10240, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {SCALING("\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 16, \"beta_slow\": 2, \"mscale\": 0.7, "
+             "\"mscale_all_dim\": 0.6, \"attention_factor\": 1.5, \"truncate\": false"),
+     {0, 1e6, NAPIER_ROTARY_YARN, 4, 40960, 1, 4, 16, 2, 0.7, 0.6, 1.5, 0}},
+    {"\"original_max_position_embeddings\": 1024, " SCALING("\"rope_type\": \"yarn\", \"factor\": 2"),
+     {0, 1e6, NAPIER_ROTARY_YARN, 2, 1024, 1, 4, 32, 1, 0, 0, 0, 1}},
+    {PARAMETERS("\"rope_type\": \"linear\", \"factor\": 2") ", " SCALING("\"rope_type\": \"linear\", \"factor\": 3"),
+     {0, 1e6, NAPIER_ROTARY_LINEAR, 3, 40960, 1, 4, 32, 1, 0, 0, 0, 1}},
+};
+
+static void rope(void) {
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
+        napier_model_config c;
+        napier_rotary_options wanted = ropes[i].wanted;
+        if (succeeded(context, parse(ROPE, ropes[i].text, &c), ropes[i].text)) {
+            wanted.struct_size = c.rotary.struct_size;
+            expect(memcmp(&wanted, &c.rotary, sizeof wanted) == 0, "%s: read otherwise", ropes[i].text);
+        }
+    }
+}
+
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -270,8 +312,9 @@ static const struct {
     napier_status status;
     const char *word;
 } edits[] = {
-    {"\"qwen3\"", "\"qwen3_moe\"", NAPIER_UNSUPPORTED, "model_type: \"qwen3_moe\""},
-    {"\"qwen3\"", "\"gemma2\"", NAPIER_UNSUPPORTED, "only qwen3, qwen2, llama or mistral"},
+    {"\"qwen3\"", "\"qwen2_moe\"", NAPIER_UNSUPPORTED, "model_type: \"qwen2_moe\""},
+    {"\"qwen3\"", "\"qwen3_moe\"", NAPIER_UNSUPPORTED, "only Qwen3MoeForCausalLM or"},
+    {"\"qwen3\"", "\"gemma2\"", NAPIER_UNSUPPORTED, "only qwen3, qwen2, llama, mistral or qwen3_moe"},
     {"\"qwen3\"", "\"llama\"", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForCausalLM\", but only LlamaForCausalLM or"},
     {"\"model_type\": \"qwen3\",", "", NAPIER_CORRUPT_DATA, "model_type: missing"},
     {"Qwen3ForCausalLM", "Qwen3ForTokenClassification", NAPIER_UNSUPPORTED, "architectures: \"Qwen3ForToken"},
@@ -284,17 +327,28 @@ static const struct {
     {"\"sliding_window\": null", "\"layer_types\": [\"chunked_attention\"]", NAPIER_UNSUPPORTED, "chunked_attention"},
     {"\"attention_bias\": false", "\"attention_bias\": 0", NAPIER_CORRUPT_DATA, "attention_bias: 0"},
     {"\"silu\"", "\"gelu\"", NAPIER_UNSUPPORTED, "hidden_act: \"gelu\""},
-    {"\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0}", NAPIER_UNSUPPORTED,
-     "rope_type: \"yarn\""},
-    {"\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", NAPIER_UNSUPPORTED, "type: \"linear\""},
-    {"\"rope_scaling\": null", "\"rope_scaling\": 3", NAPIER_CORRUPT_DATA, "3, where an object"},
-    {"\"rope_scaling\": null", "\"rope_parameters\": {\"rope_type\": \"dynamic\"}", NAPIER_UNSUPPORTED, "dynamic"},
-    {"\"rope_scaling\": null", "\"rope_parameters\": {\"partial_rotary_factor\": 0.5}", NAPIER_UNSUPPORTED, "partial"},
-    {"\"rope_scaling\": null", "\"rope_parameters\": {\"full_attention\": {}}", NAPIER_UNSUPPORTED, "full_attention"},
-    {"\"rope_scaling\": null", "\"rope_parameters\": {\"rope_theta\": 5}", NAPIER_CORRUPT_DATA,
-     "rope_theta: 1e+06, but 5"},
-    {"\"rope_theta\": 1000000", "\"rope_theta\": -1", NAPIER_CORRUPT_DATA, "rope_theta: -1"},
-    {"\"rope_theta\": 1000000", "\"rope_theta\": 1e999", NAPIER_CORRUPT_DATA, "rope_theta: inf"},
+    {ROPE, SCALING("\"rope_type\": \"longrope\""), NAPIER_UNSUPPORTED,
+     "rope_type: \"longrope\", but only default, linear"},
+    {ROPE, SCALING("\"type\": \"mrope\", \"mrope_section\": []"), NAPIER_UNSUPPORTED, "type: \"mrope\""},
+    {ROPE, SCALING("\"type\": \"linear\""), NAPIER_CORRUPT_DATA, "factor: missing"},
+    {ROPE, SCALING("\"type\": \"linear\", \"factor\": 0.5"), NAPIER_CORRUPT_DATA, "factor: 0.5"},
+    {ROPE, SCALING("\"type\": \"linear\", \"factor\": \"2\""), NAPIER_CORRUPT_DATA, "factor: \"2\""},
+    {ROPE, SCALING("\"type\": 4"), NAPIER_CORRUPT_DATA, "type: 4"},
+    {ROPE, SCALING("\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 1"), NAPIER_CORRUPT_DATA,
+     "high_freq_factor: 1"},
+    {ROPE, SCALING("\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": -1"), NAPIER_CORRUPT_DATA, "beta_fast: -1"},
+    {ROPE, SCALING("\"rope_type\": \"yarn\", \"attention_factor\": 1e300"), NAPIER_CORRUPT_DATA, "1e+300"},
+    {ROPE, SCALING("\"rope_type\": \"yarn\", \"original_max_position_embeddings\": 0"), NAPIER_CORRUPT_DATA,
+     "original_max_position_embeddings: 0"},
+    {ROPE, SCALING("\"rope_theta\": 5"), NAPIER_CORRUPT_DATA, "rope_theta: 1e+06, but 5"},
+    {ROPE, "\"partial_rotary_factor\": 0.5", NAPIER_UNSUPPORTED, "partial_rotary_factor: 0.5"},
+    {ROPE, "\"rope_scaling\": 3", NAPIER_CORRUPT_DATA, "3, where an object"},
+    {ROPE, "\"rope_parameters\": {\"rope_type\": \"dynamic\"}", NAPIER_UNSUPPORTED, "dynamic"},
+    {ROPE, "\"rope_parameters\": {\"partial_rotary_factor\": 0.5}", NAPIER_UNSUPPORTED, "partial"},
+    {ROPE, "\"rope_parameters\": {\"full_attention\": {}}", NAPIER_UNSUPPORTED, "full_attention"},
+    {ROPE, "\"rope_parameters\": {\"rope_theta\": 5}", NAPIER_CORRUPT_DATA, "rope_theta: 1e+06, but 5"},
+    {"\"rope_theta\": 1000000", "\"rope_theta\": -1", NAPIER_CORRUPT_DATA, "theta: -1"},
+    {"\"rope_theta\": 1000000", "\"rope_theta\": 1e999", NAPIER_CORRUPT_DATA, "theta: inf"},
     {"\"sliding_window\": null", "\"layer_types\": [\"sliding_attention\"]", NAPIER_UNSUPPORTED, "layer_types"},
     {"\"sliding_window\": null", "\"layer_types\": \"sliding_attention\"", NAPIER_CORRUPT_DATA, "layer_types"},
     {"\"max_window_layers\": 28, \"model_type\"",
@@ -334,7 +388,8 @@ static void refusals(void) {
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 1);
-    const int failed = RUN_TESTS("model_config", TEST(both_styles), TEST(defaults), TEST(families), TEST(refusals));
+    const int failed =
+        RUN_TESTS("model_config", TEST(both_styles), TEST(defaults), TEST(families), TEST(rope), TEST(refusals));
     napier_context_destroy(context);
     return failed;
 }

@@ -168,13 +168,15 @@ static void check_routes(const setting *s, const batch *b, const scores *got) {
 }
 
 static void test_routes(void) {
-    TINY_MODEL(m);
     static batch b;
     static scores got;
-    m.dtype = NAPIER_BF16;
-    tiny_model_write(&m);
     fill_batch(&b, 6, 1);
-    for (int compute = 0; compute < 2; compute++) {
+    for (int which = 0; which < 2 * TINY_FAMILIES; which++) {
+        TINY_MODEL(m);
+        const int compute = which % 2;
+        m = tiny_model_of(which / 2);
+        m.dtype = NAPIER_BF16;
+        tiny_model_write(&m);
         for (double temperature = 1.0; temperature > 0.5; temperature -= 0.3) {
             const setting s = {&m, (napier_compute)compute, context_for_test(NAPIER_ISA_AUTO, 1), 0, 0, temperature, 0};
             run(&s, &b, &got, NULL);
@@ -255,8 +257,10 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
 
 static void test_sharing(void) {
     static batch b;
-    for (int which = 0; which < 3; which++) {
+    for (int k = 0; k < 5; k++) {
         TINY_MODEL(m);
+        const int which = k % 3;
+        m = tiny_model_of(k < 3 ? k + 1 : TINY_FAMILIES - 1);
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
@@ -612,6 +616,37 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
     succeeded(context, score(context, model, &b), "score");
 }
 
+static void check_bound(const tiny_model *m, napier_compute compute, const batch *b) {
+    ledger l = LEDGER_INIT;
+    l.guard = 1 << 12;
+    napier_context *const context = ledger_context(&l, 2);
+    napier_model *const model = model_load(context, m, compute, 0);
+    const napier_score_batch view = view_of(b);
+    napier_score_plan plan = NAPIER_SCORE_PLAN_INIT;
+    succeeded(context, napier_model_batch_plan(context, model, &view, NULL, &plan), "plan");
+    const size_t before = l.most = l.now;
+    succeeded(context, score(context, model, b), "score");
+    expect((int64_t)(l.most - before) <= plan.bytes, "%s: %zu bytes taken of %lld", m->family, l.most - before,
+           (long long)plan.bytes);
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+}
+
+/* What a call takes, besides the model, is within its plan. */
+static void test_plan_is_a_bound(void) {
+    static batch b;
+    for (int k = 0; k < 2 * TINY_FAMILIES; k++) {
+        TINY_MODEL(m);
+        m = tiny_model_of(k / 2);
+        m.dtype = NAPIER_BF16;
+        tiny_model_write(&m);
+        for (int pairs = 1; pairs < 6; pairs += 2) {
+            fill_batch(&b, pairs, 5);
+            check_bound(&m, (napier_compute)(k % 2), &b);
+        }
+    }
+}
+
 /* The last layer runs some of the rows only: 12 of each 22 here. Fewer rows are cut otherwise, and may want more: 48
  * more than 88, with this intermediate size and two threads. */
 static void test_fewer_rows_want_more(void) {
@@ -632,5 +667,6 @@ static void test_fewer_rows_want_more(void) {
 int main(void) {
     return RUN_TESTS("model_score", TEST(test_routes), TEST(test_sharing), TEST(test_plan), TEST(test_arguments),
                      TEST_1(test_kv_in_pieces), TEST_1(test_kv_arguments), TEST(test_forms), TEST_1(test_judge),
-                     TEST_1(test_texts), TEST_1(test_memory), TEST(test_fewer_rows_want_more));
+                     TEST_1(test_texts), TEST_1(test_memory), TEST(test_fewer_rows_want_more),
+                     TEST(test_plan_is_a_bound));
 }
