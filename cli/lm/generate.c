@@ -22,11 +22,16 @@
 #include <cjson/cJSON.h>
 #endif
 
+enum { MOST_STOPS = 16 };
+
 typedef struct generate_request {
     model_request shared;
-    int64_t samples, max_tokens, top_k, seed, stop;
+    const char *prompt; /* NULL: the prompts are in IN */
+    int64_t samples, max_tokens, min_tokens, top_k, seed, stop_id;
     double top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-    int greedy, no_thinking, ignore_eos, resume;
+    napier_text stops[MOST_STOPS];
+    int64_t stop_count;
+    int chat, greedy, ignore_eos, entropies, resume;
 } generate_request;
 
 #ifdef NAPIER_MODEL
@@ -43,25 +48,27 @@ typedef struct session {
     text_encoder encoder;
     score_lines lines; /* prompts without responses */
     int64_t done;      /* sequences that OUT has already */
-    int64_t *ids, *lengths, *numbers;
+    int64_t *ids, *lengths, *numbers, *stop_text, *text_offsets;
     napier_finish *finish;
-    float *logprobs, *plain;
-    napier_text_buffer text;
-    int64_t tokens, most; /* generated so far, and at most */
+    float *logprobs, *plain, *entropy;
+    napier_text_buffer text; /* of the sequences that have been generated together */
+    FILE *stream;            /* where the text goes as it is generated; NULL: nowhere */
+    int64_t tokens, most;    /* generated so far, and at most */
     progress_line progress;
 } session;
 
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
-static int read_lines(session *s) {
+static int read_prompts(session *s) {
+    const generate_request *const q = s->q;
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     s->eos = napier_model_get_info(s->context, s->model, &info) == NAPIER_OK ? info.eos : -1;
-    s->encoder = (text_encoder){.context = s->context,
-                                .model = s->q->shared.folder,
-                                .no_thinking = s->q->no_thinking,
-                                .vocabulary = s->vocabulary,
-                                .has_prompts_only = true};
-    return score_lines_read(&s->lines, s->q->shared.shared.in_path, &s->encoder);
+    s->encoder = model_text_encoder(&q->shared, s->context, s->vocabulary);
+    s->encoder.has_prompts_only = true;
+    const int status = q->prompt ? score_lines_prompt(&s->lines, q->prompt, q->chat, &s->encoder)
+                                 : score_lines_read(&s->lines, q->shared.shared.in_path, &s->encoder);
+    const bool needs_tokenizer = q->stop_count > 0 && s->encoder.tokenizer == NULL;
+    return status || (needs_tokenizer && tokenizer_open(s->context, q->shared.folder, &s->encoder.tokenizer));
 }
 
 /* ---- A file that has a part of the results ----------------------------------------------------------------------- */
@@ -135,8 +142,12 @@ static int allocate(session *s) {
     s->finish = calloc(sequences, sizeof *s->finish);
     s->logprobs = calloc(sequences * most, sizeof *s->logprobs);
     s->plain = calloc(sequences * most, sizeof *s->plain);
-    return s->ids && s->lengths && s->numbers && s->finish && s->logprobs && s->plain ? STATUS_OK
-                                                                                      : complain("out of memory");
+    s->entropy = calloc(sequences * most, sizeof *s->entropy);
+    s->stop_text = calloc(sequences, sizeof *s->stop_text);
+    s->text_offsets = calloc(sequences + 1, sizeof *s->text_offsets);
+    const bool all = s->ids && s->lengths && s->numbers && s->finish && s->logprobs && s->plain && s->entropy &&
+                     s->stop_text && s->text_offsets;
+    return all ? STATUS_OK : complain("out of memory");
 }
 
 static napier_sample_options sampling_of(const generate_request *q) {
@@ -152,11 +163,54 @@ static napier_sample_options sampling_of(const generate_request *q) {
     return options;
 }
 
+/* How text is printed: in a string of JSON, on a terminal, whose control characters could change how it works, or as it
+ * is. */
+typedef enum text_form { TEXT_JSON, TEXT_TERMINAL, TEXT_PLAIN } text_form;
+
+static void print_character(const unsigned char *c, int width, text_form form, FILE *out) {
+    const bool is_control = utf8_is_control(c) && *c != '\n' && *c != '\t';
+    if (width == 0 || (form == TEXT_TERMINAL && is_control)) {
+        fputs(form == TEXT_JSON ? "\\ufffd" : "\xef\xbf\xbd", out);
+    } else if (form == TEXT_JSON && (*c < 0x20 || *c == '"' || *c == '\\')) {
+        fprintf(out, "\\u%04x", *c);
+    } else {
+        fwrite(c, 1, (size_t)width, out);
+    }
+}
+
+/* What is not UTF-8, such as a character that is cut off, becomes U+FFFD. */
+static void print_text(const char *bytes, size_t size, text_form form, FILE *out) {
+    for (size_t i = 0; i < size;) {
+        unsigned char rest[5] = "";
+        memcpy(rest, bytes + i, size - i < 4 ? size - i : 4); /* utf8_size reads up to 4 bytes */
+        const int width = rest[0] == 0 ? 1 : utf8_size(rest);
+        print_character(rest, width, form, out);
+        i += width > 0 ? (size_t)width : 1;
+    }
+}
+
+static void print_string(const char *bytes, size_t size, FILE *out) {
+    fputc('"', out);
+    print_text(bytes, size, TEXT_JSON, out);
+    fputc('"', out);
+}
+
+/* Called as the library's on_text. */
+static int stream_text(int64_t sequence, const char *bytes, size_t size, int ended, void *user) {
+    const session *const s = user;
+    (void)sequence;
+    print_text(bytes, size, isatty(fileno(s->stream)) ? TEXT_TERMINAL : TEXT_PLAIN, s->stream);
+    if (ended) {
+        fputc('\n', s->stream);
+    }
+    return fflush(s->stream) != 0;
+}
+
 /* Generates `samples` sequences of each of `prompts` prompts from `prompt` on; sample 0 has the number `number`. */
 static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples, int64_t number) {
     const generate_request *const q = s->q;
     const id_lists *const l = &s->lines.prompts;
-    const int64_t count = prompts * samples, stops[2] = {q->stop, q->ignore_eos ? -1 : s->eos};
+    const int64_t count = prompts * samples, stops[2] = {q->stop_id, q->ignore_eos ? -1 : s->eos};
     const int64_t stop[2] = {stops[0] >= 0 ? stops[0] : stops[1], stops[1]};
     const napier_sample_options sampling = sampling_of(q);
     napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
@@ -177,64 +231,37 @@ static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples
     batch.samples = samples;
     batch.numbers = napier_indices_i64(s->numbers, count);
     options.max_tokens = q->max_tokens;
+    options.min_tokens = q->min_tokens;
+    options.tokenizer = s->encoder.tokenizer;
+    options.stop_texts = q->stops;
+    options.stop_text_count = q->stop_count;
+    options.on_text = s->stream ? stream_text : NULL;
     options.stop = napier_indices_i64(stop, (stops[0] >= 0) + (stops[1] >= 0));
     options.sampling = &sampling;
-    options.on_token = show_token;
+    options.on_token = s->stream ? NULL : show_token;
     options.user = s;
     results.ids = s->ids;
     results.lengths = s->lengths;
     results.finish = s->finish;
     results.logprobs = napier_rows_f32(s->logprobs, count, q->max_tokens);
     results.plain_logprobs = napier_rows_f32(s->plain, count, q->max_tokens);
+    results.entropy = napier_rows_f32(q->entropies ? s->entropy : NULL, count, q->max_tokens);
+    results.stop_text = s->stop_text;
+    if (s->encoder.tokenizer) {
+        s->text.size = 0;
+        results.text = &s->text;
+        results.text_offsets = s->text_offsets;
+    }
     const napier_status status = napier_generate(s->context, s->model, &batch, &options, &results);
     free(offsets);
-    return library_status(s->context, status, NULL);
+    return status == NAPIER_CANCELLED ? STATUS_OK /* the output failed: the caller looks at ferror */
+                                      : library_status(s->context, status, NULL);
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-/* Prints bytes as a JSON string. What is not UTF-8, such as a character that is cut off, becomes U+FFFD. */
-static void print_text(const char *bytes, size_t size, FILE *out) {
-    fputc('"', out);
-    for (size_t i = 0; i < size;) {
-        char rest[5] = "";
-        memcpy(rest, bytes + i, size - i < 4 ? size - i : 4); /* utf8_size reads up to 4 bytes */
-        const unsigned char c = (unsigned char)bytes[i];
-        const int width = c == 0 ? 1 : utf8_size((const unsigned char *)rest);
-        if (c < 0x20 || c == '"' || c == '\\') {
-            fprintf(out, "\\u%04x", c);
-        } else if (width == 0) {
-            fputs("\\ufffd", out);
-        } else {
-            fwrite(bytes + i, 1, (size_t)width, out);
-        }
-        i += width > 0 ? (size_t)width : 1;
-    }
-    fputc('"', out);
-}
-
-/* Prints the text of ids. Those of a model's unused rows have no token, and so no text. */
-static int print_tokens(session *s, const int64_t *ids, int64_t count, FILE *out) {
-    napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
-    options.skip_special = 1;
-    s->text.size = 0;
-    for (int64_t t = 0; t < count; t++) {
-        const int32_t id = (int32_t)ids[t];
-        size_t size = 0;
-        const bool is_token = napier_tokenizer_token(s->encoder.tokenizer, id, &size) != NULL;
-        const napier_status status =
-            is_token ? napier_tokenizer_decode(s->context, s->encoder.tokenizer, &id, 1, &options, &s->text)
-                     : NAPIER_OK;
-        if (status != NAPIER_OK) {
-            return library_status(s->context, status, NULL);
-        }
-    }
-    print_text(s->text.bytes, s->text.size, out);
-    return STATUS_OK;
-}
-
 /* Prints row `row` of what has been generated: sequence s->done. */
-static int print_sequence(session *s, int64_t row, FILE *out) {
+static void print_sequence(session *s, int64_t row, FILE *out) {
     const int64_t *const ids = s->ids + row * s->q->max_tokens, count = s->lengths[row];
     fprintf(out, "{\"line\": %" PRId64 ", \"sample\": %" PRId64 ", \"token_ids\": [",
             s->lines.line[s->done / s->q->samples], s->done % s->q->samples);
@@ -245,15 +272,23 @@ static int print_sequence(session *s, int64_t row, FILE *out) {
     json_list(out, s->logprobs + row * s->q->max_tokens, count);
     fputs(", \"plain_logprobs\": ", out);
     json_list(out, s->plain + row * s->q->max_tokens, count);
-    if (s->encoder.tokenizer != NULL) { /* the prompts were texts */
-        fputs(", \"text\": ", out);
-        if (print_tokens(s, ids, count, out)) {
-            return STATUS_FAILED;
-        }
+    if (s->q->entropies) {
+        fputs(", \"entropies\": ", out);
+        json_list(out, s->entropy + row * s->q->max_tokens, count);
     }
-    fprintf(out, ", \"finish\": \"%s\"}\n", s->finish[row] == NAPIER_FINISH_STOP ? "stop" : "length");
+    if (s->encoder.tokenizer != NULL) { /* the prompts were texts, or there are stop texts */
+        const int64_t begin = s->text_offsets[row], end = s->text_offsets[row + 1];
+        fputs(", \"text\": ", out);
+        print_string(s->text.bytes + begin, (size_t)(end - begin), out);
+    }
+    fprintf(out, ", \"finish\": \"%s\"", s->finish[row] == NAPIER_FINISH_LENGTH ? "length" : "stop");
+    if (s->finish[row] == NAPIER_FINISH_TEXT) {
+        const napier_text stop = s->q->stops[s->stop_text[row]];
+        fputs(", \"stop\": ", out);
+        print_string(stop.bytes, stop.size, out);
+    }
+    fputs("}\n", out);
     s->done++;
-    return STATUS_OK;
 }
 
 /* Generates and prints all sequences from s->done on. What has been printed is in the file before more is generated. */
@@ -271,9 +306,7 @@ static int print_all(FILE *out, void *user) {
             return STATUS_FAILED;
         }
         for (int64_t row = 0; row < together * each; row++) {
-            if (print_sequence(s, row, out)) {
-                return STATUS_FAILED;
-            }
+            print_sequence(s, row, out);
         }
         if (fflush(out) != 0) {
             return STATUS_OK; /* the caller looks at ferror */
@@ -282,8 +315,18 @@ static int print_all(FILE *out, void *user) {
     return STATUS_OK;
 }
 
+/* The text of one sequence, as it is generated. */
+static int print_stream(FILE *out, void *user) {
+    session *const s = user;
+    s->stream = out;
+    return generate(s, 0, 1, 1, 0);
+}
+
 static int print_results(session *s) {
     const char *const path = s->q->shared.shared.out_path;
+    if (s->q->prompt && path == NULL) {
+        return output_print(NULL, print_stream, s);
+    }
     if (!s->q->resume) {
         return output_print(path, print_all, s);
     }
@@ -299,7 +342,7 @@ static int print_results(session *s) {
 static int run(void *request, napier_context *context) {
     const generate_request *const q = request;
     session s = {.q = q, .context = context};
-    int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_lines(&s) || allocate(&s);
+    int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_prompts(&s) || allocate(&s);
     if (status == STATUS_OK) {
         progress_start(&s.progress, -1);
         status = print_results(&s);
@@ -311,6 +354,9 @@ static int run(void *request, napier_context *context) {
     free(s.finish);
     free(s.logprobs);
     free(s.plain);
+    free(s.entropy);
+    free(s.stop_text);
+    free(s.text_offsets);
     napier_text_buffer_free(context, &s.text);
     text_encoder_free(&s.encoder);
     score_lines_free(&s.lines);
@@ -326,13 +372,29 @@ static int run(void *request, napier_context *context) { return model_missing(re
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
+static const char *add_stop(void *request, const char *text) {
+    generate_request *const q = request;
+    if (q->stop_count == MOST_STOPS || *text == '\0') {
+        return *text == '\0' ? "a text of one byte or more" : "one of at most 16 texts";
+    }
+    q->stops[q->stop_count++] = (napier_text){text, strlen(text)};
+    return NULL;
+}
+
 #define AT(member) offsetof(generate_request, member)
 static const option options[] = {
+    {"prompt", 'p', OPTION_TEXT, "TEXT", AT(prompt),
+     .help = "a prompt in place of IN; without --output, only its text is printed, as it is generated"},
+    {"chat", 0, OPTION_FLAG, NULL, AT(chat), .help = "the text of --prompt is a user's message of a conversation"},
     {"samples", 'n', OPTION_INTEGER, "N", AT(samples), OPTION_FROM(1, 1 << 24),
      .help = "sequences of each prompt (default: 1)"},
     {"max-tokens", 0, OPTION_INTEGER, "N", AT(max_tokens), OPTION_FROM(1, 1 << 20),
      .help = "tokens of a sequence, at most (default: 256)"},
-    {"greedy", 0, OPTION_FLAG, NULL, AT(greedy), .help = "always the likeliest token; the temperature is not used"},
+    {"min-tokens", 0, OPTION_INTEGER, "N", AT(min_tokens), OPTION_FROM(0, 1 << 20),
+     .help = "the first N tokens of a sequence do not end it (default: 0)"},
+    {"temperature", 't', OPTION_NUMBER, "T", AT(shared.temperature), OPTION_FROM(0, DBL_MAX),
+     .help = "logits are divided by T first (default: 1); 0: always the likeliest token"},
+    {"greedy", 0, OPTION_FLAG, NULL, AT(greedy), .help = "the same as --temperature 0"},
     {"top-k", 0, OPTION_INTEGER, "K", AT(top_k), OPTION_FROM(0, INT32_MAX),
      .help = "sample from the K likeliest tokens (default: 0, all)"},
     {"top-p", 0, OPTION_NUMBER, "P", AT(top_p), OPTION_ABOVE_0(1),
@@ -346,22 +408,39 @@ static const option options[] = {
     {"frequency-penalty", 0, OPTION_NUMBER, "X", AT(frequency_penalty), OPTION_FROM(-DBL_MAX, DBL_MAX),
      .help = "the same, times the number of occurrences (default: 0)"},
     {"seed", 0, OPTION_INTEGER, "S", AT(seed), OPTION_FROM(0, 0x1p53), .help = "of the random numbers (default: 0)"},
-    {"stop-id", 0, OPTION_INTEGER, "ID", AT(stop), OPTION_FROM(0, INT32_MAX),
+    {"stop", 0, OPTION_OTHER, "TEXT", 0, .set = add_stop,
+     .help = "a text that ends a sequence, and is not a part of its text; again for each"},
+    {"stop-id", 0, OPTION_INTEGER, "ID", AT(stop_id), OPTION_FROM(0, INT32_MAX),
      .help = "a token that ends a sequence, besides the model's end of text"},
     {"ignore-eos", 0, OPTION_FLAG, NULL, AT(ignore_eos), .help = "the model's end of text ends no sequence"},
-    {"no-thinking", 0, OPTION_FLAG, NULL, AT(no_thinking), .help = "conversations end with an empty think block"},
+    {"entropies", 0, OPTION_FLAG, NULL, AT(entropies), .help = "results have the entropy of each token's distribution"},
     {"resume", 0, OPTION_FLAG, NULL, AT(resume),
      .help = "write into OUT as results are done, behind those that an interrupted run has left there"},
     {.name = NULL},
 };
-static const option_group groups[] = {{NULL, model_options}, {NULL, options}, MACHINE_GROUP};
+static const option_group groups[] = {
+    {NULL, model_options}, {NULL, conversation_options}, {NULL, options}, MACHINE_GROUP};
 static const generate_request defaults = {
-    .shared = MODEL_DEFAULTS, .samples = 1, .max_tokens = 256, .top_p = 1, .repetition_penalty = 1, .stop = -1};
+    .shared = MODEL_DEFAULTS, .samples = 1, .max_tokens = 256, .top_p = 1, .repetition_penalty = 1, .stop_id = -1};
+
+static int check_prompt(const generate_request *q) {
+    const base_request *const base = &q->shared.shared;
+    return q->prompt == NULL && base->in_path == NULL
+               ? misuse("an input file is missing (- is standard input), or --prompt")
+           : q->prompt != NULL && base->in_path != NULL ? misuse("--prompt stands in place of %s", base->in_path)
+           : q->prompt == NULL && q->chat               ? misuse("--chat goes with --prompt")
+           : q->prompt != NULL && base->out_path == NULL && q->samples > 1
+               ? misuse("--samples: --prompt prints one text; --output takes more")
+               : STATUS_OK;
+}
 
 static int check(void *request) {
     const generate_request *const q = request;
     const char *const out = q->shared.shared.out_path;
-    const int status = model_check(request);
+    const int model = model_check(request), status = model ? model : check_prompt(q);
+    if (status == STATUS_OK && q->min_tokens > q->max_tokens) {
+        return misuse("--min-tokens %" PRId64 " is more than --max-tokens %" PRId64, q->min_tokens, q->max_tokens);
+    }
     if (status == STATUS_OK && q->resume && (out == NULL || is_standard(out))) {
         return misuse("--resume wants --output: a file that keeps what is done");
     }
@@ -371,7 +450,7 @@ static int check(void *request) {
 const command generate_command = {
     .name = "generate",
     .summary = "samples of a language model",
-    .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]",
+    .usage = "IN.jsonl --model DIR [-o OUT] [OPTIONS]\n--prompt TEXT [--chat] --model DIR [OPTIONS]",
     .about =
         "Continues prompts by sampling from a language model (config.json, model.safetensors or shards, and for texts\n"
         "tokenizer.json). Each line of IN (- is standard input) has a prompt: a text, a list of token ids, or a\n"
@@ -386,9 +465,13 @@ const command generate_command = {
         "  {\"line\": 1, \"sample\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"plain_logprobs\": [-0.5],\n"
         "   \"text\": \" 4\", \"finish\": \"stop\"}\n"
         "\n"
+        "finish is length or stop; after a text of --stop, \"stop\" has that text, and \"text\" ends before it.\n"
+        "\n"
         "plain_logprobs are without filters and penalties: napier logprobs gives the same numbers. They, and the\n"
         "tokens, are the same on every machine, with any number of threads, and after an interruption.",
-    .example = "napier generate prompts.jsonl --model Qwen3-0.6B --samples 8 -t 0.8 -o samples.jsonl --resume",
+    .example = "napier generate prompts.jsonl --model Qwen3-0.6B --samples 8 -t 0.8 -o samples.jsonl --resume\n"
+               "napier generate --model Qwen3-0.6B --chat --prompt 'Why is the sky blue?'",
+    .input = INPUT_OPTIONAL,
     .groups = groups,
     .size = sizeof defaults,
     .defaults = &defaults,

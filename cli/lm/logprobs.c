@@ -11,7 +11,7 @@
 
 typedef struct logprobs_request {
     model_request shared;
-    int no_thinking, plan;
+    int plan;
     int64_t prefix_token; /* -1: none */
 } logprobs_request;
 
@@ -35,11 +35,8 @@ typedef struct session {
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
 static int read_lines(session *s) {
-    text_encoder encoder = {.context = s->context,
-                            .model = s->q->shared.folder,
-                            .no_thinking = s->q->no_thinking,
-                            .vocabulary = s->vocabulary,
-                            .has_prefix = s->q->prefix_token >= 0};
+    text_encoder encoder = model_text_encoder(&s->q->shared, s->context, s->vocabulary);
+    encoder.has_prefix = s->q->prefix_token >= 0;
     const int status = score_lines_read(&s->lines, s->q->shared.shared.in_path, &encoder);
     text_encoder_free(&encoder);
     return status;
@@ -175,11 +172,11 @@ static int run(void *request, napier_context *context) { return model_missing(re
 static const option options[] = {
     {"prefix-token", 0, OPTION_INTEGER, "ID", AT(prefix_token), OPTION_FROM(0, INT32_MAX),
      .help = "a token that stands in for an empty prompt, which is an error otherwise"},
-    {"no-thinking", 0, OPTION_FLAG, NULL, AT(no_thinking), .help = "conversations end with an empty think block"},
     {"plan", 0, OPTION_FLAG, NULL, AT(plan), .help = "only what would run, and the memory that it would take"},
     {.name = NULL},
 };
-static const option_group groups[] = {{NULL, model_options}, {NULL, options}, MACHINE_GROUP};
+static const option_group groups[] = {
+    {NULL, model_options}, {NULL, scoring_options}, {NULL, conversation_options}, {NULL, options}, MACHINE_GROUP};
 static const logprobs_request defaults = {.shared = MODEL_DEFAULTS, .prefix_token = -1};
 
 const command logprobs_command = {

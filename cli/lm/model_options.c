@@ -1,4 +1,4 @@
-/* cli/lm/model_options.c - what judge and logprobs share. */
+/* cli/lm/model_options.c - what generate, judge and logprobs share. */
 #include "model_options.h"
 
 #include "../program/message.h"
@@ -17,8 +17,15 @@ const option model_options[] = {
      .help = "f32 (default), or bf16: activations rounded to bf16 before each product"},
     {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE_0(0x1p63),
      .help = "what may be taken beside the weights, as 512M or 4G (default: 1G)"},
+    {.name = NULL},
+};
+const option scoring_options[] = {
     {"temperature", 't', OPTION_NUMBER, "T", AT(temperature), OPTION_ABOVE_0(DBL_MAX),
      .help = "logits are divided by T first (default: 1)"},
+    {.name = NULL},
+};
+const option conversation_options[] = {
+    {"no-thinking", 0, OPTION_FLAG, NULL, AT(no_thinking), .help = "conversations end with an empty think block"},
     {.name = NULL},
 };
 
@@ -39,6 +46,11 @@ int model_open(const model_request *q, napier_context *context, napier_model **m
     }
     *vocabulary = napier_model_get_info(context, *model, &info) == NAPIER_OK ? info.vocabulary : 0;
     return STATUS_OK;
+}
+
+text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary) {
+    return (text_encoder){
+        .context = context, .model = q->folder, .no_thinking = q->no_thinking, .vocabulary = vocabulary};
 }
 
 napier_score_options model_score_options(const model_request *q) {

@@ -1,8 +1,10 @@
-/* cli/lm/model_options.h - what judge and logprobs share: the model and how it runs. */
+/* cli/lm/model_options.h - what generate, judge and logprobs share: the model and how it runs. */
 #ifndef NAPIER_CLI_MODEL_OPTIONS_H
 #define NAPIER_CLI_MODEL_OPTIONS_H
 
 #include "../program/command.h"
+
+#include "score_lines.h"
 
 #include <napier/model.h>
 
@@ -12,16 +14,21 @@ typedef struct model_request {
     napier_compute compute;
     int64_t memory; /* 0: the library's choice */
     double temperature;
+    int no_thinking;
 } model_request;
 
 #define MODEL_DEFAULTS \
     { .compute = NAPIER_COMPUTE_F32, .temperature = 1 }
 
 extern const option model_options[];
+extern const option scoring_options[];      /* the temperature, which is above 0 */
+extern const option conversation_options[]; /* of commands that read conversations */
 int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary);
+/* For the texts of a command; with it the caller sets what else it needs. */
+text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary);
 /* Options of scoring, without progress. */
 napier_score_options model_score_options(const model_request *q);
 

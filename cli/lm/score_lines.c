@@ -216,6 +216,24 @@ int score_lines_read(score_lines *l, const char *path, text_encoder *e) {
     return l->prompts.count > 0 ? STATUS_OK : complain("%s: no line with a prompt", source_name(path));
 }
 
+int score_lines_prompt(score_lines *l, const char *text, bool chat, text_encoder *e) {
+    const line_taker t = {l, e};
+    cJSON *const object = cJSON_CreateObject();
+    cJSON *const messages = chat ? cJSON_AddArrayToObject(object, "prompt") : NULL;
+    cJSON *const message = cJSON_CreateObject();
+    bool made =
+        chat ? cJSON_AddStringToObject(message, "role", "user") && cJSON_AddStringToObject(message, "content", text)
+             : cJSON_AddStringToObject(object, "prompt", text) != NULL;
+    made = made && (!chat || cJSON_AddItemToArray(messages, message));
+    int status = made ? id_lists_start(&l->prompts) || id_lists_start(&l->responses) : complain("out of memory");
+    status = status ? status : add_prompt(&t, "--prompt", object, 1);
+    if (!chat || !made) {
+        cJSON_Delete(message);
+    }
+    cJSON_Delete(object);
+    return status == STATUS_OK && l->prompts.size == 0 ? complain("--prompt: the prompt is empty") : status;
+}
+
 void score_lines_free(score_lines *l) {
     id_lists_free(&l->prompts);
     id_lists_free(&l->responses);

@@ -64,6 +64,8 @@ typedef struct score_lines {
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
 
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
+/* One prompt from the command line, as line 1. chat: it is the user's message of a conversation. */
+int score_lines_prompt(score_lines *lines, const char *text, bool chat, text_encoder *encoder);
 void score_lines_free(score_lines *lines);
 
 #endif

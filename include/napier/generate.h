@@ -37,6 +37,16 @@ typedef struct napier_generate_batch {
  * that is not 0 cancels the call. */
 typedef int napier_token_callback(int64_t sequence, int64_t index, int64_t id, float logprob, void *user);
 
+/* New text of a sequence, in the same order; the pieces of a sequence are its text (see below). A piece ends with a whole
+ * character of UTF-8, and nothing in it can still become a part of a stop text. ended: not 0 in the last call for a
+ * sequence, whose piece may be empty, or end inside a character. A result that is not 0 cancels the call. */
+typedef int napier_text_callback(int64_t sequence, const char *bytes, size_t size, int ended, void *user);
+
+/* The text of a sequence is the bytes of its tokens, without those of special tokens. Stop texts are looked for in the
+ * bytes with those of special tokens, so one may contain "<|im_end|>", and across tokens. A sequence ends with the token
+ * that has the last byte of a stop text. Its text ends before the stop text, while its tokens stay whole. The first stop
+ * text that is complete counts; of several that end at the same byte, the longest. */
+
 typedef struct napier_generate_options {
     size_t struct_size;  /* sizeof(napier_generate_options) */
     int64_t max_tokens;  /* of a sequence, > 0; default 16 */
@@ -47,6 +57,13 @@ typedef struct napier_generate_options {
     int64_t kv_count;
     napier_token_callback *on_token; /* NULL: none */
     void *user;
+    int64_t
+        min_tokens; /* 0 to max_tokens: neither an id of `stop` (whose probability is 0 then, as with keep) nor a stop
+                           text ends a sequence with one of its first min_tokens tokens; default 0 */
+    const napier_tokenizer *tokenizer; /* the model's; needed for texts. NULL: none */
+    const napier_text *stop_texts;     /* [stop_text_count], none empty */
+    int64_t stop_text_count;
+    napier_text_callback *on_text; /* NULL: none */
 } napier_generate_options;
 
 #define NAPIER_GENERATE_OPTIONS_INIT \
@@ -54,10 +71,11 @@ typedef struct napier_generate_options {
 
 typedef enum napier_finish {
     NAPIER_FINISH_LENGTH = 0, /* max_tokens */
-    NAPIER_FINISH_STOP = 1    /* an id of `stop` */
+    NAPIER_FINISH_STOP = 1,   /* an id of `stop` */
+    NAPIER_FINISH_TEXT = 2    /* a stop text */
 } napier_finish;
 
-/* Row b belongs to sequence b. Beyond a sequence's length, ids are -1 and log-probabilities 0. */
+/* Row b belongs to sequence b. Beyond a sequence's length, ids are -1 and numbers 0. */
 typedef struct napier_generate_results {
     size_t struct_size;           /* sizeof(napier_generate_results) */
     int64_t *ids;                 /* [B, max_tokens] */
@@ -65,13 +83,22 @@ typedef struct napier_generate_results {
     napier_finish *finish;        /* [B]; NULL: not wanted */
     napier_matrix logprobs;       /* [B, max_tokens] under the distribution that was sampled; no data: not wanted */
     napier_matrix plain_logprobs; /* [B, max_tokens] without penalties, keep and filters; no data: not wanted */
+    napier_matrix entropy;    /* [B, max_tokens] of the distribution of plain_logprobs, as napier_model_batch_logprobs
+                                     gives it; no data: not wanted */
+    int64_t *argmax;          /* [B, max_tokens] the id with the largest logit; NULL: not wanted */
+    int64_t *stop_text;       /* [B] the index of the stop text that ended the sequence, else -1; NULL: not wanted */
+    napier_text_buffer *text; /* the texts of all sequences are appended; NULL: not wanted */
+    int64_t *text_offsets;    /* [B + 1] text b is the bytes offsets[b] .. offsets[b + 1] - 1 of what was appended;
+                                     needed with text */
 } napier_generate_results;
 
 #define NAPIER_GENERATE_RESULTS_INIT \
     { .struct_size = sizeof(napier_generate_results) }
 
-/* Generates all sequences. The keys and values of the sequences that run together take what the layers leave of the
- * model's memory, and each step as much more as its logits. Dtypes of log-probabilities: f32, f16 or bf16.
+/* Generates all sequences. No result may overlap another or an input. Entropies and argmax read the logits once more;
+ * texts take some bytes for each sequence and each byte of a stop text. The time of stop texts is linear in the bytes of
+ * the tokens. Temperature 0 is greedy (napier/sample.h). The keys and values of the sequences that run together take what the layers leave of the
+ * model's memory, and each step as much more as its logits. Dtypes of log-probabilities and entropies: f32, f16 or bf16.
  * Errors: INVALID_ARGUMENT (also where the logits have a NaN or leave no id),
  * OUT_OF_MEMORY (also where not even one sequence fits: the message says how much it needs), CANCELLED. After an error
  * other than those of arguments the results are undefined. */

@@ -1,11 +1,11 @@
-"""Napier as a model of EleutherAI's lm-evaluation-harness, for multiple-choice tasks and perplexities from log-probabilities.
+"""Napier as a model of EleutherAI's lm-evaluation-harness: multiple choice, perplexities, and tasks that generate text.
 
     python -m napier.lm_eval --model_args pretrained=DIRECTORY,compute=bfloat16 --tasks arc_easy --limit 100
 
 is the harness's own command, lm_eval, with `napier` added to its models and chosen unless --model names another. The harness
 does not search for models outside itself, so the command lm_eval does not know `--model napier`. In Python, write
 `import napier.lm_eval` before `lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch
-size changes nothing. Tasks that generate text are refused, because it only scores here; `Qwen3.generate` samples.
+size changes nothing.
 """
 if __name__ == "__main__":  # import the module instead of running a second copy, so that the model is registered once
     from napier.lm_eval import main
@@ -47,24 +47,55 @@ def _special_token(model, name):
     return id
 
 
+class _Generation:
+    """The arguments of a request that generates text, as the harness's hf understands them."""
+
+    _SAMPLING = ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed")
+    _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first that is there counts
+
+    def __init__(self, given, default_length):
+        left = dict(given)
+        lengths = [value for value in (left.pop(name, None) for name in self._LENGTHS) if value is not None]
+        self.max_tokens = int(lengths[0]) if lengths else default_length
+        until = left.pop("until", None) or []
+        self.until = [until] if isinstance(until, str) else list(until)
+        do_sample, temperature = left.pop("do_sample", None), float(left.pop("temperature", None) or 0.0)
+        if do_sample and temperature == 0.0:
+            raise ValueError("do_sample: true, but the temperature is 0: give one, or do_sample: false")
+        self.sampling = {name: left.pop(name) for name in self._SAMPLING if left.get(name) is not None}
+        self.sampling["temperature"] = 0.0 if do_sample is False else temperature
+        for name, value in left.items():
+            if value not in (None, False) and (name, value) not in (("num_beams", 1), ("use_cache", True)):
+                raise ValueError(f"{name}: {value!r} has no meaning here; generation takes until, do_sample, temperature, "
+                                 f"max_gen_toks, {', '.join(self._SAMPLING)}")
+
+    def cut(self, text, stops):
+        """The text before the first stop."""
+        for stop in stops:
+            text = text.split(stop)[0] if stop else text
+        return text
+
+
 @_register("napier")
 class NapierLM(TemplateLM):
     """A Qwen3 for the harness. pretrained: a directory, or a Qwen3; compute, memory: as in Qwen3.
 
     max_length: maximum of tokens in context and continuation together; default: the model's context length.
     prefix_token_id: replaces an empty context; default, as in the harness's hf: the tokenizer's bos_token, else its eos_token.
+    max_gen_toks: maximum of generated tokens where the task does not say; default 256.
     batch_size, max_batch_size, device: the harness always passes them; they have no effect, because Qwen3 runs on the CPU.
     """
 
     def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
-                 max_batch_size=None, device=None, **unknown):
+                 max_batch_size=None, device=None, max_gen_toks=256, **unknown):
         super().__init__()
         for name in unknown:
-            raise TypeError(f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length "
-                            "and prefix_token_id")
+            raise TypeError(f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length, "
+                            "prefix_token_id and max_gen_toks")
         if max_length is not None and int(max_length) < 1:
             raise ValueError(f"max_length: expected 1 or more, got {max_length}")
         self.model = pretrained if isinstance(pretrained, Qwen3) else Qwen3(pretrained, compute=compute, memory=int(memory))
+        self.max_gen_toks = int(max_gen_toks)
         self.max_length = int(max_length or self.model.info["positions"] or 32768)
         if self.model.tokenizer is None:
             raise ValueError(f"pretrained: {self.model.directory} has no tokenizer.json, and the harness gives texts")
@@ -138,7 +169,44 @@ class NapierLM(TemplateLM):
                 yield ids[max(end - n - 1, 0):begin], ids[begin:end]
 
     def generate_until(self, requests, disable_tqdm=False):
-        raise NotImplementedError("napier.lm_eval: no text is generated here; choose tasks by log-probabilities")
+        """The texts that follow contexts, up to the first of `until` or the end of text. Greedy where the task does not sample.
+        Requests that are equal get different samples; each depends only on its context, its arguments and how often that
+        pair has come before."""
+        groups, seen, texts = {}, {}, [None] * len(requests)
+        for i, request in enumerate(requests):
+            context, arguments = request.args
+            key = json.dumps(arguments, sort_keys=True, default=str)
+            number = seen[context, key] = seen.get((context, key), -1) + 1
+            groups.setdefault(key, []).append((i, context, number))
+        for group in groups.values():
+            for begin in range(0, len(group), self._TOGETHER):
+                part = group[begin:begin + self._TOGETHER]
+                arguments = requests[part[0][0]].args[1]
+                for (i, context, _), text in zip(part, self._texts(part, _Generation(arguments, self.max_gen_toks))):
+                    texts[i] = text
+                    if getattr(self, "cache_hook", None):
+                        self.cache_hook.add_partial("generate_until", (context, arguments), text)
+        return texts
+
+    _TOGETHER = 256  # requests that are generated together before they are given to the harness's cache
+
+    def _texts(self, part, how):
+        most = self.max_length - how.max_tokens  # tokens of a context
+        if most < 1:
+            raise ValueError(f"max_gen_toks: {how.max_tokens} leaves no context of max_length {self.max_length}")
+        prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-most:] for _, context, _ in part]
+        ends = sorted({id for id in (self._eos, self.model.info["eos"]) if id is not None and id >= 0})
+        eos = [] if self._eos is None else [self.model.decode([self._eos])]
+        stops = how.until + [text for text in eos if text not in how.until]
+        made = self.model.generate(prompts, max_tokens=how.max_tokens, stop=ends + [text for text in stops if text],
+                                   numbers=[number for _, _, number in part], **how.sampling)
+        responses = (made.token_ids[a:b] for a, b in zip(made.offsets, made.offsets[1:]))
+        return [how.cut(self._text(ids), stops) for ids in responses]
+
+    def _text(self, ids):
+        """The text of ids. The unused rows of a model's vocabulary have no token, and so no text."""
+        tokenizer = self.model.tokenizer
+        return tokenizer.decode([id for id in ids if tokenizer.token(id) is not None], skip_special=True)
 
 
 def main():

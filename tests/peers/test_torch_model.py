@@ -157,6 +157,36 @@ def test_the_harness():
 
 
 @with_harness
+def test_the_harness_s_generation():
+    """Greedy texts are those of hf in float32: until strings within and across tokens, the end of text, lengths, and contexts
+    that are too long."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    theirs, mine = both(tokenizer_config={"eos_token": "<|endoftext|>"})
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=TOKENIZER, eos_token="<|endoftext|>", pad_token="<|endoftext|>",
+                                        clean_up_tokenization_spaces=False)
+    hf = HFLM(pretrained=theirs, tokenizer=tokenizer, device="cpu", batch_size=1, max_length=80)
+    ours = NapierLM(mine, max_length=80)
+    contexts = [context + continuation for context, continuation in PAIRS] + ["A longer context. " * 12]
+
+    def texts(lm, arguments):
+        asked = [Instance(request_type="generate_until", doc={}, arguments=(c, how), idx=i)
+                 for i, (c, how) in enumerate(zip(contexts, arguments))]
+        return lm.generate_until(asked, disable_tqdm=True)
+
+    free = texts(hf, [{"until": [], "max_gen_toks": 24, "do_sample": False}] * len(contexts))
+    assert texts(ours, [{"until": [], "max_gen_toks": 24, "do_sample": False}] * len(contexts)) == free
+    stopped = 0
+    for begin, size in ((1, 1), (3, 2), (6, 3), (0, 5)):
+        how = [{"until": ["never", text[begin:begin + size] or "x"], "max_gen_toks": 20} for text in free]
+        wanted = texts(hf, how)
+        assert texts(ours, how) == wanted, (begin, size)
+        stopped += sum(a != b[:len(a)] or len(a) < len(b) for a, b in zip(wanted, free))
+    assert stopped > len(contexts)
+    return f"{5 * len(contexts)} texts are the same, {stopped} of them stopped"
+
+
+@with_harness
 def test_the_harness_s_prefix_token():
     """hf takes it from the tokenizer, whatever config.json says (bos and eos are 278 there)."""
     from lm_eval.api.instance import Instance

@@ -228,7 +228,35 @@ def test_lm_eval(model):
     windows = list(lm._windows(list(range(10, 18))))
     assert [x for _, part in windows for x in part] == list(range(10, 18))
     assert all(len(a) + len(b) <= 4 and a for a, b in windows)
-    refuses(lambda: lm.generate_until([]), NotImplementedError)
+    assert lm.generate_until([]) == []
+
+
+def text_of(model, ids):
+    return model.decode([id for id in ids if model.tokenizer.token(id) is not None], skip_special=True)
+
+
+@have
+def test_lm_eval_generates(directory):
+    from napier.lm_eval import NapierLM
+    lm = NapierLM(directory)
+    ask = lambda context, **how: types.SimpleNamespace(args=(context, how))
+    free = lm.generate_until([ask("the cat", max_gen_toks=30)])[0]
+    ids = lm.model.generate(["the cat"], max_tokens=30, temperature=0, stop=[lm.eot_token_id, 2])
+    assert free == text_of(lm.model, ids.token_ids) and len(free) > 3
+    stop = free[2:4]
+    assert lm.generate_until([ask("the cat", until=[stop, "zzz"], max_gen_toks=30)])[0] == free[:free.index(stop)]
+    assert lm.generate_until([ask("the cat", until=stop, do_sample=False, max_new_tokens=30)])[0] == free[:free.index(stop)]
+    sampled = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 12, "top_k": 50}
+    asked = [ask("a", **sampled), ask("the cat", max_gen_toks=30), ask("a", **sampled), ask("b", **sampled), ask("", **sampled)]
+    made = lm.generate_until(asked)
+    assert made[1] == free and made[0] != made[2]  # equal requests are different samples
+    lm._TOGETHER = 1
+    assert lm.generate_until(asked[::-1]) == [made[4], made[3], made[0], free, made[2]]  # whatever comes before
+    lm.max_length = 12  # the context loses its beginning
+    assert lm.generate_until([ask("abcdefgh the cat", max_gen_toks=6)]) == \
+        lm.generate_until([ask(lm.model.decode(lm.tok_encode("abcdefgh the cat")[-6:]), max_gen_toks=6)])
+    for how, word in (({"max_gen_toks": 12}, "max_gen_toks"), ({"do_sample": True}, "do_sample"), ({"num_beams": 4}, "num_beams")):
+        refuses(lambda: lm.generate_until([ask("a", **how)]), ValueError, word)
 
 
 @have
@@ -414,7 +442,7 @@ def test_generate(model, directory):
     assert bits(scored.logprobs) == bits(made.plain_logprobs) == bits(made.logprobs)  # sampled = scored
     little = napier.CausalLM(directory, memory=9 << 20)  # another schedule, and one sequence by itself
     again = little.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7)
-    assert all(bits(a) == bits(b) for a, b in zip(again, made))
+    assert all(bits(a) == bits(b) for a, b in zip(again[:5], made))
     alone = model.generate(prompts[1:2], max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, numbers=[6])
     assert bits(alone.token_ids) == bits(responses[6])
     greedy = model.generate(prompts[:1], max_tokens=5, stop=[], temperature=0)
@@ -423,7 +451,7 @@ def test_generate(model, directory):
     kept = [model.kv(prompts[1][:30]), model.kv("the")]
     assert len(kept[0]) == 30 and kept[0].nbytes > 0
     again = model.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, kvs=kept)
-    assert all(bits(a) == bits(b) for a, b in zip(again, made))
+    assert all(bits(a) == bits(b) for a, b in zip(again[:5], made))
     given = prompts, responses
     again = model.score(*given, prompt_of=np.arange(12) // 4, temperature=0.8, kvs=kept)
     assert bits(again.logprobs) == bits(scored.logprobs)
@@ -432,6 +460,60 @@ def test_generate(model, directory):
     refuses(lambda: little.score([[1]], [[2]], kvs=kept), ValueError, "not of this model")
     filtered = model.generate(prompts, max_tokens=30, top_k=5, top_p=0.9, min_p=0.01, repetition_penalty=1.2, stop=[])
     assert (filtered.logprobs > filtered.plain_logprobs).any()
+
+
+@have
+def test_generate_texts(model, directory):
+    prompts, told = [[5, 6, 7], "the end"], {}
+
+    def on_text(sequence, text, ended):
+        told.setdefault(sequence, []).append(text)
+        assert text or ended
+        assert sequence not in over
+        over.update({sequence} if ended else ())
+
+    over = set()
+    options = {"samples": 6, "temperature": 1.3, "seed": 5, "max_tokens": 40}
+    free = model.generate(prompts, stop=[], texts=True, entropy=True, **options)
+    whole = [text_of(model, free.token_ids[a:b]) for a, b in zip(free.offsets, free.offsets[1:])]
+    assert free.texts == whole and free.stop == [None] * 12 and not free.stopped.any()
+    scores = model.score(prompts, [free.token_ids[a:b] for a, b in zip(free.offsets, free.offsets[1:])],
+                         prompt_of=np.arange(12) // 6, temperature=1.3)
+    assert bits(scores.entropy) == bits(free.entropy) and bits(scores.logprobs) == bits(free.plain_logprobs)
+    stops = ["\ufffe", *(text[4:6] for text in whole if "\ufffd" not in text[4:6])][:4]
+    made = model.generate(prompts, stop=[11, *stops], texts=True, on_text=on_text, **options)
+    assert ["".join(told[i]) for i in range(12)] == made.texts and len(over) == 12
+    assert any(s in stops for s in made.stop) and bits(made.stopped) == bits(np.array([s is not None for s in made.stop]))
+    for text, full, stop, a, b, at in zip(made.texts, whole, made.stop, made.offsets, made.offsets[1:], free.offsets):
+        assert bits(made.token_ids[a:b]) == bits(free.token_ids[at:at + b - a]) and full.startswith(text.rstrip("\ufffd"))
+        assert not isinstance(stop, str) or full[len(text):].startswith(stop)
+        assert stop != 11 or made.token_ids[b - 1] == 11
+    least = model.generate(prompts, stop=list(range(300)), min_tokens=7, **options)
+    assert np.diff(least.offsets).min() > 7 and (least.token_ids[:7] >= 300).all()
+    texts_only = model.generate([[5]], stop=["zzz"], temperature=0, max_tokens=60)  # the end-of-text token stops too
+    eos_only = model.generate([[5]], temperature=0, max_tokens=60)
+    assert bits(texts_only.token_ids) == bits(eos_only.token_ids) and texts_only.stop == eos_only.stop
+    refuses(lambda: model.generate([[1]], stop="x"), TypeError, "stop")
+    refuses(lambda: model.generate([[1]], stop=[""]), ValueError, "stop_texts.0. is empty")
+    refuses(lambda: model.generate([[1]], min_tokens=-1), ValueError, "min_tokens")
+    refuses(lambda: model.generate([[1, 2]], on_text=lambda *_: 1 / 0), ZeroDivisionError)
+
+
+@have
+def test_generate_ends_with_ctrl_c(model):
+    """A signal between two tokens ends the call at once."""
+    import os
+    import signal
+    told = []
+
+    def on_token(*token):
+        told.append(token)
+        if len(told) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        model.generate([[1, 2]], max_tokens=60, stop=[], on_token=on_token)
+    assert len(told) == 5
 
 
 @have

@@ -860,6 +860,8 @@ static napier_status generate(napier_context *c) {
     r.lengths = room(2 * SAMPLES, sizeof *r.lengths);
     r.logprobs = new_rows(2 * SAMPLES, MOST);
     r.plain_logprobs = new_rows(2 * SAMPLES, MOST);
+    r.entropy = new_rows(2 * SAMPLES, MOST);
+    o.min_tokens = 2;
     return CALL(napier_generate, c, model, &b, &o, &r);
 }
 static napier_status batch_plan(napier_context *c) {

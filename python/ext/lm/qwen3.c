@@ -775,88 +775,185 @@ static PyObject *py_model_judge(PyObject *self, PyObject *const *args, Py_ssize_
     return given;
 }
 
-/* Checks for Ctrl-C, and calls the caller's on_token(sequence, index, id, logprob), if any. */
-static int model_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
-    PyGILState_STATE gil = PyGILState_Ensure();
-    int stop = PyErr_CheckSignals();
-    if (!stop && user && user != Py_None) {
-        PyObject *answer =
-            PyObject_CallFunction(user, "LLLd", (long long)sequence, (long long)index, (long long)id, (double)logprob);
-        stop = answer ? PyObject_IsTrue(answer) : -1;
-        Py_XDECREF(answer);
-    }
-    PyGILState_Release(gil);
+/* What a call of generate tells the caller about; NULL: nothing. */
+typedef struct told {
+    PyObject *on_token, *on_text;
+} told;
+
+/* Ends a callback: true if the caller's answer is true, or an error is set. Takes the answer. */
+static bool is_true(PyObject *answer) {
+    const int stop = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
     return stop != 0;
 }
 
-enum { GENERATE_ARGUMENTS = 17 };
-
-static int take_generate(call_arrays *c, PyObject *const *v, napier_generate_batch *b, napier_generate_options *o,
-                         napier_sample_options *s) {
-    return call_indices(c, v[1], "prompt_ids", &b->prompt_ids) ||
-                   call_indices(c, v[2], "prompt_offsets", &b->prompt_offsets) ||
-                   take_int64(v[3], "samples", &b->samples) || call_indices(c, v[4], "numbers", &b->numbers) ||
-                   take_int64(v[5], "max_tokens", &o->max_tokens) || call_indices(c, v[6], "stop", &o->stop) ||
-                   take_double(v[7], "temperature", &s->temperature) || take_int64(v[8], "top_k", &s->top_k) ||
-                   take_double(v[9], "top_p", &s->top_p) || take_double(v[10], "min_p", &s->min_p) ||
-                   take_double(v[11], "repetition_penalty", &s->repetition_penalty) ||
-                   take_double(v[12], "presence_penalty", &s->presence_penalty) ||
-                   take_double(v[13], "frequency_penalty", &s->frequency_penalty) || take_int64(v[14], "seed", &s->seed)
-               ? -1
-               : 0;
+/* Checks for Ctrl-C, and calls the caller's on_token(sequence, index, id, logprob), if any. */
+static int model_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
+    const told *const t = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    bool stop = PyErr_CheckSignals() != 0;
+    if (!stop && t->on_token) {
+        stop = is_true(PyObject_CallFunction(t->on_token, "LLLd", (long long)sequence, (long long)index, (long long)id,
+                                             (double)logprob));
+    }
+    PyGILState_Release(gil);
+    return stop;
 }
 
-/* _model_generate(..): (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs [B, max_tokens]) */
+/* Calls the caller's on_text(sequence, text, ended). */
+static int model_text(int64_t sequence, const char *bytes, size_t size, int ended, void *user) {
+    const told *const t = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *const text = PyUnicode_DecodeUTF8(bytes ? bytes : "", (Py_ssize_t)size, "replace");
+    const bool stop = !text || is_true(PyObject_CallFunction(t->on_text, "LOO", (long long)sequence, text,
+                                                             ended ? Py_True : Py_False));
+    Py_XDECREF(text);
+    PyGILState_Release(gil);
+    return stop;
+}
+
+#define GENERATE_NAMES                                                                                              \
+    "model", "prompt_ids", "prompt_offsets", "samples", "numbers", "max_tokens", "stop", "temperature", "top_k",    \
+        "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "on_token", "kvs", \
+        "min_tokens", "tokenizer", "stop_texts", "on_text", "texts", "entropy"
+enum { GENERATE_ARGUMENTS = 23 };
+
+/* What a call of generate takes; end it with generate_end. */
+typedef struct generate_inputs {
+    const napier_model *model;
+    napier_generate_batch batch;
+    napier_generate_options options;
+    napier_sample_options sampling;
+    told told;
+    const napier_kv **kvs;
+    napier_text *stop_texts;
+    int texts, entropy;
+} generate_inputs;
+
+/* A list of bytes. */
+static int take_stop_texts(PyObject *list, generate_inputs *in) {
+    const Py_ssize_t count = PyList_Size(list);
+    in->stop_texts = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof *in->stop_texts);
+    if (!in->stop_texts) {
+        return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t size = 0;
+        if (take_text(PyList_GetItem(list, i), "stop", &in->stop_texts[i].bytes, &size)) {
+            return -1;
+        }
+        in->stop_texts[i].size = (size_t)size;
+    }
+    in->options.stop_texts = in->stop_texts;
+    in->options.stop_text_count = count;
+    return 0;
+}
+
+static int take_generate(call_arrays *c, PyObject *const *v, generate_inputs *in) {
+    const napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
+    const napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
+    const napier_sample_options sampling = NAPIER_SAMPLE_OPTIONS_INIT;
+    *in = (generate_inputs){.batch = batch, .options = options, .sampling = sampling, .told = {v[15], v[20]}};
+    napier_generate_batch *const b = &in->batch;
+    napier_generate_options *const o = &in->options;
+    napier_sample_options *const s = &in->sampling;
+    o->sampling = s;
+    o->on_token = model_token;
+    o->on_text = v[20] ? model_text : NULL;
+    o->user = &in->told;
+    in->model = object_of(v[0], model_name);
+    if (!in->model || call_indices(c, v[1], "prompt_ids", &b->prompt_ids) ||
+        call_indices(c, v[2], "prompt_offsets", &b->prompt_offsets) || take_int64(v[3], "samples", &b->samples) ||
+        call_indices(c, v[4], "numbers", &b->numbers) || take_int64(v[5], "max_tokens", &o->max_tokens) ||
+        call_indices(c, v[6], "stop", &o->stop) || take_double(v[7], "temperature", &s->temperature) ||
+        take_int64(v[8], "top_k", &s->top_k) || take_double(v[9], "top_p", &s->top_p) ||
+        take_double(v[10], "min_p", &s->min_p) || take_double(v[11], "repetition_penalty", &s->repetition_penalty) ||
+        take_double(v[12], "presence_penalty", &s->presence_penalty) ||
+        take_double(v[13], "frequency_penalty", &s->frequency_penalty) || take_int64(v[14], "seed", &s->seed) ||
+        take_kvs(v[16], &in->kvs, &o->kv_count) || take_int64(v[17], "min_tokens", &o->min_tokens) ||
+        take_stop_texts(v[19], in) || take_bool(v[21], "texts", &in->texts) ||
+        take_bool(v[22], "entropy", &in->entropy)) {
+        return -1;
+    }
+    o->kvs = in->kvs;
+    o->tokenizer = v[18] ? object_of(v[18], tokenizer_name) : NULL;
+    if (b->prompt_offsets.size < 1 || b->samples < 1 || o->max_tokens < 1 ||
+        b->samples > INT32_MAX / b->prompt_offsets.size || o->max_tokens > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "samples: %lld, max_tokens: %lld: expected 1 or more, and fewer than 2^31",
+                     (long long)b->samples, (long long)o->max_tokens);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void generate_end(generate_inputs *in) {
+    PyMem_Free(in->kvs);
+    PyMem_Free(in->stop_texts);
+}
+
+/* A list of the texts; None if they are not wanted. */
+static PyObject *list_of_texts(const napier_text_buffer *text, const int64_t *offsets, int64_t count, bool wanted) {
+    PyObject *list = wanted ? PyList_New((Py_ssize_t)count) : Py_NewRef(Py_None);
+    for (int64_t i = 0; wanted && list && i < count; i++) {
+        const char *const bytes = text->bytes ? text->bytes + offsets[i] : "";
+        PyObject *one = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)(offsets[i + 1] - offsets[i]), "replace");
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+/* (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs, entropy or None [B, max_tokens], stop_text [B], texts or
+ * None) */
+static PyObject *generate_results(call_arrays *c, const generate_inputs *in, const char *function) {
+    const int64_t sequences = (in->batch.prompt_offsets.size - 1) * in->batch.samples, most = in->options.max_tokens;
+    const int64_t shape[2] = {sequences, most}, ends = sequences + 1;
+    array *ids = NULL, *lengths = NULL, *logprobs = NULL, *plain = NULL, *entropy = NULL, *stop = NULL, *offsets = NULL;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    napier_text_buffer text = {NULL, 0, 0};
+    PyObject *given = NULL;
+    if (!(ids = call_make_integers(c, 2, shape)) || !(lengths = call_make_integers(c, 1, shape)) ||
+        !(stop = call_make_integers(c, 1, shape)) || !(offsets = call_make_integers(c, 1, &ends)) ||
+        call_made_matrix(c, sequences, most, NAPIER_F32, &logprobs, &r.logprobs) ||
+        call_made_matrix(c, sequences, most, NAPIER_F32, &plain, &r.plain_logprobs) ||
+        (in->entropy && call_made_matrix(c, sequences, most, NAPIER_F32, &entropy, &r.entropy))) {
+        return NULL;
+    }
+    r.ids = (int64_t *)(void *)ids->data;
+    r.lengths = (int64_t *)(void *)lengths->data;
+    r.stop_text = (int64_t *)(void *)stop->data;
+    r.text_offsets = (int64_t *)(void *)offsets->data;
+    r.text = in->texts ? &text : NULL;
+    napier_context *context = context_take();
+    if (context) {
+        napier_status status;
+        Py_BEGIN_ALLOW_THREADS status = napier_generate(context, in->model, &in->batch, &in->options, &r);
+        Py_END_ALLOW_THREADS if (!raise_status(context, status, function)) {
+            given = Py_BuildValue("NNNNNNN", call_object(ids), call_object(lengths), call_object(logprobs),
+                                  call_object(plain), call_object(entropy), call_object(stop),
+                                  list_of_texts(&text, r.text_offsets, sequences, in->texts != 0));
+        }
+        napier_text_buffer_free(context, &text);
+        context_give(context);
+    }
+    return given;
+}
+
+/* _model_generate(..) */
 static PyObject *py_model_generate(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"generate",
-                                    GENERATE_ARGUMENTS,
-                                    GENERATE_ARGUMENTS,
-                                    3,
-                                    {"model", "prompt_ids", "prompt_offsets", "samples", "numbers", "max_tokens",
-                                     "stop", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
-                                     "presence_penalty", "frequency_penalty", "seed", "on_token", "kvs"}};
+    static const signature names = {"generate", GENERATE_ARGUMENTS, GENERATE_ARGUMENTS, 3, {GENERATE_NAMES}};
     (void)self;
     PyObject *v[GENERATE_ARGUMENTS], *given = NULL;
-    const napier_kv **kvs = NULL;
+    generate_inputs in;
     call_arrays c;
     call_start(&c, ON_HOST);
-    napier_generate_batch b = NAPIER_GENERATE_BATCH_INIT;
-    napier_generate_options o = NAPIER_GENERATE_OPTIONS_INIT;
-    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
-    napier_sample_options s = NAPIER_SAMPLE_OPTIONS_INIT;
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    const napier_model *model = object_of(v[0], model_name);
-    array *ids = NULL, *lengths = NULL, *logprobs = NULL, *plain = NULL;
-    o.sampling = &s;
-    o.on_token = model_token;
-    o.user = v[15];
-    if (!model || take_generate(&c, v, &b, &o, &s) || take_kvs(v[16], &kvs, &o.kv_count)) {
-        PyMem_Free(kvs);
-        call_release(&c);
-        return NULL;
+    if (!take_generate(&c, v, &in)) {
+        given = generate_results(&c, &in, names.function);
     }
-    o.kvs = kvs;
-    if (b.prompt_offsets.size < 1 || b.samples < 1 || o.max_tokens < 1 ||
-        b.samples > INT32_MAX / b.prompt_offsets.size || o.max_tokens > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "samples: %lld, max_tokens: %lld: expected 1 or more, and fewer than 2^31",
-                     (long long)b.samples, (long long)o.max_tokens);
-        PyMem_Free(kvs);
-        call_release(&c);
-        return NULL;
-    }
-    const int64_t sequences = (b.prompt_offsets.size - 1) * b.samples, shape[2] = {sequences, o.max_tokens};
-    if ((ids = call_make_integers(&c, 2, shape)) && (lengths = call_make_integers(&c, 1, shape)) &&
-        !call_made_matrix(&c, sequences, o.max_tokens, NAPIER_F32, &logprobs, &r.logprobs) &&
-        !call_made_matrix(&c, sequences, o.max_tokens, NAPIER_F32, &plain, &r.plain_logprobs)) {
-        r.ids = (int64_t *)(void *)ids->data;
-        r.lengths = (int64_t *)(void *)lengths->data;
-        RUN_FOR(
-            given, names.function, napier_generate(context, model, &b, &o, &r),
-            Py_BuildValue("NNNN", call_object(ids), call_object(lengths), call_object(logprobs), call_object(plain)));
-    }
-    PyMem_Free(kvs);
+    generate_end(&in);
     call_release(&c);
     return given;
 }

@@ -36,7 +36,10 @@ class Generated(NamedTuple):
     offsets: object
     logprobs: object
     plain_logprobs: object
-    stopped: object  # [B]: whether its last token is one of `stop`
+    stopped: object  # [B]: whether an id or a text of `stop` ended it
+    entropy: object = None  # with entropy=True: of the distribution of plain_logprobs
+    texts: object = None  # with texts=True: list of B texts, without special tokens and the text that ended it
+    stop: object = None  # list of B: the id or the text of `stop` that ended it, or None
 
 
 class KV:
@@ -326,17 +329,23 @@ class CausalLM:
 
     def generate(self, prompts, *, samples=1, max_tokens=16, stop=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0,
                  repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0, numbers=None, on_token=None,
-                 kvs=()):
+                 kvs=(), min_tokens=0, entropy=False, texts=False, on_text=None):
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
-        stopped [B]), where sequence b is a sample of prompt b // samples.
+        stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
 
         Parameters
         ----------
         prompts : list of texts, or of lists of ids
-        stop : ids that end a sequence, which keeps them as its last token. None: the model's end-of-text token
+        stop : ids and texts that end a sequence. It keeps an id as its last token, and all tokens of a text, whose bytes may
+            lie in several tokens; its text ends before it. Without an id in the list, the model's end-of-text token is one.
+            []: nothing ends a sequence early
+        min_tokens : a sequence does not end with one of its first min_tokens tokens
         temperature, top_k, top_p, min_p : as napier.sample; temperature 0 is greedy
         numbers : B integers, the number of each sequence, from which its random numbers are drawn; default 0 .. B - 1
+        entropy, texts : whether the result has them
         on_token : function of (sequence, index, id, logprob), called for each token; a true value cancels
+        on_text : function of (sequence, text, ended), called for new text; no piece ends inside a character, or has a part of
+            what may become a stop. A true value cancels
         kvs : results of kv; a prompt that begins with the tokens of one of these uses it
 
         logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
@@ -345,16 +354,35 @@ class CausalLM:
         """
         if isinstance(prompts, (str, bytes)):
             raise TypeError("prompts: expected a list of texts or of ids, got one text")
-        stop = ([self.info["eos"]] if self.info["eos"] >= 0 else []) if stop is None else stop
+        stop_ids, stop_texts = self._stops(stop)
+        needs_tokenizer = stop_texts or texts or on_text is not None
+        if needs_tokenizer and self.tokenizer is None:
+            raise ValueError("stop, texts, on_text: this model has no tokenizer (tokenizer.json, or tokenizer=), which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
-        ids, lengths, logprobs, plain = self._run(
-            _napier._model_generate, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, _ids(stop, "stop"),
+        ids, lengths, logprobs, plain, entropies, which, made = self._run(
+            _napier._model_generate, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, stop_ids,
             float(temperature), top_k, float(top_p), float(min_p), float(repetition_penalty), float(presence_penalty),
-            float(frequency_penalty), seed, on_token, _handles(kvs))
+            float(frequency_penalty), seed, on_token, _handles(kvs), min_tokens,
+            self.tokenizer._handle if needs_tokenizer else None, stop_texts, on_text, texts, entropy)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         there = np.arange(ids.shape[1]) < lengths[:, None]
-        stopped = np.isin(ids[np.arange(len(ids)), lengths - 1], stop)
-        return Generated(ids[there], offsets, logprobs[there], plain[there], stopped)
+        last = ids[np.arange(len(ids)), lengths - 1]
+        by_id = np.isin(last, stop_ids)
+        why = [stop_texts[text] if text >= 0 else int(id) if ended else None for text, id, ended in zip(which, last, by_id)]
+        return Generated(ids[there], offsets, logprobs[there], plain[there], by_id | (which >= 0),
+                         entropies[there] if entropy else None, made, why)
+
+    def _stops(self, stop):
+        """The ids and the texts of `stop`."""
+        if isinstance(stop, (str, bytes)):
+            raise TypeError(f"stop: expected a list of ids and texts, got {stop!r}")
+        eos = [self.info["eos"]] if self.info["eos"] >= 0 else []
+        if stop is None:
+            return _ids(eos, "stop"), []
+        given = stop.tolist() if hasattr(stop, "tolist") else list(stop)
+        texts = [s for s in given if isinstance(s, (str, bytes))]
+        ids = [s for s in given if not isinstance(s, (str, bytes))]
+        return _ids(eos if texts and not ids else ids, "stop"), texts
 
     def _lists(self, prompts, responses, prompt_of):
         if isinstance(responses, str) or isinstance(prompts, str):

@@ -23,6 +23,9 @@ class Generated(NamedTuple):
     logprobs: Any
     plain_logprobs: Any
     stopped: Any
+    entropy: Any = None
+    texts: Any = None
+    stop: Any = None
 
 class KV:
     nbytes: int
@@ -82,6 +85,7 @@ class CausalLM:
                  temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
                  repetition_penalty: float = 1.0, presence_penalty: float = 0.0, frequency_penalty: float = 0.0,
                  seed: int = 0, numbers: Optional[Array] = None,
-                 on_token: Optional[Callable[..., Any]] = None, kvs: Sequence[KV] = ()) -> Generated: ...
+                 on_token: Optional[Callable[..., Any]] = None, kvs: Sequence[KV] = (), min_tokens: int = 0,
+                 entropy: bool = False, texts: bool = False, on_text: Optional[Callable[..., Any]] = None) -> Generated: ...
 
 Qwen3 = CausalLM

@@ -32,12 +32,15 @@ typedef struct generate {
     int64_t logit_rows;
     float *logits, *memory; /* [logit_rows, V], and of the head's product */
     unsigned char *ended;   /* [B] */
+    uint8_t *early_keep;    /* [V] keep, without stops: for tokens before min_tokens */
+    bool has_texts;
+    napier_generated_texts texts;
 
     /* Of the rows that are sampled together. */
-    int64_t *sequence_of, *numbers, *positions, *ids; /* [logit_rows] */
-    float *logprobs, *plain;                          /* [logit_rows] */
-    int64_t *prompt_offsets, *output_offsets;         /* [logit_rows + 1] */
-    int64_t *prompt_ids, *output_ids;                 /* [logit_rows, longest], [logit_rows, max_tokens] */
+    int64_t *sequence_of, *numbers, *positions, *ids, *argmax; /* [logit_rows] */
+    float *logprobs, *plain, *entropy;                         /* [logit_rows] */
+    int64_t *prompt_offsets, *output_offsets;                  /* [logit_rows + 1] */
+    int64_t *prompt_ids, *output_ids;                          /* [logit_rows, longest], [logit_rows, max_tokens] */
 } generate;
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -75,6 +78,10 @@ static napier_status check_options(generate *g) {
         NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
     }
     NAPIER_TRY(napier_read_options(g->context, "sampling", "NAPIER_SAMPLE_OPTIONS_INIT", o->sampling, &g->sampling));
+    NAPIER_REFUSE_IF(g->context, o->min_tokens < 0 || o->min_tokens > o->max_tokens,
+                     "options: min_tokens is %" PRId64 ", not in 0 .. max_tokens, %" PRId64, o->min_tokens,
+                     o->max_tokens);
+    NAPIER_TRY(napier_texts_check(g->context, o, g->results.text != NULL));
     const napier_sample_options *s = &g->sampling;
     NAPIER_REFUSE_IF(g->context,
                      s->prompt_ids.size || s->prompt_offsets.size || s->output_ids.size || s->output_offsets.size ||
@@ -87,17 +94,24 @@ static napier_status check_options(generate *g) {
 }
 
 static napier_status check_results(const generate *g) {
-    enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
+    enum { ARRAY = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, OUT = ARRAY | NAPIER_IS_NARROW };
     const napier_generate_results *r = &g->results;
     const int64_t count = g->sequences, most = g->options.max_tokens;
     NAPIER_REFUSE_IF(g->context, count > INT64_MAX / 8 / most,
                      "options: max_tokens %" PRId64 " for %" PRId64 " sequences are too many", most, count);
+    NAPIER_REFUSE_IF(g->context, r->text && !r->text_offsets, "text_offsets: NULL, but there is text");
+    NAPIER_TRY(r->text ? napier_check_text_buffer(g->context, "text", r->text) : NAPIER_OK);
     const napier_argument all[] = {
         napier_integers_argument("ids", r->ids, count * most, sizeof *r->ids, NAPIER_IS_OUT),
         napier_integers_argument("lengths", r->lengths, count, sizeof *r->lengths, NAPIER_IS_OUT),
-        napier_integers_argument("finish", r->finish, count, sizeof *r->finish, NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT),
+        napier_integers_argument("finish", r->finish, count, sizeof *r->finish, ARRAY),
         NAPIER_ARGUMENT("logprobs", napier_read_only(r->logprobs), OUT, count, most, NULL),
         NAPIER_ARGUMENT("plain_logprobs", napier_read_only(r->plain_logprobs), OUT, count, most, NULL),
+        NAPIER_ARGUMENT("entropy", napier_read_only(r->entropy), OUT, count, most, NULL),
+        napier_integers_argument("argmax", r->argmax, count * most, sizeof *r->argmax, ARRAY),
+        napier_integers_argument("stop_text", r->stop_text, count, sizeof *r->stop_text, ARRAY),
+        napier_integers_argument("text_offsets", r->text_offsets, count + 1, sizeof *r->text_offsets, ARRAY),
+        napier_integers_argument("keep", g->sampling.keep, g->model->config.vocab_size, 1, NAPIER_MAY_BE_ABSENT),
         napier_indices_argument("prompt_ids", g->batch.prompt_ids),
         napier_indices_argument("prompt_offsets", g->batch.prompt_offsets),
         napier_indices_argument("numbers", g->batch.numbers),
@@ -140,7 +154,7 @@ static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX
 static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
     const int64_t lists = g->penalized ? g->longest + g->options.max_tokens : 0;
     const int64_t row =
-        (g->model->config.vocab_size + 1) * (int64_t)sizeof(float) + (lists + 8) * (int64_t)sizeof(int64_t);
+        (g->model->config.vocab_size + 2) * (int64_t)sizeof(float) + (lists + 9) * (int64_t)sizeof(int64_t);
     const int64_t product =
         (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
     return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
@@ -171,17 +185,24 @@ static napier_status plan(generate *g) {
                        g->model->memory, g->longest, needed);
 }
 
+static void forbid_stops(const generate *g) {
+    for (int64_t id = 0; id < g->model->config.vocab_size && g->options.min_tokens > 0; id++) {
+        g->early_keep[id] = !g->sampling.keep || g->sampling.keep[id];
+    }
+    for (int64_t i = 0; i < g->options.stop.size && g->options.min_tokens > 0; i++) {
+        g->early_keep[napier_index_at(g->options.stop, i)] = 0;
+    }
+}
+
 static napier_status allocate(generate *g, napier_memory *memory) {
     const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
     const size_t product = napier_project_most_floats(g->context, states_of(g, rows), g->model->head);
     g->ended = napier_take(memory, g->sequences, 1);
     g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
     g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);
-    g->sequence_of = napier_take(memory, rows, sizeof *g->sequence_of);
-    g->numbers = napier_take(memory, rows, sizeof *g->numbers);
-    g->positions = napier_take(memory, rows, sizeof *g->positions);
-    g->ids = napier_take(memory, rows, sizeof *g->ids);
-    g->logprobs = napier_take(memory, 2 * rows, sizeof *g->logprobs);
+    g->sequence_of = napier_take(memory, 5 * rows, sizeof *g->sequence_of);
+    g->logprobs = napier_take(memory, 3 * rows, sizeof *g->logprobs);
+    g->early_keep = napier_take(memory, g->options.min_tokens > 0 ? vocabulary : 0, 1);
     if (g->penalized) {
         g->prompt_offsets = napier_take(memory, rows + 1, sizeof *g->prompt_offsets);
         g->output_offsets = napier_take(memory, rows + 1, sizeof *g->output_offsets);
@@ -189,8 +210,14 @@ static napier_status allocate(generate *g, napier_memory *memory) {
         g->output_ids = napier_take(memory, rows * g->options.max_tokens, sizeof *g->output_ids);
     }
     NAPIER_TRY(napier_taken(memory, "generate: no memory for %" PRId64 " rows of logits", rows));
+    g->numbers = g->sequence_of + rows;
+    g->positions = g->numbers + rows;
+    g->ids = g->positions + rows;
+    g->argmax = g->ids + rows;
     g->plain = g->logprobs + rows;
+    g->entropy = g->plain + rows;
     memset(g->ended, 0, (size_t)g->sequences);
+    forbid_stops(g);
     NAPIER_TRY(napier_kv_store_allocate(memory, g->model, g->schedule.store.rows, &g->schedule.store));
     NAPIER_TRY(napier_schedule_allocate(memory, &g->schedule));
     NAPIER_TRY(napier_layers_allocate(memory, g->model, size_of(g, g->schedule.step_tokens), &g->layers));
@@ -213,6 +240,13 @@ static void clear_results(const generate *g) {
             g->results.ids[b * g->options.max_tokens + t] = -1;
             store(g->results.logprobs, b, t, 0.0f);
             store(g->results.plain_logprobs, b, t, 0.0f);
+            store(g->results.entropy, b, t, 0.0f);
+            if (g->results.argmax) {
+                g->results.argmax[b * g->options.max_tokens + t] = -1;
+            }
+        }
+        if (g->results.stop_text) {
+            g->results.stop_text[b] = -1;
         }
     }
 }
@@ -226,30 +260,66 @@ static bool is_stop(const generate *g, int64_t id) {
     return false;
 }
 
+static void store_token(const generate *g, int64_t i, int64_t b, int64_t t) {
+    const int64_t at = b * g->options.max_tokens + t;
+    g->results.ids[at] = g->ids[i];
+    store(g->results.logprobs, b, t, g->logprobs[i]);
+    store(g->results.plain_logprobs, b, t, g->plain[i]);
+    store(g->results.entropy, b, t, g->entropy[i]);
+    if (g->results.argmax) {
+        g->results.argmax[at] = g->argmax[i];
+    }
+}
+
+/* Ends a sequence if its token t is its last, and tells the caller about it. */
+static napier_status end_or_go_on(generate *g, int64_t b, int64_t t, int64_t id, float logprob) {
+    const bool stop = is_stop(g, id);
+    bool ended = stop || t + 1 == g->options.max_tokens;
+    if (g->options.on_token && g->options.on_token(b, t, id, logprob, g->options.user)) {
+        return napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_token");
+    }
+    if (g->has_texts) {
+        NAPIER_TRY(napier_texts_add(&g->texts, b, t, id, &ended));
+    }
+    const int64_t text = g->has_texts ? g->texts.stopped[b] : -1;
+    g->ended[b] = ended;
+    if (g->results.finish) {
+        g->results.finish[b] = text >= 0 ? NAPIER_FINISH_TEXT : stop ? NAPIER_FINISH_STOP : NAPIER_FINISH_LENGTH;
+    }
+    if (g->results.stop_text) {
+        g->results.stop_text[b] = text;
+    }
+    return NAPIER_OK;
+}
+
 /* Appends row i of what has been sampled to its sequence. */
 static napier_status append(generate *g, int64_t i) {
     const int64_t b = g->sequence_of[i], t = g->results.lengths[b]++;
-    const bool stop = is_stop(g, g->ids[i]);
-    g->results.ids[b * g->options.max_tokens + t] = g->ids[i];
-    store(g->results.logprobs, b, t, g->logprobs[i]);
-    store(g->results.plain_logprobs, b, t, g->plain[i]);
-    g->ended[b] = stop || t + 1 == g->options.max_tokens;
-    if (g->results.finish) {
-        g->results.finish[b] = stop ? NAPIER_FINISH_STOP : NAPIER_FINISH_LENGTH;
+    store_token(g, i, b, t);
+    return end_or_go_on(g, b, t, g->ids[i], g->logprobs[i]);
+}
+
+/* The texts of all sequences. */
+static napier_status write_texts(const generate *g) {
+    const size_t before = g->results.text->size;
+    napier_status status = NAPIER_OK;
+    g->results.text_offsets[0] = 0;
+    for (int64_t b = 0; b < g->sequences && !status; b++) {
+        status = napier_texts_append(&g->texts, b, g->results.ids + b * g->options.max_tokens, g->results.lengths[b],
+                                     g->results.text);
+        g->results.text_offsets[b + 1] = (int64_t)(g->results.text->size - before);
     }
-    if (g->options.on_token && g->options.on_token(b, t, g->ids[i], g->logprobs[i], g->options.user)) {
-        return napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_token");
-    }
-    return NAPIER_OK;
+    g->results.text->size = status ? before : g->results.text->size;
+    return status;
 }
 
 /* ---- Sampling ---------------------------------------------------------------------------------------------------- */
 
 /* The lists that penalties refer to: the prompts and outputs of the rows. */
-static void fill_lists(generate *g, int64_t rows) {
+static void fill_lists(generate *g, int64_t first, int64_t rows, napier_sample_options *sampling) {
     int64_t prompts = 0, outputs = 0;
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t b = g->sequence_of[i], p = b / g->batch.samples;
+        const int64_t b = g->sequence_of[first + i], p = b / g->batch.samples;
         g->prompt_offsets[i] = prompts;
         g->output_offsets[i] = outputs;
         for (int64_t t = napier_index_at(g->batch.prompt_offsets, p),
@@ -263,44 +333,83 @@ static void fill_lists(generate *g, int64_t rows) {
     }
     g->prompt_offsets[rows] = prompts;
     g->output_offsets[rows] = outputs;
-    g->sampling.prompt_ids = napier_indices_i64(g->prompt_ids, prompts);
-    g->sampling.prompt_offsets = napier_indices_i64(g->prompt_offsets, rows + 1);
-    g->sampling.output_ids = napier_indices_i64(g->output_ids, outputs);
-    g->sampling.output_offsets = napier_indices_i64(g->output_offsets, rows + 1);
+    sampling->prompt_ids = napier_indices_i64(g->prompt_ids, prompts);
+    sampling->prompt_offsets = napier_indices_i64(g->prompt_offsets, rows + 1);
+    sampling->output_ids = napier_indices_i64(g->output_ids, outputs);
+    sampling->output_offsets = napier_indices_i64(g->output_offsets, rows + 1);
 }
 
 /* The sampler names a row; this says which sequence is row 0. */
-static napier_status name_sequence(const generate *g, napier_status status) {
-    char text[256];
+static napier_status name_sequence(const generate *g, int64_t first, napier_status status) {
+    const int64_t b = g->sequence_of[first];
+    char text[NAPIER_ERROR_TEXT];
     snprintf(text, sizeof text, "%s", napier_last_error(g->context));
     return napier_fail(g->context, status, "token %" PRId64 " of sequence %" PRId64 " and those that run with it: %s",
-                       g->results.lengths[g->sequence_of[0]], g->sequence_of[0], text);
+                       g->results.lengths[b], b, text);
 }
 
-/* Samples a token for each of the first rows of sequence_of, and appends it. */
-static napier_status sample(generate *g, napier_const_matrix logits) {
+/* Entropies and the largest logits. If all rows are one row, it is read once. */
+static napier_status measure(generate *g, napier_const_matrix logits) {
+    const int64_t rows = logits.rows;
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    options.temperature = g->sampling.temperature > 0 ? g->sampling.temperature : 1.0;
+    logits.rows = logits.row_stride == 0 ? 1 : rows;
+    results.entropy = napier_array_f32(g->entropy, logits.rows);
+    results.argmax = g->argmax;
+    NAPIER_TRY(napier_token_logprobs(g->context, logits, napier_indices_i64(NULL, 0), &options, &results));
+    for (int64_t i = logits.rows; i < rows; i++) {
+        g->entropy[i] = g->entropy[0];
+        g->argmax[i] = g->argmax[0];
+    }
+    return NAPIER_OK;
+}
+
+static bool is_early(const generate *g, int64_t i) {
+    return g->results.lengths[g->sequence_of[i]] < g->options.min_tokens;
+}
+
+/* Draws a token for each of rows first .. first + logits.rows - 1 of sequence_of. Either all or none of them are early. */
+static napier_status draw(generate *g, int64_t first, napier_const_matrix logits) {
     const int64_t rows = logits.rows;
     napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
-    for (int64_t i = 0; i < rows; i++) {
+    napier_sample_options sampling = g->sampling;
+    for (int64_t i = first; i < first + rows; i++) {
         const int64_t b = g->sequence_of[i];
         g->numbers[i] = g->batch.numbers.size > 0 ? napier_index_at(g->batch.numbers, b) : b;
         g->positions[i] = g->results.lengths[b];
     }
-    g->sampling.samples = napier_indices_i64(g->numbers, rows);
-    g->sampling.positions = napier_indices_i64(g->positions, rows);
+    sampling.samples = napier_indices_i64(g->numbers + first, rows);
+    sampling.positions = napier_indices_i64(g->positions + first, rows);
+    sampling.keep = is_early(g, first) ? g->early_keep : sampling.keep;
     if (g->penalized) {
-        fill_lists(g, rows);
+        fill_lists(g, first, rows, &sampling);
     }
-    results.ids = g->ids;
-    results.logprobs = napier_array_f32(g->logprobs, rows);
+    results.ids = g->ids + first;
+    results.logprobs = napier_array_f32(g->logprobs + first, rows);
     if (g->results.plain_logprobs.data) {
-        results.plain_logprobs = napier_array_f32(g->plain, rows);
+        results.plain_logprobs = napier_array_f32(g->plain + first, rows);
     }
-    const napier_status status = napier_sample(g->context, logits, &g->sampling, &results);
-    if (status) {
-        return name_sequence(g, status);
+    const napier_status status = napier_sample(g->context, logits, &sampling, &results);
+    return status ? name_sequence(g, first, status) : NAPIER_OK;
+}
+
+/* Samples a token for each of the first rows of sequence_of, and appends it. */
+static napier_status sample(generate *g, napier_const_matrix logits) {
+    int64_t end = 0;
+    for (int64_t first = 0; first < logits.rows; first = end) {
+        while (end < logits.rows && is_early(g, end) == is_early(g, first)) {
+            end++;
+        }
+        napier_const_matrix part = logits;
+        part.data = (const float *)logits.data + first * logits.row_stride;
+        part.rows = end - first;
+        NAPIER_TRY(draw(g, first, part));
     }
-    for (int64_t i = 0; i < rows; i++) {
+    if (g->results.entropy.data || g->results.argmax) {
+        NAPIER_TRY(measure(g, logits));
+    }
+    for (int64_t i = 0; i < logits.rows; i++) {
         NAPIER_TRY(append(g, i));
     }
     return NAPIER_OK;
@@ -371,6 +480,21 @@ static napier_schedule schedule_of(const generate *g) {
                              .lengths = g->results.lengths};
 }
 
+static napier_status generate_all(generate *g) {
+    NAPIER_MEMORY(memory, g->context);
+    NAPIER_MEMORY(of_texts, g->context);
+    NAPIER_TRY(g->has_texts ? napier_texts_start(&of_texts, &g->texts, &g->options, g->sequences) : NAPIER_OK);
+    g->schedule = schedule_of(g);
+    NAPIER_TRY(plan(g));
+    NAPIER_TRY(allocate(g, &memory));
+    g->schedule.ended = g->ended;
+    clear_results(g);
+    while (napier_schedule_step(&g->schedule, &g->layers.batch)) {
+        NAPIER_TRY(run_step(g));
+    }
+    return g->results.text ? write_texts(g) : NAPIER_OK;
+}
+
 napier_status napier_generate(napier_context *context, const napier_model *model, const napier_generate_batch *batch,
                               const napier_generate_options *options, const napier_generate_results *results) {
     NAPIER_DEFAULT_FENV;
@@ -380,19 +504,16 @@ napier_status napier_generate(napier_context *context, const napier_model *model
     generate g = {.context = context, .model = model};
     NAPIER_TRY(read_arguments(&g, batch, options, results));
     if (g.sequences == 0) {
+        if (g.results.text_offsets) {
+            g.results.text_offsets[0] = 0;
+        }
         return NAPIER_OK;
     }
     if (model->compute == NAPIER_COMPUTE_BF16) {
         napier_matrix_engine_decide(context);
     }
-    NAPIER_MEMORY(memory, context);
-    g.schedule = schedule_of(&g);
-    NAPIER_TRY(plan(&g));
-    NAPIER_TRY(allocate(&g, &memory));
-    g.schedule.ended = g.ended;
-    clear_results(&g);
-    while (napier_schedule_step(&g.schedule, &g.layers.batch)) {
-        NAPIER_TRY(run_step(&g));
-    }
-    return NAPIER_OK;
+    g.has_texts = g.options.stop_text_count > 0 || g.options.on_text || g.results.text;
+    const napier_status status = generate_all(&g);
+    napier_texts_end(&g.texts);
+    return status;
 }

@@ -1,5 +1,5 @@
 /* lm/generate/generate_parts.h - what generate.c uses: which sequences run in a step, and where their keys are
- * (generate_schedule.c). */
+ * (generate_schedule.c); the texts of sequences (generate_text.c). */
 #ifndef NAPIER_LM_GENERATE_GENERATE_PARTS_H
 #define NAPIER_LM_GENERATE_GENERATE_PARTS_H
 
@@ -8,6 +8,7 @@
 
 #include "core/base/scope.h"
 #include "lm/decoder/kv.h"
+#include "lm/text/buffer.h"
 
 /* ---- A schedule --------------------------------------------------------------------------------------------------
  *
@@ -66,5 +67,51 @@ void napier_schedule_finish_step(napier_schedule *s);
 
 /* The rows that a sequence keeps besides its prompt's: its last token is never run. */
 static inline int64_t napier_own_rows(int64_t max_tokens) { return max_tokens - 1; }
+
+/* ---- Texts -------------------------------------------------------------------------------------------------------
+ *
+ * A text grows by the bytes of each token. Each stop text has an automaton (Knuth, Morris and Pratt 1977), whose state in
+ * a sequence is the number of its bytes that the text ends with. So stop texts are found across tokens, and no byte is
+ * looked at again. on_text gets bytes as soon as no stop text can begin before them. */
+
+/* A byte of a text, with TEXT_HIDDEN if its token is special. */
+typedef uint16_t napier_text_unit;
+
+typedef struct napier_generated_texts {
+    napier_context *context;
+    const napier_tokenizer *tokenizer;
+    napier_text_callback *on_text;
+    void *user;
+    int64_t min_tokens;
+    int64_t count, longest; /* stop texts, and bytes of the longest */
+    int64_t *starts;        /* [count + 1] of the stop texts in `bytes` and `borders` */
+    unsigned char *bytes;
+    int64_t *borders; /* after i + 1 bytes of a stop text: the length of its longest beginning that they also end with,
+                         except themselves */
+
+    /* Of each sequence. */
+    int64_t *sizes;      /* [B] bytes so far, with those of special tokens and of the stop text */
+    int64_t *stopped;    /* [B] the stop text that ended it, or -1 */
+    int64_t *matched;    /* [B, count] the states */
+    int64_t *held_count; /* [B] */
+    int64_t held_most;
+    napier_text_unit *held; /* [B, held_most] what on_text has not got yet */
+
+    napier_scratch units;     /* held units and those of a token */
+    napier_text_buffer shown; /* what on_text gets */
+} napier_generated_texts;
+
+/* Checks what the options say of texts. `wanted`: the results have texts. */
+napier_status napier_texts_check(napier_context *context, const napier_generate_options *options, bool wanted);
+/* The caller ends `texts`, which was zero before, with napier_texts_end, also after a failure. */
+napier_status napier_texts_start(napier_memory *memory, napier_generated_texts *texts,
+                                 const napier_generate_options *options, int64_t sequences);
+void napier_texts_end(napier_generated_texts *texts);
+
+/* Adds token `index` of a sequence, and gives on_text what it may have. *ended: the sequence ends; set for a stop text. */
+napier_status napier_texts_add(napier_generated_texts *texts, int64_t sequence, int64_t index, int64_t id, bool *ended);
+/* Appends the whole text of a sequence. */
+napier_status napier_texts_append(const napier_generated_texts *texts, int64_t sequence, const int64_t *ids,
+                                  int64_t count, napier_text_buffer *text);
 
 #endif

@@ -104,6 +104,8 @@ static napier_status check_views(napier_context *context, const napier_sample_ca
     const napier_sample_results *r = &call->results;
     const int64_t rows = call->logits.rows, cols = call->logits.cols;
     const unsigned vector = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_IS_VECTOR | NAPIER_MAY_BE_ABSENT;
+    const int64_t sets = o->keep_stride == 0 ? 1 : rows;
+    const napier_const_matrix keep = {o->keep, sets, cols, o->keep_stride, 1, NAPIER_F32};
     const napier_argument all[] = {
         NAPIER_ARGUMENT("logits", call->logits, NAPIER_IS_NARROW, rows, cols, NULL),
         NAPIER_ARGUMENT("ids", integers(r->ids, rows), NAPIER_IS_OUT, rows, 1, NULL),
@@ -115,7 +117,8 @@ static napier_status check_views(napier_context *context, const napier_sample_ca
         napier_indices_argument("output_offsets", o->output_offsets),
         napier_indices_argument("seeds", o->seeds),
         napier_indices_argument("samples", o->samples),
-        napier_indices_argument("positions", o->positions)};
+        napier_indices_argument("positions", o->positions),
+        {.name = "keep", .view = keep, .is = NAPIER_MAY_BE_ABSENT, .rows = sets, .cols = cols, .element = 1}};
     return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 

@@ -50,7 +50,8 @@ static napier_generate_batch view_of(const prompts *p) {
 typedef struct output {
     int64_t ids[SEQUENCES * MOST], lengths[SEQUENCES];
     napier_finish finish[SEQUENCES];
-    float logprobs[SEQUENCES * MOST], plain[SEQUENCES * MOST];
+    float logprobs[SEQUENCES * MOST], plain[SEQUENCES * MOST], entropy[SEQUENCES * MOST];
+    int64_t argmax[SEQUENCES * MOST];
 } output;
 
 static napier_generate_results results_of(output *o, int64_t sequences, int64_t most) {
@@ -61,6 +62,8 @@ static napier_generate_results results_of(output *o, int64_t sequences, int64_t 
     r.finish = o->finish;
     r.logprobs = napier_rows_f32(o->logprobs, sequences, most);
     r.plain_logprobs = napier_rows_f32(o->plain, sequences, most);
+    r.entropy = napier_rows_f32(o->entropy, sequences, most);
+    r.argmax = o->argmax;
     return r;
 }
 
@@ -70,7 +73,9 @@ static bool same_row(const output *a, int64_t of_a, const output *b, int64_t of_
     return memcmp(a->ids + of_a * MOST, b->ids + of_b * MOST, wide) == 0 && a->lengths[of_a] == b->lengths[of_b] &&
            a->finish[of_a] == b->finish[of_b] &&
            memcmp(a->logprobs + of_a * MOST, b->logprobs + of_b * MOST, narrow) == 0 &&
-           memcmp(a->plain + of_a * MOST, b->plain + of_b * MOST, narrow) == 0;
+           memcmp(a->plain + of_a * MOST, b->plain + of_b * MOST, narrow) == 0 &&
+           memcmp(a->entropy + of_a * MOST, b->entropy + of_b * MOST, narrow) == 0 &&
+           memcmp(a->argmax + of_a * MOST, b->argmax + of_b * MOST, wide) == 0;
 }
 
 static void expect_same(const output *a, const output *b, const char *what) {
@@ -86,7 +91,7 @@ typedef struct setting {
     napier_compute compute;
     napier_isa isa;
     int threads, kvs;
-    int64_t memory;
+    int64_t memory, min_tokens;
     napier_sample_options sampling;
 } setting;
 
@@ -95,6 +100,7 @@ static const int64_t stops[] = {3, 50};
 static napier_generate_options run_options(const setting *s) {
     napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
     options.max_tokens = MOST;
+    options.min_tokens = s->min_tokens;
     options.stop = napier_indices_i64(stops, 2);
     options.sampling = &s->sampling;
     return options;
@@ -145,6 +151,15 @@ static napier_sample_options sampling_of(int which) {
 
 /* ---- The definition ---------------------------------------------------------------------------------------------- */
 
+/* keep, without the stops for tokens before min_tokens. */
+static const uint8_t *keep_of(const setting *s, int64_t t) {
+    static uint8_t early[V];
+    for (int64_t id = 0; id < V; id++) {
+        early[id] = (!s->sampling.keep || s->sampling.keep[id]) && id != stops[0] && id != stops[1];
+    }
+    return t < s->min_tokens ? early : s->sampling.keep;
+}
+
 /* Draws token t of sequence b from the logits of a pass over all tokens before it. */
 static void check_token(const setting *s, napier_context *context, const float *logits, const prompts *p, int64_t b,
                         int64_t t, const output *got) {
@@ -153,6 +168,7 @@ static void check_token(const setting *s, napier_context *context, const float *
     float logprob = 0, plain = 0;
     napier_sample_options options = s->sampling;
     napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
+    options.keep = keep_of(s, t);
     options.prompt_ids = napier_indices_i64(p->ids + p->offsets[prompt], size);
     options.prompt_offsets = napier_indices_i64(begins, 2);
     options.output_ids = napier_indices_i64(got->ids + b * MOST, t);
@@ -171,19 +187,24 @@ static void check_token(const setting *s, napier_context *context, const float *
            (double)plain);
 }
 
-/* With a temperature the plain log-probabilities are those of scoring. */
+/* The plain log-probabilities, entropies and largest logits are those of scoring, for greedy ids at temperature 1. */
 static void check_scores(const setting *s, napier_context *context, const napier_model *model, const prompts *p,
                          int64_t b, const output *got) {
     const int64_t prompt = b / SAMPLES, length = got->lengths[b];
-    float scores[MOST];
+    float scores[MOST], entropy[MOST];
+    int64_t argmax[MOST];
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
     options.temperature = s->sampling.temperature > 0 ? s->sampling.temperature : 1.0;
     results.logprobs = napier_array_f32(scores, length);
+    results.entropy = napier_array_f32(entropy, length);
+    results.argmax = argmax;
     works(napier_model_logprobs_for, context, model,
           napier_indices_i64(p->ids + p->offsets[prompt], size_of(p, prompt)),
           napier_indices_i64(got->ids + b * MOST, length), &options, &results);
-    expect(memcmp(scores, got->plain + b * MOST, (size_t)length * sizeof *scores) == 0,
+    expect(memcmp(scores, got->plain + b * MOST, (size_t)length * sizeof *scores) == 0 &&
+               memcmp(entropy, got->entropy + b * MOST, (size_t)length * sizeof *entropy) == 0 &&
+               memcmp(argmax, got->argmax + b * MOST, (size_t)length * sizeof *argmax) == 0,
            "sequence %d: sampled with other log-probabilities than scored", (int)b);
 }
 
@@ -202,10 +223,12 @@ static void check_definition(const setting *s, const prompts *p, const output *g
             check_token(s, context, logits, p, b, t, got);
             expect(t == length - 1 || (ids[size + t] != 3 && ids[size + t] != 50), "sequence %d did not stop", (int)b);
         }
-        expect(stopped == (got->finish[b] == NAPIER_FINISH_STOP) && (stopped || length == MOST),
+        expect(stopped == (got->finish[b] == NAPIER_FINISH_STOP) && (stopped || length == MOST) &&
+                   length >= s->min_tokens,
                "sequence %d has %d tokens", (int)b, (int)length);
         for (int64_t t = length; t < MOST; t++) {
-            expect(got->ids[b * MOST + t] == -1 && got->logprobs[b * MOST + t] == 0 && got->plain[b * MOST + t] == 0,
+            expect(got->ids[b * MOST + t] == -1 && got->logprobs[b * MOST + t] == 0 && got->plain[b * MOST + t] == 0 &&
+                       got->entropy[b * MOST + t] == 0 && got->argmax[b * MOST + t] == -1,
                    "sequence %d goes on", (int)b);
         }
         check_scores(s, context, model, p, b, got);
@@ -302,6 +325,9 @@ static void test_sequences(void) {
         const setting s = {.m = &m,
                            .compute = which % 2 == 0 ? NAPIER_COMPUTE_F32 : NAPIER_COMPUTE_BF16,
                            .threads = 1,
+                           .min_tokens = which == 3   ? 7
+                                         : which == 1 ? 1
+                                                      : 0,
                            .sampling = sampling_of(which)};
         generate(&s, &p, &wanted);
         check_definition(&s, &p, &wanted);
@@ -374,6 +400,8 @@ static void check_refusals(call *c) {
     REFUSED(c->batch.numbers = napier_indices_i64(numbers, 2), "numbers: 2 for 21");
     REFUSED(c->options.max_tokens = 0, "max_tokens is 0");
     REFUSED(c->options.max_tokens = INT64_MAX, "max_tokens is 9223372036854775807");
+    REFUSED(c->options.min_tokens = -1, "min_tokens is -1");
+    REFUSED(c->options.min_tokens = MOST + 1, "min_tokens is 13, not in 0 .. max_tokens, 12");
     REFUSED(c->options.stop = napier_indices_i64(bad, 1), "stop[0] is 83");
     REFUSED(c->options.kv_count = -1, "kv_count is -1");
     REFUSED((c->options.kvs = &none, c->options.kv_count = 1), "kvs[0]", "not of this model");
@@ -382,6 +410,9 @@ static void check_refusals(call *c) {
     REFUSED(c->results.ids = NULL, "ids", "NULL");
     REFUSED(c->results.lengths = c->out.ids + 4, "lengths", "overlaps ids");
     REFUSED(c->results.logprobs.cols = 11, "logprobs", "21 x 11");
+    REFUSED(c->results.argmax = c->out.ids, "argmax", "overlaps ids");
+    REFUSED(c->results.entropy = c->results.logprobs, "entropy", "overlaps logprobs");
+    REFUSED(c->sampling.keep = (const uint8_t *)c->out.ids + 11, "ids", "overlaps keep");
     REFUSED(c->results.plain_logprobs.dtype = NAPIER_F64, "plain_logprobs", "f64");
 }
 
@@ -403,6 +434,11 @@ static void test_call(napier_context *context) {
     first = c.out;
     t = (told){.out = &c.out, .most = 30};
     refused(context, call_run(&c), NAPIER_CANCELLED, "cancelled", NULL);
+    call_reset(&c);
+    c.sampling.keep = (const uint8_t[V]){[3] = 1, [50] = 1};
+    c.options.stop = napier_indices_i64(stops, 2);
+    c.options.min_tokens = 1;
+    invalid(context, call_run(&c), "has no id left");
     call_reset(&c); /* one token each: the first of twelve */
     c.options.max_tokens = 1;
     c.results = results_of(&c.out, SEQUENCES, 1);

@@ -26,6 +26,47 @@ for lines in 0 1 131 200 390; do
 done
 napier generate in.jsonl -m model -n 2 --max-tokens 3 -o new.jsonl --resume && wc -l <new.jsonl
 
+# Cut after each byte of a small file, and killed while it writes: no line is lost, and none is there twice
+printf '{"prompt": [104, 101]}\n{"prompt": [7]}\n' >ids.jsonl
+napier generate ids.jsonl -m model --max-tokens 1 -o small.jsonl
+size=$(wc -c <small.jsonl) same=0
+for cut in $(seq 0 $size); do
+    head -c $cut small.jsonl >cut.jsonl
+    napier generate ids.jsonl -m model --max-tokens 1 -o cut.jsonl --resume && cmp cut.jsonl small.jsonl && same=$((same + 1))
+done
+[ $same -eq $((size + 1)) ] && echo "the same after a cut at any byte"
+napier generate in.jsonl -m model -n 400 --max-tokens 30 --seed 4 -o long.jsonl
+: >killed.jsonl
+for times in 1 2 3 4 5 6; do
+    before=$(wc -c <killed.jsonl)
+    napier generate in.jsonl -m model -n 400 --max-tokens 30 --seed 4 -o killed.jsonl --resume &
+    while kill -0 $! 2>/dev/null && [ "$(wc -c <killed.jsonl)" -le "$before" ]; do :; done
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+napier generate in.jsonl -m model -n 400 --max-tokens 30 --seed 4 -o killed.jsonl --resume
+cmp killed.jsonl long.jsonl && echo "the same after six kills"
+
+# Stop texts, across tokens too; the tokens stay the same
+cut_at() { sed 's/.*"text": "\(.*\)", "finish.*/\1/'; }
+napier generate in.jsonl -m model -n 40 --max-tokens 30 --seed 5 >free.jsonl
+napier generate in.jsonl -m model -n 40 --max-tokens 30 --seed 5 --stop ll --stop Z --stop 'no such text' >stopped.jsonl
+cut_at <free.jsonl | sed 's/ll.*//; s/Z.*//' >want.txt
+cut_at <stopped.jsonl | cmp - want.txt && echo "stopped at a text"
+grep -c '"finish": "stop", "stop": "\(ll\|Z\)"}$' stopped.jsonl
+told napier generate in.jsonl -m model --max-tokens 8 --stop-id 101 --min-tokens 4 --temperature 0 --entropies
+napier generate in.jsonl -m model --greedy >greedy.jsonl
+napier generate in.jsonl -m model -t 0 | cmp - greedy.jsonl && echo "greedy is temperature 0"
+printf '{"prompt": "hello", "response": %s}\n' "$(head -n 1 free.jsonl | sed 's/.*"token_ids": \(\[[^]]*\]\).*/\1/')" |
+    napier logprobs - -m model | sed 's/.*\("entropies": \[[^]]*\]\).*/\1/' >entropies.txt
+napier generate in.jsonl -m model -n 40 --max-tokens 30 --seed 5 --entropies | head -n 1 |
+    sed 's/.*\("entropies": \[[^]]*\]\).*/\1/' | cmp - entropies.txt && echo "entropies are those of scoring"
+
+# A prompt of the command line: its text, as it is generated
+told napier generate --prompt hello -m model --max-tokens 20 --seed 3
+told napier generate --prompt Hi --chat -m model --max-tokens 20 --seed 3
+told napier generate -p hello -m model --max-tokens 6 --seed 3 -n 2 -o two.jsonl && cat two.jsonl
+
 # Sampled and scored: the same numbers
 napier generate in.jsonl -m model --max-tokens 8 | head -n 1 >one.jsonl
 ids=$(sed 's/.*"token_ids": \(\[[^]]*\]\).*/\1/' one.jsonl)
@@ -46,4 +87,11 @@ told napier generate in.jsonl
 told napier generate in.jsonl -m model --memory 100K
 told napier generate in.jsonl -m model --max-tokens 0
 told napier generate in.jsonl -m model --top-p 0
+told napier generate in.jsonl -m model --stop ''
+told napier generate in.jsonl -m model --min-tokens 9 --max-tokens 8
+told napier generate -m model
+told napier generate in.jsonl -m model --prompt hello
+told napier generate in.jsonl -m model --chat
+told napier generate --prompt hello -m model -n 2
+told napier generate --prompt '' -m model
 printf '{"prompt": ""}\n' | told napier generate - -m model
