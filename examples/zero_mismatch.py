@@ -2,8 +2,8 @@
 
     python zero_mismatch.py [--steps N] [--picture PICTURE.svg]
 
-The task is that of grpo_qwen3.py: a prompt is "3,9>", and a response is right if it is the larger digit and then the end. TRL's
-GRPOTrainer runs it four times from one warm start: with napier.trl, whose sampler and forward pass are Napier's, in f32 and in
+A prompt is 2 to 6 digits, "3,9,1>", and a response is right if it is the largest digit and then the end. A warm start teaches the
+form of an answer, any digit; GRPO does the rest. TRL's GRPOTrainer runs four times from one warm start: with napier.trl, whose sampler and forward pass are Napier's, in f32 and in
 bf16 mode; and unchanged, with generate() of transformers, in float32 and in bf16 (mixed precision, TRL's default).
 
 At every step three log-probabilities of every sampled token are compared: the one that it was drawn with, the one of a pass over the
@@ -26,10 +26,36 @@ import transformers
 import trl
 
 import napier.trl
-from grpo_qwen3 import END, PROMPTS, byte_tokenizer, small_qwen3, warm_start
+from grpo_qwen3 import END, byte_tokenizer
 
 GROUP, BATCH, LENGTH = 8, 64, 4
 COLOURS = ("#1565c0", "#26a69a", "#ef6c00", "#c62828")
+
+
+def make_prompts(count=600):
+    rng = np.random.default_rng(1)
+    return [",".join(map(str, rng.integers(10, size=rng.integers(2, 7)))) + ">" for _ in range(count)]
+
+
+def make_model(tokenizer):
+    end = tokenizer.eos_token_id
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, max_position_embeddings=64, tie_word_embeddings=True, eos_token_id=end, bos_token_id=None))
+
+
+def warm_start(model, tokenizer, prompts, steps):
+    """Cross-entropy on answers of the right form: any digit, then the end."""
+    rng = np.random.default_rng(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(steps):
+        texts = [p + str(rng.integers(10)) + END for p in rng.choice(prompts, 64)]
+        batch = tokenizer(texts, padding=True, padding_side="left", return_tensors="pt")
+        labels = batch["input_ids"].clone()
+        labels[:, :-2] = -100
+        model(**batch, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 class Compared:
@@ -79,8 +105,8 @@ class WithTransformers(Compared, trl.GRPOTrainer):
 
 
 def reward(prompts, completion_ids, end, digits, **_):
-    """1 for the larger digit and then the end."""
-    return [float(ids == [digits[max(p[0], p[2])], end]) for p, ids in zip(prompts, completion_ids)]
+    """1 for the largest digit and then the end."""
+    return [float(ids == [digits[max(p[:-1].split(","))], end]) for p, ids in zip(prompts, completion_ids)]
 
 
 def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
@@ -95,7 +121,7 @@ def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
         return reward(prompts, completion_ids, end, digits)
 
     trainer = kind(model=copy.deepcopy(start), reward_funcs=right, args=config, processing_class=tokenizer,
-                   train_dataset=datasets.Dataset.from_dict({"prompt": PROMPTS}), **options)
+                   train_dataset=datasets.Dataset.from_dict({"prompt": make_prompts()}), **options)
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.apart, trainer.scored = [], []
     begin = time.perf_counter()
@@ -139,16 +165,15 @@ def draw(runs, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--picture", help="an SVG file for the curves")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    letters = byte_tokenizer()
-    start = small_qwen3(letters)
-    warm_start(start, letters, np.random.default_rng(0))
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=letters, eos_token=END, pad_token=END)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=END, pad_token=END)
+    start = make_model(tokenizer)
+    warm_start(start, tokenizer, make_prompts(), 100 if arguments.steps > 10 else 20)
     kinds = {"Napier, f32": (WithNapier, {"compute": "f32"}), "Napier, bf16": (WithNapier, {"compute": "bf16"}),
              "transformers, float32": (WithTransformers, {}), "transformers, bf16": (WithTransformers, {"bf16": True})}
     runs = {}

@@ -1068,6 +1068,7 @@ def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, re
                     entropies=None, mask=None, **options):
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
     as in grpo_loss, they are [B, L]."""
+    _check(entropies=entropies)
     entropies = None if entropies is None else entropies.detach()
     losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
                                entropies, mask, options)

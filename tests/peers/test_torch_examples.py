@@ -1,4 +1,5 @@
-"""examples/grpo_qwen3.py: rewards rise, and the C forward pass agrees with PyTorch's on the way."""
+"""The examples with PyTorch. grpo_qwen3.py: rewards rise, and the C forward pass agrees with PyTorch's on the way.
+zero_mismatch.py: sampler, scorer and trainer agree on every token."""
 import os
 import re
 import tempfile
@@ -18,3 +19,15 @@ def test_a_small_qwen3_learns_by_reward():
     apart = [float(x) for x in re.findall(r"at most ([\d.e+-]+) apart", done.stdout)]
     assert apart and max(apart) < 1e-4, done.stdout
     return f"reward {first} to {last}, C and PyTorch within {max(apart):.1e}"
+
+
+def test_no_mismatch_under_trl():
+    with tempfile.TemporaryDirectory() as folder:
+        picture = os.path.join(folder, "picture.svg")
+        done = python(os.path.join(ROOT, "examples", "zero_mismatch.py"), "--steps", 4, "--picture", picture)
+        assert done.returncode == 0, done.stderr
+        with open(picture, encoding="ascii") as file:
+            assert file.read().count("<polyline") == 8
+    apart = re.findall(r"difference to the trainer (\S+)", done.stdout)
+    assert apart[:2] == ["0,", "0,"] and len(apart) == 4 and float(apart[3]) > 0, done.stdout
+    return f"0 and 0 with Napier, {apart[2]} and {apart[3]} with transformers"

@@ -315,8 +315,8 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.qwen3", "hf", "lm_eval", "rl", "torch", "umap",
-           "_umap.estimator"]
+STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.qwen3", "hf", "lm_eval", "rl", "torch", "trl",
+           "umap", "_umap.estimator"]
 
 
 def stubbed(name):
@@ -331,10 +331,12 @@ def stubbed(name):
 def test_stubs_have_the_signatures_of_the_package(name):
     assert (pathlib.Path(napier.__file__).parent / "py.typed").exists()
     stubs = stubbed(name)
-    if name in ("hf", "torch"):
+    if name in ("hf", "torch", "trl"):
         pytest.importorskip("torch")
-    if name == "hf":
+    if name in ("hf", "trl"):
         pytest.importorskip("transformers")
+    if name == "trl":
+        pytest.importorskip("trl")
     module = importlib.import_module("napier." + name)
     for function, wanted in stubs.items():
         target = module
