@@ -78,7 +78,7 @@ static void check_characters(napier_context *context, input *in) {
     napier_decode_options whole = NAPIER_DECODE_OPTIONS_INIT;
     napier_token_buffer ids = {0}, again = {0};
     napier_text_buffer back = {0};
-    const uint8_t how = take(in);
+    const uint32_t how = take(in);
     options.plain_special = how & 1;
     options.add_special = how / 2 % 3;
     options.continues = options.add_special == 0 && how & 16;
@@ -86,7 +86,8 @@ static void check_characters(napier_context *context, input *in) {
     const napier_status status = napier_tokenizer_encode(context, t, (const char *)in->at, in->left, &options, &ids);
     REQUIRE(status == NAPIER_OK || status == NAPIER_INVALID_ARGUMENT, "status %d", (int)status);
     for (int64_t cut = ids.size > 9 ? ids.size - 9 : 0; cut < ids.size; cut++) { /* parts of characters too */
-        back.size = again.size = 0;
+        back.size = 0;
+        again.size = 0;
         REQUIRE_OK(context, napier_tokenizer_decode(context, t, ids.ids + cut, ids.size - cut, &whole, &back));
         REQUIRE_OK(context, napier_tokenizer_encode(context, t, back.bytes, back.size, NULL, &again));
     }

@@ -53,8 +53,9 @@ static inline size_t characters_text(const character_parts *p, char *text, size_
     for (int byte = 0; byte < 256; byte++) {
         used += (size_t)snprintf(text + used, room - used, ", \"<0x%02X>\": %d", (unsigned)byte, 3 + byte);
     }
-    static const char *const pieces[] = {
-        MARK, "a", "b", "c", "\xc3\xa9", MARK "a", "bc", MARK "abc", MARK MARK, MARK MARK MARK MARK, "a" MARK};
+    static const char *const pieces[] = {MARK,       "a",  "b",          "c",         "\xc3\xa9",
+                                         (MARK "a"), "bc", (MARK "abc"), (MARK MARK), (MARK MARK MARK MARK),
+                                         ("a" MARK)};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         used += (size_t)snprintf(text + used, room - used, ", \"%s\": %zu", pieces[i], 259 + i);
     }
