@@ -33,7 +33,7 @@ static int check_keys(const char *place, int64_t i, const cJSON *item) {
     for (const cJSON *key = item->child; key != NULL; key = key->next) {
         if (!cJSON_IsNull(key) && !is_one_of(key->string, known)) {
             char shown[40];
-            return complain("%s[%" PRId64 "]: '%s' has no place in Qwen3's chat format; leave it out", place, i,
+            return complain("%s[%" PRId64 "]: '%s' has no place in a chat format; leave it out", place, i,
                             printable(shown, sizeof shown, key->string, strlen(key->string)));
         }
     }

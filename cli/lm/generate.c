@@ -419,7 +419,7 @@ static const option options[] = {
     {.name = NULL},
 };
 static const option_group groups[] = {
-    {NULL, model_options}, {NULL, conversation_options}, {NULL, options}, MACHINE_GROUP};
+    {NULL, model_options}, {NULL, prompt_options}, {NULL, conversation_options}, {NULL, options}, MACHINE_GROUP};
 static const generate_request defaults = {
     .shared = MODEL_DEFAULTS, .samples = 1, .max_tokens = 256, .top_p = 1, .repetition_penalty = 1, .stop_id = -1};
 

@@ -163,17 +163,11 @@ static int add_question(session *s, int64_t line) {
         return complain("out of memory");
     }
     snprintf(place, sizeof place, "%s:%" PRId64 ": question", s->q->shared.shared.in_path, line);
-    napier_text_buffer *const chat = &s->encoder.text;
     const napier_chat_message message = {.role = "user", .content = t->bytes, .size = t->size};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.disable_thinking = 1;
-    if (s->q->plain) {
-        return text_encoder_add(&s->encoder, place, t->bytes, t->size, &s->prompts);
-    }
-    chat->size = 0;
-    const napier_status status = napier_chat_text(s->context, &message, 1, &options, chat);
-    return library_status(s->context, status, NULL) ||
-           text_encoder_add(&s->encoder, place, chat->bytes, chat->size, &s->prompts);
+    return s->q->plain ? text_encoder_add(&s->encoder, place, TEXT_PROMPT, t->bytes, t->size, &s->prompts)
+                       : text_encoder_add_chat(&s->encoder, place, &message, 1, options, &s->prompts);
 }
 
 static int make_questions(session *s) {
@@ -186,7 +180,8 @@ static int make_questions(session *s) {
     }
     status = status || id_lists_start(&s->verdicts);
     for (int v = 0; v < s->q->verdict_count && status == STATUS_OK; v++) {
-        status = text_encoder_add(&s->encoder, "--verdict", s->q->verdicts[v], s->q->verdict_sizes[v], &s->verdicts);
+        status = text_encoder_add(&s->encoder, "--verdict", TEXT_RESPONSE, s->q->verdicts[v], s->q->verdict_sizes[v],
+                                  &s->verdicts);
     }
     return status;
 }
@@ -246,7 +241,7 @@ static int print_lines(FILE *out, void *user) {
 
 static int run(void *request, napier_context *context) {
     const judge_request *const q = request;
-    session s = {.q = q, .context = context, .encoder = {.context = context, .model = q->shared.folder}};
+    session s = {.q = q, .context = context, .encoder = model_text_encoder(&q->shared, context, 0)};
     const int status = read_items(q->shared.shared.in_path, add_responses, &s.responses) ||
                        read_items(q->criteria, add_criterion, &s.criteria) || read_template(&s) ||
                        model_open(&q->shared, context, &s.model, &s.encoder.vocabulary) || make_questions(&s) ||
@@ -312,7 +307,8 @@ static const option options[] = {
      .help = "without the chat format: the verdict follows the question at once"},
     {.name = NULL},
 };
-static const option_group groups[] = {{NULL, model_options}, {NULL, scoring_options}, {NULL, options}, MACHINE_GROUP};
+static const option_group groups[] = {
+    {NULL, model_options}, {NULL, scoring_options}, {NULL, prompt_options}, {NULL, options}, MACHINE_GROUP};
 static const judge_request defaults = {.shared = MODEL_DEFAULTS};
 
 const command judge_command = {

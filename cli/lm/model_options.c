@@ -7,6 +7,15 @@
 
 static const option_word modes[] = {{"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {NULL, 0}};
 
+const option_word chat_formats[] = {{"qwen3", NAPIER_CHAT_QWEN3},
+                                    {"qwen2.5", NAPIER_CHAT_QWEN2_5},
+                                    {"llama3", NAPIER_CHAT_LLAMA3},
+                                    {"llama3.1", NAPIER_CHAT_LLAMA3_1},
+                                    {"llama2", NAPIER_CHAT_LLAMA2},
+                                    {"mistral-v0.1", NAPIER_CHAT_MISTRAL_V0_1},
+                                    {"mistral-v0.2", NAPIER_CHAT_MISTRAL_V0_2},
+                                    {NULL, 0}};
+
 #define AT(member) offsetof(model_request, member)
 const option model_options[] = {
     {"model", 'm', OPTION_READ, "DIR", AT(folder),
@@ -22,6 +31,16 @@ const option model_options[] = {
 const option scoring_options[] = {
     {"temperature", 't', OPTION_NUMBER, "T", AT(temperature), OPTION_ABOVE_0(DBL_MAX),
      .help = "logits are divided by T first (default: 1)"},
+    {.name = NULL},
+};
+const option prompt_options[] = {
+    {"chat-format", 0, OPTION_WORD, "FORMAT", AT(chat_format), .words = chat_formats,
+     .help = "of conversations: qwen3, qwen2.5, llama3, llama3.1 (also 3.2 and 3.3), llama2, mistral-v0.1 or "
+             "mistral-v0.2 (default: the one that the model's chat template writes)"},
+    {"chat-date", 0, OPTION_TEXT, "DAY", AT(chat_date),
+     .help = "the day in llama3.1's system message (default: 26 Jul 2024, as in its template)"},
+    {"no-bos", 0, OPTION_FLAG, NULL, AT(no_bos),
+     .help = "prompts that are texts begin without the tokens that the tokenizer adds, such as Llama's BOS"},
     {.name = NULL},
 };
 const option conversation_options[] = {
@@ -49,8 +68,13 @@ int model_open(const model_request *q, napier_context *context, napier_model **m
 }
 
 text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary) {
-    return (text_encoder){
-        .context = context, .model = q->folder, .no_thinking = q->no_thinking, .vocabulary = vocabulary};
+    return (text_encoder){.context = context,
+                          .model = q->folder,
+                          .no_thinking = q->no_thinking,
+                          .no_bos = q->no_bos,
+                          .chat_format = q->chat_format,
+                          .chat_date = q->chat_date,
+                          .vocabulary = vocabulary};
 }
 
 napier_score_options model_score_options(const model_request *q) {

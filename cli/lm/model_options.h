@@ -14,15 +14,19 @@ typedef struct model_request {
     napier_compute compute;
     int64_t memory; /* 0: the library's choice */
     double temperature;
-    int no_thinking;
+    int no_thinking, no_bos;
+    int chat_format; /* napier_chat_format; -1: the model's */
+    const char *chat_date;
 } model_request;
 
 #define MODEL_DEFAULTS \
-    { .compute = NAPIER_COMPUTE_F32, .temperature = 1 }
+    { .compute = NAPIER_COMPUTE_F32, .temperature = 1, .chat_format = -1 }
 
 extern const option model_options[];
 extern const option scoring_options[];      /* the temperature, which is above 0 */
+extern const option prompt_options[];       /* how prompts that are texts or conversations become ids */
 extern const option conversation_options[]; /* of commands that read conversations */
+extern const option_word chat_formats[];
 int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */

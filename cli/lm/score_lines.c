@@ -76,6 +76,21 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
     return library_status(context, status, NULL);
 }
 
+int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format) {
+    const char *const slash = strrchr(path, '/');
+    const size_t size = strlen(path), name = sizeof "tokenizer.json" - 1;
+    const bool is_file = size >= name && strcmp(path + size - name, "tokenizer.json") == 0;
+    char *const folder = malloc(size + 2);
+    if (folder == NULL) {
+        return out_of_memory(path);
+    }
+    snprintf(folder, size + 2, "%.*s", (int)(slash != NULL && is_file ? slash - path + 1 : (int)size),
+             is_file && slash == NULL ? "." : path);
+    const napier_status status = napier_chat_format_load(context, folder, tokenizer, format);
+    free(folder);
+    return library_status(context, status, "--chat-format");
+}
+
 /* Checks ids here, where their place in the file is known; the library knows only an id's index. */
 static int add_ids(const text_encoder *e, const char *place, const int32_t *ids, int64_t count, id_lists *lists) {
     for (int64_t i = 0; i < count && e->vocabulary > 0; i++) {
@@ -87,13 +102,38 @@ static int add_ids(const text_encoder *e, const char *place, const int32_t *ids,
     return id_lists_add(lists, ids, count);
 }
 
-int text_encoder_add(text_encoder *e, const char *place, const char *text, size_t size, id_lists *lists) {
-    if (e->tokenizer == NULL && tokenizer_open(e->context, e->model, &e->tokenizer)) {
+static int open_tokenizer(text_encoder *e) {
+    return e->tokenizer == NULL ? tokenizer_open(e->context, e->model, &e->tokenizer) : STATUS_OK;
+}
+
+static int add_text(text_encoder *e, const char *place, const char *text, size_t size,
+                    const napier_encode_options *options, id_lists *lists) {
+    e->ids.size = 0;
+    const napier_status status = napier_tokenizer_encode(e->context, e->tokenizer, text, size, options, &e->ids);
+    return library_status(e->context, status, place) || add_ids(e, place, e->ids.ids, e->ids.size, lists);
+}
+
+int text_encoder_add(text_encoder *e, const char *place, text_part part, const char *text, size_t size,
+                     id_lists *lists) {
+    napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
+    options.continues = part == TEXT_RESPONSE;
+    options.add_special = part == TEXT_PROMPT && !e->no_bos ? NAPIER_ADD_ONCE : NAPIER_ADD_NONE;
+    return open_tokenizer(e) || add_text(e, place, text, size, &options, lists);
+}
+
+int text_encoder_add_chat(text_encoder *e, const char *place, const napier_chat_message *messages, int64_t count,
+                          napier_chat_options options, id_lists *lists) {
+    int64_t format = e->chat_format;
+    if (open_tokenizer(e) || (format < 0 && chat_format_open(e->context, e->model, e->tokenizer, &format))) {
         return STATUS_FAILED;
     }
-    e->ids.size = 0;
-    const napier_status status = napier_tokenizer_encode(e->context, e->tokenizer, text, size, NULL, &e->ids);
-    return library_status(e->context, status, place) || add_ids(e, place, e->ids.ids, e->ids.size, lists);
+    e->chat_format = (int)format;
+    options.format = format;
+    options.date = e->chat_date;
+    options.disable_thinking = e->no_thinking || (options.disable_thinking && format == NAPIER_CHAT_QWEN3);
+    e->text.size = 0;
+    const napier_status called = napier_chat_text(e->context, messages, count, &options, &e->text);
+    return library_status(e->context, called, place) || add_text(e, place, e->text.bytes, e->text.size, NULL, lists);
 }
 
 static int add_numbers(const text_encoder *e, const char *place, const cJSON *list, id_lists *lists) {
@@ -119,14 +159,10 @@ static int add_numbers(const text_encoder *e, const char *place, const cJSON *li
 static int add_chat(text_encoder *e, const char *place, const cJSON *list, const cJSON *line, id_lists *lists) {
     chat_lines chat;
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
-    options.disable_thinking = e->no_thinking;
-    e->text.size = 0;
     int status = chat_lines_read(&chat, place, list, line);
     if (status == STATUS_OK) {
         chat_lines_set_tools(&chat, &options);
-        const napier_status called = napier_chat_text(e->context, chat.messages, chat.count, &options, &e->text);
-        status =
-            library_status(e->context, called, place) || text_encoder_add(e, place, e->text.bytes, e->text.size, lists);
+        status = text_encoder_add_chat(e, place, chat.messages, chat.count, options, lists);
     }
     chat_lines_free(&chat);
     return status;
@@ -141,7 +177,8 @@ int text_encoder_add_json(text_encoder *e, const char *place, const cJSON *value
         return complain("%s: tools go with a list of messages only", place);
     }
     if (cJSON_IsString(value)) {
-        return text_encoder_add(e, place, value->valuestring, strlen(value->valuestring), lists);
+        const text_part part = line != NULL ? TEXT_PROMPT : TEXT_RESPONSE;
+        return text_encoder_add(e, place, part, value->valuestring, strlen(value->valuestring), lists);
     }
     if (cJSON_IsArray(value)) {
         return add_numbers(e, place, value, lists);

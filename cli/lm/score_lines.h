@@ -2,9 +2,10 @@
  *
  *     {"prompt": "2 + 2 =", "responses": [" 4", " 5"]}         texts
  *     {"prompt": [17, 10, 17], "response": [19]}               ids
- *     {"prompt": [{"role": "user", "content": "2 + 2?"}], ...} a conversation, in Qwen3's chat format
+ *     {"prompt": [{"role": "user", "content": "2 + 2?"}], ...} a conversation, in the model's chat format
  *
- * Prompt and response are encoded separately, and their ids are joined. */
+ * Prompt and response are encoded separately, and their ids are joined. A prompt that is a text begins with the tokens that
+ * the tokenizer adds (Llama's BOS); a response continues its prompt. */
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
@@ -34,7 +35,9 @@ napier_indices id_lists_offsets(const id_lists *lists);
 typedef struct text_encoder {
     napier_context *context;
     const char *model; /* the folder */
-    bool no_thinking;
+    bool no_thinking, no_bos;
+    int chat_format;       /* napier_chat_format; -1: the model's */
+    const char *chat_date; /* NULL: the format's own */
     int64_t vocabulary;    /* the model's ids are below; 0: not checked */
     bool has_prefix;       /* an empty prompt is allowed: a token replaces it */
     bool has_prompts_only; /* the lines have no responses */
@@ -44,8 +47,16 @@ typedef struct text_encoder {
 } text_encoder;
 
 void text_encoder_free(text_encoder *encoder);
+
+typedef enum text_part { TEXT_PROMPT, TEXT_RESPONSE } text_part;
+
 /* Adds the ids of a text to the lists. `place` is for messages: "file:3: prompt". */
-int text_encoder_add(text_encoder *encoder, const char *place, const char *text, size_t size, id_lists *lists);
+int text_encoder_add(text_encoder *encoder, const char *place, text_part part, const char *text, size_t size,
+                     id_lists *lists);
+/* Adds the ids of a conversation. The encoder sets the format. `options` have the tools, and disable_thinking, which counts
+ * only in a format with thoughts. */
+int text_encoder_add_chat(text_encoder *encoder, const char *place, const napier_chat_message *messages, int64_t count,
+                          napier_chat_options options, id_lists *lists);
 /* The same for JSON: a string, a list of ids, or, if there is a `line`, a list of messages, whose tools are on that
  * line. */
 int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
@@ -62,6 +73,8 @@ typedef struct score_lines {
 
 /* Loads the tokenizer.json of a model's folder, or such a file. */
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
+/* Finds the chat format of that folder. */
+int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format);
 
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
 /* One prompt from the command line, as line 1. chat: it is the user's message of a conversation. */

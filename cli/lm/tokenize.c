@@ -7,6 +7,7 @@
 #include "../program/memory.h"
 #include "../program/message.h"
 #include "chat_lines.h"
+#include "model_options.h"
 #include "score_lines.h"
 
 #include <inttypes.h>
@@ -20,7 +21,9 @@
 typedef struct tokenize_request {
     base_request shared;
     const char *model;
-    int decode, chat, lines, count, tokens, text, plain_special, skip_special, no_thinking, no_prompt;
+    int decode, chat, lines, count, tokens, text, plain_special, skip_special, no_thinking, no_prompt, add_special;
+    int chat_format; /* napier_chat_format; -1: the model's */
+    const char *chat_date;
 } tokenize_request;
 
 #ifdef NAPIER_MODEL
@@ -38,6 +41,7 @@ typedef struct session {
     int32_t *ids; /* to decode */
     int64_t id_count, id_capacity;
     napier_text_buffer text;
+    int64_t chat_format; /* -1: not found yet */
     FILE *out;
 } session;
 
@@ -94,6 +98,7 @@ static void print_ids(const session *s) {
 static int encode(session *s, const char *text, size_t size) {
     napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
     options.plain_special = s->q->plain_special;
+    options.add_special = s->q->add_special ? NAPIER_ADD_ONCE : NAPIER_ADD_NONE;
     s->encoded.size = 0;
     if (check_call(s, napier_tokenizer_encode(s->context, s->tokenizer, text, size, &options, &s->encoded))) {
         return STATUS_FAILED;
@@ -154,6 +159,11 @@ static int render(session *s, const chat_lines *conversation) {
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.add_generation_prompt = !s->q->no_prompt;
     options.disable_thinking = s->q->no_thinking;
+    options.date = s->q->chat_date;
+    if (s->chat_format < 0 && chat_format_open(s->context, s->q->model, s->tokenizer, &s->chat_format)) {
+        return STATUS_FAILED;
+    }
+    options.format = s->chat_format;
     chat_lines_set_tools(conversation, &options);
     s->text.size = 0;
     if (check_call(s, napier_chat_text(s->context, conversation->messages, conversation->count, &options, &s->text))) {
@@ -216,7 +226,7 @@ static int print_results(FILE *out, void *user) {
 
 static int run(void *request, napier_context *context) {
     const tokenize_request *const q = request;
-    session s = {.q = q, .context = context};
+    session s = {.q = q, .context = context, .chat_format = q->chat_format};
     const int status =
         tokenizer_open(context, q->model, &s.tokenizer) || output_print(q->shared.out_path, print_results, &s);
     free(s.ids);
@@ -242,13 +252,16 @@ static int check(void *request) {
     if (q->model == NULL) {
         return misuse("--model is missing: a folder with a tokenizer.json");
     }
-    if (q->decode && (q->chat || q->count || q->tokens || q->plain_special)) {
+    if (q->decode && (q->chat || q->count || q->tokens || q->plain_special || q->add_special)) {
         return misuse("--decode goes with --lines and --skip-special only");
     }
-    if (!q->chat && (q->text || q->no_thinking || q->no_prompt)) {
-        return misuse("%s needs --chat", q->text          ? "--text"
-                                         : q->no_thinking ? "--no-thinking"
-                                                          : "--no-generation-prompt");
+    const bool needs_chat = q->text || q->no_thinking || q->no_prompt || q->chat_format >= 0 || q->chat_date != NULL;
+    if (!q->chat && needs_chat) {
+        return misuse("%s needs --chat", q->text                ? "--text"
+                                         : q->no_thinking       ? "--no-thinking"
+                                         : q->no_prompt         ? "--no-generation-prompt"
+                                         : q->chat_date != NULL ? "--chat-date"
+                                                                : "--chat-format");
     }
     if (!q->decode && q->skip_special) {
         return misuse("--skip-special needs --decode");
@@ -267,7 +280,7 @@ static const option options[] = {
     {"decode", 'd', OPTION_FLAG, NULL, AT(decode),
      .help = "the other way: FILE holds ids, between spaces, commas, brackets or line feeds; the result is their text"},
     {"chat", 'c', OPTION_FLAG, NULL, AT(chat),
-     .help = "each line of FILE is a conversation, in Qwen3's chat format: {\"messages\": [{\"role\": \"user\", "
+     .help = "each line of FILE is a conversation, in the model's chat format: {\"messages\": [{\"role\": \"user\", "
              "\"content\": \"Hello\"}]} with \"reasoning_content\" and \"tool_calls\" of the assistant's, and "
              "\"tools\" beside \"messages\": strings, the JSON of each tool"},
     {"lines", 'l', OPTION_FLAG, NULL, AT(lines), .help = "each line of FILE is a text (or a list of ids) of its own"},
@@ -276,15 +289,22 @@ static const option options[] = {
     {"text", 0, OPTION_FLAG, NULL, AT(text), .help = "with --chat: the text in place of its ids"},
     {"plain-special", 0, OPTION_FLAG, NULL, AT(plain_special),
      .help = "\"<|im_end|>\" and the like in the text are text like any other"},
+    {"add-special", 0, OPTION_FLAG, NULL, AT(add_special),
+     .help = "with the tokens that the tokenizer adds to a text, such as Llama's BOS, if the text has them not"},
     {"skip-special", 0, OPTION_FLAG, NULL, AT(skip_special), .help = "with --decode: special tokens give no text"},
     {"no-thinking", 0, OPTION_FLAG, NULL, AT(no_thinking),
      .help = "with --chat: the answer begins with an empty think block"},
+    {"chat-format", 0, OPTION_WORD, "FORMAT", AT(chat_format), .words = chat_formats,
+     .help = "with --chat: qwen3, qwen2.5, llama3, llama3.1 (also 3.2 and 3.3), llama2, mistral-v0.1 or mistral-v0.2 "
+             "(default: the one that the model's chat template writes)"},
+    {"chat-date", 0, OPTION_TEXT, "DAY", AT(chat_date),
+     .help = "with --chat: the day in llama3.1's system message (default: 26 Jul 2024, as in its template)"},
     {"no-generation-prompt", 0, OPTION_FLAG, NULL, AT(no_prompt),
      .help = "with --chat: the text ends with the last message"},
     {.name = NULL},
 };
 static const option_group groups[] = {{NULL, options}, MACHINE_GROUP};
-static const tokenize_request defaults = {.model = NULL};
+static const tokenize_request defaults = {.model = NULL, .chat_format = -1};
 
 const command tokenize_command = {
     .name = "tokenize",
@@ -292,8 +312,8 @@ const command tokenize_command = {
     .usage = "FILE --model DIR [-o OUT] [OPTIONS]\n"
              "FILE --model DIR --decode [-o OUT] [OPTIONS]\n"
              "FILE.jsonl --model DIR --chat [-o OUT] [OPTIONS]",
-    .about = "Token ids of a text (- is standard input), by the tokenizer.json of a model with byte-level BPE, as\n"
-             "Qwen2 and Qwen3 have it: the ids of Hugging Face tokenizers. One line of ids for a text.",
+    .about = "Token ids of a text (- is standard input), by the tokenizer.json of a model with BPE, as Qwen,\n"
+             "Llama, Mistral and GPT-2 have it: the ids of Hugging Face tokenizers. One line of ids for a text.",
     .example = "echo 'Hello, world' | napier tokenize - --model Qwen3-0.6B",
     .groups = groups,
     .size = sizeof defaults,

@@ -120,8 +120,8 @@ class NapierLM(TemplateLM):
         return "napier"
 
     def tok_encode(self, string, add_special_tokens=None, **_):
-        """The ids of a text. No token is added, because Qwen's models have no BOS."""
-        return self.model.encode(string)
+        """The ids of a text. As in the harness's hf, they begin with the tokenizer's BOS, unless the text has it; Qwen has none."""
+        return self.model.encode(string, add_special_tokens="once" if add_special_tokens is None else add_special_tokens)
 
     def _loglikelihood_tokens(self, requests, **_):
         """From [((context, continuation), context ids, continuation ids)] to [(log p of the continuation, is it greedy)]."""
@@ -149,7 +149,8 @@ class NapierLM(TemplateLM):
         """The log-probability of whole texts, in windows of max_length tokens, with each token rated once."""
         windows, owner = [], []
         for i, request in enumerate(requests):
-            for window in self._windows(self.tok_encode(request.args[0])):
+            ids = self.tok_encode(request.args[0], add_special_tokens=False)  # the prefix token stands before them
+            for window in self._windows(ids):
                 windows.append((None, *window))
                 owner.append(i)
         totals = [0.0] * len(requests)

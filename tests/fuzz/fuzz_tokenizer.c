@@ -1,8 +1,10 @@
 /* fuzz_tokenizer - bytes that claim to be a tokenizer.json, and any text for a true one.
  *
- * The first byte says which: a file; edits of a true file; a text; or a conversation. A tokenizer that is taken must
+ * The first byte says which: a file; edits of a true file, over bytes or over characters; a text for either; a
+ * conversation, in any format; or a chat template. A tokenizer that is taken must
  * encode and decode; with the true one a text comes back in its normal form, which gives the same ids again. */
 #include "fuzz.h"
+#include "support/tiny_characters.h"
 #include "support/tiny_tokenizer.h"
 
 enum { MOST_TEXT = 4096 };
@@ -40,18 +42,65 @@ static void check_file(napier_context *context, const char *json, size_t size) {
     napier_tokenizer_destroy(context, t);
 }
 
-/* Overwrites the true file: place, place, length, bytes. */
-static void check_edits(napier_context *context, input *in) {
-    char *const text = tiny_text(NULL, NULL);
-    REQUIRE(text != NULL, "no memory");
+/* Overwrites a true file: place, place, length, bytes. */
+static void check_edits(napier_context *context, input *in, char *text, size_t size) {
     while (in->left > 3) {
-        const size_t at = (size_t)take_bytes(in, 2) % TINY_SIZE;
-        for (size_t n = take(in) % 8; n > 0 && at + n < TINY_SIZE; n--) {
+        const size_t at = (size_t)take_bytes(in, 2) % size;
+        for (size_t n = take(in) % 8; n > 0 && at + n < size; n--) {
             text[at + n] = (char)take(in);
         }
     }
-    check_file(context, text, TINY_SIZE);
+    check_file(context, text, size);
+}
+
+static void check_tiny_edits(napier_context *context, input *in) {
+    char *const text = tiny_text(NULL, NULL);
+    REQUIRE(text != NULL, "no memory");
+    check_edits(context, in, text, TINY_SIZE);
     free(text);
+}
+
+static const character_parts llama2 = LLAMA2_PARTS;
+
+static void check_character_edits(napier_context *context, input *in) {
+    static char text[CHARACTERS_ROOM];
+    check_edits(context, in, text, characters_text(&llama2, text, sizeof text));
+}
+
+/* A text for a tokenizer of characters, with options from its first byte. Decoded to UTF-8 it can be encoded again. */
+static void check_characters(napier_context *context, input *in) {
+    static napier_tokenizer *t;
+    static char json[CHARACTERS_ROOM];
+    if (t == NULL) {
+        REQUIRE_OK(context, napier_tokenizer_from_json(context, json, characters_text(&llama2, json, sizeof json), &t));
+    }
+    napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
+    napier_decode_options whole = NAPIER_DECODE_OPTIONS_INIT;
+    napier_token_buffer ids = {0}, again = {0};
+    napier_text_buffer back = {0};
+    const uint32_t how = take(in);
+    options.plain_special = how & 1;
+    options.add_special = how / 2 % 3;
+    options.continues = options.add_special == 0 && how & 16;
+    whole.replace_invalid = 1;
+    const napier_status status = napier_tokenizer_encode(context, t, (const char *)in->at, in->left, &options, &ids);
+    REQUIRE(status == NAPIER_OK || status == NAPIER_INVALID_ARGUMENT, "status %d", (int)status);
+    for (int64_t cut = ids.size > 9 ? ids.size - 9 : 0; cut < ids.size; cut++) { /* parts of characters too */
+        back.size = 0;
+        again.size = 0;
+        REQUIRE_OK(context, napier_tokenizer_decode(context, t, ids.ids + cut, ids.size - cut, &whole, &back));
+        REQUIRE_OK(context, napier_tokenizer_encode(context, t, back.bytes, back.size, NULL, &again));
+    }
+    napier_token_buffer_free(context, &ids);
+    napier_token_buffer_free(context, &again);
+    napier_text_buffer_free(context, &back);
+}
+
+static void check_template(napier_context *context, const char *bytes, size_t size) {
+    int64_t format = -1;
+    const napier_status status = napier_chat_format_of(context, bytes, size, &format);
+    REQUIRE(status == NAPIER_UNSUPPORTED ? format == -1 : status == NAPIER_OK && format >= 0, "format %lld",
+            (long long)format);
 }
 
 /* Each message's first byte says of whom it is, and what an assistant's has beside its content. */
@@ -80,6 +129,14 @@ static void check_chat(napier_context *context, const char *bytes, size_t size) 
     options.tools_size = size % 2 == 0 ? size : 0;
     REQUIRE_OK(context, napier_chat_text(context, messages, count, &options, &text));
     REQUIRE(text.size >= 22, "%zu bytes", text.size);
+    options.tools_size = 0;
+    for (int64_t format = NAPIER_CHAT_QWEN2_5; format <= NAPIER_CHAT_MISTRAL_V0_2; format++) {
+        const size_t before = text.size;
+        options.format = format;
+        const napier_status status = napier_chat_text(context, messages, count, &options, &text);
+        REQUIRE(status == NAPIER_OK || (status == NAPIER_INVALID_ARGUMENT && text.size == before), "status %d: %s",
+                (int)status, napier_last_error(context));
+    }
     napier_text_buffer_free(context, &text);
 }
 
@@ -92,7 +149,10 @@ FUZZ(in) {
     }
     switch (take(&in)) {
     case '{': check_file(context, (const char *)all.at, all.left); break;
-    case 'e': check_edits(context, &in); break;
+    case 'e': check_tiny_edits(context, &in); break;
+    case 'E': check_character_edits(context, &in); break;
+    case 'l': check_characters(context, &in); break;
+    case 't': check_template(context, (const char *)in.at, in.left); break;
     case 'c': check_chat(context, (const char *)in.at, in.left); break;
     default: check_text(context, tiny, true, (const char *)in.at, in.left); break;
     }

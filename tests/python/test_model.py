@@ -139,7 +139,68 @@ def test_judging(model):
     np.testing.assert_allclose(rewards, scores.sum(1), rtol=1e-6)
 
 
+def with_bos(folder, bos="<|im_start|>"):
+    """The id of the BOS that the folder's tokenizer.json adds from now on."""
+    document = json.loads(TOKENIZER.read_text())
+    id = next(token["id"] for token in document["added_tokens"] if token["content"] == bos)
+    document["post_processor"] = {"type": "TemplateProcessing", "pair": [], "special_tokens": {bos: {"ids": [id]}}, "single": [
+        {"SpecialToken": {"id": bos}}, {"Sequence": {"id": "A"}}]}
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    return id
+
+
 @have
+def test_prompts_that_are_texts_begin_with_the_bos(directory, tmp_path):
+    folder = pathlib.Path(shutil.copytree(directory, tmp_path / "model"))
+    bos = with_bos(folder)
+    model, bare = napier.CausalLM(folder), napier.CausalLM(folder, add_special_tokens=False)
+    tokenizer = model.tokenizer
+    text, response = "hello", " world"
+    ids, answer = tokenizer.encode(text), tokenizer.encode(response)
+    assert tokenizer.encode(text, add_special_tokens=True) == [bos] + ids == tokenizer.encode(text, add_special_tokens="once")
+    assert tokenizer.encode("<|im_start|>" + text, add_special_tokens="once") == [bos] + ids
+    assert tokenizer.encode("<|im_start|>" + text, add_special_tokens=True) == [bos, bos] + ids
+    same = [model.logprobs_for(text, response), model.logprobs_for("<|im_start|>" + text, response),
+            model.logprobs_for([bos] + ids, answer), pickle.loads(pickle.dumps(model)).logprobs_for(text, response)]
+    assert all(np.array_equal(one, same[0]) for one in same)
+    assert np.array_equal(bare.logprobs_for(text, response), model.logprobs_for(ids, answer))
+    assert np.array_equal(pickle.loads(pickle.dumps(bare)).logprobs_for(text, response), model.logprobs_for(ids, answer))
+    assert len(model.kv(text)) == len(ids) + 1 and len(bare.kv(text)) == len(ids)
+    made = [m.generate([p], max_tokens=3, seed=1).token_ids for m, p in ((model, text), (bare, [bos] + ids))]
+    assert np.array_equal(*made)
+
+
+@have
+def test_chat_templates(tmp_path):
+    pytest.importorskip("jinja2")
+    shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
+    talk = [{"role": "user", "content": "\u00e9"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({
+        "bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages | tojson }}{% if add_generation_prompt %}!{% endif %}{{ x }}"}))
+    tokenizer = napier.Tokenizer(tmp_path / "tokenizer.json")
+    assert tokenizer.apply_chat_template(talk, x=1) == '<s>[{"role": "user", "content": "\u00e9"}]1'
+    assert tokenizer.apply_chat_template(talk, add_generation_prompt=True).endswith("]!")
+    assert tokenizer.apply_chat_template(talk, chat_template="{{ messages[0].role }}") == "user"
+    (tmp_path / "chat_template.jinja").write_text("{% for m in messages %}{% break %}{% endfor %}{{ raise_exception('no') }}")
+    other = napier.Tokenizer(tmp_path / "tokenizer.json")
+    refuses(lambda: other.apply_chat_template(talk), ValueError, "^messages: the chat template fails: no")
+    refuses(lambda: other.apply_chat_template("x"), TypeError, "^messages: ")
+    refuses(lambda: other.apply_chat_template(talk, tools=["x"]), TypeError, "^tools: ")
+    alone = napier.Tokenizer(TOKENIZER.read_bytes())
+    refuses(lambda: alone.apply_chat_template(talk), ValueError, "^chat_template: the model has none")
+
+
+@have
+def test_chat_formats():
+    chat, talk = napier.Tokenizer.chat, [{"role": "user", "content": " Hi "}]
+    assert chat(talk, format="llama2") == "<s>[INST] Hi [/INST]"
+    assert "Today Date: 1 May 2026\n" in chat(talk, format="llama3.1", date="1 May 2026")
+    assert chat(talk, format="mistral-v0.2") == "<s>[INST]  Hi  [/INST]"
+    assert "You are Qwen" in chat(talk, format="qwen2.5") and "You are Qwen" not in chat(talk)
+    refuses(lambda: chat(talk, format="qwen"), ValueError, "format")
+    refuses(lambda: chat(talk * 2, format="llama2"), ValueError, r"messages\[1\]")
+
+
 def test_tokenizer():
     tokenizer = napier.Tokenizer(TOKENIZER)
     text = "Hello,  world! don't 123\n\tdöner 漢字 👩‍🚀"

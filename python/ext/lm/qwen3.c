@@ -124,16 +124,19 @@ static PyObject *list_of_ids(const napier_token_buffer *buffer) {
     return list;
 }
 
-/* _tokenizer_encode(tokenizer, text, plain_special): a list of ids */
+/* _tokenizer_encode(tokenizer, text, plain_special, add_special, continues): a list of ids */
 static PyObject *py_tokenizer_encode(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"encode", 3, 3, 2, {"tokenizer", "text", "plain_special"}};
+    static const signature names = {
+        "encode", 5, 5, 2, {"tokenizer", "text", "plain_special", "add_special", "continues"}};
     (void)self;
-    PyObject *v[3], *given = NULL;
+    PyObject *v[5], *given = NULL;
     napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
     const char *text;
     Py_ssize_t size;
     if (arguments(&names, args, count, keywords, v) || take_text(v[1], "text", &text, &size) ||
-        take_bool(v[2], "plain_special", &options.plain_special)) {
+        take_bool(v[2], "plain_special", &options.plain_special) ||
+        take_int64(v[3], "add_special_tokens", &options.add_special) ||
+        take_int64(v[4], "continues", &options.continues)) {
         return NULL;
     }
     const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
@@ -149,16 +152,17 @@ static PyObject *py_tokenizer_encode(PyObject *self, PyObject *const *args, Py_s
     return given;
 }
 
-/* _tokenizer_decode(tokenizer, ids, skip_special): bytes */
+/* _tokenizer_decode(tokenizer, ids, skip_special, replace_invalid): bytes */
 static PyObject *py_tokenizer_decode(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"decode", 3, 3, 2, {"tokenizer", "ids", "skip_special"}};
+    static const signature names = {"decode", 4, 4, 2, {"tokenizer", "ids", "skip_special", "replace_invalid"}};
     (void)self;
-    PyObject *v[3], *given = NULL;
+    PyObject *v[4], *given = NULL;
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
     call_arrays c;
     call_start(&c, ON_HOST);
     napier_indices ids;
     if (arguments(&names, args, count, keywords, v) || take_bool(v[2], "skip_special", &options.skip_special) ||
+        take_int64(v[3], "replace_invalid", &options.replace_invalid) ||
         call_indices(&c, v[1], "ids", &ids)) {
         return NULL;
     }
@@ -291,19 +295,28 @@ static PyObject *chat_bytes(const napier_chat_message *messages, int64_t count, 
     return given;
 }
 
-/* _chat_text([(role, content, reasoning, calls), ..], tools, add_generation_prompt, disable_thinking): bytes */
+static const char *const chat_formats[] = {"qwen3",  "qwen2.5",      "llama3",      "llama3.1",
+                                           "llama2", "mistral-v0.1", "mistral-v0.2"}; /* as napier_chat_format */
+
+/* _chat_text([(role, content, reasoning, calls), ..], tools, add_generation_prompt, disable_thinking, format, date): bytes
+ */
 static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
-        "chat", 4, 4, 4, {"messages", "tools", "add_generation_prompt", "disable_thinking"}};
+        "chat", 6, 6, 4, {"messages", "tools", "add_generation_prompt", "disable_thinking", "format", "date"}};
     (void)self;
-    PyObject *v[4], *given = NULL;
+    PyObject *v[6], *given = NULL;
+    int format = NAPIER_CHAT_QWEN3;
+    size_t date_size = 0;
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     if (arguments(&names, args, count, keywords, v) ||
         take_optional_text(v[1], "tools", &options.tools, &options.tools_size) ||
         take_bool(v[2], "add_generation_prompt", &options.add_generation_prompt) ||
-        take_bool(v[3], "disable_thinking", &options.disable_thinking)) {
+        take_bool(v[3], "disable_thinking", &options.disable_thinking) ||
+        take_word(v[4], "format", chat_formats, sizeof chat_formats / sizeof *chat_formats, 0, &format) ||
+        (v[5] && take_optional_text(v[5], "date", &options.date, &date_size))) {
         return NULL;
     }
+    options.format = format;
     const Py_ssize_t messages = PyList_Size(v[0]);
     napier_chat_message *m = messages < 0 ? NULL : PyMem_Calloc((size_t)messages + 1, sizeof *m);
     bool good = m != NULL;

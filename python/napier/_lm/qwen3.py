@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _napier
+from . import chat_template as chat_templates
 from .._ops.logsumexp import _is_tensor
 
 
@@ -56,9 +57,9 @@ class KV:
 
 
 class Tokenizer:
-    """A byte-level BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
+    """A BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
 
-    Ids are those of Hugging Face tokenizers. encode adds no token before or after the text.
+    Ids are those of Hugging Face tokenizers.
     """
 
     __module__ = "napier"  # what pickles and help show
@@ -66,6 +67,7 @@ class Tokenizer:
     def __init__(self, path):
         self._handle = (_napier._tokenizer_from_json if isinstance(path, bytes) else _napier._tokenizer_load)(path)
         self._path = path
+        self._template = None  # of an object of transformers
 
     def __reduce__(self):
         return Tokenizer, (self._path if isinstance(self._path, bytes) else os.path.abspath(self._path),)
@@ -73,17 +75,25 @@ class Tokenizer:
     def __len__(self):
         return _napier._tokenizer_vocab_size(self._handle)
 
-    def encode(self, text, *, plain_special=False):
-        """The ids of a text, as a list. plain_special: encode "<|im_end|>" and other special tokens as plain text."""
-        return _napier._tokenizer_encode(self._handle, text, plain_special)
+    def encode(self, text, *, plain_special=False, add_special_tokens=False, continues=False):
+        """The ids of a text, as a list.
+
+        plain_special : encode "<|im_end|>" and other special tokens as plain text
+        add_special_tokens : whether to add those that the file's post_processor adds, such as Llama's BOS. "once": but not
+            where the text begins with them already, as one by a chat template may
+        continues : the text continues another, as a response continues a prompt, so no space is put before it, as Llama 2's
+            file asks for at the beginning of a text
+        """
+        add = 2 if add_special_tokens == "once" else int(bool(add_special_tokens))
+        return _napier._tokenizer_encode(self._handle, text, plain_special, add, int(continues))
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
-        return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", "replace")
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD, as in Hugging Face tokenizers."""
+        return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 1).decode()
 
     def decode_bytes(self, ids, *, skip_special=False):
         """The bytes of ids."""
-        return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special)
+        return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 0)
 
     def token(self, id):
         """The bytes of the token with this id, or None."""
@@ -99,16 +109,39 @@ class Tokenizer:
         return _napier._tokenizer_is_special(self._handle, id)
 
     @staticmethod
-    def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False):
-        """A conversation in Qwen3's chat format, as its template renders it.
+    def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False, format="qwen3", date=None):
+        """A conversation in a chat format that is built in, exactly as the published templates render it.
 
         messages : list of {"role": .., "content": ..}. A message of the assistant may have "reasoning_content" and
             "tool_calls". "name" and "tool_call_id" are ignored, as by the template; any other key is an error
         tools : list of tools, each a dict, or its JSON as a str
+        format : 'qwen3', 'qwen2.5', 'llama3', 'llama3.1' (also 3.2 and 3.3), 'llama2', 'mistral-v0.1' or 'mistral-v0.2'
+        date : the day in llama3.1's system message; default "26 Jul 2024", as in its template
+
+        apply_chat_template renders any model's own template.
         """
         rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
         tools = "\n".join(map(_json, tools or ()))
-        return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking).decode()
+        return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking, format, date).decode()
+
+    def apply_chat_template(self, messages, *, tools=None, documents=None, chat_template=None, add_generation_prompt=False,
+                            **variables):
+        """The text of a conversation by the model's own chat template, as apply_chat_template of transformers gives it with
+        tokenize=False. It needs jinja2. The text has the BOS if the template writes it: encode it without
+        add_special_tokens, or with "once".
+
+        messages : list of dicts. Keys that are None are left out, as in transformers
+        tools, documents : lists of dicts
+        chat_template : a template, or the name of one of the model's. Default: the model's, from chat_template.jinja or
+            tokenizer_config.json beside tokenizer.json
+        variables : what else the template reads, such as enable_thinking
+        """
+        if self._template is None:
+            known = not isinstance(self._path, bytes)
+            self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path))) if known else (None, {})
+        template, special = self._template
+        return chat_templates.render(chat_templates.choose(template, chat_template, tools), special, messages, tools, documents,
+                                     add_generation_prompt, variables)
 
 
 class CausalLM:
@@ -123,32 +156,36 @@ class CausalLM:
         bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. Weights are used as stored.
     memory : int
         Bytes that a call may use besides the weights and its results; 0: 1 GiB.
+    add_special_tokens : bool
+        Whether prompts that are texts begin with the tokens that the tokenizer's post_processor adds, such as Llama's BOS, if
+        they do not have them already. Qwen has none. Ids, responses and verdicts are taken as they are: a response continues
+        its prompt, so write the space that it begins with.
     """
 
     __module__ = "napier"  # what pickles and help show
 
-    def __init__(self, directory, *, compute="float32", memory=0):
+    def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True):
         directory = os.path.abspath(os.fspath(directory))
         path = os.path.join(directory, "tokenizer.json")
-        self._start(_napier._model_load(directory, compute, int(memory)), compute, memory)
+        self._start(_napier._model_load(directory, compute, int(memory)), compute, memory, add_special_tokens)
         self.directory = directory
         self.tokenizer = Tokenizer(path) if os.path.exists(path) else None
 
-    def _start(self, handle, compute, memory):
+    def _start(self, handle, compute, memory, add_special_tokens):
         self._handle = handle
-        self._options = {"compute": compute, "memory": int(memory)}
+        self._options = {"compute": compute, "memory": int(memory), "add_special_tokens": bool(add_special_tokens)}
         self._lock, self._calls, self._changed = threading.Lock(), 0, False
         self._source, self._tensors = None, {}
         self.directory = self.tokenizer = None
         self.info = _napier._model_info(handle)
 
     @classmethod
-    def from_pretrained(cls, path, *, compute="float32", memory=0):
+    def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True):
         """Loads a model from a local directory in the format of transformers. It does not download."""
-        return cls(path, compute=compute, memory=memory)
+        return cls(path, compute=compute, memory=memory, add_special_tokens=add_special_tokens)
 
     @classmethod
-    def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0):
+    def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
         """A model of weights in memory, which are used in place, without copies.
 
         Parameters
@@ -164,19 +201,21 @@ class CausalLM:
         """
         self = cls.__new__(cls)
         names, arrays = _named(state_dict)
-        self._start(_napier._model_from_tensors(_config_json(config), names, arrays, compute, int(memory)), compute, memory)
+        self._start(_napier._model_from_tensors(_config_json(config), names, arrays, compute, int(memory)), compute, memory,
+                    add_special_tokens)
         self._tensors = arrays
         self.tokenizer = _tokenizer_of(tokenizer)
         return self
 
     @classmethod
-    def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0):
+    def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
         optimizer, update() is enough."""
         config = json.loads(_config_json(model.config))
         if not config.get("architectures") and type(model).__name__.endswith("ForSequenceClassification"):
             config["architectures"] = [type(model).__name__]  # transformers adds it only when it saves
-        self = cls.from_state_dict(config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory)
+        self = cls.from_state_dict(config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory,
+                                   add_special_tokens=add_special_tokens)
         self._source = model
         return self
 
@@ -229,11 +268,17 @@ class CausalLM:
         return (f"<CausalLM {self.info['family']}, {self.info['parameters']:,} parameters, {self.info['layers']} layers, "
                 f"{self.info['compute']}>")
 
-    def encode(self, text):
-        """The ids of a text, from the model's tokenizer."""
+    def encode(self, text, **options):
+        """The ids of a text, from the model's tokenizer. Options as in Tokenizer.encode: by default, no token is added."""
         if self.tokenizer is None:
             raise ValueError("text: this model has no tokenizer (tokenizer.json, or tokenizer=); give ids")
-        return self.tokenizer.encode(text)
+        return self.tokenizer.encode(text, **options)
+
+    def _encode(self, text, name):
+        """The ids of a prompt, or of a response or verdict, which continues a prompt."""
+        if name in ("prompt", "prompts"):
+            return self.encode(text, add_special_tokens="once" if self._options["add_special_tokens"] else False)
+        return self.encode(text, continues=True)
 
     def decode(self, ids, *, skip_special=False):
         """The text of ids."""
@@ -278,7 +323,7 @@ class CausalLM:
     def kv(self, prompt, *, progress=None):
         """Runs a beginning, a text or ids, through the model, and keeps its keys and values for `kvs=` of other calls. The bits
         are the same with and without."""
-        ids = self.encode(prompt) if isinstance(prompt, (str, bytes)) else prompt
+        ids = self._encode(prompt, "prompt") if isinstance(prompt, (str, bytes)) else prompt
         ids = _ids(ids, "prompt")
         handle, nbytes = self._run(_napier._model_kv, ids, progress)
         return KV(handle, len(ids), nbytes)
@@ -394,7 +439,7 @@ class CausalLM:
 
     def _ragged(self, texts, name):
         """Returns all ids as one array, and the offsets of the lists."""
-        lists = [self.encode(x) if isinstance(x, (str, bytes)) else _ids(x, name) for x in texts]
+        lists = [self._encode(x, name) if isinstance(x, (str, bytes)) else _ids(x, name) for x in texts]
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
@@ -415,10 +460,13 @@ def _config_json(config):
 
 
 def _tokenizer_of(tokenizer):
-    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if tokenizer is None or isinstance(tokenizer, Tokenizer):
         return tokenizer
-    return Tokenizer(tokenizer.to_str().encode() if hasattr(tokenizer, "to_str") else tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    made = Tokenizer(backend.to_str().encode() if hasattr(backend, "to_str") else backend)
+    if hasattr(tokenizer, "chat_template"):  # an object of transformers
+        made._template = tokenizer.chat_template, dict(tokenizer.special_tokens_map)
+    return made
 
 
 def _handles(kvs):
@@ -433,7 +481,7 @@ def _json(value):
 def _message(name, m):
     for key, value in m.items():
         if value is not None and key not in ("role", "content", "reasoning_content", "tool_calls", "name", "tool_call_id"):
-            raise ValueError(f"{name}: {key!r} has no place in Qwen3's chat format; leave it out")
+            raise ValueError(f"{name}: {key!r} has no place in this chat format; leave it out")
     calls = [call.get("function") or call for call in m.get("tool_calls") or ()]
     content = m.get("content")
     if not isinstance(content, (str, bytes)) and not (content is None and calls):

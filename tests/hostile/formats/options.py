@@ -42,7 +42,7 @@ WORD_OPTIONS = {
     "tokenize": ["model", "output"],
 }
 FLAGS = ["help", "version", "densmap", "quality", "count", "tokens", "text", "plain", "plan", "chat", "decode", "lines", "no-thinking",
-         "use-bias-correction-kl", "skip-special"]
+         "use-bias-correction-kl", "skip-special", "no-bos", "add-special"]
 METRICS = ["euclidean", "manhattan", "chebyshev", "minkowski", "cosine", "correlation", "canberra", "braycurtis", "hellinger", "haversine",
            "seuclidean", "mahalanobis", "hamming", "jaccard", "dice", "yule", "russellrao", "rogerstanimoto", "sokalmichener",
            "sokalsneath", "kulsinski", "matching", "precomputed"]

@@ -28,11 +28,40 @@ def put(tree, key, value):
             tree[i] = (key, value)
 
 
+def over_characters():
+    """As Llama 2's: pieces, bytes for unknown characters, spaces as U+2581, a BOS."""
+    mark = "\u2581"
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), mark, "a", "h", "e", "l", "o", mark + "a", "he", "ll"]
+    return json.dumps({
+        "version": "1.0", "added_tokens": [{"id": 1, "content": "<s>", "special": True, "normalized": True}],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, {
+            "type": "Replace", "pattern": {"String": " "}, "content": mark}]},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": mark, "prepend_scheme": "always", "split": False},
+        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+                           "special_tokens": {"<s>": {"ids": [1]}}},
+        "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": mark}, "content": " "}, {
+            "type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+                  "merges": [[mark, "a"], ["h", "e"], ["l", "l"]], "vocab": {word: i for i, word in enumerate(words)}}})
+
+
+CHARACTERS = over_characters()
+
+
 # ---- Mutations: each changes the tree, or returns the bytes in place of it ---------------------------------------------
 
 
 def tree(rng, _):
     return mutate.change_json(rng, language.TOKENIZER)[1]
+
+
+def characters(rng, _):
+    """The other kind, with one change anywhere, or one among its steps."""
+    if rng.random() < 0.5:
+        return mutate.change_json(rng, CHARACTERS)[1]
+    root = mutate.read_json(CHARACTERS)
+    mutate.change_tree(rng, member(root, rng.choice(["normalizer", "pre_tokenizer", "post_processor", "decoder"])))
+    return mutate.json_bytes(root)
 
 
 def top(rng, root):
@@ -133,7 +162,7 @@ def damaged(rng, _):
     return mutate.damaged(rng, language.TOKENIZER.encode())
 
 
-MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide]
+MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide, characters, characters]
 
 
 def good(rng):
@@ -149,7 +178,7 @@ def make(rng, index):
     if how is pattern:
         text = rng.choice([b"a" * 5000, text])
     words = ["tokenize", "text", "--model", rng.choice(["model", "model/tokenizer.json"]), "-o", "out.txt"]
-    words += rng.choice([[], [], ["--lines"], ["--tokens"], ["--count"], ["--plain-special"]])
+    words += rng.choice([[], [], ["--lines"], ["--tokens"], ["--count"], ["--plain-special"], ["--add-special"]])
     root = pairs()
     data = how(rng, root) or mutate.json_bytes(root)
     return Case(how.__name__, words, {"model/tokenizer.json": data, "text": text}, outputs=["out.txt"])

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/memory.h"
+#include "support/tiny_characters.h"
 #include "support/tiny_tokenizer.h"
 #include "unit/lm/lm_support.h"
 
@@ -13,59 +14,14 @@ static napier_context *context;
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-#define MARK "\xe2\x96\x81" /* U+2581 */
-#define LEGACY                                                                                \
-    "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"" MARK \
-    "\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" MARK "\"}]}"
-#define METASPACE(scheme, split) \
-    "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\", \"prepend_scheme\": \"" scheme "\", \"split\": " split "}"
-#define ENDS                                                                                               \
-    "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \"" MARK    \
-    "\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": \"Strip\", " \
-    "\"content\": \" \", \"start\": 1, \"stop\": 0}]}"
-#define BOS                                                                                                            \
-    "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "          \
-    "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", " \
-    "\"ids\": [1], \"tokens\": [\"<s>\"]}}}"
+typedef character_parts parts;
+static const parts llama2 = LLAMA2_PARTS;
 
-/* The parts of a file in Llama 2's form. */
-typedef struct parts {
-    const char *normalizer, *pre_tokenizer, *post_processor, *decoder, *model, *merges;
-} parts;
-
-static const parts llama2 = {LEGACY,
-                             "null",
-                             BOS,
-                             ENDS,
-                             "\"unk_token\": \"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true",
-                             "\"" MARK " a\", \"b c\", \"" MARK "a bc\", \"" MARK " " MARK "\", \"" MARK MARK
-                             " " MARK MARK "\""};
-
-/* <unk> 0, <s> 1, </s> 2, the bytes from 3, U+2581 259, a 260, b 261, c 262, U+00E9 263, _a 264, bc 265, _abc 266, __ 267,
- * ____ 268, a_ 269, [INST] 270. */
 static napier_status load(const parts *p, napier_tokenizer **out) {
-    static char text[16384];
-    size_t used = (size_t)snprintf(
-        text, sizeof text,
-        "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 1, \"content\": \"<s>\", \"special\": true, "
-        "\"normalized\": false}, "
-        "{\"id\": 2, \"content\": \"</s>\", \"special\": true, \"normalized\": false}, {\"id\": 270, \"content\": "
-        "\"[INST]\", "
-        "\"special\": false, \"normalized\": false}], \"normalizer\": %s, \"pre_tokenizer\": %s, \"post_processor\": "
-        "%s, "
-        "\"decoder\": %s, \"model\": {\"type\": \"BPE\", %s, \"merges\": [%s], \"vocab\": {\"<unk>\": 0, \"<s>\": 1, "
-        "\"</s>\": 2",
-        p->normalizer, p->pre_tokenizer, p->post_processor, p->decoder, p->model, p->merges);
-    for (int byte = 0; byte < 256; byte++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, ", \"<0x%02X>\": %d", (unsigned)byte, 3 + byte);
-    }
-    static const char *const pieces[] = {
-        MARK, "a", "b", "c", "\xc3\xa9", MARK "a", "bc", MARK "abc", MARK MARK, MARK MARK MARK MARK, "a" MARK};
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, ", \"%s\": %zu", pieces[i], 259 + i);
-    }
-    used += (size_t)snprintf(text + used, sizeof text - used, "}}}");
-    return napier_tokenizer_from_json(context, text, used, out);
+    static char text[CHARACTERS_ROOM];
+    const size_t size = characters_text(p, text, sizeof text);
+    assert_true(size > 0);
+    return napier_tokenizer_from_json(context, text, size, out);
 }
 
 /* ---- Ids by hand ------------------------------------------------------------------------------------------------- */

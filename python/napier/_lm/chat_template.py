@@ -1,0 +1,120 @@
+"""A model's own chat template, rendered with jinja2 as transformers renders it."""
+import functools
+import json
+import os
+from datetime import datetime
+
+
+def load(directory):
+    """The chat template of a model's directory (a text, a dict of name to text, or None), and its special tokens by name."""
+    config = {}
+    for file in ("special_tokens_map.json", "tokenizer_config.json"):
+        config.update(_json(os.path.join(directory, file)))
+    special = {key: value["content"] if isinstance(value, dict) else value for key, value in config.items()
+               if key.endswith("_token") and isinstance(value, (str, dict))}
+    template = config.get("chat_template")
+    if isinstance(template, list):
+        template = {one["name"]: one["template"] for one in template}
+    file, others = (os.path.join(directory, name) for name in ("chat_template.jinja", "additional_chat_templates"))
+    if os.path.exists(file):
+        template = _text(file)
+    if os.path.isdir(others):
+        named = {name[:-6]: _text(os.path.join(others, name)) for name in os.listdir(others) if name.endswith(".jinja")}
+        template = {**({"default": template} if isinstance(template, str) else template or {}), **named}
+    return template, special
+
+
+def choose(template, name, tools):
+    """The template to render: `name`, which is one of several or a template itself, or the model's."""
+    if isinstance(template, dict):
+        if name in template:
+            return template[name]
+        template = template.get("tool_use" if tools is not None and "tool_use" in template else "default", template)
+    chosen = template if name is None else name
+    if isinstance(chosen, dict):
+        raise ValueError(f"chat_template: the model has several and none is called 'default'; choose one of {sorted(chosen)}")
+    if chosen is None:
+        raise ValueError("chat_template: the model has none; give one, or use Tokenizer.chat with a format")
+    return chosen
+
+
+def render(template, special, messages, tools, documents, add_generation_prompt, variables):
+    """The text of a conversation."""
+    if isinstance(messages, (str, bytes)) or not all(hasattr(message, "items") for message in messages):
+        raise TypeError("messages: expected a list of dicts")
+    if tools is not None and not all(isinstance(tool, dict) for tool in tools):
+        raise TypeError("tools: expected a list of dicts, the JSON schemas of functions")
+    jinja2 = _jinja2()
+    plain = [_aliased({key: _plain(value) for key, value in message.items() if value is not None}) for message in messages]
+    try:
+        return _compiled(template).render(messages=plain, tools=_plain(tools), documents=_plain(documents),
+                               add_generation_prompt=add_generation_prompt, **{**special, **_plain(variables)})
+    except jinja2.TemplateError as error:
+        raise ValueError(f"messages: the chat template fails: {error}") from error
+
+
+def _aliased(message):
+    """A message whose thoughts have all names under which templates read them."""
+    names = ("reasoning_content", "thinking", "reasoning")
+    thoughts = next((message[name] for name in names if message.get(name) is not None), None)
+    return message if thoughts is None else {"thinking": thoughts, **message, "reasoning_content": thoughts}
+
+
+def _plain(value):
+    """A value of JSON's types alone: a template is untrusted, and other objects have methods that it could call."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value) if kind is not str else str.__str__(value)
+    if hasattr(value, "items"):
+        return {_plain(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [_plain(one) for one in value]
+    return f"<{type(value).__name__}>"
+
+
+def _jinja2():
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError("chat templates are programs in Jinja, which the package jinja2 runs: pip install jinja2") from error
+    if tuple(int(n) for n in jinja2.__version__.split(".")[:3]) < (3, 1, 6):
+        raise ImportError(f"jinja2 {jinja2.__version__}: its sandbox has holes that 3.1.6 closes: pip install -U jinja2")
+    return jinja2
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(template):
+    jinja2 = _jinja2()
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """{% generation %} marks what the assistant says, and writes nothing."""
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return jinja2.nodes.Scope(body).set_lineno(line)
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def raise_exception(message):
+        raise jinja2.TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["tojson"] = tojson
+    environment.globals.update(raise_exception=raise_exception, strftime_now=lambda form: datetime.now().strftime(form))
+    return environment.from_string(template)
+
+
+def _text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _json(path):
+    return json.loads(_text(path)) if os.path.exists(path) else {}

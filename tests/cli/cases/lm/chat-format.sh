@@ -1,0 +1,35 @@
+# The chat format of a model's folder, and a tokenizer that adds a BOS.
+printf '{}' | napier logprobs - --model . 2>&1 | grep -q 'has no models' && skip "built without models"
+tiny_model model
+printf '{"messages": [{"role": "user", "content": " Hi "}]}\n' >chat.jsonl
+told napier tokenize chat.jsonl -m model --chat --text
+cat >model/tokenizer_config.json <<'EOF'
+{"chat_template": "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token}}"}
+EOF
+told napier tokenize chat.jsonl -m model --chat --text
+told napier tokenize chat.jsonl -m model/tokenizer.json --chat --text
+echo "{{ '[INST]' }}" >model/chat_template.jinja
+told napier tokenize chat.jsonl -m model --chat --text
+for format in qwen2.5 llama3 llama2 mistral-v0.1 mistral-v0.2; do
+    told napier tokenize chat.jsonl -m model --chat --text --chat-format $format
+done
+told napier tokenize chat.jsonl -m model --chat --text --chat-format llama3.1 --chat-date '1 May 2026'
+told napier tokenize chat.jsonl -m model --chat --text --chat-format llama3 --no-thinking
+told napier tokenize chat.jsonl -m model --chat-format llama3
+told napier tokenize chat.jsonl -m model --chat-date x
+
+# A prompt that is a text has the BOS once; ids, responses and conversations are taken as they are.
+sed 's/"post_processor": {"type": "ByteLevel"/"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"b": {"ids": [279]}}, "x": "ByteLevel"/' \
+    model/tokenizer.json >with && mv with model/tokenizer.json
+printf 'hello' >text
+told napier tokenize text -m model
+told napier tokenize text -m model --add-special
+printf '%s\n' '{"prompt": "hello", "response": " world"}' '{"prompt": "<|im_start|>hello", "response": " world"}' \
+    '{"prompt": [279, 259], "response": [264]}' >in.jsonl
+napier logprobs in.jsonl -m model | sed 's/.*logprobs": \([^]]*\)].*/\1/' | uniq | wc -l
+napier logprobs in.jsonl -m model --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+napier logprobs in.jsonl -m model --no-bos --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+printf '{"prompt": [{"role": "user", "content": "Hi"}], "response": "a"}\n' >talk.jsonl
+told napier logprobs talk.jsonl -m model
+napier logprobs talk.jsonl -m model --chat-format qwen3 --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+napier logprobs talk.jsonl -m model --chat-format llama2 --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
