@@ -1,15 +1,9 @@
 /* tests/cuda/test_cuda_sample.c - draws of ids on a device: every byte is what the CPU's call leaves; rows and histories that
  * are refused. */
 #include "both.h"
+#include "support/sample_setting.h"
 
-typedef struct setting {
-    double temperature;
-    int64_t top_k;
-    double top_p, min_p, repetition, presence, frequency;
-    bool keep;
-} setting;
-
-static const setting settings[] = {
+static const sample_setting settings[] = {
     {1, 0, 1, 0, 1, 0, 0, false},       {0, 0, 1, 0, 1.5, 0, 1, true},          {0.7, 3, 1, 0, 1, 0, 0, false},
     {1, 0, 0.9, 0, 1, 0, 0, false},     {1, 0, 1, 0.1, 1, 0, 0, false},         {0.8, 40, 0.9, 0.02, 1, 0, 0, false},
     {1, 0, 1, 0, 1.3, 0.5, 0.25, true}, {1.5, 30, 0.95, 0, 1.2, -0.5, 0, true}, {1, 0, 1, 1, 1, 0, 0, false},
@@ -32,21 +26,13 @@ static napier_indices history(int64_t rows, int64_t cols, uint64_t seed, napier_
     return napier_indices_i64(ids, rows * HISTORY);
 }
 
-static napier_sample_options options_for(const setting *s, int64_t rows, int64_t cols, uint64_t seed) {
-    napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
+static napier_sample_options options_for(const sample_setting *s, int64_t rows, int64_t cols, uint64_t seed) {
     uint8_t *const keep = array_new((size_t)cols);
     rng r = rng_make(seed);
     for (int64_t i = 0; i < cols; i++) {
         keep[i] = i == 0 || rng_below(&r, 4) > 0 ? 1 : 0;
     }
-    o.temperature = s->temperature;
-    o.top_k = s->top_k;
-    o.top_p = s->top_p;
-    o.min_p = s->min_p;
-    o.repetition_penalty = s->repetition;
-    o.presence_penalty = s->presence;
-    o.frequency_penalty = s->frequency;
-    o.keep = s->keep ? keep : NULL;
+    napier_sample_options o = sample_setting_options(s, keep);
     o.seed = (int64_t)rng_bits(&r);
     o.prompt_ids = history(rows, cols, seed + 1, &o.prompt_offsets);
     o.output_ids = history(rows, cols, seed + 2, &o.output_offsets);

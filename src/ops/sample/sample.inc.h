@@ -2,23 +2,91 @@
 #ifndef NAPIER_OPS_SAMPLE_SAMPLE_INC_H
 #define NAPIER_OPS_SAMPLE_SAMPLE_INC_H
 
+#include "core/simd/mask_bits.inc.h"
 #include "ops/sample/draw.h"
 #include "ops/sample/sample_kernels.h"
 #include "ops/softmax/softmax.inc.h"
+
+/* Writes the lanes of v that are in m to out, which has space for 16, and returns their number. Without a branch: lanes are
+ * in or out at random. */
+NAPIER_INLINE int sample_pack(vm m, vf v, float *out) {
+#if defined(NAPIER_LANES_AVX512)
+    vf_store(out, _mm512_maskz_compress_ps(m, v));
+    return vm_count(m);
+#else
+    const uint32_t bits = napier_mask_bits(m);
+    float lanes[16];
+    int count = 0;
+    vf_store(lanes, v);
+    for (int i = 0; i < 16; i++) {
+        out[count] = lanes[i];
+        count += (int)(bits >> i & 1);
+    }
+    return count;
+#endif
+}
 
 static int sample_collect(const float *z, int n, float least, float *out) {
     const vf limit = vf_set(least);
     int count = 0;
     for (int i = 0; i < n; i += 16) {
         const int part = n - i < 16 ? n - i : 16;
-        if (!vm_any(vf_ge(vf_load_part(z + i, part, napier_minus_infinity()), limit))) {
-            continue;
-        }
-        for (int j = i; j < i + part; j++) { /* without a branch: most are out, or most are in */
-            out[count] = z[j];
-            count += z[j] >= least ? 1 : 0;
-        }
+        const vf v = vf_load_part(z + i, part, napier_minus_infinity());
+        const vm in = vf_ge(v, limit);
+        count += vm_any(in) ? sample_pack(in, v, out + count) : 0;
     }
+    return count;
+}
+
+/* Sums of weights in lanes. A weight is upper 2^22 + lower; a tile has 64 vectors, so a lane of either stays below 2^32. */
+typedef struct sample_sums {
+    vi upper, lower;
+} sample_sums;
+
+/* Adds floor(term 2^(bits - 64)); `scale` is that power of two. */
+NAPIER_INLINE sample_sums sample_add(sample_sums sums, vf term, vf scale) {
+    const vf weight = vf_mul(term, scale);
+    const vi upper = vf_to_int(vf_mul(weight, vf_set(0x1p-22f)));
+    const vf rest = vf_fnma(vf_from_int(upper), vf_set(0x1p22f), weight); /* exact, of either sign */
+    const vi near = vf_to_int(rest);
+    const vi lower = vi_add_where(vf_gt(vf_from_int(near), rest), near, vi_set(-1));
+    return (sample_sums){vi_add(sums.upper, upper), vi_add(sums.lower, lower)};
+}
+
+static uint64_t sample_sum(sample_sums sums) {
+    int32_t upper[16], lower[16];
+    uint64_t sum = 0;
+    vi_store(upper, sums.upper);
+    vi_store(lower, sums.lower);
+    for (int i = 0; i < 16; i++) {
+        sum += ((uint64_t)(uint32_t)upper[i] << 22) + (uint64_t)(int64_t)lower[i];
+    }
+    return sum;
+}
+
+/* First packs what is at least low, so that the arithmetic is only for those, and without a branch for each vector. */
+static int sample_split(const napier_sample_bands *b, const float *z, int n, float *out, uint64_t *above) {
+    const vf low = vf_set(b->low), high = vf_set(b->high), cutoff = vf_set(b->max - NAPIER_CUTOFF);
+    const vf scale = vf_set(napier_power_of_two(b->bits - NAPIER_TERM_SCALE)), none = napier_minus_infinity();
+    const vf magic = vf_set(b->weights ? napier_term_magic(napier_exp_parts_small(b->max).n) : 0.0f);
+    sample_sums sums = {vi_set(0), vi_set(0)};
+    float packed[NAPIER_TILE + 16];
+    int left = 0, count = 0;
+    for (int i = 0; i < n; i += 16) {
+        const vf v = n - i < 16 ? vf_load_part(z + i, n - i, none) : vf_load(z + i);
+        left += sample_pack(vf_ge(v, low), v, packed + left);
+    }
+    for (int i = 0; i < left; i += 16) {
+        const vf v = vf_load_part(packed + i, left - i < 16 ? left - i : 16, none);
+        const vm over = vf_gt(v, high);
+        if (b->weights) {
+            sums = sample_add(sums, vf_keep(vm_and(over, vf_ge(v, cutoff)), vf_exp_scaled(v, magic)), scale);
+        } else {
+            *above += (uint64_t)vm_count(over);
+        }
+        count += sample_pack(vm_andnot(over, vf_ge(v, low)), v, out + count);
+    }
+    *above += sample_sum(sums);
     return count;
 }
 
@@ -63,6 +131,6 @@ static void sample_terms(const float *z, int n, float max, float *terms) {
 }
 
 #define NAPIER_SAMPLE_KERNELS \
-    { .collect = sample_collect, .ties = sample_ties, .cut = sample_cut, .terms = sample_terms }
+    { .collect = sample_collect, .split = sample_split, .ties = sample_ties, .cut = sample_cut, .terms = sample_terms }
 
 #endif

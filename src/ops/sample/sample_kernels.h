@@ -3,11 +3,23 @@
 #ifndef NAPIER_OPS_SAMPLE_SAMPLE_KERNELS_H
 #define NAPIER_OPS_SAMPLE_SAMPLE_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* What a row's elements are divided into: above `high`, from `low` to `high`, and the rest. */
+typedef struct napier_sample_bands {
+    float low, high;
+    bool weights; /* those above count their weights (draw.h), else 1 each */
+    float max;    /* of the row; with weights, its magnitude is at most NAPIER_BIG, and bits at most 47 */
+    int bits;
+} napier_sample_bands;
 
 typedef struct napier_sample_kernels {
     /* Copies the elements >= least, in their order, and returns their number. `out` has space for n + 16. */
     int (*collect)(const float *z, int n, float least, float *out);
+    /* Copies the elements from low to high, and returns their number; *above grows by what those above count. `out` has
+     * space for n + 16. */
+    int (*split)(const napier_sample_bands *bands, const float *z, int n, float *out, uint64_t *above);
     /* The index after the *left-th element that equals x, or n if there are fewer; lowers *left by those up to it. */
     int (*ties)(const float *z, int n, float x, int64_t *left);
     /* Makes -inf of the elements below `least`, and of those that equal it from index `end` on. */

@@ -98,14 +98,13 @@ static bool is_changed(const drawing *d, int64_t tile) {
     return d->call->rules.keep || (d->call->penalties && d->desk->marked[tile]);
 }
 
-/* Makes what is left of a tile, before the filters, in desk->tile. */
-static float *load_tile(const drawing *d, int64_t tile) {
+/* Makes what is left of the first n elements of a tile, before the filters, in desk->tile. */
+static float *load(const drawing *d, int64_t tile, int n) {
     const napier_const_matrix *x = &d->call->logits;
     const int64_t column = tile * NAPIER_TILE, at = d->row * x->row_stride + column * x->col_stride;
     const void *const from = (const char *)x->data + at * (int64_t)napier_dtype_size(x->dtype);
     const uint8_t *const keep = napier_token_keep(&d->call->rules, d->row, column);
     const napier_token_rules none = {.temperature = 1.0f};
-    const int n = tile_size(d, tile);
     float *const z = d->desk->tile;
     if (!d->call->penalties || !d->desk->marked[tile]) {
         d->kernels->tokens.token_z(&d->call->rules, from, x->dtype, x->col_stride, keep, n, z);
@@ -118,6 +117,8 @@ static float *load_tile(const drawing *d, int64_t tile) {
     }
     return z;
 }
+
+static float *load_tile(const drawing *d, int64_t tile) { return load(d, tile, tile_size(d, tile)); }
 
 /* The same, after the filters. */
 static float *load_cut_tile(const drawing *d, int64_t tile, napier_sample_cut cut) {
@@ -193,11 +194,67 @@ static bool search(const drawing *d, bool weights, int64_t n, uint64_t goal, flo
     return n > 0 && napier_sample_search(&measure, d->desk->values, n, goal, least, ties);
 }
 
-/* Bounds below which a filter keeps nothing: they make fewer elements to search in. Estimates may be too high; then the
- * search fails and is repeated with a lower bound. So the result does not depend on them. */
-enum { SAMPLE_STEP = 8 }; /* estimates look at every 8th tile */
+/* Filters search in few elements. A bound, below which a filter keeps nothing, is one way. The other is a guess from a
+ * part of the row: two values between which the edge lies. One pass adds up what is above the upper value, and collects
+ * what is between them. A guess that was wrong is noticed, and the search is repeated without it. So the result does not
+ * depend on bounds and guesses. */
+enum {
+    GUESS_TILES = 16, /* at least, of a row */
+    GUESS_BITS = 47,  /* at most, of weights */
+    GUESS_STEP = 2,   /* a part of every second tile */
+    GUESS_PART = 64,
+    FEW_STEP = 8, /* from every 8th tile, ... */
+    FEW = 512     /* ... at most so many elements: then all can be searched in */
+};
 
-static bool has_estimates(const drawing *d) { return d->call->tiles >= 2 * SAMPLE_STEP; }
+/* Collects what guesses look at; *looked: its columns. */
+static int64_t collect_parts(const drawing *d, int64_t *looked) {
+    int64_t count = 0;
+    *looked = 0;
+    for (int64_t t = 0; t < d->call->tiles; t += GUESS_STEP) {
+        const int n = (int)napier_least(tile_size(d, t), GUESS_PART);
+        *looked += n;
+        if (d->desk->slots.max[t] > -INFINITY) {
+            count += d->kernels->sample.collect(load(d, t, n), n, -FLT_MAX, d->desk->values + count);
+        }
+    }
+    return count;
+}
+
+/* Guesses between which values the edge lies; false if that is not possible. share: as for napier_sample_bracket, of the
+ * whole row. */
+static bool guess(const drawing *d, napier_sample_bands *bands, double share, float floor) {
+    const napier_sample_measure measure = {&d->kernels->sample, bands->weights, d->max, d->call->bits};
+    int64_t looked = 0;
+    if (d->call->tiles < GUESS_TILES || d->call->bits > GUESS_BITS || napier_is_big(d->max)) {
+        return false;
+    }
+    const int64_t n = collect_parts(d, &looked);
+    if (n == 0) {
+        return false;
+    }
+    share *= (double)looked / (double)d->call->logits.cols;
+    napier_sample_bracket(&measure, d->desk->values, n, share, floor, &bands->low, &bands->high);
+    return true;
+}
+
+/* Searches between guessed values for the edge of the beginning that counts at least `goal`. Below `floor` there is no
+ * edge. */
+static bool find_by_guess(const drawing *d, bool weights, double share, uint64_t goal, float floor, float *least,
+                          int64_t *ties) {
+    napier_sample_bands bands = {.weights = weights, .max = d->max, .bits = d->call->bits};
+    uint64_t above = 0;
+    int64_t n = 0;
+    if (!guess(d, &bands, share, floor)) {
+        return false;
+    }
+    for (int64_t t = 0; t < d->call->tiles; t++) {
+        if (d->desk->slots.max[t] >= bands.low) {
+            n += d->kernels->sample.split(&bands, load_tile(d, t), tile_size(d, t), d->desk->values + n, &above);
+        }
+    }
+    return above < goal && search(d, weights, n, goal - above, least, ties);
+}
 
 /* k tiles have an element as large as the k-th of their maxima. */
 static float top_k_bound(const drawing *d, int64_t k) {
@@ -208,20 +265,13 @@ static float top_k_bound(const drawing *d, int64_t k) {
     return least;
 }
 
-/* The same for more elements than tiles, from a part of the row, with four standard deviations to spare. */
-static float top_k_estimate(const drawing *d, int64_t k) {
-    const double expected = (double)k / SAMPLE_STEP;
-    float least = -INFINITY;
-    int64_t ties;
-    const int64_t n = collect(d, -INFINITY, no_cut, SAMPLE_STEP);
-    return search(d, false, n, (uint64_t)(expected + 4.0 * sqrt(expected) + 8.0), &least, &ties) ? least : -INFINITY;
-}
-
 static bool find_top_k(const drawing *d, int64_t k, float *least, int64_t *ties) {
-    const bool few = k <= d->call->tiles;
-    const float bound = few ? top_k_bound(d, k) : has_estimates(d) ? top_k_estimate(d, k) : -INFINITY;
-    return search(d, false, collect(d, bound, no_cut, 1), (uint64_t)k, least, ties) ||
-           (!few && bound > -INFINITY && search(d, false, collect(d, -INFINITY, no_cut, 1), (uint64_t)k, least, ties));
+    const uint64_t goal = (uint64_t)k;
+    if (k <= d->call->tiles) {
+        return search(d, false, collect(d, top_k_bound(d, k), no_cut, 1), goal, least, ties);
+    }
+    return find_by_guess(d, false, (double)k, goal, -FLT_MAX, least, ties) ||
+           search(d, false, collect(d, -INFINITY, no_cut, 1), goal, least, ties);
 }
 
 /* All elements below this bound together have at most the probability 1 - top_p. */
@@ -231,17 +281,24 @@ static float top_p_bound(const drawing *d, double top_p, uint64_t whole) {
     return (float)((double)d->max + (log_sum + log_share) - 1.0);
 }
 
-/* The same from a part of the row: what is below the bound there has half the probability that it may have. */
-static float top_p_estimate(const drawing *d, double top_p, uint64_t whole, float bound) {
-    const double spare = 0.5 * (1.0 - top_p) * (double)whole / SAMPLE_STEP;
+/* If few elements are above the bound: a higher one, from every 8th tile, below which the weight is half of what it may
+ * be. */
+static bool find_in_few(const drawing *d, double top_p, uint64_t whole, float bound, float *least, int64_t *ties) {
+    const double spare = 0.5 * (1.0 - top_p) * (double)whole / FEW_STEP;
     double part = 0;
-    float least = bound;
-    int64_t ties;
-    for (int64_t t = 0; t < d->call->tiles; t += SAMPLE_STEP) {
+    float higher = bound;
+    const int64_t n = d->call->tiles < GUESS_TILES ? INT64_MAX : collect(d, bound, no_cut, FEW_STEP);
+    if (n > FEW) {
+        return false;
+    }
+    for (int64_t t = 0; t < d->call->tiles; t += FEW_STEP) {
         part += (double)tile_weight(d, t);
     }
-    const uint64_t goal = part > spare ? (uint64_t)(part - spare) : 1;
-    return search(d, true, collect(d, bound, no_cut, SAMPLE_STEP), goal, &least, &ties) ? least : bound;
+    if (!search(d, true, n, part > spare ? (uint64_t)(part - spare) : 1, &higher, ties)) {
+        higher = bound;
+    }
+    return search(d, true, collect(d, higher, no_cut, 1), napier_sample_goal(whole, top_p), least, ties) ||
+           search(d, true, collect(d, bound, no_cut, 1), napier_sample_goal(whole, top_p), least, ties);
 }
 
 static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, float *least, int64_t *ties) {
@@ -250,8 +307,8 @@ static bool find_top_p(const drawing *d, double top_p, napier_sample_cut cut, fl
         return search(d, true, collect(d, cut.least, cut, 1), goal, least, ties);
     }
     const float bound = top_p_bound(d, top_p, whole);
-    return (has_estimates(d) &&
-            search(d, true, collect(d, top_p_estimate(d, top_p, whole, bound), cut, 1), goal, least, ties)) ||
+    return find_in_few(d, top_p, whole, bound, least, ties) ||
+           find_by_guess(d, true, (double)(whole - goal), goal, bound, least, ties) ||
            search(d, true, collect(d, bound, cut, 1), goal, least, ties) ||
            search(d, true, collect(d, -INFINITY, cut, 1), goal, least, ties);
 }

@@ -3,6 +3,9 @@
  * function of the value, and sums are integers. So the result depends neither on the widths nor on the order of values. */
 #include "ops/sample/search.h"
 
+#include <float.h>
+#include <math.h>
+
 #include "core/base/sizes.h"
 #include "ops/sample/draw.h"
 
@@ -19,10 +22,23 @@ typedef struct range {
 } range;
 
 static range range_of(const float *values, int64_t n) {
-    range r = {.low = values[0], .high = values[0]};
-    for (int64_t i = 0; i < n; i++) {
-        r.low = values[i] < r.low ? values[i] : r.low;
-        r.high = values[i] > r.high ? values[i] : r.high;
+    enum { LANES = 8 };
+    float low[LANES], high[LANES];
+    for (int k = 0; k < LANES; k++) {
+        low[k] = high[k] = values[0];
+    }
+    for (int64_t i = 0; i < n; i += LANES) {
+        const int64_t at = i + LANES <= n ? i : n > LANES ? n - LANES : 0;
+        for (int k = 0; k < LANES && k < n; k++) {
+            const float value = values[at + k];
+            low[k] = value < low[k] ? value : low[k];
+            high[k] = value > high[k] ? value : high[k];
+        }
+    }
+    range r = {.low = low[0], .high = high[0]};
+    for (int k = 1; k < LANES; k++) {
+        r.low = low[k] < r.low ? low[k] : r.low;
+        r.high = high[k] > r.high ? high[k] : r.high;
     }
     const double width = (double)r.high - (double)r.low;
     r.linear = width > 0x1p-60 && width < 0x1p60;
@@ -95,5 +111,65 @@ bool napier_sample_search(const napier_sample_measure *measure, float *values, i
             return false;
         }
         n = keep_bucket(&r, bucket, values, n);
+    }
+}
+
+/* ---- Estimates ---------------------------------------------------------------------------------------------------- */
+
+/* The least value of a bucket, nearly. */
+static float edge_of(const range *r, int bucket) {
+    const float edge =
+        r->linear ? r->low + (float)bucket / r->scale : napier_of_rising(r->low_key + ((uint32_t)bucket << r->shift));
+    return edge < r->high ? edge : r->high;
+}
+
+/* Bucket i in the order of the sum: from above, or for weights from below. */
+static int in_order(const napier_sample_measure *m, int i) { return m->weights ? i : BUCKETS - 1 - i; }
+
+/* How many buckets in this order it takes to reach the goal; BUCKETS if they do not. */
+static int buckets_to(const napier_sample_measure *m, const uint64_t *sums, double goal) {
+    double sum = 0;
+    int i = 0;
+    while (i < BUCKETS && (sum += (double)sums[in_order(m, i)]) < goal) {
+        i++;
+    }
+    return i;
+}
+
+/* The square of the standard deviation of the sum of the first buckets, if the elements are drawn at random. */
+static double variance(const napier_sample_measure *m, const range *r, const uint64_t *sums, int buckets) {
+    float edges[BUCKETS], terms[BUCKETS];
+    double sum = 0;
+    for (int i = 0; i < BUCKETS; i++) {
+        edges[i] = edge_of(r, i);
+    }
+    if (m->weights) {
+        m->kernels->terms(edges, BUCKETS, m->max, terms);
+    }
+    for (int i = 0; i <= buckets && i < BUCKETS; i++) {
+        const int at = in_order(m, i);
+        sum += (double)sums[at] * (m->weights ? (double)napier_sample_weight(terms[at], m->bits) : 1.0);
+    }
+    return sum;
+}
+
+void napier_sample_bracket(const napier_sample_measure *m, const float *values, int64_t n, double share, float floor,
+                           float *low, float *high) {
+    uint64_t sums[BUCKETS];
+    const range r = range_of(values, n);
+    *low = floor;
+    *high = FLT_MAX;
+    if (r.low == r.high) {
+        return;
+    }
+    add_up(m, &r, values, n, sums);
+    const double spare = 4.0 * sqrt(variance(m, &r, sums, buckets_to(m, sums, share)));
+    const int near = buckets_to(m, sums, share - spare), far = buckets_to(m, sums, share + spare);
+    const int lower = m->weights ? near : in_order(m, far), upper = m->weights ? far : in_order(m, near);
+    if (lower > 0 && edge_of(&r, lower) > floor) {
+        *low = edge_of(&r, lower);
+    }
+    if (upper < BUCKETS - 1) {
+        *high = edge_of(&r, upper + 1);
     }
 }

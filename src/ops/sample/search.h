@@ -19,4 +19,11 @@ typedef struct napier_sample_measure {
 bool napier_sample_search(const napier_sample_measure *measure, float *values, int64_t n, uint64_t goal, float *least,
                           int64_t *ties);
 
+/* Two values between which the edge of a beginning almost surely lies, from some elements of a row: four standard deviations
+ * to either side of where these elements reach `share`. That is the number above the edge, or with weights the weight below
+ * it: in both cases the side whose sum has no large terms. `floor` is the lowest that they can be; FLT_MAX as *high means
+ * that these elements do not reach as far. The maximum of a row whose weights count is at most NAPIER_BIG. */
+void napier_sample_bracket(const napier_sample_measure *measure, const float *values, int64_t n, double share,
+                           float floor, float *low, float *high);
+
 #endif

@@ -9,6 +9,7 @@
 
 #include "support/check.h"
 #include "support/oracle.h"
+#include "support/sample_setting.h"
 
 /* ---- The oracle --------------------------------------------------------------------------------------------------- */
 
@@ -124,43 +125,27 @@ static void check_frequencies(const int64_t *ids, int64_t rows, const long doubl
     free(counts);
 }
 
-typedef struct setting {
+typedef struct named_setting {
+    sample_setting how;
     const char *name;
-    double temperature;
-    int64_t top_k;
-    double top_p, min_p, repetition, presence, frequency;
-    bool keep;
-} setting;
+} named_setting;
 
-static const setting settings[] = {
-    {"plain", 1, 0, 1, 0, 1, 0, 0, false},
-    {"temperature 0.7", 0.7, 0, 1, 0, 1, 0, 0, false},
-    {"temperature 3", 3, 0, 1, 0, 1, 0, 0, false},
-    {"top-k", 1, 12, 1, 0, 1, 0, 0, false},
-    {"top-p", 1, 0, 0.8, 0, 1, 0, 0, false},
-    {"min-p", 1, 0, 1, 0.07, 1, 0, 0, false},
-    {"top-k, top-p", 0.8, 20, 0.9, 0, 1, 0, 0, false},
-    {"top-k, min-p", 1.3, 20, 1, 0.1, 1, 0, 0, false},
-    {"top-p, min-p", 1, 0, 0.9, 0.04, 1, 0, 0, false},
-    {"top-k, top-p, min-p", 2, 30, 0.85, 0.2, 1, 0, 0, false},
-    {"repetition", 1, 0, 1, 0, 1.4, 0, 0, false},
-    {"presence, frequency", 1, 0, 1, 0, 1, 0.5, 0.25, false},
-    {"keep", 1, 0, 1, 0, 1, 0, 0, true},
-    {"all", 1.2, 25, 0.95, 0.02, 1.2, 0.3, 0.2, true},
+static const named_setting settings[] = {
+    {{1, 0, 1, 0, 1, 0, 0, false}, "plain"},
+    {{0.7, 0, 1, 0, 1, 0, 0, false}, "temperature 0.7"},
+    {{3, 0, 1, 0, 1, 0, 0, false}, "temperature 3"},
+    {{1, 12, 1, 0, 1, 0, 0, false}, "top-k"},
+    {{1, 0, 0.8, 0, 1, 0, 0, false}, "top-p"},
+    {{1, 0, 1, 0.07, 1, 0, 0, false}, "min-p"},
+    {{0.8, 20, 0.9, 0, 1, 0, 0, false}, "top-k, top-p"},
+    {{1.3, 20, 1, 0.1, 1, 0, 0, false}, "top-k, min-p"},
+    {{1, 0, 0.9, 0.04, 1, 0, 0, false}, "top-p, min-p"},
+    {{2, 30, 0.85, 0.2, 1, 0, 0, false}, "top-k, top-p, min-p"},
+    {{1, 0, 1, 0, 1.4, 0, 0, false}, "repetition"},
+    {{1, 0, 1, 0, 1, 0.5, 0.25, false}, "presence, frequency"},
+    {{1, 0, 1, 0, 1, 0, 0, true}, "keep"},
+    {{1.2, 25, 0.95, 0.02, 1.2, 0.3, 0.2, true}, "all"},
 };
-
-static napier_sample_options options_of_setting(const setting *s, const uint8_t *keep) {
-    napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
-    o.temperature = s->temperature;
-    o.top_k = s->top_k;
-    o.top_p = s->top_p;
-    o.min_p = s->min_p;
-    o.repetition_penalty = s->repetition;
-    o.presence_penalty = s->presence;
-    o.frequency_penalty = s->frequency;
-    o.keep = s->keep ? keep : NULL;
-    return o;
-}
 
 enum { PROMPT = 6, OUTPUT = 9 };
 static const int32_t prompt[PROMPT] = {0, 3, 7, 7, 21, 40}, output[OUTPUT] = {1, 3, 3, 3, 9, 9, 33, 49, 2};
@@ -191,7 +176,7 @@ static void fill(float *x, uint8_t *keep, int64_t n, uint64_t seed, double scale
     }
 }
 
-static void check_distribution(napier_context *context, const setting *s, int64_t n, int64_t rows, varying by) {
+static void check_distribution(napier_context *context, const named_setting *s, int64_t n, int64_t rows, varying by) {
     float *const x = scratch(n, sizeof *x);
     uint8_t *const keep = scratch(n, 1);
     double *const z = scratch(n, sizeof *z);
@@ -199,7 +184,7 @@ static void check_distribution(napier_context *context, const setting *s, int64_
     int64_t *const ids = scratch(rows, sizeof *ids);
     char what[80];
     fill(x, keep, n, 17 + (uint64_t)n, 1.5);
-    napier_sample_options o = options_of_setting(s, keep), one = o;
+    napier_sample_options o = sample_setting_options(&s->how, keep), one = o;
     give_history(&o, rows);
     give_history(&one, 1);
     oracle_z(x, n, &one, z);
@@ -243,7 +228,7 @@ static void logprobs_follow_the_oracle(napier_context *context) {
             uint8_t *const keep = scratch(n, 1);
             double *const z = scratch(n, sizeof *z), *const plain_z = scratch(n, sizeof *plain_z);
             int64_t id;
-            napier_sample_options o = options_of_setting(&settings[i], keep);
+            napier_sample_options o = sample_setting_options(&settings[i].how, keep);
             napier_sample_results r = NAPIER_SAMPLE_RESULTS_INIT;
             fill(x, keep, n, 99 + i, k % 2 ? 4 : 1);
             give_history(&o, 1);

@@ -9,6 +9,7 @@
 #include "ops/sample/draw.h"
 #include "support/check.h"
 #include "support/formats.h"
+#include "support/sample_setting.h"
 
 /* ---- Philox ------------------------------------------------------------------------------------------------------- */
 
@@ -228,14 +229,7 @@ static void check_row(napier_context *context, const grid *x, const napier_sampl
 
 /* ---- All combinations --------------------------------------------------------------------------------------------- */
 
-typedef struct setting {
-    double temperature;
-    int64_t top_k;
-    double top_p, min_p, repetition, presence, frequency;
-    bool keep;
-} setting;
-
-static const setting settings[] = {
+static const sample_setting settings[] = {
     {1, 0, 1, 0, 1, 0, 0, false},
     {0.7, 0, 1, 0, 1, 0, 0, false},
     {0, 5, 0.5, 0.5, 1, 0, 0, false},
@@ -282,16 +276,8 @@ static void fill_history(history *h, int64_t n, rng *r) {
     h->position = (int64_t)rng_bits(r);
 }
 
-static napier_sample_options options_for(const setting *s, history *h) {
-    napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
-    o.temperature = s->temperature;
-    o.top_k = s->top_k;
-    o.top_p = s->top_p;
-    o.min_p = s->min_p;
-    o.repetition_penalty = s->repetition;
-    o.presence_penalty = s->presence;
-    o.frequency_penalty = s->frequency;
-    o.keep = s->keep ? h->keep : NULL;
+static napier_sample_options options_for(const sample_setting *s, history *h) {
+    napier_sample_options o = sample_setting_options(s, h->keep);
     o.prompt_ids = napier_indices_i32(h->prompt, 24);
     o.prompt_offsets = napier_indices_i32(h->prompt_offsets, 2);
     o.output_ids = napier_indices_i32(h->output, 40);
