@@ -72,9 +72,8 @@ def transformers_steps(folder, compute, threads):
         yield steps[1:]  # the first runs the prompts
 
 
-def llama_file(folder, compute):
-    """bf16 in both modes: the weights are what is read."""
-    file = f"{folder}/../{Path(folder).name}-bf16.gguf"
+def llama_file(folder):
+    file = f"{folder.rstrip('/')}-bf16.gguf"  # as peers/llama_peer.py names it
     if not Path(file).exists():
         subprocess.run([sys.executable, HERE.parent / "model/make_gguf.py", folder, file], check=True, stdout=sys.stderr)
     return file
@@ -84,7 +83,7 @@ def llama_steps(folder, compute, threads):
     import llama_cpp as llama
     silent = llama.llama_log_callback(lambda level, text, user: None)
     llama.llama_log_set(silent, None)
-    file = llama_file(folder, compute)
+    file = llama_file(folder)
     model = llama.llama_model_load_from_file(file.encode(), llama.llama_model_default_params())
     vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
     for sequences, tokens in CASES:

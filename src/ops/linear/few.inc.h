@@ -6,12 +6,16 @@
  * same word of 16 rows, and the rows are the lanes of the sums. A word is an f32, or two neighbours of 16 bits: the even
  * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles. */
 
+/* The sums in registers, and the lanes that are computed together. */
 #if defined(NAPIER_LANES_AVX512)
-enum { NAPIER_FEW_SUMS = 16 }; /* in registers */
+enum { NAPIER_FEW_SUMS = 24, NAPIER_FEW_CHAINS = 8, NAPIER_FEW_PAIRS = 8 };
 #else
-enum { NAPIER_FEW_SUMS = 4 };
+enum { NAPIER_FEW_SUMS = 4, NAPIER_FEW_CHAINS = 4, NAPIER_FEW_PAIRS = 2 };
 #endif
-enum { NAPIER_FEW_GROUPS = 3 }; /* of 16 rows, at most, that are computed together */
+/* Groups of 16 rows that are computed together: in one long chain each sum waits for the one before, so there should be
+ * several. In pairs chains are short. Strips have 48 rows or a multiple, so that no group is left over, whose followers
+ * would not be prefetched. */
+enum { NAPIER_FEW_GROUPS = NAPIER_ROW_GROUP / 16 };
 
 /* Lane i of word j of group g of rows is word j of row 16 g + i. */
 typedef vf napier_few_words[NAPIER_FEW_GROUPS][16];
@@ -145,16 +149,10 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
     }
 }
 
-/* In one long chain each sum waits for the one before. So there are more groups of rows. In pairs chains are short. */
-NAPIER_KERNEL int napier_few_groups(const bool pairs, const int lanes) {
-    const int most = NAPIER_FEW_SUMS / lanes;
-    return pairs || most < 1 ? 1 : most < NAPIER_FEW_GROUPS ? most : NAPIER_FEW_GROUPS;
-}
-
 NAPIER_KERNEL void napier_few_lanes(const napier_dtype dtype, const bool pairs, const int width,
                                     const napier_few_block *p) {
-    const int most = NAPIER_FEW_SUMS / (pairs ? 2 : 1), lanes = width < most ? width : most;
-    const int groups = napier_few_groups(pairs, lanes);
+    const int most = pairs ? NAPIER_FEW_PAIRS : NAPIER_FEW_CHAINS, lanes = width < most ? width : most;
+    const int groups = !pairs && lanes * NAPIER_FEW_GROUPS <= NAPIER_FEW_SUMS ? NAPIER_FEW_GROUPS : 1;
     int64_t row = 0;
     for (; row + 16 * groups <= p->row_count; row += 16 * groups) {
         napier_few_rows(dtype, pairs, groups, lanes, width, 16, p, row);
