@@ -110,6 +110,21 @@ def test_a_training_loop_in_memory():
     return f"{steps} steps"
 
 
+def test_rewards_in_memory():
+    """A reward model of transformers, which has no architectures before it is saved."""
+    for family in ("qwen3", "qwen2", "llama"):
+        model = model_data.make(family=family, labels=1, tie_word_embeddings=False)
+        mine = napier.CausalLM.from_model(model)
+        with torch.no_grad():
+            wanted = np.concatenate([model(torch.tensor([p + r])).logits.numpy() for p, r in zip(PROMPTS, RESPONSES)])
+        got = mine.rewards(PROMPTS, RESPONSES)
+        assert got.shape == wanted.shape and np.abs(got - wanted).max() < 1e-4, family
+        with torch.no_grad():
+            model.score.weight.mul_(2)
+        mine.update()
+        assert (mine.rewards(PROMPTS, RESPONSES) == 2 * got).all(), family
+
+
 def test_memory_outlives_its_model():
     model = model_data.make()
     mine = napier.CausalLM.from_state_dict(model.config, {k: v.clone() for k, v in model.state_dict().items()})

@@ -42,8 +42,7 @@ tiny_model tiny_model_of(int which) {
     static const char *const names[TINY_FAMILIES] = {"qwen3", "qwen2", "llama", "mistral", "qwen3_moe"};
     static const char *const ropes[TINY_FAMILIES] = {
         "", ", \"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32",
-        ", \"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
-        "\"original_max_position_embeddings\": 64",
+        ", \"rope_type\": \"llama3\", \"factor\": 8, \"original_max_position_embeddings\": 64",
         ", \"rope_type\": \"linear\", \"factor\": 2", ""};
     m.family = names[which];
     m.rope = ropes[which];

@@ -89,7 +89,7 @@ static void read_original(napier_json *json, const cJSON *rope, const napier_mod
 static void read_factor(napier_json *json, const cJSON *rope, const napier_model_config *config,
                         napier_rotary_options *out) {
     const double positions = (double)config->max_position_embeddings;
-    out->factor = NAN;
+    out->factor = (double)NAN;
     if (out->scaling == NAPIER_ROTARY_YARN && positions > 0 && out->original_max_position_embeddings > 0) {
         out->factor = positions / (double)out->original_max_position_embeddings;
     }
