@@ -33,7 +33,8 @@ from ._lm.qwen3 import Qwen3
 def _special_token(model, name):
     """The id of a tokenizer's bos_token or eos_token, as in transformers and so in the harness's hf; None if it has none."""
     token = {"eos_token": "<|endoftext|>"}.get(name)  # the default of Qwen's tokenizers
-    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+    files = ("tokenizer_config.json", "special_tokens_map.json") if model.directory else ()  # None: a model in memory
+    for file in files:
         path = os.path.join(model.directory, file)
         if os.path.exists(path):
             with open(path, encoding="utf-8") as text:
@@ -43,7 +44,8 @@ def _special_token(model, name):
     content = token["content"] if isinstance(token, dict) else token
     id = model.tokenizer.id_of(content)
     if id is None:
-        raise ValueError(f"pretrained: the {name} of {model.directory}, {content!r}, is not in its tokenizer.json")
+        raise ValueError(f"pretrained: the {name} of {model.directory or 'this model'}, {content!r}, is not in its "
+                         "tokenizer.json")
     return id
 
 
@@ -98,7 +100,8 @@ class NapierLM(TemplateLM):
         self.max_gen_toks = int(max_gen_toks)
         self.max_length = int(max_length or self.model.info["positions"] or 32768)
         if self.model.tokenizer is None:
-            raise ValueError(f"pretrained: {self.model.directory} has no tokenizer.json, and the harness gives texts")
+            raise ValueError(f"pretrained: {self.model.directory or 'this model'} has no tokenizer.json, and the harness "
+                             "gives texts")
         bos, self._eos = (_special_token(self.model, name) for name in ("bos_token", "eos_token"))
         given = None if prefix_token_id is None else int(prefix_token_id)
         self._prefix = next((id for id in (given, bos, self._eos) if id is not None), None)

@@ -478,6 +478,10 @@ def test_an_update_and_other_calls(directory):
     refuses(lambda: model.update({}), ValueError, "^state_dict: empty")
     assert bits(model.forward([5, 6, 7])) == wanted  # all or nothing
     refuses(lambda: model.encode("a"), ValueError, "has no tokenizer")
+    from napier.lm_eval import NapierLM
+    refuses(lambda: NapierLM(model), ValueError, "^pretrained: this model has no tokenizer.json")
+    texts = napier.CausalLM.from_state_dict(CONFIG, mine, tokenizer=napier.Tokenizer(TOKENIZER))
+    assert NapierLM(texts, prefix_token_id=3).prefix_token_id == 3 and NapierLM(texts).tok_encode("a b") == texts.encode("a b")
     refuses(lambda: model.decode([5]), ValueError, "has no tokenizer")
     refuses(lambda: napier.CausalLM.from_state_dict("{", mine), ValueError, "config")
     refuses(lambda: napier.CausalLM.from_state_dict({"model_type": "gpt2"}, mine), NotImplementedError, "gpt2")
