@@ -244,30 +244,30 @@ def test_kinds_of_tokenizers():
 
 def test_every_code_point_of_the_kinds():
     characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    for document in (tekken(), llama2()):
-        pair = Bare(document)
-        for i in range(0, len(characters), 1000):
-            pair.check("|".join(f"a{c}B" for c in characters[i:i + 1000]), back=False)
+    for document, step in ((tekken(), 1), (llama2(), 9)):
+        pair, some = Bare(document), characters[::step]
+        for i in range(0, len(some), 1000):
+            pair.check("|".join(f"a{c}B" for c in some[i:i + 1000]), back=False)
 
 
 def test_long_texts_of_the_kinds():
     """One word of any length, as in Llama 2: the same ids, and no time that is quadratic."""
+    files = dict(kinds())
     for name in ("llama2", "llama2 across spaces", "metaspace never False"):
-        pair = Bare(dict(kinds())[name])
+        pair = Bare(files[name])
         for unit in ("a", "ab", " ", "the ", "  a", "\u4e2d", "\n", "s t", "e "):
             pair.check(unit * (60000 // len(unit)) + "x")
 
 
 def test_texts_that_continue():
-    """The ids of a prompt and those of what continues it give both texts back."""
+    """The ids of a prompt and those of what continues it give the prompt's text and then the other, unchanged."""
     for document in (llama2(), metaspace("first", False), metaspace("always", True), gpt2(True), llama3()):
         dice, ours = random.Random(5), Bare(document).ours
-        first_space = ours.decode(ours.encode("a")) != "a".encode()  # GPT-2's prefix space stays in the text
         for _ in range(300):
             a, b = ("".join(dice.choice(("a", " the", " ", "b c", "\n", "12", "\u00e9")) for _ in range(6)) for _ in range(2))
-            ids = ours.encode(a) + ours.encode(b, continues=1)
-            lead = " " if first_space and not a.startswith(" ") else ""
-            assert ours.decode(ids).decode() == lead + a + b, f"{a!r} {b!r}: {ours.decode(ids)!r}"
+            ids = ours.encode(a)
+            both = ours.decode(ids + ours.encode(b, continues=1))
+            assert both == ours.decode(ids) + b.encode(), f"{a!r} {b!r}: {both!r}"
 
 
 def test_refused_kinds():
