@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-CASES = ((1, 24), (8, 16), (64, 12))  # sequences, tokens
+CASES = ((1, 17), (8, 11), (64, 9))  # sequences, tokens
 ATTENTION = ((1, 4096), (8, 4096), (64, 4096), (1, 16384), (8, 16384))  # sequences, keys of each
 HEADS, KEY_HEADS, DIM, LAYERS = 16, 8, 128, 28
 PROMPT = 32
@@ -165,7 +165,8 @@ def measure(seconds, wanted, who, compute):
     done = subprocess.run([python, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", who, compute],
                           check=True, stdout=subprocess.PIPE, text=True, env=environment)
     cases = ATTENTION if compute == "attention" else CASES
-    for case, steps in zip(cases, json.loads(done.stdout.splitlines()[-1])):
+    for case, line in zip(cases, done.stdout.splitlines()[-len(cases):]):
+        steps = json.loads(line)
         seconds.setdefault((compute, *(case if compute == "attention" else case[:1])), {}).setdefault(who, []).extend(steps)
 
 
@@ -186,7 +187,8 @@ def main():
     if wanted.worker:
         who, compute = wanted.worker
         steps = attention_steps(who, wanted.threads) if compute == "attention" else WORKERS[who](wanted.model, compute, wanted.threads)
-        print(json.dumps([list(s) for s in steps]))
+        for case in steps:
+            print(json.dumps(list(case)), flush=True)
         return
     seconds, reads = {}, []
     for _ in range(wanted.rounds):
