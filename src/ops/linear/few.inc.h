@@ -124,7 +124,7 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
         const int64_t left = p->k - k;
         const float *const y = p->lane_data + k * width;
         napier_few_words words;
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL
         for (int g = 0; g < groups; g++) {
             const char *const from = x + 16 * g * p->row_step + k * size;
             if (left >= each) {
