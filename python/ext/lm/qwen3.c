@@ -162,8 +162,7 @@ static PyObject *py_tokenizer_decode(PyObject *self, PyObject *const *args, Py_s
     call_start(&c, ON_HOST);
     napier_indices ids;
     if (arguments(&names, args, count, keywords, v) || take_bool(v[2], "skip_special", &options.skip_special) ||
-        take_int64(v[3], "replace_invalid", &options.replace_invalid) ||
-        call_indices(&c, v[1], "ids", &ids)) {
+        take_int64(v[3], "replace_invalid", &options.replace_invalid) || call_indices(&c, v[1], "ids", &ids)) {
         return NULL;
     }
     const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
