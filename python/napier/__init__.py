@@ -38,7 +38,7 @@ def reduce_softmax(x, axis=-1, **options):
 
 
 # Imported on first use: the estimator imports scikit-learn if it is installed.
-_LAZY = {"CausalLM": "_lm.qwen3", "Qwen3": "_lm.qwen3", "Tokenizer": "_lm.qwen3", "UMAP": "_umap.estimator", "umap": "umap"}
+_LAZY = {"CausalLM": "_lm.causal_lm", "Qwen3": "_lm.causal_lm", "Tokenizer": "_lm.causal_lm", "UMAP": "_umap.estimator", "umap": "umap"}
 
 
 def __getattr__(name):

@@ -27,7 +27,7 @@ except ImportError as error:  # without the harness, the class can still be used
 else:
     missing = None
 
-from ._lm.qwen3 import Qwen3
+from ._lm.causal_lm import CausalLM
 
 
 def _special_token(model, name):
@@ -80,12 +80,12 @@ class _Generation:
 
 @_register("napier")
 class NapierLM(TemplateLM):
-    """A Qwen3 for the harness. pretrained: a directory, or a Qwen3; compute, memory: as in Qwen3.
+    """A language model for the harness. pretrained: a directory, or a CausalLM; compute, memory: as in CausalLM.
 
     max_length: maximum of tokens in context and continuation together; default: the model's context length.
     prefix_token_id: replaces an empty context; default, as in the harness's hf: the tokenizer's bos_token, else its eos_token.
     max_gen_toks: maximum of generated tokens where the task does not say; default 256.
-    batch_size, max_batch_size, device: the harness always passes them; they have no effect, because Qwen3 runs on the CPU.
+    batch_size, max_batch_size, device: the harness always passes them; they have no effect, because models run on the CPU.
     """
 
     def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
@@ -96,7 +96,7 @@ class NapierLM(TemplateLM):
                             "prefix_token_id and max_gen_toks")
         if max_length is not None and int(max_length) < 1:
             raise ValueError(f"max_length: expected 1 or more, got {max_length}")
-        self.model = pretrained if isinstance(pretrained, Qwen3) else Qwen3(pretrained, compute=compute, memory=int(memory))
+        self.model = pretrained if isinstance(pretrained, CausalLM) else CausalLM(pretrained, compute=compute, memory=int(memory))
         self.max_gen_toks = int(max_gen_toks)
         self.max_length = int(max_length or self.model.info["positions"] or 32768)
         if self.model.tokenizer is None:

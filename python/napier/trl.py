@@ -11,7 +11,7 @@ import trl
 from trl.extras.profiling import profiling_context
 
 from . import hf
-from ._lm.qwen3 import CausalLM
+from ._lm.causal_lm import CausalLM
 
 __all__ = ["GRPOTrainer", "Rollout"]
 

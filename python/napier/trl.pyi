@@ -3,7 +3,7 @@ from typing import Any, Literal, Optional
 
 import trl
 
-from ._lm.qwen3 import CausalLM
+from ._lm.causal_lm import CausalLM
 
 class Rollout:
     def __init__(self, compute: Optional[Literal["f32", "bf16"]] = None, memory: int = 0) -> None: ...

@@ -218,7 +218,7 @@ def test_results_too_large_are_refused():
 
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
-MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval",
+MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.causal_lm", "napier.lm_eval",
            "napier._napier", "napier.rl", "napier._umap.stages", "napier._umap.estimator"]
 
 
@@ -315,7 +315,7 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.qwen3", "hf", "lm_eval", "rl", "torch", "trl",
+STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "hf", "lm_eval", "rl", "torch", "trl",
            "umap", "_umap.estimator"]
 
 

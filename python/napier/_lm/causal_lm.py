@@ -445,7 +445,7 @@ class CausalLM:
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
 
 
-Qwen3 = CausalLM  # its first name
+Qwen3 = CausalLM  # another name
 
 
 def _named(state_dict):

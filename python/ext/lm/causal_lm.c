@@ -1,4 +1,4 @@
-/* qwen3.c - tokenizers and models, in builds that have them; napier/_lm/qwen3.py wraps them in classes. Without
+/* causal_lm.c - tokenizers and models, in builds that have them; napier/_lm/causal_lm.py wraps them in classes. Without
  * NAPIER_MODEL each function raises an error that says that this build lacks it. */
 #include "../ops/rl.h"
 
