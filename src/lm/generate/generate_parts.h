@@ -108,10 +108,10 @@ napier_status napier_texts_start(napier_memory *memory, napier_generated_texts *
                                  const napier_generate_options *options, int64_t sequences);
 void napier_texts_end(napier_generated_texts *texts);
 
-/* Adds token `index` of a sequence, and gives on_text what it may have. *ended: the sequence ends; set for a stop text. */
-napier_status napier_texts_add(napier_generated_texts *texts, int64_t sequence, int64_t index, int64_t id, bool *ended);
-/* Appends the whole text of a sequence. */
-napier_status napier_texts_append(const napier_generated_texts *texts, int64_t sequence, const int64_t *ids,
-                                  int64_t count, napier_text_buffer *text);
+/* Adds token `index` of sequence b, and gives on_text what it may have. *ended: the sequence ends; set for a stop text. */
+napier_status napier_texts_add(napier_generated_texts *texts, int64_t b, int64_t index, int64_t id, bool *ended);
+/* Appends the whole text of sequence b. */
+napier_status napier_texts_append(const napier_generated_texts *texts, int64_t b, const int64_t *ids, int64_t count,
+                                  napier_text_buffer *text);
 
 #endif
