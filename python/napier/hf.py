@@ -13,6 +13,7 @@ import contextlib
 import functools
 import sys
 import threading
+import warnings
 
 import torch
 import transformers
@@ -54,12 +55,14 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
         if others.get(name) is not None:
             raise NotImplementedError(f"{name}: not supported by napier's attention")
     scale = None if scaling == query.shape[-1] ** -0.5 else scaling  # None: the library's own, whose rounding is defined
-    if attention_mask is not None and not _is_segments(attention_mask):
-        mask = attention_mask if attention_mask.dtype.is_floating_point else attention_mask != 0
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    mask = attention_mask
+    dense = not causal if mask is None else not _is_segments(mask)  # not causal: the keys may be those of another text
+    if dense:
+        mask = mask if mask is None or mask.dtype.is_floating_point else mask != 0
         output = _torch.attention(query, key, value, mask=mask, scale=scale, masked_rows="zero")
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if attention_mask is None:
         attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
     s = sequences_of(attention_mask, queries)
@@ -271,12 +274,12 @@ def _modules(model, head):
                     yield f"{where}.{child}", module, "RMSNorm", _norm
 
 
-def _check_module(name, module, kind, family):
+def _check_module(name, module, kind, family, patched_before):
     expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], _kind_name(family, kind), None)
     if type(module) is not expected:
         _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)",
                 "merge or unload them first")
-    if "forward" in vars(module):
+    if "forward" in vars(module) and module not in patched_before:
         _refuse(name, "the module has a forward method of its own", "remove what replaced it, such as the hooks of accelerate")
     for parameter, x in module.named_parameters(recurse=False):
         if x.device.type != "cpu":
@@ -296,6 +299,9 @@ def _frequencies(config):
     names = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow",
              "mscale", "mscale_all_dim", "attention_factor", "truncate")
     options = {name: rope[name] for name in names if rope.get(name) is not None}
+    if rope.get("rope_type") == "yarn" and "factor" not in options:
+        most = config.max_position_embeddings
+        options["factor"] = most / options.setdefault("original_max_position_embeddings", most)
     return _torch.rotary_frequencies(dim, theta=rope["rope_theta"], scaling=rope.get("rope_type", "default"), **options)
 
 
@@ -337,19 +343,20 @@ def patch(model, compute="f32"):
         bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are
         used as they are stored: float32, float16 or bfloat16.
 
-    A model that is patched already gets this mode.
+    A model that is patched already gets this mode. After an error the model is as before.
     """
     if compute not in _MODES:
         raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
     head = _head_name(model)
-    unpatch(model)
     _check_config(model.config)
     modules = list(_modules(model, head))
+    patched_before = set(model.model._napier.modules) if is_patched(model) else ()
     for name, module, kind, _ in modules:
-        _check_module(name, module, kind, type(model.model))
+        _check_module(name, module, kind, type(model.model), patched_before)
     if getattr(model, head).bias is not None:
         _refuse(f"{head}.bias", "a head with a bias is not supported", "set it to None if it is 0")
     frequencies = _frequencies(model.config)
+    unpatch(model)
     changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
     state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
@@ -378,8 +385,9 @@ def unpatch(model):
 def patched(model, compute="f32"):
     """patch for the length of a with statement."""
     was = model.model._napier.compute if is_patched(model) else None
+    patch(model, compute)
     try:
-        yield patch(model, compute)
+        yield model
     finally:
         unpatch(model) if was is None else patch(model, was)
 
@@ -453,12 +461,23 @@ def _compacts(former):
     return compacts
 
 
+@functools.cache  # once is enough
+def _warn_of_other_trl(version):
+    warnings.warn(f"trl.trainer.utils of TRL {version} has no _ChunkedLogProbFunction (TRL 1.16 has), so TRL's trainers compute "
+                  "log-probabilities from a patched model's hidden states by their own head, whose bits are not Napier's; "
+                  "napier.hf.token_logprobs has Napier's", RuntimeWarning)
+
+
 def _patch_trl():
     """If TRL is there, replaces its head. Called before each pass, because TRL may be imported late."""
     _pass.patched = True
     utils = sys.modules.get("trl.trainer.utils")
+    if utils is None:
+        return
     former = getattr(utils, "_ChunkedLogProbFunction", None)
-    if former is not None and not isinstance(former, _Head):
+    if former is None:
+        _warn_of_other_trl(getattr(sys.modules.get("trl"), "__version__", "of unknown version"))
+    elif not isinstance(former, _Head):
         utils._ChunkedLogProbFunction = _Head(former)
         if hasattr(utils, "_use_triton"):
             utils._use_triton = _compacts(utils._use_triton)

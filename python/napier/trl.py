@@ -16,7 +16,13 @@ from ._lm.causal_lm import CausalLM
 __all__ = ["GRPOTrainer", "Rollout"]
 
 _MODES = {"f32": "float32", "bf16": "bfloat16"}
+_NUMBERS = 2**20  # of completions, for each process
+_METHODS = "_compute_loss", "_generate_single_turn", "_get_per_token_logps_and_entropies", "_tokenize_prompts"
 _PENALTIES = ("presence_penalty", "frequency_penalty", "repetition_penalty")
+
+for _name in _METHODS:
+    if not hasattr(trl.GRPOTrainer, _name):
+        raise ImportError(f"napier.trl needs TRL 1.16 or a version like it: GRPOTrainer of TRL {trl.__version__} has no {_name}")
 
 
 def _groups_of(prompts, size):
@@ -31,8 +37,8 @@ class Rollout:
     """Samples completions for a GRPOTrainer of TRL: rollout_func=Rollout().
 
     temperature, top_p, top_k, min_p, repetition_penalty, max_completion_length and generation_kwargs are the trainer's. A completion
-    ends with one of its end tokens. Random numbers depend on the trainer's seed, the step and the number of the completion, so a
-    run that is resumed draws what it would have drawn.
+    ends with one of its end tokens. Random numbers depend on the trainer's seed, the step and the number of the completion. So a
+    run that is resumed draws what it would have drawn, if every step of the optimizer begins with a generation.
 
     `logprobs` are under the model's distribution at the temperature, without filters and penalties: the log-probabilities that the
     trainer computes. Without filters and penalties the tokens are drawn with them.
@@ -44,8 +50,7 @@ class Rollout:
     """
 
     def __init__(self, compute=None, memory=0):
-        if compute not in (None, *_MODES):
-            raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+        _check_compute(compute)
         self._compute, self._memory = compute, memory
         self._source = self._sampler = self._place = None
 
@@ -62,7 +67,7 @@ class Rollout:
         sampler = self.sampler(trainer)
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         prompts, samples = _groups_of([list(ids) for ids in prompt_ids], size)
-        first = trainer.accelerator.process_index * len(prompt_ids)
+        first = trainer.accelerator.process_index * _NUMBERS
         with profiling_context(trainer, "napier.generate"):
             made = sampler.generate(prompts, samples=samples, numbers=range(first, first + len(prompt_ids)),
                                     stop=trainer.eos_token_ids, seed=self._seed(trainer), **_options(trainer))
@@ -72,8 +77,7 @@ class Rollout:
     def sampler(self, trainer):
         """The CausalLM that samples: it uses the model's own weights, as they are now."""
         model = trainer.accelerator.unwrap_model(trainer.model)
-        patched = hf.is_patched(model)
-        compute = _MODES[self._compute or (model.model._napier.compute if patched else "f32")]
+        compute = _MODES[self._compute or _mode_of(model)]
         if self._source is model and self._sampler.info["compute"] == compute:
             self._sampler.update()
         else:
@@ -89,6 +93,25 @@ class Rollout:
         return (seed + 2**63) % 2**64 - 2**63
 
 
+def _mode_of(model):
+    """The mode of a patched model; f32 for others."""
+    return model.model._napier.compute if hf.is_patched(model) else "f32"
+
+
+def _check_compute(compute):
+    if compute not in (None, *_MODES):
+        raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+
+
+def _check_arguments(args):
+    """Refuses what TRL would set up, or cast, before a model can be patched."""
+    for name, way_out in (("use_vllm", "napier.trl.GRPOTrainer samples itself"),
+                          ("use_transformers_continuous_batching", "napier.trl.GRPOTrainer samples itself"),
+                          ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case")):
+        if getattr(args, name, False):
+            raise ValueError(f"{name}: {way_out}; set it to False")
+
+
 def _options(trainer):
     """The options of CausalLM.generate from those of the trainer."""
     options = {"temperature": trainer.temperature, "top_p": trainer.top_p, "top_k": trainer.top_k, "min_p": trainer.min_p,
@@ -97,15 +120,30 @@ def _options(trainer):
         name = {"max_new_tokens": "max_tokens"}.get(name, name)
         if name not in options and name not in _PENALTIES:
             raise ValueError(f"generation_kwargs: {name} is not supported by napier's generate")
+        if name == "temperature" and value != trainer.temperature:
+            raise ValueError(f"generation_kwargs: temperature is {value}, but the trainer computes log-probabilities at "
+                             f"{trainer.temperature}; set temperature of GRPOConfig")
         options[name] = value
     none = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     return {name: none.get(name) if value is None else value for name, value in options.items()}
 
 
+_METRICS = [*(("sampling_logp_difference", kind) for kind in ("mean", "max")),
+            *(("importance_sampling_ratio", kind) for kind in ("min", "mean", "max"))]
+
+
+def _difference(apart):
+    """[6]: how many tokens a process has, and its values of _METRICS, which are NaN if it has none."""
+    if apart.numel() == 0:
+        return apart.new_tensor([0] + len(_METRICS) * [torch.nan])
+    size, ratio = apart.abs(), torch.exp(apart)
+    return torch.stack([apart.new_tensor(apart.numel()), size.mean(), size.max(), ratio.min(), ratio.mean(), ratio.max()])
+
+
 class GRPOTrainer(trl.GRPOTrainer):
     """TRL's GRPOTrainer, which samples and trains with Napier's arithmetic. Its arguments are TRL's, and two more:
 
-    compute : 'f32' or 'bf16', the mode of napier.hf.patch
+    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32
     memory : bytes that sampling may use besides the weights; 0: 1 GiB
 
     The model is on the CPU, of a class that napier.hf.patch takes. TRL's metrics sampling/sampling_logp_difference/mean and max, and
@@ -113,10 +151,11 @@ class GRPOTrainer(trl.GRPOTrainer):
     were sampled from: 0 and 1.
     """
 
-    def __init__(self, *args, compute="f32", memory=0, **kwargs):
-        super().__init__(*args, **kwargs)
-        if self.use_vllm or self.use_transformers_continuous_batching:
-            raise ValueError("use_vllm, use_transformers_continuous_batching: napier.trl.GRPOTrainer samples itself; set them to False")
+    def __init__(self, model, reward_funcs=None, args=None, *others, compute=None, memory=0, **options):
+        _check_compute(compute)
+        _check_arguments(args)
+        super().__init__(model, reward_funcs, args, *others, **options)
+        compute = compute or _mode_of(self.accelerator.unwrap_model(self.model))
         for model in (self.model, self.ref_model):
             if model is not None:
                 hf.patch(self.accelerator.unwrap_model(model), compute)
@@ -140,19 +179,17 @@ class GRPOTrainer(trl.GRPOTrainer):
 
     def _log_difference(self, inputs):
         """TRL's metrics of vLLM. Old log-probabilities are those of the weights that were sampled from. If TRL needs none, the
-        weights have not changed."""
+        weights have not changed. All processes gather, also one without tokens, as others wait for it."""
         sampled = inputs.get("sampling_per_token_logps")
         if sampled is None:
             return
         mask = inputs["completion_mask"]
         mask = (mask if inputs.get("tool_mask") is None else mask * inputs["tool_mask"]).bool()
         apart = (inputs.get("old_per_token_logps", self._forward_logps) - sampled)[mask]
-        if apart.numel() == 0:
+        found = self.accelerator.gather(_difference(apart).unsqueeze(0))
+        found = found[found[:, 0] > 0].T  # of the processes that have tokens
+        if found.shape[1] == 0:
             return
         metrics = self._metrics["train" if self.model.training else "eval"]
-        size, ratio = apart.abs(), torch.exp(apart)
-        for name, found in (("sampling_logp_difference", (None, size.mean(), size.max())),
-                            ("importance_sampling_ratio", (ratio.min(), ratio.mean(), ratio.max()))):
-            for kind, x in zip(("min", "mean", "max"), found):
-                if x is not None:
-                    metrics[f"sampling/{name}/{kind}"].append(getattr(self.accelerator.gather(x), kind)().item())
+        for (name, kind), x in zip(_METRICS, found[1:]):
+            metrics[f"sampling/{name}/{kind}"].append(getattr(x, kind)().item())

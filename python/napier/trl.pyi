@@ -13,4 +13,5 @@ class Rollout:
 
 class GRPOTrainer(trl.GRPOTrainer):
     rollout: Rollout
-    def __init__(self, *args: Any, compute: Literal["f32", "bf16"] = "f32", memory: int = 0, **kwargs: Any) -> None: ...
+    def __init__(self, model: Any, reward_funcs: Any = None, args: Optional[trl.GRPOConfig] = None, *others: Any,
+                 compute: Optional[Literal["f32", "bf16"]] = None, memory: int = 0, **options: Any) -> None: ...

@@ -5,7 +5,9 @@ import functools
 import os
 import pickle
 import tempfile
+import types
 import unittest.mock
+import warnings
 
 import torch
 import transformers
@@ -130,7 +132,7 @@ def test_bits_of_every_family():
 def test_bits_of_heads_biases_and_rotations():
     cases = [("Qwen3", dict(num_key_value_heads=1)), ("Qwen3", dict(num_key_value_heads=4, head_dim=34)),
              ("Qwen3", dict(hidden_size=20, intermediate_size=33)), ("Llama", dict(rope_parameters=LLAMA3)),
-             ("Qwen2", dict(rope_parameters=YARN)), ("Mistral", dict(sliding_window=27)), ("Llama", dict(attention_bias=True)),
+             ("Qwen2", dict(rope_parameters=YARN)), ("Qwen3", dict(rope_parameters={**YARN, "factor": None})), ("Mistral", dict(sliding_window=27)), ("Llama", dict(attention_bias=True)),
              ("Qwen2", dict(use_sliding_window=True, sliding_window=27, max_window_layers=1)),
              ("Qwen3", dict(rope_parameters=dict(rope_type="default", rope_theta=1e6)))]
     for family, changes in cases:
@@ -523,6 +525,48 @@ def test_refusals():
     raises(NotImplementedError, "dropout", lambda: model(IDS))
 
 
+def test_a_refusal_leaves_a_patched_model_patched():
+    model = hf.patch(make("Qwen3"), "bf16")
+    wanted = model(IDS).logits
+
+    def check(text, compute="f32"):
+        raises((NotImplementedError, ValueError), text, lambda: hf.patch(model, compute))
+        raises((NotImplementedError, ValueError), text, lambda: hf.patched(model, compute).__enter__())
+        assert hf.is_patched(model)
+        same(model(IDS).logits, wanted)
+
+    check("compute", "f64")
+    model.config.hidden_act = "gelu"
+    check("hidden_act")
+    model.config.hidden_act = "silu"
+    model.model.layers[1].forward = model.model.layers[1].forward
+    check("model.layers.1: the module has a forward")
+    del model.model.layers[1].forward
+    assert not torch.equal(hf.patch(model, "f32")(IDS).logits, wanted)
+    same(hf.patch(model, "bf16")(IDS).logits, wanted)
+
+
+def test_yarn_without_a_factor():
+    """It is the ratio of the lengths, as in transformers."""
+    logits = [hf.patch(make("Qwen2", rope_parameters={**YARN, "factor": factor}))(IDS).logits for factor in (None, 8.0, 4.0)]
+    same(logits[0], logits[1])
+    assert not torch.equal(logits[0], logits[2])
+
+
+def test_a_trl_without_the_head():
+    """The first pass warns, and later ones do not."""
+    hf._warn_of_other_trl.cache_clear()
+    model = hf.patch(make("Qwen3"))
+    other = {"trl": types.SimpleNamespace(__version__="9.9"), "trl.trainer.utils": types.SimpleNamespace()}
+    with unittest.mock.patch.dict("sys.modules", other), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        wanted = model(IDS).logits
+        same(model(IDS).logits, wanted)
+    said = [w for w in said if w.category is RuntimeWarning]
+    assert len(said) == 1 and "TRL 9.9 has no _ChunkedLogProbFunction" in str(said[0].message)
+    hf._warn_of_other_trl.cache_clear()
+
+
 def test_embeddings_in_place_of_ids():
     model = hf.patch(make("Qwen3", dtype=torch.bfloat16), "bf16")
     with torch.no_grad():
@@ -547,6 +591,22 @@ def test_attention_alone():
                         logits.append(model(IDS, attention_mask=mask, position_ids=positions).logits)
                 there = MASK.bool() if mask is MASK else torch.ones_like(MASK).bool()
                 assert (logits[0] - logits[1])[there].abs().max() < 1e-4, family
+
+
+def test_attention_of_encoders_and_decoders():
+    """Attention in both directions, and to another text, which may be shorter or longer than the queries."""
+    torch.manual_seed(4)
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(
+        vocab_size=307, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, init_std=0.3)).eval()
+    for read, written in ((5, 9), (9, 5), (7, 7), (4, 1)):
+        for mask in (None, torch.ones(4, read).long(), (torch.arange(read) < torch.tensor([[read], [2], [3], [1]])).long()):
+            logits = []
+            for attention in ("eager", "napier"):
+                model.set_attn_implementation(attention)
+                with torch.no_grad():
+                    logits.append(model(IDS[:, -read:], attention_mask=mask, decoder_input_ids=IDS[:, -written:]).logits)
+            assert (logits[0] - logits[1]).abs().max() < 1e-4 * logits[0].abs().max(), (read, written)
 
 
 # ---- TRL ---------------------------------------------------------------------------------------------------------------------

@@ -123,6 +123,12 @@ def test_rewards_in_memory():
             model.score.weight.mul_(2)
         mine.update()
         assert (mine.rewards(PROMPTS, RESPONSES) == 2 * got).all(), family
+        # a config of the checkpoint that training began with
+        model.config.architectures = [type(model).__name__.replace("SequenceClassification", "CausalLM")]
+        assert (napier.CausalLM.from_model(model).rewards(PROMPTS, RESPONSES) == 2 * got).all(), family
+        another = type("Another", (type(model),), {})(model.config)
+        another.load_state_dict(model.state_dict())
+        assert (napier.CausalLM.from_model(another).rewards(PROMPTS, RESPONSES) == 2 * got).all(), family
 
 
 def test_memory_outlives_its_model():

@@ -1,6 +1,12 @@
 """napier.trl under TRL's GRPOTrainer: sampler and trainer agree on every token, with filters, a reference model, several updates for a
 generation and both ways to plug it in; samples depend on seed and step alone; what is not supported is refused by name."""
+import collections
+import copy
+import importlib
+import os
 import tempfile
+import types
+import unittest.mock
 import warnings
 
 import datasets
@@ -8,6 +14,7 @@ import torch
 import transformers
 import trl
 
+import napier
 import napier.hf
 import napier.trl
 from support import raises
@@ -45,6 +52,7 @@ class Kept:
     def _generate(self, prompts):
         made = super()._generate(prompts)
         self.made = getattr(self, "made", []) + [(made[1], made[4])]
+        self.prompts = made[0]
         return made
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
@@ -68,21 +76,21 @@ class Theirs(Kept, trl.GRPOTrainer):
     pass
 
 
-def run(kind, steps=3, model=None, more=(), **options):
+def run(kind, steps=3, model=None, more=(), resume=None, **options):
     options = {"per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 7, "learning_rate": 1e-2, "seed": 5,
                "bf16": False, **options}
-    with tempfile.TemporaryDirectory() as folder:
-        model = model or model_of()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, model = options.pop("output_dir", temporary), model or model_of()
         if options.get("beta"):  # TRL loads the reference from files
             model.save_pretrained(folder)
             model = type(model).from_pretrained(folder)
         trainer = kind(model=model, reward_funcs=reward, processing_class=Letters(), **dict(more),
                        train_dataset=datasets.Dataset.from_dict({"prompt": 4 * ["ab", "cde", "x", "hello7", "a1b2c3", "zz"]}),
-                       args=trl.GRPOConfig(output_dir=folder, max_steps=steps, use_cpu=True, report_to="none", save_strategy="no",
-                                           logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False,
+                       args=trl.GRPOConfig(output_dir=folder, max_steps=steps, use_cpu=True, report_to="none",
+                                           save_strategy="steps" if "save_steps" in options else "no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False,
                                            **{"gradient_checkpointing": False, **options}))
         trainer.remove_callback(transformers.PrinterCallback)
-        trainer.train()
+        trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
@@ -103,7 +111,8 @@ def test_sampler_and_trainer_agree():
                                  ("importance_sampling_ratio/max", 1)):
                 assert len(logs) == 3 and all(log[f"sampling/{kind}"] == wanted for log in logs), (compute, case, kind)
             lengths = [len(ids) for completions, _ in trainer.made for ids in completions]
-            assert 1 <= min(lengths) and max(lengths) <= trainer.max_completion_length
+            limit = case.get("generation_kwargs", {}).get("max_new_tokens", trainer.max_completion_length)
+            assert 1 <= min(lengths) and max(lengths) == limit
 
 
 def test_rollout_for_the_trainer_of_trl():
@@ -133,8 +142,83 @@ def test_samples_depend_on_seed_and_step():
     assert trainer.rollout.complete(ids[:2], trainer) == ([x for x in whole[0][:2]], [x for x in whole[1][:2]])
 
 
+    # each process has numbers of its own, with any number of prompts
+    with unittest.mock.patch.object(type(trainer.accelerator), "process_index", 1):
+        trainer.rollout._place = None
+        second = trainer.rollout.complete(ids, trainer)
+        trainer.rollout._place = None
+        assert trainer.rollout.complete(ids[:2], trainer) == (second[0][:2], second[1][:2])
+        assert second[0] != whole[0]
+
+
+def test_options_of_generation_apply():
+    """With top_k=1 the completions are those that generate takes greedily, as long as max_new_tokens lets them be."""
+    for compute, mode in (("f32", "float32"), ("bf16", "bfloat16")):
+        start = model_of()
+        greedy = napier.CausalLM.from_model(copy.deepcopy(start), compute=mode)
+        trainer = run(Ours, steps=1, model=start, more={"compute": compute}.items(),
+                      generation_kwargs={"top_k": 1, "max_new_tokens": 4, "temperature": 1.0})
+        wanted = greedy.generate(trainer.prompts, temperature=0, max_tokens=4, stop=trainer.eos_token_ids)
+        bounds = list(zip(wanted.offsets[:-1], wanted.offsets[1:]))
+        assert trainer.made[0][0] == [wanted.token_ids[a:b].tolist() for a, b in bounds]
+        assert max(len(ids) for ids in trainer.made[0][0]) == 4
+
+
+def test_a_run_that_is_resumed():
+    with tempfile.TemporaryDirectory() as folder:
+        whole = run(Ours, steps=4, save_steps=2, output_dir=folder)
+        again = run(Ours, steps=4, save_steps=2, output_dir=folder, resume=os.path.join(folder, "checkpoint-2"))
+        assert len(again.made) == 2 and again.made == whole.made[2:]
+
+
+def test_the_mode_of_a_model_that_is_patched():
+    wanted = run(Ours, steps=1, more={"compute": "bf16"}.items()).made
+    trainer = run(Ours, steps=1, model=napier.hf.patch(model_of(), "bf16"))
+    assert trainer.model.model._napier.compute == "bf16" and trainer.made == wanted
+    trainer = run(Ours, steps=1, model=napier.hf.patch(model_of(), "bf16"), more={"compute": "f32"}.items())
+    assert trainer.model.model._napier.compute == "f32" and trainer.made != wanted
+
+
+def difference(others, mask, forward):
+    """What a process logs, where the others gather these rows."""
+    gathered = []
+
+    def gather(x):
+        gathered.append(x)
+        return torch.cat([x, *others])
+
+    self = types.SimpleNamespace(_forward_logps=forward, accelerator=types.SimpleNamespace(gather=gather),
+                                 model=types.SimpleNamespace(training=True), _metrics={"train": collections.defaultdict(list)})
+    napier.trl.GRPOTrainer._log_difference(self, {"sampling_per_token_logps": torch.zeros(2, 2), "completion_mask": mask})
+    assert len(gathered) == 1 and gathered[0].shape == (1, 6)
+    return gathered[0], dict(self._metrics["train"])
+
+
+def test_every_process_gathers():
+    """A process without tokens gathers as often as one with tokens, and does not count. A NaN of a token does."""
+    none, some, apart = torch.zeros(2, 2).long(), torch.tensor([[1, 1], [0, 1]]), torch.tensor([[0.5, -1.0], [9.0, 0.0]])
+    empty, metrics = difference([], none, apart)
+    assert metrics == {}
+    row, alone = difference([], some, apart)
+    assert alone["sampling/sampling_logp_difference/mean"] == [0.5] and alone["sampling/sampling_logp_difference/max"] == [1.0]
+    for kind in ("min", "mean", "max"):
+        ratio = getattr(torch.tensor([0.5, -1.0, 0.0]).exp(), kind)().item()
+        assert alone[f"sampling/importance_sampling_ratio/{kind}"] == [ratio]
+    assert difference([empty], some, apart)[1] == difference([row], none, apart)[1] == alone
+    assert difference([empty], none, apart)[1] == {}
+    assert all(x != x for [x] in difference([row], some, apart * torch.nan)[1].values())
+
+
 def test_refusals():
     raises(ValueError, "compute", lambda: napier.trl.Rollout("f64"))
     raises(ValueError, "compute", lambda: run(Ours, more={"compute": "f64"}.items()))
     raises(ValueError, "generation_kwargs: num_beams is not supported", lambda: run(Ours, generation_kwargs={"num_beams": 2}))
-    raises(ValueError, "temperature", lambda: run(Ours, generation_kwargs={"temperature": -1.0}))
+    raises(ValueError, "generation_kwargs: temperature is 0.5, but the trainer computes log-probabilities at 0.7",
+           lambda: run(Ours, temperature=0.7, generation_kwargs={"temperature": 0.5}))
+    for name in ("use_vllm", "use_transformers_continuous_batching", "cast_lm_head_to_fp32"):
+        raises(ValueError, f"{name}: ", lambda name=name: run(Ours, **{name: True}))
+
+
+def test_another_trl():
+    with unittest.mock.patch.object(trl, "GRPOTrainer", type("GRPOTrainer", (), {"_compute_loss": None})):
+        raises(ImportError, (f"TRL {trl.__version__}", "_generate_single_turn"), lambda: importlib.reload(napier.trl))

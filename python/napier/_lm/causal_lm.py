@@ -212,8 +212,9 @@ class CausalLM:
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
         optimizer, update() is enough."""
         config = json.loads(_config_json(model.config))
-        if not config.get("architectures") and type(model).__name__.endswith("ForSequenceClassification"):
-            config["architectures"] = [type(model).__name__]  # transformers adds it only when it saves
+        architecture = _architecture(model)
+        if architecture is not None:
+            config["architectures"] = [architecture]  # transformers has that of the checkpoint, until it saves
         self = cls.from_state_dict(config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory,
                                    add_special_tokens=add_special_tokens)
         self._source = model
@@ -457,6 +458,12 @@ def _config_json(config):
     if hasattr(config, "to_json_string"):
         return config.to_json_string(use_diff=False)
     return config if isinstance(config, (str, bytes)) else json.dumps(config)
+
+
+def _architecture(model):
+    """The class of transformers that a model is of, such as Qwen3ForCausalLM, or None."""
+    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("transformers.")]
+    return next((name for name in names if name.endswith(("ForCausalLM", "ForSequenceClassification"))), None)
 
 
 def _tokenizer_of(tokenizer):
