@@ -39,12 +39,15 @@ typedef struct generate_request {
 /* Prompts whose sequences are generated together and written before the next ones begin. */
 enum { TOGETHER = 128 };
 
+enum { MOST_STOP_IDS = 17 }; /* --stop-id, and the ids of end of text that a model may have */
+
 /* The state of a run. */
 typedef struct session {
     const generate_request *q;
     napier_context *context;
     napier_model *model;
-    int64_t vocabulary, eos;
+    int64_t vocabulary;
+    int64_t stop[MOST_STOP_IDS], stop_count;
     text_encoder encoder;
     score_lines lines; /* prompts without responses */
     int64_t done;      /* sequences that OUT has already */
@@ -62,7 +65,14 @@ typedef struct session {
 static int read_prompts(session *s) {
     const generate_request *const q = s->q;
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
-    s->eos = napier_model_get_info(s->context, s->model, &info) == NAPIER_OK ? info.eos : -1;
+    if (q->stop_id >= 0) {
+        s->stop[s->stop_count++] = q->stop_id;
+    }
+    if (!q->ignore_eos && napier_model_get_info(s->context, s->model, &info) == NAPIER_OK) {
+        for (int64_t i = 0; i < info.eos_count && s->stop_count < MOST_STOP_IDS; i++) {
+            s->stop[s->stop_count++] = info.eos_ids[i];
+        }
+    }
     s->encoder = model_text_encoder(&q->shared, s->context, s->vocabulary);
     s->encoder.has_prompts_only = true;
     const int status = q->prompt ? score_lines_prompt(&s->lines, q->prompt, q->chat, &s->encoder)
@@ -210,8 +220,7 @@ static int stream_text(int64_t sequence, const char *bytes, size_t size, int end
 static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples, int64_t number) {
     const generate_request *const q = s->q;
     const id_lists *const l = &s->lines.prompts;
-    const int64_t count = prompts * samples, stops[2] = {q->stop_id, q->ignore_eos ? -1 : s->eos};
-    const int64_t stop[2] = {stops[0] >= 0 ? stops[0] : stops[1], stops[1]};
+    const int64_t count = prompts * samples;
     const napier_sample_options sampling = sampling_of(q);
     napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
     napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
@@ -236,7 +245,7 @@ static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples
     options.stop_texts = q->stops;
     options.stop_text_count = q->stop_count;
     options.on_text = s->stream ? stream_text : NULL;
-    options.stop = napier_indices_i64(stop, (stops[0] >= 0) + (stops[1] >= 0));
+    options.stop = napier_indices_i64(s->stop, s->stop_count);
     options.sampling = &sampling;
     options.on_token = s->stream ? NULL : show_token;
     options.user = s;

@@ -68,8 +68,8 @@ typedef struct napier_named_tensor {
     napier_dtype dtype; /* f32, f16 or bf16; each tensor may have another */
 } napier_named_tensor;
 
-/* Makes a model from a config.json [config_size bytes] and tensors in memory, without copying them: it copies only names
- * and the weights of norms. The tensors' memory must outlive the model. The bits are those of the same weights in files.
+/* Makes a model from a config.json [config_size bytes] and tensors in memory, without copying them: it copies only
+ * names, norms and biases. The tensors' memory must outlive the model. The bits are those of the same weights in files.
  * Each tensor that the config describes must be among them, once, and no other may be: one that went unused would be a
  * weight that the caller expects to count. With tied embeddings lm_head.weight may be left out; if it is there, it must
  * have the values of model.embed_tokens.weight. options NULL: defaults. On an error *out is NULL.
@@ -80,10 +80,10 @@ NAPIER_API napier_status napier_model_from_tensors(napier_context *context, cons
                                                    const napier_model_options *options, napier_model **out);
 
 /* Takes changed weights, as after each step of a training loop: tensors with the names, shapes and dtypes of the model's.
- * count 0: the model's own tensors, whose values have changed in place. A model from files then reads memory instead, and
- * its files are closed.
- * A change in place shows in the next call, but not in the norms, which the model keeps in f32, nor in a napier_kv. So
- * after a change call this before anything else uses the model. Every napier_kv of the model becomes stale: calls refuse
+ * count 0: the model's own tensors, whose values have changed in place. If a model from files gets tensors, it reads memory
+ * from then on, and its files are closed. A mixture's experts may be one tensor each or fused, whatever they were.
+ * A change in place shows in the next call, but not in norms and biases, which the model keeps in f32, nor in a
+ * napier_kv. So after a change call this before anything else uses the model. Every napier_kv of the model becomes stale: calls refuse
  * it. On an error the model is as before.
  * context: the one that made the model. No other call may use the model meanwhile.
  * Errors: as napier_model_from_tensors; INVALID_ARGUMENT also for another dtype. */
@@ -110,6 +110,10 @@ typedef struct napier_model_info {
     int64_t labels;     /* of a reward model (ForSequenceClassification); 0: a language model (ForCausalLM) */
     int64_t experts;    /* of a layer with a mixture of experts; 0: a dense model, also in the next two */
     int64_t experts_per_token, expert_intermediate;
+    const int64_t
+        *eos_ids; /* [eos_count] all of eos_token_id, of which eos is the first: at most 16. A chat model's turns
+                               may end with any of them. Valid as long as the model */
+    int64_t eos_count;
 } napier_model_info;
 
 #define NAPIER_MODEL_INFO_INIT \

@@ -199,7 +199,7 @@ class NapierLM(TemplateLM):
         if most < 1:
             raise ValueError(f"max_gen_toks: {how.max_tokens} leaves no context of max_length {self.max_length}")
         prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-most:] for _, context, _ in part]
-        ends = sorted({id for id in (self._eos, self.model.info["eos"]) if id is not None and id >= 0})
+        ends = sorted({id for id in (self._eos, *self.model.info["eos_ids"]) if id is not None})
         eos = [] if self._eos is None else [self.model.decode([self._eos])]
         stops = how.until + [text for text in eos if text not in how.until]
         made = self.model.generate(prompts, max_tokens=how.max_tokens, stop=ends + [text for text in stops if text],

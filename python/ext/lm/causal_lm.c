@@ -480,6 +480,19 @@ static PyObject *py_model_update(PyObject *self, PyObject *const *args, Py_ssize
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *list_of(const int64_t *ids, int64_t count) {
+    PyObject *const list = PyList_New(count);
+    for (int64_t i = 0; list && i < count; i++) {
+        PyObject *const id = PyLong_FromLongLong(ids[i]);
+        if (!id) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        PyList_SetItem(list, i, id);
+    }
+    return list;
+}
+
 static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     (void)self;
     const napier_model *model = object_of(capsule, model_name);
@@ -488,18 +501,18 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     if (model) {
         RUN_SIZED(failed, "info", napier_model_get_info(context, model, &i), 0);
     }
-    return failed
-               ? NULL
-               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsssLsLsLsL}", "layers", (long long)i.layers, "hidden",
-                               (long long)i.hidden, "heads", (long long)i.heads, "kv_heads", (long long)i.kv_heads,
-                               "head_dim", (long long)i.head_dim, "intermediate", (long long)i.intermediate,
-                               "vocabulary", (long long)i.vocabulary, "positions", (long long)i.positions, "parameters",
-                               (long long)i.parameters, "weight_bytes", (long long)i.weight_bytes, "weights",
-                               napier_dtype_name(i.weights), "tied", i.tied, "compute", compute_words[i.compute],
-                               "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos,
-                               "family", i.family, "labels", (long long)i.labels, "experts", (long long)i.experts,
-                               "experts_per_token", (long long)i.experts_per_token, "expert_intermediate",
-                               (long long)i.expert_intermediate);
+    return failed ? NULL
+                  : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsNsssLsLsLsL}", "layers", (long long)i.layers,
+                                  "hidden", (long long)i.hidden, "heads", (long long)i.heads, "kv_heads",
+                                  (long long)i.kv_heads, "head_dim", (long long)i.head_dim, "intermediate",
+                                  (long long)i.intermediate, "vocabulary", (long long)i.vocabulary, "positions",
+                                  (long long)i.positions, "parameters", (long long)i.parameters, "weight_bytes",
+                                  (long long)i.weight_bytes, "weights", napier_dtype_name(i.weights), "tied", i.tied,
+                                  "compute", compute_words[i.compute], "memory", (long long)i.memory, "bos",
+                                  (long long)i.bos, "eos", (long long)i.eos, "eos_ids", list_of(i.eos_ids, i.eos_count),
+                                  "family", i.family, "labels", (long long)i.labels, "experts", (long long)i.experts,
+                                  "experts_per_token", (long long)i.experts_per_token, "expert_intermediate",
+                                  (long long)i.expert_intermediate);
 }
 
 /* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */

@@ -422,7 +422,7 @@ class CausalLM:
         """The ids and the texts of `stop`."""
         if isinstance(stop, (str, bytes)):
             raise TypeError(f"stop: expected a list of ids and texts, got {stop!r}")
-        eos = [self.info["eos"]] if self.info["eos"] >= 0 else []
+        eos = self.info["eos_ids"]
         if stop is None:
             return _ids(eos, "stop"), []
         given = stop.tolist() if hasattr(stop, "tolist") else list(stop)

@@ -62,8 +62,8 @@ typedef struct family {
 } family;
 
 static const family families[] = {
-    {"qwen3", "Qwen3", 128, 0, -1, -1, .head_norms = true, .attention_bias = true, .window = WINDOW_IF_USED},
-    {"qwen2", "Qwen2", 0, 0, -1, -1, .qkv_bias = true, .window = WINDOW_IF_USED},
+    {"qwen3", "Qwen3", 128, 32, -1, -1, .head_norms = true, .attention_bias = true, .window = WINDOW_IF_USED},
+    {"qwen2", "Qwen2", 0, 32, -1, -1, .qkv_bias = true, .window = WINDOW_IF_USED},
     {"llama", "Llama", 0, 0, 1, 2, .attention_bias = true, .mlp_bias = true},
     {"mistral", "Mistral", 0, 8, 1, 2, .window = WINDOW},
     {"qwen3_moe", "Qwen3Moe", 0, 4, -1, -1, .head_norms = true, .attention_bias = true, .window = WINDOW_IF_USED,
@@ -96,8 +96,12 @@ static bool is_architecture(const cJSON *item, const family *f, const char *head
 /* transformers counts the labels in id2label, and has 2 if there is no id2label. */
 static void read_labels(napier_json *json, napier_model_config *config) {
     const cJSON *const names = napier_json_member(json, json->root, "id2label");
-    config->labels = cJSON_IsObject(names) ? cJSON_GetArraySize(names) : 2;
-    napier_json_integer(json, json->root, "num_labels", 1, MOST_LABELS, &config->labels);
+    config->labels = 2;
+    if (cJSON_IsObject(names)) {
+        config->labels = cJSON_GetArraySize(names);
+    } else {
+        napier_json_integer(json, json->root, "num_labels", 1, MOST_LABELS, &config->labels);
+    }
     if (config->labels < 1 || config->labels > MOST_LABELS) {
         napier_json_fail(json, NAPIER_CORRUPT_DATA, "id2label: %lld labels", (long long)config->labels);
     }

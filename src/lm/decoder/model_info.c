@@ -36,6 +36,8 @@ napier_status napier_model_get_info(napier_context *context, const napier_model 
     made.memory = model->memory;
     made.bos = c->bos_token_id;
     made.eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1;
+    made.eos_ids = c->eos_count > 0 ? c->eos_token_ids : NULL;
+    made.eos_count = c->eos_count;
     made.family = c->family;
     made.labels = c->labels;
     made.experts = c->num_experts;

@@ -65,16 +65,16 @@ static const cJSON *rope_of(napier_json *json, const char *key) {
 
 /* All places where rope_theta is given must agree. */
 static void read_theta(napier_json *json, const cJSON *object, double *theta) {
-    double here = 0;
+    double here = (double)NAN;
     if (object == NULL) {
         return;
     }
     napier_json_number(json, object, "rope_theta", &here);
-    if (*theta != 0 && here != 0 && here != *theta) {
+    if (here != *theta && !isnan(*theta) && !isnan(here)) {
         napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope_theta: %g, but %g in rope_scaling or rope_parameters", *theta,
                          here);
     }
-    *theta = here != 0 ? here : *theta;
+    *theta = isnan(here) ? *theta : here;
 }
 
 /* transformers takes a missing length of the training from max_position_embeddings. */
@@ -140,27 +140,26 @@ static void check(napier_json *json, const napier_rotary_options *rotary) {
     }
     if (napier_rotary_frequencies(json->context, rotary, one, &scale)) {
         (void)snprintf(text, sizeof text, "%s", napier_last_error(json->context));
-        napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope_parameters: %s", text);
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope: %s", text);
     } else if (!isfinite((float)scale)) {
-        napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope_parameters: the attention factor is %g", scale);
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "rope: the attention factor is %g", scale);
     }
 }
 
 void napier_model_read_rope(napier_json *json, napier_model_config *config) {
     napier_rotary_options *const rotary = &config->rotary;
     const cJSON *const old = rope_of(json, "rope_scaling"), *const parameters = rope_of(json, "rope_parameters");
-    double theta = 0;
+    double theta = (double)NAN;
     *rotary = (napier_rotary_options)NAPIER_ROTARY_OPTIONS_INIT; /* theta: the default of all families */
     check_fraction(json, json->root);
     read_theta(json, json->root, &theta);
     read_theta(json, old, &theta);
     read_theta(json, parameters, &theta);
-    rotary->theta = theta != 0 ? theta : rotary->theta;
-    if (parameters != NULL) {
-        read_scaling(json, parameters, config, rotary);
-    }
+    rotary->theta = isnan(theta) ? rotary->theta : theta;
     if (old != NULL && old->child != NULL) { /* precedes rope_parameters, as in transformers */
         read_scaling(json, old, config, rotary);
+    } else if (parameters != NULL) {
+        read_scaling(json, parameters, config, rotary);
     }
     check(json, rotary);
 }

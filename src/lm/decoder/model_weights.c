@@ -1,6 +1,7 @@
 /* lm/decoder/model_weights.c - finds a model's weights among its tensors. It looks up every tensor by name, checks its
  * shape, and leaves its weights where they are. Only weights of norms and biases, which are few, are copied, as f32. */
 #include <inttypes.h>
+#include <math.h>
 #include <napier/layers.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "core/base/scope.h"
 #include "core/isa/core_kernels.h"
 #include "lm/decoder/weights.h"
+#include "ops/layers/rotary_angles.h"
 
 enum { NAME_SIZE = 96 };
 
@@ -266,6 +268,13 @@ static napier_status make_frequencies(napier_context *context, napier_model *mod
     double scale = 1;
     NAPIER_TRY(napier_rotary_frequencies(context, &model->config.rotary, inverse, &scale));
     model->scale = (float)scale;
+    for (int64_t i = 0; i < inverse.size; i++) { /* what napier_rotary_angles takes */
+        if (!(fabsf(model->inverse[i]) <= NAPIER_ROPE_INVERSE_MOST)) {
+            return napier_fail(context, NAPIER_CORRUPT_DATA,
+                               "config.json: frequency %" PRId64 " of the rotation is %g, not within -4 .. 4", i,
+                               (double)model->inverse[i]);
+        }
+    }
     return NAPIER_OK;
 }
 

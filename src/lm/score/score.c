@@ -200,6 +200,7 @@ napier_status napier_model_logprobs_for(napier_context *context, const napier_mo
 napier_status napier_model_batch_plan(napier_context *context, const napier_model *model,
                                       const napier_score_batch *batch, const napier_score_options *options,
                                       napier_score_plan *plan) {
+    NAPIER_DEFAULT_FENV;
     score s;
     NAPIER_TRY(score_begin(context, model, batch, options, false, &s));
     napier_status status = napier_check_result_struct(context, "plan", "NAPIER_SCORE_PLAN_INIT", plan);

@@ -96,7 +96,7 @@ typedef struct napier_reward_head {
     float *memory; /* of a product */
 } napier_reward_head;
 
-/* The bytes for this number of responses. INT64_MAX if they overflow. */
+/* The bytes for this number of responses. */
 int64_t napier_reward_head_bytes(const napier_context *context, const napier_model *model, int64_t responses);
 napier_status napier_reward_head_allocate(napier_memory *memory, const napier_model *model, int64_t responses,
                                           napier_reward_head *head);

@@ -10,6 +10,7 @@
 
 /* Positions are integers below this limit. The argument reduction is accurate far beyond it. */
 #define NAPIER_ROPE_POSITIONS (INT64_C(1) << 24)
+#define NAPIER_ROPE_INVERSE_MOST 4.0f /* of a frequency, so that angles stay in the range of the reduction */
 /* More than any head has. A stride of 0 would allow a size without end. */
 #define NAPIER_ROTARY_FREQUENCIES (INT64_C(1) << 24)
 

@@ -162,9 +162,17 @@ napier_status napier_rotary_frequencies(napier_context *context, const napier_ro
     const double log_theta = napier_f64_log(o.theta);
     const bool is_yarn = o.scaling == NAPIER_ROTARY_YARN;
     const ramp r = is_yarn ? ramp_of(&o, 2 * inverse.size) : (ramp){0.0, 0.0};
+    const double factor = is_yarn ? yarn_scale(&o) : 1.0;
+    NAPIER_REFUSE_IF(context, !isfinite(factor),
+                     "options: mscale %g and mscale_all_dim %g give a factor of cosines that is %g", o.mscale,
+                     o.mscale_all_dim, factor);
+    for (int64_t i = 0; i < inverse.size; i++) {
+        const float f = frequency(&o, r, log_theta, i, inverse.size);
+        NAPIER_REFUSE_IF(context, !isfinite(f), "options: frequency %" PRId64 " of them is %g", i, (double)f);
+    }
     for (int64_t i = 0; i < inverse.size; i++) {
         ((float *)inverse.data)[i * inverse.stride] = frequency(&o, r, log_theta, i, inverse.size);
     }
-    *scale = is_yarn ? yarn_scale(&o) : 1.0;
+    *scale = factor;
     return NAPIER_OK;
 }

@@ -8,6 +8,7 @@
 #include <napier/linear.h>
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/amx_tiles.h"
@@ -204,7 +205,10 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
 /* ---- May it be used? --------------------------------------------------------------------------------------------- */
 
 #ifdef NAPIER_AMX_EMULATED
-static bool amx_is_here(void) { return true; }
+static bool amx_is_here(const napier_context *context) {
+    (void)context;
+    return true;
+}
 #else
 
 #include <cpuid.h>
@@ -212,10 +216,10 @@ static bool amx_is_here(void) { return true; }
 #include <unistd.h>
 
 /* True if the processor has the engine, the system saves its tiles, and this process may use them. */
-static bool amx_is_here(void) {
+static bool amx_is_here(const napier_context *context) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & 1u << 27) ||
+    if (context->isa != NAPIER_ISA_AVX512 || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & 1u << 27) ||
         !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & 1u << 22) || !(edx & 1u << 24)) {
         return false;
     }
@@ -306,7 +310,7 @@ static bool amx_agrees(const napier_product_kernels *kernels, amx_check *check, 
 
 static bool amx_is_trusted(const napier_context *context) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
-    amx_check *check = amx_is_here() ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
+    amx_check *check = amx_is_here(context) ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
     bool trusted = check != NULL;
     for (int kind = 0; kind < 4 && trusted; kind++) {
         fill_check(check, kind);
@@ -318,6 +322,7 @@ static bool amx_is_trusted(const napier_context *context) {
 
 void napier_matrix_engine_decide(napier_context *context) {
     if (context->engine == NAPIER_ENGINE_UNDECIDED) {
+        NAPIER_DEFAULT_FENV;
         context->engine = amx_is_trusted(context) ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
     }
 }

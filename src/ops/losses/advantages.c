@@ -7,7 +7,6 @@
 
 #include <napier/rl.h>
 
-#include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
@@ -85,14 +84,16 @@ static void write_group(const advantage_call *call, int64_t begin, int64_t end, 
     const double deviation = o->scale == NAPIER_SCALE_GROUP ? group.deviation : batch_deviation;
     const double divisor = o->scale == NAPIER_SCALE_NONE ? 1.0 : deviation + o->epsilon;
     for (int64_t i = begin; i < end; i++) {
-        const double a = (reward_at(call, i) - group.mean) / divisor;
-        napier_f64_store(call->advantages.data, call->advantages.dtype, i * call->advantages.stride,
-                         isfinite(a) ? a : 0.0);
+        const int64_t at = i * call->advantages.stride;
+        const napier_dtype dtype = call->advantages.dtype;
+        napier_f64_store(call->advantages.data, dtype, at, (reward_at(call, i) - group.mean) / divisor);
+        if (!isfinite(napier_f64_load(call->advantages.data, dtype, at))) { /* also where only rounding overflows */
+            napier_f64_store(call->advantages.data, dtype, at, 0.0);
+        }
     }
 }
 
-static void write_all(void *argument) {
-    const advantage_call *const call = argument;
+static void write_all(const advantage_call *call) {
     const int64_t rewards = call->rewards.size, size = call->options.group_size;
     const bool batch = call->options.scale == NAPIER_SCALE_BATCH;
     const double deviation = batch ? moments_of(call, 0, rewards).deviation : 0;
@@ -107,8 +108,9 @@ static void write_all(void *argument) {
 napier_status napier_group_advantages(napier_context *context, napier_const_vector rewards,
                                       napier_indices group_offsets, const napier_advantage_options *options,
                                       napier_vector advantages) {
+    NAPIER_DEFAULT_FENV;
     advantage_call call = {.rewards = rewards, .groups = group_offsets, .advantages = advantages};
     NAPIER_TRY(check(context, options, &call));
-    napier_run_once(write_all, &call);
+    write_all(&call);
     return NAPIER_OK;
 }

@@ -282,7 +282,7 @@ static void test_angles(napier_context *context) {
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 static void test_bad_rows(napier_context *context) {
-    float a[24] = {0}, b[24] = {0}, c[24] = {0};
+    float a[32] = {0}, b[24] = {0}, c[24] = {0};
     const napier_const_matrix in = napier_const_rows_f32(a, 3, 8), other = napier_const_rows_f32(b, 2, 8);
     const napier_matrix out = napier_rows_f32(c, 3, 8), narrow = napier_rows_f32(c, 3, 5);
     const napier_const_vector weight = napier_const_array_f32(b, 8), few = napier_const_array_f32(b, 7);
@@ -293,7 +293,9 @@ static void test_bad_rows(napier_context *context) {
     invalid(context, napier_rms_norm(context, in, weight, narrow, NULL), "out", "5");
     invalid(context, napier_rms_norm(context, napier_const_rows(wide, 3, 8, NAPIER_F64), weight, out, NULL), "x",
             "f64");
-    invalid(context, napier_rms_norm(context, in, weight, napier_rows_f32(a + 8, 2, 8), NULL), "out");
+    invalid(context, napier_rms_norm(context, in, weight, napier_rows_f32(a + 8, 3, 8), NULL), "out", "overlaps");
+    invalid(context, napier_swiglu(context, in, napier_const_rows_f32(b, 3, 8), napier_rows_f32(a + 8, 3, 8)), "out",
+            "overlaps");
     for (int i = 0; i < 4; i++) {
         options.epsilon = (const double[]){-1e-6, (double)NAN, (double)INFINITY, 1e39}[i];
         invalid(context, napier_rms_norm(context, in, weight, out, &options), "epsilon");

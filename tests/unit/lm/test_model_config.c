@@ -349,6 +349,7 @@ static const struct {
     {ROPE, "\"rope_parameters\": {\"rope_theta\": 5}", NAPIER_CORRUPT_DATA, "rope_theta: 1e+06, but 5"},
     {"\"rope_theta\": 1000000", "\"rope_theta\": -1", NAPIER_CORRUPT_DATA, "theta: -1"},
     {"\"rope_theta\": 1000000", "\"rope_theta\": 1e999", NAPIER_CORRUPT_DATA, "theta: inf"},
+    {"\"rope_theta\": 1000000", "\"rope_theta\": 0", NAPIER_CORRUPT_DATA, "rope: theta: 0"},
     {"\"sliding_window\": null", "\"layer_types\": [\"sliding_attention\"]", NAPIER_UNSUPPORTED, "layer_types"},
     {"\"sliding_window\": null", "\"layer_types\": \"sliding_attention\"", NAPIER_CORRUPT_DATA, "layer_types"},
     {"\"max_window_layers\": 28, \"model_type\"",

@@ -3,6 +3,7 @@
  * which calls refuse which head. */
 #include "support/check.h"
 
+#include <math.h>
 #include <napier/generate.h>
 #include <napier/model.h>
 #include <stdlib.h>
@@ -210,8 +211,8 @@ static void test_arguments(napier_context *context) {
         const uint16_t bits = narrow[i % LABELS * PAIRS + i / LABELS];
         const uint32_t up = (uint32_t)bits << 16;
         memcpy(&wide[i], &up, sizeof up);
-        expect((double)wide[i] - (double)got[i] <= 0x1p-8 * ((double)got[i] < 0 ? -(double)got[i] : (double)got[i]),
-               "bf16 reward %d: %g, not %g", i, (double)wide[i], (double)got[i]);
+        expect(fabs((double)wide[i] - (double)got[i]) <= 0x1p-8 * fabs((double)got[i]), "bf16 reward %d: %g, not %g", i,
+               (double)wide[i], (double)got[i]);
     }
     napier_model_destroy(context, model);
     napier_model_destroy(context, language);
