@@ -196,6 +196,12 @@ int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *t
     return read_all(&r, has_texts, take, user);
 }
 
+int jsonl_read_complete(FILE *file, const char *name, jsonl_taker *take, void *user) {
+    jsonl_reader r = {.size = -1};
+    r.lines = (line_reader){.file = file, .name = name, .most = most_line, .is_complete = true};
+    return read_all(&r, false, take, user);
+}
+
 int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) {
     jsonl_reader r = {.lines = {.most = most_line}};
     r.lines.file = source_open(path, &r.lines.name);

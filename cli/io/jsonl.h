@@ -29,6 +29,8 @@ typedef int jsonl_taker(void *user, const jsonl_reader *r, const struct cJSON *o
 int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user);
 /* The same for an open file, which is not closed. */
 int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user);
+/* The same without a last line that has no line feed. The caller reads no strings. */
+int jsonl_read_complete(FILE *file, const char *name, jsonl_taker *take, void *user);
 
 /* Prints a message with the file and the line in front of it. Returns STATUS_FAILED. */
 int jsonl_fault(const jsonl_reader *r, const char *format, ...) PRINTF_LIKE(2, 3);

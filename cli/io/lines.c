@@ -66,7 +66,7 @@ int lines_next(line_reader *r, char **line, size_t *size) {
     }
     char *const start = r->bytes + r->start;
     *size = newline != NULL ? (size_t)(newline - start) : r->end - r->start;
-    *line = newline != NULL || *size > 0 ? start : NULL;
+    *line = newline != NULL || (*size > 0 && !r->is_complete) ? start : NULL;
     start[*size] = '\0';
     r->start += *size + (newline != NULL);
     return STATUS_OK;

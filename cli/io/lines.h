@@ -12,6 +12,7 @@ typedef struct line_reader {
     const char *name; /* for messages */
     size_t most;      /* bytes of a line */
     bool is_whole;    /* the whole file is one line */
+    bool is_complete; /* a last line without a line feed is left out */
     int64_t line;     /* number of the last line read, from 1 */
     int64_t used;     /* bytes read from the file */
     char *bytes;      /* bytes[start .. end): the file from its next line on */

@@ -97,8 +97,8 @@ static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
     return STATUS_OK;
 }
 
-/* Cuts off a last line that is not complete, if it begins as a result does: another's file stays as it is. */
-static int cut_off_rest(FILE *file, const char *path) {
+/* The end of the complete lines. A last line that is not complete must begin as a result does. */
+static int find_end(FILE *file, const char *path, long *complete) {
     static const char begin[] = "{\"line\": ";
     long end = 0;
     bool ours = true;
@@ -114,12 +114,12 @@ static int cut_off_rest(FILE *file, const char *path) {
     if (!ours) {
         return complain("%s: its last line is not a result of this command; --resume wants its own file", path);
     }
-    return ferror(file) || ftruncate(fileno(file), end) != 0 || fseek(file, 0, SEEK_SET) != 0
-               ? complain("%s: %s", path, strerror(errno))
-               : STATUS_OK;
+    *complete = end;
+    return ferror(file) || fseek(file, 0, SEEK_SET) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK;
 }
 
-/* Opens OUT, which need not exist, behind its complete lines, and counts them. */
+/* Opens OUT, which need not exist, counts its complete lines, and cuts off what is behind them. It checks them all before
+ * it cuts: another's file stays as it is. */
 static int resume(session *s, FILE **file) {
     const char *const path = s->q->shared.shared.out_path;
     *file = fopen(path, "r+b");
@@ -127,8 +127,13 @@ static int resume(session *s, FILE **file) {
     if (*file == NULL) {
         return complain("%s: %s", path, strerror(errno));
     }
-    return cut_off_rest(*file, path) || jsonl_read_file(*file, path, false, check_line, s) ||
-           (fseek(*file, 0, SEEK_END) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK);
+    long end = 0;
+    if (find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, s)) {
+        return STATUS_FAILED;
+    }
+    return ftruncate(fileno(*file), end) != 0 || fseek(*file, end, SEEK_SET) != 0
+               ? complain("%s: %s", path, strerror(errno))
+               : STATUS_OK;
 }
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
@@ -348,10 +353,17 @@ static int print_results(session *s) {
     return failed && status == STATUS_OK ? complain("%s: %s", path, strerror(errno)) : status;
 }
 
+static int check_stop_id(const session *s) {
+    return s->q->stop_id >= s->vocabulary
+               ? complain("--stop-id %" PRId64 ": the model's ids lie below %" PRId64, s->q->stop_id, s->vocabulary)
+               : STATUS_OK;
+}
+
 static int run(void *request, napier_context *context) {
     const generate_request *const q = request;
     session s = {.q = q, .context = context};
-    int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_prompts(&s) || allocate(&s);
+    int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || check_stop_id(&s) || read_prompts(&s) ||
+                 allocate(&s);
     if (status == STATUS_OK) {
         progress_start(&s.progress, -1);
         status = print_results(&s);
@@ -440,6 +452,8 @@ static int check_prompt(const generate_request *q) {
            : q->prompt == NULL && q->chat               ? misuse("--chat goes with --prompt")
            : q->prompt != NULL && base->out_path == NULL && q->samples > 1
                ? misuse("--samples: --prompt prints one text; --output takes more")
+           : q->prompt != NULL && base->out_path == NULL && q->entropies
+               ? misuse("--entropies: --prompt prints a text only; --output takes them")
                : STATUS_OK;
 }
 

@@ -62,15 +62,18 @@ void text_encoder_free(text_encoder *e) {
     napier_tokenizer_destroy(e->context, e->tokenizer);
 }
 
-int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer) {
+static bool is_folder(const char *path) {
     struct stat info;
-    const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer) {
     const size_t size = strlen(path) + sizeof "/tokenizer.json";
     char *const file = malloc(size);
     if (file == NULL) {
         return out_of_memory(path);
     }
-    snprintf(file, size, "%s%s", path, is_folder ? "/tokenizer.json" : "");
+    snprintf(file, size, "%s%s", path, is_folder(path) ? "/tokenizer.json" : "");
     const napier_status status = napier_tokenizer_load(context, file, tokenizer);
     free(file);
     return library_status(context, status, NULL);
@@ -78,14 +81,13 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
 
 int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format) {
     const char *const slash = strrchr(path, '/');
-    const size_t size = strlen(path), name = sizeof "tokenizer.json" - 1;
-    const bool is_file = size >= name && strcmp(path + size - name, "tokenizer.json") == 0;
+    const size_t size = is_folder(path) ? strlen(path) : slash != NULL ? (size_t)(slash - path) + 1 : 0;
     char *const folder = malloc(size + 2);
     if (folder == NULL) {
         return out_of_memory(path);
     }
-    snprintf(folder, size + 2, "%.*s", (int)(slash != NULL && is_file ? slash - path + 1 : (int)size),
-             is_file && slash == NULL ? "." : path);
+    memcpy(folder, size > 0 ? path : ".", size > 0 ? size : 1);
+    folder[size > 0 ? size : 1] = '\0';
     const napier_status status = napier_chat_format_load(context, folder, tokenizer, format);
     free(folder);
     return library_status(context, status, "--chat-format");

@@ -73,7 +73,7 @@ typedef struct score_lines {
 
 /* Loads the tokenizer.json of a model's folder, or such a file. */
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
-/* Finds the chat format of that folder. */
+/* Finds the chat format of that folder, or of the folder of that file. */
 int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format);
 
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);

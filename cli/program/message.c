@@ -21,8 +21,7 @@ int utf8_size(const unsigned char *at) {
         (c == 0xf4 && at[1] > 0x8f)) {
         return 0;
     }
-    /* XML has no U+FFFE and U+FFFF. */
-    return size == 3 && c == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : size;
+    return size;
 }
 
 bool utf8_is_control(const unsigned char *at) {

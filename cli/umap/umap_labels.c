@@ -116,6 +116,12 @@ static void source_free(source *s) {
 
 /* ---- Text that is safe to show ----------------------------------------------------------------------------------- */
 
+/* The bytes of a character that XML may have; 0 if there is none. XML has no U+FFFE and U+FFFF. */
+static int xml_size(const unsigned char *at) {
+    const int size = utf8_size(at);
+    return size == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : size;
+}
+
 char *labels_clean_text(const char *text) {
     const size_t size = strlen(text);
     char *const clean = size < SIZE_MAX / 3 - 1 ? malloc(3 * size + 1) : NULL;
@@ -124,7 +130,7 @@ char *labels_clean_text(const char *text) {
         return NULL;
     }
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-        const int bytes = utf8_size(at);
+        const int bytes = xml_size(at);
         if (bytes == 0) {
             memcpy(to, "\xef\xbf\xbd", 3);
             to += 3;

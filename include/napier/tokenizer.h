@@ -155,7 +155,8 @@ typedef struct napier_chat_options {
     size_t tools_size;         /* bytes, without a line feed at the end; 0 (default): no tools */
     int64_t format;            /* napier_chat_format; default NAPIER_CHAT_QWEN3 */
     const char *date;          /* "26 Jul 2024" in NAPIER_CHAT_LLAMA3_1, ended by 0. NULL (default): that day, which the
-                                  templates have; Llama 3.2's template writes the day on which it runs, if it can */
+                                  templates have; Llama 3.2's template writes the day on which it runs, if it can. Of
+                                  other formats it must be NULL */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \

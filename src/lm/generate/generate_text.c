@@ -130,12 +130,14 @@ static int64_t incomplete(const napier_text_unit *units, int64_t count) {
     return 0;
 }
 
-/* The bytes at the end that a stop text may begin with. */
+/* The bytes at the end that a stop text may begin with. A whole one stands there if it came before min_tokens: then what
+ * counts is its longest end with which it begins, too. */
 static int64_t longest_match(const napier_generated_texts *t, int64_t b) {
     int64_t longest = 0;
     for (int64_t i = 0; i < t->count; i++) {
         const int64_t state = t->matched[b * t->count + i];
-        longest = state < size_of_stop(t, i) && state > longest ? state : longest;
+        const int64_t begun = state < size_of_stop(t, i) ? state : t->borders[t->starts[i + 1] - 1];
+        longest = begun > longest ? begun : longest;
     }
     return longest;
 }

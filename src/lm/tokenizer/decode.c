@@ -61,7 +61,7 @@ static napier_status append_token(const decoding *d, int64_t id, bool is_first) 
     napier_step remove = t->decoder.replace[0];
     remove.to.size = 0;
     const uint8_t *const own = (const uint8_t *)t->vocabulary.bytes + token->start;
-    return napier_replace(d->context, &remove, own, token->size, d->text);
+    return napier_replace(d->context, &remove, own, token->size, SIZE_MAX, d->text);
 }
 
 static napier_status append_all(decoding *d, const int32_t *ids, int64_t count, bool skip_special) {

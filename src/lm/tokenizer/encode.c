@@ -93,11 +93,11 @@ static napier_status mark_spaces(encoder *e, const uint8_t **text, size_t *size)
     const napier_step mark = {NAPIER_STEP_REPLACE, {" ", 1}, w->space};
     e->spaced.size = 0;
     NAPIER_TRY(napier_text_buffer_append(e->context, &e->spaced, w->space.bytes, adds ? w->space.size : 0));
-    NAPIER_TRY(napier_replace(e->context, &mark, *text, *size, &e->spaced));
+    NAPIER_TRY(napier_replace(e->context, &mark, *text, *size, INT32_MAX, &e->spaced));
     *text = (const uint8_t *)e->spaced.bytes;
     *size = e->spaced.size;
-    NAPIER_REFUSE_IF(e->context, *size > INT32_MAX, "text: %zu bytes with its spaces as %zu bytes, more than 2^31",
-                     *size, w->space.size);
+    NAPIER_REFUSE_IF(e->context, *size > INT32_MAX, "text: 2^31 bytes or more with its spaces as %zu bytes",
+                     w->space.size);
     return NAPIER_OK;
 }
 

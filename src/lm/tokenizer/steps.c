@@ -32,8 +32,8 @@ size_t napier_find(const uint8_t *text, size_t size, size_t from, const napier_s
 }
 
 napier_status napier_replace(napier_context *context, const napier_step *step, const uint8_t *text, size_t size,
-                             napier_text_buffer *out) {
-    for (size_t from = 0; from < size;) {
+                             size_t most, napier_text_buffer *out) {
+    for (size_t from = 0; from < size && out->size <= most;) {
         const size_t at = napier_find(text, size, from, &step->from);
         NAPIER_TRY(napier_text_buffer_append(context, out, (const char *)text + from, at - from));
         if (at == size) {
@@ -54,20 +54,22 @@ static bool changes(const napier_step *step, const uint8_t *table, bool continue
 }
 
 static napier_status apply(napier_context *context, const napier_step *step, const uint8_t *table,
-                           napier_scratch *points, const uint8_t *text, size_t size, napier_text_buffer *out) {
+                           napier_scratch *points, const uint8_t *text, size_t size, size_t most,
+                           napier_text_buffer *out) {
     switch (step->kind) {
     case NAPIER_STEP_NFC: return napier_nfc(context, table, text, size, points, out);
     case NAPIER_STEP_PREPEND:
         NAPIER_TRY(napier_text_buffer_append(context, out, step->to.bytes, step->to.size));
         return napier_text_buffer_append(context, out, (const char *)text, size);
-    default: return napier_replace(context, step, text, size, out);
+    default: return napier_replace(context, step, text, size, most, out);
     }
 }
 
 napier_status napier_steps_apply(napier_context *context, const napier_steps *steps, const uint8_t *table,
                                  bool continues, napier_steps_memory *memory, const uint8_t *text, size_t size,
                                  const uint8_t **out, size_t *out_size) {
-    const size_t most = 16 * size + (size_t)NAPIER_MOST_STEPS * NAPIER_MOST_STEP_BYTES;
+    const size_t more = (size_t)NAPIER_MOST_STEPS * NAPIER_MOST_STEP_BYTES;
+    const size_t most = size < (INT32_MAX - more) / 16 ? 16 * size + more : INT32_MAX;
     int next = 0; /* the buffer that the text is not in */
     for (int i = 0; i < steps->count; i++) {
         if (!changes(&steps->all[i], table, continues, text, size)) {
@@ -75,10 +77,10 @@ napier_status napier_steps_apply(napier_context *context, const napier_steps *st
         }
         napier_text_buffer *const to = &memory->buffers[next];
         to->size = 0;
-        NAPIER_TRY(apply(context, &steps->all[i], table, &memory->points, text, size, to));
-        if (to->size > most || to->size > INT32_MAX) {
-            return napier_fail(context, NAPIER_UNSUPPORTED, "text: the normalizer makes %zu bytes of it, more than %zu",
-                               to->size, most < INT32_MAX ? most : (size_t)INT32_MAX);
+        NAPIER_TRY(apply(context, &steps->all[i], table, &memory->points, text, size, most, to));
+        if (to->size > most) {
+            return napier_fail(context, NAPIER_UNSUPPORTED, "text: the normalizer makes more than %zu bytes of it",
+                               most);
         }
         text = (const uint8_t *)to->bytes;
         size = to->size;

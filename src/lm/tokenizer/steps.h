@@ -41,9 +41,10 @@ napier_status napier_steps_apply(napier_context *context, const napier_steps *st
                                  bool continues, napier_steps_memory *memory, const uint8_t *text, size_t size,
                                  const uint8_t **out, size_t *out_size);
 
-/* Appends a text in which each `from` is replaced. */
+/* Appends a text in which each `from` is replaced. It stops as soon as *out has more than `most` bytes, which the caller
+ * checks. */
 napier_status napier_replace(napier_context *context, const napier_step *step, const uint8_t *text, size_t size,
-                             napier_text_buffer *out);
+                             size_t most, napier_text_buffer *out);
 
 /* True if a text starts with a short text. */
 bool napier_starts_with(const uint8_t *text, size_t size, const napier_short_text *start);

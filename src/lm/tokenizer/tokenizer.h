@@ -86,6 +86,9 @@ void napier_load_short(napier_json *json, const struct cJSON *object, const char
                        napier_short_text *out);
 /* Reads {"pattern": {"String": from}, "content": to} of a Replace. */
 void napier_load_replace(napier_json *json, const struct cJSON *object, const char *where, napier_step *step);
+/* Reads the mark and the prepend_scheme of a Metaspace, which is a pre-tokenizer or a decoder. */
+napier_prefix napier_load_metaspace(napier_json *json, const struct cJSON *item, const char *where,
+                                    napier_short_text *mark);
 
 /* Each reads one member of the file. The functions return nothing: `json` has the first failure. */
 void napier_load_normalizer(napier_json *json, napier_tokenizer *t);

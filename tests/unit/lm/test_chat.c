@@ -85,7 +85,7 @@ static void no_place(void) {
     const napier_chat_message twice[] = {MESSAGE("user", "x"), MESSAGE("user", "y")};
     const napier_chat_message thinker = {.role = "assistant", .content = "", .reasoning = "hm", .reasoning_size = 2};
     const napier_tool_call both[] = {call, call};
-    const napier_chat_message caller = {.role = "assistant", .content = "", .tool_calls = both, .tool_call_count = 2};
+    napier_chat_message caller = {.role = "assistant", .content = "", .tool_calls = both, .tool_call_count = 2};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     napier_text_buffer text = {0};
     check_refused(NAPIER_CHAT_LLAMA2, twice, 2, "messages[1]: this turn is the assistant's");
@@ -94,6 +94,10 @@ static void no_place(void) {
     check_refused(NAPIER_CHAT_MISTRAL_V0_1, calls, 2, "messages[1]: tool_calls");
     check_refused(NAPIER_CHAT_LLAMA3, calls, 2, "messages[1]: tool_calls");
     check_refused(NAPIER_CHAT_LLAMA3_1, &caller, 1, "more than one of tool_calls");
+    caller.tool_call_count = 1;
+    caller.content = " ";
+    caller.size = 1;
+    check_refused(NAPIER_CHAT_LLAMA3_1, &caller, 1, "messages[0]: content beside tool_calls");
     check_refused(NAPIER_CHAT_QWEN2_5, &thinker, 1, "messages[0]: reasoning");
     check_refused(7, talk, 1, "format is 7");
     check_refused(-1, talk, 1, "format is -1");
@@ -105,6 +109,13 @@ static void no_place(void) {
     options.tools = "{}";
     options.tools_size = 2;
     invalid(context, napier_chat_text(context, talk, 1, &options, &text), "tools");
+    options = (napier_chat_options)NAPIER_CHAT_OPTIONS_INIT;
+    options.date = "1 May 2026";
+    for (options.format = NAPIER_CHAT_QWEN3; options.format <= NAPIER_CHAT_MISTRAL_V0_2; options.format++) {
+        if (options.format != NAPIER_CHAT_LLAMA3_1) {
+            invalid(context, napier_chat_text(context, talk + 1, 1, &options, &text), "date is '1 May 2026'");
+        }
+    }
 }
 
 /* ---- Recognising ------------------------------------------------------------------------------------------------- */
@@ -113,12 +124,25 @@ static void no_place(void) {
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant. <tool_call> " \
     "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'"
 
+#define LLAMA3                                                                                                        \
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + "   \
+    "message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}" \
+    "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
+#define ANSWER "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+
 static void recognised(void) {
     int64_t format = -1;
     succeeded(context, napier_chat_format_of(context, QWEN2_5, strlen(QWEN2_5), &format), "of");
     expect(format == NAPIER_CHAT_QWEN2_5, "format %lld", (long long)format);
     format = -1;
-    static const char other[] = QWEN2_5 " vision", empty[] = "";
+    static const char other[] = QWEN2_5 " vision", empty[] = "", first[] = LLAMA3 ANSWER,
+                      later[] = LLAMA3 "{% if add_generation_prompt %}" ANSWER "{% endif %}";
+    refused(context, napier_chat_format_of(context, first, strlen(first), &format), NAPIER_UNSUPPORTED,
+            "<|start_header_id|>", NULL);
+    expect(format == -1, "format %lld after a refusal", (long long)format);
+    succeeded(context, napier_chat_format_of(context, later, strlen(later), &format), "Llama 3");
+    expect(format == NAPIER_CHAT_LLAMA3, "format %lld", (long long)format);
+    format = -1;
     refused(context, napier_chat_format_of(context, other, strlen(other), &format), NAPIER_UNSUPPORTED, "<|im_start|>",
             NULL);
     refused(context, napier_chat_format_of(context, empty, 0, &format), NAPIER_UNSUPPORTED, "none of the formats",

@@ -319,6 +319,39 @@ static void test_special(napier_context *context) {
     napier_tokenizer_destroy(context, tokenizer);
 }
 
+/* A stop text before min_tokens ends nothing, and its end may be the beginning of one that does: "aa" in "aaa". */
+static void test_min_tokens(napier_context *context) {
+    TINY_MODEL(m);
+    m.vocabulary = V;
+    tiny_model_write(&m);
+    static output free_run, out;
+    static heard h;
+    napier_tokenizer *tokenizer = NULL;
+    succeeded(context, tiny_load(context, NULL, NULL, &tokenizer), "tokenizer");
+    for (int letters = 1; letters <= 2; letters++) {
+        uint8_t keep[V] = {[64] = 1, [65] = (uint8_t)(letters == 2)}; /* "a", "b" */
+        setting s = {.m = &m, .tokenizer = tokenizer, .threads = 1, .stop_id = -1, .sampling = sampling_of(0)};
+        s.sampling.keep = keep;
+        generate(&s, &free_run, &h);
+        for (size_t size = 1; size <= 3; size++) {
+            const napier_text stops[] = {{"aaa", size}, {"aba", 3}};
+            s.stops = stops;
+            s.stop_count = letters;
+            for (s.min_tokens = 0; s.min_tokens <= 5; s.min_tokens++) {
+                int64_t stopped = 0;
+                generate(&s, &out, &h);
+                for (int64_t b = 0; b < SEQUENCES; b++) {
+                    stopped += check_sequence(&s, &free_run, &out, &h, b) ? 1 : 0;
+                }
+                expect(stopped > 0, "no stop text occurred");
+            }
+        }
+        napier_text_buffer_free(context, &free_run.text);
+        napier_text_buffer_free(context, &out.text);
+    }
+    napier_tokenizer_destroy(context, tokenizer);
+}
+
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 #define REFUSED(change, word)                                                                                          \
@@ -379,5 +412,6 @@ static void test_call(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS("generate, texts", TEST_1(test_stop_texts), TEST_1(test_special), TEST_1(test_call));
+    return RUN_TESTS("generate, texts", TEST_1(test_stop_texts), TEST_1(test_special), TEST_1(test_min_tokens),
+                     TEST_1(test_call));
 }

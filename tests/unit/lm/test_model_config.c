@@ -66,8 +66,11 @@ static void defaults(void) {
     expect(c.head_dim == 128, "head_dim %lld", (long long)c.head_dim);
     succeeded(context, parse("\"head_dim\": 128", "\"head_dim\": 64", &c), "head_dim");
     expect(c.head_dim == 64, "head_dim %lld", (long long)c.head_dim);
-    succeeded(context, parse("\"num_key_value_heads\": 8,", "", &c), "num_key_value_heads");
-    expect(c.num_key_value_heads == 16, "num_key_value_heads %lld", (long long)c.num_key_value_heads);
+    succeeded(context,
+              parse("\"num_attention_heads\": 16, \"num_hidden_layers\": 28, \"num_key_value_heads\": 8,",
+                    "\"num_attention_heads\": 64, \"num_hidden_layers\": 28,", &c),
+              "num_key_value_heads");
+    expect(c.num_key_value_heads == 32, "num_key_value_heads %lld", (long long)c.num_key_value_heads);
     succeeded(context, parse("\"tie_word_embeddings\": true,", "", &c), "tie_word_embeddings");
     expect(c.tie_word_embeddings == 0, "tied without a word");
     succeeded(context, parse("\"rope_theta\": 1000000,", "", &c), "rope_theta");

@@ -184,6 +184,12 @@ static void decode(void) {
         TEXT(t, false, false, "<0x0A>", 13);
     }
     napier_tokenizer_destroy(context, t);
+    p.decoder = "{\"type\": \"Metaspace\", \"replacement\": \"" MARK
+                "\", \"prepend_scheme\": \"never\", \"add_prefix_space\": false}";
+    if (succeeded(context, load(&p, &t), "metaspace, never")) {
+        TEXT(t, false, false, " abc abc", 266, 266);
+    }
+    napier_tokenizer_destroy(context, t);
 }
 
 /* U+FFFD for each maximal part of a character, over bytes. */
@@ -312,6 +318,9 @@ static void over_bytes(void) {
 
 /* ---- What is refused --------------------------------------------------------------------------------------------- */
 
+#define PIECE "{\"SpecialToken\": {\"id\": \"x\"}}, "
+#define FOUR(text) text text text text
+
 static void refused_files(void) {
     static const struct {
         parts p; /* NULL: as in llama2 */
@@ -348,6 +357,11 @@ static void refused_files(void) {
          NAPIER_UNSUPPORTED,
          "Strip"},
         {{.decoder = "{\"type\": \"Metaspace\", \"replacement\": \"\"}"}, NAPIER_UNSUPPORTED, "replacement"},
+        {{.decoder = "{\"type\": \"Metaspace\", \"replacement\": \"ab\"}"}, NAPIER_UNSUPPORTED, "one character"},
+        {{.decoder = METASPACE("last", "true")}, NAPIER_UNSUPPORTED, "decoder: Metaspace: prepend_scheme last"},
+        {{.decoder = "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"add_prefix_space\": false}"},
+         NAPIER_UNSUPPORTED,
+         "add_prefix_space"},
         {{.model = "\"byte_fallback\": false"}, NAPIER_UNSUPPORTED, "no unk_token"},
         {{.model = "\"unk_token\": \"<none>\""}, NAPIER_UNSUPPORTED, "no unk_token"},
         {{.post_processor = "{\"type\": \"TemplateProcessing\", \"single\": []}"}, NAPIER_UNSUPPORTED, "no Sequence A"},
@@ -361,6 +375,14 @@ static void refused_files(void) {
                             "\"single\": [{\"SpecialToken\": {\"id\": \"x\"}}]}"},
          NAPIER_CORRUPT_DATA,
          "271 is no token"},
+        {{.post_processor = "{\"type\": \"TemplateProcessing\", \"special_tokens\": {\"x\": {\"ids\": []}}, "
+                            "\"single\": [{\"SpecialToken\": {\"id\": \"x\"}}, {\"Sequence\": {\"id\": \"A\"}}]}"},
+         NAPIER_CORRUPT_DATA,
+         "no ids of 'x'"},
+        {{.post_processor = "{\"type\": \"TemplateProcessing\", \"special_tokens\": {\"x\": {\"ids\": [1]}}, "
+                            "\"single\": [" FOUR(FOUR(FOUR(PIECE))) PIECE "{\"Sequence\": {\"id\": \"A\"}}]}"},
+         NAPIER_CORRUPT_DATA,
+         "more than 64"},
         {{.post_processor = "{\"type\": \"Sequence\", \"processors\": [" BOS ", " BOS "]}"},
          NAPIER_UNSUPPORTED,
          "two of"},
@@ -384,23 +406,27 @@ static void refused_files(void) {
     }
 }
 
-/* Steps that make a text ever longer are stopped. */
+/* Steps that make a text ever longer are stopped, before they take the memory: 16 times 16 times the text. */
 static void growing_text(void) {
-    static const char grow[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaa\"}";
+    static const char grow[] =
+        "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaaaaaaaa\"}";
+    ledger l = LEDGER_INIT;
+    napier_context *const measured = ledger_context(&l, 1);
     char normalizer[1024];
     napier_tokenizer *t = NULL;
     napier_token_buffer ids = {0};
     parts p = llama2;
     char *const text = memset(scratch(100000, 1), 'a', 100000);
-    snprintf(normalizer, sizeof normalizer, "{\"type\": \"Sequence\", \"normalizers\": [%s, %s, %s]}", grow, grow,
-             grow);
+    snprintf(normalizer, sizeof normalizer, "{\"type\": \"Sequence\", \"normalizers\": [%s, %s]}", grow, grow);
     p.normalizer = normalizer;
     if (succeeded(context, load(&p, &t), "growing")) {
-        refused(context, napier_tokenizer_encode(context, t, text, 100000, NULL, &ids), NAPIER_UNSUPPORTED,
-                "normalizer", NULL);
+        refused(measured, napier_tokenizer_encode(measured, t, text, 100000, NULL, &ids), NAPIER_UNSUPPORTED,
+                "more than 1600128 bytes", NULL);
+        expect(l.most < 12800000, "%zu bytes were taken", l.most);
     }
-    napier_token_buffer_free(context, &ids);
+    napier_token_buffer_free(measured, &ids);
     napier_tokenizer_destroy(context, t);
+    napier_context_destroy(measured);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */

@@ -110,15 +110,16 @@ static napier_status check_messages(napier_context *context, const napier_chat_m
 typedef struct format {
     napier_chat_render *render;
     bool has_tools, has_reasoning; /* and a think block that disable_thinking leaves empty */
+    bool has_date;
 } format;
 
-static const format formats[] = {[NAPIER_CHAT_QWEN3] = {napier_chat_qwen3, true, true},
-                                 [NAPIER_CHAT_QWEN2_5] = {napier_chat_qwen2_5, true, false},
-                                 [NAPIER_CHAT_LLAMA3] = {napier_chat_llama3, false, false},
-                                 [NAPIER_CHAT_LLAMA3_1] = {napier_chat_llama3_1, false, false},
-                                 [NAPIER_CHAT_LLAMA2] = {napier_chat_llama2, false, false},
-                                 [NAPIER_CHAT_MISTRAL_V0_1] = {napier_chat_mistral, false, false},
-                                 [NAPIER_CHAT_MISTRAL_V0_2] = {napier_chat_mistral, false, false}};
+static const format formats[] = {[NAPIER_CHAT_QWEN3] = {napier_chat_qwen3, true, true, false},
+                                 [NAPIER_CHAT_QWEN2_5] = {napier_chat_qwen2_5, true, false, false},
+                                 [NAPIER_CHAT_LLAMA3] = {napier_chat_llama3, false, false, false},
+                                 [NAPIER_CHAT_LLAMA3_1] = {napier_chat_llama3_1, false, false, true},
+                                 [NAPIER_CHAT_LLAMA2] = {napier_chat_llama2, false, false, false},
+                                 [NAPIER_CHAT_MISTRAL_V0_1] = {napier_chat_mistral, false, false, false},
+                                 [NAPIER_CHAT_MISTRAL_V0_2] = {napier_chat_mistral, false, false, false}};
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 static napier_status check_format(napier_context *context, const napier_chat_message *messages, int64_t count,
@@ -129,6 +130,8 @@ static napier_status check_format(napier_context *context, const napier_chat_mes
     NAPIER_REFUSE_IF(context, o->tools_size > 0 && !f->has_tools, "options: tools have no place in this format");
     NAPIER_REFUSE_IF(context, o->disable_thinking && !f->has_reasoning,
                      "options: disable_thinking is set, but this format has no think block");
+    NAPIER_REFUSE_IF(context, o->date != NULL && !f->has_date,
+                     "options: date is '%.40s', but this format writes no date; leave it out", o->date);
     for (int64_t i = 0; i < count && !f->has_reasoning; i++) {
         NAPIER_REFUSE_IF(context, messages[i].reasoning != NULL,
                          "messages[%lld]: reasoning has no place in this format; leave it out", (long long)i);

@@ -30,7 +30,9 @@ static const signature signatures[] = {
      {"You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
       "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'", "<tool_call>"},
      {"enable_thinking", "vision", "image"}},
-    {NAPIER_CHAT_LLAMA3, {LLAMA3_TURN, "content = bos_token + content"}, {"date_string", "generation %}"}},
+    {NAPIER_CHAT_LLAMA3, /* the first one ends each text with the start of an answer */
+     {LLAMA3_TURN, "content = bos_token + content", "{% if add_generation_prompt %}"},
+     {"date_string", "generation %}", "eos_token"}},
     {NAPIER_CHAT_LLAMA3_1,
      {LLAMA3_TURN, "\"Cutting Knowledge Date: December 2023\\n\"", "\"Today Date: \" + date_string + \"\\n\\n\"",
       "\"26 Jul 2024\""},

@@ -22,7 +22,7 @@ void napier_chat_llama3(napier_chat *c) {
     napier_chat_put(c, c->count > 0 ? "<|begin_of_text|>" : "");
     for (int64_t i = 0; i < c->count; i++) {
         if (c->messages[i].tool_call_count > 0) {
-            napier_chat_refuse(c, i, "tool_calls");
+            napier_chat_refuse(c, i, "tool_calls in");
         }
         put_turn(c, i);
     }
@@ -36,7 +36,10 @@ void napier_chat_llama3(napier_chat *c) {
 static void put_call(napier_chat *c, int64_t i) {
     const napier_tool_call *const call = c->messages[i].tool_calls;
     if (c->messages[i].tool_call_count > 1) {
-        napier_chat_refuse(c, i, "more than one of tool_calls");
+        napier_chat_refuse(c, i, "more than one of tool_calls in");
+    }
+    if (c->messages[i].size > 0) { /* the template drops it without a word */
+        napier_chat_refuse(c, i, "content beside tool_calls in");
     }
     put_header(c, "assistant");
     napier_chat_put(c, "{\"name\": \"");
@@ -106,7 +109,7 @@ void napier_chat_llama3_1(napier_chat *c) {
 static bool check_turn(napier_chat *c, int64_t i, bool is_user) {
     if (!napier_chat_is(c, i, is_user ? NAPIER_USER : NAPIER_ASSISTANT) || c->messages[i].tool_call_count > 0) {
         napier_chat_refuse(c, i,
-                           c->messages[i].tool_call_count > 0 ? "tool_calls"
+                           c->messages[i].tool_call_count > 0 ? "tool_calls in"
                            : is_user                          ? "this turn is the user's, and"
                                                               : "this turn is the assistant's, and");
     }

@@ -17,7 +17,7 @@ static const cJSON *ids_of(napier_json *json, const cJSON *processor, const char
     const cJSON *const tokens = napier_json_member(json, processor, "special_tokens");
     const cJSON *const ids =
         tokens == NULL ? NULL : napier_json_member(json, napier_json_member(json, tokens, name), "ids");
-    if (!cJSON_IsArray(ids)) {
+    if (!cJSON_IsArray(ids) || ids->child == NULL) { /* so add_ids bounds the number of pieces, too */
         napier_json_fail(json, NAPIER_CORRUPT_DATA, "post_processor: special_tokens: no ids of '%s'",
                          napier_show_text(name).text);
         return NULL;
@@ -154,15 +154,9 @@ static void read_sequence(napier_json *json, napier_decoder *d, const cJSON *lis
 }
 
 static void read_metaspace(napier_json *json, napier_decoder *d, const cJSON *item) {
-    const char *scheme = "always";
     napier_step *const step = &d->replace[d->replace_count++];
     *step = (napier_step){NAPIER_STEP_REPLACE, {"", 0}, {" ", 1}};
-    napier_load_short(json, item, where, "replacement", &step->from);
-    napier_json_text(json, item, "prepend_scheme", &scheme);
-    d->bare_start = strcmp(scheme, "never") != 0;
-    if (step->from.size == 0) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "decoder: Metaspace: replacement: none");
-    }
+    d->bare_start = napier_load_metaspace(json, item, "decoder: Metaspace", &step->from) != NAPIER_PREFIX_NEVER;
 }
 
 void napier_load_decoder(napier_json *json, napier_tokenizer *t) {

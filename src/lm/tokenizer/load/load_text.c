@@ -108,27 +108,33 @@ static void check_first(napier_json *json, const napier_tokenizer *t) {
     }
 }
 
-static void read_metaspace(napier_json *json, napier_tokenizer *t, const cJSON *item) {
+napier_prefix napier_load_metaspace(napier_json *json, const cJSON *item, const char *where, napier_short_text *mark) {
     static const char *const schemes[] = {"never", "first", "always"}; /* in the order of napier_prefix */
     const char *scheme = "always";
-    bool splits = true, adds_space = true;
+    bool adds_space = true;
     int k = 0;
     napier_json_text(json, item, "prepend_scheme", &scheme);
     napier_json_bool(json, item, "add_prefix_space", &adds_space); /* of older files */
-    napier_json_bool(json, item, "split", &splits);
-    napier_load_short(json, item, "pre_tokenizer: Metaspace", "replacement", &t->words.space);
+    napier_load_short(json, item, where, "replacement", mark);
     while (k < 3 && strcmp(scheme, schemes[k]) != 0) {
         k++;
     }
-    const napier_short_text *const mark = &t->words.space;
     if (k == 3 || (!adds_space && k != 0)) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: Metaspace: prepend_scheme %s%s",
-                         napier_show_text(scheme).text, k == 3 ? "" : ", but add_prefix_space is false");
-    } else if (mark->size == 0 || mark->size != napier_utf8_length((uint8_t)mark->bytes[0])) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: Metaspace: replacement: not one character");
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: prepend_scheme %s%s", where, napier_show_text(scheme).text,
+                         k == 3 ? "" : ", but add_prefix_space is false");
+        return NAPIER_PREFIX_NEVER;
     }
+    if (mark->size == 0 || mark->size != napier_utf8_length((uint8_t)mark->bytes[0])) {
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: replacement: not one character", where);
+    }
+    return (napier_prefix)k;
+}
+
+static void read_metaspace(napier_json *json, napier_tokenizer *t, const cJSON *item) {
+    bool splits = true;
+    napier_json_bool(json, item, "split", &splits);
+    t->words.prefix = napier_load_metaspace(json, item, "pre_tokenizer: Metaspace", &t->words.space);
     t->words.marks_spaces = true;
-    t->words.prefix = (napier_prefix)k;
     t->words.cut = splits ? NAPIER_CUT_MARKS : NAPIER_CUT_RUNS;
     check_first(json, t);
 }

@@ -249,7 +249,7 @@ static napier_status add_text(napier_json *json, napier_tokenizer *t, int64_t id
     for (int i = 0; i < t->decoder.replace_count; i++, now = 1 - now) {
         rooms[1 - now].size = 0;
         NAPIER_TRY(napier_replace(json->context, &t->decoder.replace[i], (const uint8_t *)rooms[now].bytes,
-                                  rooms[now].size, &rooms[1 - now]));
+                                  rooms[now].size, SIZE_MAX, &rooms[1 - now]));
     }
     char *const at = v->bytes + v->used;
     size_t size = rooms[now].size;

@@ -8,6 +8,9 @@ cat >model/tokenizer_config.json <<'EOF'
 EOF
 told napier tokenize chat.jsonl -m model --chat --text
 told napier tokenize chat.jsonl -m model/tokenizer.json --chat --text
+cp model/tokenizer.json model/other.json
+told napier tokenize chat.jsonl -m model/other.json --chat --text
+(cd model && told napier tokenize ../chat.jsonl -m other.json --chat --text)
 echo "{{ '[INST]' }}" >model/chat_template.jinja
 told napier tokenize chat.jsonl -m model --chat --text
 for format in qwen2.5 llama3 llama2 mistral-v0.1 mistral-v0.2; do
@@ -17,6 +20,7 @@ told napier tokenize chat.jsonl -m model --chat --text --chat-format llama3.1 --
 told napier tokenize chat.jsonl -m model --chat --text --chat-format llama3 --no-thinking
 told napier tokenize chat.jsonl -m model --chat-format llama3
 told napier tokenize chat.jsonl -m model --chat-date x
+told napier tokenize chat.jsonl -m model --chat --chat-format llama3 --chat-date x
 
 # A prompt that is a text has the BOS once; ids, responses and conversations are taken as they are.
 sed 's/"post_processor": {"type": "ByteLevel"/"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"b": {"ids": [279]}}, "x": "ByteLevel"/' \

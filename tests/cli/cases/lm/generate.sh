@@ -76,15 +76,28 @@ for file in one scored; do
 done
 sed 's/.*"plain_logprobs": \(\[[^]]*\]\).*/\1/' one.jsonl | cmp - scored.txt && echo "sampled is scored"
 
+# U+FFFE and U+FFFF are characters, in JSON too
+mkdir odd && cp model/* odd
+printf 's/<think>/\357\277\276/; s/caf[^!]*!/\357\277\277/' >odd.sed
+sed -f odd.sed model/tokenizer.json >odd/tokenizer.json
+napier generate in.jsonl -m odd -n 60 --max-tokens 40 --seed 5 | cut_at >odd.txt
+for last in 276 277; do
+    grep -q "$(printf "\\357\\277\\$last")" odd.txt && echo "there is ef bf $last"
+done
+
 # Errors
 told napier generate all.jsonl -m model
 told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o all.jsonl --resume
 printf 'a file of somebody else' >other
 told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o other --resume
 cat other && echo
+printf '{"line": 7, "sample": 0}\n{"line": 7, "sam' >other
+told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o other --resume
+cat other && echo
 told napier generate in.jsonl -m model --resume
 told napier generate in.jsonl
-told napier generate in.jsonl -m model --memory 100K
+told napier generate in.jsonl -m model --memory 100K 2>few.err # what it needs depends on the number of cores
+sed 's/need [0-9]*/need N/' few.err >&2
 told napier generate in.jsonl -m model --max-tokens 0
 told napier generate in.jsonl -m model --top-p 0
 told napier generate in.jsonl -m model --stop ''
@@ -93,5 +106,7 @@ told napier generate -m model
 told napier generate in.jsonl -m model --prompt hello
 told napier generate in.jsonl -m model --chat
 told napier generate --prompt hello -m model -n 2
+told napier generate --prompt hello -m model --entropies
+told napier generate in.jsonl -m model --stop-id 288
 told napier generate --prompt '' -m model
 printf '{"prompt": ""}\n' | told napier generate - -m model

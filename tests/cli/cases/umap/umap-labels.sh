@@ -13,7 +13,7 @@ seq 24 | awk '{ print $1 / 4 }' >values.txt
 seq 24 | awk '{ print "species " $1 }' >many.txt
 seq 24 | awk '{ print $1 % 4 ? "" : "known" }' >blank.txt
 printf 'a\r\nb\r\n"c d"\r\n%s' "$(seq 21)" >endings.txt
-printf '\303\244\n\377\nx\001y\n%s\n' "$(seq 21 | sed 's/.*/x/')" >bytes.txt
+printf '\303\244\n\377\nx\001y\nz\357\277\276\n%s\n' "$(seq 20 | sed 's/.*/x/')" >bytes.txt
 legend
 legend --labels few.txt
 legend --labels few.txt --label-type numbers
