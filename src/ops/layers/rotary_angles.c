@@ -102,8 +102,8 @@ static napier_status check(napier_context *context, const angles *a) {
     NAPIER_REFUSE_IF(context, cols > NAPIER_ROTARY_FREQUENCIES, "inverse: size %" PRId64 " is above 2^24", cols);
     for (int64_t i = 0; i < cols; i++) {
         const float inverse = inverse_at(a, i);
-        NAPIER_REFUSE_IF(context, !(fabsf(inverse) <= NAPIER_ROPE_INVERSE_MOST), "inverse: element %" PRId64 " is %g, not in -4 .. 4", i,
-                         (double)inverse);
+        NAPIER_REFUSE_IF(context, !(fabsf(inverse) <= NAPIER_ROPE_INVERSE_MOST),
+                         "inverse: element %" PRId64 " is %g, not in -4 .. 4", i, (double)inverse);
     }
     return NAPIER_OK;
 }

@@ -17,7 +17,7 @@ static const cJSON *ids_of(napier_json *json, const cJSON *processor, const char
     const cJSON *const tokens = napier_json_member(json, processor, "special_tokens");
     const cJSON *const ids =
         tokens == NULL ? NULL : napier_json_member(json, napier_json_member(json, tokens, name), "ids");
-    if (!cJSON_IsArray(ids) || ids->child == NULL) { /* so add_ids bounds the number of pieces, too */
+    if (ids == NULL || !cJSON_IsArray(ids) || ids->child == NULL) { /* so add_ids bounds the number of pieces, too */
         napier_json_fail(json, NAPIER_CORRUPT_DATA, "post_processor: special_tokens: no ids of '%s'",
                          napier_show_text(name).text);
         return NULL;
