@@ -27,6 +27,18 @@ extern "C" {
 NAPIER_API napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                        napier_matrix product);
 
+/* A product of f32 with bf16, with the accuracy of f32, on the engine that multiplies bf16 by bf16: a is activations, and b
+ * weights of bf16, or the other way round. Each activation x is three pieces of bf16,
+ *     high = x without its lower 16 bits, middle = (x - high) without them, low = x - high - middle,
+ * whose sum is x exactly if |x| >= 2^-103 (1e-31). Of smaller numbers pieces below 2^-126 are lost, since they count as 0.
+ * An element of the product is high + (middle + low), where each is the product of these pieces with the weights in the order
+ * of bf16 by bf16. Where the first is infinite or NaN, it is the result: so inf and NaN in the operands give what
+ * napier_matmul gives, except that a subnormal times inf is NaN. f16 is widened to f32. bf16 by bf16 is napier_matmul.
+ * Error bound: (k / 32 + 21) 2^-24 sum_k |a b| + (k + 1) 2^-124 max(1, |b|).
+ * Everything else is as in napier_matmul, also bits and errors; INVALID_ARGUMENT also if neither operand is bf16. */
+NAPIER_API napier_status napier_matmul_split(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                             napier_matrix product);
+
 /* 1 if this context multiplies bf16 by bf16 on the processor's matrix engine (AMX), else 0; the bits are the same. The first
  * call, or the first such product, compares the engine with the AVX-512 kernel, and takes it only if all bits agree. A context
  * made with another instruction set than NAPIER_ISA_AUTO goes without. context NULL: 0. */

@@ -12,7 +12,9 @@
  *
  * Compute modes. F32: activations are f32, and weights are widened exactly. BF16: activations are rounded to bf16
  * before each product and before attention, as in bf16 inference; all arithmetic, sums and the residual stream are f32.
- * In both modes the weights are used as they are stored (bf16, f16 or f32) and never rounded. Products and attention
+ * SPLIT: as F32, but a product with weights is that of napier_matmul_split, which has F32's accuracy and runs on matrix
+ * engines for bf16. It needs matrices of bf16.
+ * In all modes the weights are used as they are stored (bf16, f16 or f32) and never rounded. Products and attention
  * have the order of operations of napier/linear.h and napier/attention.h. docs/model.md defines the other steps.
  *
  * Tokens are ids, i32 or i64; napier/tokenizer.h encodes text. Ragged lists: list b has the elements offsets[b] ..
@@ -34,7 +36,11 @@ extern "C" {
 
 typedef struct napier_model napier_model;
 
-typedef enum napier_compute { NAPIER_COMPUTE_F32 = 0, NAPIER_COMPUTE_BF16 = 1 } napier_compute;
+typedef enum napier_compute {
+    NAPIER_COMPUTE_F32 = 0,
+    NAPIER_COMPUTE_BF16 = 1,
+    NAPIER_COMPUTE_SPLIT = 2
+} napier_compute;
 
 typedef struct napier_model_options {
     size_t struct_size; /* sizeof(napier_model_options) */
@@ -130,7 +136,7 @@ NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
  * The states after the last norm (hidden [N, H]) and the logits [N, V] of the tokens ids [N], which form ragged
  * sequences (offsets of size 0: one sequence). Row i of the logits predicts token i + 1. Either output may be absent
  * (data NULL), and may have any dtype but f64. The logits of a reward model are [N, labels].
- * The head multiplies exactly the values of hidden if it is f32 in mode F32, or bf16 or f32 in mode BF16. To multiply
+ * The head multiplies exactly the values of hidden if it is f32 in mode F32 or SPLIT, or bf16 or f32 in mode BF16. To multiply
  * them yourself by bf16 weights in mode BF16, ask for bf16, since napier_matmul uses another order for bf16 by bf16.
  * progress may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED (a sequence longer than the model's sliding window),
  * OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */

@@ -60,10 +60,12 @@ typedef struct napier_token_options {
     double z_loss;          /* >= 0; affects only loss; default 0 */
     const uint8_t *keep; /* one byte per token; a 0 drops the token, as a top-k or top-p filter does; NULL: keep all */
     int64_t keep_stride; /* bytes from one row of keep to the next; at least V, or 0: all rows share one set */
+    int64_t split; /* not 0: calls from hidden states multiply them by weights of bf16 as napier_matmul_split does;
+                            default 0: as napier_matmul. A GPU does not: UNSUPPORTED */
 } napier_token_options;
 
 #define NAPIER_TOKEN_OPTIONS_INIT \
-    { sizeof(napier_token_options), 1.0, 0.0, -100, 0.0, 0.0, NULL, 0 }
+    { sizeof(napier_token_options), 1.0, 0.0, -100, 0.0, 0.0, NULL, 0, 0 }
 
 /* Results that one read of each row can give, for K ids per row. Leave data (or the pointer) NULL for those you do not
  * want. */
@@ -124,13 +126,13 @@ NAPIER_API napier_status napier_token_logprobs_backward(napier_context *context,
 
 /* ---- From hidden states ------------------------------------------------------------------------------------------
  * The same for logits = hidden weights^T, with hidden [N, H] and weights [V, H]. The N x V logits are never stored.
- * Their bits are those of napier_matmul. */
+ * Their bits are those of napier_matmul, or of napier_matmul_split. */
 
 /* The workspace in bytes of the forward (or backward) call for these shapes, with one id per row and no top_k. Returns
  * 0 for impossible shapes. With H up to 16384 and up to 64 threads, the forward call takes less than 256 MB for any N.
  * The backward call takes at most 190 MB, plus 16 KB for each of H (sums for 4096 tokens), 2 MB for each thread and 200
  * bytes per row; that is 256 MB with H = 2048 and 16 threads. Many ids per row or a large top_k take no more: the calls
- * then process fewer rows at a time. */
+ * then process fewer rows at a time. With options.split it may be three times as much for each of the rows' H. */
 NAPIER_API size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,
                                                          int64_t vocabulary, int backward);
 

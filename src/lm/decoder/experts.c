@@ -130,7 +130,7 @@ static void group(const mixture *e) {
 static napier_status route(napier_context *context, const mixture *e, const napier_layer *layer, float *memory) {
     const napier_matrix probs = napier_rows_f32(e->probs, e->x.rows, e->experts);
     const napier_projection router = {layer->router, probs};
-    napier_project(context, e->x, &router, 1, memory);
+    napier_project(context, e->x, &router, 1, napier_model_splits(e->model), memory);
     NAPIER_TRY(napier_softmax(context, napier_read_only(probs), probs, NULL));
     napier_parallel(context, e->x.rows, SOME_ROWS, choose_task, (void *)(uintptr_t)e);
     group(e);
@@ -169,7 +169,8 @@ static void run_expert(napier_context *context, mixture *e, const napier_gated *
     const int64_t stride = e->x.cols + PADDING;
     const napier_const_matrix x = {e->gathered, rows, e->x.cols, stride, 1, e->x.dtype};
     napier_parallel(context, rows, SOME_ROWS, gather_task, e);
-    napier_project_gated(context, x, weights, (napier_matrix){e->sums, rows, e->x.cols, stride, 1, NAPIER_F32}, memory);
+    const napier_matrix sums = {e->sums, rows, e->x.cols, stride, 1, NAPIER_F32};
+    napier_project_gated(context, x, weights, sums, napier_model_splits(e->model), memory);
     napier_parallel(context, rows, SOME_ROWS, add_task, e);
 }
 

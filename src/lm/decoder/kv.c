@@ -54,7 +54,7 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,
                            "memory: %" PRId64 " bytes are too few for %" PRId64 " tokens", model->memory, ids.size);
     }
-    if (model->compute == NAPIER_COMPUTE_BF16) {
+    if (model->compute != NAPIER_COMPUTE_F32) {
         napier_matrix_engine_decide(context);
     }
     NAPIER_MEMORY(memory, context);

@@ -62,7 +62,8 @@ static size_t product_floats(const napier_context *context, const napier_model *
     size_t floats = 0;
     for (int i = 0; i < DTYPES; i++) {
         if (has_dtype(m, i)) {
-            floats = larger(floats, napier_project_floats(context, x, napier_const_rows(NULL, out, in, dtypes[i])));
+            floats = larger(floats, napier_project_floats(context, x, napier_const_rows(NULL, out, in, dtypes[i]),
+                                                          napier_model_splits(m)));
         }
     }
     return floats;
@@ -80,7 +81,7 @@ static size_t gated_floats(const napier_context *context, const napier_model *m,
             const napier_gated all = {napier_const_rows(NULL, width, hidden, dtypes[gate]),
                                       napier_const_rows(NULL, width, hidden, dtypes[up]),
                                       napier_const_rows(NULL, hidden, width, dtypes[down]), some, some};
-            floats = larger(floats, napier_project_gated_floats(context, x, &all));
+            floats = larger(floats, napier_project_gated_floats(context, x, &all, napier_model_splits(m)));
         }
     }
     return floats;
@@ -305,7 +306,8 @@ typedef struct run {
 /* Multiplies rows of x, starting with `first`, by weights. */
 static void project(const run *r, void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
     const napier_matrix view = rows_of(r->layers, x, first, rows, all->weights.cols);
-    napier_project(r->context, napier_read_only(view), all, count, r->layers->memory);
+    napier_project(r->context, napier_read_only(view), all, count, napier_model_splits(r->layers->model),
+                   r->layers->memory);
 }
 
 /* What becomes of a product's sums: a step on `rows` rows from `first` on. */
@@ -422,7 +424,7 @@ static napier_status run_mlp(const run *r, const napier_layer *layer, int64_t fi
         return napier_experts_run(r->context, l->model, layer, x, out, l->experts, l->memory);
     }
     const napier_gated mlp = mlp_of(layer);
-    napier_project_gated(r->context, x, &mlp, out, l->memory);
+    napier_project_gated(r->context, x, &mlp, out, napier_model_splits(l->model), l->memory);
     return NAPIER_OK;
 }
 

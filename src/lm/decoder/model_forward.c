@@ -111,7 +111,7 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
         x.data = (const char *)x.data + first * x.row_stride * in;
         logits.data = (char *)logits.data + (row + first) * logits.row_stride * out;
         const napier_projection head = {f->model->head, logits};
-        napier_project(f->context, x, &head, 1, f->memory);
+        napier_project(f->context, x, &head, 1, napier_model_splits(f->model), f->memory);
     }
 }
 
@@ -120,7 +120,8 @@ static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_s
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
     const size_t row = (size_t)head.cols + 16;
-    const size_t all = f->logits.data ? napier_project_most_floats(f->context, x, head) : 0;
+    const size_t all =
+        f->logits.data ? napier_project_most_floats(f->context, x, head, napier_model_splits(f->model)) : 0;
     f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
     NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
     NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));
@@ -174,7 +175,7 @@ napier_status napier_model_forward(napier_context *context, const napier_model *
                  .progress = progress,
                  .user = user};
     NAPIER_TRY(check(&f));
-    if (model->compute == NAPIER_COMPUTE_BF16) {
+    if (model->compute != NAPIER_COMPUTE_F32) {
         napier_matrix_engine_decide(context);
     }
     return run_all(&f);

@@ -33,12 +33,21 @@ static napier_status get_tensor(const loader *l, const char *name, int dims, con
     return NAPIER_OK;
 }
 
+/* Notes a tensor of matrices, and refuses one whose products the compute mode does not know. */
+static napier_status note_matrices(const loader *l, const char *name, const napier_tensor *tensor) {
+    NAPIER_REFUSE_IF(l->context, napier_model_splits(l->model) && tensor->dtype != NAPIER_BF16,
+                     "%s: dtype %s, but the compute mode split needs bf16; f32 takes any", name,
+                     napier_dtype_name(tensor->dtype));
+    l->model->dtypes |= 1u << tensor->dtype;
+    return NAPIER_OK;
+}
+
 static napier_status get_matrix(const loader *l, const char *name, int64_t rows, int64_t cols,
                                 napier_const_matrix *out) {
     const napier_tensor *tensor;
     const int64_t shape[] = {rows, cols};
     NAPIER_TRY(get_tensor(l, name, 2, shape, &tensor));
-    l->model->dtypes |= 1u << tensor->dtype;
+    NAPIER_TRY(note_matrices(l, name, tensor));
     *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
     return NAPIER_OK;
 }
@@ -134,9 +143,10 @@ static napier_status get_fused_experts(const loader *l, const char *prefix, napi
     char name[NAME_SIZE];
     (void)snprintf(name, sizeof name, "%s.gate_up_proj", prefix);
     NAPIER_TRY(get_tensor(l, name, 3, first, &gate_up));
+    NAPIER_TRY(note_matrices(l, name, gate_up));
     (void)snprintf(name, sizeof name, "%s.down_proj", prefix);
     NAPIER_TRY(get_tensor(l, name, 3, last, &down));
-    l->model->dtypes |= 1u << gate_up->dtype | 1u << down->dtype;
+    NAPIER_TRY(note_matrices(l, name, down));
     for (int64_t e = 0; e < c->num_experts; e++) {
         experts[e] = (napier_gated){.gate = expert_rows(gate_up, e, 0, width),
                                     .up = expert_rows(gate_up, e, width, width),

@@ -8,8 +8,8 @@
 #include "ops/linear/product.h"
 
 static napier_product_plan plan_of(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
-                                   napier_matrix out) {
-    return napier_product_plan_of(context, x, weights, napier_transposed(out), false);
+                                   napier_matrix out, bool split) {
+    return napier_product_plan_of(context, x, weights, napier_transposed(out), split, false);
 }
 
 static size_t scratch_floats(const napier_context *context, const napier_product_plan *plan) {
@@ -20,15 +20,17 @@ static size_t scratch_floats(const napier_context *context, const napier_product
 
 /* Each plan's own scratch memory precedes the panels, as in napier_product_run. So panels stay valid for the next
  * product only if it needs no more scratch memory. */
-size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights) {
-    const napier_product_plan plan = plan_of(context, x, weights, napier_rows_f32(NULL, x.rows, weights.rows));
+size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
+                             bool split) {
+    const napier_product_plan plan = plan_of(context, x, weights, napier_rows_f32(NULL, x.rows, weights.rows), split);
     return napier_product_floats(context, &plan);
 }
 
-size_t napier_project_most_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights) {
+size_t napier_project_most_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
+                                  bool split) {
     size_t most = 0;
     for (; x.rows > 0; x.rows--) {
-        const size_t floats = napier_project_floats(context, x, weights);
+        const size_t floats = napier_project_floats(context, x, weights, split);
         if (floats == 0) {
             return 0;
         }
@@ -56,10 +58,10 @@ static void run_few(const napier_context *context, napier_product_plan *plans, i
 }
 
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
-                    float *memory) {
+                    bool split, float *memory) {
     napier_product_plan plans[NAPIER_PROJECTIONS], before = {0};
     for (int i = 0; i < count; i++) {
-        plans[i] = plan_of(context, x, all[i].weights, all[i].out);
+        plans[i] = plan_of(context, x, all[i].weights, all[i].out, split);
     }
     for (int i = 0, next; i < count && x.rows > 0; i = next) {
         napier_product_plan *const plan = &plans[i];
@@ -91,13 +93,14 @@ typedef struct gated {
     size_t scratch_floats; /* per worker: for gate, up and a row of the intermediate result */
 } gated;
 
-static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out) {
+static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out,
+                      bool split) {
     const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
     gated g = {.dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
     g.kernels = &napier_ops_kernels_of(context->isa)->layers;
-    g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows));
-    g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows));
-    g.down = plan_of(context, middle, w->down, out);
+    g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows), split);
+    g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows), split);
+    g.down = plan_of(context, middle, w->down, out, split);
     g.scratch_floats = 2 * napier_product_scratch(g.gate.row_block) + (size_t)g.gate.row_block * NAPIER_LANE_BLOCK;
     return g;
 }
@@ -113,9 +116,9 @@ static bool is_direct(const gated *g) {
 static void write_row(const gated *g, int64_t block, int64_t k, const float *gate, const float *up, float *room) {
     const napier_product_sides *s = &g->down.sides;
     const int64_t lanes = napier_block_lanes(s, block), begin = k / s->k_block * s->k_block;
-    if (g->dtype != NAPIER_F32) {
+    if (g->dtype != NAPIER_F32 || s->split) {
         g->kernels->gate(gate, up, lanes, room, g->dtype);
-        napier_panel_write_row(s, block, k, (const uint16_t *)(const void *)room);
+        napier_panel_write_row(s, block, k, room);
         return;
     }
     for (int64_t l = 0; l < lanes; l += NAPIER_LANES) {
@@ -146,7 +149,7 @@ static void gated_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* Writes the padding of k in the last block of pairs. */
 static void fill_up(const gated *g) {
-    static const uint16_t zeros[NAPIER_LANE_BLOCK];
+    static const float zeros[NAPIER_LANE_BLOCK]; /* of either dtype */
     const napier_product_sides *s = &g->down.sides;
     for (int64_t block = 0; block < napier_lane_blocks(s); block++) {
         for (int64_t k = s->lanes.cols; k < s->k; k++) {
@@ -237,9 +240,10 @@ static void run_plain(const napier_context *context, const gated *g, napier_cons
     const napier_projection first[] = {{w->gate, napier_rows_f32(gate, x.rows, w->gate.rows)},
                                        {w->up, napier_rows_f32(up, x.rows, w->up.rows)}};
     const napier_projection last = {w->down, out};
-    napier_project(context, x, first, 2, rest);
+    const bool split = g->gate.sides.split;
+    napier_project(context, x, first, 2, split, rest);
     gate_rows(g, x.rows, w->gate.rows, gate, up, middle);
-    napier_project(context, napier_const_rows(middle, x.rows, w->gate.rows, x.dtype), &last, 1, rest);
+    napier_project(context, napier_const_rows(middle, x.rows, w->gate.rows, x.dtype), &last, 1, split, rest);
 }
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
@@ -248,8 +252,9 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Without biases it is monotone in the number of rows: the variant without panels is for few rows, for which a panel's
  * memory is at its maximum. */
-size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *w) {
-    const gated g = gated_of(context, x, w, napier_rows_f32(NULL, x.rows, w->down.rows));
+size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *w,
+                                   bool split) {
+    const gated g = gated_of(context, x, w, napier_rows_f32(NULL, x.rows, w->down.rows), split);
     const size_t first = napier_product_floats(context, &g.gate), second = napier_product_floats(context, &g.up);
     const size_t last = napier_product_floats(context, &g.down);
     if (first == 0 || second == 0 || last == 0) {
@@ -269,8 +274,8 @@ size_t napier_project_gated_floats(const napier_context *context, napier_const_m
 }
 
 void napier_project_gated(const napier_context *context, napier_const_matrix x, const napier_gated *w,
-                          napier_matrix out, float *memory) {
-    gated g = gated_of(context, x, w, out);
+                          napier_matrix out, bool split, float *memory) {
+    gated g = gated_of(context, x, w, out, split);
     if (x.rows == 0) {
         return;
     }

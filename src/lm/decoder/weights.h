@@ -50,6 +50,9 @@ static inline napier_dtype napier_model_activations(const napier_model *model) {
     return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
 }
 
+/* Are products those of napier_matmul_split? */
+static inline bool napier_model_splits(const napier_model *model) { return model->compute == NAPIER_COMPUTE_SPLIT; }
+
 /* Finds the weights of a model whose config and tensors are there, and frees what that allocated. */
 napier_status napier_model_get_weights(napier_context *context, napier_model *model);
 void napier_model_free_weights(napier_context *context, napier_model *model);

@@ -155,8 +155,9 @@ static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
     const int64_t lists = g->penalized ? g->longest + g->options.max_tokens : 0;
     const int64_t row =
         (g->model->config.vocab_size + 2) * (int64_t)sizeof(float) + (lists + 9) * (int64_t)sizeof(int64_t);
-    const int64_t product =
-        (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head) * sizeof(float));
+    const int64_t product = (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head,
+                                                                 napier_model_splits(g->model)) *
+                                      sizeof(float));
     return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
                 napier_schedule_bytes(tokens));
 }
@@ -196,7 +197,8 @@ static void forbid_stops(const generate *g) {
 
 static napier_status allocate(generate *g, napier_memory *memory) {
     const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
-    const size_t product = napier_project_most_floats(g->context, states_of(g, rows), g->model->head);
+    const size_t product =
+        napier_project_most_floats(g->context, states_of(g, rows), g->model->head, napier_model_splits(g->model));
     g->ended = napier_take(memory, g->sequences, 1);
     g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
     g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);
@@ -461,7 +463,7 @@ static napier_status run_step(generate *g) {
         states.data = data + first * bytes;
         const napier_projection head = {g->model->head,
                                         napier_rows_f32(g->logits, states.rows, g->model->config.vocab_size)};
-        napier_project(g->context, states, &head, 1, g->memory);
+        napier_project(g->context, states, &head, 1, napier_model_splits(g->model), g->memory);
         NAPIER_TRY(sample_rows(g, first, states.rows));
     }
     napier_schedule_finish_step(&g->schedule);
@@ -509,7 +511,7 @@ napier_status napier_generate(napier_context *context, const napier_model *model
         }
         return NAPIER_OK;
     }
-    if (model->compute == NAPIER_COMPUTE_BF16) {
+    if (model->compute != NAPIER_COMPUTE_F32) {
         napier_matrix_engine_decide(context);
     }
     g.has_texts = g.options.stop_text_count > 0 || g.options.on_text || g.results.text;

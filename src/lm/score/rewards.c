@@ -11,7 +11,8 @@ static int64_t rows_of(int64_t responses) { return 2 * responses; }
 static int64_t product_floats(const napier_context *context, const napier_model *model, int64_t rows) {
     const int64_t block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
     return (int64_t)napier_project_most_floats(
-        context, napier_const_rows(NULL, block, model->head.cols, napier_model_activations(model)), model->head);
+        context, napier_const_rows(NULL, block, model->head.cols, napier_model_activations(model)), model->head,
+        napier_model_splits(model));
 }
 
 int64_t napier_reward_head_bytes(const napier_context *context, const napier_model *model, int64_t responses) {
@@ -36,7 +37,7 @@ static void multiply(napier_context *context, const napier_model *model, napier_
         x.data = (const char *)states.data + first * row_bytes;
         x.rows = rows - first < BLOCK_ROWS ? rows - first : BLOCK_ROWS;
         const napier_projection product = {model->head, napier_rows_f32(head->sums + first * labels, x.rows, labels)};
-        napier_project(context, x, &product, 1, head->memory);
+        napier_project(context, x, &product, 1, napier_model_splits(model), head->memory);
     }
 }
 

@@ -114,7 +114,7 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
     NAPIER_TRY(napier_kv_check(context, model, s->options.kvs, s->options.kv_count));
     s->context = context;
     s->model = model;
-    if (model->compute == NAPIER_COMPUTE_BF16) {
+    if (model->compute != NAPIER_COMPUTE_F32) {
         napier_matrix_engine_decide(context);
     }
     NAPIER_TRY(napier_score_lists_make(context, model, batch, &s->options, &s->lists));

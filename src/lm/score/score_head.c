@@ -5,6 +5,7 @@
 
 #include "core/base/scope.h"
 #include "core/math/f64.h"
+#include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
 
 enum {
@@ -26,8 +27,8 @@ static int64_t row_bytes(const napier_context *context, const napier_model *mode
 
 int64_t napier_score_head_bytes(const napier_context *context, const napier_model *model, int64_t tokens) {
     const int64_t rows = rows_for(tokens);
-    const size_t own =
-        napier_linear_token_logprobs_workspace(context, rows, model->config.hidden_size, model->config.vocab_size, 0);
+    const size_t own = napier_head_workspace(context, rows, model->config.hidden_size, model->config.vocab_size,
+                                             napier_model_splits(model));
     return (int64_t)own + rows * row_bytes(context, model);
 }
 
@@ -103,9 +104,11 @@ napier_status napier_score_head_flush(napier_score_head *h) {
     if (h->results.argmax || h->results.is_greedy) {
         results.argmax = h->argmax;
     }
+    napier_token_options options = h->options;
+    options.split = napier_model_splits(h->model);
     const napier_const_matrix hidden = napier_const_rows(h->gathered, h->rows, h->states.cols, h->states.dtype);
     const napier_status status = napier_linear_token_logprobs(
-        h->context, hidden, h->model->head, napier_indices_i64(h->ids, h->rows * h->per_row), &h->options, &results);
+        h->context, hidden, h->model->head, napier_indices_i64(h->ids, h->rows * h->per_row), &options, &results);
     for (int64_t i = 0; !status && i < h->rows; i++) {
         write_row(h, i);
     }

@@ -119,7 +119,7 @@ static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
     const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
-                                  sums_view(b, b->hidden_sums, b->count), b->col > 0);
+                                  sums_view(b, b->hidden_sums, b->count), false, b->col > 0);
 }
 
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
@@ -127,7 +127,7 @@ static napier_product_plan to_weights(const napier_context *context, const napie
                                       bool add) {
     const napier_const_matrix hidden = napier_some_rows(b->hidden, b->row, b->count);
     const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, NAPIER_F32};
-    return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, add);
+    return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, false, add);
 }
 
 static napier_matrix weight_sums_view(const napier_linear_back *b) { return sums_view(b, b->weight_sums, b->cols); }
@@ -259,7 +259,8 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
                                   napier_const_matrix hidden, napier_const_matrix weights) {
     napier_linear_back b = {
         .head = napier_head_of(context, call, hidden, weights), .hidden = hidden, .weights = weights};
-    const int64_t row_floats = 2 * NAPIER_LINEAR_COLS + hidden.cols + b.head.sides.k + b.head.slot_floats;
+    const int64_t row_floats =
+        2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
@@ -354,6 +355,5 @@ size_t napier_linear_token_logprobs_workspace(const napier_context *context, int
         const napier_linear_back b = back_of(context, &call, states, weights);
         return bytes_of(&b);
     }
-    const napier_head head = napier_head_of(context, &call, states, weights);
-    return napier_head_bytes(&head);
+    return napier_head_workspace(context, rows, hidden, vocabulary, false);
 }

@@ -19,7 +19,7 @@ static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_cons
          NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL)}};
 }
 
-/* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
+/* Refuses sums that do not match or are too long to pack. */
 static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
     const bool shaped = weights.cols >= 0 && hidden.cols >= 0; /* else a check of the matrices names them */
     NAPIER_REFUSE_IF(context, shaped && weights.cols != hidden.cols,
@@ -27,7 +27,19 @@ static napier_status check_sums(napier_context *context, napier_const_matrix hid
     if (hidden.cols > NAPIER_K_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
     }
-    if (hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16) {
+    return NAPIER_OK;
+}
+
+/* Refuses a split that cannot be, and decides whether the matrix engine computes the sums. */
+static napier_status check_split(napier_context *context, napier_place place, napier_const_matrix hidden,
+                                 napier_const_matrix weights, const napier_token_call *call) {
+    if (call->options.split && place == NAPIER_ON_DEVICE) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "options: split %" PRId64 " is for the CPU only",
+                           call->options.split);
+    }
+    NAPIER_REFUSE_IF(context, call->options.split && weights.dtype != NAPIER_BF16,
+                     "weights: dtype %s, but with the option split they are bf16", napier_dtype_name(weights.dtype));
+    if (weights.dtype == NAPIER_BF16 && (call->options.split || hidden.dtype == NAPIER_BF16)) {
         napier_matrix_engine_decide(context);
     }
     return NAPIER_OK;
@@ -39,7 +51,8 @@ napier_status napier_head_read(napier_context *context, napier_place place, napi
     const napier_token_matrices matrices = matrices_of(hidden, weights);
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
-    return napier_token_call_read(context, place, &matrices, ids, options, results, call);
+    NAPIER_TRY(napier_token_call_read(context, place, &matrices, ids, options, results, call));
+    return check_split(context, place, hidden, weights, call);
 }
 
 napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
@@ -56,7 +69,8 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
     matrices.count = 4;
     napier_status status = napier_begin(context);
     NAPIER_TRY(status ? status : check_sums(context, hidden, weights));
-    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
+    NAPIER_TRY(napier_token_back_read(context, place, &matrices, ids, options, gradients, call));
+    return check_split(context, place, hidden, weights, call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -65,7 +79,7 @@ static int64_t row_bytes(const napier_head *h) {
     const napier_token_call *c = h->call;
     const int64_t ids = c->chosen ? c->per_row * (int64_t)(2 * sizeof(int64_t) + sizeof(float)) : 0;
     const int64_t top = c->wants.top_k * (int64_t)sizeof(napier_token_top);
-    return (h->sides.k + h->slot_floats) * (int64_t)sizeof(float) +
+    return (napier_lane_floats(&h->sides) + h->slot_floats) * (int64_t)sizeof(float) +
            h->threads * ((int64_t)sizeof(napier_token_seen) + ids + top);
 }
 
@@ -74,7 +88,7 @@ napier_head napier_head_of(const napier_context *context, const napier_token_cal
                            napier_const_matrix weights) {
     napier_head h = {
         .call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens, .threads = context->threads};
-    h.sides = napier_product_sides_of(context, hidden, weights);
+    h.sides = napier_product_sides_of(context, hidden, weights, call->options.split != 0);
     h.tiles = napier_token_tiles(call->cols);
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);
     const int64_t left = NAPIER_HEAD_BYTES - h.threads * NAPIER_HEAD_SCRATCH * (int64_t)sizeof(float);
@@ -89,7 +103,18 @@ static size_t panels_of(const napier_head *h) { return napier_panel_floats(&h->s
 
 size_t napier_head_bytes(const napier_head *h) {
     return panels_of(h) * sizeof(float) + (size_t)h->threads * NAPIER_HEAD_SCRATCH * sizeof(float) +
-           (size_t)h->rows_at_a_time * (size_t)(row_bytes(h) - h->sides.k * (int64_t)sizeof(float));
+           (size_t)h->rows_at_a_time * (size_t)(row_bytes(h) - napier_lane_floats(&h->sides) * (int64_t)sizeof(float));
+}
+
+size_t napier_head_workspace(const napier_context *context, int64_t rows, int64_t hidden, int64_t vocabulary,
+                             bool split) {
+    const napier_token_call call = {
+        .rows = rows, .cols = vocabulary, .per_row = 1, .options = {.split = split}, .chosen = true};
+    const float unread = 0.0f;
+    const napier_const_matrix states = {&unread, rows, hidden, hidden, 1, NAPIER_F32};
+    const napier_const_matrix weights = {&unread, vocabulary, hidden, hidden, 1, split ? NAPIER_BF16 : NAPIER_F32};
+    const napier_head head = napier_head_of(context, &call, states, weights);
+    return napier_head_bytes(&head);
 }
 
 napier_status napier_head_take(napier_memory *memory, napier_head *h) {

@@ -46,6 +46,9 @@ typedef void napier_head_row(void *argument, int64_t row, const napier_token_fin
 
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights);
+/* napier_linear_token_logprobs_workspace of the forward call, with options.split or without. */
+size_t napier_head_workspace(const napier_context *context, int64_t rows, int64_t hidden, int64_t vocabulary,
+                             bool split);
 /* The number of bytes that napier_head_take takes. */
 size_t napier_head_bytes(const napier_head *head);
 napier_status napier_head_take(napier_memory *memory, napier_head *head);

@@ -53,6 +53,18 @@ void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_
     }
 }
 
+void napier_engine_pack_wide(const float *x, int64_t cols, uint32_t *out) {
+    enum { LANES = NAPIER_ENGINE_LANES };
+    for (int64_t i = 0; i < cols; i += 2, out += LANES) {
+        uint32_t even[LANES], odd[LANES];
+        memcpy(even, x + i * LANES, sizeof even);
+        memcpy(odd, x + (i + 1) * LANES, sizeof odd);
+        for (int l = 0; l < LANES; l++) {
+            out[l] = even[l] >> 16 | odd[l];
+        }
+    }
+}
+
 void napier_engine_pack_rows(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t k, int64_t cols,
                              uint16_t *out, int64_t step) {
     for (int64_t i = 0; i < cols; i++) {

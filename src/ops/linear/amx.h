@@ -40,6 +40,9 @@ void napier_engine_multiply(const napier_engine_block *block);
 void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,
                               int64_t padded, uint32_t *out);
 
+/* The same from lanes of f32 whose lower halves are 0: x is [cols][16], cols an even number. */
+void napier_engine_pack_wide(const float *x, int64_t cols, uint32_t *out);
+
 /* out[r * step + i] = m[row + r][k + i] for r < rows and i < cols: for rows that do not lie along k. */
 void napier_engine_pack_rows(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t k, int64_t cols,
                              uint16_t *out, int64_t step);

@@ -18,24 +18,28 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
     return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 
-/* As rows, matrices that lie along k are cheap; as lanes, matrices that lie across it.
- * So weights stored as [n, k] become rows. */
-napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
-                            napier_matrix product) {
-    const napier_status status = napier_matmul_check(context, a, b, product);
-    if (status || product.rows == 0 || product.cols == 0) {
-        return status;
+/* As rows, matrices that lie along k are cheap; as lanes, matrices that lie across it. So weights stored as [n, k] become
+ * rows. Lanes can be split, rows cannot. */
+static bool b_is_lanes(napier_const_matrix a, napier_const_matrix b, bool split) {
+    const bool across = b.row_stride != 1 && b.col_stride == 1 && b.rows > 1;
+    return split && a.dtype != b.dtype ? b.dtype != NAPIER_BF16 : across;
+}
+
+static napier_status multiply(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                              napier_matrix product, bool split) {
+    if (product.rows == 0 || product.cols == 0) {
+        return NAPIER_OK;
     }
     if (a.cols > NAPIER_K_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "a: cols %" PRId64 " are too many to pack", a.cols);
     }
-    if (a.dtype == NAPIER_BF16 && b.dtype == NAPIER_BF16) {
+    if (split || (a.dtype == NAPIER_BF16 && b.dtype == NAPIER_BF16)) {
         napier_matrix_engine_decide(context);
     }
     const napier_const_matrix columns = napier_const_transposed(b);
-    const bool across = b.row_stride != 1 && b.col_stride == 1 && b.rows > 1;
-    napier_product_plan plan = across ? napier_product_plan_of(context, columns, a, product, false)
-                                      : napier_product_plan_of(context, a, columns, napier_transposed(product), false);
+    napier_product_plan plan =
+        b_is_lanes(a, b, split) ? napier_product_plan_of(context, columns, a, product, split, false)
+                                : napier_product_plan_of(context, a, columns, napier_transposed(product), split, false);
     const size_t floats = napier_product_floats(context, &plan);
     NAPIER_MEMORY(memory, context);
     float *const packed =
@@ -44,4 +48,19 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
         napier_taken(&memory, "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols));
     napier_product_run(context, &plan, packed);
     return NAPIER_OK;
+}
+
+napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                            napier_matrix product) {
+    NAPIER_TRY(napier_matmul_check(context, a, b, product));
+    return multiply(context, a, b, product, false);
+}
+
+napier_status napier_matmul_split(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                  napier_matrix product) {
+    NAPIER_TRY(napier_matmul_check(context, a, b, product));
+    NAPIER_REFUSE_IF(context, a.dtype != NAPIER_BF16 && b.dtype != NAPIER_BF16,
+                     "b: dtype %s by %s, but one operand of a split product is bf16; napier_matmul takes any",
+                     napier_dtype_name(b.dtype), napier_dtype_name(a.dtype));
+    return multiply(context, a, b, product, true);
 }

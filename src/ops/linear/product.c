@@ -2,6 +2,8 @@
  * of the product is a chain of its own. */
 #include "ops/linear/product.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "ops/linear/amx.h"
@@ -14,6 +16,8 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
  * serve two patches, so that widening pays. Packed rows serve more lanes. Up to 256 lanes go together, in shares of
  * almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
 enum { DIRECT_LANES = 64, WIDENED_LANES = 128 };
+/* The pieces of so many lanes are six whole panels. */
+enum { SPLIT_LANES = 64 };
 
 /* A group of rows of so many bytes is multiplied with one block of lanes after the
  * other, and stays in the last-level cache. */
@@ -29,36 +33,50 @@ static int64_t large_k_block(int64_t k, int64_t floats) {
     return napier_round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
 }
 
+static int64_t panels_of(const napier_product_sides *s, int64_t lanes) {
+    return (napier_sums_of(s, lanes) + NAPIER_LANES - 1) / NAPIER_LANES;
+}
+
+/* Few lanes are not in panels: their sums are piece 0 of each lane, then piece 1, then piece 2. */
+static int64_t few_sums(const napier_product_sides *s, int64_t lanes) {
+    return s->split ? NAPIER_PIECES * lanes : lanes;
+}
+
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
-                                             napier_const_matrix rows) {
+                                             napier_const_matrix rows, bool split) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
-    s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
+    s.split = split && lanes.dtype != NAPIER_BF16;
+    s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     s.engine = s.pairs && context->engine == NAPIER_ENGINE_ON;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     const bool from_memory = rows.col_stride == 1 && !s.engine && (!s.pairs || kernels->direct_pairs);
-    s.few = lanes.rows <= NAPIER_FEW && from_memory;
+    s.few = lanes.rows <= NAPIER_FEW / (s.split ? NAPIER_PIECES : 1) && from_memory;
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
-    s.lane_block = !s.direct || !full ? NAPIER_LANE_BLOCK : rows.dtype == NAPIER_F32 ? DIRECT_LANES : WIDENED_LANES;
+    s.lane_block = s.split                    ? SPLIT_LANES
+                   : !s.direct || !full       ? NAPIER_LANE_BLOCK
+                   : rows.dtype == NAPIER_F32 ? DIRECT_LANES
+                                              : WIDENED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
-    const int64_t panels = (together + NAPIER_LANES - 1) / NAPIER_LANES;
+    const int64_t panels = panels_of(&s, together);
     s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
     s.c_step = s.few ? napier_few_width(lanes.rows) : napier_round_up(together, 16);
+    s.sum_step = s.few ? napier_few_width(few_sums(&s, lanes.rows)) : napier_sums_of(&s, s.c_step);
     return s;
 }
 
 int64_t napier_lanes_at_a_time(const napier_product_sides *s) {
-    const int64_t most = NAPIER_PANEL_BYTES_MOST / (int64_t)sizeof(float) / (s->k > 0 ? s->k : 1);
+    const int64_t most = NAPIER_PANEL_BYTES_MOST / (int64_t)sizeof(float) / (s->k > 0 ? napier_lane_floats(s) : 1);
     const int64_t blocks = most / NAPIER_LANE_BLOCK > 0 ? most / NAPIER_LANE_BLOCK : 1;
     const int64_t wanted = napier_round_up(s->lanes.rows, NAPIER_LANE_BLOCK);
     return blocks * NAPIER_LANE_BLOCK < wanted ? blocks * NAPIER_LANE_BLOCK : wanted;
 }
 
 size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
-    const uint64_t panels = (uint64_t)(lanes + NAPIER_LANES - 1) / NAPIER_LANES;
+    const uint64_t panels = (uint64_t)panels_of(s, lanes);
     if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
         return 0;
     }
@@ -71,9 +89,9 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
 /* Panels of a block of lanes that share a block of k are adjacent, so that together they fill the second-level cache
  * evenly. Returns where panel `panel` of the block begins at k. */
 float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
-    const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
+    const int64_t panels = panels_of(s, napier_block_lanes(s, block));
     const int64_t cols = napier_least(s->k - k, s->k_block);
-    return s->panels + (block * s->lane_block / NAPIER_LANES * s->k + k * panels + cols * panel) * s->panel_step;
+    return s->panels + (block * panels_of(s, s->lane_block) * s->k + k * panels + cols * panel) * s->panel_step;
 }
 
 /* For the matrix engine: where `group` of 16 lanes begins in a block of k, and there at k. */
@@ -83,7 +101,7 @@ static uint32_t *engine_lanes_at(const napier_product_sides *s, int64_t block, i
     return panels + (group * cols + k - begin) / 2 * NAPIER_ENGINE_LANES;
 }
 
-static void pack_engine_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const int64_t groups = NAPIER_LANES / NAPIER_ENGINE_LANES, each = s->lane_block / NAPIER_LANES;
     const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
     for (int64_t g = 0; g < groups; g++) {
@@ -94,7 +112,70 @@ static void pack_engine_piece(const napier_product_sides *s, int64_t panel, int6
     }
 }
 
-void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_t k, const uint16_t *values) {
+/* Where 16 sums of a block are at k. */
+static float *half_panel_at(const napier_product_sides *s, int64_t block, int64_t half, int64_t k) {
+    const int64_t begin = k / s->k_block * s->k_block;
+    return napier_panel_at(s, block, half / 2, begin) + (k - begin) * NAPIER_LANES + half % 2 * NAPIER_PIECE_LANES;
+}
+
+/* Packs `cols` k, from k on, of 16 sums of a split block: one piece of 16 lanes. All sums beyond the last lane are 0. */
+static void pack_half(const napier_product_sides *s, int64_t block, int64_t half, int64_t k, int64_t cols) {
+    const napier_const_matrix turned = napier_const_transposed(s->lanes);
+    const int64_t lane = block * s->lane_block + half / NAPIER_PIECES * NAPIER_PIECE_LANES;
+    const int64_t left = s->lane_count - lane, lanes = left < 0 ? 0 : napier_least(left, NAPIER_PIECE_LANES);
+    const int64_t rest = s->lanes.cols - k, there = rest < 0 || lanes == 0 ? 0 : napier_least(rest, cols);
+    float *const out = half_panel_at(s, block, half, k);
+    s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, false, out, NAPIER_LANES, NAPIER_PIECE_LANES);
+    s->kernels->piece(out, there, NAPIER_LANES, (int)(half % NAPIER_PIECES));
+    for (int64_t i = there; i < cols; i++) {
+        memset(out + i * NAPIER_LANES, 0, NAPIER_PIECE_LANES * sizeof *out);
+    }
+}
+
+/* The same for the matrix engine, whose groups of lanes are 16 too. */
+static void pack_engine_half(const napier_product_sides *s, int64_t block, int64_t half, int64_t k, int64_t cols) {
+    enum { SOME_K = 2 * NAPIER_PAIRS_BLOCK };
+    const napier_const_matrix turned = napier_const_transposed(s->lanes);
+    const int64_t lane = block * s->lane_block + half / NAPIER_PIECES * NAPIER_PIECE_LANES;
+    const int64_t left = s->lane_count - lane, lanes = left < 0 ? 0 : napier_least(left, NAPIER_PIECE_LANES);
+    float room[SOME_K * NAPIER_PIECE_LANES];
+    for (int64_t i = 0; i < cols; i += SOME_K) {
+        const int64_t some = napier_least(cols - i, SOME_K), rest = s->lanes.cols - k - i;
+        const int64_t there = rest < 0 || lanes == 0 ? 0 : napier_least(rest, some);
+        memset(room, 0, sizeof room);
+        s->kernels->pack(&turned, k + i, there, s->first_lane + lane, lanes, false, room, NAPIER_PIECE_LANES,
+                         NAPIER_PIECE_LANES);
+        s->kernels->piece(room, there, NAPIER_PIECE_LANES, (int)(half % NAPIER_PIECES));
+        napier_engine_pack_wide(room, some, engine_lanes_at(s, block, half, k + i));
+    }
+}
+
+/* One k of a split block. */
+static void write_pieces(const napier_product_sides *s, int64_t block, int64_t k, const float *values) {
+    const int64_t lanes = napier_block_lanes(s, block);
+    for (int64_t half = 0; half < napier_sums_of(s, lanes) / NAPIER_PIECE_LANES; half++) {
+        const int64_t lane = half / NAPIER_PIECES * NAPIER_PIECE_LANES;
+        float x[NAPIER_PIECE_LANES] = {0};
+        memcpy(x, values + lane, (size_t)napier_least(lanes - lane, NAPIER_PIECE_LANES) * sizeof *x);
+        s->kernels->piece(x, 1, NAPIER_PIECE_LANES, (int)(half % NAPIER_PIECES));
+        if (!s->engine) {
+            memcpy(half_panel_at(s, block, half, k), x, sizeof x);
+            continue;
+        }
+        uint32_t *const pairs = engine_lanes_at(s, block, half, k);
+        for (int l = 0; l < NAPIER_PIECE_LANES; l++) {
+            uint32_t bits;
+            memcpy(&bits, x + l, sizeof bits);
+            pairs[l] = k % 2 == 0 ? (pairs[l] & 0xffff0000u) | bits >> 16 : (pairs[l] & 0xffffu) | bits;
+        }
+    }
+}
+
+void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_t k, const void *values) {
+    if (s->split) {
+        write_pieces(s, block, k, values);
+        return;
+    }
     const int64_t lanes = napier_block_lanes(s, block), begin = k / s->k_block * s->k_block;
     const napier_const_matrix row = napier_const_rows(values, 1, lanes, NAPIER_BF16);
     for (int64_t l = 0; l < lanes && !s->engine; l += NAPIER_LANES) {
@@ -103,15 +184,23 @@ void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_
                          NAPIER_LANES);
     }
     for (int64_t l = 0; l < lanes && s->engine; l++) {
+        enum { SIZE = sizeof(uint16_t) };
         uint32_t *pair = engine_lanes_at(s, block, l / NAPIER_ENGINE_LANES, k) + l % NAPIER_ENGINE_LANES;
-        memcpy((char *)pair + k % 2 * (int64_t)sizeof *values, values + l, sizeof *values);
+        memcpy((char *)pair + k % 2 * SIZE, (const char *)values + l * SIZE, SIZE);
     }
 }
 
 /* Packs `cols` k of a panel, from k on, all in one block of k. */
-static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+static void pack_part(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+    const int64_t panels = panels_of(s, s->lane_block);
+    for (int64_t half = 2 * (panel % panels), end = half + 2; s->split && half < end; half++) {
+        (s->engine ? pack_engine_half : pack_half)(s, panel / panels, half, k, cols);
+    }
+    if (s->split) {
+        return;
+    }
     if (s->engine) {
-        pack_engine_piece(s, panel, k, cols);
+        pack_engine_part(s, panel, k, cols);
         return;
     }
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
@@ -128,7 +217,7 @@ static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t panel = begin; panel < end; panel++) {
         for (int64_t k = 0; k < s->k; k += s->k_block) {
-            pack_piece(s, panel, k, napier_least(s->k - k, s->k_block));
+            pack_part(s, panel, k, napier_least(s->k - k, s->k_block));
         }
     }
 }
@@ -139,11 +228,11 @@ enum { PACK_K = NAPIER_PAIRS_BLOCK };
 
 static void pack_across(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_product_sides *s = argument;
-    const int64_t panels = (s->lane_count + NAPIER_LANES - 1) / NAPIER_LANES;
+    const int64_t panels = panels_of(s, s->lane_count);
     (void)worker;
     for (int64_t k = begin * PACK_K; k < end * PACK_K && k < s->k; k += PACK_K) {
         for (int64_t panel = 0; panel < panels; panel++) {
-            pack_piece(s, panel, k, napier_least(s->k - k, PACK_K));
+            pack_part(s, panel, k, napier_least(s->k - k, PACK_K));
         }
     }
 }
@@ -160,15 +249,36 @@ void napier_pack_few(const napier_product_kernels *kernels, const napier_const_m
     memset(out + there * width, 0, (size_t)((k - there) * width) * sizeof(float));
 }
 
+/* The same for few split lanes. */
+static void pack_few_pieces(const napier_product_sides *s, float *out) {
+    enum { SOME_K = 256 };
+    const int64_t lanes = s->lane_count, width = s->sum_step;
+    memset(out, 0, (size_t)(s->k * width) * sizeof *out);
+    for (int64_t k = 0; k < s->lanes.cols; k += SOME_K) {
+        const int64_t cols = napier_least(s->lanes.cols - k, SOME_K);
+        for (int64_t sum = 0; sum < NAPIER_PIECES * lanes; sum++) {
+            float x[SOME_K];
+            s->kernels->pack(&s->lanes, s->first_lane + sum % lanes, 1, k, cols, false, x, SOME_K,
+                             napier_round_up(cols, 16));
+            s->kernels->piece(x, napier_round_up(cols, 16) / 16, 16, (int)(sum / lanes));
+            for (int64_t i = 0; i < cols; i++) {
+                out[(k + i) * width + sum] = x[i];
+            }
+        }
+    }
+}
+
 void napier_pack_lanes(const napier_context *context, napier_product_sides *s, int64_t first, int64_t count) {
     s->first_lane = first;
     s->lane_count = count;
-    if (s->few && s->k > 0) {
+    if (s->few && s->split && s->k > 0) {
+        pack_few_pieces(s, s->panels);
+    } else if (s->few && s->k > 0) {
         napier_pack_few(s->kernels, &s->lanes, first, count, s->pairs, s->k, s->panels);
     } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
         napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
     } else if (s->k > 0) {
-        napier_parallel(context, (count + NAPIER_LANES - 1) / NAPIER_LANES, 1, pack_panels, s);
+        napier_parallel(context, panels_of(s, count), 1, pack_panels, s);
     }
 }
 
@@ -181,11 +291,11 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .row_count = rows,
                                   .row_step = s->rows.row_stride * size,
                                   .lane_data = s->panels,
-                                  .lanes = s->lane_count,
-                                  .width = napier_few_width(s->lane_count),
+                                  .lanes = few_sums(s, s->lane_count),
+                                  .width = s->sum_step,
                                   .k = s->rows.cols,
                                   .c = c,
-                                  .c_step = s->c_step};
+                                  .c_step = s->sum_step};
     (s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
 }
 
@@ -201,13 +311,13 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
     napier_product_block b = {.rows = packed,
                               .panels = napier_panel_at(s, block, 0, k),
                               .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
-                              .lanes = napier_round_up(napier_block_lanes(s, block), 16),
+                              .lanes = napier_round_up(napier_sums_of(s, napier_block_lanes(s, block)), 16),
                               .k = napier_least(s->k - k, NAPIER_K_BLOCK),
-                              .c_step = s->c_step,
+                              .c_step = s->sum_step,
                               .first = first};
     for (int64_t r = 0; r < rows; r += NAPIER_ROW_GROUP) {
         b.row_count = napier_least(rows - r, NAPIER_ROW_GROUP);
-        b.c = c + r * s->c_step;
+        b.c = c + r * s->sum_step;
         pack_group(s, row + r, b.row_count, k, packed);
         s->multiply(&b);
     }
@@ -225,10 +335,10 @@ static void multiply_direct(const napier_product_sides *s, int64_t block, int64_
                                    .room = s->rows.dtype == NAPIER_F32 ? NULL : room,
                                    .panels = napier_panel_at(s, block, 0, k),
                                    .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
-                                   .lanes = napier_round_up(napier_block_lanes(s, block), 16),
+                                   .lanes = napier_round_up(napier_sums_of(s, napier_block_lanes(s, block)), 16),
                                    .k = napier_least(s->k - k, s->k_block),
                                    .c = c,
-                                   .c_step = s->c_step,
+                                   .c_step = s->sum_step,
                                    .first = first};
     (s->pairs ? s->kernels->direct_pairs : s->kernels->direct_chain)(&b);
 }
@@ -243,17 +353,18 @@ static void multiply_engine(const napier_product_sides *s, int64_t block, int64_
     uint16_t *const packed = (uint16_t *)(void *)room;
     for (int64_t r = 0; r < rows; r += group) {
         for (int64_t i = k; i < end; i += some) {
-            napier_engine_block b = {.rows = (const uint16_t *)s->rows.data + ((row + r) * s->rows.row_stride + i),
-                                     .row_count = napier_least(rows - r, group),
-                                     .row_step = s->rows.row_stride,
-                                     .cols = s->rows.cols - i,
-                                     .lanes = engine_lanes_at(s, block, 0, i),
-                                     .lane_step = (end - k) / 2 * NAPIER_ENGINE_LANES,
-                                     .lane_count = napier_round_up(napier_block_lanes(s, block), NAPIER_ENGINE_LANES),
-                                     .k = napier_least(end - i, some),
-                                     .c = c + r * s->c_step,
-                                     .c_step = s->c_step,
-                                     .first = first && i == k};
+            napier_engine_block b = {
+                .rows = (const uint16_t *)s->rows.data + ((row + r) * s->rows.row_stride + i),
+                .row_count = napier_least(rows - r, group),
+                .row_step = s->rows.row_stride,
+                .cols = s->rows.cols - i,
+                .lanes = engine_lanes_at(s, block, 0, i),
+                .lane_step = (end - k) / 2 * NAPIER_ENGINE_LANES,
+                .lane_count = napier_round_up(napier_sums_of(s, napier_block_lanes(s, block)), NAPIER_ENGINE_LANES),
+                .k = napier_least(end - i, some),
+                .c = c + r * s->sum_step,
+                .c_step = s->sum_step,
+                .first = first && i == k};
             if (!in_place) {
                 const int64_t cols = napier_least(b.cols, b.k);
                 napier_engine_pack_rows(&s->rows, row + r, b.row_count, i, cols, packed, SOME_K);
@@ -261,6 +372,28 @@ static void multiply_engine(const napier_product_sides *s, int64_t block, int64_
                 b.row_step = SOME_K;
             }
             napier_engine_multiply(&b);
+        }
+    }
+}
+
+/* The sum of the pieces' sums. An infinite or NaN sum of the first is the result: an infinite weight times the other
+ * pieces, which may be 0, would be NaN. */
+static float sum_of_pieces(float high, float middle, float low) {
+    const float sum = high + (middle + low);
+    return fabsf(high) <= FLT_MAX ? sum : high;
+}
+
+/* Adds up the pieces' sums of `rows` rows, in place. */
+static void add_pieces(const napier_product_sides *s, int64_t lanes, int64_t rows, float *c) {
+    const int64_t n = s->few ? lanes : NAPIER_PIECE_LANES; /* lanes whose pieces follow one another */
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t l = 0; l < lanes; l += n) {
+            const float *const high = c + r * s->sum_step + l * NAPIER_PIECES;
+            float sums[NAPIER_PIECE_LANES];
+            for (int64_t i = 0; i < n; i++) {
+                sums[i] = sum_of_pieces(high[i], high[n + i], high[2 * n + i]);
+            }
+            memcpy(c + r * s->c_step + l, sums, (size_t)n * sizeof *sums);
         }
     }
 }
@@ -277,6 +410,9 @@ static const float *multiply_strip(const napier_product_sides *s, int64_t block,
         (s->engine   ? multiply_engine
          : s->direct ? multiply_direct
                      : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);
+    }
+    if (s->split && s->k > 0) {
+        add_pieces(s, napier_block_lanes(s, block), rows, c);
     }
     return c;
 }
@@ -297,27 +433,42 @@ void napier_product_write(const napier_product_sides *s, const float *result, in
 
 /* ---- Single products --------------------------------------------------------------------------------------------- */
 
-/* Packs row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: space for 32 packed rows. */
+/* Packs row index[i] of m, k .. k + cols - 1, as lane i of a panel. piece: of them; -1: all. rows: space for 32 packed
+ * rows. */
 static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
-                         int64_t k, int64_t cols, float *rows, float *panel) {
+                         int64_t k, int64_t cols, int piece, float *rows, float *panel) {
     const int64_t there = napier_least(m->cols - k, cols);
     for (int i = 0; i < count; i++) {
         s->kernels->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
                          napier_round_up(cols, 16));
+        if (piece >= 0) {
+            s->kernels->piece(rows + i * NAPIER_ROW_STEP, napier_round_up(cols, 16) / 16, 16, piece);
+        }
     }
     const napier_const_matrix turned = {rows, cols, count, 1, NAPIER_ROW_STEP, NAPIER_F32};
     s->kernels->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
 }
 
-void napier_product_ones(const napier_product_sides *s, const int64_t *lane, const int64_t *row, int count,
-                         float *scratch, float products[NAPIER_LANES]) {
+/* Adds to sums; piece: of the lanes; -1: all. */
+static void multiply_ones(const napier_product_sides *s, const int64_t *lane, const int64_t *row, int count, int piece,
+                          float *scratch, float sums[NAPIER_LANES]) {
     float *a = scratch + NAPIER_LANES * NAPIER_ROW_STEP, *b = a + NAPIER_LANES * NAPIER_K_BLOCK;
-    memset(products, 0, NAPIER_LANES * sizeof *products);
     for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
         const int64_t cols = napier_least(s->k - k, NAPIER_K_BLOCK);
-        gather_panel(s, &s->lanes, lane, count, k, cols, scratch, a);
-        gather_panel(s, &s->rows, row, count, k, cols, scratch, b);
-        (s->pairs ? s->kernels->pairs_lanes : s->kernels->chain_lanes)(a, b, cols, products);
+        gather_panel(s, &s->lanes, lane, count, k, cols, piece, scratch, a);
+        gather_panel(s, &s->rows, row, count, k, cols, -1, scratch, b);
+        (s->pairs ? s->kernels->pairs_lanes : s->kernels->chain_lanes)(a, b, cols, sums);
+    }
+}
+
+void napier_product_ones(const napier_product_sides *s, const int64_t *lane, const int64_t *row, int count,
+                         float *scratch, float products[NAPIER_LANES]) {
+    float sums[NAPIER_PIECES][NAPIER_LANES] = {{0}};
+    for (int piece = 0; piece < (s->split ? NAPIER_PIECES : 1); piece++) {
+        multiply_ones(s, lane, row, count, s->split ? piece : -1, scratch, sums[piece]);
+    }
+    for (int i = 0; i < NAPIER_LANES; i++) {
+        products[i] = s->split ? sum_of_pieces(sums[0][i], sums[1][i], sums[2][i]) : sums[0][i];
     }
     s->kernels->unpack(products, NAPIER_LANES, 1, NAPIER_LANES, napier_rows_f32(products, 1, NAPIER_LANES), 0, 0,
                        false);
@@ -337,11 +488,11 @@ static int64_t row_block_of(const napier_context *context, const napier_product_
 }
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
-                                           napier_const_matrix rows, napier_matrix out, bool add) {
-    napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows), .out = out, .add = add};
+                                           napier_const_matrix rows, napier_matrix out, bool split, bool add) {
+    napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows, split), .out = out, .add = add};
     if (add && p.sides.few) {
         p.sides.few = false;
-        p.sides.c_step = napier_round_up(lanes.rows, 16);
+        p.sides.sum_step = p.sides.c_step = napier_round_up(lanes.rows, 16);
     }
     p.lanes = napier_lanes_at_a_time(&p.sides);
     p.row_block = row_block_of(context, &p.sides, p.lanes);
@@ -482,7 +633,7 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
 
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b) {
     const napier_product_sides *s = &a->sides, *t = &b->sides;
-    return s->k == t->k && s->pairs == t->pairs && s->engine == t->engine && s->few == t->few &&
+    return s->k == t->k && s->pairs == t->pairs && s->split == t->split && s->engine == t->engine && s->few == t->few &&
            s->k_block == t->k_block && s->lane_block == t->lane_block && s->lanes.rows == t->lanes.rows &&
            a->lanes >= s->lanes.rows && b->lanes >= s->lanes.rows;
 }

@@ -27,6 +27,7 @@ typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
+    bool split;                      /* each lane is three lanes of bf16, its pieces, whose products are added up */
     void (*multiply)(const napier_product_block *block);
     bool engine;        /* on the matrix engine: panels hold bf16 (ops/linear/amx.h) */
     int64_t panel_step; /* floats of a panel for one k */
@@ -35,14 +36,22 @@ typedef struct napier_product_sides {
     int64_t k_block;    /* size of a block of k */
     int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k */
     int64_t c_step;     /* floats from one row of a strip's products to the next */
+    int64_t sum_step;   /* the same before the pieces' products are added up */
     int64_t k;          /* rounded up; with pairs to a multiple of 32 */
     float *panels;      /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
 
-/* The context must have decided whether it uses the matrix engine (ops/linear/amx.h), or not use it. */
+/* split: rows are bf16, and lanes are split unless they are bf16 too (napier_matmul_split).
+ * The context must have decided whether it uses the matrix engine (ops/linear/amx.h), or not use it. */
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
-                                             napier_const_matrix rows);
+                                             napier_const_matrix rows, bool split);
+
+/* The sums that so many lanes have in panels: those of split lanes are pieces 0, 1 and 2 of the first 16 lanes, then of
+ * the next 16. */
+static inline int64_t napier_sums_of(const napier_product_sides *sides, int64_t lanes) {
+    return sides->split ? NAPIER_PIECES * napier_round_up(lanes, NAPIER_PIECE_LANES) : lanes;
+}
 
 /* How many lanes are packed at a time: whole blocks of them. */
 int64_t napier_lanes_at_a_time(const napier_product_sides *sides);
@@ -84,7 +93,12 @@ void napier_product_write(const napier_product_sides *sides, const float *result
 void napier_product_ones(const napier_product_sides *sides, const int64_t *lane, const int64_t *row, int count,
                          float *scratch, float products[NAPIER_LANES]);
 
-/* A whole product to `out` [rows, lanes]. add: out is f32 and already holds the sums over earlier k. */
+/* Floats of a lane in panels. */
+static inline int64_t napier_lane_floats(const napier_product_sides *sides) {
+    return sides->k * (sides->split ? NAPIER_PIECES : 1);
+}
+
+/* A whole product to `out` [rows, lanes]. add: out is f32 and already holds the sums over earlier k; not if split. */
 typedef struct napier_product_plan {
     napier_product_sides sides;
     napier_matrix out;
@@ -104,7 +118,7 @@ int64_t napier_product_units(const napier_product_plan *plan);
 napier_product_unit napier_product_unit_of(const napier_product_plan *plan, int64_t unit);
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
-                                           napier_const_matrix rows, napier_matrix out, bool add);
+                                           napier_const_matrix rows, napier_matrix out, bool split, bool add);
 /* Floats of memory that the plan needs; 0 if the size overflows. */
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
 void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);
@@ -118,8 +132,8 @@ void napier_product_run(const napier_context *context, napier_product_plan *plan
  * engine uses it. In the order of pairs k is filled up with +0 to sides->k. Lanes beyond the last 16 that are used may
  * have any values. */
 float *napier_panel_at(const napier_product_sides *sides, int64_t block, int64_t panel, int64_t k);
-/* Writes bf16 values [lanes of the block] to the panels of a block at k. */
-void napier_panel_write_row(const napier_product_sides *sides, int64_t block, int64_t k, const uint16_t *values);
+/* Writes values [lanes of the block] to the panels of a block at k: bf16, or f32 if the lanes are split. */
+void napier_panel_write_row(const napier_product_sides *sides, int64_t block, int64_t k, const void *values);
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b);
 /* scratch: context->threads times napier_product_scratch(plan->row_block) floats. */
 void napier_product_run_packed(const napier_context *context, napier_product_plan *plan, float *panels, float *scratch);

@@ -126,6 +126,28 @@ static void napier_pack_product(const napier_const_matrix *m, int64_t row, int64
     }
 }
 
+/* ---- Pieces ------------------------------------------------------------------------------------------------------
+ * 24 bits are three times 8: the upper half of an f32 is a bf16, and each difference is exact. */
+
+NAPIER_KERNEL vf napier_upper_half(vf x) { return vf_from_bits(vi_and(vf_bits(x), vi_set(-65536))); }
+
+/* The first piece of NaN is NaN, even if its payload is in the lower half. NaN and inf have no other pieces. */
+NAPIER_KERNEL vf napier_bf16_piece(const vf x, const int piece) {
+    const vf high = napier_upper_half(x);
+    if (piece == 0) {
+        return vf_select(vf_unordered(x, x), vf_canonical_nan(), high);
+    }
+    const vm finite = vf_lt(vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MAX))), vf_set(INFINITY));
+    const vf rest = vf_select(finite, vf_sub(x, high), vf_zero()), middle = napier_upper_half(rest);
+    return piece == 1 ? middle : vf_sub(rest, middle);
+}
+
+static void napier_bf16_pieces(float *x, int64_t rows, int64_t step, int piece) {
+    for (int64_t r = 0; r < rows; r++, x += step) {
+        vf_store(x, napier_flush_subnormal(napier_bf16_piece(vf_load(x), piece)));
+    }
+}
+
 /* ---- One chain over k -------------------------------------------------------------------------------------------- */
 
 /* Adds to the sums of `rows` rows every k_step-th k, `steps` of them. */
@@ -467,7 +489,7 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
 
 #define NAPIER_PRODUCT_KERNELS                                                                                   \
     {                                                                                                            \
-        .pack = napier_pack_product, .chain = napier_chain, .pairs = napier_pairs,                               \
+        .pack = napier_pack_product, .piece = napier_bf16_pieces, .chain = napier_chain, .pairs = napier_pairs,  \
         .direct_chain = napier_direct_chain, .direct_pairs = napier_direct_pairs, .few_chain = napier_few_chain, \
         .few_pairs = napier_few_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes,     \
         .unpack = napier_unpack_product                                                                          \

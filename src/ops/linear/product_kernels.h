@@ -9,7 +9,8 @@
  * Either operand of the caller may be either side: the bits are the same. Both are cut into blocks of NAPIER_K_BLOCK
  * and packed as f32. k is filled up with +0 where the order requires it. c holds the partial sums between blocks.
  *
- * There are two orders (napier/linear.h): one chain over k, and the blocks of 32 of bf16 by bf16. */
+ * There are two orders (napier/linear.h): one chain over k, and the blocks of 32 of bf16 by bf16. A split product is
+ * three of bf16 by bf16. */
 #ifndef NAPIER_OPS_LINEAR_PRODUCT_KERNELS_H
 #define NAPIER_OPS_LINEAR_PRODUCT_KERNELS_H
 
@@ -24,7 +25,9 @@ enum {
         NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, so that rows do not all map to one cache set */
     NAPIER_ROW_GROUP = 48,   /* rows packed together: whole patches of any instruction set */
     NAPIER_DIRECT_ROOM = 8 * (512 + 16), /* floats: 8 rows, 512 k */
-    NAPIER_PAIRS_BLOCK = 32              /* k that bf16 by bf16 adds up before it adds to the accumulator */
+    NAPIER_PAIRS_BLOCK = 32,             /* k that bf16 by bf16 adds up before it adds to the accumulator */
+    NAPIER_PIECES = 3,                   /* of bf16 make an f32 (napier/linear.h: napier_matmul_split) */
+    NAPIER_PIECE_LANES = 16              /* of a panel that hold one piece of as many lanes */
 };
 
 /* One step of a product: a block of k. */
@@ -79,6 +82,8 @@ typedef struct napier_product_kernels {
      * flush: subnormals become 0, with their sign. */
     void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
                  float *out, int64_t step, int64_t padded);
+    /* Replaces x[r * step + i] by its first, second or third piece (0, 1, 2), for r < rows and i < 16. */
+    void (*piece)(float *x, int64_t rows, int64_t step, int piece);
     /* c += rows * lanes: by one chain of fma over k ascending, and in the order of bf16 by bf16. */
     void (*chain)(const napier_product_block *block);
     void (*pairs)(const napier_product_block *block);

@@ -1,5 +1,5 @@
-/* The matrix product: bit for bit against both orders written out on one element, within the promised error of
- * double precision, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge
+/* The matrix product, and the split one: bit for bit against the orders written out on one element, within the promised
+ * error of long double, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge
  * at which x86 flushes; NaN and infinities; a row alone and in a batch; arguments that cannot
  * be. */
 #include "support/check.h"
@@ -46,6 +46,27 @@ static float chain_in_order(const float *a, const float *b, int64_t k) {
     return total;
 }
 
+/* Piece 0, 1 or 2 of bf16. */
+static float piece_of(float x, int piece) {
+    const float high = f32_of_bits(f32_bits(x) & 0xffff0000u);
+    if (!isfinite(x)) {
+        return piece == 0 ? x : 0.0f;
+    }
+    const float middle = f32_of_bits(f32_bits(x - high) & 0xffff0000u);
+    return piece == 0 ? high : piece == 1 ? middle : x - high - middle;
+}
+
+static float split_in_order(const float *a, const float *b, int64_t k) {
+    float *pieces = scratch(k + 1, sizeof *pieces), sums[3];
+    for (int piece = 0; piece < 3; piece++) {
+        for (int64_t i = 0; i < k; i++) {
+            pieces[i] = piece_of(a[i], piece);
+        }
+        sums[piece] = pairs_in_order(pieces, b, k);
+    }
+    return isfinite(sums[0]) ? sums[0] + (sums[1] + sums[2]) : sums[0];
+}
+
 /* ---- Operands ---------------------------------------------------------------------------------------------------- */
 
 typedef enum numbers { ORDINARY, WIDE, TINY, EDGE, SPECIAL, NUMBERS } numbers;
@@ -89,6 +110,7 @@ typedef struct shape {
     napier_dtype a, b, out;
     layout la, lb, lout;
     numbers kind;
+    bool split;
 } shape;
 
 /* Contiguous, of ordinary numbers, with an f32 result. */
@@ -99,10 +121,13 @@ static shape f32_of(int64_t m, int64_t k, int64_t n, napier_dtype dtype) {
 static grid expected_of(const shape *s, const grid *a, const grid *b) {
     grid wanted = grid_plain(s->m, s->n, s->out);
     float *x = values_of(a, false), *y = values_of(b, true);
-    const bool pairs = s->a == NAPIER_BF16 && s->b == NAPIER_BF16;
+    const bool pairs = s->a == NAPIER_BF16 && s->b == NAPIER_BF16, turned = s->a == NAPIER_BF16;
     for (int64_t i = 0; i < s->m; i++) {
         for (int64_t j = 0; j < s->n; j++) {
-            const float value = (pairs ? pairs_in_order : chain_in_order)(x + i * s->k, y + j * s->k, s->k);
+            const float *p = x + i * s->k, *q = y + j * s->k;
+            const float value = pairs      ? pairs_in_order(p, q, s->k)
+                                : s->split ? split_in_order(turned ? q : p, turned ? p : q, s->k)
+                                           : chain_in_order(p, q, s->k);
             grid_set(&wanted, i, j, isnan(value) ? (double)NAN : (double)value);
         }
     }
@@ -116,12 +141,14 @@ static void check_product(const shape *s) {
     napier_context *context = NULL;
     for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         grid out = grid_make(s->lout, s->m, s->n, s->out);
-        if (works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view)) {
+        if (works((s->split ? napier_matmul_split : napier_matmul), context, grid_input(&a), grid_input(&b),
+                  out.view)) {
             char what[160];
-            snprintf(what, sizeof what, "%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
-                     (long long)s->m, (long long)s->k, (long long)s->n, napier_dtype_name(s->a),
-                     napier_dtype_name(s->b), napier_dtype_name(s->out), layout_name(s->la), layout_name(s->lb),
-                     (int)s->kind, napier_isa_name(napier_context_isa(context)), napier_context_threads(context));
+            snprintf(what, sizeof what, "%s%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
+                     s->split ? "split " : "", (long long)s->m, (long long)s->k, (long long)s->n,
+                     napier_dtype_name(s->a), napier_dtype_name(s->b), napier_dtype_name(s->out), layout_name(s->la),
+                     layout_name(s->lb), (int)s->kind, napier_isa_name(napier_context_isa(context)),
+                     napier_context_threads(context));
             grid_differences(&out, &wanted, what);
             expect(grid_damage(&out) == 0, "%s: wrote outside of the result", what);
         }
@@ -226,6 +253,179 @@ static void the_edge_of_the_normal_numbers(napier_context *context) {
     grid_differences(&out, &wanted, napier_isa_name(napier_context_isa(context)));
 }
 
+/* ---- Split products ---------------------------------------------------------------------------------------------- */
+
+/* Weights of bf16, as b or as a, stored along k or across it; few lanes, many, and several blocks of them. */
+static void split_products_have_the_bits_of_the_order(void) {
+    static const int64_t sizes[][3] = {{0, 3, 2},   {3, 0, 5},      {1, 1, 1},   {1, 31, 17},   {1, 1023, 33},
+                                       {2, 65, 49}, {3, 33, 16},    {4, 96, 50}, {9, 32, 31},   {16, 33, 20},
+                                       {17, 64, 1}, {33, 40, 48},   {48, 70, 5}, {63, 5, 35},   {64, 129, 16},
+                                       {65, 64, 9}, {130, 257, 30}, {1, 2, 300}, {70, 4200, 3}, {2, 700, 130}};
+    numbers_of = rng_make(9);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int turned = 0; turned < 4; turned++) {
+            const bool weights_first = turned / 2 != 0;
+            const int64_t m = weights_first ? sizes[i][2] : sizes[i][0], n = weights_first ? sizes[i][0] : sizes[i][2];
+            shape s = f32_of(m, sizes[i][1], n, NAPIER_F32);
+            *(weights_first ? &s.a : &s.b) = NAPIER_BF16;
+            s.split = true;
+            s.la = turned % 2 && weights_first ? LAYOUT_TRANSPOSED : LAYOUT_OFFSET;
+            s.lb = turned % 2 == weights_first ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS;
+            s.lout = LAYOUT_PADDED;
+            check_product(&s);
+        }
+    }
+}
+
+static void split_products_of_all_dtypes_and_strides(void) {
+    numbers_of = rng_make(10);
+    for (int i = 0; i < 2 * LAYOUTS; i++) {
+        shape s = f32_of(i % 3 == 0 ? 2 : 19, 70, i % 4 == 0 ? 7 : 37, dtypes[i % 3]);
+        s.b = NAPIER_BF16;
+        s.out = dtypes[i / 2 % 3];
+        s.la = (layout)(i % LAYOUTS);
+        s.lb = (layout)((i / 2 + 3) % LAYOUTS);
+        s.lout = (layout)((i / 3 + 5) % LAYOUTS);
+        s.split = true;
+        check_product(&s);
+    }
+}
+
+static void split_products_of_odd_numbers(void) {
+    static const int64_t rows[] = {1, 2, 20};
+    numbers_of = rng_make(11);
+    for (int kind = WIDE; kind < NUMBERS; kind++) {
+        for (int r = 0; r < 3; r++) {
+            for (int64_t k = 30; k <= 300; k += 135) {
+                shape s = f32_of(rows[r], k, 40, NAPIER_F32);
+                s.b = NAPIER_BF16;
+                s.lb = LAYOUT_TRANSPOSED;
+                s.kind = (numbers)kind;
+                s.split = true;
+                check_product(&s);
+            }
+        }
+    }
+}
+
+typedef napier_status multiply(napier_context *, napier_const_matrix, napier_const_matrix, napier_matrix);
+
+/* One element: x w, beside zeros. */
+static uint32_t one_product(napier_context *context, multiply *function, uint32_t x, uint16_t w) {
+    const float a[3] = {0.0f, f32_of_bits(x), 0.0f};
+    const uint16_t b[3] = {0, w, 0};
+    float product = 0.0f;
+    works(function, context, napier_const_rows_f32(a, 1, 3), napier_const_rows(b, 3, 1, NAPIER_BF16),
+          napier_rows_f32(&product, 1, 1));
+    return f32_bits(product);
+}
+
+/* Normal numbers from 2^-103 up to FLT_MAX and 1 give the number itself: no piece is lost, and none overflows. */
+static void pieces_sum_to_the_number(napier_context *context) {
+    enum { N = 20000 };
+    static uint32_t x[N];
+    float *const a = scratch(N, sizeof *a), *const product = scratch(N, sizeof *product);
+    const uint16_t one = 0x3f80;
+    numbers_of = rng_make(12);
+    for (int i = 0; i < N; i++) {
+        const uint32_t exponent = i % 7 == 0 ? 254 : 24 + (uint32_t)rng_below(&numbers_of, 231);
+        const uint32_t any = (uint32_t)rng_below(&numbers_of, 1 << 23), sign = (uint32_t)(i % 2) << 31;
+        x[i] = sign | exponent << 23 | (i < 20 ? 0x7fffffu : i < 40 ? 0u : i < 999 ? 1u << i % 23 : any);
+        a[i] = f32_of_bits(x[i]);
+    }
+    works(napier_matmul_split, context, napier_const_rows_f32(a, N, 1), napier_const_rows(&one, 1, 1, NAPIER_BF16),
+          napier_rows_f32(product, N, 1));
+    for (int i = 0; i < N; i++) {
+        expect(f32_bits(product[i]) == x[i], "%a times 1 is %a", (double)a[i], (double)product[i]);
+    }
+}
+
+/* As napier_matmul, but subnormal numbers count as 0. */
+static void special_numbers_as_in_f32(napier_context *context) {
+    static const uint32_t numbers32[] = {0x7f800000, 0xff800000, 0x7f800001, 0x7fc00000, 0xffc12345,
+                                         0x7f7fffff, 0xff7fffff, 0,          0x80000000, 0x3f800000,
+                                         0x40490fdb, 0x00800000, 0x0c800001};
+    static const uint16_t weights[] = {0x7f80, 0xff80, 0x7fc0, 0x7f81, 0, 0x8000, 0x3f80, 0xbf80, 0x7f7f, 0x4000};
+    for (size_t i = 0; i < sizeof numbers32 / sizeof *numbers32; i++) {
+        for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
+            const uint32_t want = one_product(context, napier_matmul, numbers32[i], weights[w]);
+            const uint32_t got = one_product(context, napier_matmul_split, numbers32[i], weights[w]);
+            expect(got == want, "%08x times %04x: %08x, where f32 has %08x", numbers32[i], (unsigned)weights[w], got,
+                   want);
+        }
+    }
+    const uint32_t subnormal = 0x007fffff;
+    expect(one_product(context, napier_matmul_split, subnormal, 0x7f80) == dtype_canonical_nan(NAPIER_F32),
+           "a subnormal times inf is no NaN");
+    expect(one_product(context, napier_matmul_split, subnormal, 0x3f80) == 0, "a subnormal does not count as 0");
+}
+
+/* kind 0: of one size; 1: of many sizes; 2: terms that cancel to 2^-20 of themselves. */
+static void split_errors_are_within_the_bound(void) {
+    const int64_t m = 9, n = 13;
+    numbers_of = rng_make(13);
+    for (int i = 0; i < 9; i++) {
+        const int64_t k = i / 3 == 0 ? 33 : i / 3 == 1 ? 1024 : 3072;
+        grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, i % 3 == 1 ? WIDE : ORDINARY);
+        grid b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_BF16, ORDINARY), out = grid_plain(m, n, NAPIER_F32);
+        for (int64_t p = 1; p < k && i % 3 == 2; p += 2) {
+            for (int64_t j = 0; j < m || j < n; j++) {
+                if (j < m) {
+                    grid_set(&a, j, p, grid_get(&a, j, p - 1) * (1.0 + 0x1p-20 * random_unit()));
+                }
+                if (j < n) {
+                    grid_set(&b, p, j, -grid_get(&b, p - 1, j));
+                }
+            }
+        }
+        works(napier_matmul_split, context_for_test(NAPIER_ISA_AUTO, 2), grid_input(&a), grid_input(&b), out.view);
+        for (int64_t e = 0; e < m * n; e++) {
+            long double sum = 0.0L, size = 0.0L, largest = 1.0L;
+            for (int64_t p = 0; p < k; p++) {
+                const long double w = grid_get(&b, p, e % n), term = grid_get(&a, e / n, p) * w;
+                sum += term;
+                size += fabsl(term);
+                largest = fmaxl(largest, fabsl(w));
+            }
+            const long double error = fabsl(grid_get(&out, e / n, e % n) - sum);
+            const long double bound =
+                ((long double)k / 32 + 21) * 0x1p-24L * size + (long double)(k + 1) * 0x1p-124L * largest;
+            expect(error <= bound, "kind %d, k %lld: error %Lg, bound %Lg", i % 3, (long long)k, error, bound);
+        }
+    }
+}
+
+static void a_split_row_does_not_know_its_batch(void) {
+    const int64_t m = 200, k = 300, n = 75;
+    numbers_of = rng_make(14);
+    grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, ORDINARY),
+         b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_BF16, ORDINARY);
+    grid all = grid_plain(m, n, NAPIER_F32), some = grid_plain(m, n, NAPIER_F32);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+    works(napier_matmul_split, context, grid_input(&a), grid_input(&b), all.view);
+    for (int64_t row = 0, step = 1; row < m; row += step, step = step % 37 + 1) {
+        const int64_t rows = row + step < m ? step : m - row;
+        works(napier_matmul_split, context, napier_const_rows_f32((const float *)a.view.data + row * k, rows, k),
+              grid_input(&b), napier_rows_f32((float *)some.view.data + row * n, rows, n));
+    }
+    grid_differences(&some, &all, "rows by themselves");
+}
+
+/* Activations in more than one lot. */
+static void large_split_products_are_no_different(napier_context *context) {
+    const int64_t m = 2700, k = 1000, n = 9;
+    numbers_of = rng_make(15);
+    grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, ORDINARY),
+         b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_BF16, ORDINARY);
+    grid out = grid_make(LAYOUT_OFFSET, m, n, NAPIER_F32);
+    float *x = values_of(&a, false), *y = values_of(&b, true);
+    works(napier_matmul_split, context, grid_input(&a), grid_input(&b), out.view);
+    for (int64_t i = 0; i < m * n; i += 41) {
+        const float wanted = split_in_order(x + i / n * k, y + i % n * k, k);
+        expect(grid_bits(&out, i / n, i % n) == f32_bits(wanted), "element %lld differs", (long long)i);
+    }
+}
+
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
 static void errors_are_within_the_bound(void) {
@@ -326,6 +526,15 @@ static void wrong_arguments_are_named(napier_context *context) {
     refused(context, napier_matmul(context, endless_a, endless_b, napier_rows_f32(c, 1, 1)), NAPIER_OUT_OF_MEMORY, "a",
             "too many", NULL);
     expect(napier_matmul(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
+    const napier_const_matrix narrow = napier_const_rows(b, 4, 3, NAPIER_F16);
+    invalid(context, napier_matmul_split(context, good_a, good_b, good), "b", "dtype f32", "bf16");
+    invalid(context, napier_matmul_split(context, good_a, narrow, good), "b", "dtype f16", "bf16");
+    invalid(context, napier_matmul_split(context, good_a, napier_const_rows(b, 3, 4, NAPIER_BF16), good), "b",
+            "rows 3");
+    const napier_const_matrix endless = {a, 1, INT64_MAX, 0, 0, NAPIER_F32};
+    refused(context, napier_matmul_split(context, endless, endless_b, napier_rows_f32(c, 1, 1)), NAPIER_OUT_OF_MEMORY,
+            "a", "too many", NULL);
+    expect(napier_matmul_split(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
 }
 
 /* What is decided about the matrix engine stays decided; whoever names an instruction set goes without it. */
@@ -350,6 +559,10 @@ static void the_matrix_engine_is_for_auto(void) {
 int main(void) {
     return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
                      TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
+                     TEST(split_products_have_the_bits_of_the_order), TEST(split_products_of_all_dtypes_and_strides),
+                     TEST(split_products_of_odd_numbers), TEST_EACH_ISA(1, pieces_sum_to_the_number),
+                     TEST_EACH_ISA(1, special_numbers_as_in_f32), TEST(split_errors_are_within_the_bound),
+                     TEST(a_split_row_does_not_know_its_batch), TEST_2(large_split_products_are_no_different),
                      TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
                      TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
                      TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
