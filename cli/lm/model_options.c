@@ -5,7 +5,8 @@
 
 #include <float.h>
 
-static const option_word modes[] = {{"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {NULL, 0}};
+static const option_word modes[] = {
+    {"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {"split", NAPIER_COMPUTE_SPLIT}, {NULL, 0}};
 
 const option_word chat_formats[] = {{"qwen3", NAPIER_CHAT_QWEN3},
                                     {"qwen2.5", NAPIER_CHAT_QWEN2_5},
@@ -23,7 +24,8 @@ const option model_options[] = {
     {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
      .help = "where the result goes (default or -: standard output)"},
     {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = modes,
-     .help = "f32 (default), or bf16: activations rounded to bf16 before each product"},
+     .help = "f32 (default), bf16: activations rounded to bf16 before each product, or split: f32's accuracy by "
+             "three products of bf16, for weights of bf16"},
     {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE_0(0x1p63),
      .help = "what may be taken beside the weights, as 512M or 4G (default: 1G)"},
     {.name = NULL},

@@ -134,14 +134,15 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
 
 def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False,
-                          argmax=False, rank=False, top_k=0):
+                          argmax=False, rank=False, top_k=0, split=False):
     """token_logprobs of hidden @ weights.T, without storing the logits.
 
     hidden is [..., H], weights is [V, H]; the rest is as in token_logprobs. Memory besides the results: at most about 256 MB.
+    split: the product is that of matmul with split, as in a CausalLM with compute="split"; weights are bfloat16.
     """
     rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
     results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
-                                            z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k)
+                                            z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k, split)
     return _shaped(_without_rows(results, rows, ids), lead, ids)
 
 

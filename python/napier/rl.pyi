@@ -21,7 +21,7 @@ def linear_token_logprobs(hidden: Array, weights: Array, ids: Optional[Any] = No
                           softcap: float = 0.0, ignore_index: int = -100, label_smoothing: float = 0.0,
                           z_loss: float = 0.0, keep: Optional[Any] = None, lse: bool = False,
                           entropy: bool = False, loss: bool = False, argmax: bool = False, rank: bool = False,
-                          top_k: int = 0) -> TokenLogprobs: ...
+                          top_k: int = 0, split: bool = False) -> TokenLogprobs: ...
 class Sampled(NamedTuple):
     ids: Any
     logprobs: Any

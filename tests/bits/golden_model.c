@@ -188,6 +188,12 @@ static void all_cases(int quick) {
         model_lines(name, m, which == 2 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32);
     }
     expert_cases();
+    m = tied;
+    m.dtype = NAPIER_BF16;
+    model_lines("split", m, NAPIER_COMPUTE_SPLIT);
+    m = tiny_model_of(TINY_FAMILIES - 1);
+    m.dtype = NAPIER_BF16;
+    model_lines("experts-split", m, NAPIER_COMPUTE_SPLIT);
 }
 
 int main(int count, char **words) { return golden_main("golden_model", count, words, all_cases); }

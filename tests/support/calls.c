@@ -252,6 +252,9 @@ static napier_status state_use_f64(napier_context *c) { return state_use_of(c, N
 ONE_CALL(matmul, napier_matmul, napier_const_rows_f32(numbers, 50, 200),
          napier_const_rows_f32(numbers + 10000, 200, 90), new_rows(50, 90))
 
+ONE_CALL(matmul_split, napier_matmul_split, napier_const_rows_f32(numbers, 50, 200),
+         napier_const_rows(numbers + 10000, 200, 90, NAPIER_BF16), new_rows(50, 90))
+
 enum { QUERIES = 40, KEYS = 50, HEADS = 4, KEY_HEADS = 2, DIM = 16 };
 
 static napier_heads new_heads(int64_t n, int64_t count) {
@@ -1097,6 +1100,7 @@ static const public_call table[] = {
     LINE(state_use, CALL_TAKES),
     LINE(state_use_f64, CALL_TAKES),
     LINE(matmul, CALL_TAKES),
+    LINE(matmul_split, CALL_TAKES),
     LINE(attention, CALL_TAKES),
     LINE(attention_of_sequences, CALL_TAKES),
     LINE(attention_backward, CALL_TAKES),

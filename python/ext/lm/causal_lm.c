@@ -336,7 +336,7 @@ static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- Model ------------------------------------------------------------------------------------------------------- */
 
-static const char *const compute_words[] = {"float32", "bfloat16"};
+static const char *const compute_words[] = {"float32", "bfloat16", "split"};
 
 /* _model_load(directory, compute, memory) */
 static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -346,7 +346,7 @@ static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     int compute = NAPIER_COMPUTE_F32;
     if (arguments(&names, args, count, keywords, v) ||
-        take_word(v[1], "compute", compute_words, 2, NAPIER_COMPUTE_F32, &compute) ||
+        take_word(v[1], "compute", compute_words, 3, NAPIER_COMPUTE_F32, &compute) ||
         take_int64(v[2], "memory", &options.memory) || !PyUnicode_FSConverter(v[0], &path)) {
         return NULL;
     }
@@ -441,7 +441,7 @@ static PyObject *py_model_from_tensors(PyObject *self, PyObject *const *args, Py
     const char *config;
     Py_ssize_t size;
     if (arguments(&names, args, count, keywords, v) || take_text(v[0], "config", &config, &size) ||
-        take_word(v[3], "compute", compute_words, 2, NAPIER_COMPUTE_F32, &compute) ||
+        take_word(v[3], "compute", compute_words, 3, NAPIER_COMPUTE_F32, &compute) ||
         take_int64(v[4], "memory", &options.memory)) {
         return NULL;
     }

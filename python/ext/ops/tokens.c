@@ -114,15 +114,24 @@ static napier_status cuda_linear_backward(napier_cuda_context *context, struct C
                                                       NAPIER_CUDA_BATCH_INVARIANT);
 }
 
+/* Refuses a split product of arrays on a GPU. */
+static int check_split(const array *like, const char *function, int split) {
+    if (split && array_on_device(like)) {
+        PyErr_Format(PyExc_NotImplementedError, "%s: split is for arrays on the CPU only", function);
+        return -1;
+    }
+    return 0;
+}
+
 /* weights NULL: x are logits; else hidden states. */
-static PyObject *token_forward(const char *function, PyObject *const *v, PyObject *weights) {
+static PyObject *token_forward(const char *function, PyObject *const *v, PyObject *weights, PyObject *split) {
     call_arrays c;
     call_start(&c, ANYWHERE);
     token_outputs o = {.results = NAPIER_TOKEN_RESULTS_INIT};
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_const_matrix x, w = {0};
     napier_indices ids;
-    int want = 0;
+    int want = 0, splits = 0;
     int64_t top_k = 0, each = 0;
     PyObject *given = NULL;
     if (call_matrix(&c, v[0], weights ? "hidden" : "logits", &x) ||
@@ -130,10 +139,12 @@ static PyObject *token_forward(const char *function, PyObject *const *v, PyObjec
         (each = ids_per_row(ids, x.rows)) < 0 ||
         take_token_options(&c, v + 2, x.rows, weights ? w.rows : x.cols, &options) ||
         take_int(v[2 + TOKEN_OPTION_COUNT], "want", &want) || take_int64(v[3 + TOKEN_OPTION_COUNT], "top_k", &top_k) ||
+        take_bool(split, "split", &splits) || check_split(&c.arrays[0], function, splits) ||
         make_token_outputs(&c, x.rows, each, want, top_k, &o)) {
         call_release(&c);
         return NULL;
     }
+    options.split = splits;
     if (weights) {
         RUN_ANYWHERE_FOR(given, token_tuple(&o), &c.arrays[0], function, napier_linear_token_logprobs, cuda_linear, x,
                          w, ids, &options, &o.results);
@@ -149,20 +160,20 @@ static PyObject *py_token_logprobs(PyObject *self, PyObject *const *args, Py_ssi
     static const signature names = {"token_logprobs", 10, 10, 1, {"logits", "ids", TOKEN_OPTIONS, "want", "top_k"}};
     (void)self;
     PyObject *v[10];
-    return arguments(&names, args, count, keywords, v) ? NULL : token_forward(names.function, v, NULL);
+    return arguments(&names, args, count, keywords, v) ? NULL : token_forward(names.function, v, NULL, NULL);
 }
 
 static PyObject *py_linear_token_logprobs(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
-        "linear_token_logprobs", 11, 11, 2, {"hidden", "weights", "ids", TOKEN_OPTIONS, "want", "top_k"}};
+        "linear_token_logprobs", 12, 12, 2, {"hidden", "weights", "ids", TOKEN_OPTIONS, "want", "top_k", "split"}};
     (void)self;
-    PyObject *v[11];
+    PyObject *v[12];
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
     PyObject *weights = v[1];
     v[1] = v[0]; /* in the order of token_forward: x, ids, options */
-    return token_forward(names.function, v + 1, weights);
+    return token_forward(names.function, v + 1, weights, v[11]);
 }
 
 /* ---- Their gradients --------------------------------------------------------------------------------------------- */
@@ -317,9 +328,9 @@ static napier_status cuda_matmul(napier_cuda_context *context, struct CUstream_s
 }
 
 static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"matmul", 3, 2, 2, {"a", "b", "dtype"}};
+    static const signature names = {"matmul", 4, 2, 2, {"a", "b", "dtype", "split"}};
     (void)self;
-    PyObject *v[3];
+    PyObject *v[4];
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
@@ -329,11 +340,14 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
     napier_matrix product;
     array *made = NULL;
     PyObject *given = NULL;
+    int split = 0;
     if (!call_matrix(&c, v[0], "a", &a) && !call_matrix(&c, v[1], "b", &b)) {
         napier_dtype dtype = a.dtype == b.dtype ? a.dtype : NAPIER_F32;
-        if (!take_dtype(v[2], "dtype", &dtype) && !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
-            RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_matmul, cuda_matmul, a, b,
-                             product);
+        if (!take_dtype(v[2], "dtype", &dtype) && !take_bool(v[3], "split", &split) &&
+            !check_split(&c.arrays[0], names.function, split) &&
+            !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
+            RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function,
+                             (split ? napier_matmul_split : napier_matmul), cuda_matmul, a, b, product);
         }
     }
     call_release(&c);
@@ -407,10 +421,14 @@ PyMethodDef token_functions[] = {
      "Logits are\n"
      "computed again, tile by tile."},
     {"matmul", FAST(py_matmul),
-     "matmul(a, b, *, dtype=None)\n--\n\n"
+     "matmul(a, b, *, dtype=None, split=False)\n--\n\n"
      "The matrix product a [M, K] @ b [K, N] in a fixed order: the bits of an element depend on its row and its column "
      "only.\n"
      "Of float32, float16 and bfloat16; dtype is the result's (default: a's, or float32 where b's is another).\n"
+     "split: one operand is bfloat16, and the other is multiplied as three pieces of bfloat16. That has the accuracy "
+     "of "
+     "float32 and\n"
+     "runs on matrix engines (napier_matmul_split). On the CPU only.\n"
      "\n"
      "Examples\n"
      "--------\n"

@@ -34,6 +34,11 @@ typedef struct linear_case {
     int64_t *ids;
 } linear_case;
 
+static void multiply(napier_context *context, const linear_case *c) {
+    works((c->options.split ? napier_matmul_split : napier_matmul), context, grid_input(&c->x),
+          napier_const_transposed(grid_input(&c->w)), c->logits.view);
+}
+
 static void case_make(linear_case *c) {
     c->x = random_grid(c->hidden_layout, c->rows, c->hidden, c->hidden_dtype, 3.0);
     c->w = random_grid(c->weights_layout, c->vocabulary, c->hidden, c->weights_dtype, 1.0);
@@ -42,8 +47,7 @@ static void case_make(linear_case *c) {
     for (int64_t i = 0; i < c->rows * c->per_row; i++) {
         c->ids[i] = i % 11 == 7 ? c->options.ignore_index : rng_below(&numbers, c->vocabulary);
     }
-    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-    works(napier_matmul, context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view);
+    multiply(context_for_test(NAPIER_ISA_AUTO, 2), c);
 }
 
 static napier_indices case_ids(const linear_case *c) { return napier_indices_i64(c->ids, c->rows * c->per_row); }
@@ -97,6 +101,9 @@ static void results_are_those_of_the_logits(void) {
             c.hidden_layout = (layout)((int)s % LAYOUTS);
             c.weights_layout = s % 2 ? LAYOUT_PADDED : LAYOUT_CONTIGUOUS;
             check_forward(&c, napier_dtype_name(dtypes[d]));
+            c.weights_dtype = NAPIER_BF16;
+            c.options.split = 1;
+            check_forward(&c, "split");
         }
     }
 }
@@ -126,26 +133,32 @@ static void options_are_those_of_the_logits(void) {
 /* So many of the best that memory holds some of the rows at a time. */
 static void rows_in_several_lots(void) {
     numbers = rng_make(3);
-    linear_case c = ordinary_case(2100, 3, 1030);
-    c.top_k = 1024;
-    c.options.temperature = 2.0;
-    case_make(&c);
-    scores wanted = scores_of(&c), got = scores_of(&c);
-    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
-    by_logits(context, &c, &wanted);
-    by_hidden(context, &c, &got);
-    expect(same_scores(&got, &wanted), "other bits in several lots");
+    for (int split = 0; split < 2; split++) {
+        linear_case c = ordinary_case(2100, 3, 1030);
+        c.top_k = 1024;
+        c.options.temperature = 2.0;
+        c.options.split = split;
+        c.weights_dtype = split ? NAPIER_BF16 : NAPIER_F32;
+        case_make(&c);
+        scores wanted = scores_of(&c), got = scores_of(&c);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
+        by_logits(context, &c, &wanted);
+        by_hidden(context, &c, &got);
+        expect(same_scores(&got, &wanted), "other bits in several lots");
+    }
 }
 
 static void odd_rows_are_those_of_the_logits(void) {
     numbers = rng_make(4);
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 6; which++) {
         linear_case c = ordinary_case(6, 8, 1100);
+        c.options.split = which / 3;
+        c.weights_dtype = c.options.split ? NAPIER_BF16 : NAPIER_F32;
         case_make(&c);
-        grid_set(&c.x, 1, 2, which == 0 ? HUGE_VAL : which == 1 ? (double)NAN : 1e30);
-        grid_set(&c.w, 7, 2, which == 0 ? 0.0 : 3e38);
+        grid_set(&c.x, 1, 2, which % 3 == 0 ? HUGE_VAL : which % 3 == 1 ? (double)NAN : 1e30);
+        grid_set(&c.w, 7, 2, which % 3 == 0 ? 0.0 : 3e38);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-        works(napier_matmul, context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view);
+        multiply(context, &c);
         scores wanted = scores_of(&c), got = scores_of(&c);
         by_logits(context, &c, &wanted);
         by_hidden(context, &c, &got);
@@ -231,6 +244,10 @@ static void gradients_have_the_bits_of_their_chains(void) {
             check_backward(&c, dtypes[d], (layout)((int)s * 2), 1, napier_dtype_name(dtypes[d]));
             check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 7, "7 threads");
         }
+        linear_case c = ordinary_case(shapes[s][0], shapes[s][1], shapes[s][2]);
+        c.weights_dtype = NAPIER_BF16;
+        c.options.split = 1;
+        check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 2, "split");
     }
 }
 
@@ -394,6 +411,15 @@ static void wrong_arguments_are_named(napier_context *context) {
                                                   napier_rows_f32(y, 3, 4), napier_rows_f32(y + 4, 5, 4)),
             "grad_hidden", "grad_weights");
     expect(napier_linear_token_logprobs_workspace(NULL, 1, 1, 1, 0) == 0, "no context wants memory");
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    options.split = 1;
+    results.lse = napier_array_f32(y, 3);
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, &options, &results), "weights",
+            "dtype f32", "split");
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, none, &options, &gradients, NO_MATRIX,
+                                                  NO_MATRIX),
+            "weights", "dtype f32", "split");
 }
 
 int main(void) {

@@ -323,7 +323,9 @@ static void test_sequences(void) {
         m.kv_heads = which == 2 ? 4 : 1;
         tiny_model_write(&m);
         const setting s = {.m = &m,
-                           .compute = which % 2 == 0 ? NAPIER_COMPUTE_F32 : NAPIER_COMPUTE_BF16,
+                           .compute = k == 2 || k == SAMPLINGS ? NAPIER_COMPUTE_SPLIT
+                                      : which % 2 == 0         ? NAPIER_COMPUTE_F32
+                                                               : NAPIER_COMPUTE_BF16,
                            .threads = 1,
                            .min_tokens = which == 3   ? 7
                                          : which == 1 ? 1

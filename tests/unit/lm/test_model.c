@@ -212,7 +212,7 @@ static void check_against_oracle(tiny_model m, const char *what) {
     double *exact = scratch(TOKENS * m.vocabulary, sizeof *exact);
     float *got = scratch(TOKENS * m.vocabulary, sizeof *got);
     oracle_logits(&m, ids, exact);
-    for (int compute = 0; compute < 2; compute++) {
+    for (int compute = 0; compute <= (m.dtype == NAPIER_BF16 ? NAPIER_COMPUTE_SPLIT : NAPIER_COMPUTE_BF16); compute++) {
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         napier_model *model = model_load(context, &m, (napier_compute)compute, 0);
         model_logits(context, model, &m, ids, TOKENS, got);
@@ -220,7 +220,7 @@ static void check_against_oracle(tiny_model m, const char *what) {
         for (int64_t i = 0; i < TOKENS * m.vocabulary; i++) {
             worst = fmax(worst, fabs((double)got[i] - exact[i]));
         }
-        const double bound = compute == 0 ? 2e-5 : 0.15;
+        const double bound = compute == NAPIER_COMPUTE_BF16 ? 0.15 : 2e-5;
         expect(worst <= bound, "%s, compute %d: logits off by %g", what, compute, worst);
         napier_model_destroy(context, model);
     }
@@ -311,14 +311,16 @@ static void run_alone(const forward_case *c) {
 static void test_bits(void) {
     int64_t offsets[] = {0, 1, 30, 30, 47, 110};
     int64_t ids[110];
-    for (int which = 0; which < 4 * TINY_FAMILIES; which++) {
+    for (int which = 0; which < 5 * TINY_FAMILIES; which++) {
         TINY_MODEL(m);
-        m = tiny_model_of(which / 4);
-        m.dtype = which / 2 % 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
+        const int kind = which % 5;
+        m = tiny_model_of(which / 5);
+        m.dtype = kind < 2 ? NAPIER_F32 : NAPIER_BF16;
         tiny_model_write(&m);
         rng r = rng_make(3);
         random_ids(ids, 110, m.vocabulary, &r);
-        forward_case c = {&m, (napier_compute)(which % 2), ids, offsets, 5, NULL, NULL};
+        forward_case c = {&m,  kind == 4 ? NAPIER_COMPUTE_SPLIT : (napier_compute)(kind % 2), ids, offsets, 5, NULL,
+                          NULL};
         c.hidden = scratch(110 * m.hidden, sizeof *c.hidden);
         c.logits = scratch(110 * m.vocabulary, sizeof *c.logits);
         run_alone(&c);
@@ -430,6 +432,11 @@ static void test_arguments(napier_context *context) {
     refused(context, napier_model_load(context, "/nowhere", NULL, &model), NAPIER_IO_ERROR, "/nowhere", NULL);
     options.compute = (napier_compute)7;
     invalid(context, napier_model_load(context, m.directory, &options, &model), "compute 7");
+    options.compute = (napier_compute)-1;
+    invalid(context, napier_model_load(context, m.directory, &options, &model), "compute -1");
+    options.compute = NAPIER_COMPUTE_SPLIT;
+    invalid(context, napier_model_load(context, m.directory, &options, &model),
+            "model.embed_tokens.weight: dtype f32, but the compute mode split needs bf16");
     options.compute = NAPIER_COMPUTE_F32;
     options.memory = -1;
     invalid(context, napier_model_load(context, m.directory, &options, &model), "-1");

@@ -57,11 +57,11 @@ static logits wanted(napier_context *context, tiny_model *m, napier_compute comp
 
 static void test_views(napier_context *context) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 14; i++) {
         tiny_model m = TINY_MODEL_INIT;
-        m.dtype = dtypes[i % 3];
-        m.tied = i / 3 % 2 == 0;
-        const napier_compute compute = i < 6 ? NAPIER_COMPUTE_F32 : NAPIER_COMPUTE_BF16;
+        m.dtype = i < 12 ? dtypes[i % 3] : NAPIER_BF16;
+        m.tied = i < 12 ? i / 3 % 2 == 0 : i % 2 == 0;
+        const napier_compute compute = i < 6 ? NAPIER_COMPUTE_F32 : i < 12 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_SPLIT;
         TENSORS(t, &m);
         napier_model *const model = make_good(context, &t, compute);
         const logits got = logits_of(context, model, &m), files = wanted(context, &m, compute);
@@ -105,20 +105,21 @@ static void test_mixture(napier_context *context) {
 /* The memory of a product depends on the dtypes of its weights: gate and up of two dtypes cannot share what they pack. There
  * must be enough for each layer. The ledger sees a write beyond. */
 static void test_wide_layer(void) {
-    for (int k = 0; k < 2 * TINY_FAMILIES; k++) {
-        tiny_model m = tiny_model_of(k / 2);
+    for (int k = 0; k < 3 * TINY_FAMILIES; k++) {
+        tiny_model m = tiny_model_of(k / 3);
+        const napier_compute compute = (napier_compute)(k % 3);
         ledger l = LEDGER_INIT;
         l.guard = 1 << 20;
         m.dtype = NAPIER_BF16;
         m.intermediate = 160;
         TENSORS(t, &m);
         for (int64_t i = 0; i < t.count; i += 2) {
-            if (strncmp(t.list[i].name, "model.layers.1.", 15) == 0) {
+            if (compute != NAPIER_COMPUTE_SPLIT && strncmp(t.list[i].name, "model.layers.1.", 15) == 0) {
                 widen(&t.list[i]);
             }
         }
         napier_context *const context = ledger_context(&l, 2);
-        napier_model *const model = make_good(context, &t, (napier_compute)(k % 2));
+        napier_model *const model = make_good(context, &t, compute);
         for (int64_t tokens = 1; tokens < 600; tokens = tokens * 2 + 1) {
             int64_t *const many = scratch(tokens, sizeof *many);
             float *const made = scratch(tokens * m.vocabulary, sizeof *made);

@@ -257,15 +257,15 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
 
 static void test_sharing(void) {
     static batch b;
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < 6; k++) { /* the last one with products that are split */
         TINY_MODEL(m);
-        const int which = k % 3;
+        const int which = k == 5 ? 0 : k % 3;
         m = tiny_model_of(k < 3 ? k + 1 : TINY_FAMILIES - 1);
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
         fill_batch(&b, SANITIZED ? 3 : 6, (uint64_t)which + 20);
-        check_sharing(&m, which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
+        check_sharing(&m, k == 5 ? NAPIER_COMPUTE_SPLIT : which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
     }
 }
 
