@@ -34,7 +34,7 @@ NAPIER_API napier_status napier_matmul(napier_context *context, napier_const_mat
  * An element of the product is high + (middle + low), where each is the product of these pieces with the weights in the order
  * of bf16 by bf16. Where the first is infinite or NaN, it is the result: so inf and NaN in the operands give what
  * napier_matmul gives, except that a subnormal times inf is NaN. f16 is widened to f32. bf16 by bf16 is napier_matmul.
- * Error bound: (k / 32 + 21) 2^-24 sum_k |a b| + (k + 1) 2^-124 max(1, |b|).
+ * Error bound: (k / 31 + 20) 2^-24 sum_k |a b| + (k + 1) 2^-124 max(1, |a|, |b|).
  * Everything else is as in napier_matmul, also bits and errors; INVALID_ARGUMENT also if neither operand is bf16. */
 NAPIER_API napier_status napier_matmul_split(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                              napier_matrix product);

@@ -345,6 +345,9 @@ static void test_errors(void) {
     unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, &results), "mode");
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;
     bad(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, NULL), "results: NULL");
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    options.split = 1;
+    unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, &options, &results), "split 1");
     results.top_k = 2;
     results.top_ids = array_new(sizeof(int64_t) * 4);
     unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, &results), "top_k");

@@ -83,6 +83,16 @@ def test_linear_rounds_as_the_models_do():
         assert torch.equal(to_weight, napier.matmul(torch.ones(5, 3), x.detach().bfloat16(), dtype=stored.dtype))
 
 
+def test_split_linear():
+    x, weight = normal(3, 700), normal(5, 700, seed=1).detach().bfloat16().requires_grad_()
+    y = nt.linear(x, weight, compute="split")
+    assert torch.equal(y, napier.matmul(x.detach(), weight.detach().T, dtype="float32", split=True))
+    torch.testing.assert_close(y.double(), x.double() @ weight.double().T, rtol=0, atol=2e-5)
+    for split, plain in zip(torch.autograd.grad(y.sum(), [x, weight]), torch.autograd.grad(nt.linear(x, weight).sum(), [x, weight])):
+        assert torch.equal(split, plain)
+    raises(ValueError, "one operand of a split product is bf16", lambda: nt.linear(x, weight.detach().float(), compute="split"))
+
+
 def test_a_row_does_not_depend_on_its_batch():
     x, w, matrix = normal(9, 200), normal(200, seed=1), normal(7, 200, seed=2)
     g = normal(9, 200, seed=3).detach()

@@ -100,6 +100,28 @@ def test_the_head_is_plain_numpy(tmp_path, dtype, word, given):
 
 
 @have
+def test_split(tmp_path):
+    """compute="split": nearly the logits of float32, its scores are those of its states, and it needs bfloat16."""
+    write_model(tmp_path, BF16, "BF16")
+    model, wide = napier.CausalLM(tmp_path, compute="split"), napier.CausalLM(tmp_path)
+    assert model.info["compute"] == "split"
+    hidden, logits = model.forward([5, 6, 7, 8], hidden=True)
+    off = abs(logits - wide.forward([5, 6, 7, 8])).max()
+    assert 0 < off < 1e-5 * abs(logits).max()
+    head = model.head().astype(BF16)
+    assert bits(napier.matmul(hidden, head.T, split=True)) == bits(logits)
+    wanted = napier.linear_token_logprobs(hidden[1:3], head, [7, 8], split=True).logprobs
+    assert bits(model.logprobs_for([5, 6], [7, 8])) == bits(wanted) == bits(napier.token_logprobs(logits[1:3], [7, 8]).logprobs)
+    made = model.generate([[5, 6, 7]], max_tokens=5, seed=3)
+    assert bits(made.plain_logprobs) == bits(model.logprobs_for([5, 6, 7], made.token_ids))
+    other = tmp_path / "f32"
+    other.mkdir()
+    write_model(other, np.float32, "F32")
+    with pytest.raises(ValueError, match="model.embed_tokens.weight: dtype f32, but the compute mode split needs bf16"):
+        napier.CausalLM(other, compute="split")
+
+
+@have
 def test_scores_are_the_forwards(model):
     prompts, responses = [[5, 6, 7], [8], [5, 6, 7]], [[9, 10], [], [11, 12, 13, 14]]
     scores = model.score(prompts, responses)

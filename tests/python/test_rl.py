@@ -116,6 +116,22 @@ def test_linear_token_logprobs(rng, ids, dtype):
     assert bits(t.logprobs) == bits(napier.token_logprobs(product, ids).logprobs)
 
 
+def test_split_products(rng, ids):
+    """float32 by bfloat16 in three pieces: nearer to the truth than float32's chain, and the same in the head."""
+    hidden, weights = f32(rng.standard_normal((N, 700))), rng.standard_normal((V, 700)).astype(BF16)
+    exact = hidden.astype(np.float64) @ weights.astype(np.float64).T
+    product = napier.matmul(hidden, weights.T, split=True)
+    assert product.dtype == np.float32
+    assert abs(product - exact).max() < abs(napier.matmul(hidden, weights.T) - exact).max() / 2
+    assert bits(napier.matmul(weights, hidden.T, split=True)) == bits(product.T)
+    t = napier.linear_token_logprobs(hidden, weights, ids, split=True)
+    assert bits(t.logprobs) == bits(napier.token_logprobs(product, ids).logprobs)
+    with pytest.raises(ValueError, match="b: dtype f32 by f32, but one operand of a split product is bf16"):
+        napier.matmul(hidden, hidden.T, split=True)
+    with pytest.raises(ValueError, match="weights: dtype f32, but with the option split they are bf16"):
+        napier.linear_token_logprobs(hidden, f32(weights), ids, split=True)
+
+
 def token_loss(z, ids, g):
     """sum of g times log-probabilities, logsumexp and entropy: a function to differentiate."""
     p = scipy.special.log_softmax(z, axis=1)

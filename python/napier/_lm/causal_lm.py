@@ -152,8 +152,9 @@ class CausalLM:
     ----------
     directory : path
         Has config.json, model.safetensors (or shards), and tokenizer.json if you pass texts.
-    compute : 'float32' or 'bfloat16'
-        bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. Weights are used as stored.
+    compute : 'float32', 'bfloat16' or 'split'
+        bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. split: float32's accuracy by three
+        products of bfloat16, for weights of bfloat16 and processors with a matrix engine. Weights are used as stored.
     memory : int
         Bytes that a call may use besides the weights and its results; 0: 1 GiB.
     add_special_tokens : bool

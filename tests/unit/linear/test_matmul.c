@@ -389,7 +389,7 @@ static void split_errors_are_within_the_bound(void) {
             }
             const long double error = fabsl(grid_get(&out, e / n, e % n) - sum);
             const long double bound =
-                ((long double)k / 32 + 21) * 0x1p-24L * size + (long double)(k + 1) * 0x1p-124L * largest;
+                ((long double)k / 31 + 20) * 0x1p-24L * size + (long double)(k + 1) * 0x1p-124L * largest;
             expect(error <= bound, "kind %d, k %lld: error %Lg, bound %Lg", i % 3, (long long)k, error, bound);
         }
     }

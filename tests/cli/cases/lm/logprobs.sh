@@ -15,6 +15,11 @@ napier logprobs in.jsonl -m model >all.jsonl
 for how in '--isa scalar' '--threads 1' '--threads 7' '--memory 8M'; do
     napier logprobs in.jsonl -m model $how | cmp - all.jsonl && echo "same: $how"
 done
+told napier logprobs in.jsonl -m model --compute split -o split.jsonl
+cut -c 1-120 split.jsonl
+for how in '--isa scalar' '--threads 7' '--memory 8M'; do
+    napier logprobs in.jsonl -m model --compute split $how | cmp - split.jsonl && echo "split, same: $how"
+done
 napier logprobs in.jsonl -m model --no-thinking --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
 printf '{"prompt": "", "response": [1]}\n' >empty.jsonl
 told napier logprobs empty.jsonl -m model
