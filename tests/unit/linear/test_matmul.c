@@ -382,12 +382,13 @@ static void split_errors_are_within_the_bound(void) {
         for (int64_t e = 0; e < m * n; e++) {
             long double sum = 0.0L, size = 0.0L, largest = 1.0L;
             for (int64_t p = 0; p < k; p++) {
-                const long double w = grid_get(&b, p, e % n), term = grid_get(&a, e / n, p) * w;
+                const long double w = (long double)grid_get(&b, p, e % n);
+                const long double term = (long double)grid_get(&a, e / n, p) * w;
                 sum += term;
                 size += fabsl(term);
                 largest = fmaxl(largest, fabsl(w));
             }
-            const long double error = fabsl(grid_get(&out, e / n, e % n) - sum);
+            const long double error = fabsl((long double)grid_get(&out, e / n, e % n) - sum);
             const long double bound =
                 ((long double)k / 31 + 20) * 0x1p-24L * size + (long double)(k + 1) * 0x1p-124L * largest;
             expect(error <= bound, "kind %d, k %lld: error %Lg, bound %Lg", i % 3, (long long)k, error, bound);
