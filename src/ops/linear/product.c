@@ -162,11 +162,12 @@ static void write_pieces(const napier_product_sides *s, int64_t block, int64_t k
             memcpy(half_panel_at(s, block, half, k), x, sizeof x);
             continue;
         }
-        uint32_t *const pairs = engine_lanes_at(s, block, half, k);
+        char *const pairs = (char *)engine_lanes_at(s, block, half, k);
         for (int l = 0; l < NAPIER_PIECE_LANES; l++) {
             uint32_t bits;
             memcpy(&bits, x + l, sizeof bits);
-            pairs[l] = k % 2 == 0 ? (pairs[l] & 0xffff0000u) | bits >> 16 : (pairs[l] & 0xffffu) | bits;
+            const uint16_t upper = (uint16_t)(bits >> 16);
+            memcpy(pairs + (2 * l + k % 2) * (int64_t)sizeof upper, &upper, sizeof upper);
         }
     }
 }
@@ -376,8 +377,8 @@ static void multiply_engine(const napier_product_sides *s, int64_t block, int64_
     }
 }
 
-/* The sum of the pieces' sums. An infinite or NaN sum of the first is the result: an infinite weight times the other
- * pieces, which may be 0, would be NaN. */
+/* The sum of the pieces' sums. If that of the first is infinite or NaN, it is the result: an infinite weight times the
+ * other pieces, which may be 0, would be NaN. */
 static float sum_of_pieces(float high, float middle, float low) {
     const float sum = high + (middle + low);
     return fabsf(high) <= FLT_MAX ? sum : high;
