@@ -251,6 +251,7 @@ OTHERWISE = {
     "softmax_state_first_index": "SoftmaxState", "softmax_state_count": "SoftmaxState",
     "softmax_state_size": "SoftmaxState.to_bytes", "softmax_state_save": "SoftmaxState.to_bytes",
     "softmax_state_load": "SoftmaxState.from_bytes", "logsumexp_weighted": "logsumexp(a, b=...)",
+    "matmul_split": "matmul(a, b, split=True)",
     "linear_token_logprobs_workspace": "memory is the package's own affair",
     "load": "CausalLM, Tokenizer", "from_json": "Tokenizer", "destroy": "CausalLM, Tokenizer", "get_info": "CausalLM.info",
     "batch_plan": "CausalLM.plan", "from_tensors": "CausalLM.from_state_dict, from_model",
