@@ -44,9 +44,9 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.few = lanes.rows <= NAPIER_FEW && from_memory;
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
-    s.lane_block = !(s.direct || s.turned) || !full ? NAPIER_LANE_BLOCK
-                   : rows.dtype == NAPIER_F32       ? DIRECT_LANES
-                                                    : WIDENED_LANES;
+    s.lane_block = !(s.direct || s.turned) || !full       ? NAPIER_LANE_BLOCK
+                   : rows.dtype == NAPIER_F32 || s.turned ? DIRECT_LANES
+                                                          : WIDENED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     const int64_t panels = (together + NAPIER_LANES - 1) / NAPIER_LANES;
     s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
