@@ -19,6 +19,7 @@ struct napier_context {
     int threads;
     napier_isa isa;
     napier_engine engine;
+    napier_engine bf16_pairs; /* whether they use vdpbf16ps: ops/linear/bf16_pairs.h */
     char error[NAPIER_ERROR_TEXT];
 };
 

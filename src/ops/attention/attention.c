@@ -305,6 +305,9 @@ static void attend_own(void *argument, int worker, int64_t begin, int64_t end) {
     const attend_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         napier_key_chunk_load(chunk, job->starts[i / heads], job->starts[i / heads + 1], i % heads);
+        if (chunk->sequences == 1 && tiles_of_batch(job, chunk, 0, 1) == 1) {
+            napier_key_chunk_use_once(chunk);
+        }
         for (int64_t first = 0, next; first < chunk->sequences; first = next) {
             next = batch_end(job, chunk, first);
             for (int64_t tile = 0; tile < tiles_of_batch(job, chunk, first, next); tile++) {

@@ -104,6 +104,27 @@ static float *values_of(const napier_key_chunk *chunk, int64_t head, const napie
     return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
 }
 
+enum { BLOCK_PANELS = NAPIER_KEY_BLOCK / NAPIER_LANES };
+
+/* Where a panel's keys are, and its values: the first row, and the distance of panels of columns. */
+typedef struct panel_room {
+    float *keys, *values;
+    int64_t value_step;
+} panel_room;
+
+static panel_room room_of(const napier_key_chunk *chunk, int64_t head, int64_t panel_index) {
+    enum { SQUARE = NAPIER_LANES * NAPIER_LANES };
+    const napier_key_panel *const panel = &chunk->panels[panel_index];
+    const int64_t keys = NAPIER_LANES * chunk->plan->k.dim;
+    if (chunk->once) {
+        const int64_t i = panel->place / NAPIER_LANES % BLOCK_PANELS;
+        return (panel_room){chunk->keys + i * keys, chunk->values + i * SQUARE, BLOCK_PANELS * SQUARE};
+    }
+    const int64_t within = panel_index - panel->segment.first;
+    return (panel_room){chunk->keys + (head * chunk->panel_count + panel_index) * keys,
+                        values_of(chunk, head, &panel->segment) + within * SQUARE, panel->segment.panels * SQUARE};
+}
+
 static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
                         float *out, int64_t step) {
     const napier_attention_plan *const plan = chunk->plan;
@@ -136,13 +157,10 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
         const napier_key_panel *const panel = &chunk->panels[index];
         const napier_sequence s = napier_sequence_of(plan, panel->sequence);
         const int64_t n = napier_least(s.keys - panel->place, NAPIER_LANES);
-        const int64_t within = (index - panel->segment.first) * NAPIER_LANES;
-        float *const values = values_of(chunk, head, &panel->segment) + within * NAPIER_LANES;
+        const panel_room room = room_of(chunk, head, index);
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
-        napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned,
-                          chunk->keys + i * NAPIER_LANES * plan->k.dim);
-        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, values,
-                                        panel->segment.panels * NAPIER_LANES * NAPIER_LANES);
+        napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned, room.keys);
+        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, room.values, room.value_step);
     }
 }
 
@@ -206,9 +224,12 @@ void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, 
     chunk->sequences = end - first;
     chunk->head = head;
     chunk->heads = 1;
+    chunk->once = false;
     lay_out(chunk);
     memset(chunk->special, NAPIER_NOT_PACKED, (size_t)chunk->panel_count);
 }
+
+void napier_key_chunk_use_once(napier_key_chunk *chunk) { chunk->once = chunk->panel_count > BLOCK_PANELS; }
 
 napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head, int64_t place,
                                  int64_t count) {
@@ -216,17 +237,18 @@ napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_se
     const bool own = place >= shared;
     const napier_key_segment *const segment = own ? &s->own : &s->shared;
     const int64_t within = own ? place - shared : place, left = own ? count : shared - place;
-    const int64_t panel = head * chunk->panel_count + segment->first + within / NAPIER_LANES;
+    const int64_t index = segment->first + within / NAPIER_LANES, panel = head * chunk->panel_count + index;
     const int64_t keys = napier_least(left, count);
     for (int64_t i = panel; i < panel + napier_round_up(keys, NAPIER_LANES) / NAPIER_LANES; i++) {
         if (chunk->special[i] == NAPIER_NOT_PACKED) {
             pack_task(chunk, 0, i, i + 1);
         }
     }
+    const panel_room room = room_of(chunk, head, index);
     return (napier_key_run){
-        .keys = chunk->keys + panel * NAPIER_LANES * chunk->plan->k.dim,
-        .values = values_of(chunk, head, segment) + within * NAPIER_LANES,
-        .value_step = segment->panels * NAPIER_LANES * NAPIER_LANES,
+        .keys = room.keys,
+        .values = room.values,
+        .value_step = room.value_step,
         .count = keys,
         .special = chunk->special + panel,
     };

@@ -31,6 +31,7 @@ typedef struct napier_key_chunk {
     int64_t sequence, sequences; /* the first one, and how many */
     int64_t head, heads;         /* of k */
     int64_t panel_count;
+    bool once;                      /* each panel is used once, so a block of keys takes the place of the one before */
     napier_packed_sequence *packed; /* [sequences] */
     napier_key_panel *panels;       /* [panel_count] */
     unsigned char *special;         /* [heads][panel_count]: the panel's values have an inf or a NaN */
@@ -64,6 +65,9 @@ bool napier_key_chunk_next(napier_key_chunk *chunk);
 /* Prepares one head of the sequences first .. end - 1, a range of napier_key_chunk_starts. This thread packs each panel
  * when it is first needed, so the panel is read from the second-level cache even if all panels would not fit there. */
 void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head);
+/* After napier_key_chunk_load of one sequence, for whom goes through its keys only once, a whole NAPIER_KEY_BLOCK after the
+ * other: the panels of a block are gone when the next one is packed. */
+void napier_key_chunk_use_once(napier_key_chunk *chunk);
 
 static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
     return NAPIER_LANES * (plan->k.dim + napier_round_up(plan->v.dim, NAPIER_LANES));

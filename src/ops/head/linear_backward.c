@@ -5,7 +5,7 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. */
+ * row. Memory that the rows leave keeps logits of the first tokens, which then are not computed again. */
 #include <napier/rl.h>
 
 #include "ops/head/linear_head.h"
@@ -38,16 +38,26 @@ typedef struct napier_linear_back {
     size_t memory_floats;
     int64_t row, count, col, cols; /* the rectangle */
     bool wants_hidden, wants_weights;
+    bool reads_kept; /* the head's kept logits are those of the rectangle's rows */
 } napier_linear_back;
 
 /* ---- Rectangles -------------------------------------------------------------------------------------------------- */
 
-/* g as a part of the matrix of all logits: a view in which element (row, col) of the whole is at its position. */
-static napier_matrix whole_logits(const napier_linear_back *b) {
-    const uintptr_t before = ((uintptr_t)b->row * NAPIER_LINEAR_COLS + (uintptr_t)b->col) * sizeof(float);
+/* A part of the matrix of all logits, from (row, col) on, as a view in which element (i, j) of the whole is at its
+ * position. */
+static napier_matrix part_of_logits(const napier_linear_back *b, float *part, int64_t row, int64_t col, int64_t step) {
+    const uintptr_t before = ((uintptr_t)row * (uintptr_t)step + (uintptr_t)col) * sizeof(float);
     const napier_matrix m = {
-        (void *)((uintptr_t)b->g - before), b->head.call->rows, b->head.call->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
+        (void *)((uintptr_t)part - before), b->head.call->rows, b->head.call->cols, step, 1, NAPIER_F32};
     return m;
+}
+
+static napier_matrix whole_logits(const napier_linear_back *b) {
+    return part_of_logits(b, b->g, b->row, b->col, NAPIER_LINEAR_COLS);
+}
+
+static napier_const_matrix kept_logits(const napier_linear_back *b) {
+    return napier_read_only(part_of_logits(b, b->head.kept, b->head.first, 0, napier_kept_step(&b->head)));
 }
 
 /* Row stride of g^T, in floats. */
@@ -67,15 +77,18 @@ static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int6
 
 static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, int64_t block) {
     const napier_head *h = &b->head;
-    const napier_matrix whole = whole_logits(b);
-    const napier_token_job job = {napier_read_only(whole), h->call->rules, h->call->wants};
     const int64_t begin = b->col + tile * NAPIER_TILE, left = b->col + b->cols - begin;
     const int64_t n = napier_least(left, NAPIER_TILE), lanes = napier_block_lanes(&h->sides, block);
     const int64_t first = b->row + block * h->sides.lane_block;
     float *scratch = h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
+    const bool kept = b->reads_kept && begin < h->kept_cols;
     const int64_t there = (block * h->sides.lane_block) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
     const napier_matrix turned = {b->g + there, n, lanes, 1, NAPIER_LINEAR_COLS, NAPIER_F32};
-    napier_head_logits(h, worker, block, begin, n, turned);
+    if (!kept) {
+        napier_head_logits(h, worker, block, begin, n, turned);
+    }
+    const napier_matrix whole = whole_logits(b);
+    const napier_token_job job = {kept ? kept_logits(b) : napier_read_only(whole), h->call->rules, h->call->wants};
     for (int64_t row = first; row < first + lanes; row++) {
         h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, whole, false,
                                    scratch);
@@ -158,28 +171,29 @@ static void write_sums(const napier_context *context, const napier_linear_back *
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
-/* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
+/* Computes along the tokens, for a range of rows that the head has just computed. with_weights: there are no others. */
 static void along(const napier_context *context, napier_linear_back *b, bool with_weights) {
-    for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        pack_rows(context, b, row);
-        for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
-            rectangle(context, b, col);
-            if (b->wants_hidden) {
-                run_product(context, b, to_hidden(context, b));
-            }
-            if (with_weights) {
-                const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
-                run_product(context, b, to_weights(context, b, out, false));
-            }
-        }
+    b->row = b->head.first;
+    b->count = b->head.sides.lane_count;
+    b->reads_kept = b->head.kept_cols > 0;
+    for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
+        rectangle(context, b, col);
         if (b->wants_hidden) {
-            write_sums(context, b, b->hidden_sums, napier_some_rows_out(b->grad_hidden, row, b->count));
+            run_product(context, b, to_hidden(context, b));
         }
+        if (with_weights) {
+            const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
+            run_product(context, b, to_weights(context, b, out, false));
+        }
+    }
+    if (b->wants_hidden) {
+        write_sums(context, b, b->hidden_sums, napier_some_rows_out(b->grad_hidden, b->row, b->count));
     }
 }
 
 /* Computes along the rows, for one range of tokens after the other. */
 static void across(const napier_context *context, napier_linear_back *b) {
+    b->reads_kept = false;
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
         for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
             pack_rows(context, b, row);
@@ -208,13 +222,13 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
 }
 
 static void compute(const napier_context *context, napier_linear_back *b) {
-    const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
-    for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, b->head.rows_at_a_time), keep_row,
-                         b);
-    }
-    if (b->wants_hidden || one_lot) {
-        along(context, b, one_lot && b->wants_weights);
+    const int64_t at_a_time = b->head.rows_at_a_time;
+    const bool one_lot = b->hidden.rows <= at_a_time;
+    for (int64_t row = 0; row < b->hidden.rows; row += at_a_time) {
+        napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, at_a_time), keep_row, b);
+        if (b->wants_hidden || one_lot) {
+            along(context, b, one_lot && b->wants_weights);
+        }
     }
     if (b->wants_weights && !one_lot) {
         across(context, b);
@@ -255,6 +269,14 @@ static size_t product_floats(const napier_context *context, const napier_linear_
     return most;
 }
 
+/* The number of tokens whose logits fit into the memory that the rows leave: all, or whole rectangles. */
+static int64_t kept_cols(const napier_linear_back *b, int64_t row_floats) {
+    const int64_t rows = b->head.rows_at_a_time, room = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float);
+    const int64_t each = rows > 0 ? room / rows - row_floats - 16 : 0; /* floats of a row */
+    const int64_t whole = each > 0 ? each / NAPIER_LINEAR_COLS * NAPIER_LINEAR_COLS : 0;
+    return each >= b->weights.rows ? b->weights.rows : whole;
+}
+
 static napier_linear_back back_of(const napier_context *context, const napier_token_call *call,
                                   napier_const_matrix hidden, napier_const_matrix weights) {
     napier_linear_back b = {
@@ -263,6 +285,7 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
         2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
+    b.head.kept_cols = kept_cols(&b, row_floats);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
 }
@@ -270,7 +293,9 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
 static size_t bytes_of(const napier_linear_back *b) {
     const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
     const size_t turned = NAPIER_LINEAR_COLS * (size_t)turned_step(b);
-    const size_t floats = at_a_time * (NAPIER_LINEAR_COLS + h) + turned + NAPIER_LINEAR_COLS * h + b->memory_floats;
+    const size_t kept = at_a_time * (size_t)napier_kept_step(&b->head);
+    const size_t floats =
+        at_a_time * (NAPIER_LINEAR_COLS + h) + kept + turned + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
     return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
@@ -284,6 +309,8 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->rows = napier_take(memory, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
     b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
+    const size_t kept = (size_t)napier_kept_step(&b->head) * sizeof(float);
+    b->head.kept = kept > 0 ? napier_take(memory, at_a_time, kept) : NULL;
     b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
     b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
     b->hidden_sums = napier_take(memory, at_a_time, sums);

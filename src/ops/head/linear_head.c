@@ -200,21 +200,26 @@ void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-static void consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
+/* x: the logits of a tile; z: room for what the rules make of them, which may be x. */
+static void consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, const float *x, float *z) {
     const uint8_t *keep = napier_token_keep(&h->call->rules, row, tile * NAPIER_TILE);
     const napier_token_slots slots = slots_of(h, row);
-    h->kernels->token_z(&h->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    h->kernels->token_z(&h->call->rules, x, NAPIER_F32, 1, keep, n, z);
     h->kernels->token_tile(&h->call->wants, z, keep, n, tile, &slots, &h->desks[worker][row - h->first]);
 }
 
 static void reduce_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
     const int64_t begin = tile * NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
     const int n = (int)napier_least(h->call->cols - begin, NAPIER_TILE);
+    const int64_t first = h->first + block * h->sides.lane_block;
+    const bool kept = h->kept && begin < h->kept_cols;
     float *z = scratch_of(h, worker) + NAPIER_HEAD_PRODUCT;
-    const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
+    float *x = kept ? napier_kept_row(h, first) + begin : z;
+    const int64_t step = kept ? napier_kept_step(h) : NAPIER_HEAD_Z;
+    const napier_matrix turned = {x, n, lanes, 1, step, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);
     for (int64_t l = 0; l < lanes; l++) {
-        consume(h, worker, h->first + block * h->sides.lane_block + l, tile, n, z + l * NAPIER_HEAD_Z);
+        consume(h, worker, first + l, tile, n, x + l * step, kept ? z : z + l * NAPIER_HEAD_Z);
     }
 }
 

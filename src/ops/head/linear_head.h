@@ -27,6 +27,8 @@ typedef struct napier_head {
     int64_t tiles, slot_floats;
     int64_t rows_at_a_time;    /* capacity: rows that are packed and processed at a time */
     int64_t first;             /* the first of these rows */
+    float *kept;               /* [rows_at_a_time][kept_step]: the logits of the first kept_cols tokens; or NULL */
+    int64_t kept_cols;         /* whole tiles, or all tokens */
     float *scratch;            /* [threads][NAPIER_HEAD_SCRATCH] */
     float *slots;              /* [rows_at_a_time][slot_floats] */
     napier_token_seen **desks; /* [threads][rows_at_a_time] */
@@ -41,6 +43,14 @@ enum {
     NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 
+/* Row stride of kept logits, in floats: not a power of two, so that rows do not all map to one cache set. */
+static inline int64_t napier_kept_step(const napier_head *head) {
+    return head->kept_cols > 0 ? head->kept_cols + 16 : 0;
+}
+static inline float *napier_kept_row(const napier_head *head, int64_t row) {
+    return head->kept + (row - head->first) * napier_kept_step(head);
+}
+
 /* Called once for each row when its final is known, by any worker. seen holds the z of its ids. */
 typedef void napier_head_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen);
 
@@ -54,7 +64,7 @@ size_t napier_head_bytes(const napier_head *head);
 napier_status napier_head_take(napier_memory *memory, napier_head *head);
 
 /* Computes the finals of rows `first` to first + count - 1, at most rows_at_a_time, from hidden states. Their panels
- * stay packed afterwards. */
+ * stay packed afterwards. Logits of the first kept_cols tokens are written to `kept`, if there is such memory. */
 void napier_head_rows(const napier_context *context, napier_head *head, int64_t first, int64_t count,
                       napier_head_row *done, void *argument);
 

@@ -12,6 +12,7 @@
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/amx_tiles.h"
+#include "ops/linear/bf16_pairs.h"
 
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
 
@@ -337,11 +338,15 @@ void napier_matrix_engine_decide(napier_context *context) {
         NAPIER_DEFAULT_FENV;
         context->engine = amx_is_trusted(context) ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
     }
+    napier_bf16_pairs_decide(context);
 }
 
 #else
 
-void napier_matrix_engine_decide(napier_context *context) { context->engine = NAPIER_ENGINE_OFF; }
+void napier_matrix_engine_decide(napier_context *context) {
+    context->engine = NAPIER_ENGINE_OFF;
+    napier_bf16_pairs_decide(context);
+}
 
 void napier_engine_multiply(const napier_engine_block *block) { (void)block; } /* never called */
 

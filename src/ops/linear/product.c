@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/linear/amx.h"
+#include "ops/linear/bf16_pairs.h"
 
 /* Results larger than this are stored past the caches, because they would not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
@@ -50,16 +51,18 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
-    s.engine = s.pairs && context->engine == NAPIER_ENGINE_ON;
+    const int64_t few = NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
+    s.turned = s.pairs && context->bf16_pairs == NAPIER_ENGINE_ON && lanes.rows > few;
+    s.engine = s.turned || (s.pairs && context->engine == NAPIER_ENGINE_ON);
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     const bool from_memory = rows.col_stride == 1 && !s.engine && (!s.pairs || kernels->direct_pairs);
-    s.few = lanes.rows <= NAPIER_FEW / (s.split ? NAPIER_PIECES : 1) && from_memory;
+    s.few = lanes.rows <= few && from_memory;
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
-    s.lane_block = s.split                    ? SPLIT_LANES
-                   : !s.direct || !full       ? NAPIER_LANE_BLOCK
-                   : rows.dtype == NAPIER_F32 ? DIRECT_LANES
-                                              : WIDENED_LANES;
+    s.lane_block = s.split                                ? SPLIT_LANES
+                   : !(s.direct || s.turned) || !full     ? NAPIER_LANE_BLOCK
+                   : rows.dtype == NAPIER_F32 || s.turned ? DIRECT_LANES
+                                                          : WIDENED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     const int64_t panels = panels_of(&s, together);
     s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
@@ -107,8 +110,11 @@ static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64
     for (int64_t g = 0; g < groups; g++) {
         const int64_t lane = panel * NAPIER_LANES + g * NAPIER_ENGINE_LANES, left = s->lane_count - lane;
         const int64_t lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
-        napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols,
-                                 engine_lanes_at(s, panel / each, panel % each * groups + g, k));
+        uint32_t *const out = engine_lanes_at(s, panel / each, panel % each * groups + g, k);
+        napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols, out);
+        if (s->turned) {
+            napier_bf16_pairs_turn(out, cols);
+        }
     }
 }
 
@@ -146,8 +152,21 @@ static void pack_engine_half(const napier_product_sides *s, int64_t block, int64
         s->kernels->pack(&turned, k + i, there, s->first_lane + lane, lanes, false, room, NAPIER_PIECE_LANES,
                          NAPIER_PIECE_LANES);
         s->kernels->piece(room, there, NAPIER_PIECE_LANES, (int)(half % NAPIER_PIECES));
-        napier_engine_pack_wide(room, some, engine_lanes_at(s, block, half, k + i));
+        uint32_t *const out = engine_lanes_at(s, block, half, k + i);
+        napier_engine_pack_wide(room, some, out);
+        if (s->turned) {
+            napier_bf16_pairs_turn(out, some);
+        }
     }
+}
+
+/* One k of one lane, or sum, of a block. */
+static void write_engine_element(const napier_product_sides *s, int64_t block, int64_t lane, int64_t k,
+                                 uint16_t value) {
+    const int64_t pair = s->turned ? napier_bf16_pair_of(k) : k / 2;
+    const int64_t high = s->turned ? napier_bf16_is_high(k) : k % 2;
+    uint32_t *const at = engine_lanes_at(s, block, lane / NAPIER_ENGINE_LANES, 2 * pair) + lane % NAPIER_ENGINE_LANES;
+    memcpy((char *)at + high * (int64_t)sizeof value, &value, sizeof value);
 }
 
 /* One k of a split block. */
@@ -162,12 +181,10 @@ static void write_pieces(const napier_product_sides *s, int64_t block, int64_t k
             memcpy(half_panel_at(s, block, half, k), x, sizeof x);
             continue;
         }
-        char *const pairs = (char *)engine_lanes_at(s, block, half, k);
         for (int l = 0; l < NAPIER_PIECE_LANES; l++) {
             uint32_t bits;
             memcpy(&bits, x + l, sizeof bits);
-            const uint16_t upper = (uint16_t)(bits >> 16);
-            memcpy(pairs + (2 * l + k % 2) * (int64_t)sizeof upper, &upper, sizeof upper);
+            write_engine_element(s, block, half * NAPIER_PIECE_LANES + l, k, (uint16_t)(bits >> 16));
         }
     }
 }
@@ -185,9 +202,9 @@ void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_
                          NAPIER_LANES);
     }
     for (int64_t l = 0; l < lanes && s->engine; l++) {
-        enum { SIZE = sizeof(uint16_t) };
-        uint32_t *pair = engine_lanes_at(s, block, l / NAPIER_ENGINE_LANES, k) + l % NAPIER_ENGINE_LANES;
-        memcpy((char *)pair + k % 2 * SIZE, (const char *)values + l * SIZE, SIZE);
+        uint16_t value;
+        memcpy(&value, (const char *)values + l * (int64_t)sizeof value, sizeof value);
+        write_engine_element(s, block, l, k, value);
     }
 }
 
@@ -372,7 +389,7 @@ static void multiply_engine(const napier_product_sides *s, int64_t block, int64_
                 b.rows = packed;
                 b.row_step = SOME_K;
             }
-            napier_engine_multiply(&b);
+            (s->turned ? napier_bf16_pairs_multiply : napier_engine_multiply)(&b);
         }
     }
 }
@@ -634,9 +651,9 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
 
 bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b) {
     const napier_product_sides *s = &a->sides, *t = &b->sides;
-    return s->k == t->k && s->pairs == t->pairs && s->split == t->split && s->engine == t->engine && s->few == t->few &&
-           s->k_block == t->k_block && s->lane_block == t->lane_block && s->lanes.rows == t->lanes.rows &&
-           a->lanes >= s->lanes.rows && b->lanes >= s->lanes.rows;
+    return s->k == t->k && s->pairs == t->pairs && s->split == t->split && s->engine == t->engine &&
+           s->turned == t->turned && s->few == t->few && s->k_block == t->k_block && s->lane_block == t->lane_block &&
+           s->lanes.rows == t->lanes.rows && a->lanes >= s->lanes.rows && b->lanes >= s->lanes.rows;
 }
 
 void napier_product_run_packed(const napier_context *context, napier_product_plan *p, float *panels, float *scratch) {

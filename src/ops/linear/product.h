@@ -30,6 +30,7 @@ typedef struct napier_product_sides {
     bool split;                      /* each lane is three lanes of bf16, its pieces, whose products are added up */
     void (*multiply)(const napier_product_block *block);
     bool engine;        /* on the matrix engine: panels hold bf16 (ops/linear/amx.h) */
+    bool turned;        /* as if on the engine, but with vdpbf16ps (ops/linear/bf16_pairs.h) */
     int64_t panel_step; /* floats of a panel for one k */
     bool few; /* so few lanes that they are not packed into panels: `panels` then holds [k][width] (napier_few_block) */
     bool direct;        /* rows are not packed, and blocks of k are larger */

@@ -1,0 +1,283 @@
+/* ops/linear/bf16_pairs.c - see ops/linear/bf16_pairs.h. Source: Intel 64 and IA-32 Architectures Software Developer's
+ * Manual, VDPBF16PS. A Zen 5 gave the same bits in 192 million sums of all kinds.
+ *
+ * With NAPIER_BF16_PAIRS_EMULATED two fmas take the place of the instruction, so that the rest of this file is tested on
+ * any machine with AVX-512. */
+#include "ops/linear/bf16_pairs.h"
+
+#include <string.h>
+
+#include "core/base/scope.h"
+#include "ops/linear/product.h"
+
+void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
+    for (uint32_t *end = lanes + count / 2 * NAPIER_ENGINE_LANES; lanes < end; lanes += 2 * NAPIER_ENGINE_LANES) {
+        for (int l = 0; l < NAPIER_ENGINE_LANES; l++) {
+            const uint32_t first = lanes[l], second = lanes[NAPIER_ENGINE_LANES + l];
+            lanes[l] = first << 16 | (second & 0xffffu);
+            lanes[NAPIER_ENGINE_LANES + l] = (first & 0xffff0000u) | second >> 16;
+        }
+    }
+}
+
+#if defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 10)
+
+#include <cpuid.h>
+#include <immintrin.h>
+
+#ifdef NAPIER_BF16_PAIRS_EMULATED
+#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#endif
+#define NAPIER_PAIRS_KERNEL NAPIER_PAIRS __attribute__((always_inline)) static inline
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* A patch has separate sums for even and odd k: 6 x 2 vectors of them are 24 of 32 registers. */
+enum { ROWS = 6, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
+/* k that all rows are multiplied with, before the next: the turned rows stay in the first-level cache. */
+enum { PIECE = 512, STEP = PIECE + BLOCK };
+
+typedef struct patch {
+    const uint16_t *rows[ROWS];     /* in place, at k = at */
+    const uint32_t *lanes[VECTORS]; /* at k = at */
+    int64_t at, k;                  /* the piece */
+    int64_t cols;                   /* of the rows, from `at` on */
+    int64_t next;                   /* elements from these rows to those that are multiplied next */
+    float *c;
+    bool first, fetch; /* fetch: the next rows */
+} patch;
+
+/* Turns the piece of a row. Beyond its end a row is 0. */
+NAPIER_PAIRS_KERNEL void turn_row(const uint16_t *row, int64_t cols, int64_t k, uint16_t *out) {
+    const __m512i order = _mm512_set4_epi32(0x0b0a0f0e, 0x09080d0c, 0x03020706, 0x01000504);
+    int64_t i = 0;
+    for (; i < k && i + BLOCK <= cols; i += BLOCK) {
+        _mm512_store_si512(out + i, _mm512_shuffle_epi8(_mm512_loadu_si512(row + i), order));
+    }
+    for (; i < k; i += BLOCK) {
+        const __mmask32 there = i < cols ? (1u << (cols - i)) - 1u : 0u;
+        const __m512i x = _mm512_maskz_loadu_epi16(there, row + i);
+        _mm512_store_si512(out + i, _mm512_shuffle_epi8(x, order));
+    }
+}
+
+/* The block of the rows that are multiplied next. */
+NAPIER_PAIRS_KERNEL void fetch_rows(const int rows, const patch *p, int64_t k) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const uintptr_t at = (uintptr_t)p->rows[r] + (uintptr_t)((k + p->next) * (int64_t)sizeof *p->rows[r]);
+        __builtin_prefetch((const void *)at);
+    }
+}
+
+NAPIER_PAIRS_KERNEL __m512i broadcast(const uint16_t *pair) {
+    int32_t bits;
+    memcpy(&bits, pair, sizeof bits);
+    return _mm512_set1_epi32(bits);
+}
+
+/* sum + the products of the high halves, then of the low halves. */
+NAPIER_PAIRS_KERNEL __m512 add_pairs(__m512 sum, __m512i x, __m512i y) {
+#ifdef NAPIER_BF16_PAIRS_EMULATED
+    const __m512i high = _mm512_set1_epi32(-65536);
+    const __m512 x_high = _mm512_castsi512_ps(_mm512_and_si512(x, high));
+    const __m512 x_low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    sum = _mm512_fmadd_ps(x_high, _mm512_castsi512_ps(_mm512_and_si512(y, high)), sum);
+    return _mm512_fmadd_ps(x_low, _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
+#else
+    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y);
+#endif
+}
+
+/* One block of k. Its sums are added to the totals in memory, which are in one place. */
+NAPIER_PAIRS_KERNEL void multiply_block(const int rows, const int vectors, const patch *p, const uint16_t *room,
+                                        int64_t k, float *total) {
+    __m512 sum[2][ROWS][VECTORS];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sum[0][r][v] = sum[1][r][v] = _mm512_setzero_ps();
+        }
+    }
+    UNROLL
+    for (int i = 0; i < BLOCK / 2; i++) {
+        __m512i lanes[VECTORS];
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            lanes[v] = _mm512_loadu_si512(p->lanes[v] + (k / 2 + i) * LANES);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const __m512i x = broadcast(room + r * STEP + k + 2 * i);
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sum[i % 2][r][v] = add_pairs(sum[i % 2][r][v], x, lanes[v]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            float *const c = total + (r * vectors + v) * LANES;
+            _mm512_store_ps(c, _mm512_add_ps(_mm512_load_ps(c), _mm512_add_ps(sum[0][r][v], sum[1][r][v])));
+        }
+    }
+}
+
+NAPIER_PAIRS_KERNEL void multiply_patch(const int rows, const int vectors, const patch *p, uint16_t *room,
+                                        int64_t c_step) {
+    const patch q = *p;
+    _Alignas(64) float total[ROWS * VECTORS * LANES];
+    for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < vectors; v++) {
+            const float *const c = q.c + r * c_step + v * LANES;
+            _mm512_store_ps(total + (r * vectors + v) * LANES, q.first ? _mm512_setzero_ps() : _mm512_loadu_ps(c));
+        }
+    }
+    for (int64_t k = 0; k < q.k; k += BLOCK) {
+        if (q.fetch) {
+            fetch_rows(rows, &q, k);
+        }
+        multiply_block(rows, vectors, &q, room, k, total);
+        __asm__ volatile("" : : "r"(total) : "memory"); /* else gcc keeps copies of the totals in other memory */
+    }
+    for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < vectors; v++) {
+            _mm512_storeu_ps(q.c + r * c_step + v * LANES, _mm512_load_ps(total + (r * vectors + v) * LANES));
+        }
+    }
+}
+
+/* All lanes. */
+NAPIER_PAIRS_KERNEL void multiply_rows(const int rows, const napier_engine_block *b, int64_t row, patch *p,
+                                       uint16_t *room) {
+    for (int r = 0; r < rows; r++) {
+        turn_row(p->rows[r], p->cols, p->k, room + r * STEP);
+    }
+    p->fetch = true;
+    for (int64_t l = 0; l < b->lane_count; p->fetch = false) {
+        const int vectors = b->lane_count - l >= VECTORS * LANES ? VECTORS : 1;
+        for (int v = 0; v < vectors; v++) {
+            p->lanes[v] = b->lanes + (l / LANES + v) * b->lane_step + p->at / 2 * LANES;
+        }
+        p->c = b->c + row * b->c_step + l;
+        if (vectors == VECTORS) {
+            multiply_patch(rows, VECTORS, p, room, b->c_step);
+        } else {
+            multiply_patch(rows, 1, p, room, b->c_step);
+        }
+        l += vectors * LANES;
+    }
+}
+
+/* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
+NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_engine_block *b) {
+    _Alignas(64) uint16_t room[ROWS * STEP];
+    for (int64_t at = 0; at < b->k; at += PIECE) {
+        patch p = {.at = at, .k = napier_least(b->k - at, PIECE), .cols = b->cols - at, .first = b->first && at == 0};
+        for (int64_t row = 0; row < b->row_count;) {
+            const int64_t left = b->row_count - row, rows = left >= ROWS ? ROWS : left >= 4 ? 4 : 1;
+            p.next = rows * b->row_step;
+            for (int64_t r = 0; r < rows; r++) {
+                p.rows[r] = b->rows + (row + r) * b->row_step + at;
+            }
+            if (rows == ROWS) {
+                multiply_rows(ROWS, b, row, &p, room);
+            } else if (rows == 4) {
+                multiply_rows(4, b, row, &p, room);
+            } else {
+                multiply_rows(1, b, row, &p, room);
+            }
+            row += rows;
+        }
+    }
+}
+
+void napier_bf16_pairs_multiply(const napier_engine_block *b) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ, for the sums; the instruction itself does not look at them */
+    multiply(b);
+    _mm_setcsr(saved);
+}
+
+/* ---- May it be used? --------------------------------------------------------------------------------------------- */
+
+static bool is_here(const napier_context *context) {
+#ifdef NAPIER_BF16_PAIRS_EMULATED
+    return context->isa == NAPIER_ISA_AVX512;
+#else
+    unsigned eax, ebx, ecx, edx;
+    return context->isa == NAPIER_ISA_AVX512 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 5);
+#endif
+}
+
+/* Whole patches and edges; k that is not a multiple of 4, and more than a piece. */
+enum { CHECK_ROWS = 23, CHECK_LANES = 41, CHECK_K = PIECE + 75, CHECK_KINDS = 4 };
+
+typedef struct pairs_check {
+    uint16_t rows[CHECK_ROWS][CHECK_K], lanes[CHECK_LANES][CHECK_K];
+    float products[2][CHECK_ROWS][CHECK_LANES];
+} pairs_check;
+
+/* bf16 numbers: ordinary, of all exponents, tiny, and around the smallest normal products. */
+static void fill_check(pairs_check *check, int kind) {
+    uint16_t *const numbers = check->rows[0];
+    uint32_t state = 54321u + (uint32_t)kind;
+    for (size_t i = 0; i < (sizeof check->rows + sizeof check->lanes) / sizeof *numbers; i++) {
+        state = state * 1664525u + 1013904223u;
+        const uint32_t random = state >> 8, exponents[CHECK_KINDS] = {120 + random / 256 % 8, 1 + random / 256 % 254,
+                                                                      random / 256 % 60, 50 + random / 256 % 16};
+        numbers[i] = (uint16_t)((random & 1u) << 15 | exponents[kind] << 7 | (random >> 1 & 0x7fu));
+    }
+}
+
+static napier_status multiply_check(const napier_context *context, bool with, pairs_check *check) {
+    napier_context alone = *context;
+    alone.threads = 1;
+    alone.bf16_pairs = with ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
+    const napier_const_matrix lanes = napier_const_rows(check->lanes, CHECK_LANES, CHECK_K, NAPIER_BF16);
+    const napier_const_matrix rows = napier_const_rows(check->rows, CHECK_ROWS, CHECK_K, NAPIER_BF16);
+    napier_product_plan plan = napier_product_plan_of(
+        &alone, lanes, rows, napier_rows_f32(check->products[with][0], CHECK_ROWS, CHECK_LANES), false, false);
+    NAPIER_MEMORY(memory, &alone);
+    float *const packed = napier_take(&memory, sizeof(float), napier_product_floats(&alone, &plan));
+    NAPIER_TRY(napier_taken(&memory, "product: no memory for a comparison"));
+    napier_product_run(&alone, &plan, packed);
+    return NAPIER_OK;
+}
+
+static bool is_trusted(const napier_context *context) {
+    pairs_check *check = is_here(context) ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
+    bool trusted = check != NULL;
+    for (int kind = 0; kind < CHECK_KINDS && trusted; kind++) {
+        fill_check(check, kind);
+        trusted = multiply_check(context, false, check) == NAPIER_OK &&
+                  multiply_check(context, true, check) == NAPIER_OK &&
+                  memcmp(check->products[0], check->products[1], sizeof check->products[0]) == 0;
+    }
+    napier_free(&context->allocator, check);
+    return trusted;
+}
+
+void napier_bf16_pairs_decide(napier_context *context) {
+    if (context->bf16_pairs == NAPIER_ENGINE_UNDECIDED) {
+        NAPIER_DEFAULT_FENV;
+        const bool on = context->engine != NAPIER_ENGINE_ON && is_trusted(context);
+        context->bf16_pairs = on ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
+    }
+}
+
+#else
+
+void napier_bf16_pairs_decide(napier_context *context) { context->bf16_pairs = NAPIER_ENGINE_OFF; }
+
+void napier_bf16_pairs_multiply(const napier_engine_block *block) { (void)block; } /* never called */
+
+#endif
