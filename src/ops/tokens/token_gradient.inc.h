@@ -45,14 +45,23 @@ NAPIER_KERNEL void napier_token_slope64(const napier_token_lines *l, const float
     }
 }
 
+NAPIER_KERNEL napier_token_lines napier_token_lines_of(const napier_final *final, const napier_token_slope *slope) {
+    return (napier_token_lines){napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob),
+                                vf_set(napier_term_magic(final->exponent)),
+                                vf_set(final->max - NAPIER_CUTOFF),
+                                vf_set(slope->base),
+                                vf_set(slope->entropy),
+                                vf_set(slope->constant)};
+}
+
+/* Are all probabilities normal numbers, the smallest being that of min? */
+NAPIER_KERNEL bool napier_token_is_normal(const napier_final *final, float min) {
+    return (min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB;
+}
+
 NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napier_token_slope *slope, const float *z,
                                           int n, bool care, bool plain, float *out) {
-    const napier_token_lines l = {napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob),
-                                  vf_set(napier_term_magic(final->exponent)),
-                                  vf_set(final->max - NAPIER_CUTOFF),
-                                  vf_set(slope->base),
-                                  vf_set(slope->entropy),
-                                  vf_set(slope->constant)};
+    const napier_token_lines l = napier_token_lines_of(final, slope);
     int i = 0;
     for (; i + 64 <= n; i += 64) {
         napier_token_slope64(&l, z + i, care, plain, out + i);
@@ -63,6 +72,59 @@ NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napie
     if (i < n) {
         vf_store(out + i, napier_token_slope16(&l, vf_load_part(z + i, n - i, l.w.max), care, plain));
     }
+}
+
+/* The most frequent case in one pass over a tile of logits. Returns false, and leaves anything in out, unless all
+ * probabilities are normal numbers. */
+NAPIER_KERNEL bool napier_token_slopes_once(const napier_dtype dtype, const napier_final *final,
+                                            const napier_token_slope *slope, const void *x, int n, float *out) {
+    const napier_token_lines l = napier_token_lines_of(final, slope);
+    vf least[4];
+    int i = 0;
+    for (int j = 0; j < 4; j++) {
+        least[j] = l.w.max;
+    }
+    for (; i + 64 <= n; i += 64) {
+        vf z[4], term[4];
+        NAPIER_UNROLL
+        for (int j = 0; j < 4; j++) {
+            z[j] = napier_load16(napier_at(x, dtype, i + 16 * j), dtype);
+            least[j] = vf_min(z[j], least[j]);
+        }
+        vf_exp_scaled_side_by_side(4, z, l.magic, term);
+        NAPIER_UNROLL
+        for (int j = 0; j < 4; j++) {
+            vf_store(out + i + 16 * j, napier_token_slope_of(&l, z[j], term[j], false, true));
+        }
+    }
+    for (; i < n; i += 16) {
+        const int part = n - i < 16 ? n - i : 16;
+        const vf z = napier_load_part(napier_at(x, dtype, i), dtype, part, l.w.max);
+        least[0] = vf_min(z, least[0]);
+        vf_store(out + i, napier_token_slope16(&l, z, false, true));
+    }
+    const vf min = vf_min(vf_min(least[0], least[1]), vf_min(least[2], least[3]));
+    return napier_token_is_normal(final, -vf_hmax(vf_sub(vf_zero(), min)));
+}
+
+static bool napier_token_slopes_of_logits(const napier_token_job *job, int64_t row, int64_t begin, int n,
+                                          const napier_final *final, const napier_token_slope *slope, float *out) {
+    const napier_const_matrix *m = &job->x;
+    const void *x = napier_at(m->data, m->dtype, row * m->row_stride + begin);
+    switch (m->dtype) {
+    case NAPIER_F32: return napier_token_slopes_once(NAPIER_F32, final, slope, x, n, out);
+    case NAPIER_F16: return napier_token_slopes_once(NAPIER_F16, final, slope, x, n, out);
+    default: return napier_token_slopes_once(NAPIER_BF16, final, slope, x, n, out);
+    }
+}
+
+/* May napier_token_slopes_of_logits be used? */
+static bool napier_token_is_plain(const napier_token_job *job, const napier_final *final,
+                                  const napier_token_slope *slope) {
+    const bool untouched = job->rules.softcap == 0.0f && !job->rules.keep && job->rules.temperature == 1.0f;
+    const bool ordinary = final->kind == NAPIER_ROW_FINITE && !napier_is_big(final->max);
+    return untouched && ordinary && job->x.col_stride == 1 && slope->entropy == 0.0f && slope->base != 0.0f &&
+           !slope->nan && !slope->zero;
 }
 
 static void napier_token_slopes_by_definition(const napier_final *final, const napier_token_slope *slope,
@@ -126,7 +188,7 @@ static void napier_token_slopes(const napier_final *final, const napier_token_sl
         }
     } else if (napier_is_big(final->max)) {
         napier_token_slopes_by_definition(final, slope, looked.z, n, out);
-    } else if ((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB) {
+    } else if (napier_token_is_normal(final, min)) {
         if (slope->entropy == 0.0f && slope->base != 0.0f) { /* the general formula would lose the sign of a base of
                                                                 -0 */
             napier_token_slopes_as(final, slope, looked.z, n, false, true, out);
@@ -144,12 +206,19 @@ static void napier_token_gradient(const napier_token_job *job, int64_t row, int6
     float *room = scratch, *derivative = scratch + NAPIER_TILE + 16, *out = derivative + NAPIER_TILE + 16;
     const napier_const_matrix *x = &job->x;
     const bool capped = job->rules.softcap != 0.0f;
+    bool plain = napier_token_is_plain(job, final, slope);
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         const uint8_t *keep = napier_token_keep(&job->rules, row, i);
         void *to = napier_at_out(y.data, y.dtype, row * y.row_stride + i * y.col_stride);
         if (slope->zero) {
             memset(out, 0, (size_t)n * sizeof *out);
+            napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
+            continue;
+        }
+        plain = plain && napier_token_slopes_of_logits(job, row, i, n, final, slope, out);
+        if (plain) {
+            napier_token_slopes_chosen(slope, i, n, out);
             napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
             continue;
         }
