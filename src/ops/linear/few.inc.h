@@ -149,6 +149,118 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
     }
 }
 
+/* ---- One lane, bf16 by bf16 --------------------------------------------------------------------------------------
+ * Rows are read one after the other, at the speed of a plain read. Each block of 32 k has sums of its own, which start
+ * from 0. So 16 neighbouring blocks of one row can be the lanes of these sums; then 16 blocks are a kilobyte of memory.
+ * What the blocks add to the totals is kept for 16 rows, turned, and added block after block. */
+
+enum {
+    NAPIER_ONE_K = 16 * NAPIER_PAIRS_BLOCK, /* the k of 16 blocks */
+    NAPIER_ONE_MOST = 8 * NAPIER_ONE_K,     /* as many k of the lane, turned, stay in the first-level cache */
+    NAPIER_ONE_BLOCKS = NAPIER_ONE_MOST / NAPIER_PAIRS_BLOCK,
+    NAPIER_ONE_AHEAD = 4 * NAPIER_ONE_K * 2 /* bytes that are prefetched, because the hardware stops at each page */
+};
+
+/* out[16 j + i] = y[32 i + j], and 0 instead of y[k] and beyond. */
+NAPIER_KERNEL void napier_one_turn_lane(const float *y, const int64_t k, float *out) {
+    for (int half = 0; half < 2; half++) {
+        vf v[16];
+        NAPIER_PATCH_UNROLL
+        for (int i = 0; i < 16; i++) {
+            const int64_t at = NAPIER_PAIRS_BLOCK * i + 16 * half;
+            v[i] = at < k ? vf_load(y + at) : vf_zero();
+        }
+        vf_transpose(v);
+        NAPIER_PATCH_UNROLL
+        for (int i = 0; i < 16; i++) {
+            vf_store(out + 16 * (16 * half + i), v[i]);
+        }
+    }
+}
+
+/* Turns the lines of 64 bytes among the first `bytes` at x, fewer than 16; the others are 0. */
+static void napier_one_turn_part(const char *x, const int64_t bytes, vf words[16]) {
+    float part[16][16] = {{0}};
+    memcpy(part, x, (size_t)bytes);
+    napier_few_turn((const char *)part, 64, 16, words);
+}
+
+/* The sum of each of 16 blocks of a row. */
+NAPIER_KERNEL vf napier_one_blocks(const char *x, const bool whole, const int64_t bytes, const float *y) {
+    vf words[16], even = vf_zero(), odd = vf_zero();
+    if (whole) {
+        napier_few_turn(x, 64, 16, words);
+    } else {
+        napier_one_turn_part(x, bytes, words);
+    }
+    NAPIER_PATCH_UNROLL
+    for (int j = 0; j < 16; j++) {
+        even = vf_fma(vf_load(y + 32 * j), napier_few_element(NAPIER_BF16, words[j], 0), even);
+        odd = vf_fma(vf_load(y + 32 * j + 16), napier_few_element(NAPIER_BF16, words[j], 1), odd);
+    }
+    return vf_add(even, odd);
+}
+
+/* Adds the sums of `blocks` blocks of 16 rows to their totals, in the order of the blocks. */
+NAPIER_KERNEL vf napier_one_total(float sums[][NAPIER_ONE_BLOCKS], const int64_t blocks, vf total) {
+    for (int64_t b = 0; b < blocks; b += 16) {
+        vf v[16];
+        NAPIER_PATCH_UNROLL
+        for (int i = 0; i < 16; i++) {
+            v[i] = vf_load(sums[i] + b);
+        }
+        vf_transpose(v);
+        for (int i = 0; i < 16 && b + i < blocks; i++) {
+            total = vf_add(total, v[i]);
+        }
+    }
+    return total;
+}
+
+/* Prefetches 16 lines. */
+NAPIER_KERNEL void napier_one_fetch(const uintptr_t x) {
+    NAPIER_PATCH_UNROLL
+    for (int line = 0; line < 16; line++) {
+        __builtin_prefetch((const void *)(x + (uintptr_t)(64 * line)));
+    }
+}
+
+/* k from `at` on, at most NAPIER_ONE_MOST of them, of `height` rows from `row` on. */
+NAPIER_KERNEL void napier_one_rows(const napier_few_block *p, const int64_t row, const int height, const int64_t at,
+                                   const float *y) {
+    const int64_t left = p->k - at, k = left < NAPIER_ONE_MOST ? left : NAPIER_ONE_MOST, bytes = 2 * k;
+    float sums[16][NAPIER_ONE_BLOCKS], total[16] = {0};
+    for (int i = 0; i < height; i++) {
+        const char *const x = (const char *)p->rows + (row + i) * p->row_step + 2 * at;
+        int64_t b = 0;
+        for (; b + 2 * NAPIER_ONE_K <= bytes; b += 2 * NAPIER_ONE_K) {
+            const int64_t ahead = b + NAPIER_ONE_AHEAD;
+            napier_one_fetch((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step));
+            vf_store(sums[i] + b / 64, napier_one_blocks(x + b, true, 0, y + b / 2));
+        }
+        if (b < bytes) {
+            vf_store(sums[i] + b / 64, napier_one_blocks(x + b, false, bytes - b, y + b / 2));
+        }
+        total[i] = at > 0 ? p->c[(row + i) * p->c_step] : 0.0f;
+    }
+    vf_store(total, napier_one_total(sums, (k + NAPIER_PAIRS_BLOCK - 1) / NAPIER_PAIRS_BLOCK, vf_load(total)));
+    for (int i = 0; i < height; i++) {
+        p->c[(row + i) * p->c_step] = total[i];
+    }
+}
+
+NAPIER_KERNEL void napier_one_lane(const napier_few_block *p) {
+    float y[NAPIER_ONE_MOST];
+    for (int64_t at = 0; at < p->k; at += NAPIER_ONE_MOST) {
+        for (int64_t k = at; k < p->k && k < at + NAPIER_ONE_MOST; k += NAPIER_ONE_K) {
+            napier_one_turn_lane(p->lane_data + k, p->k - k, y + (k - at));
+        }
+        for (int64_t row = 0; row < p->row_count; row += 16) {
+            napier_one_rows(p, row, (int)(p->row_count - row < 16 ? p->row_count - row : 16), at, y);
+        }
+    }
+}
+
 NAPIER_KERNEL void napier_few_lanes(const napier_dtype dtype, const bool pairs, const int width,
                                     const napier_few_block *p) {
     const int most = pairs ? NAPIER_FEW_PAIRS : NAPIER_FEW_CHAINS, lanes = width < most ? width : most;
@@ -179,7 +291,11 @@ static void napier_few_chain(const napier_few_block *p) { NAPIER_FOR_DTYPE(p->dt
 #if NAPIER_HAS_FLUSH_MODE
 /* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
-    napier_few_as(NAPIER_BF16, true, p);
+    if (p->width == 1 && p->k >= NAPIER_ONE_K) {
+        napier_one_lane(p);
+    } else {
+        napier_few_as(NAPIER_BF16, true, p);
+    }
 }
 static void napier_few_pairs(const napier_few_block *p) {
     const unsigned saved = _mm_getcsr();
