@@ -208,11 +208,17 @@ NAPIER_KERNEL void tiny_spread(const float *x, int n, int width, float *spread) 
     }
 }
 
+/* The columns of rows that are computed with a constant width; rows of one column go with those of four. */
+NAPIER_KERNEL int tiny_columns_of_width(const napier_softmax_job *job, int width) {
+    return width == 2 ? 2 : (int)job->x.cols;
+}
+static int tiny_width(int64_t n) { return n == 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16; }
+
 /* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
  * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
 NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
                               float *scratch) {
-    const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
+    const int n = tiny_columns_of_width(job, width), rows = 256 / width, groups = 16 / width;
     float *packed = scratch, *spread = scratch + 320;
     const float *x = (const float *)row_in(job, first);
     if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
@@ -279,23 +285,18 @@ NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_soft
 }
 
 NAPIER_KERNEL void tiny_block_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first, float *scratch) {
-    const int64_t n = job->x.cols;
-    if (n <= 2) {
-        tiny_block(op, 2, job, first, scratch);
-    } else if (n <= 4) {
-        tiny_block(op, 4, job, first, scratch);
-    } else if (n <= 8) {
-        tiny_block(op, 8, job, first, scratch);
-    } else {
-        tiny_block(op, 16, job, first, scratch);
+    switch (tiny_width(job->x.cols)) {
+    case 2: tiny_block(op, 2, job, first, scratch); break;
+    case 4: tiny_block(op, 4, job, first, scratch); break;
+    case 8: tiny_block(op, 8, job, first, scratch); break;
+    default: tiny_block(op, 16, job, first, scratch); break;
     }
 }
 
 /* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
  * not fill a block go to short_rows. */
 static void tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const int n = (int)job->x.cols;
-    const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
+    const int width = tiny_width(job->x.cols);
     int64_t first = begin;
     for (; first + 256 / width <= end; first += 256 / width) {
         NAPIER_FOR_OP(job->op, tiny_block_of, job, first, scratch);
@@ -564,7 +565,7 @@ NAPIER_KERNEL void short_columns_strip(napier_softmax_op op, const napier_softma
  * same dtype in and out, temperature 1. */
 NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
                                    const napier_softmax_job *job, int64_t begin, int64_t end) {
-    const int n = (int)job->x.cols;
+    const int n = tiny_columns_of_width(job, width);
     for (int64_t row = begin; row < end; row += 16) {
         vf v[NAPIER_TINY_COLS];
         NAPIER_UNROLL
@@ -597,7 +598,7 @@ NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype
 /* The same for 32 rows of bf16 at a time: the even rows, then the odd ones. Returns the first row that is left. */
 NAPIER_KERNEL int64_t tiny_columns_pairs(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t begin,
                                          int64_t end) {
-    const int n = (int)job->x.cols;
+    const int n = tiny_columns_of_width(job, width);
     int64_t row = begin;
     for (; row + 32 <= end; row += 32) {
         vf even[NAPIER_TINY_COLS], odd[NAPIER_TINY_COLS];
@@ -630,8 +631,7 @@ NAPIER_KERNEL int64_t tiny_columns_pairs(napier_softmax_op op, int width, const 
 
 NAPIER_KERNEL void tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream, const napier_softmax_job *job,
                                    int64_t begin, int64_t end) {
-    const int64_t n = job->x.cols;
-    const int width = n <= 2 ? 2 : n <= 4 ? 4 : 8;
+    const int width = tiny_width(job->x.cols);
     if (dtype == NAPIER_BF16) {
         begin = width == 2   ? tiny_columns_pairs(op, 2, job, begin, end)
                 : width == 4 ? tiny_columns_pairs(op, 4, job, begin, end)
