@@ -355,9 +355,9 @@ class Bench:
             if s.variant in record["skipped"] or s.worker.peer in record["skipped"]:
                 continue
             summary = s.summary()
-            if s.variant == "floor_exp":  # the piece that is measured is 2^20 exponentials on each thread
-                record["exp_ns"] = rounded(summary["ms"] * 1e6 / 2**20)
-                record["exp_min_ns"] = rounded(summary["min_ms"] * 1e6 / 2**20)
+            if s.variant in ("floor_exp", "floor_row"):  # the piece that is measured is 2^20 elements on each thread
+                record[s.variant[6:] + "_ns"] = rounded(summary["ms"] * 1e6 / 2**20)
+                record[s.variant[6:] + "_min_ns"] = rounded(summary["min_ms"] * 1e6 / 2**20)
             elif s.variant in WAYS_OF_FLOORS:
                 record[s.variant[6:] + "_ms"], record[s.variant[6:] + "_min_ms"] = summary["ms"], summary["min_ms"]
             else:

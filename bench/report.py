@@ -30,14 +30,16 @@ def is_long(record, level2):
 
 
 def floors(record, level2):
-    """Memory floor, compute floor and the greater of them, in ms. A softmax of rows that do not stay in L2 takes two
-    exponentials an element: the first pass only sums them. None where the cell has no floors."""
+    """Memory floor, compute floor and the greater of them, in ms. The compute floor is what any correct implementation does
+    for an element of a row in L1 (row_ns), or exp and sum alone (exp_ns) in results that lack it. A softmax of rows that do
+    not stay in L2 takes one exponential more: the first pass only sums them. None where the cell has no floors."""
     memory = record.get("memory_ms", record.get("read_ms"))
     if memory is None:
         return None
-    exps = record["rows"] * record["cols"] * (2 if record["op"] == "softmax" and is_long(record, level2) else 1)
+    again = record["exp_ns"] if record["op"] == "softmax" and is_long(record, level2) else 0
     # One reduction is one thread's work only if nothing can be split; any number of elements can.
-    compute = record["exp_ns"] * exps / record["threads"] * 1e-6
+    elements = record["rows"] * record["cols"] / record["threads"]
+    compute = (record.get("row_ns", record["exp_ns"]) + again) * elements * 1e-6
     return memory, compute, max(memory, compute)
 
 

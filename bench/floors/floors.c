@@ -3,6 +3,8 @@
 
 #include "workers/worker.h"
 
+#include <string.h>
+
 enum { PIECE = 1024, TRIES = 5 };
 
 static volatile float float_sink;
@@ -76,6 +78,34 @@ void floors_exp(const floor_kernels *const kernels, const int which, const int t
         for (int i = 0; i < 256; i++)
             float_sink = kernels->exp_sum[which](x, 4096);
     }
+}
+
+void floors_row(const floor_kernels *const kernels, const int which, const floor_op op, const bool bf16,
+                const int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int k = 0; k < threads; k++) {
+        _Alignas(64) float x[FLOOR_ROW], y[FLOOR_ROW];
+        for (int i = 0; i < FLOOR_ROW; i++)
+            x[i] = -0.02f * (float)i;
+        if (bf16)
+            for (int i = 0; i < FLOOR_ROW; i++)
+                memmove((char *)x + 2 * i, (const char *)x + 4 * i + 2, 2); /* the upper half of each float */
+        for (int i = 0; i < 1024; i++)
+            float_sink = kernels->row[which](op, bf16, x, y);
+    }
+}
+
+int floors_choose_row(const floor_kernels *const kernels, const floor_op op, const bool bf16, const int threads) {
+    double best = 1e9;
+    int winner = 0;
+    for (int trial = 0; trial < TRIES * FLOOR_ROWS; trial++) {
+        const double start = bench_now();
+        floors_row(kernels, trial / TRIES, op, bf16, threads);
+        const double took = bench_now() - start;
+        if (took < best)
+            best = took, winner = trial / TRIES;
+    }
+    return winner;
 }
 
 /* Replaces *slot (a field of *c) by the candidate of which a run takes least. */

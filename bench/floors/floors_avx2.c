@@ -7,5 +7,5 @@
 #include "core/simd/target_end.h"
 #else
 #include "floors.h"
-const floor_kernels floor_avx2 = {{NULL}, {NULL}, {NULL}, {NULL}};
+const floor_kernels floor_avx2 = {{NULL}, {NULL}, {NULL}, {NULL}, {NULL}};
 #endif

@@ -24,7 +24,7 @@ FIGURES = {("logsumexp", 1000, 50): 0.1, ("logsumexp", 10_000, 100): 1.0, ("logs
 # ---- The tracked summary ------------------------------------------------------------------------------------------
 
 CELL = ("op", "dtype", "axis", "rows", "cols", "threads")
-FLOORS = ("memory_ms", "read_ms", "exp_ns", "clock_ghz", "foreign_cpu")
+FLOORS = ("memory_ms", "read_ms", "exp_ns", "row_ns", "clock_ghz", "foreign_cpu")
 WHO = ("napier", *COLUMNS)
 
 
@@ -57,7 +57,7 @@ def read_summary(text):
     for row in csv.DictReader(line for line in lines if not line.startswith("# ")):
         record = {name: int(row[name]) if row[name].isdigit() else row[name] for name in CELL} | {"header": -1}
         record["cell"] = "{op}-{dtype}-{axis}-{rows}x{cols}-t{threads}".format(**record)
-        record |= {name: float(row[name]) for name in FLOORS if row[name]}
+        record |= {name: float(row[name]) for name in FLOORS if row.get(name)}
         record["results"] = {who: {"ms": float(row[who])} for who in WHO if row[who] not in ("", "wrong")}
         record["skipped"] = {who: "wrong" for who in WHO if row[who] == "wrong"}
         record["errors"] = {who: float(row[f"{who} error"]) for who in WHO if row[f"{who} error"]}
@@ -226,9 +226,11 @@ missed targets in `bench/findings/softmax.md`, which is included below. All cell
 - R x C is R reductions of length C. Last axis: stored [R, C]. First axis: the same work stored [C, R].
 - A time is the median over rounds of the medians within a round. Each peer has one process. The peers take turns, and all
   others sleep. Every result is compared with float64 before it is timed.
-- The memory floor is the fastest known copy of the shape's bytes, or for logsumexp a read of them. The compute floor is exp
-  and sum in L1 with the same instruction set: one exp an element, and two for a softmax of rows that do not fit L2. The floor
-  is the greater of the two.
+- The memory floor is the fastest known copy of the shape's bytes, or for logsumexp a read of them. The compute floor is what
+  any correct implementation must do for an element, measured in L1 on rows of 1024 with the same instruction set: maximum,
+  difference, exp, sum, and for results of the input's size a scale (or a difference) and a store; for a softmax of rows that
+  do not fit L2 also a second exp. Results without a column row_ns are older: there it is exp and sum alone. The floor is the
+  greater of the two.
 """
 
 

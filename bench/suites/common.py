@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-WAYS_OF_FLOORS = ("floor_memory", "floor_read", "floor_exp")
+WAYS_OF_FLOORS = ("floor_memory", "floor_read", "floor_exp", "floor_row")
 SPREAD = 3.0  # standard deviation of logits
 
 

@@ -37,8 +37,13 @@ static const char *set_up(const bench_case *const self) {
     }
     numbers = napier_array(out, results, dtype);
     const char *const refusal = refusal_of(call());
-    if (!refusal)
+    if (!refusal) {
+        choose_floor_row(op == SOFTMAX       ? FLOOR_SOFTMAX
+                         : op == LOG_SOFTMAX ? FLOOR_LOG_SOFTMAX
+                                             : FLOOR_LOGSUMEXP,
+                         dtype);
         choose_floors(in, out, (size_t)rows, (size_t)cols * item, (size_t)results * item, op <= LOG_SOFTMAX);
+    }
     return refusal;
 }
 
@@ -49,7 +54,7 @@ static unsigned run(const int variant) {
 }
 
 #define VARIANTS \
-    { "napier", "floor_memory", "floor_read", "floor_exp" }
+    { "napier", "floor_memory", "floor_read", "floor_exp", "floor_row" }
 const bench_case softmax_cases[] = {
     [SOFTMAX] = {"softmax", set_up, run, VARIANTS},
     [LOG_SOFTMAX] = {"log_softmax", set_up, run, VARIANTS},

@@ -2,8 +2,6 @@
  * threads. The operations are in the tables of the files napier_*.c. */
 #include "napier_cases.h"
 
-#include "floors/floors.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +10,9 @@ int context_threads;
 
 static floor_choice choice;
 static floor_work work;
-static int best_exp;
+static int best_exp, best_row;
+static floor_op row_op;
+static bool row_bf16;
 
 napier_dtype job_dtype(void) { return bench_is("dtype", "bf16") ? NAPIER_BF16 : NAPIER_F32; }
 
@@ -42,11 +42,19 @@ void choose_floors(const void *in, void *out, size_t rows, size_t row_bytes, siz
     choice = floors_choose(choice.kernels, &work);
 }
 
+void choose_floor_row(const floor_op op, const napier_dtype dtype) {
+    row_op = op;
+    row_bf16 = dtype == NAPIER_BF16;
+    best_row = floors_choose_row(choice.kernels, row_op, row_bf16, context_threads);
+}
+
 static unsigned run_floor(const char *const variant) {
     if (strcmp(variant, "floor_memory") == 0)
         floors_memory(&choice, &work);
     else if (strcmp(variant, "floor_read") == 0)
         floors_read(&choice, &work);
+    else if (strcmp(variant, "floor_row") == 0)
+        floors_row(choice.kernels, best_row, row_op, row_bf16, context_threads);
     else
         floors_exp(choice.kernels, best_exp, context_threads);
     return 0;

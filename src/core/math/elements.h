@@ -34,6 +34,21 @@ NAPIER_KERNEL vf napier_load_part(const void *x, napier_dtype dtype, int n, vf f
     return vf_select(vm_first(n), dtype == NAPIER_BF16 ? vf_from_bf16(u) : vf_from_f16(u), fill);
 }
 
+/* The even and the odd elements of 32 bf16: a shift and a mask widen them in place. */
+NAPIER_KERNEL vf napier_bf16_even(vi pairs) { return vf_from_bits(vi_shl(pairs, 16)); }
+NAPIER_KERNEL vf napier_bf16_odd(vi pairs) { return vf_from_bits(vi_and(pairs, vi_set((int32_t)0xffff0000u))); }
+
+/* A float rounded to bf16, in the upper half of its lane; a NaN must be the canonical one. */
+NAPIER_KERNEL vi napier_bf16_upper(vf v) {
+    const vi u = vf_bits(v), odd = vi_and(vi_shr(u, 16), vi_set(1));
+    return vi_add(u, vi_add(odd, vi_set(0x7fff)));
+}
+/* The inverse of napier_bf16_even and napier_bf16_odd, with that rounding. */
+NAPIER_KERNEL vi napier_bf16_pairs(vf even, vf odd) {
+    const vi upper = vi_and(napier_bf16_upper(odd), vi_set((int32_t)0xffff0000u));
+    return vi_or(vi_shr(napier_bf16_upper(even), 16), upper);
+}
+
 NAPIER_KERNEL vi napier_narrow(vf v, napier_dtype dtype) {
     return dtype == NAPIER_BF16 ? vf_to_bf16(v) : vf_to_f16_canonical(v);
 }

@@ -173,6 +173,7 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     simd_load_pairs(p, at, &a->lo, &b->lo);
     simd_load_pairs(p, at + 8, &a->hi, &b->hi);
 }
+NAPIER_INLINE vf vf_hold(const vf v) { return v; }
 NAPIER_INLINE void vf_stream(float *p, const vf v) {
     _mm256_stream_ps(p, v.lo);
     _mm256_stream_ps(p + 8, v.hi);

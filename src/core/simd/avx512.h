@@ -131,6 +131,10 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     *a = _mm512_permutex2var_ps(lo, even, hi);
     *b = _mm512_permutex2var_ps(lo, _mm512_or_si512(even, _mm512_set1_epi32(1)), hi);
 }
+NAPIER_INLINE vf vf_hold(vf v) {
+    __asm__("" : "+v"(v));
+    return v;
+}
 NAPIER_INLINE void vf_stream(float *p, const vf v) { _mm512_stream_ps(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) { _mm_sfence(); }
 

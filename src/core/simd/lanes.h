@@ -20,6 +20,8 @@
  *        vf_load_halves(p, q) vf_store_halves(p, q, v)    8 floats at p and 8 at q
  *        vf_gather(p, i)                                  p[i] per lane, i >= 0
  *        vf_load_pairs(p, at, &a, &b)                     a = p[2 * at[i]], b = p[2 * at[i] + 1] per lane i
+ *        vf_hold(v)                                       v, kept in a register if there are enough: a compiler may
+ *                                                         otherwise load it from memory for each use
  *        vf_stream(p, v)                                  store past the caches; p on a 64-byte boundary
  *        vf_stream_fence()                                after the last vf_stream, before another thread may read
  *        vf_select(m, a, b) = m ? a : b                   vf_keep(m, a) = m ? a : +0

@@ -217,6 +217,7 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     *b = vf_load(second);
 }
 /* No intrinsic stores past the caches. */
+NAPIER_INLINE vf vf_hold(const vf v) { return v; }
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}
 

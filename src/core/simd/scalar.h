@@ -161,6 +161,7 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     SIMD_LANES(i) a->v[i] = p[2 * (size_t)at[i]];
     SIMD_LANES(i) b->v[i] = p[2 * (size_t)at[i] + 1];
 }
+NAPIER_INLINE vf vf_hold(const vf v) { return v; }
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}
 

@@ -148,7 +148,41 @@ static vf tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked,
     return lse;
 }
 
+/* 16 ordinary rows of two columns, v[0] and v[1], within `reach` 80. The larger element's term is known, so one exp is
+ * enough, and its probability is max_prob. */
+NAPIER_KERNEL vf tiny_two(napier_softmax_op op, vf max, vf min, vf *v) {
+    const napier_maxima m = napier_maxima_of(max);
+    const vf term = vf_exp_scaled(min, m.magic);
+    const vm below = vf_lt(min, max);
+    const vf count = vf_select(below, vf_set(1.0f), vf_set(2.0f));
+    const napier_finals f = napier_finish16(op, max, m.p, count, vf_keep(below, term));
+    if (op == NAPIER_OP_SOFTMAX) {
+        const vf less = vf_min(vf_mul(term, f.scale), f.max_prob);
+        const vm first = vf_lt(v[0], v[1]);
+        v[0] = vf_select(first, less, f.max_prob);
+        v[1] = vf_select(first, f.max_prob, less);
+    } else if (op == NAPIER_OP_LOG_SOFTMAX) {
+        v[0] = vf_sub(vf_sub(v[0], max), f.log_sum);
+        v[1] = vf_sub(vf_sub(v[1], max), f.log_sum);
+    }
+    return f.lse;
+}
+
+/* Are all 16 rows of two columns ordinary, and their results normal numbers? A NaN or an infinity fails a compare. */
+NAPIER_KERNEL bool tiny_two_ordinary(vf max, const vf *v) {
+    const vi size = vi_set(0x7fffffff);
+    const vf apart = vf_from_bits(vi_and(vf_bits(vf_sub(v[0], v[1])), size));
+    const vf largest = vf_from_bits(vi_and(vf_bits(max), size));
+    return vm_all(vm_and(vf_le(apart, vf_set(80.0f)), vf_le(largest, vf_set(NAPIER_BIG))));
+}
+
 NAPIER_KERNEL vf tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
+    if (width == 2 && n == 2) {
+        const vf max = vf_max(v[1], v[0]);
+        if (tiny_two_ordinary(max, v)) {
+            return tiny_two(op, max, vf_min(v[1], v[0]), v);
+        }
+    }
     napier_range range = no_range();
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
@@ -174,11 +208,17 @@ NAPIER_KERNEL void tiny_spread(const float *x, int n, int width, float *spread) 
     }
 }
 
+/* The columns of rows that are computed with a constant width; rows of one column go with those of four. */
+NAPIER_KERNEL int tiny_columns_of_width(const napier_softmax_job *job, int width) {
+    return width == 2 ? 2 : (int)job->x.cols;
+}
+static int tiny_width(int64_t n) { return n == 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16; }
+
 /* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
  * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
 NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
                               float *scratch) {
-    const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
+    const int n = tiny_columns_of_width(job, width), rows = 256 / width, groups = 16 / width;
     float *packed = scratch, *spread = scratch + 320;
     const float *x = (const float *)row_in(job, first);
     if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
@@ -245,23 +285,18 @@ NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_soft
 }
 
 NAPIER_KERNEL void tiny_block_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first, float *scratch) {
-    const int64_t n = job->x.cols;
-    if (n <= 2) {
-        tiny_block(op, 2, job, first, scratch);
-    } else if (n <= 4) {
-        tiny_block(op, 4, job, first, scratch);
-    } else if (n <= 8) {
-        tiny_block(op, 8, job, first, scratch);
-    } else {
-        tiny_block(op, 16, job, first, scratch);
+    switch (tiny_width(job->x.cols)) {
+    case 2: tiny_block(op, 2, job, first, scratch); break;
+    case 4: tiny_block(op, 4, job, first, scratch); break;
+    case 8: tiny_block(op, 8, job, first, scratch); break;
+    default: tiny_block(op, 16, job, first, scratch); break;
     }
 }
 
 /* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
  * not fill a block go to short_rows. */
 static void tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const int n = (int)job->x.cols;
-    const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
+    const int width = tiny_width(job->x.cols);
     int64_t first = begin;
     for (; first + 256 / width <= end; first += 256 / width) {
         NAPIER_FOR_OP(job->op, tiny_block_of, job, first, scratch);
@@ -530,7 +565,7 @@ NAPIER_KERNEL void short_columns_strip(napier_softmax_op op, const napier_softma
  * same dtype in and out, temperature 1. */
 NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
                                    const napier_softmax_job *job, int64_t begin, int64_t end) {
-    const int n = (int)job->x.cols;
+    const int n = tiny_columns_of_width(job, width);
     for (int64_t row = begin; row < end; row += 16) {
         vf v[NAPIER_TINY_COLS];
         NAPIER_UNROLL
@@ -560,12 +595,51 @@ NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype
     }
 }
 
+/* The same for 32 rows of bf16 at a time: the even rows, then the odd ones. Returns the first row that is left. */
+NAPIER_KERNEL int64_t tiny_columns_pairs(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t begin,
+                                         int64_t end) {
+    const int n = tiny_columns_of_width(job, width);
+    int64_t row = begin;
+    for (; row + 32 <= end; row += 32) {
+        vf even[NAPIER_TINY_COLS], odd[NAPIER_TINY_COLS];
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                const char *x = (const char *)napier_at(job->x.data, NAPIER_BF16, row + i * job->x.col_stride);
+                const vi pairs = vi_load((const int32_t *)(const void *)x);
+                __builtin_prefetch(x + NAPIER_PREFETCH_BYTES / 4);
+                even[i] = napier_bf16_even(pairs);
+                odd[i] = napier_bf16_odd(pairs);
+            }
+        }
+        const vf even_lse = tiny_group(op, width, n, job->masked_rows, even);
+        const vf odd_lse = tiny_group(op, width, n, job->masked_rows, odd);
+        if (op == NAPIER_OP_LOGSUMEXP) {
+            vi_store((int32_t *)row_out(job, row), napier_bf16_pairs(even_lse, odd_lse));
+            continue;
+        }
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                void *y = napier_at_out(job->y.data, NAPIER_BF16, row + i * job->y.col_stride);
+                vi_store((int32_t *)y, napier_bf16_pairs(even[i], odd[i]));
+            }
+        }
+    }
+    return row;
+}
+
 NAPIER_KERNEL void tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream, const napier_softmax_job *job,
                                    int64_t begin, int64_t end) {
-    const int64_t n = job->x.cols;
-    if (n <= 2) {
+    const int width = tiny_width(job->x.cols);
+    if (dtype == NAPIER_BF16) {
+        begin = width == 2   ? tiny_columns_pairs(op, 2, job, begin, end)
+                : width == 4 ? tiny_columns_pairs(op, 4, job, begin, end)
+                             : tiny_columns_pairs(op, 8, job, begin, end);
+    }
+    if (width == 2) {
         tiny_columns_as(op, 2, dtype, stream, job, begin, end);
-    } else if (n <= 4) {
+    } else if (width == 4) {
         tiny_columns_as(op, 4, dtype, stream, job, begin, end);
     } else {
         tiny_columns_as(op, 8, dtype, stream, job, begin, end);

@@ -209,7 +209,7 @@ NAPIER_KERNEL vf sum_step(const napier_stages k, napier_three_rows *t, int i, in
     if (!k.sum) {
         return vf_zero();
     }
-    const vf z = n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i);
+    const vf z = vf_hold(n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i));
     const bool keep = k.op == NAPIER_OP_SOFTMAX;
     return terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
 }
@@ -291,8 +291,9 @@ NAPIER_KERNEL void three_any(const napier_stages k, napier_three_rows *t, int n,
 /* All columns of the three rows. Returns the lanes folded to 16; those in `lane` past the end of a short row are 0. */
 NAPIER_KERNEL vf three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 0) {
-        three_known(k, t, n, lane);
-        return napier_fold_lanes(lane, k.vectors > 16 ? 16 : k.vectors);
+        vf known[16]; /* of this row only: few of them stay in registers */
+        three_known(k, t, n, known);
+        return napier_fold_lanes(known, k.vectors > 16 ? 16 : k.vectors);
     }
     three_any(k, t, n, lane);
     return n <= 128 ? napier_fold_lanes(lane, 8) : napier_fold_lanes(lane, 16);

@@ -99,10 +99,12 @@ typedef struct napier_softmax_kernels {
     float (*weighted_rest)(const float *x, const float *b, int n, const napier_weighted_look *look);
     int (*weighted_ties)(const float *x, const float *b, int n, float max, int *at);
 
-    /* In double (f64/tile_f64.inc.h): napier_f64_tile_by_definition, napier_f64_apply, and the two of weighted_f64.h. */
-    void (*f64_tile)(const double *z, int n, napier_f64_tile_part *part);
+    /* In double (f64/tile_f64.inc.h): napier_f64_tile_by_definition, napier_f64_apply, and the two of weighted_f64.h.
+     * terms: NULL, or space for the tile's terms in whole vectors; f64_tile returns whether it kept them there, and
+     * f64_apply reads them if they are not NULL. */
+    bool (*f64_tile)(const double *z, int n, napier_f64_tile_part *part, double *terms);
     void (*f64_apply)(const napier_f64_final *final, napier_softmax_kind kind, napier_masked_rows masked_rows,
-                      const double *z, double *out, int64_t n);
+                      const double *z, const double *terms, double *out, int64_t n);
     void (*f64_weighted_look)(const double *x, const double *b, int n, napier_weighted_look *look);
     double (*f64_weighted_rest)(const double *x, const double *b, int n, const napier_weighted_look *look);
 

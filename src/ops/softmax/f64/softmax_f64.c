@@ -22,6 +22,7 @@ typedef struct line {
     double sum;           /* of a plain sum */
     napier_f64_sum *sums; /* if the line is split: one per worker, ... */
     double *tile_sums;    /* ... or one per tile */
+    const double *terms;  /* NULL, or the terms of a line of one tile */
 } line;
 
 static bool has_plain_sum(const napier_f64_job *j) {
@@ -51,7 +52,7 @@ static void sum_tiles(const line *l, napier_f64_sum *sum, int64_t begin, int64_t
         const int n = napier_f64_tile_size(l->size, tile);
         napier_f64_load_span(l->in, l->job->options.temperature, tile * NAPIER_F64_TILE, n, z);
         napier_f64_tile_part part;
-        l->job->kernels->f64_tile(z, n, &part);
+        l->job->kernels->f64_tile(z, n, &part, NULL);
         napier_f64_sum_add_part(sum, &part);
     }
 }
@@ -84,13 +85,13 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     double g[NAPIER_F64_TILE];
     switch (l->job->result) {
     case NAPIER_F64_SOFTMAX:
-        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, z, n);
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, o->masked_rows, z, l->terms, z, n);
         return;
     case NAPIER_F64_LOG_SOFTMAX:
-        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, z, n);
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_LOG_SOFTMAX, o->masked_rows, z, l->terms, z, n);
         return;
     case NAPIER_F64_LSE_GRADIENT:
-        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, z, n);
+        l->job->kernels->f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, l->terms, z, n);
         napier_f64_load_span(l->grad, 1, 0, 1, g);
         for (int i = 0; i < n; i++) {
             z[i] = napier_f64_lse_gradient(z[i], g[0], o->temperature);
@@ -109,6 +110,27 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     }
 }
 
+static void store_lse(const line *l) {
+    const napier_matrix lse = l->job->out;
+    napier_f64_store(lse.data, lse.dtype, l->index * lse.row_stride, l->final.lse);
+}
+
+/* A line of one tile: its elements are read once, and each needs one exp. Not for a plain sum. */
+static void run_tile(line *l) {
+    double z[NAPIER_F64_TILE], terms[NAPIER_F64_TILE];
+    const int n = (int)l->size;
+    napier_f64_tile_part part;
+    napier_f64_load_span(l->in, l->job->options.temperature, 0, n, z);
+    l->terms = l->job->kernels->f64_tile(z, n, &part, terms) ? terms : NULL;
+    napier_f64_finish_tile(&part, &l->final);
+    if (l->job->result == NAPIER_F64_LSE) {
+        store_lse(l);
+        return;
+    }
+    convert(l, 0, z, n);
+    napier_f64_store_span(l->out, 0, n, z);
+}
+
 static void write_tile(void *argument, int64_t tile) {
     const line *l = argument;
     const double temperature = has_plain_sum(l->job) ? 1 : l->job->options.temperature;
@@ -120,11 +142,6 @@ static void write_tile(void *argument, int64_t tile) {
     napier_f64_store_span(l->out, first, n, z);
 }
 
-static void store_lse(const line *l) {
-    const napier_matrix lse = l->job->out;
-    napier_f64_store(lse.data, lse.dtype, l->index * lse.row_stride, l->final.lse);
-}
-
 /* ---- Lines over threads ------------------------------------------------------------------------------------------ */
 
 static void run_line(void *argument, int64_t index) {
@@ -132,6 +149,10 @@ static void run_line(void *argument, int64_t index) {
     line l = {.sum = 0};
     open_line(&l, j, index);
     const int64_t tiles = napier_f64_tiles(l.size);
+    if (tiles == 1 && !has_plain_sum(j)) {
+        run_tile(&l);
+        return;
+    }
     for (int64_t tile = 0; tile < tiles && has_plain_sum(j); tile++) {
         l.sum += plain_sum(&l, tile);
     }

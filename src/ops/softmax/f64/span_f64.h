@@ -48,10 +48,24 @@ static inline void napier_f64_load_span(napier_const_matrix line, double tempera
     }
 }
 
+/* Contiguous doubles, as napier_f64_store. */
+static inline void napier_f64_store_run(double *y, int n, const double *z) {
+    for (int i = 0; i < n; i++) {
+        y[i] = z[i] == z[i] ? z[i] : napier_f64_nan();
+    }
+}
+
 static inline void napier_f64_store_span(napier_matrix line, int64_t first, int n, const double *z) {
     int64_t row = first / line.cols, col = first % line.cols;
     for (int k = 0; k < n; row++, col = 0) {
         void *data = napier_f64_row_data(line.data, line.dtype, row, line.row_stride);
+        if (line.dtype == NAPIER_F64 && line.col_stride == 1) {
+            const int64_t left = line.cols - col;
+            const int count = left < n - k ? (int)left : n - k;
+            napier_f64_store_run((double *)data + col, count, z + k);
+            k += count;
+            continue;
+        }
         for (; k < n && col < line.cols; k++, col++) {
             napier_f64_store(data, line.dtype, col * line.col_stride, z[k]);
         }

@@ -100,6 +100,8 @@ typedef struct napier_f64_final {
 } napier_f64_final;
 
 NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_final *final);
+/* The same for a row of one tile. */
+NAPIER_BOTH_LONG void napier_f64_finish_tile(const napier_f64_tile_part *part, napier_f64_final *final);
 
 /* softmax or log_softmax of n elements of the row; out may be z. */
 NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_softmax_kind kind,

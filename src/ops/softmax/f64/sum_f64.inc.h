@@ -178,17 +178,13 @@ NAPIER_BOTH double f64_inverse_of(napier_double2 x) {
 /* With P = exp(max) 2^-exponent and the rest R, u = count + R / P is the sum of exp(x - max). Then lse = max + log u,
  * the maximum's probability is 1 / u, and a term's probability is term / (P u). u, P and log u keep their low parts, so
  * that the results err only by their last rounding and by the error of R. */
-NAPIER_BOTH void f64_finish_finite(const napier_f64_sum *sum, napier_f64_final *final) {
-    napier_f64_parts max = {.p = 1, .low = 0, .n = 0};
-    double rest = 0;
-    if (!napier_f64_is_huge(sum->max)) {
-        max = napier_f64_exp_parts(sum->max);
-        rest = f64_rest_of(sum, max.n) / max.p;
-        rest = fma(-rest, max.low / max.p, rest) * 0x1p-512;
-    }
-    const napier_double2 u = napier_two_sum((double)sum->count, rest);
+NAPIER_BOTH void f64_finish_finite(double m, uint64_t count, napier_f64_parts max, double rest,
+                                   napier_f64_final *final) {
+    rest /= max.p;
+    rest = fma(-rest, max.low / max.p, rest) * 0x1p-512;
+    const napier_double2 u = napier_two_sum((double)count, rest);
     const napier_double2 log_u = napier_f64_log_of_sum(u);
-    const napier_double2 lse = napier_two_sum(sum->max, log_u.high);
+    const napier_double2 lse = napier_two_sum(m, log_u.high);
     final->lse = lse.high + (lse.low + log_u.low);
     final->log_sum = log_u.high;
     final->log_sum_low = log_u.low;
@@ -212,10 +208,26 @@ NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_fi
     } else if (sum->max == -HUGE_VAL) {
         final->row = NAPIER_F64_ROW_MASKED;
         final->lse = -HUGE_VAL;
+    } else if (napier_f64_is_huge(sum->max)) {
+        f64_finish_finite(sum->max, sum->count, (napier_f64_parts){.p = 1, .low = 0, .n = 0}, 0, final);
     } else {
-        final->row = NAPIER_F64_ROW_FINITE;
-        f64_finish_finite(sum, final);
+        const napier_f64_parts max = napier_f64_exp_parts(sum->max);
+        f64_finish_finite(sum->max, sum->count, max, f64_rest_of(sum, max.n), final);
     }
+}
+
+/* The digits would hold the rest exactly, and give it back. */
+NAPIER_BOTH_LONG void napier_f64_finish_tile(const napier_f64_tile_part *part, napier_f64_final *final) {
+    if (part->nan || !(fabs(part->max) <= NAPIER_F64_HUGE)) {
+        napier_f64_sum sum;
+        napier_f64_sum_init(&sum);
+        napier_f64_sum_add_part(&sum, part);
+        napier_f64_finish(&sum, final);
+        return;
+    }
+    memset(final, 0, sizeof *final);
+    final->max = part->max;
+    f64_finish_finite(part->max, part->count, napier_f64_exp_parts(part->max), part->rest, final);
 }
 
 NAPIER_BOTH double f64_softmax_of(const napier_f64_final *final, double z) {

@@ -41,10 +41,10 @@ NAPIER_KERNEL double vd_largest(vd v) {
     return lane[0];
 }
 
-/* Folds 256 lanes by halves, as napier_f64_fold. */
-NAPIER_KERNEL double f64_fold_lanes(vd *lane) {
+/* Folds 256 lanes by halves, as napier_f64_fold. Only the first `vectors` exist; missing lanes count as +0. */
+NAPIER_KERNEL double f64_fold_lanes(vd *lane, int vectors) {
     for (int half = F64_VECTORS / 2; half > 0; half /= 2) {
-        for (int v = 0; v < half; v++) {
+        for (int v = 0; v < half && v + half < vectors; v++) {
             lane[v] = vd_add(lane[v], lane[v + half]);
         }
     }
@@ -77,7 +77,14 @@ NAPIER_KERNEL vd f64_terms(const f64_top *top, vd z, vm below) {
     return vd_select(counts, term, vd_set(0.0));
 }
 
-static void f64_tile(const double *z, int n, napier_f64_tile_part *part) {
+/* napier_f64_exponent_of for |max| <= 2^28: the first step of the reduction is all of it. */
+NAPIER_KERNEL int64_t f64_simple_exponent(double max) {
+    const double y = max * NAPIER_F64_LOG2E;
+    return (int64_t)(y + (y < 0 ? -0.5 : 0.5));
+}
+
+/* If `terms` is not NULL, they go there, in whole vectors. Returns whether they did. */
+static bool f64_tile(const double *z, int n, napier_f64_tile_part *part, double *terms) {
     vd max = vd_set(-HUGE_VAL), sum = vd_set(0.0), lane[F64_VECTORS];
     for (int i = 0; i < n; i += 16) {
         const vd v = f64_load(z + i, n - i, -HUGE_VAL);
@@ -88,27 +95,35 @@ static void f64_tile(const double *z, int n, napier_f64_tile_part *part) {
     if (!vm_all(vm_or(vd_lt(sum, vd_set(HUGE_VAL)), vd_lt(vd_set(0.0), sum))) ||
         !(fabs(largest) <= NAPIER_F64_EXP_SIMPLE)) {
         *part = napier_f64_tile_by_definition(z, n);
-        return;
+        return false;
     }
-    const f64_top top = f64_top_for(largest, napier_f64_exponent_of(largest));
+    const f64_top top = f64_top_for(largest, f64_simple_exponent(largest));
+    const int vectors = n < NAPIER_F64_LANES ? (n + 15) / 16 : F64_VECTORS;
     int below = 0;
-    for (int v = 0; v < F64_VECTORS; v++) {
+    for (int v = 0; v < vectors; v++) {
         lane[v] = vd_set(0.0);
         for (int i = v * 16; i < n; i += NAPIER_F64_LANES) {
             const vd x = f64_load(z + i, n - i, largest);
             const vm less = vd_lt(x, top.max);
+            const vd term = f64_terms(&top, x, less);
             below += vm_count(less);
-            lane[v] = vd_add(lane[v], f64_terms(&top, x, less));
+            lane[v] = vd_add(lane[v], term);
+            if (terms) {
+                vd_store(terms + i, term);
+            }
         }
     }
-    *part = (napier_f64_tile_part){largest, f64_fold_lanes(lane), (uint64_t)(n - below), false};
+    *part = (napier_f64_tile_part){largest, f64_fold_lanes(lane, vectors), (uint64_t)(n - below), false};
+    return terms;
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-NAPIER_KERNEL vd f64_probs(const napier_f64_final *final, const f64_top *top, vd z) {
+/* terms: NULL, or those of z, in whole vectors. */
+NAPIER_KERNEL vd f64_probs(const napier_f64_final *final, const f64_top *top, vd z, const double *terms) {
     const vm below = vd_lt(z, top->max);
-    const vd most = vd_set(final->max_prob), prob = vd_mul(f64_terms(top, z, below), vd_set(final->scale));
+    const vd term = terms ? vd_load(terms) : f64_terms(top, z, below);
+    const vd most = vd_set(final->max_prob), prob = vd_mul(term, vd_set(final->scale));
     return vd_select(vm_and(below, vd_lt(prob, most)), prob, most);
 }
 
@@ -119,7 +134,7 @@ NAPIER_KERNEL vd f64_log_probs(const napier_f64_final *final, vd z) {
 }
 
 static void f64_apply(const napier_f64_final *final, napier_softmax_kind kind, napier_masked_rows masked_rows,
-                      const double *z, double *out, int64_t n) {
+                      const double *z, const double *terms, double *out, int64_t n) {
     const f64_top top = f64_top_for(final->max, final->exponent);
     const bool simple = final->row == NAPIER_F64_ROW_FINITE && fabs(final->max) <= NAPIER_F64_EXP_SIMPLE;
     for (int64_t i = 0; i < n; i += 16) {
@@ -130,7 +145,8 @@ static void f64_apply(const napier_f64_final *final, napier_softmax_kind kind, n
             napier_f64_apply(final, kind, masked_rows, z + i, out + i, count);
         } else {
             f64_store(out + i, count,
-                      kind == NAPIER_KIND_SOFTMAX ? f64_probs(final, &top, x) : f64_log_probs(final, x));
+                      kind == NAPIER_KIND_SOFTMAX ? f64_probs(final, &top, x, terms ? terms + i : NULL)
+                                                  : f64_log_probs(final, x));
         }
     }
 }
@@ -206,7 +222,7 @@ static double f64_weighted_rest(const double *x, const double *b, int n, const n
             lane[v] = vd_add(lane[v], vd_select(counts, term, vd_set(0.0)));
         }
     }
-    return simple ? f64_fold_lanes(lane) : napier_f64_weighted_rest_by_definition(x, b, n, look);
+    return simple ? f64_fold_lanes(lane, F64_VECTORS) : napier_f64_weighted_rest_by_definition(x, b, n, look);
 }
 
 #endif

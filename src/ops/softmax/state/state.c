@@ -41,7 +41,7 @@ static bool is_aligned(const napier_softmax_state *s) { return s->first % NAPIER
 static void add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int n) {
     if (s->compute == NAPIER_F64) {
         napier_f64_tile_part part;
-        k->f64_tile(z, n, &part);
+        k->f64_tile(z, n, &part, NULL);
         napier_f64_sum_add_part(&s->sum.f64, &part);
     } else {
         napier_tile_sum t;
@@ -305,7 +305,7 @@ static void apply_block(const napier_softmax_kernels *k, const napier_softmax_st
     double z[NAPIER_TILE];
     load_block(k, s, logits, i, n, z);
     if (s->compute == NAPIER_F64) {
-        k->f64_apply(&s->final.f64, kind, s->masked_rows, z, z, n);
+        k->f64_apply(&s->final.f64, kind, s->masked_rows, z, NULL, z, n);
         for (int j = 0; j < n; j++) {
             napier_f64_store(result.data, result.dtype, (i + j) * result.stride, z[j]);
         }
