@@ -400,11 +400,17 @@ static napier_status make_room(napier_memory *memory, descent *d, int workers) {
     return napier_search_memory(d->search, memory->missing, "lists");
 }
 
-/* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */
+/* The length of the lists: `wanted` and an addition that `longer` multiplies. */
+static int64_t size_of(const napier_search *s, int64_t longer) {
+    return napier_least(s->wanted + longer * (s->wanted / 4 + 18), s->samples->n - 1);
+}
+
+/* The number of points that a point knows, at most. */
+static int64_t most_of(int64_t size) { return size + napier_least(size / 3, MOST_BACK); }
+
 static void set_sizes(descent *d, int64_t longer) {
-    const int64_t n = d->n, wanted = d->search->wanted;
-    d->size = napier_least(wanted + longer * (wanted / 4 + 18), n - 1);
-    d->most = d->size + napier_least(d->size / 3, MOST_BACK);
+    d->size = size_of(d->search, longer);
+    d->most = most_of(d->size);
     d->seen_size = 1024;
     while (d->seen_size < 2 * d->most * (d->most + 1)) {
         d->seen_size *= 2;
@@ -437,14 +443,25 @@ static napier_status descend(const napier_search *s, int64_t longer, double *rec
     return NAPIER_OK;
 }
 
-/* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in
- * the order of memory and, if there are bounds, measures few of its pairs. */
-static bool is_dearer(const napier_search *s, int64_t pairs) {
-    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
-    return 4 * pairs >= s->samples->n / each;
+/* For each point. A descent measures about one and a half times the pairs of its first round, and each as the exact
+ * search measures a pair (neighbors_subspace.h). */
+static double steps_of(const napier_search *s, int64_t pairs) {
+    return 1.5 * (double)pairs * (100 + (double)s->samples->width / 4);
 }
 
-napier_status napier_search_descent(const napier_search *s) {
+double napier_search_descent_steps(const napier_search *s) {
+    const int64_t most = most_of(size_of(s, 1));
+    return steps_of(s, most * most);
+}
+
+/* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in
+ * the order of memory and, if there are bounds, measures few of its pairs. */
+static bool is_dearer(const napier_search *s, int64_t pairs, double exact) {
+    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
+    return exact > 0 ? steps_of(s, 4 * pairs) >= exact : 4 * pairs >= s->samples->n / each;
+}
+
+napier_status napier_search_descent(const napier_search *s, double exact) {
     napier_search rest = *s;
     for (int64_t longer = 1;; longer *= 2) {
         double recall = 0.0;
@@ -454,7 +471,7 @@ napier_status napier_search_descent(const napier_search *s) {
             return status;
         }
         rest.told += 0.5 * (1.0 - rest.told);
-        if (is_dearer(s, pairs)) {
+        if (is_dearer(s, pairs, exact)) {
             return napier_search_full(&rest);
         }
     }
