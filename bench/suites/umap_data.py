@@ -71,3 +71,22 @@ def hub30k():
     x = rays[labels] * rng.uniform(0.5, 1.5, n)[:, None] + rng.normal(size=(n, columns)) * 1.2 / np.sqrt(columns)
     x[:3] *= 0.02
     return x.astype(np.float32), labels
+
+
+def atlas(n, columns, seed=6, types=100, directions=12):
+    """Cells of 100 types, for large maps: groups of unequal size on a tree, each with 12 directions of its own, and noise in
+    all columns."""
+    rng = np.random.default_rng(seed)
+    sizes = 1.0 / np.arange(1, types + 1)
+    labels = rng.choice(types, size=n, p=sizes / sizes.sum()).astype(np.int32)
+    centres = np.zeros((types, columns))
+    for t in range(1, types):
+        centres[t] = centres[rng.integers(0, t)] + rng.normal(size=columns) * 4.0 / np.sqrt(columns)
+    scales = 2.0 / np.sqrt(np.arange(1, directions + 1))
+    bases = rng.normal(size=(types, directions, columns)) / np.sqrt(columns) * scales[:, None]
+    x = np.empty((n, columns), np.float32)
+    for t in range(types):
+        rows = np.flatnonzero(labels == t)
+        noise = rng.normal(scale=1.0 / np.sqrt(columns), size=(len(rows), columns))
+        x[rows] = centres[t] + rng.normal(size=(len(rows), directions)) @ bases[t] + noise
+    return x, labels

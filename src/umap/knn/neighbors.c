@@ -60,31 +60,47 @@ napier_status napier_search_check_outputs(napier_context *context, const int32_t
 
 /* ---- The choice of the algorithm --------------------------------------------------------------------------------- */
 
-/* Where AUTO chooses NN-descent (docs/umap.md). It measures some 4000 pairs a point, and each costs more than a pair of
- * rows that are adjacent in memory. The exact search bounds a pair for less than a hundredth of that cost, and in few
- * columns its boxes exclude nearly all pairs. So it is as fast up to some 400,000 points. Other metrics must measure
- * all pairs. */
+/* Where AUTO chooses NN-descent (docs/umap.md). Where distances have bounds, the exact search excludes most pairs, and
+ * is the faster one up to EXACT_POINTS whatever the data, and in few columns for any number of points. Elsewhere it
+ * counts what it would do. Other metrics must measure all pairs. */
 enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 32768, EXACT_POINTS_SLOW = 16384 };
 
-static bool is_large(const napier_points *points) {
+typedef enum choice { EXACT, DESCENT, CHEAPER } choice;
+
+static choice choose(const napier_points *points) {
     if (points->kind == NAPIER_POINTS_GENERAL) {
-        return points->n > (napier_points_have_kernel(points) ? EXACT_POINTS_GENERAL : EXACT_POINTS_SLOW);
+        return points->n > (napier_points_have_kernel(points) ? EXACT_POINTS_GENERAL : EXACT_POINTS_SLOW) ? DESCENT
+                                                                                                          : EXACT;
     }
-    return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
+    return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS ? CHEAPER : EXACT;
 }
 
 /* With so few points, or so large a share of them as neighbours, every method searches exactly. */
 enum { LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
 
+static bool can_descend(const napier_search *s) {
+    const int64_t n = s->samples->n;
+    return napier_search_is_self(s) && n >= LEAST_FOR_DESCENT && s->wanted <= NAPIER_MOST_FOR_DESCENT &&
+           s->wanted < n / LEAST_POINTS_PER_NEIGHBOR;
+}
+
+/* The exact search or, if that would cost more, a descent. */
+static napier_status search_cheaper(const napier_search *s) {
+    const double most = napier_search_descent_steps(s);
+    double cost = 0.0;
+    NAPIER_TRY(napier_search_exact(s, most, &cost));
+    return cost > most ? napier_search_descent(s, cost) : NAPIER_OK;
+}
+
 static napier_status search_rows(const napier_search *s) {
-    const napier_points *points = s->samples;
-    const bool descent = s->options->method == NAPIER_NEIGHBORS_NN_DESCENT ||
-                         (s->options->method == NAPIER_NEIGHBORS_AUTO && is_large(points));
-    if (descent && napier_search_is_self(s) && points->n >= LEAST_FOR_DESCENT && s->wanted <= NAPIER_MOST_FOR_DESCENT &&
-        s->wanted < points->n / LEAST_POINTS_PER_NEIGHBOR) {
-        return napier_search_descent(s);
+    const napier_neighbors_method method = s->options->method;
+    const choice chosen = method == NAPIER_NEIGHBORS_NN_DESCENT ? DESCENT
+                          : method == NAPIER_NEIGHBORS_EXACT    ? EXACT
+                                                                : choose(s->samples);
+    if (chosen == EXACT || !can_descend(s)) {
+        return napier_search_full(s);
     }
-    return napier_search_full(s);
+    return chosen == CHEAPER ? search_cheaper(s) : napier_search_descent(s, 0.0);
 }
 
 static napier_status run_search(const napier_search *s) {

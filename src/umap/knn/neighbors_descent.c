@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/math/random.h"
 #include "umap/knn/neighbors_tree.h"
 
@@ -40,6 +41,8 @@ enum {
 /* A descent fails if it ends with less recall or is heading for less. */
 #define RECALL_LEAST 0.992
 
+#define NEW_THERE 0x80000000u /* no index is that large */
+
 /* The age of a list entry. */
 enum { OLD, NEW, JUST_MET };
 
@@ -55,7 +58,7 @@ typedef struct descent {
     uint32_t *known;      /* [n][most], new ones first */
     uint16_t *counts;     /* [n][2]: number of all, number of new ones */
     int64_t *back_starts; /* [n + 1] into back */
-    uint64_t *back;       /* [n * size]: the points that have a point in their lists, and whether it is new there */
+    uint32_t *back;       /* [n * size]: the points that have a point in their lists; NEW_THERE where it is new */
     int64_t *changes;     /* per worker */
     uint32_t *seen;       /* per worker: a hash table of seen_size entries, */
     uint32_t *candidates; /* and most * most candidates */
@@ -136,6 +139,10 @@ static void leaf_task(void *argument, int64_t leaf) {
 
 static napier_status plant_trees(descent *d) {
     const napier_search *s = d->search;
+    NAPIER_MEMORY(memory, s->context);
+    d->projected = napier_take(&memory, d->n, NAPIER_PANEL * sizeof *d->projected);
+    d->directions = napier_take(&memory, s->samples->width, NAPIER_PANEL * sizeof *d->directions);
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "trees"));
     for (uint32_t tree = 0; tree < TREES; tree++) {
         draw_directions(d, tree);
         napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, d);
@@ -179,7 +186,7 @@ static void turn_lists(const descent *d) {
     for (int64_t i = 0; i < d->n; i++) {
         for (int64_t e = i * d->size; e < (i + 1) * d->size; e++) {
             const uint32_t v = napier_near_index(d->lists[e]);
-            d->back[starts[v]++] = (uint64_t)d->ages[e] << 32 | (uint32_t)i;
+            d->back[starts[v]++] = (d->ages[e] == NEW ? NEW_THERE : 0u) | (uint32_t)i;
         }
     }
     for (int64_t v = d->n; v > 0; v--) {
@@ -190,14 +197,15 @@ static void turn_lists(const descent *d) {
 
 /* Chooses from the points whose lists hold v: all if they are few, else at random, new ones first. */
 static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *chosen) {
-    const uint64_t *back = d->back + d->back_starts[v];
+    const uint32_t *back = d->back + d->back_starts[v];
     const int64_t count = d->back_starts[v + 1] - d->back_starts[v], kept = count < most ? count : most;
     napier_heap_clear(chosen, kept);
     for (int64_t i = 0; i < count && kept > 0; i++) {
+        const uint32_t index = back[i] & ~NEW_THERE;
         uint32_t lot[2];
-        napier_philox(d->lots_key, (uint32_t)v, (uint32_t)back[i], lot);
-        const uint64_t rank = (uint64_t)(back[i] >> 32 == NEW ? 0 : 1) << 63 | (uint64_t)(lot[0] >> 1) << 32;
-        napier_heap_offer(chosen, kept, rank | (uint32_t)back[i]);
+        napier_philox(d->lots_key, (uint32_t)v, index, lot);
+        const uint64_t rank = (uint64_t)(back[i] & NEW_THERE ? 0 : 1) << 63 | (uint64_t)(lot[0] >> 1) << 32;
+        napier_heap_offer(chosen, kept, rank | index);
     }
     return kept;
 }
@@ -380,10 +388,16 @@ static napier_status run_rounds(descent *d, int workers, double *recall) {
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
+static napier_status make_lists(napier_memory *memory, descent *d) {
+    d->lists = napier_take(memory, d->n * d->size, sizeof *d->lists);
+    d->ages = napier_take(memory, d->n * d->size, sizeof *d->ages);
+    d->order = d->search->samples->rows ? napier_take(memory, d->n, sizeof *d->order) : NULL;
+    return napier_search_memory(d->search, memory->missing, "lists");
+}
+
+/* What the rounds need besides the lists. */
 static napier_status make_room(napier_memory *memory, descent *d, int workers) {
     const int64_t n = d->n;
-    d->lists = napier_take(memory, n * d->size, sizeof *d->lists);
-    d->ages = napier_take(memory, n * d->size, sizeof *d->ages);
     d->known = napier_take(memory, n, (size_t)d->most * sizeof *d->known);
     d->counts = napier_take(memory, n, 2 * sizeof *d->counts);
     d->back_starts = napier_take(memory, n + 1, sizeof *d->back_starts);
@@ -392,19 +406,20 @@ static napier_status make_room(napier_memory *memory, descent *d, int workers) {
     d->reaches = napier_take(memory, CHECKED, sizeof *d->reaches);
     d->seen = napier_take(memory, workers, (size_t)d->seen_size * sizeof *d->seen);
     d->candidates = napier_take(memory, workers, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
-    if (d->search->samples->rows) {
-        d->order = napier_take(memory, n, sizeof *d->order);
-        d->projected = napier_take(memory, n, NAPIER_PANEL * sizeof *d->projected);
-        d->directions = napier_take(memory, d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
-    }
-    return napier_search_memory(d->search, memory->missing, "lists");
+    return napier_search_memory(d->search, memory->missing, "rounds");
 }
 
-/* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */
+/* The length of the lists: `wanted` and an addition that `longer` multiplies. */
+static int64_t size_of(const napier_search *s, int64_t longer) {
+    return napier_least(s->wanted + longer * (s->wanted / 4 + 18), s->samples->n - 1);
+}
+
+/* The number of points that a point knows, at most. */
+static int64_t most_of(int64_t size) { return size + napier_least(size / 3, MOST_BACK); }
+
 static void set_sizes(descent *d, int64_t longer) {
-    const int64_t n = d->n, wanted = d->search->wanted;
-    d->size = napier_least(wanted + longer * (wanted / 4 + 18), n - 1);
-    d->most = d->size + napier_least(d->size / 3, MOST_BACK);
+    d->size = size_of(d->search, longer);
+    d->most = most_of(d->size);
     d->seen_size = 1024;
     while (d->seen_size < 2 * d->most * (d->most + 1)) {
         d->seen_size *= 2;
@@ -426,8 +441,9 @@ static napier_status descend(const napier_search *s, int64_t longer, double *rec
     NAPIER_MEMORY(memory, s->context);
     set_sizes(&d, longer);
     *pairs = d.most * d.most;
-    NAPIER_TRY(make_room(&memory, &d, workers));
+    NAPIER_TRY(make_lists(&memory, &d));
     NAPIER_TRY(start(&d));
+    NAPIER_TRY(make_room(&memory, &d, workers));
     NAPIER_TRY(run_rounds(&d, workers, recall));
     for (int64_t i = 0; i < d.n; i++) {
         for (int64_t k = 0; k < s->wanted; k++) { /* descending order is a heap */
@@ -437,14 +453,25 @@ static napier_status descend(const napier_search *s, int64_t longer, double *rec
     return NAPIER_OK;
 }
 
-/* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in
- * the order of memory and, if there are bounds, measures few of its pairs. */
-static bool is_dearer(const napier_search *s, int64_t pairs) {
-    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
-    return 4 * pairs >= s->samples->n / each;
+/* For each point. A descent measures about one and a half times the pairs of its first round, and each as the exact
+ * search measures a pair (neighbors_subspace.h). */
+static double steps_of(const napier_search *s, int64_t pairs) {
+    return 1.5 * (double)pairs * (100 + (double)s->samples->width / 4);
 }
 
-napier_status napier_search_descent(const napier_search *s) {
+double napier_search_descent_steps(const napier_search *s) {
+    const int64_t most = most_of(size_of(s, 1));
+    return steps_of(s, most * most);
+}
+
+/* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in
+ * the order of memory and, if there are bounds, measures few of its pairs. */
+static bool is_dearer(const napier_search *s, int64_t pairs, double exact) {
+    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
+    return exact > 0 ? steps_of(s, 4 * pairs) >= exact : 4 * pairs >= s->samples->n / each;
+}
+
+napier_status napier_search_descent(const napier_search *s, double exact) {
     napier_search rest = *s;
     for (int64_t longer = 1;; longer *= 2) {
         double recall = 0.0;
@@ -454,7 +481,7 @@ napier_status napier_search_descent(const napier_search *s) {
             return status;
         }
         rest.told += 0.5 * (1.0 - rest.told);
-        if (is_dearer(s, pairs)) {
+        if (is_dearer(s, pairs, exact)) {
             return napier_search_full(&rest);
         }
     }

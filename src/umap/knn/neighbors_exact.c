@@ -13,7 +13,11 @@
  * Threads. The nodes of one level of the tree, a power of two of them, are paired in rounds like the teams of a
  * tournament: round r pairs node i with node i ^ r. No node occurs twice in a round, so each heap has one writer. The
  * first rounds pair nodes that are near in the tree, so distances shrink early. Queries against samples need no rounds,
- * because each node of queries has its own heaps. */
+ * because each node of queries has its own heaps.
+ *
+ * What a search costs depends on the data: on how many leaves the boxes exclude. So a few leaves, spread evenly over the
+ * tree, search first, by themselves, and count what they do. The counts do not depend on the machine or on threads, so
+ * a choice by them does not either. */
 #include <math.h>
 #include <string.h>
 
@@ -25,8 +29,14 @@ enum {
     TEAMS_LEAST = 64,     /* nodes in a tournament, if there are enough panels, */
     TEAMS_PER_WORKER = 4, /* or so many for each worker, */
     TEAM_PANELS = 2,      /* but with at least so many panels on average */
-    AHEAD = 2             /* pairs whose rows are fetched before they are measured */
+    AHEAD = 2,            /* pairs whose rows are fetched before they are measured */
+    PROBES = 64           /* leaves that search by themselves */
 };
+
+/* What a leaf did. */
+typedef struct work {
+    int64_t met, looked_at, measured; /* leaves; pairs with the tighter bound; pairs */
+} work;
 
 /* One side of a search: its points and the current limit of each. */
 typedef struct side {
@@ -44,6 +54,7 @@ typedef struct exact {
     bool both;       /* both sides need neighbours: a self search */
     int level;       /* level of the tournament's nodes */
     int64_t round;
+    work *probe; /* what a leaf does that searches by itself; else NULL */
 } exact;
 
 /* ---- Pairs ------------------------------------------------------------------------------------------------------- */
@@ -62,6 +73,9 @@ static bool takes(const exact *e, const side *s, int64_t place, uint32_t index) 
 }
 
 static bool is_wanted(const exact *e, int64_t a, int64_t b) {
+    if (e->probe && a == b) {
+        return false;
+    }
     return takes(e, &e->own, a, e->other.tree->order[b]) || (e->both && takes(e, &e->other, b, e->own.tree->order[a]));
 }
 
@@ -106,6 +120,9 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
     const bool same = e->both && a.id == b.id;
     const int64_t first_a = a.begin * NAPIER_PANEL, first_b = b.begin * NAPIER_PANEL;
     uint32_t hits[NAPIER_PANEL];
+    if (e->probe) {
+        e->probe->met++;
+    }
     uint32_t rows = e->kernels->near_pairs(near_side(&e->own, a.begin), near_side(&e->other, b.begin),
                                            e->own.tree->coordinates, hits);
     if (rows == 0) {
@@ -120,6 +137,9 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
         }
     }
     if (e->subspace->fine > 0) {
+        if (e->probe) {
+            e->probe->looked_at += count;
+        }
         const double slack = (double)e->own.tree->slacks[a.id] + (double)e->other.tree->slacks[b.id];
         int kept = 0;
         for (int i = 0; i < count; i++) {
@@ -127,6 +147,9 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
             kept += is_near(e, first_a + pairs[i] / NAPIER_PANEL, first_b + pairs[i] % NAPIER_PANEL, slack);
         }
         count = kept;
+    }
+    if (e->probe) {
+        e->probe->measured += count;
     }
     for (int i = 0; i < count; i++) {
         if (i + AHEAD < count) {
@@ -264,7 +287,7 @@ static napier_status play(exact *e) {
     return NAPIER_OK;
 }
 
-/* ---- The search -------------------------------------------------------------------------------------------------- */
+/* ---- Sides ------------------------------------------------------------------------------------------------------- */
 
 static napier_status make_side(napier_memory *memory, const exact *e, const napier_points *points, bool looks,
                                napier_tree *tree, side *out) {
@@ -284,7 +307,72 @@ static napier_status make_side(napier_memory *memory, const exact *e, const napi
     return NAPIER_OK;
 }
 
-napier_status napier_search_exact(const napier_search *s) {
+/* ---- The cost of a search ---------------------------------------------------------------------------------------- */
+
+typedef struct probing {
+    const exact *search;
+    int64_t count;
+    work found[PROBES];
+} probing;
+
+/* The leaf of a panel. */
+static napier_node leaf_at(const napier_tree *tree, int64_t panel) {
+    napier_node node = napier_tree_root(tree);
+    while (!napier_node_is_leaf(node)) {
+        const napier_node right = napier_node_child(node, 1);
+        node = panel >= right.begin ? right : napier_node_child(node, 0);
+    }
+    return node;
+}
+
+/* One leaf searches by itself among all, then forgets what it found. */
+static void probe_task(void *argument, int64_t index) {
+    probing *t = argument;
+    exact e = *t->search;
+    const napier_node a = leaf_at(e.own.tree, index * e.own.tree->panels / t->count),
+                      b = napier_tree_root(e.other.tree);
+    const int64_t first = a.begin * NAPIER_PANEL, size = e.search->wanted;
+    e.both = false;
+    e.probe = &t->found[index];
+    meet(&e, a, b, gap_of(&e, a, b));
+    for (int64_t place = first; place < napier_least(first + NAPIER_PANEL, e.own.points->n); place++) {
+        napier_heap_clear(e.search->nearest + (int64_t)e.own.tree->order[place] * size, size);
+        e.own.limits[place] = -HUGE_VALF;
+    }
+    e.own.reaches[a.id] = HUGE_VALF;
+}
+
+/* The cost of the search, for each point, in steps (neighbors_subspace.h). A search compares two leaves once for both,
+ * but when the limits of only one of them are small: about two thirds of the comparisons of all leaves by themselves. */
+static napier_status cost_of_search(const exact *e, double *cost) {
+    const napier_search *s = e->search;
+    const int64_t places = e->own.tree->panels * NAPIER_PANEL;
+    exact alone = *e;
+    probing t = {.search = &alone, .count = napier_least(e->own.tree->panels, PROBES)};
+    work all = {0, 0, 0};
+    NAPIER_MEMORY(memory, s->context);
+    alone.other.limits = napier_take(&memory, places, sizeof(float));
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "limits"));
+    for (int64_t i = 0; i < places; i++) {
+        alone.other.limits[i] = HUGE_VALF; /* the other leaves need no neighbours */
+    }
+    napier_parallel_each(s->context, t.count, 1, probe_task, &t);
+    for (int64_t i = 0; i < t.count; i++) {
+        all.met += t.found[i].met;
+        all.looked_at += t.found[i].looked_at;
+        all.measured += t.found[i].measured;
+    }
+    const napier_subspace *u = e->subspace;
+    const double steps = (double)all.met * NAPIER_PANEL * NAPIER_PANEL * napier_subspace_bound_steps(u) +
+                         (double)all.looked_at * napier_subspace_look_steps(u) +
+                         (double)all.measured * napier_subspace_pair_steps(u);
+    *cost = steps * (2.0 / 3.0) / (double)(t.count * NAPIER_PANEL);
+    return NAPIER_OK;
+}
+
+/* ---- The search -------------------------------------------------------------------------------------------------- */
+
+napier_status napier_search_exact(const napier_search *s, double most, double *cost) {
     napier_subspace subspace;
     napier_tree trees[2];
     exact e = {
@@ -298,6 +386,12 @@ napier_status napier_search_exact(const napier_search *s) {
     }
     e.level = tournament_level(s, trees[0].panels);
     napier_heap_clear(s->nearest, s->queries->n * s->wanted);
+    if (e.both && most > 0) {
+        NAPIER_TRY(cost_of_search(&e, cost));
+        if (*cost > most) {
+            return NAPIER_OK;
+        }
+    }
     if (e.both) {
         return play(&e);
     }
@@ -312,5 +406,5 @@ napier_status napier_search_full(const napier_search *s) {
     if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < NAPIER_FEW_QUERIES) {
         return napier_search_plain(s);
     }
-    return napier_search_exact(s);
+    return napier_search_exact(s, 0.0, NULL);
 }

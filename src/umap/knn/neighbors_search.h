@@ -81,9 +81,14 @@ typedef napier_status napier_search_way(const napier_search *s);
 /* For dense rows: runs `way` on the rows that can be a neighbour of any row. The results of the other rows, which are
  * equal to some of these, follow from theirs. */
 napier_status napier_search_distinct(const napier_search *s, napier_search_way *way);
-napier_status napier_search_full(const napier_search *s);    /* exact, with the algorithm that suits the points */
-napier_status napier_search_exact(const napier_search *s);   /* dense, kind not GENERAL */
-napier_status napier_search_descent(const napier_search *s); /* self only */
+napier_status napier_search_full(const napier_search *s); /* exact, with the algorithm that suits the points */
+/* Dense, kind not GENERAL. most > 0, in a search of all samples for all: *cost becomes what the search would cost for
+ * each point, in steps (neighbors_subspace.h); if that is more than `most`, there is no search. */
+napier_status napier_search_exact(const napier_search *s, double most, double *cost);
+/* Self only. exact: what an exact search would cost for each point; 0: unknown. */
+napier_status napier_search_descent(const napier_search *s, double exact);
+/* What a descent usually costs for each point, in the same steps. */
+double napier_search_descent_steps(const napier_search *s);
 napier_status napier_search_plain(const napier_search *s);
 napier_status napier_search_stored(const napier_search *s); /* PRECOMPUTED */
 

@@ -306,12 +306,21 @@ static void take_probes(const probing *t) {
     }
 }
 
-/* The cost for each pair of points, in steps of a product (one fma of 16 lanes): the product, pairs that get the
- * tighter bound, and pairs that are measured, which mostly wait for their rows. */
+static double bound_steps(double coordinates) { return coordinates / 16; }
+static double look_steps(int64_t fine_width) { return 20 + (double)fine_width / 8; }
+static double pair_steps(int64_t width) { return 100 + (double)width / 4; }
+
+double napier_subspace_bound_steps(const napier_subspace *u) {
+    return bound_steps((double)napier_subspace_coordinates(u));
+}
+double napier_subspace_look_steps(const napier_subspace *u) { return look_steps(u->fine_width); }
+double napier_subspace_pair_steps(const napier_subspace *u) { return pair_steps(u->width); }
+
+/* The cost for each pair of points: the product, pairs that get the tighter bound, and pairs that are measured. */
 static double cost_of(double coordinates, double share_looked_at, int64_t fine_width, double share_measured,
                       int64_t width) {
-    const double look = fine_width > 0 ? share_looked_at * (20 + (double)fine_width / 8) : 0.0;
-    return coordinates / 16 + look + share_measured * (100 + (double)width / 4);
+    const double look = fine_width > 0 ? share_looked_at * look_steps(fine_width) : 0.0;
+    return bound_steps(coordinates) + look + share_measured * pair_steps(width);
 }
 
 /* The share of pairs for which a bound lies below the distance of the probe's own last neighbour. */

@@ -47,6 +47,12 @@ int64_t napier_subspace_scratch(const napier_subspace *u);
 void napier_subspace_panel(const napier_subspace *u, const napier_points *points, const uint32_t *rows, int count,
                            float *scratch, float *panel, float *fine, float *outline, float *halves, float *slacks);
 
+/* The cost of a pair, in steps of a product (one fma of 16 lanes): its bound in a product of panels, the tighter bound,
+ * its measured distance. The last mostly waits for its rows. */
+double napier_subspace_bound_steps(const napier_subspace *u);
+double napier_subspace_look_steps(const napier_subspace *u);
+double napier_subspace_pair_steps(const napier_subspace *u);
+
 /* Minus half the largest squared distance between coordinates of a pair whose metric distance is at most `distance`. */
 float napier_subspace_limit(const napier_subspace *u, napier_points_kind kind, float distance);
 

@@ -180,7 +180,7 @@ static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) 
     }
 }
 
-/* ---- All vertices ------------------------------------------------------------------------------------------------ */
+/* ---- A pass over vertices or pieces -------------------------------------------------------------------------------- */
 
 /* Adds item i of a pass to a bundle. */
 typedef void pass_item(bundle *b, int64_t i, float *forces);
@@ -206,6 +206,90 @@ static void pass_task(void *argument, int worker, int64_t begin, int64_t end) {
 static float *force_of(const napier_layout *l, float *forces, int64_t i) {
     return memset(forces + i * l->components, 0, (size_t)l->components * sizeof *forces);
 }
+
+/* ---- Groups of light vertices, two components ------------------------------------------------------------------------ */
+
+/* An embedding of more points is not in the nearest caches, so samples are fetched ahead. */
+enum { FETCHED_POINTS = 1 << 15 };
+
+/* Edges of vertices [v, v + count) of a graph. */
+static int64_t edges_of(const napier_umap_graph *graph, int64_t v, int64_t count) {
+    return graph ? graph->starts[v + count] - graph->starts[v] : 0;
+}
+
+/* Are all forces of the layout those of groups: two components, all edges, drawn samples? */
+static bool has_groups(const napier_layout *l) { return l->components == 2 && !l->sampled && !l->given; }
+
+/* Can a vertex with these samples be in a group? */
+static bool fits_group(const napier_layout *l, int64_t v, napier_sampling samples) {
+    return samples.count <= NAPIER_GROUP_PAIRS && edges_of(l->edges, v, 1) <= NAPIER_GROUP_PAIRS &&
+           edges_of(l->pulls, v, 1) <= NAPIER_GROUP_PAIRS;
+}
+
+/* Draws the samples of vertex v, the next of a group, to targets + used, and fetches their points. The last vector is
+ * filled with v itself. Returns their number, a multiple of 16. */
+static int64_t draw_samples(const napier_layout *l, int64_t v, int64_t count, uint32_t *targets) {
+    const int64_t whole = (count + 15) / 16 * 16;
+    l->kernels->layout.draw(l->draw_key, (uint32_t)v, (uint32_t)l->n, 0, count, targets);
+    for (int64_t s = count; s < whole; s++) {
+        targets[s] = (uint32_t)v;
+    }
+    for (int64_t s = 0; s < whole && l->n > FETCHED_POINTS; s++) {
+        __builtin_prefetch(l->y + 2 * (int64_t)targets[s]);
+    }
+    return whole;
+}
+
+/* Makes the group of the vertices from `first`, as many as fit; none if the first does not. */
+static void make_group(const napier_layout *l, int64_t first, int64_t end, napier_group *group) {
+    int64_t used = 0;
+    group->first = first;
+    group->count = 0;
+    for (int64_t v = first; v < end && group->count < NAPIER_GROUP_VERTICES; v++) {
+        const napier_sampling samples = sampling_of(l, (uint32_t)v, edges_of(l->edges, v, 1));
+        if (!fits_group(l, v, samples) || used + samples.count > NAPIER_GROUP_PAIRS ||
+            edges_of(l->edges, first, v + 1 - first) > NAPIER_GROUP_PAIRS ||
+            edges_of(l->pulls, first, v + 1 - first) > NAPIER_GROUP_PAIRS) {
+            return;
+        }
+        group->samples[group->count] = draw_samples(l, v, samples.count, group->targets + used);
+        group->weights[group->count] = samples.weight;
+        used += group->samples[group->count++];
+    }
+}
+
+static void attract_group(const napier_layout *l, const napier_umap_graph *graph, const napier_group *group,
+                          float *forces) {
+    if (graph) {
+        l->kernels->layout.group_attracts(&l->forces, l->y, group, graph->starts, graph->targets, graph->weights,
+                                          l->scale, forces);
+    }
+}
+
+/* The light vertices of [begin, end), group by group; those that fit into none by a bundle. */
+static void groups_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const pass *t = argument;
+    const napier_layout *l = t->layout;
+    napier_group group;
+    bundle b;
+    (void)worker;
+    bundle_open(&b, l);
+    for (int64_t v = begin; v < end;) {
+        make_group(l, v, end, &group);
+        if (group.count == 0) {
+            t->add(&b, v++, t->forces);
+            continue;
+        }
+        memset(t->forces + 2 * v, 0, (size_t)(2 * group.count) * sizeof *t->forces);
+        attract_group(l, l->edges, &group, t->forces);
+        attract_group(l, l->pulls, &group, t->forces);
+        l->kernels->layout.group_repels(&l->forces, l->y, &group, t->forces);
+        v += group.count;
+    }
+    bundle_flush(&b);
+}
+
+/* ---- All vertices ------------------------------------------------------------------------------------------------ */
 
 static void add_light(bundle *b, int64_t v, float *forces) {
     const napier_layout *l = b->layout;
@@ -256,7 +340,7 @@ static void add_heavy(bundle *b, int64_t h, float *forces) {
 
 void napier_layout_forces(const napier_layout *l, float *forces) {
     pass light = {l, add_light, forces}, pieces = {l, add_piece, forces}, heavy = {l, add_heavy, forces};
-    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, pass_task, &light);
+    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, has_groups(l) ? groups_task : pass_task, &light);
     napier_parallel(l->context, l->piece_count, 4, pass_task, &pieces);
     napier_parallel(l->context, l->heavy_count, 1, pass_task, &heavy);
 }

@@ -72,9 +72,8 @@ NAPIER_KERNEL vf napier_strip_weights(const napier_strip *strip) {
                   strip->count < 16 ? vf_load_part(strip->weights, strip->count, vf_zero()) : vf_load(strip->weights));
 }
 
-/* sum += weight * shortened(clipped(factor * gap)) */
-NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weight, int64_t components, vf *gap,
-                                     vf *sum) {
+/* gap = weight * shortened(clipped(factor * gap)) */
+NAPIER_KERNEL void napier_weigh_gaps(const napier_forces *f, vf factor, vf weight, int64_t components, vf *gap) {
     const vf high = vf_set(f->clip), low = vf_sub(vf_zero(), high);
     vf norm2 = vf_zero();
     for (int64_t d = 0; d < components; d++) {
@@ -88,7 +87,15 @@ NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weigh
         weight = vf_select(vf_gt(norm2, vf_set(f->max_norm * f->max_norm)), shorter, weight);
     }
     for (int64_t d = 0; d < components; d++) {
-        sum[d] = vf_add(sum[d], vf_mul(gap[d], weight));
+        gap[d] = vf_mul(gap[d], weight);
+    }
+}
+
+NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weight, int64_t components, vf *gap,
+                                     vf *sum) {
+    napier_weigh_gaps(f, factor, weight, components, gap);
+    for (int64_t d = 0; d < components; d++) {
+        sum[d] = vf_add(sum[d], gap[d]);
     }
 }
 
@@ -144,6 +151,130 @@ static void napier_strips(const napier_forces *f, const float *y, int64_t compon
         napier_strips_as(f, y, components, strips, count, sum);
     }
 }
+
+/* ---- Groups of vertices, two components --------------------------------------------------------------------------- */
+
+/* The pairs of a group: their gaps, then their forces; and squared distances. Vectors may end beyond the last pair. */
+typedef struct napier_pairs {
+    float gap[2][NAPIER_GROUP_PAIRS + 32];
+    float d2[NAPIER_GROUP_PAIRS + 32];
+} napier_pairs;
+
+/* Gaps of the 16 pairs from `at`, of which gap holds the first points and `targets` the second ones. */
+NAPIER_KERNEL void napier_pair_gaps(const float *y, napier_pairs *p, int64_t at, const uint32_t *targets) {
+    vf x0, x1;
+    vf_load_pairs(y, targets, &x0, &x1);
+    const vf gap0 = vf_sub(vf_load(p->gap[0] + at), x0), gap1 = vf_sub(vf_load(p->gap[1] + at), x1);
+    const vf d2 = vf_fma(gap1, gap1, vf_fma(gap0, gap0, vf_zero()));
+    vf_store(p->gap[0] + at, gap0);
+    vf_store(p->gap[1] + at, gap1);
+    vf_store(p->d2 + at, vf_min(d2, vf_set(NAPIER_UMAP_FARTHEST)));
+}
+
+/* Replaces the gaps of the 16 pairs from `at` by forces. */
+NAPIER_KERNEL void napier_pair_forces(const napier_forces *f, napier_pairs *p, int64_t at, bool repels, vf weight) {
+    const vf d2 = vf_load(p->d2 + at), power = vf_pow(d2, vf_set(f->b));
+    const vf below = vf_fma(vf_set(f->a), power, vf_set(1.0f));
+    const vf factor = repels ? vf_div(vf_set(f->repulsion), vf_mul(vf_add(d2, vf_set(f->epsilon)), below))
+                             : vf_div(vf_mul(vf_set(f->attraction), power), vf_mul(d2, below));
+    vf gap[2] = {vf_load(p->gap[0] + at), vf_load(p->gap[1] + at)};
+    napier_weigh_gaps(f, vf_keep(vf_ge(d2, vf_set(NAPIER_UMAP_NEAREST)), factor), weight, 2, gap);
+    vf_store(p->gap[0] + at, gap[0]);
+    vf_store(p->gap[1] + at, gap[1]);
+}
+
+/* Adds the sums of the forces of vertex i, which are those from `at`, to sums 2 i and 2 i + 1. Most vertices have 17 to
+ * 32 edges, so two vectors are added without asking. An empty one changes nothing: no sum is -0. */
+NAPIER_KERNEL void napier_sum_pairs(const napier_pairs *p, int64_t at, int64_t count, vf *sum) {
+    for (int d = 0; d < 2; d++) {
+        const float *gap = p->gap[d] + at;
+        const int64_t rest = count > 16 ? count - 16 : 0;
+        sum[d] = vf_add(vf_zero(), vf_load_part(gap, count < 16 ? (int)count : 16, vf_zero()));
+        sum[d] = vf_add(sum[d], vf_load_part(gap + 16, rest < 16 ? (int)rest : 16, vf_zero()));
+        for (int64_t e = 32; e < count; e += 16) {
+            const int64_t left = count - e;
+            sum[d] = vf_add(sum[d], vf_load_part(gap + e, left < 16 ? (int)left : 16, vf_zero()));
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_add_sums(const napier_group *group, const vf *sums, float *forces) {
+    float *own = forces + 2 * group->first;
+    const int lanes = 2 * (int)group->count;
+    vf_store_part(own, lanes, vf_add(vf_load_part(own, lanes, vf_zero()), vf_hadd16(sums)));
+}
+
+/* Sets the first points of `count` pairs from `at`, and of a few more, to point v. */
+NAPIER_KERNEL void napier_spread_point(const float *y, int64_t v, napier_pairs *p, int64_t at, int64_t count) {
+    const vf x0 = vf_set(y[2 * v]), x1 = vf_set(y[2 * v + 1]);
+    for (int64_t e = 0; e < 32 || e < count; e += 16) { /* seldom more than twice */
+        vf_store(p->gap[0] + at + e, x0);
+        vf_store(p->gap[1] + at + e, x1);
+    }
+}
+
+/* Reads ahead; p + bytes may lie beyond the end of an array. */
+NAPIER_KERNEL void napier_fetch(const void *p, uintptr_t bytes) {
+    __builtin_prefetch((const void *)((uintptr_t)p + bytes));
+}
+
+/* The processor does not read edges ahead by itself early enough: their 8 bytes are read once in an epoch. Targets are
+ * fetched two or three groups ahead, weights when their points are looked up. */
+static void napier_group_attracts(const napier_forces *f, const float *y, const napier_group *group,
+                                  const int64_t *starts, const uint32_t *targets, const float *weights, float scale,
+                                  float *forces) {
+    napier_pairs p;
+    vf sums[16];
+    const int64_t *own = starts + group->first;
+    const int64_t begin = own[0], count = own[group->count] - begin;
+    for (int64_t i = 0; i < group->count; i++) {
+        napier_spread_point(y, group->first + i, &p, own[i] - begin, own[i + 1] - own[i]);
+    }
+    for (int64_t e = 0; e < count; e += 16) {
+        uint32_t part[16];
+        const uint32_t last = (uint32_t)(group->first + group->count - 1);
+        napier_fetch(weights + begin + e, 0);
+        napier_fetch(targets + begin + e, 2048);
+        napier_pair_gaps(y, &p, e, napier_lanes_of_targets(targets + begin + e, count - e, last, part));
+    }
+    for (int64_t e = 0; e < count; e += 16) {
+        const vf weight = vf_load_part(weights + begin + e, count - e < 16 ? (int)(count - e) : 16, vf_zero());
+        napier_pair_forces(f, &p, e, false, vf_mul(vf_set(scale), weight));
+    }
+    for (int i = 0; i < NAPIER_GROUP_VERTICES; i++) {
+        sums[2 * i] = sums[2 * i + 1] = vf_zero();
+        if (i < group->count) {
+            napier_sum_pairs(&p, own[i] - begin, own[i + 1] - own[i], sums + 2 * i);
+        }
+    }
+    napier_add_sums(group, sums, forces);
+}
+
+static void napier_group_repels(const napier_forces *f, const float *y, const napier_group *group, float *forces) {
+    napier_pairs p;
+    vf sums[16];
+    for (int64_t i = 0, at = 0; i < group->count; at += group->samples[i], i++) {
+        napier_spread_point(y, group->first + i, &p, at, group->samples[i]);
+        for (int64_t s = at; s < at + group->samples[i]; s += 16) {
+            napier_pair_gaps(y, &p, s, group->targets + s);
+        }
+    }
+    for (int64_t i = 0, at = 0; i < group->count; at += group->samples[i], i++) {
+        for (int64_t s = at; s < at + group->samples[i]; s += 16) {
+            napier_pair_forces(f, &p, s, true, vf_set(group->weights[i]));
+        }
+    }
+    for (int64_t i = 0, at = 0; i < NAPIER_GROUP_VERTICES; i++) {
+        sums[2 * i] = sums[2 * i + 1] = vf_zero();
+        if (i < group->count) {
+            napier_sum_pairs(&p, at, group->samples[i], sums + 2 * i);
+            at += group->samples[i];
+        }
+    }
+    napier_add_sums(group, sums, forces);
+}
+
+/* ---- Draws and sums ------------------------------------------------------------------------------------------------ */
 
 static void napier_draw(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets) {
     int32_t counting[16];
@@ -219,8 +350,9 @@ static void napier_adam(float *y, const float *g, float *m, float *v, float beta
     }
 }
 
-#define NAPIER_LAYOUT_KERNELS                                                                         \
-    {                                                                                                 \
-        .strips = napier_strips, .draw = napier_draw, .add_rows = napier_add_rows, .sgd = napier_sgd, \
-        .momentum = napier_momentum, .adam = napier_adam                                              \
+#define NAPIER_LAYOUT_KERNELS                                                                                  \
+    {                                                                                                          \
+        .group_attracts = napier_group_attracts, .group_repels = napier_group_repels, .strips = napier_strips, \
+        .draw = napier_draw, .add_rows = napier_add_rows, .sgd = napier_sgd, .momentum = napier_momentum,      \
+        .adam = napier_adam                                                                                    \
     }

@@ -32,7 +32,27 @@ enum {
     NAPIER_STRIP_VECTORS = 128 /* strips times components in one call */
 };
 
+/* Vertices of a map of two components, one after the other, each with at most one piece of edges and of samples. Their
+ * pairs are packed: a vector holds pairs of several vertices. */
+enum {
+    NAPIER_GROUP_VERTICES = 8,
+    NAPIER_GROUP_PAIRS = NAPIER_PIECE_EDGES /* edges of a group; and samples */
+};
+
+typedef struct napier_group {
+    int64_t first, count;                      /* vertices */
+    int64_t samples[NAPIER_GROUP_VERTICES];    /* a multiple of 16 */
+    float weights[NAPIER_GROUP_VERTICES];      /* of each sample */
+    uint32_t targets[NAPIER_GROUP_PAIRS + 32]; /* the samples, vertex after vertex */
+} napier_group;
+
 typedef struct napier_layout_kernels {
+    /* Adds the attraction by the edges starts[v] .. starts[v + 1] - 1 of a group's vertices to forces [n, 2]. `scale`
+     * multiplies the weights. */
+    void (*group_attracts)(const napier_forces *f, const float *y, const napier_group *group, const int64_t *starts,
+                           const uint32_t *targets, const float *weights, float scale, float *forces);
+    /* Adds the repulsion by a group's samples. A sample that is the vertex itself has no force. */
+    void (*group_repels)(const napier_forces *f, const float *y, const napier_group *group, float *forces);
     /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum:
      * [components, 16], the unfinished sum of the previous call's last strip; the call leaves its own there. */
     void (*strips)(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,

@@ -35,9 +35,12 @@ typedef struct napier_sampling {
  * weighted so that the mean force is the same. */
 NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
     const float most = 16.0f * NAPIER_SAMPLE_FOR; /* samples that one vector stands for; a power of two */
+    napier_sampling s = {16, wanted * 0.0625f};
+    if (wanted > 0.0f && wanted <= most) { /* most vertices: as below, without a division */
+        return s;
+    }
     int64_t vectors = (int64_t)(wanted / most);
     vectors += (float)vectors * most < wanted;
-    napier_sampling s;
     s.count = 16 * vectors;
     s.weight = vectors > 0 ? wanted / (16.0f * (float)vectors) : 0.0f;
     return s;

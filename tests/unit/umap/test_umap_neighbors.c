@@ -8,6 +8,7 @@
 
 #include "ops/isa/ops_kernels.h"
 #include "support/memory.h"
+#include "umap/knn/neighbors_search.h"
 #include "unit/umap/umap_support.h"
 
 /* ---- Kernels ----------------------------------------------------------------------------------------------------- */
@@ -395,6 +396,52 @@ static void test_bits(void) {
     check_bits(DATA_NORMAL, 700, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_NN_DESCENT);
 }
 
+/* ---- The cost of the exact search -------------------------------------------------------------------------------- */
+
+/* Writes the cost, and the heaps of a search that it does not exceed. */
+static napier_status cost_work(napier_context *context, const void *argument, void *out) {
+    const search_job *const j = argument;
+    double *const cost = out;
+    uint64_t *const heaps = (uint64_t *)out + 1;
+    napier_points *points = NULL;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(make_points(&memory, "samples", j->samples, &j->o, NULL, &points));
+    napier_search s = {context, &j->o, points, points, j->o.n_neighbors - 1, heaps, 0.0};
+    NAPIER_TRY(napier_search_exact(&s, 1e-3, cost));
+    expect(heaps[0] == NAPIER_NEAR_NONE && *cost > 1e-3, "searched at a cost of %g", *cost);
+    NAPIER_TRY(napier_search_exact(&s, *cost, cost));
+    for (int64_t i = 0; i < j->results; i++) {
+        napier_heap_sort(heaps + i * s.wanted, s.wanted);
+    }
+    return NAPIER_OK;
+}
+
+/* The choice of the search depends on the cost, so the cost has the same bits everywhere; counting it does not change
+ * the result. */
+static void test_cost(void) {
+    static const int64_t shapes[][3] = {{600, 20, 15}, {40, 3, 4}, {4100, 64, 15}, {4100, 300, 2}};
+    for (size_t i = 0; i < (SANITIZED ? 2 : sizeof shapes / sizeof *shapes); i++) {
+        const int64_t n = shapes[i][0], k = shapes[i][2];
+        const search_job job =
+            job_of(DATA_LOW_RANK, n, 0, shapes[i][1],
+                   options_for(k, i == 0 ? NAPIER_METRIC_COSINE : NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT), 29);
+        same_bits("cost", cost_work, &job, sizeof(double) + (size_t)(n * (k - 1)) * 8);
+        napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+        const result exact = result_make(n, k);
+        uint64_t *const heaps = scratch(n * (k - 1) + 1, sizeof *heaps);
+        must(neighbors_work(context, &job, exact.indices));
+        must(cost_work(context, &job, heaps));
+        for (int64_t e = 0; e < n * (k - 1); e++) {
+            const int32_t index = exact.indices[e / (k - 1) * k + 1 + e % (k - 1)];
+            if (!expect((int32_t)napier_near_index(heaps[1 + e]) == index, "row %lld: %d, expected %d",
+                        (long long)(e / (k - 1)), (int)napier_near_index(heaps[1 + e]), (int)index)) {
+                break;
+            }
+        }
+        napier_context_destroy(context);
+    }
+}
+
 /* ---- Queries ----------------------------------------------------------------------------------------------------- */
 
 static void test_queries(napier_context *context) {
@@ -607,7 +654,7 @@ static void test_progress(napier_context *context) {
 int main(void) {
     return RUN_TESTS("umap_neighbors", TEST_EACH_ISA(1, test_product), TEST_EACH_ISA(1, test_pair_sums),
                      TEST_EACH_ISA(1, test_near_pairs), TEST_1(test_distances), TEST_2(test_exact),
-                     TEST_2(test_exact_subspace), TEST_2(test_metrics), TEST(test_bits), TEST_2(test_queries),
-                     TEST_2(test_precomputed), TEST_2(test_descent), TEST_2(test_memory), TEST_1(test_arguments),
-                     TEST_2(test_progress));
+                     TEST_2(test_exact_subspace), TEST_2(test_metrics), TEST(test_bits), TEST(test_cost),
+                     TEST_2(test_queries), TEST_2(test_precomputed), TEST_2(test_descent), TEST_2(test_memory),
+                     TEST_1(test_arguments), TEST_2(test_progress));
 }

@@ -114,6 +114,64 @@ static void test_gradients(void) {
     check_gradients(60, 33, 50);
 }
 
+/* Vertices of any degree, side by side: the fused sums have the bits of the stored ones. */
+static void test_any_degree(void) {
+    enum { N = 400, DEGREES = 12 };
+    static const int64_t degrees[DEGREES] = {0, 1, 15, 16, 17, 31, 33, 100, 1023, 1024, 1025, 0};
+    napier_umap_edge *edges = scratch(N * 400, sizeof *edges);
+    float *y = scratch(N * 2, sizeof *y), *fused = scratch(N * 2, sizeof *fused);
+    float *stored = scratch(N * 2, sizeof *stored);
+    int64_t *starts = scratch(N, sizeof *starts), *counts = scratch(N, sizeof *counts), count = 0;
+    fill(y, N * 2);
+    for (uint32_t v = 0; v < N; v++) {
+        const int64_t degree = v % 3 == 0 ? degrees[v / 3 % DEGREES] : v % 23;
+        for (int64_t e = 0; e < degree; e++) {
+            const uint32_t target = (v + 1 + (uint32_t)e * 7) % N;
+            edges[count++] = (napier_umap_edge){v, target, (float)(1 + (e + v) % 9) / 9.0f};
+        }
+    }
+    float *source = scratch(count * 2, sizeof *source);
+    must(napier_umap_sort_edges(context, edges, count));
+    must(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, N, 2), edges, count, 0,
+                               napier_rows_f32(fused, N, 2)));
+    must(napier_umap_edge_gradients(context, NULL, napier_const_rows_f32(y, N, 2), edges, count,
+                                    napier_rows_f32(source, count, 2), napier_rows_f32(NULL, 0, 0)));
+    must(napier_umap_segments(context, edges, count, N, starts, counts));
+    must(napier_umap_reduce_segments(context, napier_const_rows_f32(source, count, 2), starts, counts,
+                                     napier_rows_f32(stored, N, 2)));
+    assert_memory_equal(fused, stored, N * 2 * sizeof *fused);
+}
+
+/* An epoch with samples that it draws itself has the bits of one with the same samples given. */
+static void test_drawn_samples(void) {
+    enum { N = 500, DEGREE = 7 };
+    static const int32_t rates[] = {1, 5, 16, 17, 40, 1000};
+    napier_umap_edge *edges = scratch(N * DEGREE, sizeof *edges);
+    const int64_t count = make_edges(edges, N, DEGREE);
+    float *start = scratch(N * 2, sizeof *start);
+    float *y[2] = {scratch(N * 2, sizeof *start), scratch(N * 2, sizeof *start)};
+    fill(start, N * 2);
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++) {
+        napier_umap_params params = NAPIER_UMAP_PARAMS_INIT;
+        uint32_t *targets = scratch((int64_t)N * rates[r], sizeof *targets);
+        params.negative_sample_rate = rates[r];
+        must(napier_umap_negative_targets(context, 42, 0, N, rates[r], targets));
+        for (int given = 0; given < 2; given++) {
+            napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
+            napier_umap_optimizer *optimizer = NULL;
+            epochs.count = epochs.total = 1;
+            epochs.seed = 42;
+            epochs.rate_per = NAPIER_UMAP_RATE_PER_VERTEX;
+            memcpy(y[given], start, N * 2 * sizeof *start);
+            must(napier_umap_optimizer_create(context, NULL, N, 2, &optimizer));
+            must(napier_umap_optimize_epochs(context, &params, &epochs, edges, count, given ? targets : NULL, optimizer,
+                                             napier_rows_f32(y[given], N, 2)));
+            napier_umap_optimizer_destroy(context, optimizer);
+        }
+        assert_memory_equal(y[0], y[1], N * 2 * sizeof(float));
+    }
+}
+
 /* Forces are minus the slope of the loss (repulsion: the loss uses d^2 + epsilon in one place more). */
 static void test_slope_of_the_loss(void) {
     enum { N = 12, COMPONENTS = 3, RATE = 4 };
@@ -285,6 +343,7 @@ static void test_star(void) {
 
 int main(void) {
     return RUN_UMAP_TESTS("umap primitives", TEST(test_segments), TEST(test_unsorted_edges), TEST(test_gradients),
-                          TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point),
-                          TEST(test_components), TEST(test_zero_weights), TEST(test_star));
+                          TEST(test_any_degree), TEST(test_drawn_samples), TEST(test_slope_of_the_loss),
+                          TEST(test_loss_falls), TEST(test_single_point), TEST(test_components),
+                          TEST(test_zero_weights), TEST(test_star));
 }
