@@ -81,6 +81,21 @@ class _Group:
             raise self._failed(what, error) from error
         return [x.cpu() for x in arrived]
 
+    def send(self, x, rank, what):
+        """Starts to send; give the result to wait()."""
+        x = self._out(x.contiguous())
+        try:
+            return x, dist.isend(x, self.peer(rank), group=self.group)
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+
+    def wait(self, sent, what):
+        try:
+            for _, work in sent:
+                work.wait()
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+
     def broadcast(self, x, rank, what):
         sent = self._out(x)
         try:
@@ -103,24 +118,28 @@ class _Layout:
             self.offsets.append(self.offsets[-1] + size)
         self.vocabulary = self.offsets[-1]
         self.first, self.end = self.offsets[rank], self.offsets[rank + 1]
-        self.tiles = [0] * len(sizes)  # how many each rank owns; they are consecutive, in the order of ranks
+        begins = [self._first_tile(r) for r in range(len(sizes))] + [-(-self.vocabulary // _TILE)]
+        self.tiles = [end - begin for begin, end in zip(begins, begins[1:])]  # how many each rank owns, in the order of ranks
+        self.own = (begins[rank], begins[rank + 1])
         self.sends, self.receives = [], []  # (rank, begin, end) of columns
-        self.own = None  # the tiles of this rank
-        for tile in range(-(-self.vocabulary // _TILE)):
-            parts = self._parts(tile * _TILE, min((tile + 1) * _TILE, self.vocabulary))
-            owner = max(parts, key=lambda part: (part[2] - part[1], -part[0]))[0]
-            self.tiles[owner] += 1
-            for r, begin, end in parts:
-                if owner == rank != r:
-                    self.receives.append((r, begin, end))
-                elif r == rank != owner:
-                    self.sends.append((owner, begin, end))
-        before = sum(self.tiles[:rank])
-        self.own = (before, before + self.tiles[rank])
+        for tile in sorted({self.first // _TILE, (self.end - 1) // _TILE}) if self.first < self.end else []:
+            parts, owner = self._parts(tile), self._owner(tile)
+            if owner == rank:
+                self.receives += [part for part in parts if part[0] != rank]
+            else:
+                self.sends += [(owner, begin, end) for r, begin, end in parts if r == rank]
 
-    def _parts(self, begin, end):
+    def _parts(self, tile):
+        begin, end = tile * _TILE, min((tile + 1) * _TILE, self.vocabulary)
         parts = [(r, max(begin, self.offsets[r]), min(end, self.offsets[r + 1])) for r in range(len(self.offsets) - 1)]
         return [part for part in parts if part[1] < part[2]]
+
+    def _owner(self, tile):
+        return max(self._parts(tile), key=lambda part: (part[2] - part[1], -part[0]))[0]
+
+    def _first_tile(self, r):
+        tile, inside = divmod(self.offsets[r], _TILE)
+        return tile if inside == 0 or self.offsets[r] < self.vocabulary and self._owner(tile) >= r else tile + 1
 
     def edges(self):
         """The tiles of this rank that others have parts of, and the columns between them."""
@@ -211,10 +230,16 @@ def _finish(group, layout, values, own, chosen):
     return finals, chosen.amin(0).contiguous()
 
 
+def _room(group, layout, rows, ids, options, values):
+    """The floats of this rank's tiles, and the z of ids. Every rank refuses wrong options and ids here, before any message."""
+    chosen = torch.full((rows, ids.numel() // rows if rows else 0), math.inf)
+    _napier._shard_tiles(torch.empty((rows, 0)), 0, layout.vocabulary, ids, *options, values, torch.empty((rows, 0)), chosen)
+    return torch.empty((rows, layout.tiles[group.rank] * values)), chosen
+
+
 def _reduce(group, layout, x, ids, options, values):
     """_finish for logits x [N, cols]."""
-    chosen = torch.full((x.shape[0], ids.numel() // x.shape[0] if x.shape[0] else 0), math.inf)
-    own = torch.empty((x.shape[0], layout.tiles[group.rank] * values))
+    own, chosen = _room(group, layout, x.shape[0], ids, options, values)
     edges, inner = _whole_tiles(group, layout, x, "the exchange of logits at boundaries")
     for first, y in edges + [(inner[0], x[:, inner[0] - layout.first:inner[1] - layout.first])]:
         if y.shape[1]:
@@ -226,8 +251,7 @@ def _reduce(group, layout, x, ids, options, values):
 def _reduce_linear(group, layout, hidden, weights, ids, options, values):
     """_finish for logits hidden @ weights.T, of which only those of shared tiles are stored."""
     rows = hidden.shape[0]
-    chosen = torch.full((rows, ids.numel() // rows if rows else 0), math.inf)
-    own = torch.empty((rows, layout.tiles[group.rank] * values))
+    own, chosen = _room(group, layout, rows, ids, options, values)
     tiles, inner = layout.edges()
     shared = [(begin, end) for _, begin, end in layout.sends]
     shared += [(max(t * _TILE, layout.first), min((t + 1) * _TILE, layout.end)) for t in tiles]
@@ -536,25 +560,9 @@ def _chain(group, call, hidden, rest):
             sums[some] = group.swap([], [(group.rank - 1, tuple(sums[some].shape), sums.dtype)], what)[0]
         call(some, finals, hidden, chosen, ids, g, group.rank > 0, sums[some], None)
         if group.rank + 1 < group.size:
-            waiting.append(group.send(sums[some], group.rank + 1))
+            waiting.append(group.send(sums[some], group.rank + 1, what))
     group.wait(waiting, what)
     return sums
-
-
-def _send(self, x, rank):
-    x = self._out(x.contiguous())
-    return x, dist.isend(x, self.peer(rank), group=self.group)
-
-
-def _wait(self, waiting, what):
-    try:
-        for _, work in waiting:
-            work.wait()
-    except RuntimeError as error:
-        raise self._failed(what, error) from error
-
-
-_Group.send, _Group.wait = _send, _wait
 
 
 def _shape_results(s, results, lead, each, ids, want):
