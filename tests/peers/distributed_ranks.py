@@ -27,6 +27,11 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 TOKENS = dict(softcap=30.0, label_smoothing=0.125, z_loss=0.0009765625, lse=True, entropy=True, loss=True)
 
 
+def say(what):
+    """A line in one piece, whatever other ranks write."""
+    os.write(1, (json.dumps(what) + "\n").encode())
+
+
 def numbers(seed, *shape, dtype):
     i = np.arange(int(np.prod(shape)), dtype=np.uint32)
     with np.errstate(over="ignore"):
@@ -57,7 +62,7 @@ def run(ranks, function, *arguments):
                 dist.destroy_process_group()
                 status = 0
             except BaseException as error:
-                print(json.dumps({"rank": rank, "error": f"{type(error).__name__}: {error}", "at": time.time()}), flush=True)
+                say({"rank": rank, "error": f"{type(error).__name__}: {error}", "at": time.time()})
             finally:
                 os._exit(status)
         processes.append(pid)
@@ -127,11 +132,11 @@ def compare(rank, ranks, wholes):
                     checked += 1
                     differences += not same
                     if not same:
-                        print(json.dumps({"rank": rank, "error": f"{ranks} ranks, {begins}: {what} {name} differs"}), flush=True)
+                        say({"rank": rank, "error": f"{ranks} ranks, {begins}: {what} {name} differs"})
     total = torch.tensor([checked, differences])
     dist.all_reduce(total)
     if rank == 0:
-        print(json.dumps({"ranks": ranks, "checked": total[0].item(), "differences": total[1].item()}), flush=True)
+        say({"ranks": ranks, "checked": total[0].item(), "differences": total[1].item()})
 
 
 def golden():
@@ -179,7 +184,7 @@ def on_mesh(rank, ranks):
     loss = nd.cross_entropy(numbers(1, ROWS, COLS, dtype=torch.float32)[:, rank * COLS // ranks:(rank + 1) * COLS // ranks], ids)
     expected = nt.token_logprobs(numbers(1, ROWS, COLS, dtype=torch.float32), ids, loss=True).loss.double().sum() / 4
     assert abs(loss.item() - expected.item()) < 1e-6 * abs(expected.item())
-    print(json.dumps({"dtensor": ranks}), flush=True)
+    say({"dtensor": ranks})
 
 
 # ---- kill --------------------------------------------------------------------------------------------------------------------
@@ -194,9 +199,9 @@ def loop(rank, ranks):
 def kill():
     processes = run(3, loop)
     time.sleep(2)
-    print(json.dumps({"killed": time.time()}), flush=True)
+    say({"killed": time.time()})
     os.kill(processes[2], signal.SIGKILL)
-    print(json.dumps({"statuses": ended(processes)}), flush=True)
+    say({"statuses": ended(processes)})
 
 
 # ---- refusals ----------------------------------------------------------------------------------------------------------------
@@ -222,7 +227,7 @@ def refuse(rank, ranks):
             assert text in str(error), f"{error} does not say {text}"
         else:
             raise AssertionError(f"no {kind.__name__} about {text}")
-    print(json.dumps({"refusals": len(cases)}), flush=True)
+    say({"refusals": len(cases)})
 
 
 if __name__ == "__main__":
