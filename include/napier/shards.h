@@ -10,7 +10,7 @@
  *     2. napier_shard_tiles       the owner reduces each tile to a few floats
  *        napier_shard_sums        and all of its tiles to one exact sum of 112 bytes a row.
  *     3. All ranks exchange these sums, or the floats of the tiles where the entropy is wanted.
- *     4. napier_shard_finish      each rank computes what all results of a row need,
+ *     4. napier_shard_finish_sums, or _tiles: each rank computes what all results of a row need,
  *        napier_shard_softmax ... and from that the results and gradients of its own columns.
  *
  * Dtypes. Logits, results and gradients are f32, f16 or bf16 as in napier/rl.h; f64 is INVALID_ARGUMENT.

@@ -2,7 +2,7 @@
 # tests/mpi/run.sh - napier_mpi with 1, 2, 3, 4 and 8 ranks against one process and the golden table; and what the others do
 # when a rank is killed.
 #
-#     tests/mpi/run.sh RANKS_PROGRAM MPIRUN NAPIER_LIBRARY_FOLDER
+#     tests/mpi/run.sh PROGRAM MPIRUN FOLDER        the program mpi_ranks; where libnapier is
 #
 # Where Debian's MPICH is installed beside another MPI (mpicc.mpich), the same is compiled and run with it too. The last line counts. Exit status 77: there is no mpirun.
 set -u

@@ -46,3 +46,14 @@ def test_a_killed_rank_ends_the_others():
         assert "another rank has ended" in line["error"], line
         assert line["at"] - killed < 30, line
     assert next(line["statuses"] for line in said if "statuses" in line) == [1, 1, -9]
+
+
+def test_example():
+    """examples/sharded_vocabulary.py by torchrun: the checksums of one process and of three."""
+    said = set()
+    for processes in (1, 3):
+        done = python("-m", "torch.distributed.run", "--nproc-per-node", processes, "--master-port", 29400 + os.getpid() % 1000,
+                      os.path.join(ROOT, "examples", "sharded_vocabulary.py"), **ENVIRONMENT)
+        assert done.returncode == 0, done.stderr[-2000:]
+        said.add(done.stdout.strip().split(" ", 1)[1])
+    assert len(said) == 1, said
