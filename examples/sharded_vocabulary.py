@@ -16,7 +16,7 @@ TOKENS, HIDDEN, VOCABULARY = 16, 64, 20000
 
 
 def checksum(x):
-    return f"{zlib.crc32(x.detach().contiguous().view(torch.uint8).numpy().tobytes()):08x}"
+    return f"{zlib.crc32(x.detach().reshape(-1).view(torch.uint8).numpy().tobytes()):08x}"
 
 
 def main():

@@ -49,9 +49,9 @@ def test_a_killed_rank_ends_the_others():
 
 
 def test_example():
-    """examples/sharded_vocabulary.py by torchrun: the checksums of one process and of three."""
+    """examples/sharded_vocabulary.py by torchrun: the checksums of one process and of two."""
     said = set()
-    for processes in (1, 3):
+    for processes in (1, 2):
         done = python("-m", "torch.distributed.run", "--nproc-per-node", processes, "--master-port", 29400 + os.getpid() % 1000,
                       os.path.join(ROOT, "examples", "sharded_vocabulary.py"), **ENVIRONMENT)
         assert done.returncode == 0, done.stderr[-2000:]
