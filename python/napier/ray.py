@@ -2,7 +2,7 @@
 
     ds = ray.data.read_json("prompts.jsonl")                       # {"number": 0, "prompt": "2 + 2 ="}
     ds = ds.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": "Qwen3-0.6B", "samples": 4}, batch_size=64,
-                        concurrency=8, num_cpus=4)
+                        compute=ray.data.ActorPoolStrategy(size=8), num_cpus=4)
 
 Each actor loads the model once, and uses as many threads as Ray gives it processors (num_cpus). Results do not depend on the
 number of actors, the batches or their order, nor on an actor that died and whose batches another has done again. This module

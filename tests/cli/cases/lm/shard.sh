@@ -103,3 +103,10 @@ printf '\n\n' | told napier judge - -m model -c criteria.jsonl --shard 0/2
 printf '{"prompt": "a", "response": "b"}\nno JSON\n' >half.jsonl
 told napier logprobs half.jsonl -m model --shard 0/2 -o half.out
 told napier logprobs half.jsonl -m model --shard 1/2
+
+# The example for Slurm, whose tasks are started here
+for i in 0 1 2; do
+    SHARDS=3 SLURM_ARRAY_TASK_ID=$i sh "$here/../../examples/slurm_generate.sh" in.jsonl model out -n 3 --max-tokens 4 --seed 7 &
+done
+wait
+sh "$here/../../examples/slurm_generate.sh" --join out | cmp - generate.jsonl && echo "the example's tasks make the same bytes"
