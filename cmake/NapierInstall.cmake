@@ -5,6 +5,11 @@ include(CMakePackageConfigHelpers)
 install(TARGETS ${napier_installed} EXPORT napier-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET napier_mpi)
+  install(TARGETS napier_mpi EXPORT napier-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY include/napier DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE README.md NEWS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET napier_cli)
@@ -46,3 +51,7 @@ file(RELATIVE_PATH napier_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" napier_pc_to_prefix "${napier_pc_to_prefix}")
 configure_file(cmake/napier.pc.in napier.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET napier_mpi)
+  configure_file(cmake/napier_mpi.pc.in napier_mpi.pc @ONLY)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier_mpi.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -11,6 +11,7 @@
 #include <napier/rl.h>
 #include <napier/softmax.h>
 #include <napier/sample.h>
+#include <napier/shards.h>
 #include <napier/sparsemax.h>
 #include <napier/tokenizer.h>
 #include <napier/types.h>

@@ -214,6 +214,10 @@ NAPIER_API void napier_context_destroy(napier_context *context);
  * "" if the last call succeeded. The text is valid until the next call with this context. */
 NAPIER_API const char *napier_last_error(const napier_context *context);
 
+/* For libraries that build on this one, as napier_mpi does: makes `text` the text of the context's last error, cut to 255
+ * bytes, and returns `status`. */
+NAPIER_API napier_status napier_set_error(napier_context *context, napier_status status, const char *text);
+
 /* The instruction set and the number of threads that this context uses. Never NAPIER_ISA_AUTO, never 0 threads. */
 NAPIER_API napier_isa napier_context_isa(const napier_context *context);
 /* 1 in a child of fork whose parent had made a context. */

@@ -196,6 +196,7 @@ static napier_status words(napier_context *c) {
     KEEP(size_t, CALL(napier_dtype_size, NAPIER_BF16));
     KEEP(int, CALL(napier_isa_available, NAPIER_ISA_SCALAR));
     KEEP(int, CALL(napier_numerics_version, ));
+    KEEP(int, CALL(napier_set_error, c, NAPIER_OK, ""));
     KEEP(size_t, strlen(CALL(napier_last_error, c)));
     const int engine = CALL(napier_matrix_engine, c);
     KEEP(int, engine);
@@ -422,6 +423,87 @@ static napier_status linear_token_logprobs_backward(napier_context *c) {
     const napier_status status = linear_backward(c, NULL);
     return status ? status : linear_backward(c, &rules);
 }
+
+/* ---- shards.h: rows of two shards, all the way forward and back -------------------------------------------------------- */
+
+enum { SHARDED = 3000, SHARD = 2048, SHARD_ROWS = 4, SHARD_TILES = 3 };
+
+typedef struct shard_records {
+    float tiles[SHARD_ROWS][SHARD_TILES][NAPIER_SHARD_TOTAL];
+    float dots[SHARD_ROWS][SHARD_TILES];
+    float chosen[SHARD_ROWS];
+    int64_t sums[SHARD_ROWS * NAPIER_SHARD_SUM_WORDS], finals[SHARD_ROWS * NAPIER_SHARD_FINAL_WORDS];
+} shard_records;
+
+static napier_const_matrix sharded(int64_t first, int64_t cols) {
+    return (napier_const_matrix){numbers + first, SHARD_ROWS, cols, SHARDED, 1, NAPIER_F32};
+}
+
+/* The tiles of both shards, their sums and finals. */
+static napier_status shard_tiles_of(napier_context *c, bool linear, shard_records *s) {
+    const napier_indices some = token_ids(SHARD_ROWS);
+    const napier_const_matrix states = napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN);
+    napier_status status = NAPIER_OK;
+    for (int64_t first = 0; first < SHARDED && !status; first += SHARD) {
+        const int64_t cols = first == 0 ? SHARD : SHARDED - SHARD;
+        const int64_t tile = first / NAPIER_SHARD_TILE, tiles = first == 0 ? 2 : 1;
+        const napier_const_matrix w = napier_const_rows_f32(numbers + first, cols, HIDDEN / 2);
+        const napier_const_matrix head = {w.data, cols, HIDDEN, 1, 1, NAPIER_F32};
+        const napier_matrix to = {
+            s->tiles[0][tile], SHARD_ROWS, tiles * NAPIER_SHARD_TOTAL, SHARD_TILES * NAPIER_SHARD_TOTAL, 1, NAPIER_F32};
+        status = linear ? CALL(napier_shard_linear_tiles, c, states, head, first, SHARDED, some, NULL,
+                               NAPIER_SHARD_TOTAL, to, s->chosen)
+                        : CALL(napier_shard_tiles, c, sharded(first, cols), first, SHARDED, some, NULL,
+                               NAPIER_SHARD_TOTAL, to, s->chosen);
+    }
+    const napier_const_matrix all = napier_const_rows_f32(s->tiles[0][0], SHARD_ROWS, SHARD_TILES * NAPIER_SHARD_TOTAL);
+    status = status ? status : CALL(napier_shard_sums, c, all, NAPIER_SHARD_TOTAL, s->sums);
+    status = status ? status : CALL(napier_shard_finish_sums, c, s->sums, 1, SHARD_ROWS, s->finals);
+    return status ? status : CALL(napier_shard_finish_tiles, c, all, NAPIER_SHARD_TOTAL, s->finals);
+}
+
+static napier_status shard_maps(napier_context *c, shard_records *s) {
+    const napier_const_vector g = array(SHARD_ROWS);
+    const napier_matrix to = new_rows(SHARD_ROWS, SHARDED), back = new_rows(SHARD_ROWS, SHARDED);
+    const napier_const_matrix x = sharded(0, SHARDED), probs = napier_read_only(to);
+    const napier_matrix dots = napier_rows_f32(s->dots[0], SHARD_ROWS, SHARD_TILES);
+    napier_status status = CALL(napier_shard_softmax, c, s->finals, NAPIER_KIND_SOFTMAX, x, to, NULL);
+    status = status ? status : CALL(napier_shard_logsumexp_backward, c, s->finals, x, g, back, NULL);
+    status = status ? status : CALL(napier_shard_dots, c, probs, x, dots);
+    return status ? status
+                  : CALL(napier_shard_softmax_backward, c, NAPIER_KIND_SOFTMAX, probs, x, napier_read_only(dots), back,
+                         NULL);
+}
+
+static napier_status shard_tokens(napier_context *c, shard_records *s) {
+    const napier_indices some = token_ids(SHARD_ROWS);
+    const napier_token_gradients g = token_gradients(SHARD_ROWS);
+    const napier_const_matrix head = {numbers, SHARDED, HIDDEN, 1, 1, NAPIER_F32};
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = new_rows(SHARD_ROWS, 1);
+    r.entropy = new_array(SHARD_ROWS);
+    napier_status status =
+        CALL(napier_shard_token_results, c, SHARD_ROWS, s->finals, s->chosen, SHARDED, some, NULL, &r);
+    status = status ? status
+                    : CALL(napier_shard_token_backward, c, s->finals, s->chosen, sharded(0, SHARDED), 0, SHARDED, some,
+                           NULL, &g, new_rows(SHARD_ROWS, SHARDED));
+    return status ? status
+                  : CALL(napier_shard_linear_backward, c, s->finals, s->chosen,
+                         napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN), head, 0, SHARDED, some, NULL, &g, 0,
+                         new_rows(SHARD_ROWS, HIDDEN), new_rows(SHARDED, HIDDEN));
+}
+
+static napier_status shard_use_of(napier_context *c, bool linear) {
+    static shard_records s;
+    memset(&s, 0, sizeof s);
+    napier_status status = shard_tiles_of(c, linear, &s);
+    status = status ? status : shard_maps(c, &s);
+    status = status ? status : shard_tokens(c, &s);
+    keep(&s, sizeof s);
+    return status;
+}
+static napier_status shard_use(napier_context *c) { return shard_use_of(c, false); }
+static napier_status shard_use_linear(napier_context *c) { return shard_use_of(c, true); }
 
 static napier_status kl_per_response_by(napier_context *c, const napier_kl_options *o) {
     return CALL(napier_kl_per_response, c, tokens(0), tokens(100), narrow_responses(), mask, o, new_array(BATCH));
@@ -1118,6 +1200,8 @@ static const public_call table[] = {
     LINE(linear_workspace, CALL_BY_THREADS),
     LINE(linear_token_logprobs, CALL_TAKES),
     LINE(linear_token_logprobs_backward, CALL_TAKES),
+    LINE(shard_use, CALL_TAKES),
+    LINE(shard_use_linear, CALL_TAKES),
     LINE(kl_per_response, CALL_TAKES),
     LINE(kl_per_response_backward, 0),
     LINE(kl_full, CALL_TAKES),
@@ -1312,7 +1396,7 @@ static void check_header(const char *header) {
 
 void check_calls_cover_headers(void) {
     static const char *const headers[] = {
-        "types",     "softmax", "sparsemax", "attention", "linear", "layers", "rl", "sample", "umap",
+        "types",     "softmax", "sparsemax", "attention", "linear", "layers", "rl", "sample", "shards", "umap",
 #ifdef NAPIER_MODEL
         "tokenizer", "model",   "generate",
 #endif

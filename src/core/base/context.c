@@ -57,6 +57,10 @@ void napier_memory_free(napier_memory *memory) {
 
 const char *napier_last_error(const napier_context *context) { return context == NULL ? "" : context->error; }
 
+napier_status napier_set_error(napier_context *context, napier_status status, const char *text) {
+    return context == NULL ? status : napier_fail(context, status, "%s", text == NULL ? "" : text);
+}
+
 napier_isa napier_context_isa(const napier_context *context) {
     return context == NULL ? NAPIER_ISA_SCALAR : context->isa;
 }

@@ -8,9 +8,9 @@
  * row. */
 #include <napier/rl.h>
 
+#include "ops/head/linear_backward.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
-#include "ops/tokens/token_backward.h"
 
 enum {
     NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
@@ -38,6 +38,9 @@ typedef struct napier_linear_back {
     size_t memory_floats;
     int64_t row, count, col, cols; /* the rectangle */
     bool wants_hidden, wants_weights;
+    bool continues;             /* grad_hidden holds the sums over earlier tokens */
+    napier_linear_slope *slope; /* NULL: the finals are computed here */
+    void *argument;
 } napier_linear_back;
 
 /* ---- Rectangles -------------------------------------------------------------------------------------------------- */
@@ -119,7 +122,7 @@ static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
     const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
-                                  sums_view(b, b->hidden_sums, b->count), b->col > 0);
+                                  sums_view(b, b->hidden_sums, b->count), b->col > 0 || b->continues);
 }
 
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
@@ -156,12 +159,26 @@ static void write_sums(const napier_context *context, const napier_linear_back *
     napier_parallel(context, out.rows, 64, copy_task, &copy);
 }
 
+/* Copies the sums over earlier tokens. */
+static void read_sums(const napier_linear_back *b) {
+    const napier_matrix from = b->grad_hidden;
+    for (int64_t row = 0; row < b->count; row++) {
+        const float *at = (const float *)from.data + (b->row + row) * from.row_stride;
+        for (int64_t col = 0; col < from.cols; col++) {
+            b->hidden_sums[row * sum_step(b) + col] = at[col * from.col_stride];
+        }
+    }
+}
+
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
 /* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
 static void along(const napier_context *context, napier_linear_back *b, bool with_weights) {
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
         pack_rows(context, b, row);
+        if (b->wants_hidden && b->continues) {
+            read_sums(b);
+        }
         for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
             rectangle(context, b, col);
             if (b->wants_hidden) {
@@ -190,15 +207,18 @@ static void across(const napier_context *context, napier_linear_back *b) {
     }
 }
 
-/* Converts a row's final to its slope, whose arrays are in the row's own memory. */
+/* The row's own memory. */
+static napier_token_slope_desk desk_of(const napier_linear_back *b, int64_t row) {
+    const int64_t k = b->head.call->chosen ? b->head.call->per_row : 0;
+    const napier_token_slope_desk none = {.doubles = NULL};
+    return k > 0 ? napier_token_slope_desk_of(b->doubles + row * 3 * k, b->ids + row * k, k) : none;
+}
+
+/* Converts a row's final to its slope. */
 static void keep_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
     napier_linear_back *b = argument;
     const napier_token_call *call = b->head.call;
-    const int64_t k = call->chosen ? call->per_row : 0;
-    napier_token_slope_desk d = {.doubles = NULL};
-    if (k > 0) {
-        d = napier_token_slope_desk_of(b->doubles + row * 3 * k, b->ids + row * k, k);
-    }
+    napier_token_slope_desk d = desk_of(b, row);
     const napier_token_pull pull = napier_token_pull_of(call, row, &d);
     d.slope.zero = pull.zero;
     if (!pull.zero) {
@@ -207,12 +227,27 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
     b->rows[row] = (napier_linear_row){final->row, d.slope};
 }
 
-static void compute(const napier_context *context, napier_linear_back *b) {
-    const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
+static void keep_known(void *argument, int64_t row) {
+    napier_linear_back *b = argument;
+    napier_token_slope_desk d = desk_of(b, row);
+    b->slope(b->argument, row, &b->rows[row].final, &d);
+    b->rows[row].slope = d.slope;
+}
+
+static void keep_rows(const napier_context *context, napier_linear_back *b) {
+    if (b->slope) {
+        napier_parallel_each(context, b->hidden.rows, 16, keep_known, b);
+        return;
+    }
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
         napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, b->head.rows_at_a_time), keep_row,
                          b);
     }
+}
+
+static void compute(const napier_context *context, napier_linear_back *b) {
+    const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
+    keep_rows(context, b);
     if (b->wants_hidden || one_lot) {
         along(context, b, one_lot && b->wants_weights);
     }
@@ -313,6 +348,31 @@ static napier_status back_run(napier_context *context, napier_linear_back *b) {
     return NAPIER_OK;
 }
 
+napier_status napier_linear_backward_of(napier_context *context, const napier_token_call *call,
+                                        napier_const_matrix hidden, napier_const_matrix weights,
+                                        napier_linear_slope *slope, void *argument, bool continues,
+                                        napier_matrix grad_hidden, napier_matrix grad_weights) {
+    if ((!grad_hidden.data && !grad_weights.data) || hidden.cols == 0) {
+        return NAPIER_OK;
+    }
+    if (hidden.rows == 0 || weights.rows == 0) {
+        if (!continues) {
+            write_zeros(context, grad_hidden);
+        }
+        write_zeros(context, grad_weights);
+        return NAPIER_OK;
+    }
+    napier_linear_back b = back_of(context, call, hidden, weights);
+    b.grad_hidden = grad_hidden;
+    b.grad_weights = grad_weights;
+    b.wants_hidden = grad_hidden.data != NULL;
+    b.wants_weights = grad_weights.data != NULL;
+    b.continues = continues;
+    b.slope = slope;
+    b.argument = argument;
+    return back_run(context, &b);
+}
+
 napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
                                                     napier_const_matrix weights, napier_indices ids,
                                                     const napier_token_options *options,
@@ -321,20 +381,7 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
     napier_token_call call;
     NAPIER_TRY(napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, gradients, grad_hidden,
                                      grad_weights, &call));
-    if ((!grad_hidden.data && !grad_weights.data) || hidden.cols == 0) {
-        return NAPIER_OK;
-    }
-    if (hidden.rows == 0 || weights.rows == 0) {
-        write_zeros(context, grad_hidden);
-        write_zeros(context, grad_weights);
-        return NAPIER_OK;
-    }
-    napier_linear_back b = back_of(context, &call, hidden, weights);
-    b.grad_hidden = grad_hidden;
-    b.grad_weights = grad_weights;
-    b.wants_hidden = grad_hidden.data != NULL;
-    b.wants_weights = grad_weights.data != NULL;
-    return back_run(context, &b);
+    return napier_linear_backward_of(context, &call, hidden, weights, NULL, NULL, false, grad_hidden, grad_weights);
 }
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */

@@ -19,8 +19,7 @@ static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_cons
          NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL)}};
 }
 
-/* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
-static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
+napier_status napier_head_check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
     const bool shaped = weights.cols >= 0 && hidden.cols >= 0; /* else a check of the matrices names them */
     NAPIER_REFUSE_IF(context, shaped && weights.cols != hidden.cols,
                      "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
@@ -38,7 +37,7 @@ napier_status napier_head_read(napier_context *context, napier_place place, napi
                                const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = matrices_of(hidden, weights);
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
+    NAPIER_TRY(napier_head_check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
     return napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }
 
@@ -55,7 +54,7 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
         (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
-    NAPIER_TRY(status ? status : check_sums(context, hidden, weights));
+    NAPIER_TRY(status ? status : napier_head_check_sums(context, hidden, weights));
     return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }
 
@@ -206,7 +205,8 @@ static void tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 typedef struct finish {
     const napier_head *head;
-    napier_head_row *done;
+    napier_head_row *done; /* NULL: slots_done */
+    napier_head_slots *slots_done;
     void *argument;
 } finish;
 
@@ -219,17 +219,31 @@ static void finish_task(void *argument, int worker, int64_t begin, int64_t end) 
         for (int w = 1; w < h->threads; w++) {
             napier_token_seen_merge(&h->desks[0][i], &h->desks[w][i], &h->call->wants);
         }
+        if (!f->done) {
+            f->slots_done(f->argument, h->first + i, &slots, &h->desks[0][i]);
+            continue;
+        }
         const napier_token_final final = h->kernels->token_finish(&h->call->wants, &slots, h->tiles);
         f->done(f->argument, h->first + i, &final, &h->desks[0][i]);
     }
 }
 
-void napier_head_rows(const napier_context *context, napier_head *h, int64_t first, int64_t count,
-                      napier_head_row *done, void *argument) {
-    finish f = {h, done, argument};
+static void run_rows(const napier_context *context, napier_head *h, int64_t first, int64_t count, finish *f) {
     h->first = first;
     napier_pack_lanes(context, &h->sides, first, count);
     napier_parallel(context, count, NAPIER_LANES, start_task, h);
     napier_parallel(context, h->tiles * napier_lane_blocks(&h->sides), 1, tiles_task, h);
-    napier_parallel(context, count, 16, finish_task, &f);
+    napier_parallel(context, count, 16, finish_task, f);
+}
+
+void napier_head_rows(const napier_context *context, napier_head *h, int64_t first, int64_t count,
+                      napier_head_row *done, void *argument) {
+    finish f = {h, done, NULL, argument};
+    run_rows(context, h, first, count, &f);
+}
+
+void napier_head_tiles(const napier_context *context, napier_head *h, int64_t first, int64_t count,
+                       napier_head_slots *done, void *argument) {
+    finish f = {h, NULL, done, argument};
+    run_rows(context, h, first, count, &f);
 }

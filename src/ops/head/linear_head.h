@@ -55,9 +55,20 @@ napier_status napier_head_take(napier_memory *memory, napier_head *head);
 void napier_head_rows(const napier_context *context, napier_head *head, int64_t first, int64_t count,
                       napier_head_row *done, void *argument);
 
+/* Called once for each row when all its tiles are in their slots. */
+typedef void napier_head_slots(void *argument, int64_t row, const napier_token_slots *slots,
+                               const napier_token_seen *seen);
+/* The same as napier_head_rows, up to the slots. */
+void napier_head_tiles(const napier_context *context, napier_head *head, int64_t first, int64_t count,
+                       napier_head_slots *done, void *argument);
+
 /* Writes the logits of columns [begin, begin + n), at most a tile, of a block of rows to out [n, rows of the block]. */
 void napier_head_logits(const napier_head *head, int worker, int64_t block, int64_t begin, int64_t n,
                         napier_matrix out);
+
+/* Refuses hidden states and weights whose sums do not match or are too long to pack, and decides whether the matrix
+ * engine computes the others. */
+napier_status napier_head_check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
 
 /* Starts a call, checks all its arguments and reads them into *call: hidden [N, H] and weights [V, H] and, in the
  * backward call, their gradients, which may be absent. */

@@ -3,7 +3,7 @@ from typing import Any, Optional, TypeAlias
 
 import torch
 
-from .rl import Sampled as Sampled, TokenLogprobs as TokenLogprobs
+from ..rl import Sampled as Sampled, TokenLogprobs as TokenLogprobs
 
 Array: TypeAlias = torch.Tensor
 Number: TypeAlias = float | torch.Tensor

@@ -13,12 +13,12 @@ from typing import Optional
 
 import torch
 
-from . import _napier
-from ._ops.attention import _arguments
-from ._torch.base import (Tensor, _as_tensor, _check, _common, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
+from .. import _napier
+from .._ops.attention import _arguments
+from .._torch.base import (Tensor, _as_tensor, _check, _common, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
                           _single)
-from ._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
-from .rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shaped, _token_arguments, _want
+from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
+from ..rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shaped, _token_arguments, _want
 
 __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "gather_logprobs", "group_advantages",

@@ -1,0 +1,640 @@
+"""Napier for a vocabulary that is sharded over a process group: each rank has some columns of the logits, or some rows of the
+head's weights, in the order of ranks. Any sizes will do, also 0.
+
+Every rank gets the bits of the same call of napier.torch on the whole rows in one process, forward and backward, for any number
+of ranks and any boundaries. Results that have no vocabulary dimension are the same on every rank. In backward the gradient with
+respect to such a result must be the same on every rank too, as it is where every rank computes the same loss from it.
+
+All functions are collective: every rank of the group calls them in the same order with the same options, and those with messages in
+backward call backward too. A rank that ends makes the others raise a RuntimeError; one that hangs makes them raise it after the
+group's timeout. Tensors may be DTensors with Shard(-1).
+
+On a GPU the shard is computed on the host for now, and only the messages use the group's device.
+"""
+import functools
+import math
+
+import torch
+import torch.distributed as dist
+from torch.autograd.function import once_differentiable
+
+from .. import _napier
+from ..rl import TokenLogprobs
+
+__all__ = ["cross_entropy", "linear_token_logprobs", "log_softmax", "logsumexp", "softmax", "token_logprobs"]
+
+_TILE = 1024
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_LSE, _ENTROPY, _TOTAL = 3, 4, 5  # napier_shard_values
+_SUM, _FINAL = 14, 4  # int64 of a sum and of a final
+
+
+# ---- Messages ---------------------------------------------------------------------------------------------------------------
+
+
+class _Group:
+    """A process group, the device of its messages, and its errors."""
+
+    def __init__(self, group):
+        if not (dist.is_available() and dist.is_initialized()):
+            raise RuntimeError("napier.torch.distributed: there is no process group (call torch.distributed.init_process_group)")
+        self.group = dist.group.WORLD if group is None else group
+        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        if self.rank < 0:
+            raise ValueError("group: this process is not in it")
+        self.device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(self.group) else None
+
+    def peer(self, rank):
+        return dist.get_global_rank(self.group, rank)
+
+    def _out(self, x):
+        return x if self.device is None else x.to(self.device)
+
+    def _failed(self, what, error):
+        first = str(error).strip().split("\n")[0]
+        return RuntimeError(f"napier.torch.distributed: rank {self.rank} of {self.size}: {what} failed: another rank has ended, or "
+                            f"did not answer in time ({first})")
+
+    def gather(self, x, what):
+        """The tensors of all ranks, of one shape and dtype: [ranks, ...]."""
+        if self.size == 1:
+            return x.unsqueeze(0)
+        sent = self._out(x.contiguous())
+        all_ = torch.empty((self.size * sent.numel(),), dtype=sent.dtype, device=sent.device)
+        try:
+            dist.all_gather_into_tensor(all_, sent.view(-1), group=self.group)
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+        return all_.cpu().view(self.size, *x.shape)
+
+    def swap(self, sends, receives, what):
+        """Sends [(rank, tensor)] and receives [(rank, shape, dtype)], all at once."""
+        if not sends and not receives:
+            return []
+        arrived = [self._out(torch.empty(shape, dtype=dtype)) for _, shape, dtype in receives]
+        moves = [dist.P2POp(dist.isend, self._out(x.contiguous()), self.peer(rank), self.group) for rank, x in sends]
+        moves += [dist.P2POp(dist.irecv, x, self.peer(rank), self.group) for (rank, *_), x in zip(receives, arrived)]
+        try:
+            for work in dist.batch_isend_irecv(moves):
+                work.wait()
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+        return [x.cpu() for x in arrived]
+
+    def send(self, x, rank, what):
+        """Starts to send; give the result to wait()."""
+        x = self._out(x.contiguous())
+        try:
+            return x, dist.isend(x, self.peer(rank), group=self.group)
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+
+    def wait(self, sent, what):
+        try:
+            for _, work in sent:
+                work.wait()
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+
+    def broadcast(self, x, rank, what):
+        sent = self._out(x)
+        try:
+            dist.broadcast(sent, self.peer(rank), group=self.group)
+        except RuntimeError as error:
+            raise self._failed(what, error) from error
+        return sent.cpu()
+
+
+# ---- Who has which columns, and who owns which tiles ---------------------------------------------------------------------------
+
+
+class _Layout:
+    """Rank r has columns offsets[r] .. offsets[r + 1] - 1. A tile of 1024 columns that lies in several shards belongs to the rank
+    with the most of it (the first of equals); the others send it their part."""
+
+    def __init__(self, sizes, rank):
+        self.rank, self.offsets = rank, [0]
+        for size in sizes:
+            self.offsets.append(self.offsets[-1] + size)
+        self.vocabulary = self.offsets[-1]
+        self.first, self.end = self.offsets[rank], self.offsets[rank + 1]
+        begins = [self._first_tile(r) for r in range(len(sizes))] + [-(-self.vocabulary // _TILE)]
+        self.tiles = [end - begin for begin, end in zip(begins, begins[1:])]  # how many each rank owns, in the order of ranks
+        self.own = (begins[rank], begins[rank + 1])
+        self.sends, self.receives = [], []  # (rank, begin, end) of columns
+        for tile in sorted({self.first // _TILE, (self.end - 1) // _TILE}) if self.first < self.end else []:
+            parts, owner = self._parts(tile), self._owner(tile)
+            if owner == rank:
+                self.receives += [part for part in parts if part[0] != rank]
+            else:
+                self.sends += [(owner, begin, end) for r, begin, end in parts if r == rank]
+
+    def _parts(self, tile):
+        begin, end = tile * _TILE, min((tile + 1) * _TILE, self.vocabulary)
+        parts = [(r, max(begin, self.offsets[r]), min(end, self.offsets[r + 1])) for r in range(len(self.offsets) - 1)]
+        return [part for part in parts if part[1] < part[2]]
+
+    def _owner(self, tile):
+        return max(self._parts(tile), key=lambda part: (part[2] - part[1], -part[0]))[0]
+
+    def _first_tile(self, r):
+        tile, inside = divmod(self.offsets[r], _TILE)
+        return tile if inside == 0 or self.offsets[r] < self.vocabulary and self._owner(tile) >= r else tile + 1
+
+    def edges(self):
+        """The tiles of this rank that others have parts of, and the columns between them."""
+        begin, end = self.own[0] * _TILE, min(self.own[1] * _TILE, self.vocabulary)
+        if begin >= end:
+            return [], (self.first, self.first)
+        inner = (min(-(-max(self.first, begin) // _TILE) * _TILE, end),
+                 self.end if self.end == self.vocabulary else self.end // _TILE * _TILE)
+        inner = (inner[0], max(inner[0], min(inner[1], end)))
+        tiles = [t for t in range(*self.own) if not inner[0] <= t * _TILE < inner[1]]
+        return tiles, inner
+
+
+@functools.lru_cache(maxsize=64)
+def _layout_of(sizes, rank):
+    return _Layout(sizes, rank)
+
+
+def _agree(group, sizes, cols, **values):
+    """The layout. Without sizes the ranks exchange theirs, and everything else that must be equal."""
+    if sizes is not None:
+        sizes = tuple(int(size) for size in sizes)
+        if len(sizes) != group.size or min(sizes) < 0:
+            raise ValueError(f"sizes: expected the columns of each of {group.size} ranks, got {list(sizes)}")
+        if sizes[group.rank] != cols:
+            raise ValueError(f"sizes: rank {group.rank} has {cols} columns, not {sizes[group.rank]}")
+        return _layout_of(sizes, group.rank)
+    mine = torch.tensor([cols, *values.values()], dtype=torch.int64)
+    rows = group.gather(mine, "the exchange of sizes").tolist()
+    for i, name in enumerate(values, 1):
+        for r, row in enumerate(rows):
+            if row[i] != rows[0][i]:
+                raise ValueError(f"{name}: rank {r} has {row[i]}, rank 0 has {rows[0][i]}")
+    return _layout_of(tuple(row[0] for row in rows), group.rank)
+
+
+# ---- The parts of an operation ----------------------------------------------------------------------------------------------------
+
+
+def _whole_tiles(group, layout, x, what):
+    """[(first column, the tile)] for the tiles of this rank that others have parts of, and the columns between them. x has this rank's
+    columns."""
+    received = group.swap([(r, x[:, begin - layout.first:end - layout.first]) for r, begin, end in layout.sends],
+                          [(r, (x.shape[0], end - begin), x.dtype) for r, begin, end in layout.receives], what)
+    parts = sorted([(begin, end, y) for (_, begin, end), y in zip(layout.receives, received)] +
+                   [(layout.first, layout.end, x)], key=lambda part: part[:2])
+    tiles, inner = layout.edges()
+    edges = []
+    for tile in tiles:
+        begin, end = tile * _TILE, min((tile + 1) * _TILE, layout.vocabulary)
+        edges.append((begin, torch.cat([y[:, max(begin, b) - b:min(end, e) - b] for b, e, y in parts if b < end and e > begin], 1)))
+    return edges, inner
+
+
+def _at(layout, values, tiles, first, cols):
+    """The floats of the tiles that these columns consist of."""
+    begin = first // _TILE - layout.own[0]
+    return tiles[:, begin * values:(begin - (-cols // _TILE)) * values]
+
+
+def _gather_tiles(group, layout, values, own, extra, what):
+    """The floats of all tiles in order, and `extra` of every rank [ranks, ...]; own: those of this rank."""
+    rows, most = own.shape[0], max(layout.tiles) * values
+    sent = torch.zeros((rows, most + extra.shape[1]), dtype=torch.float32)
+    sent[:, :own.shape[1]] = own
+    sent[:, most:] = extra
+    all_ = group.gather(sent, what)
+    tiles = torch.cat([all_[r, :, :n * values] for r, n in enumerate(layout.tiles)], 1)
+    return tiles, all_[:, :, most:]
+
+
+def _finish(group, layout, values, own, chosen):
+    """The finals of all rows, and the z of their ids, from this rank's tiles and z."""
+    rows = own.shape[0]
+    finals = torch.empty((rows, _FINAL), dtype=torch.int64)
+    what = "the exchange of states"
+    if values == _LSE:
+        sums = torch.empty((rows, _SUM), dtype=torch.int64)
+        _napier._shard_sums(own, values, sums)
+        sent = torch.cat([sums.view(-1).view(torch.uint8), chosen.view(-1).view(torch.uint8)])
+        all_ = group.gather(sent, what)
+        sums = all_[:, :rows * _SUM * 8].flatten().view(torch.int64)
+        _napier._shard_finish_sums(sums, group.size, rows, finals)
+        chosen = all_[:, rows * _SUM * 8:].flatten().view(torch.float32).view(group.size, *chosen.shape)
+    else:
+        tiles, chosen = _gather_tiles(group, layout, values, own, chosen, what)
+        _napier._shard_finish_tiles(tiles, values, finals)
+    return finals, chosen.amin(0).contiguous()
+
+
+def _room(group, layout, rows, ids, options, values):
+    """The floats of this rank's tiles, and the z of ids. Every rank refuses wrong options and ids here, before any message."""
+    chosen = torch.full((rows, ids.numel() // rows if rows else 0), math.inf)
+    _napier._shard_tiles(torch.empty((rows, 0)), 0, layout.vocabulary, ids, *options, values, torch.empty((rows, 0)), chosen)
+    return torch.empty((rows, layout.tiles[group.rank] * values)), chosen
+
+
+def _reduce(group, layout, x, ids, options, values):
+    """_finish for logits x [N, cols]."""
+    own, chosen = _room(group, layout, x.shape[0], ids, options, values)
+    edges, inner = _whole_tiles(group, layout, x, "the exchange of logits at boundaries")
+    for first, y in edges + [(inner[0], x[:, inner[0] - layout.first:inner[1] - layout.first])]:
+        if y.shape[1]:
+            _napier._shard_tiles(y, first, layout.vocabulary, ids, *options, values, _at(layout, values, own, first, y.shape[1]),
+                                 chosen)
+    return _finish(group, layout, values, own, chosen)
+
+
+def _reduce_linear(group, layout, hidden, weights, ids, options, values):
+    """_finish for logits hidden @ weights.T, of which only those of shared tiles are stored."""
+    rows = hidden.shape[0]
+    own, chosen = _room(group, layout, rows, ids, options, values)
+    tiles, inner = layout.edges()
+    shared = [(begin, end) for _, begin, end in layout.sends]
+    shared += [(max(t * _TILE, layout.first), min((t + 1) * _TILE, layout.end)) for t in tiles]
+    x = torch.empty((rows, weights.shape[0]), device="meta") if not shared else _SomeLogits(hidden, weights, layout.first, shared)
+    edges, _ = _whole_tiles(group, layout, x, "the exchange of logits at boundaries")
+    for first, y in edges:
+        _napier._shard_tiles(y, first, layout.vocabulary, ids, *options, values, _at(layout, values, own, first, y.shape[1]), chosen)
+    if inner[1] > inner[0]:
+        _napier._shard_linear_tiles(hidden, weights[inner[0] - layout.first:inner[1] - layout.first], inner[0], layout.vocabulary,
+                                    ids, *options, values, _at(layout, values, own, inner[0], inner[1] - inner[0]), chosen)
+    return _finish(group, layout, values, own, chosen)
+
+
+class _SomeLogits:
+    """Stands for the shard's logits, of which only some columns are computed."""
+
+    def __init__(self, hidden, weights, first, columns):
+        self.shape, self.dtype, self.hidden = (hidden.shape[0], weights.shape[0]), torch.float32, hidden
+        self.parts = {begin - first: _napier.matmul(hidden, weights[begin - first:end - first].T, dtype=torch.float32)
+                      for begin, end in columns if begin < end}
+
+    def __getitem__(self, key):
+        begin, end = key[1].start, key[1].stop
+        for at, y in self.parts.items():
+            if at <= begin and end <= at + y.shape[1]:
+                return y[:, begin - at:end - at]
+        raise AssertionError("columns that were not computed")
+
+
+# ---- Arguments ----------------------------------------------------------------------------------------------------------------------
+
+
+def _floats(name, x):
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.dtype not in _DTYPES:
+        raise TypeError(f"{name}: {x.dtype} is not supported across ranks (use .float())")
+    if x.ndim < 1:
+        raise ValueError(f"{name}: expected at least 1 dimension")
+    return x
+
+
+def _host(x):
+    return x.detach().cpu()
+
+
+def _ids_of(ids, lead, rows):
+    """ids as int64 on the host, and the shape of the results."""
+    if ids is None:
+        return torch.empty(0, dtype=torch.int64), None
+    ids = torch.as_tensor(ids)
+    if ids.dtype.is_floating_point or ids.dtype == torch.bool or ids.is_complex():
+        raise TypeError(f"ids: expected integers, got {ids.dtype}")
+    if tuple(ids.shape[:len(lead)]) != lead or ids.ndim > len(lead) + 1:
+        raise ValueError(f"ids: shape {tuple(ids.shape)} does not begin with the leading dimensions {lead}")
+    return _host(ids).long().contiguous().view(-1), tuple(ids.shape)
+
+
+class _Sharded:
+    """A tensor whose last dimension is sharded: a plain one of this rank, or a DTensor."""
+
+    def __init__(self, name, x, group, sizes, dim=-1):
+        self.mesh = None
+        if hasattr(x, "device_mesh"):
+            from torch.distributed.tensor import Shard
+            sharded = [i for i, p in enumerate(x.placements) if p.is_shard() and p.dim % x.ndim == dim % x.ndim]
+            others = [p for i, p in enumerate(x.placements) if i not in sharded]
+            if len(sharded) != 1 or type(x.placements[sharded[0]]) is not Shard or any(p.is_partial() for p in others):
+                raise ValueError(f"{name}: expected a DTensor with Shard({dim}) on one dimension of its mesh, got {x.placements}")
+            if group is not None:
+                raise ValueError("group: a DTensor brings its own")
+            self.mesh, self.placements, self.at, self.shape = x.device_mesh, x.placements, sharded[0], tuple(x.shape)
+            group = self.mesh.get_group(self.at)
+            each, total, ranks = -(-x.shape[dim] // self.mesh.size(self.at)), x.shape[dim], self.mesh.size(self.at)
+            sizes = [max(0, min(each, total - r * each)) for r in range(ranks)]
+            x = x.to_local()
+        self.local, self.group, self.sizes = x, _Group(group), sizes
+
+    def like(self, y):
+        """A result of the same shape."""
+        return y if self.mesh is None else self._wrap(y, self.placements, self.shape)
+
+    def whole(self, y, more=()):
+        """A result without the sharded dimension: equal on all ranks; with dimensions of its own at the end."""
+        if y is None or self.mesh is None:
+            return y
+        from torch.distributed.tensor import Replicate
+        placements = [Replicate() if i == self.at else p for i, p in enumerate(self.placements)]
+        return self._wrap(y, placements, self.shape[:-1] + tuple(more))
+
+    def _wrap(self, y, placements, shape):
+        from torch.distributed.tensor import DTensor
+        stride = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+        return DTensor.from_local(y, self.mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(stride))
+
+
+def _local(x):
+    return x.to_local() if hasattr(x, "device_mesh") else x
+
+
+def _options(temperature, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0):
+    return float(temperature), float(softcap), int(ignore_index), float(label_smoothing), float(z_loss)
+
+
+def _code(*values):
+    """Options as one integer, by which ranks compare them."""
+    import zlib
+    return zlib.crc32(repr(values).encode())
+
+
+# ---- softmax, log_softmax, logsumexp --------------------------------------------------------------------------------------------------
+
+
+_NO_IDS = torch.empty(0, dtype=torch.int64)
+
+
+class _Map(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, kind, group, layout, temperature, masked_rows):
+        x = _host(rows)
+        finals, _ = _reduce(group, layout, x, _NO_IDS, _options(temperature), _LSE)
+        y = torch.empty(x.shape, dtype=x.dtype)
+        _napier._shard_softmax(finals, kind, x, y, temperature, masked_rows)
+        y = y.to(rows.device)
+        ctx.save_for_backward(y)
+        ctx.kind, ctx.group, ctx.layout, ctx.temperature = kind, group, layout, temperature
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (result,), group, layout = ctx.saved_tensors, ctx.group, ctx.layout
+        y, g = _host(result), _host(grad.to(result.dtype)).contiguous()
+        own = torch.empty((y.shape[0], layout.tiles[group.rank]))
+        inputs = [g] if ctx.kind == "log_softmax" else [g, y]
+        both = [_whole_tiles(group, layout, x, "the exchange of gradients at boundaries") for x in inputs]
+        for i, (first, _) in enumerate(both[0][0]):
+            tiles = [edges[i][1] for edges, _ in both]
+            _napier._shard_dots(tiles[0], _at(layout, 1, own, first, tiles[0].shape[1]), *tiles[1:])
+        begin, end = both[0][1]
+        if end > begin:
+            inner = [x[:, begin - layout.first:end - layout.first] for x in inputs]
+            _napier._shard_dots(inner[0], _at(layout, 1, own, begin, end - begin), *inner[1:])
+        dots, _ = _gather_tiles(group, layout, 1, own, own[:, :0], "the exchange of sums")
+        out = torch.empty(y.shape, dtype=y.dtype)
+        _napier._shard_softmax_backward(ctx.kind, y, g, dots, out, ctx.temperature)
+        return out.to(result.device), None, None, None, None, None
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, group, layout, temperature):
+        x = _host(rows)
+        finals, chosen = _reduce(group, layout, x, _NO_IDS, _options(temperature), _LSE)
+        lse = torch.empty(x.shape[0], dtype=x.dtype)
+        _napier._shard_token_results(x.shape[0], finals, layout.vocabulary, lse=lse)
+        ctx.save_for_backward(rows, finals)
+        ctx.temperature = temperature
+        return lse.to(rows.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        rows, finals = ctx.saved_tensors
+        x = _host(rows)
+        out = torch.empty(x.shape, dtype=x.dtype)
+        _napier._shard_logsumexp_backward(finals, x, _host(grad.to(x.dtype)).contiguous(), out, ctx.temperature)
+        return out.to(rows.device), None, None, None
+
+
+def _map(kind, x, group, sizes, temperature, masked_rows):
+    s = _Sharded("x", x, group, sizes)
+    x = _floats("x", s.local)
+    rows = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(math.prod(x.shape[:-1]), 0)
+    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype),
+                    options=_code(kind, float(temperature)))
+    y = _Map.apply(rows, kind, s.group, layout, float(temperature), masked_rows)
+    return s.like(y.view(x.shape))
+
+
+def softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
+    """napier.torch.softmax over the last dimension, of which each rank has some columns.
+
+    sizes: how many columns each rank has. Without it the ranks tell each other in one more small message, and compare the other
+    arguments too. group: default: all processes; a DTensor brings its own."""
+    return _map("softmax", x, group, sizes, temperature, masked_rows)
+
+
+def log_softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
+    """napier.torch.log_softmax over the last dimension, of which each rank has some columns."""
+    return _map("log_softmax", x, group, sizes, temperature, masked_rows)
+
+
+def logsumexp(x, group=None, *, sizes=None, temperature=1.0):
+    """napier.torch.logsumexp over the last dimension, of which each rank has some columns. Backward has no messages."""
+    s = _Sharded("x", x, group, sizes)
+    x = _floats("x", s.local)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype),
+                    options=_code("logsumexp", float(temperature)))
+    return s.whole(_LogSumExp.apply(rows, s.group, layout, float(temperature)).view(x.shape[:-1]))
+
+
+# ---- Tokens ---------------------------------------------------------------------------------------------------------------------
+
+
+def _results(finals, chosen, rows, vocabulary, ids, options, want):
+    """(logprobs, lse, entropy, loss); empty where not wanted."""
+    def room(wanted, *shape):
+        return torch.empty(shape if wanted else (0,), dtype=torch.float32)
+
+    made = (room(ids.numel(), rows, chosen.shape[1]), room("lse" in want, rows), room("entropy" in want, rows), room("loss" in want, rows))
+    given = [x if x.numel() else None for x in made]
+    _napier._shard_token_results(rows, finals, vocabulary, chosen, ids, *options, *given)
+    return made
+
+
+def _gradients(grads, ids, rows):
+    """Gradients as C takes them: float32, or None."""
+    g = [None if x is None or not x.numel() else _host(x).float().contiguous() for x in grads]
+    if g[0] is not None and ids.numel() == 0:
+        g[0] = None
+    return g
+
+
+def _values(want, options):
+    return _TOTAL if "loss" in want and options[3] > 0.0 else _ENTROPY if "entropy" in want else _LSE
+
+
+class _Tokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, ids, group, layout, options, want):
+        x = _host(rows)
+        finals, chosen = _reduce(group, layout, x, ids, options, _values(want, options))
+        ctx.save_for_backward(rows, ids, finals, chosen)
+        ctx.layout, ctx.options = layout, options
+        ctx.set_materialize_grads(False)
+        made = _results(finals, chosen, x.shape[0], layout.vocabulary, ids, options, want)
+        return tuple(y.to(rows.device) for y in made)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        rows, ids, finals, chosen = ctx.saved_tensors
+        x, layout = _host(rows), ctx.layout
+        out = torch.empty(x.shape, dtype=x.dtype)
+        _napier._shard_token_backward(finals, x, layout.first, layout.vocabulary, out, chosen, ids, *ctx.options,
+                                      *_gradients(grads, ids, x.shape[0]))
+        return out.to(rows.device), None, None, None, None, None
+
+
+class _LinearTokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weights, ids, group, layout, options, want):
+        x, w = _host(hidden), _host(weights)
+        finals, chosen = _reduce_linear(group, layout, x, w, ids, options, _values(want, options))
+        ctx.save_for_backward(hidden, weights, ids, finals, chosen)
+        ctx.group, ctx.layout, ctx.options = group, layout, options
+        ctx.set_materialize_grads(False)
+        made = _results(finals, chosen, x.shape[0], layout.vocabulary, ids, options, want)
+        return tuple(y.to(hidden.device) for y in made)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        hidden, weights, ids, finals, chosen = ctx.saved_tensors
+        x, w = _host(hidden), _host(weights)
+        g = _gradients(grads, ids, x.shape[0])
+        call = functools.partial(_linear_backward, ctx.layout, ctx.options, w)
+        to_x, to_w = None, torch.empty(w.shape, dtype=w.dtype) if ctx.needs_input_grad[1] else None
+        if ctx.group.size == 1:
+            to_x = torch.empty(x.shape) if ctx.needs_input_grad[0] else None
+            if to_x is not None or to_w is not None:
+                call(slice(None), finals, x, chosen, ids, g, False, to_x, to_w)
+        else:
+            if ctx.needs_input_grad[0]:
+                to_x = _chain(ctx.group, call, x, (finals, chosen, ids, g))
+            if to_w is not None:
+                call(slice(None), finals, x, chosen, ids, g, False, None, to_w)
+            if to_x is not None:
+                to_x = ctx.group.broadcast(to_x.to(x.dtype), ctx.group.size - 1, "the broadcast of grad_hidden")
+        return (None if to_x is None else to_x.to(x.dtype).to(hidden.device), None if to_w is None else to_w.to(weights.device),
+                None, None, None, None, None)
+
+
+def _linear_backward(layout, options, weights, some, finals, hidden, chosen, ids, gradients, continues, to_hidden, to_weights):
+    """The gradients of some rows."""
+    each = ids.numel() // finals.shape[0] if finals.shape[0] else 0
+    own = ids.view(finals.shape[0], each)[some].reshape(-1)
+    _napier._shard_linear_backward(finals[some], hidden[some], weights, layout.first, layout.vocabulary, continues, to_hidden,
+                                   to_weights, chosen[some].contiguous(), own, *options,
+                                   *(None if g is None else g[some] for g in gradients))
+
+
+def _chain(group, call, hidden, rest):
+    """grad_hidden is one chain of additions over the vocabulary. So a rank continues the sums of the rank before it; while it does,
+    that rank computes the next rows."""
+    finals, chosen, ids, g = rest
+    rows = hidden.shape[0]
+    step = max(16, -(-rows // (4 * group.size)))
+    sums, waiting = torch.empty(hidden.shape), []
+    what = "the chain of grad_hidden"
+    for row in range(0, rows, step):
+        some = slice(row, min(row + step, rows))
+        if group.rank > 0:
+            sums[some] = group.swap([], [(group.rank - 1, tuple(sums[some].shape), sums.dtype)], what)[0]
+        call(some, finals, hidden, chosen, ids, g, group.rank > 0, sums[some], None)
+        if group.rank + 1 < group.size:
+            waiting.append(group.send(sums[some], group.rank + 1, what))
+    group.wait(waiting, what)
+    return sums
+
+
+def _shape_results(s, results, lead, each, ids, want):
+    wanted = dict(zip(("logprobs", "lse", "entropy", "loss"), results))
+    logprobs = s.whole(wanted["logprobs"].view(each), each[len(lead):]) if ids.numel() or each is not None else None
+    return TokenLogprobs(logprobs, *(s.whole(wanted[name].view(lead)) if name in want else None for name in ("lse", "entropy", "loss")))
+
+
+def _wanted(lse, entropy, loss):
+    return tuple(name for name, wanted in (("lse", lse), ("entropy", entropy), ("loss", loss)) if wanted)
+
+
+def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0,
+                   z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
+    """napier.torch.token_logprobs of logits [..., V] of which each rank has some columns. ids [...] or [..., K] are those of the whole
+    vocabulary, the same on every rank. argmax, rank, top_k and keep are not supported. Backward has no messages."""
+    s = _Sharded("logits", logits, group, sizes)
+    x = _floats("logits", s.local)
+    lead = tuple(x.shape[:-1])
+    rows = x.reshape(math.prod(lead), x.shape[-1])
+    ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
+    options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype), ids=ids.numel(),
+                    options=_code(options, want))
+    results = _Tokens.apply(rows, ids, s.group, layout, options, want)
+    return _shape_results(s, results, lead, each, ids, want)
+
+
+def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100,
+                          label_smoothing=0.0, z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
+    """napier.torch.linear_token_logprobs of hidden [..., H], the same on every rank, and the head's weights [V, H] of which each rank
+    has some rows. In backward each rank gets the whole gradient of hidden, and that of its own weights."""
+    s = _Sharded("weights", weights, group, sizes, dim=0)
+    w, x = _floats("weights", s.local), _floats("hidden", _local(hidden))
+    if w.ndim != 2 or x.shape[-1] != w.shape[1]:
+        raise ValueError(f"weights: shape {tuple(w.shape)} is not [V, {x.shape[-1]}]")
+    lead = tuple(x.shape[:-1])
+    rows = x.reshape(math.prod(lead), x.shape[-1])
+    ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
+    options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+    layout = _agree(s.group, s.sizes, w.shape[0], rows=rows.shape[0], hidden=x.shape[-1], dtype=_DTYPES.index(x.dtype),
+                    weights_dtype=_DTYPES.index(w.dtype), ids=ids.numel(), hidden_requires_grad=int(x.requires_grad),
+                    options=_code(options, want))
+    results = _LinearTokens.apply(rows, w, ids, s.group, layout, options, want)
+    s.mesh = None  # the results are plain tensors, as hidden is
+    return _shape_results(s, results, lead, each, ids, want)
+
+
+class _ExactSum(torch.autograd.Function):
+    """The sum of all elements, rounded once. So it has no order."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        total = math.fsum(x.double().flatten().tolist()) if bool(torch.isfinite(x).all()) else x.sum().item()
+        return torch.tensor(total, dtype=x.dtype, device=x.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return grad.expand(ctx.shape)
+
+
+def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
+                  temperature=1.0, softcap=0.0):
+    """The loss of token_logprobs for ids [...]. reduction: "none" gives [...]; "sum"; "mean": the sum divided by the number of ids that
+    are not ignore_index. The sum is exact, and rounded once."""
+    if reduction not in ("none", "sum", "mean"):
+        raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
+    loss = token_logprobs(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap, ignore_index=ignore_index,
+                          label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
+    if reduction == "none":
+        return loss
+    total = _ExactSum.apply(_local(loss))
+    return total if reduction == "sum" else total / int((torch.as_tensor(_local(ids)) != ignore_index).sum())

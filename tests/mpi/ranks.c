@@ -1,0 +1,395 @@
+/* tests/mpi/ranks.c - every call of napier/mpi.h against the call on whole rows in one process, byte by byte.
+ *
+ *     mpirun -n N ranks TABLE     compares with the golden table too
+ *     mpirun -n 1 ranks           prints the table (tests/bits/golden_shards.txt)
+ *     mpirun -n N ranks wait      makes calls until it is stopped: for the test that kills a rank
+ *
+ * The rows are those of tests/peers/distributed_ranks.py, which has the same table. The last line of rank 0 counts. Exit
+ * status 0: all agree. */
+#include <napier/mpi.h>
+#include <napier/napier.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROWS = 5, COLS = 5003, HIDDEN = 24, LISTS = 5, MOST_RANKS = 16, LINES = 64 };
+
+static int rank, ranks, passed, failed;
+static napier_context *context;
+static char table[LINES][80];
+static int lines;
+
+/* ---- Data ------------------------------------------------------------------------------------------------------------ */
+
+/* Numbers from -8 to 8 in steps of 2^-8, which every dtype but bf16 has exactly; the same in every language. */
+static float number(uint32_t seed, uint32_t i) {
+    const uint32_t mixed = (i + 1U) * 2654435761U ^ (seed + 1U) * 2246822519U;
+    return (float)((mixed * 3266489917U) >> 20) / 256.0F - 8.0F;
+}
+
+static uint16_t bf16_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+static void *make(uint32_t seed, int64_t count, napier_dtype dtype) {
+    char *const data = malloc((size_t)count * 4);
+    for (int64_t i = 0; data && i < count; i++) {
+        const float x = number(seed, (uint32_t)i);
+        const uint16_t half = bf16_of(x);
+        memcpy(data + (size_t)i * napier_dtype_size(dtype), dtype == NAPIER_F32 ? (const void *)&x : &half,
+               napier_dtype_size(dtype));
+    }
+    if (!data) {
+        exit(EXIT_FAILURE);
+    }
+    return data;
+}
+
+static napier_const_matrix columns(napier_const_matrix m, int64_t begin, int64_t end) {
+    m.data = (const char *)m.data + (size_t)begin * (size_t)m.col_stride * napier_dtype_size(m.dtype);
+    m.cols = end - begin;
+    return m;
+}
+
+static uint32_t crc32(const unsigned char *bytes, size_t size) {
+    uint32_t crc = 0xffffffffU;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        for (int k = 0; k < 8; k++) {
+            crc = crc >> 1 ^ (crc & 1U ? 0xedb88320U : 0U);
+        }
+    }
+    return ~crc;
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------------------------------- */
+
+static void count(bool good, const char *what) {
+    int mine = good ? 1 : 0, all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    passed += all;
+    failed += 1 - all;
+    if (!good) {
+        printf("FAIL  %s on rank %d of %d: %s\n", what, rank, ranks, napier_last_error(context));
+    }
+}
+
+static void check_status(napier_status status, const char *what) {
+    if (status) {
+        printf("FAIL  %s on rank %d of %d: %s: %s\n", what, rank, ranks, napier_status_string(status),
+               napier_last_error(context));
+        failed++;
+    }
+}
+
+static void add_line(const char *name, napier_dtype dtype, const void *data, size_t bytes) {
+    if (lines < LINES) {
+        snprintf(table[lines++], sizeof table[0], "%s %s %08x", name, napier_dtype_name(dtype),
+                 (unsigned)crc32(data, bytes));
+    }
+}
+
+/* Compares this rank's columns begin .. end - 1 with those of the whole [rows][cols], and notes the whole in the table. */
+static void compare(const char *name, napier_dtype of, napier_dtype dtype, const void *whole, int64_t rows,
+                    int64_t cols, int64_t begin, int64_t end, const void *mine) {
+    const size_t size = napier_dtype_size(dtype), bytes = (size_t)(end - begin) * size;
+    bool same = true;
+    for (int64_t row = 0; row < rows; row++) {
+        same = same && memcmp((const char *)whole + (size_t)(row * cols + begin) * size,
+                              (const char *)mine + (size_t)row * bytes, bytes) == 0;
+    }
+    count(same, name);
+    add_line(name, of, whole, (size_t)(rows * cols) * size);
+}
+
+/* ---- The calls --------------------------------------------------------------------------------------------------------- */
+
+typedef struct setting {
+    napier_dtype dtype;
+    int64_t begin, end;
+    napier_const_matrix x, g, hidden, weights; /* whole */
+    napier_const_matrix mine, mine_g, mine_w;  /* this rank's */
+    napier_const_vector grad_rows;
+    int64_t ids[ROWS];
+} setting;
+
+static void *room(int64_t count_) { return calloc((size_t)(count_ > 0 ? count_ : 1), 8); }
+
+static void try_maps(const setting *s) {
+    napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
+    o.temperature = 0.75;
+    const int64_t cols = s->end - s->begin;
+    void *const whole = room(ROWS * COLS), *const part = room(ROWS * COLS), *const back = room(ROWS * COLS),
+                *const part_back = room(ROWS * COLS);
+    const napier_matrix all = napier_rows(whole, ROWS, COLS, s->dtype),
+                        all_back = napier_rows(back, ROWS, COLS, s->dtype);
+    const napier_matrix some = napier_rows(part, ROWS, cols, s->dtype),
+                        some_back = napier_rows(part_back, ROWS, cols, s->dtype);
+    for (int log = 0; log < 2; log++) {
+        check_status((log ? napier_log_softmax : napier_softmax)(context, s->x, all, &o), "whole");
+        check_status((log ? napier_mpi_log_softmax : napier_mpi_softmax)(context, MPI_COMM_WORLD, s->mine, some, &o),
+                     "softmax");
+        compare(log ? "log_softmax" : "softmax", s->dtype, s->dtype, whole, ROWS, COLS, s->begin, s->end, part);
+        check_status((log ? napier_log_softmax_backward : napier_softmax_backward)(context, napier_read_only(all), s->g,
+                                                                                   all_back, &o),
+                     "whole");
+        check_status((log ? napier_mpi_log_softmax_backward : napier_mpi_softmax_backward)(
+                         context, MPI_COMM_WORLD, napier_read_only(some), s->mine_g, some_back, &o),
+                     "backward");
+        compare(log ? "log_softmax_backward" : "softmax_backward", s->dtype, s->dtype, back, ROWS, COLS, s->begin,
+                s->end, part_back);
+    }
+    check_status(napier_logsumexp(context, s->x, napier_array(whole, ROWS, s->dtype), &o), "whole");
+    check_status(napier_mpi_logsumexp(context, MPI_COMM_WORLD, s->mine, napier_array(part, ROWS, s->dtype), &o), "lse");
+    compare("logsumexp", s->dtype, s->dtype, whole, 1, ROWS, 0, ROWS, part);
+    check_status(napier_logsumexp_backward(context, s->x, s->grad_rows, all_back, &o), "whole");
+    check_status(napier_mpi_logsumexp_backward(context, MPI_COMM_WORLD, s->mine, s->grad_rows, some_back, &o),
+                 "backward");
+    compare("logsumexp_backward", s->dtype, s->dtype, back, ROWS, COLS, s->begin, s->end, part_back);
+    free(whole);
+    free(part);
+    free(back);
+    free(part_back);
+}
+
+enum { LOGPROBS, LSE, ENTROPY, LOSS, RESULTS };
+
+static napier_token_results results_in(float made[RESULTS][ROWS]) {
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = napier_rows_f32(made[LOGPROBS], ROWS, 1);
+    r.lse = napier_array_f32(made[LSE], ROWS);
+    r.entropy = napier_array_f32(made[ENTROPY], ROWS);
+    r.loss = napier_array_f32(made[LOSS], ROWS);
+    return r;
+}
+
+static void try_tokens(const setting *s, bool linear) {
+    static const char *const names[2][RESULTS] = {
+        {"token_logprobs", "token_lse", "token_entropy", "token_loss"},
+        {"linear_token_logprobs", "linear_token_lse", "linear_token_entropy", "linear_token_loss"}};
+    napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    o.softcap = 30.0;
+    o.label_smoothing = 0.125;
+    o.z_loss = 0.0009765625;
+    float whole[RESULTS][ROWS], part[RESULTS][ROWS];
+    const napier_token_results to_whole = results_in(whole), to_part = results_in(part);
+    const napier_indices ids = napier_indices_i64(s->ids, ROWS);
+    if (linear) {
+        check_status(napier_linear_token_logprobs(context, s->hidden, s->weights, ids, &o, &to_whole), "whole");
+        check_status(napier_mpi_linear_token_logprobs(context, MPI_COMM_WORLD, s->hidden, s->mine_w, ids, &o, &to_part),
+                     "linear");
+    } else {
+        check_status(napier_token_logprobs(context, s->x, ids, &o, &to_whole), "whole");
+        check_status(napier_mpi_token_logprobs(context, MPI_COMM_WORLD, s->mine, ids, &o, &to_part), "tokens");
+    }
+    for (int i = 0; i < RESULTS; i++) {
+        compare(names[linear][i], s->dtype, NAPIER_F32, whole[i], 1, ROWS, 0, ROWS, part[i]);
+    }
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    g.logprobs = (napier_const_matrix){s->grad_rows.data, ROWS, 1, 1, 1, s->dtype};
+    g.entropy = g.lse = s->grad_rows;
+    g.loss = s->grad_rows;
+    const int64_t cols = s->end - s->begin;
+    void *const back = room(ROWS * COLS), *const part_back = room(ROWS * COLS);
+    if (!linear) {
+        check_status(
+            napier_token_logprobs_backward(context, s->x, ids, &o, &g, napier_rows(back, ROWS, COLS, s->dtype)),
+            "whole");
+        check_status(napier_mpi_token_logprobs_backward(context, MPI_COMM_WORLD, s->mine, ids, &o, &g,
+                                                        napier_rows(part_back, ROWS, cols, s->dtype)),
+                     "tokens backward");
+        compare("token_logprobs_backward", s->dtype, s->dtype, back, ROWS, COLS, s->begin, s->end, part_back);
+    } else {
+        void *const w = room((int64_t)COLS * HIDDEN), *const part_w = room((int64_t)COLS * HIDDEN);
+        check_status(napier_linear_token_logprobs_backward(context, s->hidden, s->weights, ids, &o, &g,
+                                                           napier_rows(back, ROWS, HIDDEN, s->dtype),
+                                                           napier_rows(w, COLS, HIDDEN, s->dtype)),
+                     "whole");
+        check_status(napier_mpi_linear_token_logprobs_backward(context, MPI_COMM_WORLD, s->hidden, s->mine_w, ids, &o,
+                                                               &g, napier_rows(part_back, ROWS, HIDDEN, s->dtype),
+                                                               napier_rows(part_w, cols, HIDDEN, s->dtype)),
+                     "linear backward");
+        compare("linear_grad_hidden", s->dtype, s->dtype, back, ROWS, HIDDEN, 0, HIDDEN, part_back);
+        compare("linear_grad_weights", s->dtype, s->dtype, w, 1, (int64_t)COLS * HIDDEN, s->begin * HIDDEN,
+                s->end * HIDDEN, part_w);
+        free(w);
+        free(part_w);
+    }
+    free(back);
+    free(part_back);
+}
+
+/* ---- One long row ------------------------------------------------------------------------------------------------------- */
+
+static void try_state(const setting *s) {
+    double whole = 0.0, merged = 0.0;
+    napier_softmax_state *one = NULL, *mine = NULL, *all = NULL;
+    const napier_const_vector row = {s->x.data, COLS, 1, s->dtype};
+    const napier_const_vector part = {(const char *)s->x.data + (size_t)s->begin * napier_dtype_size(s->dtype),
+                                      s->end - s->begin, 1, s->dtype};
+    check_status(napier_softmax_state_create(context, NAPIER_F32, 0, NULL, &one), "state");
+    check_status(napier_softmax_state_update(context, one, row), "state");
+    check_status(napier_softmax_state_finish(context, one, &whole), "state");
+    check_status(napier_softmax_state_create(context, NAPIER_F32, s->begin, NULL, &mine), "state");
+    check_status(napier_softmax_state_update(context, mine, part), "state");
+    check_status(napier_mpi_softmax_state_merge(context, MPI_COMM_WORLD, mine, &all), "merge");
+    check_status(all ? napier_softmax_state_finish(context, all, &merged) : NAPIER_OK, "state");
+    count(memcmp(&whole, &merged, sizeof whole) == 0, "the merged state");
+    count(napier_softmax_state_count(all) == COLS, "its count");
+    napier_softmax_state_destroy(one);
+    napier_softmax_state_destroy(mine);
+    napier_softmax_state_destroy(all);
+    if (ranks > 1) { /* parts with a gap between them */
+        check_status(napier_softmax_state_create(context, NAPIER_F32, s->begin + 3 * rank, NULL, &mine), "state");
+        check_status(napier_softmax_state_update(context, mine, part), "state");
+        const napier_status status = napier_mpi_softmax_state_merge(context, MPI_COMM_WORLD, mine, &all);
+        const bool joined = s->end - s->begin == COLS || status == NAPIER_STATE_MISMATCH || status == NAPIER_OK;
+        count(joined, "states with a gap");
+        napier_softmax_state_destroy(mine);
+        napier_softmax_state_destroy(all);
+    }
+}
+
+/* ---- Refusals: an error on one rank is an error on all, and the communicator works afterwards ------------------------------ */
+
+static void try_errors(const setting *s) {
+    float lse[ROWS + 1];
+    napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
+    napier_const_matrix x = s->mine;
+    x.dtype = rank == ranks - 1 ? NAPIER_F64 : x.dtype;
+    napier_status status = napier_mpi_logsumexp(context, MPI_COMM_WORLD, x, napier_array_f32(lse, ROWS), &o);
+    count(status == (rank == ranks - 1 ? NAPIER_INVALID_ARGUMENT : NAPIER_IO_ERROR), "a dtype that one rank has");
+    if (ranks > 1) {
+        x = s->mine;
+        x.rows = rank == 1 ? ROWS - 1 : ROWS;
+        status = napier_mpi_logsumexp(context, MPI_COMM_WORLD, x, napier_array_f32(lse, ROWS), &o);
+        count(status == NAPIER_STATE_MISMATCH && strstr(napier_last_error(context), "rows: rank 1 has 4, rank 0 has 5"),
+              "a rank with fewer rows");
+        o.temperature = rank == 0 ? 2.0 : 1.0;
+        status = napier_mpi_logsumexp(context, MPI_COMM_WORLD, s->mine, napier_array_f32(lse, ROWS), &o);
+        count(status == NAPIER_STATE_MISMATCH, "a temperature that one rank has");
+    }
+    o.temperature = -1.0;
+    status = napier_mpi_logsumexp(context, MPI_COMM_WORLD, s->mine, napier_array_f32(lse, ROWS), &o);
+    count(status != NAPIER_OK, "a negative temperature");
+    const int64_t wrong[ROWS] = {0, 1, COLS, 2, 3};
+    float logprobs[ROWS];
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = napier_rows_f32(logprobs, ROWS, 1);
+    status = napier_mpi_token_logprobs(context, MPI_COMM_WORLD, s->mine, napier_indices_i64(wrong, ROWS), NULL, &r);
+    count(status != NAPIER_OK, "an id out of range");
+}
+
+/* ---- All of it ------------------------------------------------------------------------------------------------------------- */
+
+/* Boundaries of list `list`: even; at tiles; all on the last rank; tiny shards; anywhere. */
+static int64_t boundary(int list, int r) {
+    static const int64_t anywhere[MOST_RANKS] = {0, 1, 1500, 1501, 2048, 2048, 3333, 5002};
+    if (r >= ranks) {
+        return COLS;
+    }
+    switch (list) {
+    case 0: return (int64_t)COLS * r / ranks;
+    case 1: return r * 1024 < COLS ? r * 1024 : COLS;
+    case 2: return 0;
+    case 3: return r;
+    default: return r < 8 ? anywhere[r] : 5002;
+    }
+}
+
+static void open_setting(setting *s, napier_dtype dtype, int list) {
+    s->dtype = dtype;
+    s->begin = boundary(list, rank);
+    s->end = boundary(list, rank + 1);
+    s->x = napier_const_rows(make(1, (int64_t)ROWS * COLS, dtype), ROWS, COLS, dtype);
+    s->g = napier_const_rows(make(2, (int64_t)ROWS * COLS, dtype), ROWS, COLS, dtype);
+    s->hidden = napier_const_rows(make(3, (int64_t)ROWS * HIDDEN, dtype), ROWS, HIDDEN, dtype);
+    s->weights = napier_const_rows(make(4, (int64_t)COLS * HIDDEN, dtype), COLS, HIDDEN, dtype);
+    s->grad_rows = napier_const_array(make(5, ROWS, dtype), ROWS, dtype);
+    s->mine = columns(s->x, s->begin, s->end);
+    s->mine_g = columns(s->g, s->begin, s->end);
+    s->mine_w = s->weights;
+    s->mine_w.data = (const char *)s->weights.data + (size_t)s->begin * HIDDEN * napier_dtype_size(dtype);
+    s->mine_w.rows = s->end - s->begin;
+    const int64_t ids[ROWS] = {0, 1500, -100, COLS - 1, 2047};
+    memcpy(s->ids, ids, sizeof ids);
+}
+
+static void close_setting(const setting *s) {
+    const void *const all[] = {s->x.data, s->g.data, s->hidden.data, s->weights.data, s->grad_rows.data};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free((void *)(uintptr_t)all[i]);
+    }
+}
+
+static void check_table(const char *path) {
+    FILE *const file = fopen(path, "r");
+    char line[80];
+    bool same = file != NULL;
+    for (int i = 0; same && i < lines; i++) {
+        same = fgets(line, sizeof line, file) != NULL && strncmp(line, table[i], strlen(table[i])) == 0;
+        if (!same && rank == 0) {
+            printf("FAIL  line %d: %s where the table has %s\n", i + 1, table[i], line);
+        }
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    count(same, "the golden table");
+}
+
+static void run_until_stopped(void) {
+    setting s;
+    float lse[ROWS];
+    open_setting(&s, NAPIER_F32, 0);
+    printf("rank %d has process %ld\n", rank, rank == ranks - 1 ? (long)getpid() : 0L);
+    (void)fflush(stdout);
+    while (napier_mpi_logsumexp(context, MPI_COMM_WORLD, s.mine, napier_array_f32(lse, ROWS), NULL) == NAPIER_OK) {
+    }
+    close_setting(&s);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    options.threads = 1;
+    if (napier_context_create(&context, &options)) {
+        return EXIT_FAILURE;
+    }
+    if (argc > 1 && strcmp(argv[1], "wait") == 0) {
+        run_until_stopped();
+    } else {
+        for (int list = 0; list < LISTS; list++) {
+            lines = 0;
+            for (int d = 0; d < 2; d++) {
+                setting s;
+                open_setting(&s, d == 0 ? NAPIER_F32 : NAPIER_BF16, list);
+                try_maps(&s);
+                try_tokens(&s, false);
+                try_tokens(&s, true);
+                try_state(&s);
+                try_errors(&s);
+                close_setting(&s);
+            }
+        }
+        if (argc > 1) {
+            check_table(argv[1]);
+        } else if (rank == 0) {
+            for (int i = 0; i < lines; i++) {
+                puts(table[i]);
+            }
+        }
+        if (rank == 0 && argc > 1) {
+            printf("%d passed, %d failed\n", passed, failed);
+        }
+    }
+    napier_context_destroy(context);
+    MPI_Finalize();
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
