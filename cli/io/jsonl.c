@@ -173,6 +173,13 @@ static int check_texts(const jsonl_reader *r) {
     return STATUS_OK;
 }
 
+static int read_line(jsonl_reader *r, const char *line, size_t size, bool has_texts, jsonl_taker *take, void *user) {
+    const int status = check_bytes(r, line, size) || make_strict(r, line, size) || parse_object(r) ||
+                       (has_texts && check_texts(r)) || take(user, r, r->object);
+    forget_object(r);
+    return status;
+}
+
 static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *user) {
     char *line = NULL;
     size_t size = 0;
@@ -180,9 +187,9 @@ static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *us
     do {
         status = lines_next(&r->lines, &line, &size);
         if (status == STATUS_OK && line != NULL && !is_blank(line, size)) {
-            status = check_bytes(r, line, size) || make_strict(r, line, size) || parse_object(r) ||
-                     (has_texts && check_texts(r)) || take(user, r, r->object);
-            forget_object(r);
+            const bool is_ours = r->shard.count < 2 || r->count % r->shard.count == r->shard.index;
+            status = is_ours ? read_line(r, line, size, has_texts, take, user) : STATUS_OK;
+            r->count++;
         }
     } while (status == STATUS_OK && line != NULL);
     lines_free(&r->lines);
@@ -203,7 +210,12 @@ int jsonl_read_complete(FILE *file, const char *name, jsonl_taker *take, void *u
 }
 
 int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) {
-    jsonl_reader r = {.lines = {.most = most_line}};
+    return jsonl_read_shard(path, has_texts, (line_shard){0, 1}, take, user, NULL);
+}
+
+int jsonl_read_shard(const char *path, bool has_texts, line_shard shard, jsonl_taker *take, void *user,
+                     int64_t *count) {
+    jsonl_reader r = {.lines = {.most = most_line}, .shard = shard};
     r.lines.file = source_open(path, &r.lines.name);
     if (r.lines.file == NULL) {
         return STATUS_FAILED;
@@ -211,5 +223,8 @@ int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) 
     r.size = source_size(r.lines.file);
     const int status = read_all(&r, has_texts, take, user);
     source_close(r.lines.file);
+    if (count != NULL) {
+        *count = r.count;
+    }
     return status;
 }

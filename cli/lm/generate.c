@@ -2,25 +2,18 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "../commands.h"
-#include "../io/jsonl.h"
 #include "../io/output.h"
 #include "../program/message.h"
 #include "../program/progress.h"
-#include "model_options.h"
-#include "score_lines.h"
+#include "results.h"
 
 #include <napier/generate.h>
 
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#ifdef NAPIER_MODEL
-#include <cjson/cJSON.h>
-#endif
 
 enum { MOST_STOPS = 16 };
 
@@ -31,7 +24,7 @@ typedef struct generate_request {
     double top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     napier_text stops[MOST_STOPS];
     int64_t stop_count;
-    int chat, greedy, ignore_eos, entropies, resume;
+    int chat, greedy, ignore_eos, entropies;
 } generate_request;
 
 #ifdef NAPIER_MODEL
@@ -50,7 +43,6 @@ typedef struct session {
     int64_t stop[MOST_STOP_IDS], stop_count;
     text_encoder encoder;
     score_lines lines; /* prompts without responses */
-    int64_t done;      /* sequences that OUT has already */
     int64_t *ids, *lengths, *numbers, *stop_text, *text_offsets;
     napier_finish *finish;
     float *logprobs, *plain, *entropy;
@@ -76,64 +68,9 @@ static int read_prompts(session *s) {
     s->encoder = model_text_encoder(&q->shared, s->context, s->vocabulary);
     s->encoder.has_prompts_only = true;
     const int status = q->prompt ? score_lines_prompt(&s->lines, q->prompt, q->chat, &s->encoder)
-                                 : score_lines_read(&s->lines, q->shared.shared.in_path, &s->encoder);
+                                 : score_lines_read(&s->lines, q->shared.shared.in_path, q->shared.shard, &s->encoder);
     const bool needs_tokenizer = q->stop_count > 0 && s->encoder.tokenizer == NULL;
     return status || (needs_tokenizer && tokenizer_open(s->context, q->shared.folder, &s->encoder.tokenizer));
-}
-
-/* ---- A file that has a part of the results ----------------------------------------------------------------------- */
-
-static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
-    session *const s = user;
-    const cJSON *const line = cJSON_GetObjectItemCaseSensitive(object, "line");
-    const cJSON *const sample = cJSON_GetObjectItemCaseSensitive(object, "sample");
-    const int64_t prompt = s->done / s->q->samples;
-    if (prompt >= s->lines.prompts.count || !cJSON_IsNumber(line) || !cJSON_IsNumber(sample) ||
-        line->valuedouble != (double)s->lines.line[prompt] ||
-        sample->valuedouble != (double)(s->done % s->q->samples)) {
-        return jsonl_fault(r, "not the next result of this command; --resume wants its own file");
-    }
-    s->done++;
-    return STATUS_OK;
-}
-
-/* The end of the complete lines. A last line that is not complete must begin as a result does. */
-static int find_end(FILE *file, const char *path, long *complete) {
-    static const char begin[] = "{\"line\": ";
-    long end = 0;
-    bool ours = true;
-    int c;
-    for (long at = 0; (c = getc(file)) != EOF; at++) {
-        const long column = at - end;
-        ours = (column == 0 || ours) && (column >= (long)sizeof begin - 1 || c == begin[column]);
-        if (c == '\n') {
-            end = at + 1;
-            ours = true;
-        }
-    }
-    if (!ours) {
-        return complain("%s: its last line is not a result of this command; --resume wants its own file", path);
-    }
-    *complete = end;
-    return ferror(file) || fseek(file, 0, SEEK_SET) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK;
-}
-
-/* Opens OUT, which need not exist, counts its complete lines, and cuts off what is behind them. It checks them all before
- * it cuts: another's file stays as it is. */
-static int resume(session *s, FILE **file) {
-    const char *const path = s->q->shared.shared.out_path;
-    *file = fopen(path, "r+b");
-    *file = *file == NULL && errno == ENOENT ? fopen(path, "w+b") : *file;
-    if (*file == NULL) {
-        return complain("%s: %s", path, strerror(errno));
-    }
-    long end = 0;
-    if (find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, s)) {
-        return STATUS_FAILED;
-    }
-    return ftruncate(fileno(*file), end) != 0 || fseek(*file, end, SEEK_SET) != 0
-               ? complain("%s: %s", path, strerror(errno))
-               : STATUS_OK;
 }
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
@@ -221,8 +158,9 @@ static int stream_text(int64_t sequence, const char *bytes, size_t size, int end
     return fflush(s->stream) != 0;
 }
 
-/* Generates `samples` sequences of each of `prompts` prompts from `prompt` on; sample 0 has the number `number`. */
-static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples, int64_t number) {
+/* Generates `samples` sequences, from sample `first` on, of each of `prompts` prompts from `prompt` on. The number of a
+ * sequence is its index in the whole file, not in the shard. */
+static int generate(session *s, int64_t prompt, int64_t prompts, int64_t first, int64_t samples) {
     const generate_request *const q = s->q;
     const id_lists *const l = &s->lines.prompts;
     const int64_t count = prompts * samples;
@@ -238,7 +176,7 @@ static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples
         offsets[i] = l->offsets[prompt + i] - l->offsets[prompt];
     }
     for (int64_t b = 0; b < count; b++) {
-        s->numbers[b] = number + b;
+        s->numbers[b] = s->lines.index[prompt + b / samples] * q->samples + first + b % samples;
     }
     batch.prompt_ids = napier_indices_i32(l->ids + l->offsets[prompt], offsets[prompts]);
     batch.prompt_offsets = napier_indices_i64(offsets, prompts + 1);
@@ -274,11 +212,18 @@ static int generate(session *s, int64_t prompt, int64_t prompts, int64_t samples
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-/* Prints row `row` of what has been generated: sequence s->done. */
-static void print_sequence(session *s, int64_t row, FILE *out) {
+static void place(const void *user, int64_t sequence, int64_t *line, int64_t *sample) {
+    const session *const s = user;
+    *line = s->lines.line[sequence / s->q->samples];
+    *sample = sequence % s->q->samples;
+}
+
+/* Prints row `row` of what has been generated. */
+static void print_sequence(const session *s, int64_t sequence, int64_t row, FILE *out) {
     const int64_t *const ids = s->ids + row * s->q->max_tokens, count = s->lengths[row];
-    fprintf(out, "{\"line\": %" PRId64 ", \"sample\": %" PRId64 ", \"token_ids\": [",
-            s->lines.line[s->done / s->q->samples], s->done % s->q->samples);
+    int64_t line, sample;
+    place(s, sequence, &line, &sample);
+    fprintf(out, "{\"line\": %" PRId64 ", \"sample\": %" PRId64 ", \"token_ids\": [", line, sample);
     for (int64_t t = 0; t < count; t++) {
         fprintf(out, "%s%" PRId64, t > 0 ? ", " : "", ids[t]);
     }
@@ -302,55 +247,43 @@ static void print_sequence(session *s, int64_t row, FILE *out) {
         print_string(stop.bytes, stop.size, out);
     }
     fputs("}\n", out);
-    s->done++;
 }
 
-/* Generates and prints all sequences from s->done on. What has been printed is in the file before more is generated. */
-static int print_all(FILE *out, void *user) {
+/* Generates and prints some sequences from `done` on: whole prompts, or, if a prompt has many samples, some of them. */
+static int64_t print_some(void *user, int64_t done, FILE *out) {
     session *const s = user;
-    const int64_t samples = s->q->samples, prompts = s->lines.prompts.count, all = prompts * samples;
-    s->most = (all - s->done) * s->q->max_tokens;
-    while (s->done < all) {
-        const int64_t prompt = s->done / samples, first = s->done % samples, left = samples - first;
-        const bool whole = first == 0 && samples <= TOGETHER;
-        const int64_t fitting = whole ? TOGETHER / samples : 1;
-        const int64_t together = fitting < prompts - prompt ? fitting : prompts - prompt;
-        const int64_t each = whole ? samples : left < TOGETHER ? left : TOGETHER;
-        if (generate(s, prompt, together, each, s->done)) {
-            return STATUS_FAILED;
-        }
-        for (int64_t row = 0; row < together * each; row++) {
-            print_sequence(s, row, out);
-        }
-        if (fflush(out) != 0) {
-            return STATUS_OK; /* the caller looks at ferror */
-        }
+    const int64_t samples = s->q->samples, prompts = s->lines.prompts.count;
+    const int64_t prompt = done / samples, first = done % samples, left = samples - first;
+    const bool whole = first == 0 && samples <= TOGETHER;
+    const int64_t fitting = whole ? TOGETHER / samples : 1;
+    const int64_t together = fitting < prompts - prompt ? fitting : prompts - prompt;
+    const int64_t each = whole ? samples : left < TOGETHER ? left : TOGETHER;
+    s->most = s->most > 0 ? s->most : (prompts * samples - done) * s->q->max_tokens;
+    if (generate(s, prompt, together, first, each)) {
+        return -1;
     }
-    return STATUS_OK;
+    for (int64_t row = 0; row < together * each; row++) {
+        print_sequence(s, done + row, row, out);
+    }
+    return together * each;
 }
 
 /* The text of one sequence, as it is generated. */
 static int print_stream(FILE *out, void *user) {
     session *const s = user;
     s->stream = out;
-    return generate(s, 0, 1, 1, 0);
+    return generate(s, 0, 1, 0, 1);
 }
 
 static int print_results(session *s) {
-    const char *const path = s->q->shared.shared.out_path;
-    if (s->q->prompt && path == NULL) {
-        return output_print(NULL, print_stream, s);
-    }
-    if (!s->q->resume) {
-        return output_print(path, print_all, s);
-    }
-    FILE *file = NULL;
-    int status = resume(s, &file) || print_all(file, s);
-    const bool failed = file != NULL && (ferror(file) || fflush(file) != 0 || fsync(fileno(file)) != 0);
-    if (file != NULL && fclose(file) != 0 && status == STATUS_OK) {
-        status = complain("%s: %s", path, strerror(errno));
-    }
-    return failed && status == STATUS_OK ? complain("%s: %s", path, strerror(errno)) : status;
+    const result_lines results = {.q = &s->q->shared,
+                                  .name = "sample",
+                                  .user = s,
+                                  .count = s->lines.prompts.count * s->q->samples,
+                                  .place = place,
+                                  .print = print_some};
+    const bool is_text = s->q->prompt != NULL && s->q->shared.shared.out_path == NULL;
+    return is_text ? output_print(NULL, print_stream, s) : results_print(&results);
 }
 
 static int check_stop_id(const session *s) {
@@ -435,8 +368,6 @@ static const option options[] = {
      .help = "a token that ends a sequence, besides the model's end of text"},
     {"ignore-eos", 0, OPTION_FLAG, NULL, AT(ignore_eos), .help = "the model's end of text ends no sequence"},
     {"entropies", 0, OPTION_FLAG, NULL, AT(entropies), .help = "results have the entropy of each token's distribution"},
-    {"resume", 0, OPTION_FLAG, NULL, AT(resume),
-     .help = "write into OUT as results are done, behind those that an interrupted run has left there"},
     {.name = NULL},
 };
 static const option_group groups[] = {
@@ -450,6 +381,8 @@ static int check_prompt(const generate_request *q) {
                ? misuse("an input file is missing (- is standard input), or --prompt")
            : q->prompt != NULL && base->in_path != NULL ? misuse("--prompt stands in place of %s", base->in_path)
            : q->prompt == NULL && q->chat               ? misuse("--chat goes with --prompt")
+           : q->prompt != NULL && q->shared.shard.count > 1
+               ? misuse("--shard divides IN, and --prompt stands in its place")
            : q->prompt != NULL && base->out_path == NULL && q->samples > 1
                ? misuse("--samples: --prompt prints one text; --output takes more")
            : q->prompt != NULL && base->out_path == NULL && q->entropies
@@ -459,13 +392,9 @@ static int check_prompt(const generate_request *q) {
 
 static int check(void *request) {
     const generate_request *const q = request;
-    const char *const out = q->shared.shared.out_path;
     const int model = model_check(request), status = model ? model : check_prompt(q);
     if (status == STATUS_OK && q->min_tokens > q->max_tokens) {
         return misuse("--min-tokens %" PRId64 " is more than --max-tokens %" PRId64, q->min_tokens, q->max_tokens);
-    }
-    if (status == STATUS_OK && q->resume && (out == NULL || is_standard(out))) {
-        return misuse("--resume wants --output: a file that keeps what is done");
     }
     return status;
 }

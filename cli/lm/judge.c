@@ -9,8 +9,7 @@
 #include "../program/memory.h"
 #include "../program/message.h"
 #include "../program/progress.h"
-#include "model_options.h"
-#include "score_lines.h"
+#include "results.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,7 +59,9 @@ typedef struct session {
     text_encoder encoder;
     id_lists prompts, verdicts;
     progress_line progress;
-    float *scores, *rewards;
+    int64_t begin, first, end; /* the first response of this run; those that are judged together */
+    float *weights, *scores, *rewards;
+    int64_t *offsets; /* of the questions that are judged together */
 } session;
 
 static int add_item(items *l, const char *first, const char *second, item it) {
@@ -108,11 +109,13 @@ static int add_criterion(void *user, const jsonl_reader *r, const cJSON *object)
     return add_item(user, text->valuestring, "", (item){.weight = weight != NULL ? weight->valuedouble : 1.0});
 }
 
-static int read_items(const char *path, jsonl_taker *add, items *l) {
-    if (jsonl_read(path, true, add, l)) {
+static int read_items(const char *path, line_shard shard, jsonl_taker *add, items *l) {
+    int64_t count = 0;
+    if (jsonl_read_shard(path, true, shard, add, l, &count)) {
         return STATUS_FAILED;
     }
-    return l->count > 0 ? STATUS_OK : complain("%s: nothing there", source_name(path));
+    const bool is_empty_shard = shard.count > 1 && count > 0;
+    return l->count > 0 || is_empty_shard ? STATUS_OK : complain("%s: nothing there", source_name(path));
 }
 
 static int read_template(session *s) {
@@ -188,64 +191,115 @@ static int make_questions(session *s) {
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
+/* The end of the responses from `first` on that are judged together: all, or enough to fill the model's steps. */
+static int64_t group_end(const session *s, int64_t first) {
+    const bool is_early = results_are_early(&s->q->shared);
+    int64_t b = first;
+    for (int64_t tokens = 0; b < s->responses.count && (!is_early || tokens < SCORE_TOGETHER); b++) {
+        for (int64_t c = 0; c < s->criteria.count; c++) {
+            tokens += id_lists_new(&s->prompts, b * s->criteria.count + c);
+        }
+    }
+    return b;
+}
+
 static int show_progress(const char *stage, double done, void *user) {
+    session *const s = user;
     (void)stage;
-    progress_stage(user, "judging", done);
+    const double now = done * (double)(s->end - s->first), all = (double)(s->responses.count - s->begin);
+    progress_stage(&s->progress, "judging", ((double)(s->first - s->begin) + now) / all);
     return 0;
 }
 
-static int judge_all(session *s) {
-    const int64_t b = s->responses.count, c = s->criteria.count;
-    float *const weights = malloc((size_t)c * sizeof *weights);
-    s->scores = malloc((size_t)(b * c) * sizeof *s->scores);
-    s->rewards = malloc((size_t)b * sizeof *s->rewards);
-    if (weights == NULL || s->scores == NULL || s->rewards == NULL) {
-        free(weights);
+static int allocate(session *s) {
+    const size_t b = (size_t)s->responses.count, c = (size_t)s->criteria.count;
+    s->weights = malloc(c * sizeof *s->weights);
+    s->scores = malloc((b * c + 1) * sizeof *s->scores);
+    s->rewards = malloc((b + 1) * sizeof *s->rewards);
+    s->offsets = malloc((b * c + 1) * sizeof *s->offsets);
+    if (s->weights == NULL || s->scores == NULL || s->rewards == NULL || s->offsets == NULL) {
         return complain("out of memory");
     }
-    for (int64_t i = 0; i < c; i++) {
-        weights[i] = (float)s->criteria.all[i].weight;
+    for (size_t i = 0; i < c; i++) {
+        s->weights[i] = (float)s->criteria.all[i].weight;
+    }
+    return STATUS_OK;
+}
+
+/* Judges the responses s->first to s->end. */
+static int judge_group(session *s) {
+    const int64_t b = s->end - s->first, c = s->criteria.count;
+    const int64_t *const offsets = s->prompts.offsets + s->first * c;
+    for (int64_t i = 0; i <= b * c; i++) {
+        s->offsets[i] = offsets[i] - offsets[0];
     }
     napier_judge_batch batch = NAPIER_JUDGE_BATCH_INIT;
-    batch.prompt_ids = id_lists_ids(&s->prompts);
-    batch.prompt_offsets = id_lists_offsets(&s->prompts);
+    batch.prompt_ids = napier_indices_i32(s->prompts.ids + offsets[0], s->offsets[b * c]);
+    batch.prompt_offsets = napier_indices_i64(s->offsets, b * c + 1);
     batch.criteria = c;
     batch.verdict_ids = id_lists_ids(&s->verdicts);
     batch.verdict_offsets = id_lists_offsets(&s->verdicts);
     batch.values = s->q->values;
-    batch.weights = napier_const_array_f32(weights, c);
+    batch.weights = napier_const_array_f32(s->weights, c);
     napier_score_options options = model_score_options(&s->q->shared);
     options.progress = show_progress;
-    options.user = &s->progress;
-    progress_start(&s->progress, -1);
-    const napier_status status =
-        napier_model_judge(s->context, s->model, &batch, &options, napier_rows_f32(s->scores, b, c),
-                           napier_array_f32(s->rewards, b), napier_rows_f32(NULL, 0, 0));
-    progress_end(&s->progress);
-    free(weights);
-    return library_status(s->context, status, NULL);
+    options.user = s;
+    return library_status(s->context,
+                          napier_model_judge(s->context, s->model, &batch, &options, napier_rows_f32(s->scores, b, c),
+                                             napier_array_f32(s->rewards, b), napier_rows_f32(NULL, 0, 0)),
+                          NULL);
 }
 
-static int print_lines(FILE *out, void *user) {
+static void place(const void *user, int64_t response, int64_t *line, int64_t *number) {
     const session *const s = user;
-    for (int64_t b = 0; b < s->responses.count; b++) {
+    *line = s->responses.all[response].line;
+    *number = s->responses.all[response].number;
+}
+
+static int64_t print_group(void *user, int64_t done, FILE *out) {
+    session *const s = user;
+    const int64_t c = s->criteria.count;
+    s->begin = s->end == 0 ? done : s->begin;
+    s->first = done;
+    s->end = group_end(s, done);
+    if (judge_group(s)) {
+        return -1;
+    }
+    for (int64_t b = s->first; b < s->end; b++) {
+        const int64_t row = b - s->first;
         fprintf(out, "{\"line\": %" PRId64 ", \"response\": %" PRId64 ", \"scores\": ", s->responses.all[b].line,
                 s->responses.all[b].number);
-        json_list(out, s->scores + b * s->criteria.count, s->criteria.count);
+        json_list(out, s->scores + row * c, c);
         fputs(", \"reward\": ", out);
-        json_number(out, NAPIER_F32, &s->rewards[b]);
+        json_number(out, NAPIER_F32, &s->rewards[row]);
         fputs("}\n", out);
     }
-    return STATUS_OK;
+    return s->end - s->first;
+}
+
+static int judge_all(session *s) {
+    const result_lines results = {.q = &s->q->shared,
+                                  .name = "response",
+                                  .user = s,
+                                  .count = s->responses.count,
+                                  .place = place,
+                                  .print = print_group};
+    if (allocate(s)) {
+        return STATUS_FAILED;
+    }
+    progress_start(&s->progress, -1);
+    const int status = results_print(&results);
+    progress_end(&s->progress);
+    return status;
 }
 
 static int run(void *request, napier_context *context) {
     const judge_request *const q = request;
     session s = {.q = q, .context = context, .encoder = model_text_encoder(&q->shared, context, 0)};
-    const int status = read_items(q->shared.shared.in_path, add_responses, &s.responses) ||
-                       read_items(q->criteria, add_criterion, &s.criteria) || read_template(&s) ||
+    const int status = read_items(q->shared.shared.in_path, q->shared.shard, add_responses, &s.responses) ||
+                       read_items(q->criteria, (line_shard){0, 1}, add_criterion, &s.criteria) || read_template(&s) ||
                        model_open(&q->shared, context, &s.model, &s.encoder.vocabulary) || make_questions(&s) ||
-                       judge_all(&s) || output_print(q->shared.shared.out_path, print_lines, &s);
+                       judge_all(&s);
     text_encoder_free(&s.encoder);
     napier_model_destroy(context, s.model);
     free_items(&s.responses);
@@ -254,8 +308,10 @@ static int run(void *request, napier_context *context) {
     buffer_free(&s.question);
     id_lists_free(&s.prompts);
     id_lists_free(&s.verdicts);
+    free(s.weights);
     free(s.scores);
     free(s.rewards);
+    free(s.offsets);
     return status;
 }
 

@@ -3,8 +3,7 @@
 #include "../io/output.h"
 #include "../program/message.h"
 #include "../program/progress.h"
-#include "model_options.h"
-#include "score_lines.h"
+#include "results.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,12 +23,13 @@ typedef struct session {
     napier_model *model;
     int64_t vocabulary;
     score_lines lines;
-    napier_score_batch batch;
     napier_score_options options;
-    napier_score_plan plan;
+    napier_score_plan plan; /* of all responses */
     progress_line progress;
-    float *logprobs, *entropy;
+    int64_t tokens_all, tokens_before, tokens_now; /* to run: in this run, before the group, in the group */
+    float *logprobs, *entropy;                     /* of the group, whose first token has the index `first` */
     uint8_t *greedy;
+    int64_t first;
 } session;
 
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
@@ -37,39 +37,58 @@ typedef struct session {
 static int read_lines(session *s) {
     text_encoder encoder = model_text_encoder(&s->q->shared, s->context, s->vocabulary);
     encoder.has_prefix = s->q->prefix_token >= 0;
-    const int status = score_lines_read(&s->lines, s->q->shared.shared.in_path, &encoder);
+    const int status = score_lines_read(&s->lines, s->q->shared.shared.in_path, s->q->shared.shard, &encoder);
     text_encoder_free(&encoder);
     return status;
 }
 
 static int make_plan(session *s) {
     const score_lines *const l = &s->lines;
-    s->batch = (napier_score_batch)NAPIER_SCORE_BATCH_INIT;
-    s->batch.prompt_ids = id_lists_ids(&l->prompts);
-    s->batch.prompt_offsets = id_lists_offsets(&l->prompts);
-    s->batch.response_ids = id_lists_ids(&l->responses);
-    s->batch.response_offsets = id_lists_offsets(&l->responses);
-    s->batch.prompt_of = napier_indices_i64(l->prompt_of, l->responses.count);
+    napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
+    batch.prompt_ids = id_lists_ids(&l->prompts);
+    batch.prompt_offsets = id_lists_offsets(&l->prompts);
+    batch.response_ids = id_lists_ids(&l->responses);
+    batch.response_offsets = id_lists_offsets(&l->responses);
+    batch.prompt_of = napier_indices_i64(l->prompt_of, l->responses.count);
     s->options = model_score_options(&s->q->shared);
     s->options.prefix_token = s->q->prefix_token;
     s->plan = (napier_score_plan)NAPIER_SCORE_PLAN_INIT;
     if (l->responses.count == 0) { /* prompts without responses: nothing to do */
         return STATUS_OK;
     }
-    return library_status(s->context, napier_model_batch_plan(s->context, s->model, &s->batch, &s->options, &s->plan),
+    return library_status(s->context, napier_model_batch_plan(s->context, s->model, &batch, &s->options, &s->plan),
                           NULL);
 }
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
+/* What a model runs for response b: its tokens, and those of its prompt that the one before does not share. */
+static int64_t tokens_of(const score_lines *l, int64_t b) {
+    const bool is_first = b == 0 || l->prompt_of[b] != l->prompt_of[b - 1];
+    const int64_t prompt = is_first ? id_lists_new(&l->prompts, l->prompt_of[b]) : 0;
+    return prompt + l->responses.offsets[b + 1] - l->responses.offsets[b];
+}
+
+/* The end of the responses from `first` on that are scored together: all, or enough to fill the model's steps. */
+static int64_t group_end(session *s, int64_t first) {
+    const score_lines *const l = &s->lines;
+    const bool is_early = results_are_early(&s->q->shared);
+    int64_t b = first, tokens = 0;
+    for (; b < l->responses.count && (!is_early || tokens < SCORE_TOGETHER); b++) {
+        tokens += tokens_of(l, b);
+    }
+    s->tokens_now = tokens;
+    return b;
+}
+
 /* Called as the library's progress. */
 static int show_progress(const char *stage, double done, void *user) {
     session *const s = user;
     char text[96];
-    const double seconds = clock_seconds() - s->progress.started;
-    snprintf(text, sizeof text, "%s, %.0f tokens a second", stage,
-             seconds > 0 ? done * (double)s->plan.tokens_run / seconds : 0.0);
-    progress_stage(&s->progress, text, done);
+    const double seconds = clock_seconds() - s->progress.started, now = done * (double)s->tokens_now;
+    const double tokens = (double)s->tokens_before + now;
+    snprintf(text, sizeof text, "%s, %.0f tokens a second", stage, seconds > 0 ? tokens / seconds : 0.0);
+    progress_stage(&s->progress, text, tokens / (double)s->tokens_all);
     return 0;
 }
 
@@ -81,28 +100,67 @@ static void state_memory(const session *s) {
     }
 }
 
-static int score(session *s) {
-    const size_t tokens = (size_t)s->plan.tokens + 1;
+/* The batch of the responses first .. end and their prompts. Its offsets are in `scratch`. */
+static napier_score_batch batch_of(const score_lines *l, int64_t first, int64_t end, int64_t *scratch) {
+    const int64_t prompt = l->prompt_of[first], prompts = l->prompt_of[end - 1] + 1 - prompt, count = end - first;
+    int64_t *const prompt_offsets = scratch, *const offsets = prompt_offsets + prompts + 1;
+    int64_t *const prompt_of = offsets + count + 1;
+    for (int64_t i = 0; i <= prompts; i++) {
+        prompt_offsets[i] = l->prompts.offsets[prompt + i] - l->prompts.offsets[prompt];
+    }
+    for (int64_t i = 0; i <= count; i++) {
+        offsets[i] = l->responses.offsets[first + i] - l->responses.offsets[first];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        prompt_of[i] = l->prompt_of[first + i] - prompt;
+    }
+    napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
+    batch.prompt_ids = napier_indices_i32(l->prompts.ids + l->prompts.offsets[prompt], prompt_offsets[prompts]);
+    batch.prompt_offsets = napier_indices_i64(prompt_offsets, prompts + 1);
+    batch.response_ids = napier_indices_i32(l->responses.ids + l->responses.offsets[first], offsets[count]);
+    batch.response_offsets = napier_indices_i64(offsets, count + 1);
+    batch.prompt_of = napier_indices_i64(prompt_of, count);
+    return batch;
+}
+
+static int score_batch(session *s, const napier_score_batch *batch) {
+    const int64_t tokens = batch->response_ids.size;
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(s->logprobs, tokens);
+    results.entropy = napier_array_f32(s->entropy, tokens);
+    results.is_greedy = s->greedy;
+    s->options.progress = show_progress;
+    s->options.user = s;
+    return tokens == 0
+               ? STATUS_OK
+               : library_status(s->context,
+                                napier_model_batch_logprobs(s->context, s->model, batch, &s->options, &results), NULL);
+}
+
+static void free_results(session *s) {
+    free(s->logprobs);
+    free(s->entropy);
+    free(s->greedy);
+}
+
+static int score(session *s, int64_t first, int64_t end) {
+    const score_lines *const l = &s->lines;
+    const size_t tokens = (size_t)(l->responses.offsets[end] - l->responses.offsets[first]) + 1;
+    const int64_t offsets = l->prompt_of[end - 1] - l->prompt_of[first] + 2 * (end - first) + 3;
+    int64_t *const scratch = malloc((size_t)offsets * sizeof *scratch);
+    free_results(s);
     s->logprobs = malloc(tokens * sizeof *s->logprobs);
     s->entropy = malloc(tokens * sizeof *s->entropy);
     s->greedy = malloc(tokens);
-    if (s->logprobs == NULL || s->entropy == NULL || s->greedy == NULL) {
-        return complain("out of memory");
+    int status = STATUS_OK;
+    if (scratch == NULL || s->logprobs == NULL || s->entropy == NULL || s->greedy == NULL) {
+        status = complain("out of memory");
+    } else {
+        const napier_score_batch batch = batch_of(l, first, end, scratch);
+        status = score_batch(s, &batch);
     }
-    if (s->plan.tokens == 0) {
-        return STATUS_OK;
-    }
-    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
-    results.logprobs = napier_array_f32(s->logprobs, s->plan.tokens);
-    results.entropy = napier_array_f32(s->entropy, s->plan.tokens);
-    results.is_greedy = s->greedy;
-    progress_start(&s->progress, s->plan.tokens_run);
-    state_memory(s);
-    s->options.progress = show_progress;
-    s->options.user = s;
-    const napier_status status = napier_model_batch_logprobs(s->context, s->model, &s->batch, &s->options, &results);
-    progress_end(&s->progress);
-    return library_status(s->context, status, NULL);
+    free(scratch);
+    return status;
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
@@ -116,13 +174,13 @@ static void print_response(const session *s, int64_t b, FILE *out) {
             l->number[b]);
     for (int64_t t = begin; t < end; t++) {
         fprintf(out, "%s%" PRId32, t > begin ? ", " : "", l->responses.ids[t]);
-        sum += (double)s->logprobs[t];
-        greedy = greedy && s->greedy[t];
+        sum += (double)s->logprobs[t - s->first];
+        greedy = greedy && s->greedy[t - s->first];
     }
     fputs("], \"logprobs\": ", out);
-    json_list(out, s->logprobs + begin, end - begin);
+    json_list(out, s->logprobs + begin - s->first, end - begin);
     fputs(", \"entropies\": ", out);
-    json_list(out, s->entropy + begin, end - begin);
+    json_list(out, s->entropy + begin - s->first, end - begin);
     fputs(", \"sum\": ", out);
     json_f64(out, sum);
     fprintf(out, ", \"is_greedy\": %s}\n", greedy ? "true" : "false");
@@ -136,25 +194,59 @@ static void print_plan(const session *s, FILE *out) {
             s->plan.bytes);
 }
 
-static int print_results(FILE *out, void *user) {
+static int print_plan_only(FILE *out, void *user) {
+    print_plan(user, out);
+    return STATUS_OK;
+}
+
+static void place(const void *user, int64_t response, int64_t *line, int64_t *number) {
     const session *const s = user;
-    for (int64_t b = 0; b < s->lines.responses.count && !s->q->plan; b++) {
+    *line = s->lines.line[s->lines.prompt_of[response]];
+    *number = s->lines.number[response];
+}
+
+static int64_t print_group(void *user, int64_t done, FILE *out) {
+    session *const s = user;
+    if (s->tokens_all == 0) {
+        for (int64_t b = done; b < s->lines.responses.count; b++) {
+            s->tokens_all += tokens_of(&s->lines, b);
+        }
+    }
+    const int64_t end = group_end(s, done);
+    if (score(s, done, end)) {
+        return -1;
+    }
+    s->tokens_before += s->tokens_now;
+    s->first = s->lines.responses.offsets[done];
+    for (int64_t b = done; b < end; b++) {
         print_response(s, b, out);
     }
+    return end - done;
+}
+
+static int print_results(session *s) {
+    const result_lines results = {.q = &s->q->shared,
+                                  .name = "response",
+                                  .user = s,
+                                  .count = s->lines.responses.count,
+                                  .place = place,
+                                  .print = print_group};
     if (s->q->plan) {
-        print_plan(s, out);
+        return output_print(s->q->shared.shared.out_path, print_plan_only, s);
     }
-    return STATUS_OK;
+    progress_start(&s->progress, s->plan.tokens_run);
+    state_memory(s);
+    const int status = results_print(&results);
+    progress_end(&s->progress);
+    return status;
 }
 
 static int run(void *request, napier_context *context) {
     const logprobs_request *const q = request;
     session s = {.q = q, .context = context};
     const int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_lines(&s) || make_plan(&s) ||
-                       (!q->plan && score(&s)) || output_print(q->shared.shared.out_path, print_results, &s);
-    free(s.logprobs);
-    free(s.entropy);
-    free(s.greedy);
+                       print_results(&s);
+    free_results(&s);
     score_lines_free(&s.lines);
     napier_model_destroy(context, s.model);
     return status;
@@ -178,6 +270,11 @@ static const option options[] = {
 static const option_group groups[] = {{NULL, model_options},        {NULL, scoring_options}, {NULL, prompt_options},
                                       {NULL, conversation_options}, {NULL, options},         MACHINE_GROUP};
 static const logprobs_request defaults = {.shared = MODEL_DEFAULTS, .prefix_token = -1};
+
+static int check(void *request) {
+    const logprobs_request *const q = request;
+    return q->plan && q->shared.resume ? misuse("--plan has nothing to resume") : model_check(request);
+}
 
 const command logprobs_command = {
     .name = "logprobs",
@@ -204,6 +301,6 @@ const command logprobs_command = {
     .groups = groups,
     .size = sizeof defaults,
     .defaults = &defaults,
-    .check = model_check,
+    .check = check,
     .run = run,
 };

@@ -17,6 +17,22 @@ const option_word chat_formats[] = {{"qwen3", NAPIER_CHAT_QWEN3},
                                     {"mistral-v0.2", NAPIER_CHAT_MISTRAL_V0_2},
                                     {NULL, 0}};
 
+/* Reads a number of decimal digits up to `end`. */
+static bool shard_number(const char **at, char end, int64_t *value) {
+    enum { MOST = 1 << 30 };
+    const char *const begin = *at;
+    for (*value = 0; **at >= '0' && **at <= '9' && *value < MOST; ++*at) {
+        *value = *value * 10 + (**at - '0');
+    }
+    return *at > begin && *(*at)++ == end && *value <= MOST;
+}
+
+static const char *set_shard(void *request, const char *text) {
+    line_shard *const shard = &((model_request *)request)->shard;
+    const bool is_read = shard_number(&text, '/', &shard->index) && shard_number(&text, '\0', &shard->count);
+    return is_read && shard->index < shard->count ? NULL : "I/N, two numbers with I below N";
+}
+
 #define AT(member) offsetof(model_request, member)
 const option model_options[] = {
     {"model", 'm', OPTION_READ, "DIR", AT(folder),
@@ -28,6 +44,11 @@ const option model_options[] = {
              "three products of bf16, for weights of bf16"},
     {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE_0(0x1p63),
      .help = "what may be taken beside the weights, as 512M or 4G (default: 1G)"},
+    {"shard", 0, OPTION_OTHER, "I/N", 0, .set = set_shard,
+     .help = "only prompts I, I + N, I + 2 N ... of IN, counted from 0, so that N processes share the work (default: "
+             "0/1, all)"},
+    {"resume", 0, OPTION_FLAG, NULL, AT(resume),
+     .help = "write into OUT as results are done, behind those that an interrupted run has left there"},
     {.name = NULL},
 };
 const option scoring_options[] = {
@@ -51,8 +72,12 @@ const option conversation_options[] = {
 };
 
 int model_check(void *request) {
-    return ((const model_request *)request)->folder != NULL ? STATUS_OK
-                                                            : misuse("--model is missing: a folder with a model");
+    const model_request *const q = request;
+    const char *const out = q->shared.out_path;
+    return q->folder == NULL ? misuse("--model is missing: a folder with a model")
+           : q->resume && (out == NULL || is_standard(out))
+               ? misuse("--resume wants --output: a file that keeps what is done")
+               : STATUS_OK;
 }
 
 #ifdef NAPIER_MODEL

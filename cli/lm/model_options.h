@@ -17,10 +17,14 @@ typedef struct model_request {
     int no_thinking, no_bos;
     int chat_format; /* napier_chat_format; -1: the model's */
     const char *chat_date;
+    line_shard shard; /* of IN */
+    int resume;
 } model_request;
 
-#define MODEL_DEFAULTS \
-    { .compute = NAPIER_COMPUTE_F32, .temperature = 1, .chat_format = -1 }
+#define MODEL_DEFAULTS                                                                        \
+    {                                                                                         \
+        .compute = NAPIER_COMPUTE_F32, .temperature = 1, .chat_format = -1, .shard = { 0, 1 } \
+    }
 
 extern const option model_options[];
 extern const option scoring_options[];      /* the temperature, which is above 0 */

@@ -54,6 +54,17 @@ void id_lists_free(id_lists *l) {
 napier_indices id_lists_ids(const id_lists *l) { return napier_indices_i32(l->ids, l->size); }
 napier_indices id_lists_offsets(const id_lists *l) { return napier_indices_i64(l->offsets, l->count + 1); }
 
+int64_t id_lists_new(const id_lists *l, int64_t i) {
+    const int32_t *const now = l->ids + l->offsets[i];
+    const int64_t size = l->offsets[i + 1] - l->offsets[i];
+    const int64_t before = i > 0 ? l->offsets[i] - l->offsets[i - 1] : 0;
+    int64_t same = 0;
+    while (same < size && same < before && now[same] == now[same - before]) {
+        same++;
+    }
+    return size - same;
+}
+
 /* ---- Texts ------------------------------------------------------------------------------------------------------- */
 
 void text_encoder_free(text_encoder *e) {
@@ -207,12 +218,14 @@ static int add_response(const line_taker *t, const char *place, const cJSON *val
     return text_encoder_add_json(t->encoder, place, value, NULL, &l->responses);
 }
 
-static int add_prompt(const line_taker *t, const char *place, const cJSON *object, int64_t line) {
+static int add_prompt(const line_taker *t, const char *place, const cJSON *object, int64_t line, int64_t index) {
     score_lines *const l = t->lines;
-    if (!memory_grow(&l->line, &l->line_capacity, l->prompts.count + 1, sizeof *l->line)) {
+    if (!memory_grow(&l->line, &l->line_capacity, l->prompts.count + 1, sizeof *l->line) ||
+        !memory_grow(&l->index, &l->index_capacity, l->prompts.count + 1, sizeof *l->index)) {
         return complain("out of memory");
     }
     l->line[l->prompts.count] = line;
+    l->index[l->prompts.count] = index;
     const cJSON *const value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
     return text_encoder_add_json(t->encoder, place, value, object, &l->prompts);
 }
@@ -229,7 +242,7 @@ static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
         return jsonl_fault(r, "%s", prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
     }
     snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->lines.name, r->lines.line);
-    int status = add_prompt(t, place, object, r->lines.line);
+    int status = add_prompt(t, place, object, r->lines.line, r->count);
     const int64_t before = l->responses.size;
     if (status == STATUS_OK && one != NULL) {
         snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->lines.name, r->lines.line);
@@ -247,12 +260,14 @@ static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
                : status;
 }
 
-int score_lines_read(score_lines *l, const char *path, text_encoder *e) {
+int score_lines_read(score_lines *l, const char *path, line_shard shard, text_encoder *e) {
     line_taker t = {l, e};
-    if (id_lists_start(&l->prompts) || id_lists_start(&l->responses) || jsonl_read(path, true, add_line, &t)) {
+    int64_t count = 0;
+    if (id_lists_start(&l->prompts) || id_lists_start(&l->responses) ||
+        jsonl_read_shard(path, true, shard, add_line, &t, &count)) {
         return STATUS_FAILED;
     }
-    return l->prompts.count > 0 ? STATUS_OK : complain("%s: no line with a prompt", source_name(path));
+    return count > 0 ? STATUS_OK : complain("%s: no line with a prompt", source_name(path));
 }
 
 int score_lines_prompt(score_lines *l, const char *text, bool chat, text_encoder *e) {
@@ -265,7 +280,7 @@ int score_lines_prompt(score_lines *l, const char *text, bool chat, text_encoder
              : cJSON_AddStringToObject(object, "prompt", text) != NULL;
     made = made && (!chat || cJSON_AddItemToArray(messages, message));
     int status = made ? id_lists_start(&l->prompts) || id_lists_start(&l->responses) : complain("out of memory");
-    status = status ? status : add_prompt(&t, "--prompt", object, 1);
+    status = status ? status : add_prompt(&t, "--prompt", object, 1, 0);
     if (!chat || !made) {
         cJSON_Delete(message);
     }
@@ -279,6 +294,7 @@ void score_lines_free(score_lines *l) {
     free(l->prompt_of);
     free(l->number);
     free(l->line);
+    free(l->index);
     memset(l, 0, sizeof *l);
 }
 

@@ -9,6 +9,8 @@
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
+#include "../io/jsonl.h"
+
 #include <napier/model.h>
 
 #include <stdbool.h>
@@ -30,6 +32,8 @@ int id_lists_add(id_lists *lists, const int32_t *ids, int64_t count);
 void id_lists_free(id_lists *lists);
 napier_indices id_lists_ids(const id_lists *lists);
 napier_indices id_lists_offsets(const id_lists *lists);
+/* The length of list i without what it shares with list i - 1 at its beginning: what a model must run of it. */
+int64_t id_lists_new(const id_lists *lists, int64_t i);
 
 /* Converts texts to ids with the model's tokenizer, which is loaded for the first text. */
 typedef struct text_encoder {
@@ -62,13 +66,14 @@ int text_encoder_add_chat(text_encoder *encoder, const char *place, const napier
 int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
                           id_lists *lists);
 
-/* All of a file. */
+/* All of a file, or a shard of its lines. */
 typedef struct score_lines {
     id_lists prompts, responses;
     int64_t *prompt_of; /* [responses.count] */
     int64_t *number;    /* [responses.count] the response's number on its line, from 0 */
     int64_t *line;      /* [prompts.count] line numbers from 1 */
-    int64_t prompt_of_capacity, number_capacity, line_capacity;
+    int64_t *index;     /* [prompts.count] the prompt's number among all of the file, from 0 */
+    int64_t prompt_of_capacity, number_capacity, line_capacity, index_capacity;
 } score_lines;
 
 /* Loads the tokenizer.json of a model's folder, or such a file. */
@@ -76,7 +81,8 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
 /* Finds the chat format of that folder, or of the folder of that file. */
 int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format);
 
-int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
+/* A shard may be empty; a file without a prompt is refused. */
+int score_lines_read(score_lines *lines, const char *path, line_shard shard, text_encoder *encoder);
 /* One prompt from the command line, as line 1. chat: it is the user's message of a conversation. */
 int score_lines_prompt(score_lines *lines, const char *text, bool chat, text_encoder *encoder);
 void score_lines_free(score_lines *lines);

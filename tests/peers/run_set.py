@@ -41,4 +41,5 @@ def main():
         print(*counts, file=result)
 
 
-main()
+if __name__ == "__main__":  # tests start processes, which import this file
+    main()

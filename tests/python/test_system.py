@@ -316,8 +316,8 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "hf", "lm_eval", "rl", "torch", "trl",
-           "umap", "_umap.estimator"]
+STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "dask", "hf", "lm_eval", "ray", "rl",
+           "torch", "trl", "umap", "_umap.estimator"]
 
 
 def stubbed(name):
@@ -334,6 +334,8 @@ def test_stubs_have_the_signatures_of_the_package(name):
     stubs = stubbed(name)
     if name in ("hf", "torch", "trl"):
         pytest.importorskip("torch")
+    if name == "dask":
+        pytest.importorskip("dask.array")
     if name in ("hf", "trl"):
         pytest.importorskip("transformers")
     if name == "trl":

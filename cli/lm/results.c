@@ -1,0 +1,130 @@
+/* cli/lm/results.c - see results.h. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "results.h"
+
+#ifdef NAPIER_MODEL
+
+#include "../io/jsonl.h"
+#include "../program/message.h"
+
+#include <cjson/cJSON.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+bool results_are_early(const model_request *q) {
+    return q->resume || q->shared.out_path == NULL || is_standard(q->shared.out_path);
+}
+
+/* ---- A file that has a part of the results ----------------------------------------------------------------------- */
+
+typedef struct line_check {
+    const result_lines *results;
+    int64_t done;
+} line_check;
+
+static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
+    line_check *const c = user;
+    const cJSON *const line = cJSON_GetObjectItemCaseSensitive(object, "line");
+    const cJSON *const number = cJSON_GetObjectItemCaseSensitive(object, c->results->name);
+    int64_t want_line = 0, want_number = 0;
+    if (c->done < c->results->count) {
+        c->results->place(c->results->user, c->done, &want_line, &want_number);
+    }
+    if (want_line == 0 || !cJSON_IsNumber(line) || !cJSON_IsNumber(number) || line->valuedouble != (double)want_line ||
+        number->valuedouble != (double)want_number) {
+        return jsonl_fault(r, "not the next result of this command; --resume wants its own file");
+    }
+    c->done++;
+    return STATUS_OK;
+}
+
+/* The end of the complete lines. A last line that is not complete must begin as a result does. */
+static int find_end(FILE *file, const char *path, long *complete) {
+    static const char begin[] = "{\"line\": ";
+    long end = 0;
+    bool ours = true;
+    int c;
+    for (long at = 0; (c = getc(file)) != EOF; at++) {
+        const long column = at - end;
+        ours = (column == 0 || ours) && (column >= (long)sizeof begin - 1 || c == begin[column]);
+        if (c == '\n') {
+            end = at + 1;
+            ours = true;
+        }
+    }
+    if (!ours) {
+        return complain("%s: its last line is not a result of this command; --resume wants its own file", path);
+    }
+    *complete = end;
+    return ferror(file) || fseek(file, 0, SEEK_SET) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK;
+}
+
+/* Two processes that write one file would leave lines twice. Not all file systems have locks. */
+static int lock(FILE *file, const char *path) {
+    struct flock whole;
+    memset(&whole, 0, sizeof whole);
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    const bool is_taken = fcntl(fileno(file), F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN);
+    return is_taken ? complain("%s: another process is writing it", path) : STATUS_OK;
+}
+
+/* Opens OUT, which need not exist, counts its complete lines, and cuts off what is behind them. It checks them all before
+ * it cuts: another's file stays as it is. */
+static int open_partial(const result_lines *results, FILE **file, int64_t *done) {
+    const char *const path = results->q->shared.out_path;
+    line_check check = {.results = results};
+    const int made = open(path, O_RDWR | O_CREAT, 0666);
+    *file = made >= 0 ? fdopen(made, "r+b") : NULL;
+    if (*file == NULL) {
+        return complain("%s: %s", path, strerror(errno));
+    }
+    long end = 0;
+    if (lock(*file, path) || find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, &check)) {
+        return STATUS_FAILED;
+    }
+    *done = check.done;
+    return ftruncate(fileno(*file), end) != 0 || fseek(*file, end, SEEK_SET) != 0
+               ? complain("%s: %s", path, strerror(errno))
+               : STATUS_OK;
+}
+
+/* ---- The work ---------------------------------------------------------------------------------------------------- */
+
+static int print_from(const result_lines *results, int64_t done, FILE *out) {
+    while (done < results->count) {
+        const int64_t printed = results->print(results->user, done, out);
+        if (printed < 0) {
+            return STATUS_FAILED;
+        }
+        done += printed;
+        if (fflush(out) != 0) {
+            return STATUS_OK; /* the caller looks at ferror */
+        }
+    }
+    return STATUS_OK;
+}
+
+static int print_all(FILE *out, void *user) { return print_from(user, 0, out); }
+
+int results_print(const result_lines *results) {
+    const char *const path = results->q->shared.out_path;
+    if (!results->q->resume) {
+        result_lines copy = *results;
+        return output_print(path, print_all, &copy);
+    }
+    FILE *file = NULL;
+    int64_t done = 0;
+    int status = open_partial(results, &file, &done) || print_from(results, done, file);
+    const bool failed = file != NULL && (ferror(file) || fflush(file) != 0 || fsync(fileno(file)) != 0);
+    if (file != NULL && fclose(file) != 0 && status == STATUS_OK) {
+        status = complain("%s: %s", path, strerror(errno));
+    }
+    return failed && status == STATUS_OK ? complain("%s: %s", path, strerror(errno)) : status;
+}
+
+#endif

@@ -1,0 +1,130 @@
+"""Actors for ray.data.Dataset.map_batches, which generate from a language model and score with it.
+
+    ds = ray.data.read_json("prompts.jsonl")                       # {"number": 0, "prompt": "2 + 2 ="}
+    ds = ds.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": "Qwen3-0.6B", "samples": 4}, batch_size=64,
+                        compute=ray.data.ActorPoolStrategy(size=8), num_cpus=4)
+
+Each actor loads the model once, and uses as many threads as Ray gives it processors (num_cpus). Results do not depend on the
+number of actors, the batches or their order, nor on an actor that died and whose batches another has done again. This module
+does not import ray: an actor is a class whose objects take a batch, a dict of arrays, and return one.
+"""
+import numpy as np
+
+import napier
+
+__all__ = ["Generate", "Logprobs"]
+
+
+class Generate:
+    """Samples of each prompt: a row for each, with the columns of its prompt, and
+
+        sample          its number among the samples of the prompt, from 0
+        token_ids, logprobs, plain_logprobs    as CausalLM.generate has them
+        stopped         whether an id or a text of `stop` ended it
+        text            if the model has a tokenizer
+
+    Parameters
+    ----------
+    model : the directory of a model, on each machine
+    prompt : the name of the column with the prompts, texts or lists of ids
+    number : the name of the column with the number of each prompt in the dataset, from 0
+        The random numbers are those of `napier generate` on a file with the prompts in this order. Greedy sequences
+        (temperature 0) need no numbers.
+    samples : int
+    compute, memory : as CausalLM has them
+    threads : int; 0: as many as OpenMP chooses, which Ray limits to num_cpus
+    **options : of CausalLM.generate: max_tokens, temperature, top_p, stop, seed and others
+    """
+
+    def __init__(self, model, *, prompt="prompt", number="number", samples=1, compute="float32", memory=0, threads=0, **options):
+        for name in ("numbers", "on_token", "on_text", "kvs", "texts"):
+            if name in options:
+                raise TypeError(f"{name}: not an option of napier.ray.Generate")
+        _use_threads(threads)
+        self.model = napier.CausalLM(model, compute=compute, memory=memory)
+        self.prompt, self.number, self.samples, self.options = prompt, number, samples, options
+
+    def __call__(self, batch):
+        prompts = _texts_or_ids(batch, self.prompt)
+        has_text = self.model.tokenizer is not None
+        count = len(prompts)
+        made = self.model.generate(prompts, samples=self.samples, numbers=self._numbers(batch), texts=has_text,
+                                   **self.options) if count else None
+        result = {name: np.repeat(np.asarray(column), self.samples, axis=0) for name, column in batch.items()}
+        result["sample"] = np.tile(np.arange(self.samples), count)
+        for name in ("token_ids", "logprobs", "plain_logprobs"):
+            result[name] = _lists(getattr(made, name), made.offsets) if count else np.empty(0, object)
+        result["stopped"] = made.stopped if count else np.empty(0, bool)
+        if has_text:
+            result["text"] = np.array(made.texts if count else [], object)
+        return result
+
+    def _numbers(self, batch):
+        if self.number not in batch:
+            if self.options.get("temperature", 1.0) == 0:
+                return None
+            raise ValueError(f"number: the batch has no column {self.number!r}; the random numbers of a sample follow from its "
+                             "prompt's number in the dataset, from 0, because batches come in any order")
+        numbers = np.asarray(batch[self.number]).astype(np.int64)
+        return (numbers[:, None] * self.samples + np.arange(self.samples)).ravel()
+
+
+class Logprobs:
+    """Log-probabilities of one response to each prompt: the columns of the batch, and
+
+        token_ids, logprobs, entropies    a list for each response
+        sum             of the logprobs, float64
+        is_greedy       whether each token is the most probable one
+
+    Parameters
+    ----------
+    model, compute, memory, threads : as Generate has them
+    prompt, response : the names of the columns, with texts or lists of ids
+    **options : of CausalLM.score: temperature, prefix_token
+    """
+
+    def __init__(self, model, *, prompt="prompt", response="response", compute="float32", memory=0, threads=0, **options):
+        for name in options:
+            if name not in ("temperature", "prefix_token"):
+                raise TypeError(f"{name}: not an option of napier.ray.Logprobs")
+        _use_threads(threads)
+        self.model = napier.CausalLM(model, compute=compute, memory=memory)
+        self.prompt, self.response, self.options = prompt, response, options
+
+    def __call__(self, batch):
+        prompts, responses = _texts_or_ids(batch, self.prompt), _texts_or_ids(batch, self.response)
+        scores = self.model.score(prompts, responses, **self.options)
+        result = {name: np.asarray(column) for name, column in batch.items()}
+        result["token_ids"] = _lists(scores.token_ids, scores.offsets)
+        result["logprobs"] = _lists(scores.logprobs, scores.offsets)
+        result["entropies"] = _lists(scores.entropy, scores.offsets)
+        result["sum"] = np.array([_sum(row) for row in result["logprobs"]], np.float64)
+        result["is_greedy"] = np.array([bool(row.all()) for row in _lists(scores.is_greedy, scores.offsets)], bool)
+        return result
+
+
+def _use_threads(threads):
+    if threads:
+        napier.set_num_threads(threads)
+
+
+def _texts_or_ids(batch, name):
+    if name not in batch:
+        raise ValueError(f"the batch has no column {name!r}, but {', '.join(map(repr, batch)) or 'none'}")
+    return [x if isinstance(x, (str, bytes)) else np.asarray(x) for x in batch[name]]
+
+
+def _lists(values, offsets):
+    """An array of arrays: values[offsets[i]:offsets[i + 1]]."""
+    lists = np.empty(len(offsets) - 1, object)
+    for i in range(len(lists)):
+        lists[i] = values[offsets[i]:offsets[i + 1]]
+    return lists
+
+
+def _sum(logprobs):
+    """In double, from left to right, as napier logprobs."""
+    total = 0.0
+    for x in logprobs.tolist():
+        total += x
+    return total

@@ -1,0 +1,13 @@
+"""Types of napier.ray."""
+from os import PathLike
+from typing import Any, Mapping
+
+class Generate:
+    def __init__(self, model: str | PathLike[str], *, prompt: str = "prompt", number: str = "number", samples: int = 1,
+                 compute: str = "float32", memory: int = 0, threads: int = 0, **options: Any) -> None: ...
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]: ...
+
+class Logprobs:
+    def __init__(self, model: str | PathLike[str], *, prompt: str = "prompt", response: str = "response",
+                 compute: str = "float32", memory: int = 0, threads: int = 0, **options: Any) -> None: ...
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]: ...

@@ -1,0 +1,187 @@
+"""napier.dask against the calls in memory: the same bits for any axes, chunks, dtypes and workers, also when one dies."""
+import itertools
+import os
+import signal
+import warnings
+
+import dask
+import dask.array as da
+import numpy as np
+
+import napier
+import napier.dask as nd
+from support import raises
+
+dask.config.set(scheduler="threads", num_workers=4)
+
+
+def same(lazy, wanted, what=""):
+    assert isinstance(lazy, da.Array), type(lazy)
+    found, wanted = np.asarray(lazy), np.asarray(wanted)
+    assert lazy.dtype == found.dtype == wanted.dtype, (lazy.dtype, found.dtype, wanted.dtype, what)
+    assert lazy.shape == found.shape == wanted.shape, (lazy.shape, found.shape, wanted.shape, what)
+    assert found.tobytes() == wanted.tobytes(), what
+
+
+def rows(shape, dtype=np.float32, seed=0):
+    return (np.random.default_rng(seed).standard_normal(shape) * 6).astype(dtype)
+
+
+# Chunks of an array of 3 x 40000: whole rows, parts of them, parts that share a tile of 1024, and parts that are brought together.
+CHUNKS = [(3, 40000), (1, 10000), (2, 7777), (3, (1, 39999)), (2, (1023, 1, 1024, 37952)), (1, 500)]
+
+
+def test_long_rows():
+    x = rows((3, 40000))
+    for chunks, axis in itertools.product(CHUNKS, (0, 1, None, (1, 0))):
+        d = da.from_array(x, chunks=chunks)
+        same(nd.logsumexp(d, axis=axis), napier.logsumexp(x, axis=axis), (chunks, axis))
+        if not isinstance(axis, tuple):
+            same(nd.softmax(d, axis), napier.softmax(x, axis), (chunks, axis))
+            same(nd.log_softmax(d, axis), napier.log_softmax(x, axis), (chunks, axis))
+
+
+def test_dtypes_and_temperature():
+    x = rows((3, 40000))
+    for given, wanted in itertools.product((np.float16, np.float32, np.float64), (None, np.float16, np.float64)):
+        y = x.astype(given)
+        d, options = da.from_array(y, chunks=(2, 9999)), {"temperature": 0.7, "dtype": wanted}
+        same(nd.logsumexp(d, axis=1, **options), napier.logsumexp(y, axis=1, **options))
+        same(nd.softmax(d, 1, **options), napier.softmax(y, 1, **options))
+        same(nd.log_softmax(d, 1, **options), napier.log_softmax(y, 1, **options))
+    whole = np.arange(40000).reshape(2, 20000) % 7
+    same(nd.logsumexp(da.from_array(whole, chunks=(1, 3000)), axis=1), napier.logsumexp(whole, axis=1))
+
+
+def test_special_rows():
+    x = rows((6, 30000))
+    x[0] = -np.inf
+    x[1, 5] = np.nan
+    x[2, 20000] = np.inf
+    x[3, 100:] = -np.inf
+    x[4] = -3e38
+    d = da.from_array(x, chunks=(4, 9000))
+    for masked in ("nan", "zero"):
+        same(nd.softmax(d, masked_rows=masked), napier.softmax(x, masked_rows=masked))
+        same(nd.log_softmax(d, masked_rows=masked), napier.log_softmax(x, masked_rows=masked))
+    for found, wanted in zip(nd.logsumexp(d, axis=1, return_sign=True), napier.logsumexp(x, axis=1, return_sign=True)):
+        same(found, wanted)
+
+
+def test_several_axes():
+    x = rows((5, 30, 7, 300), np.float64)
+    for chunks in [(5, 30, 7, 300), (2, 7, 3, 100), (3, (1, 29), 7, (299, 1))]:
+        d = da.from_array(x, chunks=chunks)
+        for axis in [(0,), (3,), (0, 1), (2, 3), (3, 1), (2, 0, 3), (1, 2, 3), (3, 2, 1, 0), None]:
+            same(nd.logsumexp(d, axis=axis), napier.logsumexp(x, axis=axis), (chunks, axis))
+        same(nd.logsumexp(d, axis=(3, 1), keepdims=True), napier.logsumexp(x, axis=(3, 1), keepdims=True))
+        for axis in (None, 1, -1):
+            same(nd.softmax(d, axis), napier.softmax(x, axis), (chunks, axis))
+
+
+def test_weights():
+    x = rows((3, 40000))
+    for b in (rows((3, 40000), seed=1), rows((3, 1), np.float64, seed=2), rows((2, 1, 40000), seed=3), np.arange(40000) - 5, -2, 0.5):
+        for chunks in CHUNKS[:4]:
+            d, axis = da.from_array(x, chunks=chunks), -1
+            w = da.from_array(b, chunks=1 if b.size < 9 else 999) if isinstance(b, np.ndarray) and b.ndim == 2 else b
+            wanted = napier.logsumexp(x, axis=axis, b=b, return_sign=True, keepdims=True)
+            for found, wanted in zip(nd.logsumexp(d, axis=axis, b=w, return_sign=True, keepdims=True), wanted):
+                same(found, wanted)
+            same(nd.logsumexp(d, axis=axis, b=w), napier.logsumexp(x, axis=axis, b=b))
+
+
+def test_what_is_larger_than_what_is_kept():
+    """softmax then computes its input twice, the second time once the states are there."""
+    runs = []
+
+    def source(block):
+        runs.append(block.size)
+        return block * np.float32(1)
+
+    x = rows((3, 40000))
+    d = da.from_array(x, chunks=(2, 9999)).map_blocks(source, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    same(nd.softmax(d), napier.softmax(x))
+    assert sum(runs) == x.size
+    held, nd._HELD = nd._HELD, 1000
+    try:
+        same(nd.softmax(d, axis=None), napier.softmax(x, axis=None))
+        assert sum(runs) == 3 * x.size
+        same(nd.log_softmax(d.persist()), napier.log_softmax(x))
+    finally:
+        nd._HELD = held
+
+
+def test_nothing_is_computed_early():
+    def never(block):
+        raise RuntimeError("computed")
+
+    d = da.zeros((4, 50000), chunks=(1, 9000), dtype=np.float32).map_blocks(never, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    lazy = [nd.softmax(d), nd.log_softmax(d, None), nd.logsumexp(d), nd.logsumexp(d, axis=1, b=2, return_sign=True)]
+    raises(RuntimeError, "computed", lambda: dask.compute(lazy[0]))
+
+
+def test_empty_and_small():
+    for shape, axis in [((0, 5), 1), ((5, 0), 1), ((0,), None), ((1,), 0), ((3, 2), (0, 1))]:
+        x = rows(shape)
+        same(nd.logsumexp(da.from_array(x), axis=axis), napier.logsumexp(x, axis=axis), shape)
+    x = rows((3, 0))
+    same(nd.softmax(da.from_array(x)), napier.softmax(x))
+
+
+def test_refusals():
+    x = da.from_array(rows((3, 4)))
+    raises(TypeError, "x: expected a Dask array, got ndarray", lambda: nd.softmax(np.zeros(3)))
+    raises(IndexError, "2 is out of range", lambda: nd.logsumexp(x, axis=2))
+    raises(ValueError, "b: shape (5,) does not broadcast", lambda: nd.logsumexp(x, b=np.ones(5)))
+    raises(ValueError, "temperature", lambda: nd.softmax(x, temperature=0))
+    raises(ValueError, "compute_chunk_sizes", lambda: nd.softmax(x[x[:, 0] > 0]))
+    raises(TypeError, "complex", lambda: nd.softmax(x.astype(np.complex64)))
+    raises(ValueError, "sample_size: 1 ", lambda: nd.UMAP(sample_size=1))
+    raises(ValueError, "not fitted", lambda: nd.UMAP().transform(x))
+    raises(ValueError, "3 dimensions", lambda: nd.UMAP().fit(x[..., None]))
+    raises(TypeError, "no_such", lambda: nd.UMAP(no_such=1))
+
+
+def test_umap():
+    x = rows((2000, 6)) + np.repeat(np.eye(6, dtype=np.float32) * 30, 334, axis=0)[:2000]
+    maps = []
+    for chunks in [(2000, 6), (300, 4), ((1, 1999), 1)]:
+        model = nd.UMAP(sample_size=400, n_epochs=50, n_neighbors=10)
+        d = da.from_array(x, chunks=chunks)
+        lazy = model.fit_transform(d)
+        assert lazy.chunks[0] == d.chunks[0] and lazy.dtype == np.float32
+        maps.append(lazy.compute())
+    fitted = napier.UMAP(n_epochs=50, n_neighbors=10).fit(x[model.sample_])
+    assert len(set(model.sample_.tolist())) == 400
+    for found in maps:
+        assert found.tobytes() == fitted.transform(x).tobytes()
+
+
+def test_a_worker_that_dies():
+    """Another worker does its blocks again: the same bits."""
+    from distributed import Client, LocalCluster
+
+    warnings.filterwarnings("ignore")
+    marker = os.path.join(dask.config.get("temporary-directory") or os.environ.get("TMPDIR", "/tmp"), f"napier-dask-{os.getpid()}")
+
+    def deadly(block, block_info=None):
+        if block_info and block_info[0]["chunk-location"] == (1, 2):
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return block
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block
+
+    x = rows((3, 40000))
+    source = da.from_array(x, chunks=(1, 9999)).map_blocks(deadly, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    with LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address=None,
+                      silence_logs=50) as cluster, Client(cluster):
+        try:
+            same(nd.logsumexp(source, axis=1), napier.logsumexp(x, axis=1))
+            assert os.path.exists(marker), "no worker died"
+            same(nd.softmax(source), napier.softmax(x))
+        finally:
+            if os.path.exists(marker):
+                os.remove(marker)
