@@ -23,7 +23,7 @@ packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn" ;;
     rl | torch) echo "torch trl numpy lm-eval" ;;
-    scale) echo "dask distributed ray[data] numpy scikit-learn pytest" ;;
+    scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
     esac
 }
 
