@@ -46,7 +46,7 @@ typedef enum napier_shard_values {
  * ids is [N * K], as in napier_token_logprobs, and may be empty. For each id in these columns its z goes to
  * chosen[n * K + k]; the others stay as they are. Set all to +inf before the first call; then the least of all ranks is
  * the z (a NaN is less than any number). chosen may be NULL without ids.
- * Of the options temperature, softcap and ignore_index are used. keep must be NULL. */
+ * Of the options temperature, softcap and ignore_index are used. keep must be NULL, split 0. */
 NAPIER_API napier_status napier_shard_tiles(napier_context *context, napier_const_matrix logits, int64_t first,
                                             int64_t vocabulary, napier_indices ids, const napier_token_options *options,
                                             napier_shard_values values, napier_matrix tiles, float *chosen);

@@ -38,13 +38,10 @@ typedef struct napier_linear_back {
     size_t memory_floats;
     int64_t row, count, col, cols; /* the rectangle */
     bool wants_hidden, wants_weights;
-<<<<<<< HEAD
-    bool reads_kept; /* the head's kept logits are those of the rectangle's rows */
-=======
+    bool reads_kept;            /* the head's kept logits are those of the rectangle's rows */
     bool continues;             /* grad_hidden holds the sums over earlier tokens */
     napier_linear_slope *slope; /* NULL: the finals are computed here */
     void *argument;
->>>>>>> dist
 } napier_linear_back;
 
 /* ---- Rectangles -------------------------------------------------------------------------------------------------- */
@@ -138,11 +135,7 @@ static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
     const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
-<<<<<<< HEAD
-                                  sums_view(b, b->hidden_sums, b->count), false, b->col > 0);
-=======
-                                  sums_view(b, b->hidden_sums, b->count), b->col > 0 || b->continues);
->>>>>>> dist
+                                  sums_view(b, b->hidden_sums, b->count), false, b->col > 0 || b->continues);
 }
 
 /* out: [cols, H]. add: it holds the sums over the earlier rows. */
@@ -192,31 +185,13 @@ static void read_sums(const napier_linear_back *b) {
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
-/* Computes along the tokens, for a range of rows that the head has just computed. with_weights: there are no others. */
+/* Computes along the tokens, for a range of rows whose hidden states are packed. with_weights: there are no others. */
 static void along(const napier_context *context, napier_linear_back *b, bool with_weights) {
-<<<<<<< HEAD
-    b->row = b->head.first;
-    b->count = b->head.sides.lane_count;
-    b->reads_kept = b->head.kept_cols > 0;
+    if (b->wants_hidden && b->continues) {
+        read_sums(b);
+    }
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
         rectangle(context, b, col);
-=======
-    for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        pack_rows(context, b, row);
-        if (b->wants_hidden && b->continues) {
-            read_sums(b);
-        }
-        for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
-            rectangle(context, b, col);
-            if (b->wants_hidden) {
-                run_product(context, b, to_hidden(context, b));
-            }
-            if (with_weights) {
-                const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
-                run_product(context, b, to_weights(context, b, out, false));
-            }
-        }
->>>>>>> dist
         if (b->wants_hidden) {
             run_product(context, b, to_hidden(context, b));
         }
@@ -263,16 +238,6 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
     b->rows[row] = (napier_linear_row){final->row, d.slope};
 }
 
-<<<<<<< HEAD
-static void compute(const napier_context *context, napier_linear_back *b) {
-    const int64_t at_a_time = b->head.rows_at_a_time;
-    const bool one_lot = b->hidden.rows <= at_a_time;
-    for (int64_t row = 0; row < b->hidden.rows; row += at_a_time) {
-        napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, at_a_time), keep_row, b);
-        if (b->wants_hidden || one_lot) {
-            along(context, b, one_lot && b->wants_weights);
-        }
-=======
 static void keep_known(void *argument, int64_t row) {
     napier_linear_back *b = argument;
     napier_token_slope_desk d = desk_of(b, row);
@@ -280,23 +245,28 @@ static void keep_known(void *argument, int64_t row) {
     b->rows[row].slope = d.slope;
 }
 
-static void keep_rows(const napier_context *context, napier_linear_back *b) {
+/* Packs the rows from `row` on that are computed at a time, and computes their slopes unless these are known. */
+static void prepare_rows(const napier_context *context, napier_linear_back *b, int64_t row) {
     if (b->slope) {
-        napier_parallel_each(context, b->hidden.rows, 16, keep_known, b);
+        pack_rows(context, b, row);
         return;
     }
-    for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
-        napier_head_rows(context, &b->head, row, napier_least(b->hidden.rows - row, b->head.rows_at_a_time), keep_row,
-                         b);
-    }
+    b->row = row;
+    b->count = napier_least(b->hidden.rows - row, b->head.rows_at_a_time);
+    napier_head_rows(context, &b->head, row, b->count, keep_row, b);
+    b->reads_kept = b->head.kept_cols > 0;
 }
 
 static void compute(const napier_context *context, napier_linear_back *b) {
     const bool one_lot = b->hidden.rows <= b->head.rows_at_a_time;
-    keep_rows(context, b);
-    if (b->wants_hidden || one_lot) {
-        along(context, b, one_lot && b->wants_weights);
->>>>>>> dist
+    if (b->slope) {
+        napier_parallel_each(context, b->hidden.rows, 16, keep_known, b);
+    }
+    for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
+        prepare_rows(context, b, row);
+        if (b->wants_hidden || one_lot) {
+            along(context, b, one_lot && b->wants_weights);
+        }
     }
     if (b->wants_weights && !one_lot) {
         across(context, b);
@@ -430,6 +400,7 @@ napier_status napier_linear_backward_of(napier_context *context, const napier_to
     b.wants_weights = grad_weights.data != NULL;
     b.continues = continues;
     b.slope = slope;
+    b.head.kept_cols = slope ? 0 : b.head.kept_cols; /* what is known is not computed with logits */
     b.argument = argument;
     return back_run(context, &b);
 }

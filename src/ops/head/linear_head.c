@@ -19,12 +19,7 @@ static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_cons
          NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL)}};
 }
 
-<<<<<<< HEAD
-/* Refuses sums that do not match or are too long to pack. */
-static napier_status check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
-=======
 napier_status napier_head_check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
->>>>>>> dist
     const bool shaped = weights.cols >= 0 && hidden.cols >= 0; /* else a check of the matrices names them */
     NAPIER_REFUSE_IF(context, shaped && weights.cols != hidden.cols,
                      "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
@@ -34,9 +29,8 @@ napier_status napier_head_check_sums(napier_context *context, napier_const_matri
     return NAPIER_OK;
 }
 
-/* Refuses a split that cannot be, and decides whether the matrix engine computes the sums. */
-static napier_status check_split(napier_context *context, napier_place place, napier_const_matrix hidden,
-                                 napier_const_matrix weights, const napier_token_call *call) {
+napier_status napier_head_check_split(napier_context *context, napier_place place, napier_const_matrix hidden,
+                                      napier_const_matrix weights, const napier_token_call *call) {
     if (call->options.split && place == NAPIER_ON_DEVICE) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "options: split %" PRId64 " is for the CPU only",
                            call->options.split);
@@ -54,14 +48,9 @@ napier_status napier_head_read(napier_context *context, napier_place place, napi
                                const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = matrices_of(hidden, weights);
     NAPIER_TRY(napier_begin(context));
-<<<<<<< HEAD
-    NAPIER_TRY(check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
-    NAPIER_TRY(napier_token_call_read(context, place, &matrices, ids, options, results, call));
-    return check_split(context, place, hidden, weights, call);
-=======
     NAPIER_TRY(napier_head_check_sums(context, hidden, weights)); /* V, which bounds ids, is rows of weights */
-    return napier_token_call_read(context, place, &matrices, ids, options, results, call);
->>>>>>> dist
+    NAPIER_TRY(napier_token_call_read(context, place, &matrices, ids, options, results, call));
+    return napier_head_check_split(context, place, hidden, weights, call);
 }
 
 napier_status napier_head_back_read(napier_context *context, napier_place place, napier_const_matrix hidden,
@@ -77,14 +66,9 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
         (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
-<<<<<<< HEAD
-    NAPIER_TRY(status ? status : check_sums(context, hidden, weights));
-    NAPIER_TRY(napier_token_back_read(context, place, &matrices, ids, options, gradients, call));
-    return check_split(context, place, hidden, weights, call);
-=======
     NAPIER_TRY(status ? status : napier_head_check_sums(context, hidden, weights));
-    return napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
->>>>>>> dist
+    NAPIER_TRY(napier_token_back_read(context, place, &matrices, ids, options, gradients, call));
+    return napier_head_check_split(context, place, hidden, weights, call);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */

@@ -79,9 +79,11 @@ void napier_head_tiles(const napier_context *context, napier_head *head, int64_t
 void napier_head_logits(const napier_head *head, int worker, int64_t block, int64_t begin, int64_t n,
                         napier_matrix out);
 
-/* Refuses hidden states and weights whose sums do not match or are too long to pack, and decides whether the matrix
- * engine computes the others. */
+/* Refuses hidden states and weights whose sums do not match or are too long to pack. */
 napier_status napier_head_check_sums(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
+/* Refuses a split that cannot be, and decides whether the matrix engine computes the sums. */
+napier_status napier_head_check_split(napier_context *context, napier_place place, napier_const_matrix hidden,
+                                      napier_const_matrix weights, const napier_token_call *call);
 
 /* Starts a call, checks all its arguments and reads them into *call: hidden [N, H] and weights [V, H] and, in the
  * backward call, their gradients, which may be absent. */

@@ -134,6 +134,7 @@ napier_status napier_shard_linear_tiles(napier_context *context, napier_const_ma
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_head_check_sums(context, hidden, weights));
     NAPIER_TRY(read_call(context, in, 2, ids, options, vocabulary, &s));
+    NAPIER_TRY(napier_head_check_split(context, NAPIER_ON_HOST, hidden, weights, &s.call));
     if (hidden.rows == 0 || weights.rows == 0) {
         return NAPIER_OK;
     }

@@ -185,6 +185,7 @@ napier_status napier_shard_linear_backward(napier_context *context, const int64_
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_head_check_sums(context, hidden, weights));
     NAPIER_TRY(read_known(context, &matrices, ids, options, gradients, &r));
+    NAPIER_TRY(napier_head_check_split(context, NAPIER_ON_HOST, hidden, weights, &r.call));
     napier_token_call here = r.call;
     here.cols = weights.rows;
     return napier_linear_backward_of(context, &here, hidden, weights, slope_of, &r, continues != 0, grad_hidden,

@@ -36,6 +36,8 @@ napier_status napier_shard_columns(napier_context *context, int64_t first, int64
 napier_status napier_shard_no_keep(napier_context *context, const napier_token_call *call) {
     NAPIER_REFUSE_IF(context, call->options.keep,
                      "options: keep is not supported on shards (set the dropped logits to -inf)");
+    NAPIER_REFUSE_IF(context, call->options.split, "options: split %" PRId64 " is not supported on shards",
+                     call->options.split);
     return NAPIER_OK;
 }
 

@@ -244,6 +244,9 @@ static void test_refusals(void) {
     invalid(c, napier_shard_tiles(c, m, 0, 2048, ids, NULL, NAPIER_SHARD_LSE, to, NULL), "chosen");
     invalid(c, napier_shard_tiles(c, m, 0, 2048, ids, NULL, NAPIER_SHARD_LSE, to, chosen), "ids[1]", "2048");
     invalid(c, napier_shard_tiles(c, m, 0, 2048, none, &keep, NAPIER_SHARD_LSE, to, NULL), "keep");
+    keep.keep = NULL;
+    keep.split = 1;
+    invalid(c, napier_shard_tiles(c, m, 0, 2048, none, &keep, NAPIER_SHARD_LSE, to, NULL), "split");
     invalid(c, napier_shard_tiles(c, m, 0, -1, none, NULL, NAPIER_SHARD_LSE, to, NULL), "vocabulary");
     invalid(c, napier_shard_sums(c, napier_const_rows_f32(tiles, 2, 5), NAPIER_SHARD_LSE, sums), "tiles", "5", "3");
     invalid(c, napier_shard_sums(c, napier_const_rows_f32(tiles, 2, 6), NAPIER_SHARD_LSE, NULL), "sums");
