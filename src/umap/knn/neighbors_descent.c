@@ -236,43 +236,47 @@ static void know_task(void *argument, int64_t v) {
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
-/* True the first time that this row gets an index. */
-static bool is_first_sight(uint32_t *seen, int64_t size, uint32_t index) {
-    uint32_t slot = index * 0x9e3779b1u >> 7 & (uint32_t)(size - 1);
-    while (seen[slot] != UINT32_MAX) {
-        if (seen[slot] == index) {
-            return false;
-        }
-        slot = (slot + 1) & (uint32_t)(size - 1);
-    }
-    seen[slot] = index;
-    return true;
+/* The candidates of a row, without most of those that come again. `seen` holds the last index of each slot; where another
+ * index takes a slot, the former may come twice, which costs time but changes nothing: a list takes no index twice. There
+ * are no branches, because no processor could predict them. */
+typedef struct gathering {
+    uint32_t *seen, *candidates, v;
+    int64_t size, count; /* size of seen, a power of two */
+} gathering;
+
+static inline uint32_t *slot_of(const gathering *g, uint32_t index) {
+    return &g->seen[index * 0x9e3779b1u >> 7 & (uint32_t)(g->size - 1)];
+}
+
+static inline void offer(gathering *g, uint32_t index) {
+    uint32_t *slot = slot_of(g, index);
+    g->candidates[g->count] = index;
+    g->count += (*slot != index) & (index != g->v);
+    *slot = index;
 }
 
 /* Collects the candidates of v: neighbours of neighbours that are reached through at least one new link. */
 static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *candidates) {
     const uint32_t *known = d->known + v * d->most;
     const int64_t all = d->counts[2 * v], fresh = d->counts[2 * v + 1];
-    int64_t count = 0;
+    gathering g = {seen, candidates, (uint32_t)v, d->seen_size, 0};
     memset(seen, 0xff, (size_t)d->seen_size * sizeof *seen);
-    is_first_sight(seen, d->seen_size, (uint32_t)v);
     for (int64_t i = 0; i < d->size; i++) {
-        is_first_sight(seen, d->seen_size, napier_near_index(d->lists[v * d->size + i]));
+        const uint32_t index = napier_near_index(d->lists[v * d->size + i]);
+        *slot_of(&g, index) = index;
     }
     for (int64_t i = 0; i < all; i++) {
         const uint32_t u = known[i];
         const uint32_t *theirs = d->known + (int64_t)u * d->most;
         const int64_t looked = i < fresh ? d->counts[2 * (int64_t)u] : d->counts[2 * (int64_t)u + 1];
-        if (i < fresh && is_first_sight(seen, d->seen_size, u)) {
-            candidates[count++] = u;
+        if (i < fresh) {
+            offer(&g, u);
         }
         for (int64_t j = 0; j < looked; j++) {
-            if (is_first_sight(seen, d->seen_size, theirs[j])) {
-                candidates[count++] = theirs[j];
-            }
+            offer(&g, theirs[j]);
         }
     }
-    return count;
+    return g.count;
 }
 
 /* Measures row v and its candidates, and prefetches the rows of the next ones. */
@@ -421,7 +425,7 @@ static void set_sizes(descent *d, int64_t longer) {
     d->size = size_of(d->search, longer);
     d->most = most_of(d->size);
     d->seen_size = 1024;
-    while (d->seen_size < 2 * d->most * (d->most + 1)) {
+    while (d->seen_size < d->most * (d->most + 1)) {
         d->seen_size *= 2;
     }
 }
