@@ -732,8 +732,12 @@ static bool same_doubles(const double *a, const double *b, int n) {
 
 static void check_kernels(const napier_softmax_kernels *k, const char *isa, const double *x, const double *b, int n) {
     napier_f64_tile_part part;
+    double terms[NAPIER_F64_TILE];
     const napier_f64_tile_part wanted = napier_f64_tile_by_definition(x, n);
-    k->f64_tile(x, n, &part);
+    const bool kept = k->f64_tile(x, n, &part, terms);
+    napier_f64_tile_part without;
+    expect(!k->f64_tile(x, n, &without, NULL), "%s: terms are kept in no memory", isa);
+    expect(f64_bits(part.rest) == f64_bits(without.rest), "%s: terms change the sum of %d elements", isa, n);
     expect(f64_bits(part.max) == f64_bits(wanted.max) && part.count == wanted.count && part.nan == wanted.nan &&
                (part.nan || f64_bits(part.rest) == f64_bits(wanted.rest)),
            "%s: a tile of %d elements, max %g: sum %a instead of %a", isa, n, wanted.max, part.rest, wanted.rest);
@@ -745,9 +749,12 @@ static void check_kernels(const napier_softmax_kernels *k, const char *isa, cons
     napier_f64_finish(&sum, &final);
     for (int kind = 0; kind < 2; kind++) {
         double out[NAPIER_F64_TILE], truth[NAPIER_F64_TILE];
-        k->f64_apply(&final, (napier_softmax_kind)kind, NAPIER_MASKED_NAN, x, out, n);
         napier_f64_apply(&final, (napier_softmax_kind)kind, NAPIER_MASKED_NAN, x, truth, n);
-        expect(same_doubles(out, truth, n), "%s: results of %d elements, max %g, kind %d", isa, n, wanted.max, kind);
+        for (int with = 0; with <= kept; with++) {
+            k->f64_apply(&final, (napier_softmax_kind)kind, NAPIER_MASKED_NAN, x, with ? terms : NULL, out, n);
+            expect(same_doubles(out, truth, n), "%s: results of %d elements, max %g, kind %d, %s terms", isa, n,
+                   wanted.max, kind, with ? "with" : "without");
+        }
     }
 
     napier_weighted_look look;
