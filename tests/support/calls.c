@@ -1177,12 +1177,12 @@ static public_call softmax_call_at(int i) {
     { #function_, function_, flags_ }
 static const public_call table[] = {
     LINE(context_create, CALL_TAKES | CALL_NO_TEXT),
-    LINE(words, 0),
+    LINE(words, CALL_FALLS_BACK),
     LINE(logsumexp_weighted, CALL_TAKES),
     LINE(state_use, CALL_TAKES),
     LINE(state_use_f64, CALL_TAKES),
     LINE(matmul, CALL_TAKES),
-    LINE(matmul_split, CALL_TAKES),
+    LINE(matmul_split, CALL_TAKES | CALL_FALLS_BACK),
     LINE(attention, CALL_TAKES),
     LINE(attention_of_sequences, CALL_TAKES),
     LINE(attention_backward, CALL_TAKES),
