@@ -8,12 +8,10 @@
 #include <stdbool.h>
 
 enum {
-    CALL_TAKES = 1,     /* takes memory of the context's allocator */
-    CALL_MAY_TAKE = 2,  /* may or may not */
-    CALL_UNTOUCHED = 4, /* results are as they were where it fails */
-    CALL_FALLS_BACK =
-        8, /* may do without some of its memory: PCRE2 without machine code interprets the expression, and an engine
-                             that cannot be checked is not used */
+    CALL_TAKES = 1,       /* takes memory of the context's allocator */
+    CALL_MAY_TAKE = 2,    /* may or may not */
+    CALL_UNTOUCHED = 4,   /* results are as they were where it fails */
+    CALL_FALLS_BACK = 8,  /* may do with less memory: PCRE2 interprets, bf16 goes without an engine */
     CALL_NO_TEXT = 16,    /* an error leaves no text in the context */
     CALL_BY_THREADS = 32, /* some results depend on the number of threads */
     CALL_LONG = 64        /* many calls of functions that other lines have too; hostile/allocations leaves it out */
