@@ -195,6 +195,21 @@ static void few_rows_have_the_bits_of_the_order(void) {
     }
 }
 
+/* The kernel for one row, whose lanes are 16 blocks of k: blocks that are not 16, nor whole, and more k than at a time. */
+static void one_row_of_many_k_has_the_bits_of_the_order(void) {
+    static const int64_t sizes[][2] = {{511, 20},  {512, 1},   {513, 16},  {1000, 17},
+                                       {1536, 33}, {4096, 15}, {4097, 16}, {9001, 50}};
+    numbers_of = rng_make(18);
+    for (int kind = ORDINARY; kind < NUMBERS; kind++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            shape s = f32_of(1, sizes[i][0], sizes[i][1], NAPIER_BF16);
+            s.lb = LAYOUT_TRANSPOSED;
+            s.kind = (numbers)kind;
+            check_product(&s);
+        }
+    }
+}
+
 static void dtypes_and_strides_have_the_bits_of_the_order(void) {
     numbers_of = rng_make(2);
     for (int d = 0; d < 27; d++) {
@@ -558,14 +573,14 @@ static void the_matrix_engine_is_for_auto(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
-                     TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
-                     TEST(split_products_have_the_bits_of_the_order), TEST(split_products_of_all_dtypes_and_strides),
-                     TEST(split_products_of_odd_numbers), TEST_EACH_ISA(1, pieces_sum_to_the_number),
-                     TEST_EACH_ISA(1, special_numbers_as_in_f32), TEST(split_errors_are_within_the_bound),
-                     TEST(a_split_row_does_not_know_its_batch), TEST_2(large_split_products_are_no_different),
-                     TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
-                     TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
-                     TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
-                     TEST(the_matrix_engine_is_for_auto));
+    return RUN_TESTS(
+        "matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
+        TEST(one_row_of_many_k_has_the_bits_of_the_order), TEST(dtypes_and_strides_have_the_bits_of_the_order),
+        TEST(odd_numbers_have_the_bits_of_the_order), TEST(split_products_have_the_bits_of_the_order),
+        TEST(split_products_of_all_dtypes_and_strides), TEST(split_products_of_odd_numbers),
+        TEST_EACH_ISA(1, pieces_sum_to_the_number), TEST_EACH_ISA(1, special_numbers_as_in_f32),
+        TEST(split_errors_are_within_the_bound), TEST(a_split_row_does_not_know_its_batch),
+        TEST_2(large_split_products_are_no_different), TEST_EACH_ISA(1, the_edge_of_the_normal_numbers),
+        TEST(errors_are_within_the_bound), TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
+        TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named), TEST(the_matrix_engine_is_for_auto));
 }
