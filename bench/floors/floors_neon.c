@@ -6,5 +6,5 @@
 #include "floors.inc.h"
 #else
 #include "floors.h"
-const floor_kernels floor_neon = {{NULL}, {NULL}, {NULL}, {NULL}};
+const floor_kernels floor_neon = {{NULL}, {NULL}, {NULL}, {NULL}, {NULL}};
 #endif
