@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool results_are_early(const model_request *q) {
@@ -80,8 +81,12 @@ static int open_partial(const result_lines *results, FILE **file, int64_t *done)
     line_check check = {.results = results};
     const int made = open(path, O_RDWR | O_CREAT, 0666);
     *file = made >= 0 ? fdopen(made, "r+b") : NULL;
-    if (*file == NULL) {
+    struct stat about;
+    if (*file == NULL || fstat(made, &about) != 0) {
         return complain("%s: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(about.st_mode)) { /* devices and pipes have no end, or cannot be read again */
+        return complain("%s: --resume needs a regular file", path);
     }
     long end = 0;
     if (lock(*file, path) || find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, &check)) {

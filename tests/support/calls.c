@@ -196,7 +196,7 @@ static napier_status words(napier_context *c) {
     KEEP(size_t, CALL(napier_dtype_size, NAPIER_BF16));
     KEEP(int, CALL(napier_isa_available, NAPIER_ISA_SCALAR));
     KEEP(int, CALL(napier_numerics_version, ));
-    KEEP(int, CALL(napier_set_error, c, NAPIER_OK, ""));
+    KEEP(napier_status, CALL(napier_set_error, c, NAPIER_OK, ""));
     KEEP(size_t, strlen(CALL(napier_last_error, c)));
     const int engine = CALL(napier_matrix_engine, c);
     KEEP(int, engine);
