@@ -48,7 +48,8 @@ const option model_options[] = {
      .help = "only prompts I, I + N, I + 2 N ... of IN, counted from 0, so that N processes share the work (default: "
              "0/1, all)"},
     {"resume", 0, OPTION_FLAG, NULL, AT(resume),
-     .help = "write into OUT as results are done, behind those that an interrupted run has left there"},
+     .help =
+         "write into OUT as results are done, behind those that the same command left there when it was interrupted"},
     {.name = NULL},
 };
 const option scoring_options[] = {

@@ -23,7 +23,8 @@ typedef struct result_lines {
 
 /* Prints all results to OUT. Those that have been printed are in the file before others are computed. With --resume,
  * complete lines of OUT stay and count as done. OUT is the same, byte for byte, as one written without an interruption.
- * A file with other lines is refused and stays as it is, and so is one that another process is writing. */
+ * Only the numbers of lines and results are compared. A file with others is refused and stays as it is, and so is one
+ * that another process is writing, or that is not a regular file. */
 int results_print(const result_lines *results);
 
 /* The least tokens that logprobs and judge run before they print: many of the model's steps, so that these are full, and

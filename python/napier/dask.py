@@ -90,6 +90,8 @@ def _array(x, name):
                         "take arrays in memory")
     if any(math.isnan(n) for n in x.shape):
         raise ValueError(f"{name}: its chunks have unknown sizes; call {name}.compute_chunk_sizes() first")
+    if any(0 in sizes and sum(sizes) for sizes in x.chunks):  # chunks without elements, as filters leave them
+        x = x.rechunk(tuple(tuple(n for n in sizes if n) or (0,) for sizes in x.chunks))
     if x.dtype.kind in "biu":
         return x.astype(np.float64)
     return x

@@ -31,6 +31,16 @@ def rows(shape, dtype=np.float32, seed=0):
 CHUNKS = [(3, 40000), (1, 10000), (2, 7777), (3, (1, 39999)), (2, (1023, 1, 1024, 37952)), (1, 500)]
 
 
+def test_chunks_without_elements():
+    x = rows((2, 40000))
+    for chunks in ((1, (20000, 20000, 0)), ((0, 2), 15000), ((1, 0, 1), (0, 40000))):
+        d = da.from_array(x, chunks=chunks)
+        for axis in (0, 1, None):
+            same(nd.logsumexp(d, axis=axis), napier.logsumexp(x, axis=axis), (chunks, axis))
+        same(nd.softmax(d), napier.softmax(x), chunks)
+        same(nd.log_softmax(d, 0), napier.log_softmax(x, 0), chunks)
+
+
 def test_long_rows():
     x = rows((3, 40000))
     for chunks, axis in itertools.product(CHUNKS, (0, 1, None, (1, 0))):

@@ -29,6 +29,10 @@ for command in generate logprobs judge; do
     run $command --shard 1/3 --resume -o part.2 # another shard's
 done
 wc -l <part.19 # an empty shard
+mkfifo pipe
+for out in pipe /dev/full; do # neither can be read to an end
+    run generate --resume -o $out
+done
 
 # Cut after each of many bytes: no line is lost, and none is there twice
 resumes_at() { # command, cut
