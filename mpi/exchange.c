@@ -42,10 +42,14 @@ void *exchange_take(exchange *x, int64_t count, size_t size) {
     return block;
 }
 
-void exchange_close(exchange *x) {
+napier_status exchange_close(exchange *x) {
+    if (x->open) {
+        exchange_gather(x, NULL, 0, NULL);
+    }
     while (x->block_count > 0) {
         free(x->blocks[--x->block_count]);
     }
+    return x->status;
 }
 
 /* ---- Who has which columns, and who owns which tiles ------------------------------------------------------------------ */
@@ -126,7 +130,8 @@ napier_status exchange_open(exchange *x, napier_context *context, MPI_Comm comm,
         mine[2 + i] = facts[i].value;
     }
     if (!all || !x->offsets || !x->tiles) {
-        return x->status; /* a few bytes: without them there is nothing to send */
+        (void)MPI_Abort(comm, NAPIER_OUT_OF_MEMORY); /* the others wait for this rank */
+        return x->status;
     }
     exchange_check(x, MPI_Allgather(mine, EXCHANGE_FACTS, MPI_INT64_T, all, EXCHANGE_FACTS, MPI_INT64_T, comm),
                    "the exchange of sizes");
@@ -145,6 +150,7 @@ napier_status exchange_open(exchange *x, napier_context *context, MPI_Comm comm,
     if (!x->status) {
         x->vocabulary = x->offsets[x->ranks];
         divide_tiles(x);
+        x->open = true;
     }
     return x->status;
 }

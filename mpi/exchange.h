@@ -2,7 +2,8 @@
  *
  * A tile of 1024 columns that lies in several shards belongs to the rank with the most of it (the first of equals). The
  * others send it their part. Every rank takes part in every message, also after an error of its own, so that no rank
- * waits for one that has left; the status travels with the data. */
+ * waits for one that has left; the status travels with the data. A rank without memory for a message itself cannot do that,
+ * and ends all of them with MPI_Abort. */
 #ifndef NAPIER_MPI_EXCHANGE_H
 #define NAPIER_MPI_EXCHANGE_H
 
@@ -23,6 +24,7 @@ typedef struct exchange {
     MPI_Comm comm;
     int rank, ranks;
     napier_status status; /* of this rank so far */
+    bool open;            /* no rank has failed in exchange_open: equal on all ranks */
     int64_t rows;
     int64_t *offsets; /* [ranks + 1]: rank r has columns offsets[r] .. offsets[r + 1] - 1 */
     int64_t *tiles;   /* [ranks + 1]: and owns tiles tiles[r] .. tiles[r + 1] - 1 */
@@ -41,7 +43,9 @@ typedef struct fact {
  * rank knows of its own arguments. If any rank fails, all do. */
 napier_status exchange_open(exchange *x, napier_context *context, MPI_Comm comm, napier_status status, int64_t rows,
                             int64_t cols, const fact *facts, int count);
-void exchange_close(exchange *x);
+/* Ends a call: the ranks exchange their status, so that an error of one is an error of all; frees the memory. Returns the
+ * status. */
+napier_status exchange_close(exchange *x);
 
 /* count * size bytes, freed by exchange_close; NULL, and the status, if there is no memory. */
 void *exchange_take(exchange *x, int64_t count, size_t size);

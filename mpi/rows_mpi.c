@@ -5,6 +5,7 @@
 #include <napier/linear.h>
 #include <string.h>
 
+#include "arguments_mpi.h"
 #include "exchange.h"
 
 enum { SUM = NAPIER_SHARD_SUM_WORDS, FINAL = NAPIER_SHARD_FINAL_WORDS };
@@ -17,45 +18,34 @@ enum { SUM = NAPIER_SHARD_SUM_WORDS, FINAL = NAPIER_SHARD_FINAL_WORDS };
         }                                 \
     } while (0)
 
-/* ---- Arguments ------------------------------------------------------------------------------------------------------ */
+/* Returns a failure. */
+#define TRY(...)                                      \
+    do {                                              \
+        const napier_status failure_ = (__VA_ARGS__); \
+        if (failure_) {                               \
+            return failure_;                          \
+        }                                             \
+    } while (0)
 
-/* What would make the exchange itself fail; the other checks are those of the calls on shards. */
-static napier_status check_matrix(napier_context *context, const char *name, napier_const_matrix m) {
-    char text[100];
-    const bool narrow = m.dtype == NAPIER_F32 || m.dtype == NAPIER_F16 || m.dtype == NAPIER_BF16;
-    const char *what = m.rows < 0 || m.cols < 0                        ? "its shape is negative"
-                       : !narrow                                       ? "its dtype is not f32, f16 or bf16"
-                       : !m.data && m.rows > 0 && m.cols > 0           ? "is NULL"
-                       : m.rows > 0 && m.cols > INT64_MAX / 8 / m.rows ? "is too large"
-                                                                       : NULL;
-    if (!what) {
-        return NAPIER_OK;
-    }
-    (void)strcpy(text, name);
-    (void)strcat(text, ": ");
-    return napier_set_error(context, NAPIER_INVALID_ARGUMENT, strcat(text, what));
-}
+/* ---- Arguments ------------------------------------------------------------------------------------------------------ */
 
 /* All bytes of options as one number, by which ranks compare them. The pointer `keep` is none: it is not supported. */
 static int64_t code_of(const void *options, size_t size) {
     const unsigned char *bytes = options;
     uint64_t code = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; options && i < size; i++) {
+    for (size_t i = 0; i < size; i++) {
         code = (code ^ bytes[i]) * UINT64_C(0x100000001b3);
     }
     return (int64_t)(code >> 1);
 }
 
 static int64_t code_of_softmax(const napier_softmax_options *o) {
-    const double values[2] = {o ? o->temperature : 1.0, o ? (double)o->masked_rows : 0.0};
+    const double values[2] = {o->temperature, (double)o->masked_rows};
     return code_of(values, sizeof values);
 }
 
 static int64_t code_of_token(const napier_token_options *o) {
-    const napier_token_options none = NAPIER_TOKEN_OPTIONS_INIT;
-    const bool whole = o && o->struct_size >= sizeof none;
-    const napier_token_options *p = whole ? o : &none;
-    const double values[5] = {p->temperature, p->softcap, (double)p->ignore_index, p->label_smoothing, p->z_loss};
+    const double values[5] = {o->temperature, o->softcap, (double)o->ignore_index, o->label_smoothing, o->z_loss};
     return code_of(values, sizeof values);
 }
 
@@ -128,7 +118,7 @@ static void finish_by_sums(exchange *x, const float *own, reduced *r) {
     float *const chosen = exchange_take(x, x->ranks, chosen_bytes + 1);
     const int64_t floats = exchange_own_tiles(x) * NAPIER_SHARD_LSE;
     STEP(x, napier_shard_sums(x->context, napier_const_rows_f32(own, x->rows, floats), NAPIER_SHARD_LSE, mine));
-    if (mine && chosen_bytes > 0) {
+    if (mine && r->chosen && chosen_bytes > 0) {
         memcpy((char *)mine + sum_bytes, r->chosen, chosen_bytes);
     }
     exchange_gather(x, mine, each, got);
@@ -216,21 +206,25 @@ static void reduce(exchange *x, source *s, reduced *r) {
 
 /* ---- softmax, log_softmax, logsumexp ------------------------------------------------------------------------------------- */
 
-static napier_token_options token_options_of(const napier_softmax_options *o) {
-    napier_token_options t = NAPIER_TOKEN_OPTIONS_INIT;
-    t.temperature = o ? o->temperature : 1.0;
-    return t;
-}
+/* The options of a call, and those of tokens that give the same rows. */
+typedef struct softmax_call {
+    napier_softmax_options options;
+    napier_token_options token;
+} softmax_call;
 
-/* Opens the call and reduces the rows. */
+/* Reads the options, opens the call and reduces the rows. */
 static void reduce_logits(exchange *x, napier_context *context, MPI_Comm comm, napier_const_matrix logits,
-                          const napier_softmax_options *options, const napier_token_options *token, reduced *r) {
+                          const napier_softmax_options *options, softmax_call *call, reduced *r) {
+    *call = (softmax_call){NAPIER_SOFTMAX_OPTIONS_INIT, NAPIER_TOKEN_OPTIONS_INIT};
+    napier_status status = read_options(context, "NAPIER_SOFTMAX_OPTIONS_INIT", options, &call->options);
+    status = status ? status : check_matrix(context, "logits", logits);
+    call->token.temperature = call->options.temperature;
     const fact facts[] = {
-        {"rows", logits.rows}, {"dtype", (int64_t)logits.dtype}, {"options", code_of_softmax(options)}};
+        {"rows", logits.rows}, {"dtype", (int64_t)logits.dtype}, {"options", code_of_softmax(&call->options)}};
     memset(r, 0, sizeof *r);
-    if (!exchange_open(x, context, comm, check_matrix(context, "logits", logits), logits.rows, logits.cols, facts, 3)) {
+    if (!exchange_open(x, context, comm, status, logits.rows, logits.cols, facts, 3)) {
         source s = {.logits = {logits, exchange_first(x)},
-                    .options = token,
+                    .options = &call->token,
                     .values = NAPIER_SHARD_LSE,
                     .ids = napier_indices_i64(NULL, 0)};
         reduce(x, &s, r);
@@ -239,27 +233,25 @@ static void reduce_logits(exchange *x, napier_context *context, MPI_Comm comm, n
 
 napier_status napier_mpi_logsumexp(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                    napier_vector lse, const napier_softmax_options *options) {
-    const napier_token_options token = token_options_of(options);
+    softmax_call call;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     exchange x;
     reduced r;
     results.lse = lse;
-    reduce_logits(&x, context, comm, logits, options, &token, &r);
+    reduce_logits(&x, context, comm, logits, options, &call, &r);
     STEP(&x, napier_shard_token_results(context, x.rows, r.finals, NULL, x.vocabulary, napier_indices_i64(NULL, 0),
-                                        &token, &results));
-    exchange_close(&x);
-    return x.status;
+                                        &call.token, &results));
+    return exchange_close(&x);
 }
 
 static napier_status map(napier_context *context, MPI_Comm comm, napier_softmax_kind kind, napier_const_matrix logits,
                          napier_matrix result, const napier_softmax_options *options) {
-    const napier_token_options token = token_options_of(options);
+    softmax_call call;
     exchange x;
     reduced r;
-    reduce_logits(&x, context, comm, logits, options, &token, &r);
-    STEP(&x, napier_shard_softmax(context, r.finals, kind, logits, result, options));
-    exchange_close(&x);
-    return x.status;
+    reduce_logits(&x, context, comm, logits, options, &call, &r);
+    STEP(&x, napier_shard_softmax(context, r.finals, kind, logits, result, &call.options));
+    return exchange_close(&x);
 }
 
 napier_status napier_mpi_softmax(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
@@ -275,13 +267,12 @@ napier_status napier_mpi_log_softmax(napier_context *context, MPI_Comm comm, nap
 napier_status napier_mpi_logsumexp_backward(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                             napier_const_vector grad_lse, napier_matrix grad_logits,
                                             const napier_softmax_options *options) {
-    const napier_token_options token = token_options_of(options);
+    softmax_call call;
     exchange x;
     reduced r;
-    reduce_logits(&x, context, comm, logits, options, &token, &r);
-    STEP(&x, napier_shard_logsumexp_backward(context, r.finals, logits, grad_lse, grad_logits, options));
-    exchange_close(&x);
-    return x.status;
+    reduce_logits(&x, context, comm, logits, options, &call, &r);
+    STEP(&x, napier_shard_logsumexp_backward(context, r.finals, logits, grad_lse, grad_logits, &call.options));
+    return exchange_close(&x);
 }
 
 /* The sums of all tiles of each row, of gradients or of their product with probs: [rows][all tiles]. */
@@ -312,23 +303,24 @@ static float *gather_dots(exchange *x, bool product, napier_const_matrix probs, 
 static napier_status map_backward(napier_context *context, MPI_Comm comm, napier_softmax_kind kind,
                                   napier_const_matrix result, napier_const_matrix gradients, napier_matrix grad_logits,
                                   const napier_softmax_options *options) {
-    napier_status status = check_matrix(context, "result", result);
+    napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
+    napier_status status = read_options(context, "NAPIER_SOFTMAX_OPTIONS_INIT", options, &o);
+    status = status ? status : check_matrix(context, "result", result);
     status = status ? status : check_matrix(context, "gradients", gradients);
     if (!status && (gradients.rows != result.rows || gradients.cols != result.cols)) {
         status = napier_set_error(context, NAPIER_INVALID_ARGUMENT, "gradients: its shape is not that of the result");
     }
     const fact facts[] = {{"rows", result.rows},
                           {"dtype", (int64_t)result.dtype * 8 + (int64_t)gradients.dtype},
-                          {"options", code_of_softmax(options)}};
+                          {"options", code_of_softmax(&o)}};
     exchange x;
     if (!exchange_open(&x, context, comm, status, result.rows, result.cols, facts, 3)) {
         const float *const dots = gather_dots(&x, kind == NAPIER_KIND_SOFTMAX, result, gradients);
         const int64_t tiles = exchange_all_tiles(&x);
         STEP(&x, napier_shard_softmax_backward(context, kind, result, gradients,
-                                               napier_const_rows_f32(dots, x.rows, tiles), grad_logits, options));
+                                               napier_const_rows_f32(dots, x.rows, tiles), grad_logits, &o));
     }
-    exchange_close(&x);
-    return x.status;
+    return exchange_close(&x);
 }
 
 napier_status napier_mpi_softmax_backward(napier_context *context, MPI_Comm comm, napier_const_matrix probs,
@@ -347,76 +339,99 @@ napier_status napier_mpi_log_softmax_backward(napier_context *context, MPI_Comm 
 
 /* How much of a tile the results or gradients need. */
 static int values_of(const napier_token_options *o, bool entropy, bool loss) {
-    const bool smooth = o && o->struct_size >= sizeof *o && o->label_smoothing > 0.0;
-    return loss && smooth ? NAPIER_SHARD_TOTAL : entropy ? NAPIER_SHARD_ENTROPY : NAPIER_SHARD_LSE;
+    return loss && o->label_smoothing > 0.0 ? NAPIER_SHARD_TOTAL : entropy ? NAPIER_SHARD_ENTROPY : NAPIER_SHARD_LSE;
 }
 
-/* Opens the call and reduces the rows of s. */
-static void reduce_tokens(exchange *x, napier_context *context, MPI_Comm comm, source *s, reduced *r, int64_t more) {
+static napier_status check_source(napier_context *context, const source *s) {
     const napier_const_matrix first = s->linear ? s->hidden : s->logits.m;
-    napier_status status = check_matrix(context, s->linear ? "hidden" : "logits", first);
-    status = status || !s->linear ? status : check_matrix(context, "weights", s->weights);
-    if (!status && (s->ids.size < 0 || (first.rows > 0 ? s->ids.size % first.rows != 0 : s->ids.size != 0))) {
-        status = napier_set_error(context, NAPIER_INVALID_ARGUMENT, "ids: their size is no multiple of the rows");
+    TRY(check_matrix(context, s->linear ? "hidden" : "logits", first));
+    TRY(s->linear ? check_matrix(context, "weights", s->weights) : NAPIER_OK);
+    if (s->ids.size < 0 || (first.rows > 0 ? s->ids.size % first.rows != 0 : s->ids.size != 0)) {
+        return napier_set_error(context, NAPIER_INVALID_ARGUMENT, "ids: their size is no multiple of the rows");
     }
-    if (!status && s->linear && s->hidden.cols != s->weights.cols) {
-        status = napier_set_error(context, NAPIER_INVALID_ARGUMENT, "weights: cols are not those of hidden");
+    if (s->linear && s->hidden.cols != s->weights.cols) {
+        return napier_set_error(context, NAPIER_INVALID_ARGUMENT, "weights: cols are not those of hidden");
     }
+    return NAPIER_OK;
+}
+
+/* Opens the call and reduces the rows of s. `status` is that of what the caller has read. */
+static void reduce_tokens(exchange *x, napier_context *context, MPI_Comm comm, napier_status status, source *s,
+                          reduced *r, int64_t more) {
+    const napier_const_matrix first = s->linear ? s->hidden : s->logits.m;
+    status = status ? status : check_source(context, s);
     const fact facts[] = {{"rows", first.rows},
                           {"dtype", (int64_t)first.dtype * 8 + (s->linear ? (int64_t)s->weights.dtype : 0)},
                           {"options", code_of_token(s->options)},
                           {"ids", s->ids.size},
+                          {"cols of hidden", s->linear ? s->hidden.cols : 0},
                           {"results", s->values * 8 + more}};
     memset(r, 0, sizeof *r);
-    if (!exchange_open(x, context, comm, status, first.rows, s->linear ? s->weights.rows : first.cols, facts, 5)) {
+    if (!exchange_open(x, context, comm, status, first.rows, s->linear ? s->weights.rows : first.cols, facts, 6)) {
         s->logits.first = exchange_first(x);
         reduce(x, s, r);
     }
 }
 
-static napier_status results_of(napier_context *context, MPI_Comm comm, source *s,
+static napier_status results_of(napier_context *context, MPI_Comm comm, source *s, const napier_token_options *options,
                                 const napier_token_results *results) {
+    napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_results wanted = NAPIER_TOKEN_RESULTS_INIT;
     exchange x;
     reduced r;
-    const bool given = results && results->struct_size >= sizeof *results;
-    s->values = values_of(s->options, given && results->entropy.data, given && results->loss.data);
-    reduce_tokens(&x, context, comm, s, &r, 0);
-    STEP(&x,
-         napier_shard_token_results(context, x.rows, r.finals, r.chosen, x.vocabulary, s->ids, s->options, results));
-    exchange_close(&x);
-    return x.status;
+    napier_status status = read_options(context, "NAPIER_TOKEN_OPTIONS_INIT", options, &o);
+    status = status ? status : read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &wanted);
+    s->options = &o;
+    s->values = values_of(&o, wanted.entropy.data, wanted.loss.data);
+    reduce_tokens(&x, context, comm, status, s, &r, 0);
+    STEP(&x, napier_shard_token_results(context, x.rows, r.finals, r.chosen, x.vocabulary, s->ids, &o, &wanted));
+    return exchange_close(&x);
 }
 
 napier_status napier_mpi_token_logprobs(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                         napier_indices ids, const napier_token_options *options,
                                         const napier_token_results *results) {
-    source s = {.logits = {logits, 0}, .ids = ids, .options = options};
-    return results_of(context, comm, &s, results);
+    source s = {.logits = {logits, 0}, .ids = ids};
+    return results_of(context, comm, &s, options, results);
 }
 
 napier_status napier_mpi_linear_token_logprobs(napier_context *context, MPI_Comm comm, napier_const_matrix hidden,
                                                napier_const_matrix weights, napier_indices ids,
                                                const napier_token_options *options,
                                                const napier_token_results *results) {
-    source s = {.linear = true, .hidden = hidden, .weights = weights, .ids = ids, .options = options};
-    return results_of(context, comm, &s, results);
+    source s = {.linear = true, .hidden = hidden, .weights = weights, .ids = ids};
+    return results_of(context, comm, &s, options, results);
 }
 
-static int values_of_gradients(const napier_token_gradients *g) {
-    return g && g->struct_size >= sizeof *g && g->entropy.data ? NAPIER_SHARD_ENTROPY : NAPIER_SHARD_LSE;
+/* The options and gradients of a backward call. */
+typedef struct back_call {
+    napier_token_options options;
+    napier_token_gradients gradients;
+} back_call;
+
+static napier_status read_back(napier_context *context, const napier_token_options *options,
+                               const napier_token_gradients *gradients, back_call *call, source *s) {
+    *call = (back_call){NAPIER_TOKEN_OPTIONS_INIT, NAPIER_TOKEN_GRADIENTS_INIT};
+    napier_status status = read_options(context, "NAPIER_TOKEN_OPTIONS_INIT", options, &call->options);
+    status =
+        status ? status : read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &call->gradients);
+    s->options = &call->options;
+    s->values = values_of(&call->options, call->gradients.entropy.data, false);
+    return status;
 }
 
 napier_status napier_mpi_token_logprobs_backward(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                                  napier_indices ids, const napier_token_options *options,
                                                  const napier_token_gradients *gradients, napier_matrix grad_logits) {
-    source s = {.logits = {logits, 0}, .ids = ids, .options = options, .values = values_of_gradients(gradients)};
+    source s = {.logits = {logits, 0}, .ids = ids};
+    back_call call;
     exchange x;
     reduced r;
-    reduce_tokens(&x, context, comm, &s, &r, 0);
+    const napier_status status = read_back(context, options, gradients, &call, &s);
+    reduce_tokens(&x, context, comm, status, &s, &r, 0);
     STEP(&x, napier_shard_token_backward(context, r.finals, r.chosen, logits, s.logits.first, x.vocabulary, ids,
-                                         options, gradients, grad_logits));
-    exchange_close(&x);
-    return x.status;
+                                         &call.options, &call.gradients, grad_logits));
+    return exchange_close(&x);
 }
 
 /* ---- The gradient of hidden states: one chain over the vocabulary, from rank to rank ------------------------------------------ */
@@ -496,48 +511,80 @@ static napier_status write_sums(exchange *x, const float *sums, napier_matrix ou
     return status;
 }
 
+/* A vector or ids as a matrix. Only the place of ids in memory matters. */
+static napier_const_matrix as_column(napier_const_vector v) {
+    return (napier_const_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
+}
+static napier_const_matrix as_matrix(napier_indices ids) {
+    const int64_t halves = ids.type == NAPIER_I32 ? 1 : 2;
+    return (napier_const_matrix){ids.data, ids.size, halves, halves, 1, NAPIER_F32};
+}
+
+/* What must be right before the chain, whose parts look at some rows of the gradients and write to memory of its own. */
+static napier_status check_chain(napier_context *context, const source *s, const napier_token_gradients *g,
+                                 napier_matrix grad_hidden, napier_matrix grad_weights) {
+    enum { OUT = 2, GRADIENTS = 4 };
+    const napier_const_matrix vectors[] = {as_column(g->lse), as_column(g->entropy), as_column(g->loss)};
+    const named all[] = {{"grad_hidden", napier_read_only(grad_hidden)},
+                         {"grad_weights", napier_read_only(grad_weights)},
+                         {"gradients: logprobs", g->logprobs},
+                         {"gradients: lse", vectors[0]},
+                         {"gradients: entropy", vectors[1]},
+                         {"gradients: loss", vectors[2]},
+                         {"hidden", s->hidden},
+                         {"weights", s->weights},
+                         {"ids", as_matrix(s->ids)}};
+    const int count = (int)(sizeof all / sizeof *all);
+    const int64_t rows = s->hidden.rows, k = rows > 0 ? s->ids.size / rows : g->logprobs.cols;
+    const int64_t shapes[OUT + GRADIENTS][2] = {
+        {rows, s->hidden.cols}, {s->weights.rows, s->hidden.cols}, {rows, k}, {rows, 1}, {rows, 1}, {rows, 1}};
+    for (int i = 0; i < OUT + GRADIENTS; i++) {
+        const napier_const_matrix m = all[i].m;
+        if (!m.data) {
+            continue;
+        }
+        TRY(check_matrix(context, all[i].name, m));
+        TRY(check_shape(context, all[i], shapes[i][0], shapes[i][1]));
+    }
+    TRY(grad_hidden.data ? check_output(context, all[0], all + 1, count - 1) : NAPIER_OK);
+    return grad_weights.data ? check_output(context, all[1], all + OUT, count - OUT) : NAPIER_OK;
+}
+
 napier_status napier_mpi_linear_token_logprobs_backward(napier_context *context, MPI_Comm comm,
                                                         napier_const_matrix hidden, napier_const_matrix weights,
                                                         napier_indices ids, const napier_token_options *options,
                                                         const napier_token_gradients *gradients,
                                                         napier_matrix grad_hidden, napier_matrix grad_weights) {
-    source s = {.linear = true,
-                .hidden = hidden,
-                .weights = weights,
-                .ids = ids,
-                .options = options,
-                .values = values_of_gradients(gradients)};
+    source s = {.linear = true, .hidden = hidden, .weights = weights, .ids = ids};
     const napier_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
+    back_call call;
     exchange x;
     reduced r;
-    reduce_tokens(&x, context, comm, &s, &r, grad_hidden.data != NULL);
-    if (!x.status && hidden.cols > 0 && x.rows > INT_MAX / hidden.cols) {
-        exchange_fail(&x, NAPIER_INVALID_ARGUMENT,
-                      "hidden: too many elements for one message; pass some rows at a time");
+    napier_status status = read_back(context, options, gradients, &call, &s);
+    status = status ? status : check_source(context, &s);
+    status = status ? status : check_chain(context, &s, &call.gradients, grad_hidden, grad_weights);
+    if (!status && hidden.cols > 0 && hidden.rows > INT_MAX / hidden.cols) {
+        status = napier_set_error(context, NAPIER_INVALID_ARGUMENT,
+                                  "hidden: too many elements for one message; pass some rows at a time");
     }
-    if (!x.status && grad_hidden.data && (grad_hidden.rows != hidden.rows || grad_hidden.cols != hidden.cols)) {
-        exchange_fail(&x, NAPIER_INVALID_ARGUMENT, "grad_hidden: its shape is not that of hidden");
+    reduce_tokens(&x, context, comm, status, &s, &r, grad_hidden.data != NULL);
+    if (!x.open) {
+        return exchange_close(&x);
     }
-    if (!x.status && (!gradients || gradients->struct_size != sizeof *gradients)) {
-        exchange_fail(&x, NAPIER_INVALID_ARGUMENT,
-                      "gradients: NULL, or not initialised with NAPIER_TOKEN_GRADIENTS_INIT");
-    }
-    exchange_gather(&x, NULL, 0, NULL); /* the chain begins only if no rank has failed */
-    if (!x.status && grad_hidden.data) {
+    if (grad_hidden.data) {
         float *const sums = exchange_take(&x, x.rows * hidden.cols, sizeof *sums);
-        exchange_gather(&x, NULL, 0, NULL);
+        exchange_gather(&x, NULL, 0, NULL); /* the chain begins only if no rank has failed */
         if (!x.status) {
-            chain(&x, &s, &r, gradients, sums);
+            chain(&x, &s, &r, &call.gradients, sums);
             exchange_check(&x, MPI_Bcast(sums, (int)(x.rows * hidden.cols), MPI_FLOAT, x.ranks - 1, comm),
                            "the broadcast of grad_hidden");
             STEP(&x, write_sums(&x, sums, grad_hidden));
         }
     }
     if (grad_weights.data) {
-        STEP(&x, napier_shard_linear_backward(context, r.finals, r.chosen, hidden, weights, s.logits.first,
-                                              x.vocabulary, ids, options, gradients, 0, none, grad_weights));
+        STEP(&x,
+             napier_shard_linear_backward(context, r.finals, r.chosen, hidden, weights, s.logits.first, x.vocabulary,
+                                          ids, &call.options, &call.gradients, 0, none, grad_weights));
     }
-    exchange_gather(&x, NULL, 0, NULL);
-    exchange_close(&x);
-    return x.status;
+    return exchange_close(&x);
 }

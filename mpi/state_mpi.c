@@ -29,11 +29,12 @@ napier_status napier_mpi_softmax_state_unpack(napier_context *context, const voi
     }
     memcpy(&size, record, sizeof size);
     if (size > NAPIER_MPI_STATE_BYTES - sizeof size) {
-        const napier_status status = (napier_status)(size & 0xff); /* see `merge` */
-        return napier_set_error(
-            context, size >> 8 == UINT64_MAX >> 8 ? status : NAPIER_CORRUPT_DATA,
-            "record: two of the states do not merge: the part of each rank must begin where that of "
-            "the rank before ends");
+        const unsigned low = (unsigned)(size & 0xff); /* see `merge` */
+        const bool spoiled = size >> 8 == UINT64_MAX >> 8 && low > NAPIER_OK && low <= NAPIER_DEVICE_ERROR;
+        return spoiled ? napier_set_error(context, (napier_status)low,
+                                          "record: two of the states do not merge: the part of each rank must begin "
+                                          "where that of the rank before ends")
+                       : napier_set_error(context, NAPIER_CORRUPT_DATA, "record: its size is that of no state");
     }
     return napier_softmax_state_load(context, (const char *)record + sizeof size, (size_t)size, out);
 }

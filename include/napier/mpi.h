@@ -9,9 +9,13 @@
  * that it has. Results without columns (lse, logprobs, ...) are the same on every rank. Shapes, dtypes, special rows and
  * options are those of napier/softmax.h and napier/rl.h, except: f64 is INVALID_ARGUMENT, keep, argmax, rank and top_k are
  * not supported.
- * Errors. If one rank refuses its arguments or has no memory, every rank returns an error, and the communicator can be used
- * again. STATE_MISMATCH: the ranks do not agree; the text names rank and value. IO_ERROR: another rank failed, or MPI did
- * (where the communicator's error handler returns; by default MPI ends all ranks, also if one of them is killed).
+ * Errors. If one rank refuses its arguments or has no memory for its work, every rank returns an error, and the communicator
+ * can be used again; results may have been written. STATE_MISMATCH: the ranks do not agree; the text names rank and value.
+ * IO_ERROR: another rank failed, or MPI did (where the communicator's error handler returns; by default MPI ends all ranks,
+ * also if one of them is killed). A rank that has no memory for a message itself calls MPI_Abort, since the others wait for
+ * that message: this ends the job.
+ * Overlap: the linear backward call compares its outputs with the other views by ranges of bytes, and refuses views that
+ * interleave, except columns beside each other in rows that are equally far apart.
  * Messages: docs/distributed.md. Threads: MPI must allow calls from the calling thread. The library calls no MPI_Init. */
 #ifndef NAPIER_MPI_H
 #define NAPIER_MPI_H
@@ -38,12 +42,12 @@ NAPIER_MPI_API napier_status napier_mpi_softmax_state_merge(napier_context *cont
 /* For reductions of your own (MPI_Reduce, MPI_Scan, MPI_Iallreduce): an MPI_Op on states in their byte form, which merges
  * neighbours. It is not commutative, so MPI reduces in the order of ranks. Its type is NAPIER_MPI_STATE_BYTES bytes, made
  * by napier_mpi_softmax_state_pack. Free both with MPI_Type_free and MPI_Op_free. Two states that do not merge make a
- * record that unpack refuses with STATE_MISMATCH or CORRUPT_DATA. */
+ * record that unpack refuses with the status of what failed, such as STATE_MISMATCH. */
 #define NAPIER_MPI_STATE_BYTES (8 + (20 << 10))
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_op(napier_context *context, MPI_Datatype *type, MPI_Op *op);
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_pack(napier_context *context, const napier_softmax_state *state,
                                                            void *record);
-/* Creates a state from a record. */
+/* Creates a state from a record. Bytes that pack or the MPI_Op cannot have made are CORRUPT_DATA. */
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_unpack(napier_context *context, const void *record,
                                                              napier_softmax_state **out);
 

@@ -9,6 +9,7 @@
 #include <napier/mpi.h>
 #include <napier/napier.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,182 @@ static void try_errors(const setting *s) {
     count(status != NAPIER_OK, "an id out of range");
 }
 
+/* An error in the last step of one rank: NULL for its result. */
+static void try_late_errors(const setting *s) {
+    const bool wrong = rank == ranks - 1 && s->end > s->begin;
+    int mine = wrong, any = 0;
+    MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    const napier_status expected = wrong ? NAPIER_INVALID_ARGUMENT : any ? NAPIER_IO_ERROR : NAPIER_OK;
+    float logprobs[ROWS];
+    int64_t argmax[ROWS];
+    void *const part = room(ROWS * COLS);
+    const napier_matrix all = napier_rows(part, ROWS, s->end - s->begin, s->dtype);
+    const napier_matrix out = napier_rows(wrong ? NULL : part, ROWS, s->end - s->begin, s->dtype);
+    napier_status status = napier_mpi_softmax(context, MPI_COMM_WORLD, s->mine, out, NULL);
+    count(status == expected, "a NULL for probs");
+    status = napier_mpi_softmax_backward(context, MPI_COMM_WORLD, s->mine, s->mine_g, out, NULL);
+    count(status == expected, "a NULL for grad_logits");
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = napier_rows_f32(logprobs, ROWS, 1);
+    r.argmax = wrong ? argmax : NULL;
+    const napier_indices ids = napier_indices_i64(s->ids, ROWS);
+    status = napier_mpi_token_logprobs(context, MPI_COMM_WORLD, s->mine, ids, NULL, &r);
+    count(status == (expected == NAPIER_INVALID_ARGUMENT ? status : expected) && (status != NAPIER_OK) == any,
+          "argmax on one rank");
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    g.logprobs = (napier_const_matrix){s->grad_rows.data, ROWS, wrong ? 2 : 1, 1, 1, s->dtype};
+    status = napier_mpi_token_logprobs_backward(context, MPI_COMM_WORLD, s->mine, ids, NULL, &g, all);
+    count(status == expected, "a gradient of another shape");
+    free(part);
+}
+
+/* What is wrong with the arguments of the last rank. */
+enum {
+    NOTHING,
+    HIDDEN_OVERLAPS,
+    WEIGHTS_OVERLAP,
+    OUTPUTS_OVERLAP,
+    IDS_OVERLAP,
+    ONE_PLACE,
+    WIDE,
+    FEW_GRADIENTS,
+    WRONGS
+};
+
+/* The linear backward call checks all of its arguments before it writes anything. */
+static void try_chain_errors(const setting *s) {
+    static const char *const texts[WRONGS] = {"",
+                                              "overlaps hidden",
+                                              "overlaps weights",
+                                              "overlaps grad_weights",
+                                              "overlaps ids",
+                                              "in one place",
+                                              "grad_hidden: its dtype is not",
+                                              "gradients: logprobs: shape 2 x 1 is not 5 x 1"};
+    const int64_t cols = s->end - s->begin;
+    const size_t size = napier_dtype_size(s->dtype);
+    void *const back = room(ROWS * HIDDEN), *const w = room((int64_t)COLS * HIDDEN);
+    void *const hidden = room(ROWS * HIDDEN), *const weights = room((int64_t)COLS * HIDDEN);
+    memcpy(hidden, s->hidden.data, ROWS * HIDDEN * size);
+    memcpy(weights, s->mine_w.data, (size_t)cols * HIDDEN * size);
+    for (int wrong = NOTHING; wrong < WRONGS; wrong++) {
+        const bool mine = rank == ranks - 1 && (cols >= ROWS || (wrong != WEIGHTS_OVERLAP && wrong != OUTPUTS_OVERLAP));
+        int any = mine && wrong != NOTHING;
+        MPI_Bcast(&any, 1, MPI_INT, ranks - 1, MPI_COMM_WORLD);
+        int64_t ids[ROWS * HIDDEN];
+        memset(ids, 0, sizeof ids);
+        memcpy(ids, s->ids, sizeof s->ids);
+        napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+        g.logprobs =
+            (napier_const_matrix){s->grad_rows.data, mine && wrong == FEW_GRADIENTS ? 2 : ROWS, 1, 1, 1, s->dtype};
+        napier_matrix out = napier_rows(back, ROWS, HIDDEN, s->dtype);
+        if (mine) {
+            out.data = wrong == HIDDEN_OVERLAPS   ? hidden
+                       : wrong == WEIGHTS_OVERLAP ? weights
+                       : wrong == OUTPUTS_OVERLAP ? w
+                       : wrong == IDS_OVERLAP     ? ids
+                                                  : back;
+            out.row_stride = wrong == ONE_PLACE ? 0 : HIDDEN;
+            out.dtype = wrong == WIDE ? NAPIER_F64 : s->dtype;
+        }
+        const napier_status status = napier_mpi_linear_token_logprobs_backward(
+            context, MPI_COMM_WORLD, napier_const_rows(hidden, ROWS, HIDDEN, s->dtype),
+            napier_const_rows(weights, cols, HIDDEN, s->dtype), napier_indices_i64(ids, ROWS), NULL, &g, out,
+            napier_rows(w, cols, HIDDEN, s->dtype));
+        count(!any ? status == NAPIER_OK
+              : rank == ranks - 1
+                  ? status == NAPIER_INVALID_ARGUMENT && strstr(napier_last_error(context), texts[wrong])
+                  : status == NAPIER_IO_ERROR,
+              any ? texts[wrong] : "linear backward");
+        count(memcmp(hidden, s->hidden.data, ROWS * HIDDEN * size) == 0 &&
+                  memcmp(weights, s->mine_w.data, (size_t)cols * HIDDEN * size) == 0,
+              "the inputs of a refused call");
+    }
+    /* hidden and grad_hidden beside each other in the rows of one array */
+    char *const both = room(2 * ROWS * HIDDEN);
+    for (size_t row = 0; row < ROWS; row++) {
+        memcpy(both + 2 * row * HIDDEN * size, (const char *)hidden + row * HIDDEN * size, HIDDEN * size);
+    }
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    g.logprobs = (napier_const_matrix){s->grad_rows.data, ROWS, 1, 1, 1, s->dtype};
+    check_status(napier_mpi_linear_token_logprobs_backward(
+                     context, MPI_COMM_WORLD, (napier_const_matrix){both, ROWS, HIDDEN, 2 * HIDDEN, 1, s->dtype},
+                     s->mine_w, napier_indices_i64(s->ids, ROWS), NULL, &g,
+                     (napier_matrix){both + HIDDEN * size, ROWS, HIDDEN, 2 * HIDDEN, 1, s->dtype},
+                     napier_rows(w, s->end - s->begin, HIDDEN, s->dtype)),
+                 "columns of one array");
+    if (ranks > 1) { /* a rank whose hidden states are narrower */
+        const int64_t width = rank == 1 ? HIDDEN / 2 : HIDDEN;
+        const napier_status status = napier_mpi_linear_token_logprobs_backward(
+            context, MPI_COMM_WORLD, (napier_const_matrix){hidden, ROWS, width, HIDDEN, 1, s->dtype},
+            (napier_const_matrix){weights, cols, width, HIDDEN, 1, s->dtype}, napier_indices_i64(s->ids, ROWS), NULL,
+            &g, napier_rows(back, ROWS, width, s->dtype), napier_rows(NULL, 0, 0, s->dtype));
+        count(status == NAPIER_STATE_MISMATCH &&
+                  strstr(napier_last_error(context), "cols of hidden: rank 1 has 12, rank 0 has 24"),
+              "a rank with narrower hidden states");
+    }
+    free(both);
+    free(back);
+    free(w);
+    free(hidden);
+    free(weights);
+}
+
+/* Structs of an older header, which ends before `split`, `argmax` and `loss` of the gradients. */
+static void try_older_structs(const setting *s) {
+    napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    o.struct_size = offsetof(napier_token_options, split);
+    o.label_smoothing = 0.25;
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    g.struct_size = offsetof(napier_token_gradients, loss);
+    g.logprobs = (napier_const_matrix){s->grad_rows.data, ROWS, 1, 1, 1, s->dtype};
+    g.entropy = s->grad_rows;
+    float whole[RESULTS][ROWS], part[RESULTS][ROWS];
+    napier_token_results to_whole = results_in(whole), to_part = results_in(part);
+    to_whole.struct_size = to_part.struct_size = offsetof(napier_token_results, argmax);
+    to_part.argmax = (int64_t *)(uintptr_t)8; /* not a field of that header: never looked at */
+    const napier_indices ids = napier_indices_i64(s->ids, ROWS);
+    check_status(napier_token_logprobs(context, s->x, ids, &o, &to_whole), "whole");
+    check_status(napier_mpi_token_logprobs(context, MPI_COMM_WORLD, s->mine, ids, &o, &to_part), "an older struct");
+    count(memcmp(whole, part, sizeof whole) == 0, "an older struct");
+    const int64_t cols = s->end - s->begin;
+    void *const back = room(ROWS * HIDDEN), *const part_back = room(ROWS * HIDDEN), *const w = room(COLS * HIDDEN);
+    check_status(napier_linear_token_logprobs_backward(context, s->hidden, s->weights, ids, &o, &g,
+                                                       napier_rows(back, ROWS, HIDDEN, s->dtype),
+                                                       napier_rows(w, COLS, HIDDEN, s->dtype)),
+                 "whole");
+    check_status(napier_mpi_linear_token_logprobs_backward(context, MPI_COMM_WORLD, s->hidden, s->mine_w, ids, &o, &g,
+                                                           napier_rows(part_back, ROWS, HIDDEN, s->dtype),
+                                                           napier_rows(w, cols, HIDDEN, s->dtype)),
+                 "older gradients");
+    count(memcmp(back, part_back, ROWS * HIDDEN * napier_dtype_size(s->dtype)) == 0, "older gradients");
+    o.struct_size = rank == 0 ? 3 : o.struct_size;
+    const napier_status status = napier_mpi_token_logprobs(context, MPI_COMM_WORLD, s->mine, ids, &o, &to_part);
+    count(status == (rank == 0 ? NAPIER_INVALID_ARGUMENT : NAPIER_IO_ERROR), "a struct_size that no version has");
+    free(back);
+    free(part_back);
+    free(w);
+}
+
+/* Records that no state has. The lowest byte is a status, or nothing. */
+static void try_records(void) {
+    static char record[NAPIER_MPI_STATE_BYTES];
+    for (uint64_t low = 0; low < 256; low++) {
+        const uint64_t sizes[2] = {(UINT64_MAX & ~UINT64_C(0xff)) | low, NAPIER_MPI_STATE_BYTES + low};
+        for (int i = 0; i < 2; i++) {
+            napier_softmax_state *state = NULL;
+            memcpy(record, &sizes[i], sizeof sizes[i]);
+            const napier_status status = napier_mpi_softmax_state_unpack(context, record, &state);
+            const bool known = i == 0 && low >= 1 && low <= NAPIER_DEVICE_ERROR;
+            if (state || status != (known ? (napier_status)low : NAPIER_CORRUPT_DATA)) {
+                count(false, "a record of no state");
+                return;
+            }
+        }
+    }
+    count(true, "records of no state");
+}
+
 /* ---- All of it ------------------------------------------------------------------------------------------------------------- */
 
 /* Boundaries of list `list`: even; at tiles; all on the last rank; tiny shards; anywhere. */
@@ -365,6 +542,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "wait") == 0) {
         run_until_stopped();
     } else {
+        try_records();
         for (int list = 0; list < LISTS; list++) {
             lines = 0;
             for (int d = 0; d < 2; d++) {
@@ -375,6 +553,9 @@ int main(int argc, char **argv) {
                 try_tokens(&s, true);
                 try_state(&s);
                 try_errors(&s);
+                try_late_errors(&s);
+                try_chain_errors(&s);
+                try_older_structs(&s);
                 close_setting(&s);
             }
         }
