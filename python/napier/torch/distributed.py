@@ -589,7 +589,8 @@ class _LinearTokens(torch.autograd.Function):
         x, w = _host(hidden), _host(weights)
         g = _gradients(grads, ids, x.shape[0])
         call = functools.partial(_linear_backward, ctx.layout, ctx.options, w)
-        to_x, to_w = None, torch.zeros(w.shape, dtype=w.dtype) if ctx.needs_input_grad[1] else None
+        made = torch.empty if x.shape[0] else torch.zeros
+        to_x, to_w = None, made(w.shape, dtype=w.dtype) if ctx.needs_input_grad[1] else None
         if ctx.group.size == 1:
             to_x = torch.empty(x.shape) if ctx.needs_input_grad[0] else None
             if to_x is not None or to_w is not None:
