@@ -40,7 +40,8 @@ def main():
                       temperature=given.temperature).take_all()
     with open(given.output, "w", encoding="utf-8") as file:
         for row in sorted(rows, key=lambda row: (row["number"], row["sample"])):
-            print(json.dumps({name: row[name] for name in ("number", "sample", "text")}), file=file)
+            made = {"text": row["text"]} if "text" in row else {"token_ids": [int(i) for i in row["token_ids"]]}  # no tokenizer
+            print(json.dumps({"number": row["number"], "sample": row["sample"], **made}), file=file)
     print(f"{len(rows)} samples of {len(prompts)} prompts in {given.output}")
 
 

@@ -23,6 +23,8 @@ class Generate:
         stopped         whether an id or a text of `stop` ended it
         text            if the model has a tokenizer
 
+    A batch that has one of these columns already is refused, so nothing is overwritten.
+
     Parameters
     ----------
     model : the directory of a model, on each machine
@@ -47,6 +49,7 @@ class Generate:
     def __call__(self, batch):
         prompts = _texts_or_ids(batch, self.prompt)
         has_text = self.model.tokenizer is not None
+        _refuse_columns(batch, ("sample", "token_ids", "logprobs", "plain_logprobs", "stopped") + ("text",) * has_text)
         count = len(prompts)
         made = self.model.generate(prompts, samples=self.samples, numbers=self._numbers(batch), texts=has_text,
                                    **self.options) if count else None
@@ -65,7 +68,10 @@ class Generate:
                 return None
             raise ValueError(f"number: the batch has no column {self.number!r}; the random numbers of a sample follow from its "
                              "prompt's number in the dataset, from 0, because batches come in any order")
-        numbers = np.asarray(batch[self.number]).astype(np.int64)
+        numbers = np.asarray(batch[self.number])
+        if numbers.dtype.kind not in "iu":
+            raise ValueError(f"number: column {self.number!r} has {numbers.dtype}, not integers")
+        numbers = numbers.astype(np.int64)
         return (numbers[:, None] * self.samples + np.arange(self.samples)).ravel()
 
 
@@ -75,6 +81,8 @@ class Logprobs:
         token_ids, logprobs, entropies    a list for each response
         sum             of the logprobs, float64
         is_greedy       whether each token is the most probable one
+
+    A batch that has one of these columns already is refused, so nothing is overwritten.
 
     Parameters
     ----------
@@ -93,6 +101,7 @@ class Logprobs:
 
     def __call__(self, batch):
         prompts, responses = _texts_or_ids(batch, self.prompt), _texts_or_ids(batch, self.response)
+        _refuse_columns(batch, ("token_ids", "logprobs", "entropies", "sum", "is_greedy"))
         scores = self.model.score(prompts, responses, **self.options)
         result = {name: np.asarray(column) for name, column in batch.items()}
         result["token_ids"] = _lists(scores.token_ids, scores.offsets)
@@ -106,6 +115,12 @@ class Logprobs:
 def _use_threads(threads):
     if threads:
         napier.set_num_threads(threads)
+
+
+def _refuse_columns(batch, made):
+    for name in made:
+        if name in batch:
+            raise ValueError(f"the batch has a column {name!r} already, which a result would overwrite (rename or drop it)")
 
 
 def _texts_or_ids(batch, name):

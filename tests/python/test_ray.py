@@ -65,3 +65,7 @@ def test_refusals(directory):  # noqa: F811
     texts = np.array(["a"], object)
     refuses(lambda: napier.ray.Generate(directory)({"prompt": texts}), ValueError, "'number'")
     refuses(lambda: napier.ray.Generate(directory)({"text": texts}), ValueError, "'prompt'")
+    refuses(lambda: napier.ray.Generate(directory)({"number": np.array([0.5]), "prompt": texts}), ValueError, "not integers")
+    refuses(lambda: napier.ray.Generate(directory)({**batch_of([0]), "text": texts}), ValueError, "'text'")
+    refuses(lambda: napier.ray.Generate(directory)({**batch_of([0]), "sample": [0]}), ValueError, "'sample'")
+    refuses(lambda: napier.ray.Logprobs(directory)({**batch_of([0]), "response": texts, "sum": [0]}), ValueError, "'sum'")

@@ -27,20 +27,22 @@ static int out_vector(call_arrays *c, PyObject *value, const char *name, napier_
     return 0;
 }
 
-/* int64 [rows * words], contiguous. Returns NULL with an error set. */
-static int64_t *take_words(call_arrays *c, PyObject *value, const char *name, int64_t rows, int64_t words, int more) {
+/* int64 [rows * words], contiguous. The pointer may be NULL without rows. Returns -1 with an error set. */
+static int take_words(call_arrays *c, PyObject *value, const char *name, int64_t rows, int64_t words, int more,
+                      int64_t **out) {
     const array *a = call_take(c, value, name, TAKE_INTEGERS | more);
     if (!a) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_TypeError, "%s: is missing", name);
         }
-        return NULL;
+        return -1;
     }
     if (a->integer != NAPIER_I64 || !array_is_contiguous(a) || a->size != rows * words) {
         PyErr_Format(PyExc_ValueError, "%s: expected %lld contiguous int64", name, (long long)(rows * words));
-        return NULL;
+        return -1;
     }
-    return (int64_t *)(void *)a->data;
+    *out = (int64_t *)(void *)a->data;
+    return 0;
 }
 
 /* The z of ids: float32, as many as ids, contiguous; NULL without ids. */
@@ -143,7 +145,7 @@ static PyObject *py_sums(PyObject *self, PyObject *const *args, Py_ssize_t count
     int64_t *sums = NULL;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[0], "tiles", &tiles) && !take_int(v[1], "values", &values) &&
-        (sums = take_words(&c, v[2], "sums", tiles.rows, NAPIER_SHARD_SUM_WORDS, TAKE_WRITABLE)) != NULL) {
+        !take_words(&c, v[2], "sums", tiles.rows, NAPIER_SHARD_SUM_WORDS, TAKE_WRITABLE, &sums)) {
         RUN_FOR(given, names.function, napier_shard_sums(context, tiles, (napier_shard_values)values, sums),
                 Py_NewRef(Py_None));
     }
@@ -161,12 +163,12 @@ static PyObject *py_finish_sums(PyObject *self, PyObject *const *args, Py_ssize_
     call_arrays c;
     call_start(&c, ON_HOST);
     int64_t parts = 0, rows = 0;
-    const int64_t *sums = NULL;
+    int64_t *sums = NULL;
     int64_t *finals = NULL;
     PyObject *given = NULL;
     if (!take_int64(v[1], "parts", &parts) && !take_int64(v[2], "rows", &rows) &&
-        (sums = take_words(&c, v[0], "sums", parts * rows, NAPIER_SHARD_SUM_WORDS, 0)) != NULL &&
-        (finals = take_words(&c, v[3], "finals", rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE)) != NULL) {
+        !take_words(&c, v[0], "sums", parts * rows, NAPIER_SHARD_SUM_WORDS, 0, &sums) &&
+        !take_words(&c, v[3], "finals", rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE, &finals)) {
         RUN_FOR(given, names.function, napier_shard_finish_sums(context, sums, parts, rows, finals),
                 Py_NewRef(Py_None));
     }
@@ -188,7 +190,7 @@ static PyObject *py_finish_tiles(PyObject *self, PyObject *const *args, Py_ssize
     int64_t *finals = NULL;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[0], "tiles", &tiles) && !take_int(v[1], "values", &values) &&
-        (finals = take_words(&c, v[2], "finals", tiles.rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE)) != NULL) {
+        !take_words(&c, v[2], "finals", tiles.rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE, &finals)) {
         RUN_FOR(given, names.function, napier_shard_finish_tiles(context, tiles, (napier_shard_values)values, finals),
                 Py_NewRef(Py_None));
     }
@@ -212,12 +214,12 @@ static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t co
     napier_const_matrix logits;
     napier_matrix result;
     int kind = 0, masked = NAPIER_MASKED_NAN;
-    const int64_t *finals = NULL;
+    int64_t *finals = NULL;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[2], "logits", &logits) && !take_word(v[1], "kind", kind_words, 2, 0, &kind) &&
         !out_matrix(&c, v[3], "result", &result) && !take_double(v[4], "temperature", &options.temperature) &&
         !take_word(v[5], "masked_rows", masked_words, 2, NAPIER_MASKED_NAN, &masked) &&
-        (finals = take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)) != NULL) {
+        !take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0, &finals)) {
         options.masked_rows = (napier_masked_rows)masked;
         RUN_FOR(given, names.function,
                 napier_shard_softmax(context, finals, (napier_softmax_kind)kind, logits, result, &options),
@@ -241,11 +243,11 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
     napier_const_matrix logits;
     napier_const_vector grad;
     napier_matrix result;
-    const int64_t *finals = NULL;
+    int64_t *finals = NULL;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[1], "logits", &logits) && !call_vector(&c, v[2], "grad_lse", &grad) &&
         !out_matrix(&c, v[3], "grad_logits", &result) && !take_double(v[4], "temperature", &options.temperature) &&
-        (finals = take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)) != NULL) {
+        !take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0, &finals)) {
         RUN_FOR(given, names.function, napier_shard_logsumexp_backward(context, finals, logits, grad, result, &options),
                 Py_NewRef(Py_None));
     }
@@ -320,11 +322,11 @@ static PyObject *py_token_results(PyObject *self, PyObject *const *args, Py_ssiz
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
     napier_indices ids;
     int64_t rows = 0, vocabulary = 0;
-    const int64_t *finals = NULL;
+    int64_t *finals = NULL;
     float *chosen;
     PyObject *given = NULL;
     if (!take_int64(v[0], "rows", &rows) && !take_int64(v[2], "vocabulary", &vocabulary) &&
-        (finals = take_words(&c, v[1], "finals", rows, NAPIER_SHARD_FINAL_WORDS, 0)) != NULL &&
+        !take_words(&c, v[1], "finals", rows, NAPIER_SHARD_FINAL_WORDS, 0, &finals) &&
         !call_indices(&c, v[4], "ids", &ids) && !take_chosen(&c, v[3], ids.size, 0, &chosen) &&
         !take_options(v + 5, &options) && !out_matrix(&c, v[10], "logprobs", &r.logprobs) &&
         !out_vector(&c, v[11], "lse", &r.lse) && !out_vector(&c, v[12], "entropy", &r.entropy) &&
@@ -366,12 +368,12 @@ static PyObject *py_token_backward(PyObject *self, PyObject *const *args, Py_ssi
     napier_matrix out;
     napier_indices ids;
     int64_t first = 0, vocabulary = 0;
-    const int64_t *finals = NULL;
+    int64_t *finals = NULL;
     float *chosen;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[1], "logits", &logits) && !take_int64(v[2], "first", &first) &&
         !take_int64(v[3], "vocabulary", &vocabulary) && !out_matrix(&c, v[4], "grad_logits", &out) &&
-        (finals = take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)) != NULL &&
+        !take_words(&c, v[0], "finals", logits.rows, NAPIER_SHARD_FINAL_WORDS, 0, &finals) &&
         !call_indices(&c, v[6], "ids", &ids) && !take_chosen(&c, v[5], ids.size, 0, &chosen) &&
         !take_options(v + 7, &options) && !take_gradients(&c, v + 7 + SHARD_OPTION_COUNT, &g)) {
         RUN_FOR(given, names.function,
@@ -403,14 +405,14 @@ static PyObject *py_linear_backward(PyObject *self, PyObject *const *args, Py_ss
     napier_indices ids;
     int64_t first = 0, vocabulary = 0;
     int continues = 0;
-    const int64_t *finals = NULL;
+    int64_t *finals = NULL;
     float *chosen;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[1], "hidden", &hidden) && !call_matrix(&c, v[2], "weights", &weights) &&
         !take_int64(v[3], "first", &first) && !take_int64(v[4], "vocabulary", &vocabulary) &&
         !take_bool(v[5], "continues", &continues) && !(v[6] && out_matrix(&c, v[6], "grad_hidden", &grad_hidden)) &&
         !(v[7] && out_matrix(&c, v[7], "grad_weights", &grad_weights)) &&
-        (finals = take_words(&c, v[0], "finals", hidden.rows, NAPIER_SHARD_FINAL_WORDS, 0)) != NULL &&
+        !take_words(&c, v[0], "finals", hidden.rows, NAPIER_SHARD_FINAL_WORDS, 0, &finals) &&
         !call_indices(&c, v[9], "ids", &ids) && !take_chosen(&c, v[8], ids.size, 0, &chosen) &&
         !take_options(v + 10, &options) && !take_gradients(&c, v + 10 + SHARD_OPTION_COUNT, &g)) {
         RUN_FOR(given, names.function,

@@ -13,6 +13,8 @@ On a GPU the shard is computed on the host for now, and only the messages use th
 """
 import functools
 import math
+import operator
+import zlib
 
 import torch
 import torch.distributed as dist
@@ -27,6 +29,8 @@ _TILE = 1024
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LSE, _ENTROPY, _TOTAL = 3, 4, 5  # napier_shard_values
 _SUM, _FINAL = 14, 4  # int64 of a sum and of a final
+_WORDS = 10  # int64 by which ranks compare their arguments
+_NO_IDS = torch.empty(0, dtype=torch.int64)
 
 
 # ---- Messages ---------------------------------------------------------------------------------------------------------------
@@ -57,8 +61,8 @@ class _Group:
 
     def gather(self, x, what):
         """The tensors of all ranks, of one shape and dtype: [ranks, ...]."""
-        if self.size == 1:
-            return x.unsqueeze(0)
+        if self.size == 1 or x.numel() == 0:
+            return x.new_empty((self.size, *x.shape)) if x.numel() == 0 else x.unsqueeze(0)
         sent = self._out(x.contiguous())
         all_ = torch.empty((self.size * sent.numel(),), dtype=sent.dtype, device=sent.device)
         try:
@@ -69,9 +73,9 @@ class _Group:
 
     def swap(self, sends, receives, what):
         """Sends [(rank, tensor)] and receives [(rank, shape, dtype)], all at once."""
-        if not sends and not receives:
-            return []
         arrived = [self._out(torch.empty(shape, dtype=dtype)) for _, shape, dtype in receives]
+        if not any(x.numel() for x in [*arrived, *(x for _, x in sends)]):
+            return arrived
         moves = [dist.P2POp(dist.isend, self._out(x.contiguous()), self.peer(rank), self.group) for rank, x in sends]
         moves += [dist.P2POp(dist.irecv, x, self.peer(rank), self.group) for (rank, *_), x in zip(receives, arrived)]
         try:
@@ -97,6 +101,8 @@ class _Group:
             raise self._failed(what, error) from error
 
     def broadcast(self, x, rank, what):
+        if x.numel() == 0:
+            return x
         sent = self._out(x)
         try:
             dist.broadcast(sent, self.peer(rank), group=self.group)
@@ -158,22 +164,51 @@ def _layout_of(sizes, rank):
     return _Layout(sizes, rank)
 
 
-def _agree(group, sizes, cols, **values):
-    """The layout. Without sizes the ranks exchange theirs, and everything else that must be equal."""
+def _sizes(sizes, group):
+    """The columns of each rank, as a tuple."""
+    try:
+        sizes = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise TypeError(f"sizes: expected a list of integers, got {sizes!r}") from None
+    if len(sizes) != group.size or min(sizes) < 0:
+        raise ValueError(f"sizes: expected the columns of each of {group.size} ranks, got {list(sizes)}")
+    return sizes
+
+
+def _agree(group, sizes, cols, options, ids=_NO_IDS, **values):
+    """The layout. Without sizes the ranks exchange theirs, and everything else that must be equal: options by name, with the
+    function, ids, and integers or dtypes. Each rank sends as many words, also when the ranks call different functions."""
     if sizes is not None:
-        sizes = tuple(int(size) for size in sizes)
-        if len(sizes) != group.size or min(sizes) < 0:
-            raise ValueError(f"sizes: expected the columns of each of {group.size} ranks, got {list(sizes)}")
+        sizes = _sizes(sizes, group)
         if sizes[group.rank] != cols:
             raise ValueError(f"sizes: rank {group.rank} has {cols} columns, not {sizes[group.rank]}")
         return _layout_of(sizes, group.rank)
-    mine = torch.tensor([cols, *values.values()], dtype=torch.int64)
+    code = zlib.crc32(repr(options).encode())
+    numbers = [_DTYPES.index(x) if isinstance(x, torch.dtype) else x for x in values.values()]
+    mine = torch.zeros(_WORDS, dtype=torch.int64)
+    mine[:4 + len(numbers)] = torch.tensor([cols, code, *numbers, ids.numel(), zlib.crc32(ids.numpy())])
     rows = group.gather(mine, "the exchange of sizes").tolist()
-    for i, name in enumerate(values, 1):
+    _compare(rows, values, options)
+    return _layout_of(tuple(row[0] for row in rows), group.rank)
+
+
+def _compare(rows, values, options):
+    """Raises on every rank if the words of two ranks differ. rows[r]: columns, options, values, number of ids, ids."""
+    others = [r for r, row in enumerate(rows) if row[1] != rows[0][1]]
+    if others:
+        mine = ", ".join(f"{name}={value!r}" for name, value in options.items() if name != "function")
+        raise ValueError(f"options: rank {others[0]} has others than rank 0; this rank calls {options['function']} with {mine}")
+    named = [*values, "ids"]
+    for i, name in enumerate(named, 2):
         for r, row in enumerate(rows):
             if row[i] != rows[0][i]:
-                raise ValueError(f"{name}: rank {r} has {row[i]}, rank 0 has {rows[0][i]}")
-    return _layout_of(tuple(row[0] for row in rows), group.rank)
+                has = [_DTYPES[x] if isinstance(values.get(name), torch.dtype) else x for x in (row[i], rows[0][i])]
+                raise ValueError(f"{name}: rank {r} has {has[0]}, rank 0 has {has[1]}")
+    last = 2 + len(named)
+    others = [str(r) for r, row in enumerate(rows) if row[last] != rows[0][last]]
+    if others:
+        raise ValueError(f"ids: {'rank' if len(others) == 1 else 'ranks'} {', '.join(others)} and rank 0 differ in their ids, "
+                         "which must be the same on every rank")
 
 
 # ---- The parts of an operation ----------------------------------------------------------------------------------------------------
@@ -352,20 +387,45 @@ def _local(x):
     return x.to_local() if hasattr(x, "device_mesh") else x
 
 
+def _number(name, x):
+    try:
+        if not isinstance(x, (str, bytes)):
+            return float(x)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name}: expected a number, got {x!r}")
+
+
 def _options(temperature, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0):
-    return float(temperature), float(softcap), int(ignore_index), float(label_smoothing), float(z_loss)
+    try:
+        ignore_index = operator.index(ignore_index)
+    except TypeError:
+        raise TypeError(f"ignore_index: expected an integer, got {ignore_index!r}") from None
+    return (_number("temperature", temperature), _number("softcap", softcap), ignore_index,
+            _number("label_smoothing", label_smoothing), _number("z_loss", z_loss))
 
 
-def _code(*values):
-    """Options as one integer, by which ranks compare them."""
-    import zlib
-    return zlib.crc32(repr(values).encode())
+def _token_options(function, options, want):
+    """As _agree takes them."""
+    names = ("temperature", "softcap", "ignore_index", "label_smoothing", "z_loss")
+    return dict(zip(names, options), function=function, **{name: name in want for name in ("lse", "entropy", "loss")})
+
+
+def _public(function):
+    """Errors of the functions in C have the name of the public one."""
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            private, _, text = str(error).partition(": ")
+            if not private.startswith("_shard_"):
+                raise
+            raise type(error)(f"napier.torch.distributed.{function.__name__}: {text}") from None
+    return call
 
 
 # ---- softmax, log_softmax, logsumexp --------------------------------------------------------------------------------------------------
-
-
-_NO_IDS = torch.empty(0, dtype=torch.int64)
 
 
 class _Map(torch.autograd.Function):
@@ -425,34 +485,40 @@ class _LogSumExp(torch.autograd.Function):
 def _map(kind, x, group, sizes, temperature, masked_rows):
     s = _Sharded("x", x, group, sizes)
     x = _floats("x", s.local)
-    rows = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(math.prod(x.shape[:-1]), 0)
-    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype),
-                    options=_code(kind, float(temperature)))
-    y = _Map.apply(rows, kind, s.group, layout, float(temperature), masked_rows)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    temperature = _number("temperature", temperature)
+    layout = _agree(s.group, s.sizes, x.shape[-1], dict(function=kind, temperature=temperature, masked_rows=masked_rows),
+                    rows=rows.shape[0], dtype=x.dtype)
+    y = _Map.apply(rows, kind, s.group, layout, temperature, masked_rows)
     return s.like(y.view(x.shape))
 
 
+@_public
 def softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
     """napier.torch.softmax over the last dimension, of which each rank has some columns.
 
     sizes: how many columns each rank has. Without it the ranks tell each other in one more small message, and compare the other
-    arguments too. group: default: all processes; a DTensor brings its own."""
+    arguments too: options, rows, dtypes and ids. With it, and for a DTensor, nothing is compared: the caller sees to it that these
+    are the same on every rank. group: default: all processes; a DTensor brings its own."""
     return _map("softmax", x, group, sizes, temperature, masked_rows)
 
 
+@_public
 def log_softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
     """napier.torch.log_softmax over the last dimension, of which each rank has some columns."""
     return _map("log_softmax", x, group, sizes, temperature, masked_rows)
 
 
+@_public
 def logsumexp(x, group=None, *, sizes=None, temperature=1.0):
     """napier.torch.logsumexp over the last dimension, of which each rank has some columns. Backward has no messages."""
     s = _Sharded("x", x, group, sizes)
     x = _floats("x", s.local)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype),
-                    options=_code("logsumexp", float(temperature)))
-    return s.whole(_LogSumExp.apply(rows, s.group, layout, float(temperature)).view(x.shape[:-1]))
+    temperature = _number("temperature", temperature)
+    layout = _agree(s.group, s.sizes, x.shape[-1], dict(function="logsumexp", temperature=temperature), rows=rows.shape[0],
+                    dtype=x.dtype)
+    return s.whole(_LogSumExp.apply(rows, s.group, layout, temperature).view(x.shape[:-1]))
 
 
 # ---- Tokens ---------------------------------------------------------------------------------------------------------------------
@@ -465,7 +531,8 @@ def _results(finals, chosen, rows, vocabulary, ids, options, want):
 
     made = (room(ids.numel(), rows, chosen.shape[1]), room("lse" in want, rows), room("entropy" in want, rows), room("loss" in want, rows))
     given = [x if x.numel() else None for x in made]
-    _napier._shard_token_results(rows, finals, vocabulary, chosen, ids, *options, *given)
+    if rows:
+        _napier._shard_token_results(rows, finals, vocabulary, chosen, ids, *options, *given)
     return made
 
 
@@ -498,8 +565,9 @@ class _Tokens(torch.autograd.Function):
         rows, ids, finals, chosen = ctx.saved_tensors
         x, layout = _host(rows), ctx.layout
         out = torch.empty(x.shape, dtype=x.dtype)
-        _napier._shard_token_backward(finals, x, layout.first, layout.vocabulary, out, chosen, ids, *ctx.options,
-                                      *_gradients(grads, ids, x.shape[0]))
+        if x.shape[0]:
+            _napier._shard_token_backward(finals, x, layout.first, layout.vocabulary, out, chosen, ids, *ctx.options,
+                                          *_gradients(grads, ids, x.shape[0]))
         return out.to(rows.device), None, None, None, None, None
 
 
@@ -521,7 +589,8 @@ class _LinearTokens(torch.autograd.Function):
         x, w = _host(hidden), _host(weights)
         g = _gradients(grads, ids, x.shape[0])
         call = functools.partial(_linear_backward, ctx.layout, ctx.options, w)
-        to_x, to_w = None, torch.empty(w.shape, dtype=w.dtype) if ctx.needs_input_grad[1] else None
+        made = torch.empty if x.shape[0] else torch.zeros
+        to_x, to_w = None, made(w.shape, dtype=w.dtype) if ctx.needs_input_grad[1] else None
         if ctx.group.size == 1:
             to_x = torch.empty(x.shape) if ctx.needs_input_grad[0] else None
             if to_x is not None or to_w is not None:
@@ -539,7 +608,9 @@ class _LinearTokens(torch.autograd.Function):
 
 def _linear_backward(layout, options, weights, some, finals, hidden, chosen, ids, gradients, continues, to_hidden, to_weights):
     """The gradients of some rows."""
-    each = ids.numel() // finals.shape[0] if finals.shape[0] else 0
+    if not finals.shape[0]:
+        return
+    each = ids.numel() // finals.shape[0]
     own = ids.view(finals.shape[0], each)[some].reshape(-1)
     _napier._shard_linear_backward(finals[some], hidden[some], weights, layout.first, layout.vocabulary, continues, to_hidden,
                                    to_weights, chosen[some].contiguous(), own, *options,
@@ -575,6 +646,7 @@ def _wanted(lse, entropy, loss):
     return tuple(name for name, wanted in (("lse", lse), ("entropy", entropy), ("loss", loss)) if wanted)
 
 
+@_public
 def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0,
                    z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
     """napier.torch.token_logprobs of logits [..., V] of which each rank has some columns. ids [...] or [..., K] are those of the whole
@@ -585,12 +657,13 @@ def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0,
     rows = x.reshape(math.prod(lead), x.shape[-1])
     ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
     options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
-    layout = _agree(s.group, s.sizes, x.shape[-1], rows=rows.shape[0], dtype=_DTYPES.index(x.dtype), ids=ids.numel(),
-                    options=_code(options, want))
+    layout = _agree(s.group, s.sizes, x.shape[-1], _token_options("token_logprobs", options, want), ids, rows=rows.shape[0],
+                    dtype=x.dtype)
     results = _Tokens.apply(rows, ids, s.group, layout, options, want)
     return _shape_results(s, results, lead, each, ids, want)
 
 
+@_public
 def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
     """napier.torch.linear_token_logprobs of hidden [..., H], the same on every rank, and the head's weights [V, H] of which each rank
@@ -603,9 +676,8 @@ def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, 
     rows = x.reshape(math.prod(lead), x.shape[-1])
     ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
     options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
-    layout = _agree(s.group, s.sizes, w.shape[0], rows=rows.shape[0], hidden=x.shape[-1], dtype=_DTYPES.index(x.dtype),
-                    weights_dtype=_DTYPES.index(w.dtype), ids=ids.numel(), hidden_requires_grad=int(x.requires_grad),
-                    options=_code(options, want))
+    layout = _agree(s.group, s.sizes, w.shape[0], _token_options("linear_token_logprobs", options, want), ids, rows=rows.shape[0],
+                    hidden=x.shape[-1], dtype=x.dtype, weights_dtype=w.dtype, hidden_requires_grad=int(x.requires_grad))
     results = _LinearTokens.apply(rows, w, ids, s.group, layout, options, want)
     s.mesh = None  # the results are plain tensors, as hidden is
     return _shape_results(s, results, lead, each, ids, want)
@@ -626,14 +698,24 @@ class _ExactSum(torch.autograd.Function):
         return grad.expand(ctx.shape)
 
 
+def _refuse_sharded_rows(logits, reduction):
+    if reduction == "none" or not hasattr(logits, "device_mesh"):
+        return
+    if any(p.is_shard() and p.dim % logits.ndim != logits.ndim - 1 for p in logits.placements):
+        raise ValueError(f"reduction: {reduction!r} of a DTensor whose rows are sharded too, {logits.placements}, would be that of this "
+                         "rank's rows (use reduction='none', and reduce that)")
+
+
+@_public
 def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                   temperature=1.0, softcap=0.0):
     """The loss of token_logprobs for ids [...]. reduction: "none" gives [...]; "sum"; "mean": the sum divided by the number of ids that
-    are not ignore_index. The sum is exact, and rounded once."""
+    are not ignore_index. The sum is exact, and rounded once. A DTensor whose rows are sharded too needs "none"."""
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
-    loss = token_logprobs(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap, ignore_index=ignore_index,
-                          label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
+    _refuse_sharded_rows(logits, reduction)
+    loss = token_logprobs.__wrapped__(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap,
+                                      ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
     if reduction == "none":
         return loss
     total = _ExactSum.apply(_local(loss))
