@@ -92,13 +92,49 @@ def test_several_axes():
 def test_weights():
     x = rows((3, 40000))
     for b in (rows((3, 40000), seed=1), rows((3, 1), np.float64, seed=2), rows((2, 1, 40000), seed=3), np.arange(40000) - 5, -2, 0.5):
-        for chunks in CHUNKS[:4]:
-            d, axis = da.from_array(x, chunks=chunks), -1
+        for chunks, axis in itertools.product(CHUNKS[:5], (-1, None, (-1, -2))):
+            d = da.from_array(x, chunks=chunks)
             w = da.from_array(b, chunks=1 if b.size < 9 else 999) if isinstance(b, np.ndarray) and b.ndim == 2 else b
-            wanted = napier.logsumexp(x, axis=axis, b=b, return_sign=True, keepdims=True)
-            for found, wanted in zip(nd.logsumexp(d, axis=axis, b=w, return_sign=True, keepdims=True), wanted):
-                same(found, wanted)
-            same(nd.logsumexp(d, axis=axis, b=w), napier.logsumexp(x, axis=axis, b=b))
+            options = {"axis": axis, "b": b, "temperature": 0.9}
+            wanted = napier.logsumexp(x, return_sign=True, keepdims=True, **options)
+            options["b"] = w
+            for found, want in zip(nd.logsumexp(d, return_sign=True, keepdims=True, **options), wanted):
+                same(found, want, (chunks, axis))
+            same(nd.logsumexp(d, **options), napier.logsumexp(x, **{**options, "b": b}), (chunks, axis))
+
+
+def test_weights_of_every_sort():
+    x = rows((6, 30000))
+    x[0] = -np.inf
+    x[1, 5], x[2, 20000] = np.nan, np.inf
+    b = rows((6, 30000), seed=1)
+    b[3] = np.where(np.arange(30000) % 2, 1, -1)
+    x[3] = 2.0
+    b[4], b[5, 7] = 0, np.inf
+    for dtype, of_weights, wanted in itertools.product((np.float16, np.float32, np.float64), (np.float32, np.float64), (None, np.float64)):
+        y, w = x.astype(dtype), b.astype(of_weights)
+        d, e = da.from_array(y, chunks=(4, 9000)), da.from_array(w, chunks=(3, 11111))
+        options = {"axis": 1, "return_sign": True, "dtype": wanted}
+        for found, want in zip(nd.logsumexp(d, b=e, **options), napier.logsumexp(y, b=w, **options)):
+            same(found, want)
+
+
+def test_weights_are_not_brought_together():
+    """A block is never larger than a chunk, so weighted rows need no memory for all of them."""
+    largest, compute = [], nd._states_of_block
+
+    def seen(block, weights, block_info=None, **more):
+        largest.extend([block.nbytes, weights.nbytes])
+        return compute(block, weights, block_info=block_info, **more)
+
+    x, b = rows((2, 600000)), rows((2, 600000), seed=1)
+    d, e = (da.from_array(array, chunks=(1, 100000)) for array in (x, b))
+    nd._states_of_block = seen
+    try:
+        same(nd.logsumexp(d, axis=1, b=e), napier.logsumexp(x, axis=1, b=b))
+    finally:
+        nd._states_of_block = compute
+    assert len(largest) == 24 and max(largest) == 400000, largest
 
 
 def test_what_is_larger_than_what_is_kept():

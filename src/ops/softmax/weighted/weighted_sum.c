@@ -314,9 +314,9 @@ napier_weighted_result napier_weighted_one_tile(const napier_softmax_kernels *ke
 
 static uint64_t magnitude(uint64_t digit) { return digit >> 63 ? 0 - digit : digit; }
 
-/* Are all digits within what so many elements can add? Two arrays are merged one day, so their sum counts. */
+/* Are all digits within what so many elements can add? `ties` will be added to `rest` one day, so their sum counts. */
 static bool digits_fit(const uint64_t *a, const uint64_t *b, int digits, int64_t elements) {
-    const uint64_t most = (uint64_t)elements << (NAPIER_DIGIT_BITS + 1);
+    const uint64_t most = (uint64_t)elements << NAPIER_DIGIT_BITS;
     for (int j = 0; j < digits; j++) {
         const uint64_t size = magnitude(a[j]);
         if (size > most || (b && magnitude(b[j]) > most - size)) {

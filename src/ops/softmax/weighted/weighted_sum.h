@@ -19,7 +19,8 @@
 
 enum { NAPIER_WEIGHT_DIGITS = 13, NAPIER_WEIGHT_DIGITS_F64 = 88 };
 
-/* A sum has fewer elements: each adds less than 2^24 to a digit, twice at most, and a digit stays within 63 bits. */
+/* A sum has fewer elements. Each adds less than 2^24 to a digit of `weight`, and to one of `ties` or `rest`, so that a digit
+ * stays below 2^62. */
 #define NAPIER_WEIGHTED_MOST (INT64_C(1) << 38)
 
 typedef struct napier_weighted_sum {
