@@ -513,10 +513,14 @@ static napier_status shard_tokens(napier_context *c, shard_records *s) {
     status = status ? status
                     : CALL(napier_shard_token_backward, c, s->finals, s->chosen, sharded(0, SHARDED), 0, SHARDED, some,
                            NULL, &g, new_rows(SHARD_ROWS, SHARDED));
+    const napier_const_matrix states = napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN);
+    const napier_matrix to_hidden = new_rows(SHARD_ROWS, HIDDEN), to_head = new_rows(SHARDED, HIDDEN);
+    status =
+        status ? status
+               : CALL(napier_shard_linear_backward_check, c, states, head, SHARDED, some, NULL, &g, to_hidden, to_head);
     return status ? status
-                  : CALL(napier_shard_linear_backward, c, s->finals, s->chosen,
-                         napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN), head, 0, SHARDED, some, NULL, &g, 0,
-                         new_rows(SHARD_ROWS, HIDDEN), new_rows(SHARDED, HIDDEN));
+                  : CALL(napier_shard_linear_backward, c, s->finals, s->chosen, states, head, 0, SHARDED, some, NULL,
+                         &g, 0, to_hidden, to_head);
 }
 
 static napier_status shard_use_of(napier_context *c, bool linear) {
