@@ -10,7 +10,7 @@ import numpy as np
 
 import napier
 import napier.dask as nd
-from support import raises
+from support import ROOT, python, raises
 
 dask.config.set(scheduler="threads", num_workers=4)
 
@@ -231,3 +231,10 @@ def test_a_worker_that_dies():
         finally:
             if os.path.exists(marker):
                 os.remove(marker)
+
+
+def test_the_command_of_the_page():
+    """docs/scale.md begins with it. The folder of the script is the first where Python looks for modules."""
+    done = python(os.path.join(ROOT, "bench", "python", "dask_memory.py"), "--gigabytes", "0.02")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("[True, True, True, True]"), done.stdout
