@@ -1,5 +1,5 @@
 """Types of napier.torch.distributed."""
-from typing import Any, Literal, Optional, Sequence, overload
+from typing import Any, Literal, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -10,14 +10,8 @@ def softmax(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, sizes
             temperature: float = 1.0, masked_rows: Literal["nan", "zero"] = 'nan') -> torch.Tensor: ...
 def log_softmax(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, sizes: Optional[Sequence[int]] = None,
                 temperature: float = 1.0, masked_rows: Literal["nan", "zero"] = 'nan') -> torch.Tensor: ...
-@overload
-def logsumexp(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, b: Optional[Any] = None,
-              return_sign: Literal[False] = False, sizes: Optional[Sequence[int]] = None,
-              temperature: float = 1.0) -> torch.Tensor: ...
-@overload
-def logsumexp(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, b: Optional[Any] = None,
-              return_sign: Literal[True], sizes: Optional[Sequence[int]] = None,
-              temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]: ...
+def logsumexp(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, b: Optional[Any] = None, return_sign: bool = False,
+              sizes: Optional[Sequence[int]] = None, temperature: float = 1.0) -> Any: ...
 def token_logprobs(logits: torch.Tensor, ids: Optional[Any] = None, group: Optional[dist.ProcessGroup] = None, *,
                    sizes: Optional[Sequence[int]] = None, temperature: float = 1.0, softcap: float = 0.0,
                    ignore_index: int = -100, label_smoothing: float = 0.0, z_loss: float = 0.0, lse: bool = False,
