@@ -1,8 +1,10 @@
 """napier.dask against the calls in memory: the same bits for any axes, chunks, dtypes and workers, also when one dies."""
 import itertools
+import math
 import os
 import signal
 import warnings
+import zlib
 
 import dask
 import dask.array as da
@@ -135,6 +137,39 @@ def test_weights_are_not_brought_together():
     finally:
         nd._states_of_block = compute
     assert len(largest) == 24 and max(largest) == 400000, largest
+
+
+def numbers(seed, shape):
+    """Those of tests/peers/distributed_ranks.py and tests/mpi/ranks.c."""
+    i = np.arange(math.prod(shape), dtype=np.uint32)
+    with np.errstate(over="ignore"):
+        mixed = (i + np.uint32(1)) * np.uint32(2654435761) ^ np.uint32((seed + 1) * 2246822519 % 2**32)
+        mixed = mixed * np.uint32(3266489917) >> np.uint32(20)
+    return (mixed.astype(np.float32) / 256 - 8).reshape(shape)
+
+
+def test_the_golden_table():
+    """The lines of the table of PyTorch's and MPI's ranks, from chunks with their boundaries, as states."""
+    cols = 5003
+    with open(os.path.join(ROOT, "tests", "bits", "golden_shards.txt"), encoding="ascii") as lines:
+        golden = {name: crc for name, dtype, crc in map(str.split, lines) if dtype == "f32"}
+    x, g = numbers(1, (5, cols)), numbers(2, (5, cols))
+    short, run, nd._SHORT, nd._RUN = nd._SHORT, nd._RUN, 0, 1
+    try:
+        for ranks in (1, 2, 3, 4, 8):
+            even = [cols * (r + 1) // ranks - cols * r // ranks for r in range(ranks)]
+            tiny = [1] * (ranks - 1) + [cols - ranks + 1]
+            anywhere = np.diff([*[0, 1, 1500, 1501, 2048, 3333, 5000, 5002][:ranks], cols]).tolist()
+            for sizes in (even, tiny, anywhere):
+                d, e = (da.from_array(array, chunks=((2, 3), tuple(sizes))) for array in (x, g))
+                lse, sign = nd.logsumexp(d, axis=1, b=e, return_sign=True, temperature=0.75)
+                made = {"softmax": nd.softmax(d, temperature=0.75), "log_softmax": nd.log_softmax(d, temperature=0.75),
+                        "logsumexp": nd.logsumexp(d, axis=1, temperature=0.75), "weighted_lse": lse, "weighted_sign": sign,
+                        "weighted_without_sign": nd.logsumexp(d, axis=1, b=e, temperature=0.75)}
+                for (name, _), found in zip(made.items(), dask.compute(*made.values(), num_workers=ranks)):
+                    assert f"{zlib.crc32(np.ascontiguousarray(found).tobytes()):08x}" == golden[name], (name, sizes)
+    finally:
+        nd._SHORT, nd._RUN = short, run
 
 
 def test_what_is_larger_than_what_is_kept():
