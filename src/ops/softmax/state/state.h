@@ -54,8 +54,8 @@ static inline size_t napier_state_bytes(napier_dtype compute, bool weighted) {
            (weighted ? sizeof(napier_weighted_sum) : 0);
 }
 
-static inline size_t napier_state_offset(const napier_softmax_state *s, int blocks) {
-    return sizeof *s + (size_t)blocks * NAPIER_TILE * napier_state_element(s->compute);
+static inline size_t napier_state_offset(const napier_softmax_state *s, napier_state_block block) {
+    return sizeof *s + (size_t)block * NAPIER_TILE * napier_state_element(s->compute);
 }
 static inline char *napier_state_elements(napier_softmax_state *s, napier_state_block block) {
     return (char *)s + napier_state_offset(s, block);
