@@ -169,6 +169,9 @@ def on_mesh(rank, ranks):
         assert isinstance(z, DTensor) and z.placements[0].is_shard(1) and torch.equal(bits(z.full_tensor()), bits(y)), name
     y, z = nt.logsumexp(whole, -1), nd.logsumexp(cut)
     assert z.placements == (Replicate(),) and torch.equal(bits(z.to_local()), bits(y))
+    g = numbers(2, ROWS, COLS, dtype=torch.float32)
+    y, z = nt.logsumexp(whole, -1, b=g, return_sign=True), nd.logsumexp(cut, b=distribute_tensor(g, mesh, [Shard(-1)]), return_sign=True)
+    assert all(m.placements == (Replicate(),) and torch.equal(bits(m.to_local()), bits(n)) for m, n in zip(z, y))
     y, z = nt.token_logprobs(whole, ids, entropy=True), nd.token_logprobs(cut, ids, entropy=True)
     assert torch.equal(bits(z.logprobs.to_local()), bits(y.logprobs)) and torch.equal(bits(z.entropy.to_local()), bits(y.entropy))
     (y.logprobs + y.entropy).sum().backward()

@@ -31,6 +31,7 @@ def no_rows(rank, ranks):
 
         for function in (nd.softmax, nd.log_softmax, nd.logsumexp):
             take(function, options={"temperature": 0.5})
+        take(nd.logsumexp, options={"b": 2.0})
         take(nd.token_logprobs, ids, options=dict(lse=True, entropy=True, loss=True, label_smoothing=0.1))
         take(nd.token_logprobs, ids.view(0, 1).expand(0, 2), options={})
         take(nd.cross_entropy, ids, options={"reduction": "sum"})
