@@ -8,7 +8,7 @@
 #
 #     sbatch slurm_generate.sh prompts.jsonl Qwen3-0.6B samples --samples 8 -t 0.8      16 files samples.00000 ...
 #     sh slurm_generate.sh --join samples > samples.jsonl
-#     SHARDS=100 sbatch --array=0-99 slurm_generate.sh ...                              another number of shards
+#     SHARDS=100 sbatch --array=0-99 slurm_generate.sh ...                              another number of shards, also to join
 #     sbatch --array=3,7 slurm_generate.sh ...                                          two shards once more
 #
 # The number of shards is SHARDS and not that of the tasks, because a later array may have some of them only. Without
@@ -16,7 +16,14 @@
 set -eu
 
 if [ "$1" = --join ]; then # each file is in the order of its lines
-    LC_ALL=C exec sort -m -s -t ' ' -k 2,2n "$2".[0-9][0-9][0-9][0-9][0-9]
+    set -- "$2" "$2".[0-9][0-9][0-9][0-9][0-9]
+    name=$1
+    shift
+    if [ ! -e "$1" ] || [ $# -ne "${SHARDS:-16}" ]; then
+        echo "$name: $# files, but ${SHARDS:-16} shards (say SHARDS=N if there were others)" >&2
+        exit 1
+    fi
+    LC_ALL=C exec sort -m -s -t ' ' -k 2,2n "$@"
 fi
 prompts=$1 model=$2 output=$3
 shift 3

@@ -11,19 +11,11 @@ napier_status read_struct(napier_context *context, const char *name, const char 
 /* The same, but NULL means all defaults. */
 napier_status read_options(napier_context *context, const char *init, const void *given, void *copy);
 
+/* All bytes of options as one number, by which ranks compare them. The pointer `keep` is none: it is not supported. */
+int64_t code_of(const void *options, size_t size);
+int64_t code_of_softmax(const napier_softmax_options *options);
+
 /* A matrix of f32, f16 or bf16 whose elements can be read. */
 napier_status check_matrix(napier_context *context, const char *name, napier_const_matrix m);
-
-/* A matrix and its name in texts. */
-typedef struct named {
-    const char *name;
-    napier_const_matrix m;
-} named;
-
-napier_status check_shape(napier_context *context, named m, int64_t rows, int64_t cols);
-
-/* Checks that `out` can be written without a change of others[0 .. count - 1]. An absent matrix overlaps nothing. Two views
- * overlap if their ranges of bytes do, unless they are different columns of rows that are equally far apart. */
-napier_status check_output(napier_context *context, named out, const named *others, int count);
 
 #endif

@@ -10,6 +10,23 @@
 #include <napier/mpi.h>
 #include <stdbool.h>
 
+/* A step of this rank, unless it has failed already. */
+#define STEP(x_, ...)                     \
+    do {                                  \
+        if (!(x_)->status) {              \
+            (x_)->status = (__VA_ARGS__); \
+        }                                 \
+    } while (0)
+
+/* Returns a failure. */
+#define TRY(...)                                      \
+    do {                                              \
+        const napier_status failure_ = (__VA_ARGS__); \
+        if (failure_) {                               \
+            return failure_;                          \
+        }                                             \
+    } while (0)
+
 enum { EXCHANGE_BLOCKS = 64, EXCHANGE_FACTS = 8 };
 
 /* Columns begin .. end - 1, which rank `rank` sends or gets. */

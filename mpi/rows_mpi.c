@@ -10,39 +10,7 @@
 
 enum { SUM = NAPIER_SHARD_SUM_WORDS, FINAL = NAPIER_SHARD_FINAL_WORDS };
 
-/* A step of this rank, unless it has failed already. */
-#define STEP(x_, ...)                     \
-    do {                                  \
-        if (!(x_)->status) {              \
-            (x_)->status = (__VA_ARGS__); \
-        }                                 \
-    } while (0)
-
-/* Returns a failure. */
-#define TRY(...)                                      \
-    do {                                              \
-        const napier_status failure_ = (__VA_ARGS__); \
-        if (failure_) {                               \
-            return failure_;                          \
-        }                                             \
-    } while (0)
-
 /* ---- Arguments ------------------------------------------------------------------------------------------------------ */
-
-/* All bytes of options as one number, by which ranks compare them. The pointer `keep` is none: it is not supported. */
-static int64_t code_of(const void *options, size_t size) {
-    const unsigned char *bytes = options;
-    uint64_t code = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) {
-        code = (code ^ bytes[i]) * UINT64_C(0x100000001b3);
-    }
-    return (int64_t)(code >> 1);
-}
-
-static int64_t code_of_softmax(const napier_softmax_options *o) {
-    const double values[2] = {o->temperature, (double)o->masked_rows};
-    return code_of(values, sizeof values);
-}
 
 static int64_t code_of_token(const napier_token_options *o) {
     const double values[5] = {o->temperature, o->softcap, (double)o->ignore_index, o->label_smoothing, o->z_loss};
@@ -511,45 +479,6 @@ static napier_status write_sums(exchange *x, const float *sums, napier_matrix ou
     return status;
 }
 
-/* A vector or ids as a matrix. Only the place of ids in memory matters. */
-static napier_const_matrix as_column(napier_const_vector v) {
-    return (napier_const_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
-}
-static napier_const_matrix as_matrix(napier_indices ids) {
-    const int64_t halves = ids.type == NAPIER_I32 ? 1 : 2;
-    return (napier_const_matrix){ids.data, ids.size, halves, halves, 1, NAPIER_F32};
-}
-
-/* What must be right before the chain, whose parts look at some rows of the gradients and write to memory of its own. */
-static napier_status check_chain(napier_context *context, const source *s, const napier_token_gradients *g,
-                                 napier_matrix grad_hidden, napier_matrix grad_weights) {
-    enum { OUT = 2, GRADIENTS = 4 };
-    const napier_const_matrix vectors[] = {as_column(g->lse), as_column(g->entropy), as_column(g->loss)};
-    const named all[] = {{"grad_hidden", napier_read_only(grad_hidden)},
-                         {"grad_weights", napier_read_only(grad_weights)},
-                         {"gradients: logprobs", g->logprobs},
-                         {"gradients: lse", vectors[0]},
-                         {"gradients: entropy", vectors[1]},
-                         {"gradients: loss", vectors[2]},
-                         {"hidden", s->hidden},
-                         {"weights", s->weights},
-                         {"ids", as_matrix(s->ids)}};
-    const int count = (int)(sizeof all / sizeof *all);
-    const int64_t rows = s->hidden.rows, k = rows > 0 ? s->ids.size / rows : g->logprobs.cols;
-    const int64_t shapes[OUT + GRADIENTS][2] = {
-        {rows, s->hidden.cols}, {s->weights.rows, s->hidden.cols}, {rows, k}, {rows, 1}, {rows, 1}, {rows, 1}};
-    for (int i = 0; i < OUT + GRADIENTS; i++) {
-        const napier_const_matrix m = all[i].m;
-        if (!m.data) {
-            continue;
-        }
-        TRY(check_matrix(context, all[i].name, m));
-        TRY(check_shape(context, all[i], shapes[i][0], shapes[i][1]));
-    }
-    TRY(grad_hidden.data ? check_output(context, all[0], all + 1, count - 1) : NAPIER_OK);
-    return grad_weights.data ? check_output(context, all[1], all + OUT, count - OUT) : NAPIER_OK;
-}
-
 napier_status napier_mpi_linear_token_logprobs_backward(napier_context *context, MPI_Comm comm,
                                                         napier_const_matrix hidden, napier_const_matrix weights,
                                                         napier_indices ids, const napier_token_options *options,
@@ -562,7 +491,9 @@ napier_status napier_mpi_linear_token_logprobs_backward(napier_context *context,
     reduced r;
     napier_status status = read_back(context, options, gradients, &call, &s);
     status = status ? status : check_source(context, &s);
-    status = status ? status : check_chain(context, &s, &call.gradients, grad_hidden, grad_weights);
+    status = status ? status
+                    : napier_shard_linear_backward_check(context, hidden, weights, INT64_MAX, ids, &call.options,
+                                                         &call.gradients, grad_hidden, grad_weights);
     if (!status && hidden.cols > 0 && hidden.rows > INT_MAX / hidden.cols) {
         status = napier_set_error(context, NAPIER_INVALID_ARGUMENT,
                                   "hidden: too many elements for one message; pass some rows at a time");

@@ -14,8 +14,6 @@
  * IO_ERROR: another rank failed, or MPI did (where the communicator's error handler returns; by default MPI ends all ranks,
  * also if one of them is killed). A rank that has no memory for a message itself calls MPI_Abort, since the others wait for
  * that message: this ends the job.
- * Overlap: the linear backward call compares its outputs with the other views by ranges of bytes, and refuses views that
- * interleave, except columns beside each other in rows that are equally far apart.
  * Messages: docs/distributed.md. Threads: MPI must allow calls from the calling thread. The library calls no MPI_Init. */
 #ifndef NAPIER_MPI_H
 #define NAPIER_MPI_H
@@ -32,9 +30,9 @@ extern "C" {
 
 /* ---- One long row --------------------------------------------------------------------------------------------------*/
 
-/* Creates the merged state of all ranks on every rank: one MPI_Allreduce of at most 20 KB. It is not finished. Each rank's
+/* Creates the merged state of all ranks on every rank: one MPI_Allreduce of 36 KB. It is not finished. Each rank's
  * part must begin where that of the rank before ends, or be empty, or all must consist of whole tiles of 1024. All states
- * have one compute dtype and the same options. */
+ * have one compute dtype and the same options, and all or none of them are weighted. */
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_merge(napier_context *context, MPI_Comm comm,
                                                             const napier_softmax_state *state,
                                                             napier_softmax_state **out);
@@ -43,7 +41,7 @@ NAPIER_MPI_API napier_status napier_mpi_softmax_state_merge(napier_context *cont
  * neighbours. It is not commutative, so MPI reduces in the order of ranks. Its type is NAPIER_MPI_STATE_BYTES bytes, made
  * by napier_mpi_softmax_state_pack. Free both with MPI_Type_free and MPI_Op_free. Two states that do not merge make a
  * record that unpack refuses with the status of what failed, such as STATE_MISMATCH. */
-#define NAPIER_MPI_STATE_BYTES (8 + (20 << 10))
+#define NAPIER_MPI_STATE_BYTES (8 + (36 << 10))
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_op(napier_context *context, MPI_Datatype *type, MPI_Op *op);
 NAPIER_MPI_API napier_status napier_mpi_softmax_state_pack(napier_context *context, const napier_softmax_state *state,
                                                            void *record);
@@ -55,6 +53,12 @@ NAPIER_MPI_API napier_status napier_mpi_softmax_state_unpack(napier_context *con
 
 NAPIER_MPI_API napier_status napier_mpi_logsumexp(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                                   napier_vector lse, const napier_softmax_options *options);
+/* As napier_logsumexp_weighted; a sign without data is not wanted. The ranks exchange a state of each row: 0.4 KB, and 8
+ * bytes for each column of a tile that lies in other shards too. */
+NAPIER_MPI_API napier_status napier_mpi_logsumexp_weighted(napier_context *context, MPI_Comm comm,
+                                                           napier_const_matrix logits, napier_const_matrix weights,
+                                                           napier_vector lse, napier_vector sign,
+                                                           const napier_softmax_options *options);
 NAPIER_MPI_API napier_status napier_mpi_softmax(napier_context *context, MPI_Comm comm, napier_const_matrix logits,
                                                 napier_matrix probs, const napier_softmax_options *options);
 NAPIER_MPI_API napier_status napier_mpi_log_softmax(napier_context *context, MPI_Comm comm, napier_const_matrix logits,

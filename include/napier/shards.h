@@ -111,6 +111,15 @@ NAPIER_API napier_status napier_shard_linear_backward(napier_context *context, c
                                                       napier_indices ids, const napier_token_options *options,
                                                       const napier_token_gradients *gradients, int continues,
                                                       napier_matrix grad_hidden, napier_matrix grad_weights);
+/* What napier_linear_token_logprobs_backward refuses before it writes anything, for this rank's rows of the head: shapes,
+ * dtypes, structs, and outputs that overlap inputs or each other. The parts of napier_shard_linear_backward cannot see this,
+ * because each has some rows and memory of its own. grad_hidden has the caller's dtype. ids are compared with `vocabulary`;
+ * give INT64_MAX where it is not known yet. Computes nothing. */
+NAPIER_API napier_status napier_shard_linear_backward_check(napier_context *context, napier_const_matrix hidden,
+                                                            napier_const_matrix weights, int64_t vocabulary,
+                                                            napier_indices ids, const napier_token_options *options,
+                                                            const napier_token_gradients *gradients,
+                                                            napier_matrix grad_hidden, napier_matrix grad_weights);
 
 #ifdef __cplusplus
 }

@@ -170,6 +170,25 @@ NAPIER_API napier_status napier_softmax_state_merge(napier_context *context, nap
  * covers a whole row from index 0. */
 NAPIER_API napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse);
 
+/* ---- The same with weights ------------------------------------------------------------------------------------------
+ * A weighted state is a part of a row of napier_logsumexp_weighted, and its result has that call's bits. merge, save, load,
+ * destroy and the other functions take weighted states too; apply does not, and a weighted state does not merge with another.
+ * A part has fewer than 2^38 elements. A state takes about 18 KB (f32) or 34 KB (f64). */
+
+/* As napier_softmax_state_create. */
+NAPIER_API napier_status napier_softmax_state_create_weighted(napier_context *context, napier_dtype compute,
+                                                              int64_t first_index,
+                                                              const napier_softmax_options *options,
+                                                              napier_softmax_state **out);
+/* Appends elements and their weights, of one size. Dtypes as for napier_softmax_state_update, for each of both; a stride of 0
+ * repeats a weight. Errors: INVALID_ARGUMENT. */
+NAPIER_API napier_status napier_softmax_state_update_weighted(napier_context *context, napier_softmax_state *state,
+                                                              napier_const_vector logits, napier_const_vector weights);
+/* *lse receives log |sum|, and *sign 1, 0, -1 or NaN. Either may be NULL; without sign a negative sum gives NaN, as in
+ * napier_softmax_state_finish. A state without weights has the sign of its sum of exponentials. */
+NAPIER_API napier_status napier_softmax_state_finish_weighted(napier_context *context, napier_softmax_state *state,
+                                                              double *lse, double *sign);
+
 typedef enum napier_softmax_kind { NAPIER_KIND_SOFTMAX = 0, NAPIER_KIND_LOG_SOFTMAX = 1 } napier_softmax_kind;
 
 /* Writes softmax or log_softmax of a block of the row's logits, given the finished state of the whole row. `result` has
@@ -183,7 +202,7 @@ NAPIER_API napier_status napier_softmax_state_apply(napier_context *context, con
 NAPIER_API int64_t napier_softmax_state_first_index(const napier_softmax_state *state);
 NAPIER_API int64_t napier_softmax_state_count(const napier_softmax_state *state);
 
-/* The size of the state as bytes, at most 20 KB. The bytes are the same on every machine: little-endian, with magic, format,
+/* The size of the state as bytes, at most 20 KB; 36 KB if it is weighted and f64. The bytes are the same on every machine: little-endian, with magic, format,
  * numerics version, tile, dtype, temperature and a checksum. */
 NAPIER_API size_t napier_softmax_state_size(const napier_softmax_state *state);
 /* Writes napier_softmax_state_size bytes. INVALID_ARGUMENT if `capacity` is less. */

@@ -15,7 +15,7 @@ import numpy as np
 from dask.graph_manipulation import bind
 
 import napier
-from ._ops.logsumexp import _axes
+from ._ops.logsumexp import _axes, _broadcast as _one_shape
 
 __all__ = ["UMAP", "log_softmax", "logsumexp", "softmax"]
 
@@ -59,7 +59,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     axis : int, tuple of int, or None
         The elements of several axes form one row, in row-major order.
     b : array that broadcasts with a, a number, or None
-        Weights of any sign. Weighted rows are brought together in one chunk, so a row must fit into a worker's memory.
+        Weights of any sign. They may have other chunks than a.
     keepdims : bool
     return_sign : bool
         Whether to return (log(abs(sum)), sign of the sum), two Dask arrays.
@@ -73,10 +73,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     options = {"temperature": temperature, "dtype": dtype}
     one = np.ones((1,) * a.ndim, a.dtype)  # the errors and the dtype of a call in memory
     found = napier.logsumexp(one, axis=tuple(axes), b=_one_of(b), **options).dtype
-    if b is not None or _is_whole(a, axes):
+    if _is_whole(a, axes):
         both = _logsumexp_of_blocks(a, b, axes, return_sign, options, found)
     else:
-        both = _logsumexp_of_states(a, axes, return_sign, temperature, found)
+        both = _logsumexp_of_states(a, b, axes, return_sign, temperature, found)
     parts = [both[..., i] for i in range(2)] if return_sign else [both]
     results = tuple(part if keepdims else part.squeeze(tuple(axes)) for part in parts)
     return results if return_sign else results[0]
@@ -176,14 +176,17 @@ def _runs(x, kept):
     return _rechunk(x, sizes), axis
 
 
-def _states_of_block(block, kept, split, row_shape, options, block_info=None):
+def _states_of_block(block, weights=None, *, kept, split, row_shape, options, block_info=None):
     start = [begin for begin, _ in block_info[0]["array-location"]]
     lead, rest = block.shape[:split], (0,) * (block.ndim - split)
     states = np.empty(lead + (1,) * len(rest), object)
+    if weights is not None:
+        block, weights = _one_shape(block, weights)
     for index in np.ndindex(lead):
         place = [s + i for s, i in zip(start[kept:split], index[kept:])] + start[split:]
-        first = int(np.ravel_multi_index(place, row_shape))
-        states[index + rest] = napier.SoftmaxState(first_index=first, **options).update(block[index].reshape(-1))
+        state = napier.SoftmaxState(first_index=int(np.ravel_multi_index(place, row_shape)), **options)
+        parts = (block[index], weights[index]) if weights is not None else (block[index],)
+        states[index + rest] = state.update(*(part.reshape(-1) for part in parts))
     return states
 
 
@@ -200,11 +203,12 @@ def _merge_along(states, axis, keepdims, options, **_):
     return np.expand_dims(merged, axis)
 
 
-def _states(x, kept, options):
-    """The states of whole rows, [kept..., 1...]."""
+def _states(x, kept, options, b=None):
+    """The states of whole rows, [kept..., 1...]; b: weights in the shape of x, or a number."""
     x, split = _runs(x, kept)
+    weights = [] if b is None else [b.rechunk(x.chunks) if isinstance(b, da.Array) else b]
     chunks = x.chunks[:split] + ((1,) * len(x.chunks[split]),) + ((1,),) * (x.ndim - split - 1)
-    states = da.map_blocks(_states_of_block, x, kept=kept, split=split, row_shape=x.shape[kept:], options=options,
+    states = da.map_blocks(_states_of_block, x, *weights, kept=kept, split=split, row_shape=x.shape[kept:], options=options,
                            chunks=chunks, dtype=object, meta=_meta(x, object))
 
     def merge(block, axis, keepdims, **_):
@@ -218,27 +222,28 @@ def _states(x, kept, options):
 
 
 def _finish_block(states, compute, found, return_sign):
-    lse = np.array([state.finish() for state in states.flat]).astype(compute).reshape(states.shape)
+    """[..., 2] with signs."""
+    finished = np.array([state.finish(return_sign=return_sign) for state in states.flat]).astype(compute)
+    finished = finished.reshape(states.shape + (2,) * return_sign)
     # One element is its own logsumexp, rounded once to the dtype.
-    result = np.asarray(napier.logsumexp(lse[..., None], axis=-1, dtype=found))
-    if not return_sign:
-        return result
-    sign = np.where(np.isnan(lse), lse, lse > -np.inf)
-    return np.stack([result, sign.astype(result.dtype)], axis=-1)
+    return np.asarray(napier.logsumexp(finished[..., None], axis=-1, dtype=found))
 
 
-def _options_of(compute, temperature, masked_rows="nan"):
-    return {"dtype": compute, "temperature": temperature, "masked_rows": masked_rows}
+def _options_of(compute, temperature, **more):
+    return {"dtype": compute, "temperature": temperature, **more}
 
 
 def _compute_dtype(*dtypes):
     return "float64" if np.dtype(np.float64) in dtypes else "float32"
 
 
-def _logsumexp_of_states(a, axes, return_sign, temperature, dtype):
-    compute = _compute_dtype(a.dtype, dtype)
+def _logsumexp_of_states(a, b, axes, return_sign, temperature, dtype):
+    one = np.ones(1, a.dtype)
+    compute = _compute_dtype(dtype, *(x.dtype for x in ([one] if b is None else _one_shape(one, _one_of(b)))))
     kept = [i for i in range(a.ndim) if i not in axes]
-    _, states = _states(a.transpose(kept + axes), len(kept), _options_of(compute, temperature))
+    if isinstance(b, da.Array):
+        b = b.transpose(kept + axes)
+    _, states = _states(a.transpose(kept + axes), len(kept), _options_of(compute, temperature, weighted=b is not None), b)
     chunks = states.chunks + (((2,),) if return_sign else ())
     result = da.map_blocks(_finish_block, states, compute=compute, found=dtype, return_sign=return_sign, chunks=chunks,
                            dtype=dtype, new_axis=a.ndim if return_sign else None, meta=np.empty((0,) * len(chunks), dtype))
@@ -282,7 +287,7 @@ def _elementwise(function, kind, x, axis, temperature, masked_rows, dtype):
                              meta=_meta(x, found))
     kept = [i for i in range(x.ndim) if i not in axes]
     compute = _compute_dtype(x.dtype, found)
-    rows, states = _states(x.transpose(kept + axes), len(kept), _options_of(compute, temperature, masked_rows))
+    rows, states = _states(x.transpose(kept + axes), len(kept), _options_of(compute, temperature, masked_rows=masked_rows))
     states = da.map_blocks(_close_block, states, compute=compute, dtype=object, meta=_meta(states, object))
     together = math.prod([max(c) for c in rows.chunks[:len(kept)]] + list(rows.shape[len(kept):]))
     if together * rows.itemsize > _HELD:

@@ -1,4 +1,4 @@
-"""Actors for ray.data.Dataset.map_batches, which generate from a language model and score with it.
+"""Actors for ray.data.Dataset.map_batches, which generate from a language model, score with it, and judge by it.
 
     ds = ray.data.read_json("prompts.jsonl")                       # {"number": 0, "prompt": "2 + 2 ="}
     ds = ds.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": "Qwen3-0.6B", "samples": 4}, batch_size=64,
@@ -8,11 +8,13 @@ Each actor loads the model once, and uses as many threads as Ray gives it proces
 number of actors, the batches or their order, nor on an actor that died and whose batches another has done again. This module
 does not import ray: an actor is a class whose objects take a batch, a dict of arrays, and return one.
 """
+import re
+
 import numpy as np
 
 import napier
 
-__all__ = ["Generate", "Logprobs"]
+__all__ = ["Generate", "Judge", "Logprobs"]
 
 
 class Generate:
@@ -112,6 +114,69 @@ class Logprobs:
         return result
 
 
+class Judge:
+    """The model as judge of one response to each prompt, by criteria in words: the columns of the batch, and
+
+        scores          a list, float32: for each criterion its weight times the expected value of the verdict
+        reward          their sum
+
+    They have the bits of `napier judge`. A batch that has one of these columns already is refused, so nothing is overwritten.
+
+    Parameters
+    ----------
+    model, compute, memory, threads : as Generate has them
+    criteria : list of texts, or of {"criterion": text, "weight": number}, as the program's file has them
+    verdicts : dict of text to value
+        What the model may answer, and what it is worth.
+    template : the question, with {prompt}, {response} and {criterion} in it; default: that of the program
+    chat : format of Tokenizer.chat for the question, or None: the verdict follows the question at once
+    prompt, response : the names of the columns, with texts
+    temperature : float
+    """
+
+    _QUESTION = ("Question:\n{prompt}\n\nAnswer:\n{response}\n\nCriterion: {criterion}\n"
+                 "Does the answer meet the criterion? Reply with Yes or No.\n")
+
+    def __init__(self, model, criteria, *, verdicts=None, template=None, chat="qwen3", prompt="prompt", response="response",
+                 temperature=1.0, compute="float32", memory=0, threads=0):
+        if isinstance(criteria, (str, bytes)) or not len(criteria):
+            raise ValueError(f"criteria: expected a list of at least one text, got {criteria!r}")
+        criteria = [{"criterion": c} if isinstance(c, str) else c for c in criteria]
+        for i, c in enumerate(criteria):
+            if not isinstance(c, dict) or not isinstance(c.get("criterion"), str) or set(c) - {"criterion", "weight"}:
+                raise ValueError(f"criteria[{i}]: expected a text, or a dict with criterion and weight, got {c!r}")
+        self.criteria = [c["criterion"] for c in criteria]
+        self.weights = [float(c.get("weight", 1.0)) for c in criteria]
+        self.verdicts = {"Yes": 1.0, "No": 0.0} if verdicts is None else dict(verdicts)
+        self.template = self._QUESTION if template is None else template
+        self.chat, self.prompt, self.response, self.temperature = chat, prompt, response, temperature
+        _use_threads(threads)
+        self.model = napier.CausalLM(model, compute=compute, memory=memory)
+        if self.model.tokenizer is None:
+            raise ValueError(f"model: {model!r} has no tokenizer, which questions need")
+
+    def __call__(self, batch):
+        prompts, responses = (_texts(batch, name) for name in (self.prompt, self.response))
+        _refuse_columns(batch, ("scores", "reward"))
+        questions = [self._question(p, r, c) for p, r in zip(prompts, responses) for c in self.criteria]
+        result = {name: np.asarray(column) for name, column in batch.items()}
+        scores, rewards = np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        if questions:
+            scores, rewards, _ = self.model.judge(questions, list(self.verdicts), list(self.verdicts.values()), weights=self.weights,
+                                                  criteria=len(self.criteria), temperature=self.temperature)
+        result["scores"] = _lists(scores.ravel(), np.arange(len(prompts) + 1) * len(self.criteria))
+        result["reward"] = rewards
+        return result
+
+    def _question(self, prompt, response, criterion):
+        parts = {"{prompt}": prompt, "{response}": response, "{criterion}": criterion}
+        text = re.sub(r"\{(?:prompt|response|criterion)\}", lambda name: parts[name[0]], self.template)
+        if self.chat is None:
+            return text
+        message = [{"role": "user", "content": text}]
+        return self.model.encode(napier.Tokenizer.chat(message, format=self.chat, disable_thinking=self.chat == "qwen3"))
+
+
 def _use_threads(threads):
     if threads:
         napier.set_num_threads(threads)
@@ -127,6 +192,14 @@ def _texts_or_ids(batch, name):
     if name not in batch:
         raise ValueError(f"the batch has no column {name!r}, but {', '.join(map(repr, batch)) or 'none'}")
     return [x if isinstance(x, (str, bytes)) else np.asarray(x) for x in batch[name]]
+
+
+def _texts(batch, name):
+    texts = _texts_or_ids(batch, name)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: expected texts, got {text!r}")
+    return texts
 
 
 def _lists(values, offsets):

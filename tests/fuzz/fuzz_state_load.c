@@ -13,6 +13,20 @@ static napier_softmax_state *load(napier_context *context, const unsigned char *
     return state;
 }
 
+static void use_weighted(input *in, napier_context *context, napier_softmax_state *state) {
+    static float x[64], b[64];
+    const int64_t count = napier_softmax_state_count(state);
+    double lse = 0, sign = 0;
+    fuzz_elements(in, NAPIER_F32, x, 64);
+    fuzz_elements(in, NAPIER_F32, b, 64);
+    REQUIRE_OK(context, napier_softmax_state_finish_weighted(context, state, &lse, &sign));
+    if (napier_softmax_state_update_weighted(context, state, napier_const_array_f32(x, 64),
+                                             napier_const_array_f32(b, 64)) == NAPIER_OK) { /* or too many elements */
+        REQUIRE(napier_softmax_state_count(state) == count + 64, "count after an update");
+        REQUIRE_OK(context, napier_softmax_state_finish_weighted(context, state, &lse, &sign));
+    }
+}
+
 static void use(input *in, napier_context *context, napier_softmax_state *state, bool wide) {
     static float x[64], y[64];
     static double wide_y[64];
@@ -51,20 +65,32 @@ static void check_taken(input *in, napier_softmax_state *state, const unsigned c
     REQUIRE(merged == NAPIER_OK || merged == NAPIER_STATE_MISMATCH || merged == NAPIER_INVALID_ARGUMENT, "status %d",
             (int)merged);
     napier_softmax_state_destroy(twin);
-    use(in, context, state, size > 9000 || bytes[20] == NAPIER_F64);
+    if (bytes[8] == 2) { /* the format of weighted states */
+        use_weighted(in, context, state);
+    } else {
+        use(in, context, state, size > 9000 || bytes[20] == NAPIER_F64);
+    }
 }
 
 /* A true state of a part that starts anywhere. */
 static unsigned char *true_state(input *in, size_t *size) {
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     static float x[MOST_ELEMENTS];
-    const napier_dtype compute = take(in) & 1 ? NAPIER_F64 : NAPIER_F32;
+    const unsigned kind = take(in);
+    const bool weighted = kind & 2;
+    const napier_dtype compute = kind & 1 ? NAPIER_F64 : NAPIER_F32;
     const int64_t first = take_below(in, 2 * TILE), n = take_below(in, MOST_ELEMENTS + 1);
     input elements = *in;
     fuzz_elements(&elements, NAPIER_F32, x, n);
     napier_softmax_state *state = NULL;
-    REQUIRE_OK(context, napier_softmax_state_create(context, compute, first, NULL, &state));
-    REQUIRE_OK(context, napier_softmax_state_update(context, state, napier_const_array_f32(x, n)));
+    const napier_const_vector v = napier_const_array_f32(x, n);
+    if (weighted) {
+        REQUIRE_OK(context, napier_softmax_state_create_weighted(context, compute, first, NULL, &state));
+        REQUIRE_OK(context, napier_softmax_state_update_weighted(context, state, v, v));
+    } else {
+        REQUIRE_OK(context, napier_softmax_state_create(context, compute, first, NULL, &state));
+        REQUIRE_OK(context, napier_softmax_state_update(context, state, v));
+    }
     *size = napier_softmax_state_size(state);
     unsigned char *const bytes = fuzz_allocate(*size + 64);
     memset(bytes, 0, *size + 64);

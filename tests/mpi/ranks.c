@@ -157,6 +157,31 @@ static void try_maps(const setting *s) {
     free(part_back);
 }
 
+/* The logits g with x as weights of both signs. */
+static void try_weighted(const setting *s) {
+    napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
+    o.temperature = 0.75;
+    char whole[3][ROWS * 4], part[3][ROWS * 4];
+    const napier_vector none = {NULL, 0, 0, s->dtype};
+    for (int with_sign = 0; with_sign < 2; with_sign++) {
+        const napier_vector lse = napier_array(whole[with_sign], ROWS, s->dtype),
+                            sign = with_sign ? napier_array(whole[2], ROWS, s->dtype) : none;
+        const napier_vector my_lse = napier_array(part[with_sign], ROWS, s->dtype),
+                            my_sign = with_sign ? napier_array(part[2], ROWS, s->dtype) : none;
+        check_status(napier_logsumexp_weighted(context, s->x, s->g, lse, sign, &o), "whole");
+        check_status(napier_mpi_logsumexp_weighted(context, MPI_COMM_WORLD, s->mine, s->mine_g, my_lse, my_sign, &o),
+                     "weighted");
+    }
+    compare("weighted_without_sign", s->dtype, s->dtype, whole[0], 1, ROWS, 0, ROWS, part[0]);
+    compare("weighted_lse", s->dtype, s->dtype, whole[1], 1, ROWS, 0, ROWS, part[1]);
+    compare("weighted_sign", s->dtype, s->dtype, whole[2], 1, ROWS, 0, ROWS, part[2]);
+    napier_const_matrix fewer = s->mine_g;
+    fewer.rows -= rank == ranks - 1;
+    const napier_status status = napier_mpi_logsumexp_weighted(context, MPI_COMM_WORLD, s->mine, fewer,
+                                                               napier_array(part[0], ROWS, s->dtype), none, &o);
+    count(status == (rank == ranks - 1 ? NAPIER_INVALID_ARGUMENT : NAPIER_IO_ERROR), "fewer weights on one rank");
+}
+
 enum { LOGPROBS, LSE, ENTROPY, LOSS, RESULTS };
 
 static napier_token_results results_in(float made[RESULTS][ROWS]) {
@@ -241,6 +266,18 @@ static void try_state(const setting *s) {
     check_status(all ? napier_softmax_state_finish(context, all, &merged) : NAPIER_OK, "state");
     count(memcmp(&whole, &merged, sizeof whole) == 0, "the merged state");
     count(napier_softmax_state_count(all) == COLS, "its count");
+    napier_softmax_state_destroy(one);
+    napier_softmax_state_destroy(mine);
+    napier_softmax_state_destroy(all);
+    const napier_dtype wide = s->dtype == NAPIER_F32 ? NAPIER_F64 : NAPIER_F32; /* both computes */
+    check_status(napier_softmax_state_create_weighted(context, wide, 0, NULL, &one), "weighted state");
+    check_status(napier_softmax_state_update_weighted(context, one, row, row), "weighted state");
+    check_status(napier_softmax_state_finish(context, one, &whole), "weighted state");
+    check_status(napier_softmax_state_create_weighted(context, wide, s->begin, NULL, &mine), "weighted state");
+    check_status(napier_softmax_state_update_weighted(context, mine, part, part), "weighted state");
+    check_status(napier_mpi_softmax_state_merge(context, MPI_COMM_WORLD, mine, &all), "merge");
+    check_status(all ? napier_softmax_state_finish(context, all, &merged) : NAPIER_OK, "weighted state");
+    count(memcmp(&whole, &merged, sizeof whole) == 0, "the merged weighted state");
     napier_softmax_state_destroy(one);
     napier_softmax_state_destroy(mine);
     napier_softmax_state_destroy(all);
@@ -332,10 +369,10 @@ static void try_chain_errors(const setting *s) {
     static const char *const texts[WRONGS] = {"",
                                               "overlaps hidden",
                                               "overlaps weights",
-                                              "overlaps grad_weights",
+                                              "overlaps grad_hidden",
                                               "overlaps ids",
-                                              "in one place",
-                                              "grad_hidden: its dtype is not",
+                                              "grad_hidden: row_stride 0",
+                                              "grad_hidden: dtype f64 is not",
                                               "gradients: logprobs: shape 2 x 1 is not 5 x 1"};
     const int64_t cols = s->end - s->begin;
     const size_t size = napier_dtype_size(s->dtype);
@@ -551,6 +588,7 @@ int main(int argc, char **argv) {
                 try_maps(&s);
                 try_tokens(&s, false);
                 try_tokens(&s, true);
+                try_weighted(&s);
                 try_state(&s);
                 try_errors(&s);
                 try_late_errors(&s);

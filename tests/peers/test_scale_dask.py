@@ -1,8 +1,10 @@
 """napier.dask against the calls in memory: the same bits for any axes, chunks, dtypes and workers, also when one dies."""
 import itertools
+import math
 import os
 import signal
 import warnings
+import zlib
 
 import dask
 import dask.array as da
@@ -10,7 +12,7 @@ import numpy as np
 
 import napier
 import napier.dask as nd
-from support import raises
+from support import ROOT, python, raises
 
 dask.config.set(scheduler="threads", num_workers=4)
 
@@ -92,13 +94,82 @@ def test_several_axes():
 def test_weights():
     x = rows((3, 40000))
     for b in (rows((3, 40000), seed=1), rows((3, 1), np.float64, seed=2), rows((2, 1, 40000), seed=3), np.arange(40000) - 5, -2, 0.5):
-        for chunks in CHUNKS[:4]:
-            d, axis = da.from_array(x, chunks=chunks), -1
+        for chunks, axis in itertools.product(CHUNKS[:5], (-1, None, (-1, -2))):
+            d = da.from_array(x, chunks=chunks)
             w = da.from_array(b, chunks=1 if b.size < 9 else 999) if isinstance(b, np.ndarray) and b.ndim == 2 else b
-            wanted = napier.logsumexp(x, axis=axis, b=b, return_sign=True, keepdims=True)
-            for found, wanted in zip(nd.logsumexp(d, axis=axis, b=w, return_sign=True, keepdims=True), wanted):
-                same(found, wanted)
-            same(nd.logsumexp(d, axis=axis, b=w), napier.logsumexp(x, axis=axis, b=b))
+            options = {"axis": axis, "b": b, "temperature": 0.9}
+            wanted = napier.logsumexp(x, return_sign=True, keepdims=True, **options)
+            options["b"] = w
+            for found, want in zip(nd.logsumexp(d, return_sign=True, keepdims=True, **options), wanted):
+                same(found, want, (chunks, axis))
+            same(nd.logsumexp(d, **options), napier.logsumexp(x, **{**options, "b": b}), (chunks, axis))
+
+
+def test_weights_of_every_sort():
+    x = rows((6, 30000))
+    x[0] = -np.inf
+    x[1, 5], x[2, 20000] = np.nan, np.inf
+    b = rows((6, 30000), seed=1)
+    b[3] = np.where(np.arange(30000) % 2, 1, -1)
+    x[3] = 2.0
+    b[4], b[5, 7] = 0, np.inf
+    for dtype, of_weights, wanted in itertools.product((np.float16, np.float32, np.float64), (np.float32, np.float64), (None, np.float64)):
+        y, w = x.astype(dtype), b.astype(of_weights)
+        d, e = da.from_array(y, chunks=(4, 9000)), da.from_array(w, chunks=(3, 11111))
+        options = {"axis": 1, "return_sign": True, "dtype": wanted}
+        for found, want in zip(nd.logsumexp(d, b=e, **options), napier.logsumexp(y, b=w, **options)):
+            same(found, want)
+
+
+def test_weights_are_not_brought_together():
+    """A block is never larger than a chunk, so weighted rows need no memory for all of them."""
+    largest, compute = [], nd._states_of_block
+
+    def seen(block, weights, block_info=None, **more):
+        largest.extend([block.nbytes, weights.nbytes])
+        return compute(block, weights, block_info=block_info, **more)
+
+    x, b = rows((2, 600000)), rows((2, 600000), seed=1)
+    d, e = (da.from_array(array, chunks=(1, 100000)) for array in (x, b))
+    nd._states_of_block = seen
+    try:
+        same(nd.logsumexp(d, axis=1, b=e), napier.logsumexp(x, axis=1, b=b))
+    finally:
+        nd._states_of_block = compute
+    assert len(largest) == 24 and max(largest) == 400000, largest
+
+
+def numbers(seed, shape):
+    """Those of tests/peers/distributed_ranks.py and tests/mpi/ranks.c."""
+    i = np.arange(math.prod(shape), dtype=np.uint32)
+    with np.errstate(over="ignore"):
+        mixed = (i + np.uint32(1)) * np.uint32(2654435761) ^ np.uint32((seed + 1) * 2246822519 % 2**32)
+        mixed = mixed * np.uint32(3266489917) >> np.uint32(20)
+    return (mixed.astype(np.float32) / 256 - 8).reshape(shape)
+
+
+def test_the_golden_table():
+    """The lines of the table of PyTorch's and MPI's ranks, from chunks with their boundaries, as states."""
+    cols = 5003
+    with open(os.path.join(ROOT, "tests", "bits", "golden_shards.txt"), encoding="ascii") as lines:
+        golden = {name: crc for name, dtype, crc in map(str.split, lines) if dtype == "f32"}
+    x, g = numbers(1, (5, cols)), numbers(2, (5, cols))
+    short, run, nd._SHORT, nd._RUN = nd._SHORT, nd._RUN, 0, 1
+    try:
+        for ranks in (1, 2, 3, 4, 8):
+            even = [cols * (r + 1) // ranks - cols * r // ranks for r in range(ranks)]
+            tiny = [1] * (ranks - 1) + [cols - ranks + 1]
+            anywhere = np.diff([*[0, 1, 1500, 1501, 2048, 3333, 5000, 5002][:ranks], cols]).tolist()
+            for sizes in (even, tiny, anywhere):
+                d, e = (da.from_array(array, chunks=((2, 3), tuple(sizes))) for array in (x, g))
+                lse, sign = nd.logsumexp(d, axis=1, b=e, return_sign=True, temperature=0.75)
+                made = {"softmax": nd.softmax(d, temperature=0.75), "log_softmax": nd.log_softmax(d, temperature=0.75),
+                        "logsumexp": nd.logsumexp(d, axis=1, temperature=0.75), "weighted_lse": lse, "weighted_sign": sign,
+                        "weighted_without_sign": nd.logsumexp(d, axis=1, b=e, temperature=0.75)}
+                for (name, _), found in zip(made.items(), dask.compute(*made.values(), num_workers=ranks)):
+                    assert f"{zlib.crc32(np.ascontiguousarray(found).tobytes()):08x}" == golden[name], (name, sizes)
+    finally:
+        nd._SHORT, nd._RUN = short, run
 
 
 def test_what_is_larger_than_what_is_kept():
@@ -195,3 +266,10 @@ def test_a_worker_that_dies():
         finally:
             if os.path.exists(marker):
                 os.remove(marker)
+
+
+def test_the_command_of_the_page():
+    """docs/scale.md begins with it. The folder of the script is the first where Python looks for modules."""
+    done = python(os.path.join(ROOT, "bench", "python", "dask_memory.py"), "--gigabytes", "0.02")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("[True, True, True, True]"), done.stdout

@@ -57,6 +57,17 @@ def deadly(ray, marker, **options):
                             compute=ray.data.ActorPoolStrategy(size=2))
 
 
+def judge(ray, folder):
+    rows = [{"number": i, "prompt": p, "response": f"answer {i * i}"} for i, p in enumerate(PROMPTS)]
+    want = napier.ray.Judge(folder, ["It is right.", "It is short."])({name: np.array([row[name] for row in rows]) for name in rows[0]})
+    data = ray.data.from_items(rows, override_num_blocks=4).map_batches(
+        napier.ray.Judge, fn_constructor_kwargs={"model": folder, "criteria": ["It is right.", "It is short."]}, batch_size=3,
+        num_cpus=0.5, compute=ray.data.ActorPoolStrategy(size=2))
+    for row in data.take_all():
+        assert np.asarray(row["scores"], np.float32).tobytes() == want["scores"][row["number"]].tobytes()
+        assert np.float32(row["reward"]).tobytes() == want["reward"][row["number"]].tobytes()
+
+
 def test_actors():
     ray = start()
     sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
@@ -75,4 +86,5 @@ def test_actors():
             logprobs = np.concatenate([np.asarray(row["plain_logprobs"], np.float32) for row in found])
             assert np.array_equal(tokens, want.token_ids) and logprobs.tobytes() == want.plain_logprobs.tobytes()
         assert os.path.exists(os.path.join(folder, "dead")), "no actor died"
+        judge(ray, folder)
     ray.shutdown()

@@ -10,7 +10,7 @@ def test_no_rows_and_arguments_that_differ():
     result = python(os.path.join(ROOT, "tests", "peers", "test_torch_distributed_arguments.py"), "ranks", OMP_NUM_THREADS="1")
     assert result.returncode == 0, result.stderr[-2000:]
     said = [json.loads(line) for line in result.stdout.splitlines()]
-    assert sorted(line.get("mode", str(line)) for line in said) == ["differ"] * 2 + ["mesh"] * 4 + ["no rows"] * 2, said
+    assert sorted(line.get("mode", str(line)) for line in said) == ["differ"] * 2 + ["mesh"] * 4 + ["no rows"] * 2 + ["one bad rank"] * 3, said
 
 
 def no_rows(rank, ranks):
@@ -31,6 +31,7 @@ def no_rows(rank, ranks):
 
         for function in (nd.softmax, nd.log_softmax, nd.logsumexp):
             take(function, options={"temperature": 0.5})
+        take(nd.logsumexp, options={"b": 2.0})
         take(nd.token_logprobs, ids, options=dict(lse=True, entropy=True, loss=True, label_smoothing=0.1))
         take(nd.token_logprobs, ids.view(0, 1).expand(0, 2), options={})
         take(nd.cross_entropy, ids, options={"reduction": "sum"})
@@ -75,6 +76,63 @@ def differ(rank, ranks):
     return "differ"
 
 
+def one_bad_rank(rank, ranks):
+    """What rank 1 gives wrongly is an error on every rank, which names the rank, the argument and the value, and the group works
+    afterwards; with sizes and without."""
+    import time
+
+    import torch
+
+    import napier.torch.distributed as nd
+    x, ids, hidden, weights = torch.zeros(4, 1500), torch.arange(4), torch.zeros(4, 6), torch.zeros(1500, 6)
+
+    def bad(right, wrong):
+        return wrong if rank == 1 else right
+
+    refused = [(TypeError, "x: expected a tensor, got list", lambda o: nd.softmax(bad(x, [1.0]), **o)),
+               (TypeError, "x: torch.float64 is not supported across ranks", lambda o: nd.log_softmax(bad(x, x.double()), **o)),
+               (ValueError, "x: expected at least 1 dimension", lambda o: nd.logsumexp(bad(x, torch.tensor(1.0)), **o)),
+               (ValueError, "b: shape (3,) does not broadcast", lambda o: nd.logsumexp(x, b=bad(2.0, torch.ones(3)), **o)),
+               (TypeError, "temperature: expected a number, got 'a'", lambda o: nd.softmax(x, temperature=bad(1.0, "a"), **o)),
+               (TypeError, "logits: expected a tensor, got NoneType", lambda o: nd.token_logprobs(bad(x, None), ids, **o)),
+               (TypeError, "ids: expected integers, got torch.float32", lambda o: nd.token_logprobs(x, bad(ids, ids.float()), **o)),
+               (ValueError, "ids: shape (3,) does not begin", lambda o: nd.token_logprobs(x, bad(ids, ids[1:]), **o)),
+               (TypeError, "ignore_index: expected an integer, got 0.5", lambda o: nd.token_logprobs(x, ids, ignore_index=bad(-100, 0.5), **o)),
+               (ValueError, "weights: shape (1500, 5) is not [V, 6]",
+                lambda o: nd.linear_token_logprobs(hidden, bad(weights, weights[:, 1:]), ids, **o)),
+               (TypeError, "hidden: torch.int64 is not supported", lambda o: nd.linear_token_logprobs(bad(hidden, hidden.long()), weights, ids, **o)),
+               (ValueError, "reduction: 'max' is not one of", lambda o: nd.cross_entropy(x, ids, reduction=bad("mean", "max"), **o)),
+               (ValueError, "sizes: expected the columns of each of 3 ranks, got [1]", lambda o: nd.softmax(x, **{**o, "sizes": bad(o.get("sizes"), [1])})),
+               (ValueError, "sizes: rank 1 has 1500 columns, not 7", lambda o: nd.softmax(x, **{**o, "sizes": bad(o.get("sizes"), [1500, 7, 0])}))]
+    differing = [("rows: rank 1 has 3, rank 0 has 4", lambda o: nd.softmax(x[bad(0, 1):], **o)),
+                 ("dtype: rank 1 has torch.float16, rank 0 has torch.float32", lambda o: nd.logsumexp(bad(x, x.half()), **o)),
+                 ("options: rank 1 has others", lambda o: nd.log_softmax(x, temperature=bad(1.0, 2.0), **o)),
+                 ("options: rank 1 has others", lambda o: nd.logsumexp(x, b=bad(None, 1.0), **o)),
+                 ("dtype_of_b: rank 1 has torch.bfloat16", lambda o: nd.logsumexp(x, b=bad(x, x.bfloat16()), **o)),
+                 ("ids: rank 1 and rank 0 differ", lambda o: nd.token_logprobs(x, bad(ids, ids + 4500), **o)),
+                 ("hidden: rank 1 has 5, rank 0 has 6", lambda o: nd.linear_token_logprobs(hidden[:, bad(0, 1):], weights[:, bad(0, 1):], ids, **o)),
+                 ("sizes: those of rank 1 are not the columns of the ranks, [1500, 1500, 1500]",
+                  lambda o: nd.softmax(x, **{**o, "sizes": bad(o.get("sizes"), [1501, 1500, 0])}))]
+
+    def check(kind, text, call, options):
+        begin = time.monotonic()
+        try:
+            call(options)
+        except kind as error:
+            assert text in str(error) and "_shard_" not in str(error), f"{error} does not say {text}"
+        else:
+            raise AssertionError(f"no {kind.__name__} about {text}")
+        assert time.monotonic() - begin < 60, text
+        assert torch.equal(nd.logsumexp(x, **options).exp().round(), torch.full((4,), 4500.0)), f"the group after {text}"
+
+    for options in ({}, {"sizes": [1500] * 3}):
+        for kind, text, call in refused:
+            check(bad(ValueError, kind), bad("rank 1 refuses its arguments: ", "") + text, call, options)
+        for text, call in differing:
+            check(ValueError, text, call, options)
+    return "one bad rank"
+
+
 def mesh(rank, ranks):
     import torch
     from torch.distributed.device_mesh import init_device_mesh
@@ -96,5 +154,5 @@ def mesh(rank, ranks):
 
 if __name__ == "__main__":
     from distributed_ranks import ended, run, say
-    for function, count in ((no_rows, 2), (differ, 2), (mesh, 4)):
+    for function, count in ((no_rows, 2), (differ, 2), (one_bad_rank, 3), (mesh, 4)):
         ended(run(count, lambda rank, ranks, function=function: say({"mode": function(rank, ranks)})))

@@ -69,3 +69,30 @@ def test_refusals(directory):  # noqa: F811
     refuses(lambda: napier.ray.Generate(directory)({**batch_of([0]), "text": texts}), ValueError, "'text'")
     refuses(lambda: napier.ray.Generate(directory)({**batch_of([0]), "sample": [0]}), ValueError, "'sample'")
     refuses(lambda: napier.ray.Logprobs(directory)({**batch_of([0]), "response": texts, "sum": [0]}), ValueError, "'sum'")
+
+
+@have
+def test_judge(directory):
+    """The questions are those of `napier judge`, and a row does not depend on its batch."""
+    criteria = ["It is right.", {"criterion": "It is {prompt}.", "weight": -0.5}]
+    batch = {**batch_of(range(4)), "response": np.array(["one", "{criterion}", "", "four"], object)}
+    model = napier.CausalLM(directory)
+    questions = [f"Question:\n{p}\n\nAnswer:\n{r}\n\nCriterion: {c}\nDoes the answer meet the criterion? Reply with Yes or No.\n"
+                 for p, r in zip(batch["prompt"], batch["response"]) for c in ("It is right.", "It is {prompt}.")]
+    chat = [model.encode(napier.Tokenizer.chat([{"role": "user", "content": q}], disable_thinking=True)) for q in questions]
+    for prompts, options in ((chat, {}), (questions, {"chat": None})):
+        scores, rewards, _ = model.judge(prompts, ["Yes", "No"], [1, 0], weights=[1, -0.5], criteria=2)
+        judge = napier.ray.Judge(directory, criteria, **options)
+        found = judge(batch)
+        assert bits(np.stack(list(found["scores"]))) == bits(scores) and bits(found["reward"]) == bits(rewards)
+        alone = judge({name: column[2:3] for name, column in batch.items()})
+        assert bits(alone["scores"][0]) == bits(scores[2]) and found["prompt"][3] == PROMPTS[3]
+    other = napier.ray.Judge(directory, ["a"], verdicts={" x": 2, "y": 2}, template="{criterion}{nothing}", chat=None)(batch)
+    np.testing.assert_allclose(other["reward"], 2, rtol=1e-6)
+    none = judge({name: column[:0] for name, column in batch.items()})
+    assert len(none["scores"]) == len(none["reward"]) == 0
+    refuses(lambda: napier.ray.Judge(directory, []), ValueError, "criteria")
+    refuses(lambda: napier.ray.Judge(directory, "right"), ValueError, "criteria")
+    refuses(lambda: napier.ray.Judge(directory, [{"weight": 1}]), ValueError, r"criteria\[0\]")
+    refuses(lambda: judge({**batch, "scores": [0]}), ValueError, "'scores'")
+    refuses(lambda: judge({**batch, "response": np.zeros((4, 2), int)}), TypeError, "response: expected texts")

@@ -140,3 +140,32 @@ def test_the_gil_is_released():
     done.set()
     thread.join()
     assert after - before > 100
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_weighted(dtype, rng):
+    x, b = (4 * rng.standard_normal(5000)).astype(dtype), rng.standard_normal(5000).astype(dtype)
+    compute = "float64" if dtype is np.float64 else "float32"
+    want = napier.logsumexp(x.astype(compute), b=b.astype(compute), return_sign=True)
+    parts = [napier.SoftmaxState(compute, first, weighted=True).update(x[first:end], b[first:end])
+             for first, end in ((0, 1), (1, 1500), (1500, 1501), (1501, 5000))]
+    parts[2].merge(pickle.loads(pickle.dumps(parts[3])))
+    parts[0].merge(parts[1]).merge(parts[2])
+    assert parts[0].finish(return_sign=True) == (float(want[0]), float(want[1]))
+    alone = parts[0].finish()
+    assert np.isnan(alone) if want[1] < 0 else alone == float(want[0])
+    assert len(parts[2].to_bytes()) > len(napier.SoftmaxState(compute, 1500).update(x[1500:]).to_bytes())
+
+
+def test_weights_where_they_do_not_belong():
+    x = np.ones(3, np.float32)
+    weighted, plain = napier.SoftmaxState(weighted=True), napier.SoftmaxState()
+    refuses(lambda: weighted.update(x), ValueError, "needs weights")
+    refuses(lambda: plain.update(x, x), ValueError, "takes no weights")
+    refuses(lambda: weighted.update(x, x[:2]), ValueError, "weights: size 2")
+    refuses(lambda: weighted.update(x, "abc"), (TypeError, ValueError), "weights")
+    refuses(lambda: weighted.update(x, x).merge(plain.update(x)), ValueError, "weighted")
+    weighted.finish()
+    refuses(lambda: weighted.apply(x), ValueError, "weighted")
+    assert plain.finish(return_sign=True)[1] == 1.0
+    assert weighted.update(weights=-2 * x, block=x).finish(return_sign=True)[1] == -1.0

@@ -248,6 +248,8 @@ OTHERWISE = {
     "context_threads": "get_num_threads", "matrix_engine": "napier info", "context_isa": "get_isa", "isa_name": "get_isa",
     "softmax_state_create": "SoftmaxState", "softmax_state_destroy": "SoftmaxState", "softmax_state_update": "SoftmaxState",
     "softmax_state_merge": "SoftmaxState", "softmax_state_finish": "SoftmaxState", "softmax_state_apply": "SoftmaxState",
+    "softmax_state_create_weighted": "SoftmaxState(weighted=True)", "softmax_state_update_weighted": "SoftmaxState",
+    "softmax_state_finish_weighted": "SoftmaxState",
     "softmax_state_first_index": "SoftmaxState", "softmax_state_count": "SoftmaxState",
     "softmax_state_size": "SoftmaxState.to_bytes", "softmax_state_save": "SoftmaxState.to_bytes",
     "softmax_state_load": "SoftmaxState.from_bytes", "logsumexp_weighted": "logsumexp(a, b=...)",

@@ -245,6 +245,29 @@ static napier_status state_use_of(napier_context *c, napier_dtype compute) {
     napier_softmax_state_destroy(loaded);
     return status;
 }
+/* The same of weighted states. */
+static napier_status state_use_weighted(napier_context *c) {
+    napier_softmax_state *s = NULL, *next = NULL, *loaded = NULL;
+    unsigned char *const bytes = room(1 << 15, 1);
+    double *const results = room(2, sizeof *results);
+    napier_status status = CALL(napier_softmax_state_create_weighted, c, NAPIER_F32, 0, NULL, &s);
+    made(status, s);
+    status = status ? status : CALL(napier_softmax_state_update_weighted, c, s, array(3000), array(3000));
+    status = status ? status : napier_softmax_state_create_weighted(c, NAPIER_F32, 3000, NULL, &next);
+    const napier_const_vector rest = napier_const_array_f32(numbers + 3000, 2000);
+    status = status ? status : napier_softmax_state_update_weighted(c, next, rest, rest);
+    status = status ? status : napier_softmax_state_save(c, next, bytes, 1 << 15);
+    if (!status) {
+        status = napier_softmax_state_load(c, bytes, napier_softmax_state_size(next), &loaded);
+        made(status, loaded);
+    }
+    status = status ? status : napier_softmax_state_merge(c, loaded, s); /* in front of it, which needs memory */
+    status = status ? status : CALL(napier_softmax_state_finish_weighted, c, loaded, results, results + 1);
+    napier_softmax_state_destroy(s);
+    napier_softmax_state_destroy(next);
+    napier_softmax_state_destroy(loaded);
+    return status;
+}
 static napier_status state_use(napier_context *c) { return state_use_of(c, NAPIER_F32); }
 static napier_status state_use_f64(napier_context *c) { return state_use_of(c, NAPIER_F64); }
 
@@ -490,10 +513,14 @@ static napier_status shard_tokens(napier_context *c, shard_records *s) {
     status = status ? status
                     : CALL(napier_shard_token_backward, c, s->finals, s->chosen, sharded(0, SHARDED), 0, SHARDED, some,
                            NULL, &g, new_rows(SHARD_ROWS, SHARDED));
+    const napier_const_matrix states = napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN);
+    const napier_matrix to_hidden = new_rows(SHARD_ROWS, HIDDEN), to_head = new_rows(SHARDED, HIDDEN);
+    status =
+        status ? status
+               : CALL(napier_shard_linear_backward_check, c, states, head, SHARDED, some, NULL, &g, to_hidden, to_head);
     return status ? status
-                  : CALL(napier_shard_linear_backward, c, s->finals, s->chosen,
-                         napier_const_rows_f32(numbers, SHARD_ROWS, HIDDEN), head, 0, SHARDED, some, NULL, &g, 0,
-                         new_rows(SHARD_ROWS, HIDDEN), new_rows(SHARDED, HIDDEN));
+                  : CALL(napier_shard_linear_backward, c, s->finals, s->chosen, states, head, 0, SHARDED, some, NULL,
+                         &g, 0, to_hidden, to_head);
 }
 
 static napier_status shard_use_of(napier_context *c, bool linear) {
@@ -1181,6 +1208,7 @@ static const public_call table[] = {
     LINE(logsumexp_weighted, CALL_TAKES),
     LINE(state_use, CALL_TAKES),
     LINE(state_use_f64, CALL_TAKES),
+    LINE(state_use_weighted, CALL_TAKES),
     LINE(matmul, CALL_TAKES),
     LINE(matmul_split, CALL_TAKES | CALL_FALLS_BACK),
     LINE(attention, CALL_TAKES),

@@ -131,26 +131,41 @@ static PyObject *py_linear_tiles(PyObject *self, PyObject *const *args, Py_ssize
     return arguments(&names, args, count, keywords, v) ? NULL : tiles_of(names.function, v[0], v[1], v + 2);
 }
 
-static PyObject *py_sums(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"_shard_sums", 3, 3, 3, {"tiles", "values", "sums"}};
-    (void)self;
+typedef napier_status tile_reduction(napier_context *context, napier_const_matrix tiles, napier_shard_values values,
+                                     int64_t *words);
+
+/* tiles and values become `words` int64 a row, in the array that is the third argument. */
+static PyObject *reduce_tiles(const signature *names, tile_reduction *reduction, int64_t words, PyObject *const *args,
+                              Py_ssize_t count, PyObject *keywords) {
     PyObject *v[3];
-    if (arguments(&names, args, count, keywords, v)) {
+    if (arguments(names, args, count, keywords, v)) {
         return NULL;
     }
     call_arrays c;
     call_start(&c, ON_HOST);
     napier_const_matrix tiles;
     int values = NAPIER_SHARD_LSE;
-    int64_t *sums = NULL;
+    int64_t *out = NULL;
     PyObject *given = NULL;
     if (!call_matrix(&c, v[0], "tiles", &tiles) && !take_int(v[1], "values", &values) &&
-        !take_words(&c, v[2], "sums", tiles.rows, NAPIER_SHARD_SUM_WORDS, TAKE_WRITABLE, &sums)) {
-        RUN_FOR(given, names.function, napier_shard_sums(context, tiles, (napier_shard_values)values, sums),
+        !take_words(&c, v[2], names->names[2], tiles.rows, words, TAKE_WRITABLE, &out)) {
+        RUN_FOR(given, names->function, reduction(context, tiles, (napier_shard_values)values, out),
                 Py_NewRef(Py_None));
     }
     call_release(&c);
     return given;
+}
+
+static PyObject *py_sums(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"_shard_sums", 3, 3, 3, {"tiles", "values", "sums"}};
+    (void)self;
+    return reduce_tiles(&names, napier_shard_sums, NAPIER_SHARD_SUM_WORDS, args, count, keywords);
+}
+
+static PyObject *py_finish_tiles(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"_shard_finish_tiles", 3, 3, 3, {"tiles", "values", "finals"}};
+    (void)self;
+    return reduce_tiles(&names, napier_shard_finish_tiles, NAPIER_SHARD_FINAL_WORDS, args, count, keywords);
 }
 
 static PyObject *py_finish_sums(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -170,28 +185,6 @@ static PyObject *py_finish_sums(PyObject *self, PyObject *const *args, Py_ssize_
         !take_words(&c, v[0], "sums", parts * rows, NAPIER_SHARD_SUM_WORDS, 0, &sums) &&
         !take_words(&c, v[3], "finals", rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE, &finals)) {
         RUN_FOR(given, names.function, napier_shard_finish_sums(context, sums, parts, rows, finals),
-                Py_NewRef(Py_None));
-    }
-    call_release(&c);
-    return given;
-}
-
-static PyObject *py_finish_tiles(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"_shard_finish_tiles", 3, 3, 3, {"tiles", "values", "finals"}};
-    (void)self;
-    PyObject *v[3];
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    call_arrays c;
-    call_start(&c, ON_HOST);
-    napier_const_matrix tiles;
-    int values = NAPIER_SHARD_LSE;
-    int64_t *finals = NULL;
-    PyObject *given = NULL;
-    if (!call_matrix(&c, v[0], "tiles", &tiles) && !take_int(v[1], "values", &values) &&
-        !take_words(&c, v[2], "finals", tiles.rows, NAPIER_SHARD_FINAL_WORDS, TAKE_WRITABLE, &finals)) {
-        RUN_FOR(given, names.function, napier_shard_finish_tiles(context, tiles, (napier_shard_values)values, finals),
                 Py_NewRef(Py_None));
     }
     call_release(&c);

@@ -57,22 +57,27 @@ static void state_dealloc(PyObject *self) {
 }
 
 static PyObject *state_make(PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"SoftmaxState", 4, 2, 0, {"dtype", "first_index", "temperature", "masked_rows"}};
+    static const signature names = {
+        "SoftmaxState", 5, 2, 0, {"dtype", "first_index", "temperature", "masked_rows", "weighted"}};
     static const char *const words[] = {"nan", "zero"};
-    PyObject *v[4];
+    PyObject *v[5];
     napier_dtype dtype = NAPIER_F32;
     int64_t first = 0;
-    int masked = NAPIER_MASKED_NAN;
+    int masked = NAPIER_MASKED_NAN, weighted = 0;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     if (arguments(&names, args, count, keywords, v) || take_dtype(v[0], "dtype", &dtype) ||
         take_int64(v[1], "first_index", &first) || take_double(v[2], "temperature", &options.temperature) ||
-        take_word(v[3], "masked_rows", words, 2, NAPIER_MASKED_NAN, &masked)) {
+        take_word(v[3], "masked_rows", words, 2, NAPIER_MASKED_NAN, &masked) ||
+        take_bool(v[4], "weighted", &weighted)) {
         return NULL;
     }
     options.masked_rows = (napier_masked_rows)masked;
     napier_softmax_state *state = NULL;
     int failed;
-    RUN_SIZED(failed, names.function, napier_softmax_state_create(context, dtype, first, &options, &state), 0);
+    RUN_SIZED(failed, names.function,
+              (weighted ? napier_softmax_state_create_weighted : napier_softmax_state_create)(context, dtype, first,
+                                                                                              &options, &state),
+              0);
     return failed ? NULL : state_wrap(state);
 }
 
@@ -83,7 +88,7 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     PyObject *values[MOST], *key, *value;
     const Py_ssize_t count = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
     if (count < 0 || named < 0 || count + named > MOST) {
-        PyErr_SetString(PyExc_TypeError, "SoftmaxState() takes 4 arguments");
+        PyErr_SetString(PyExc_TypeError, "SoftmaxState() takes 5 arguments");
         return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -103,15 +108,27 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     return made;
 }
 
-static PyObject *state_update(PyObject *self, PyObject *block) {
-    array a;
-    napier_const_vector x;
-    if (array_take(&a, block, "block", TAKE_FLOATS)) {
+static PyObject *state_update(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"update", 2, 2, 1, {"block", "weights"}};
+    PyObject *v[2];
+    array a, w;
+    napier_const_vector x, b;
+    if (arguments(&names, args, count, keywords, v) || array_take(&a, v[0], "block", TAKE_FLOATS)) {
         return NULL;
     }
-    int failed = array_vector(&a, "block", &x);
-    if (!failed) {
-        RUN_LOCKED(failed, self, "update", napier_softmax_state_update(context, state_of(self), x), x.size);
+    if (v[1] && array_take(&w, v[1], "weights", TAKE_FLOATS)) {
+        array_release(&a);
+        return NULL;
+    }
+    int failed = array_vector(&a, "block", &x) || (v[1] && array_vector(&w, "weights", &b)) ? -1 : 0;
+    if (!failed && v[1]) {
+        RUN_LOCKED(failed, self, names.function, napier_softmax_state_update_weighted(context, state_of(self), x, b),
+                   x.size);
+    } else if (!failed) {
+        RUN_LOCKED(failed, self, names.function, napier_softmax_state_update(context, state_of(self), x), x.size);
+    }
+    if (v[1]) {
+        array_release(&w);
     }
     array_release(&a);
     return failed ? NULL : Py_NewRef(self);
@@ -138,12 +155,18 @@ static PyObject *state_merge(PyObject *self, PyObject *other) {
     return failed ? NULL : Py_NewRef(self);
 }
 
-static PyObject *state_finish(PyObject *self, PyObject *none) {
-    (void)none;
-    double lse = 0;
+static PyObject *state_finish(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"finish", 1, 0, 0, {"return_sign"}};
+    PyObject *v[1];
+    int with_sign = 0;
+    if (arguments(&names, args, count, keywords, v) || take_bool(v[0], "return_sign", &with_sign)) {
+        return NULL;
+    }
+    double lse = 0, sign = 0;
     int failed;
-    RUN_LOCKED(failed, self, "finish", napier_softmax_state_finish(context, state_of(self), &lse), 0);
-    return failed ? NULL : PyFloat_FromDouble(lse);
+    RUN_LOCKED(failed, self, names.function,
+               napier_softmax_state_finish_weighted(context, state_of(self), &lse, with_sign ? &sign : NULL), 0);
+    return failed ? NULL : with_sign ? Py_BuildValue("dd", lse, sign) : PyFloat_FromDouble(lse);
 }
 
 static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -180,7 +203,7 @@ static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t c
 
 static PyObject *state_bytes(PyObject *self, PyObject *none) {
     (void)none;
-    char room[32 * 1024]; /* the header guarantees that less is enough */
+    char room[36 * 1024]; /* the header guarantees that less is enough */
     size_t size = 0;
     int failed;
     state_lock(self);
@@ -232,13 +255,17 @@ static PyObject *state_count(PyObject *self, void *closure) {
 }
 
 static PyMethodDef state_methods[] = {
-    {"update", state_update, METH_O,
-     "update($self, block, /)\n--\n\nAppends a block of logits, of any length, to the part. Returns the state."},
+    {"update", FAST(state_update),
+     "update($self, block, weights=None)\n--\n\nAppends a block of logits, of any length, to the part. A weighted "
+     "state "
+     "takes their weights too. Returns the state."},
     {"merge", state_merge, METH_O,
      "merge($self, other, /)\n--\n\nTakes in the reduction of a part that lies beside this one in the row. Returns the "
      "state."},
-    {"finish", state_finish, METH_NOARGS,
-     "finish($self, /)\n--\n\nThe logsumexp of all that was seen, as a float; apply may be called then."},
+    {"finish", FAST(state_finish),
+     "finish($self, *, return_sign=False)\n--\n\nThe logsumexp of all that was seen, as a float; apply may be called "
+     "then. "
+     "return_sign: also the sign of the sum; without it a negative sum gives NaN."},
     {"apply", FAST(state_apply),
      "apply($self, logits, kind='softmax', *, dtype=None, out=None)\n--\n\n"
      "softmax or log_softmax of a block of the row, given the finished state of the whole row."},
@@ -253,10 +280,12 @@ static PyGetSetDef state_values[] = {{"first_index", state_first, NULL, "Where t
                                      {NULL, NULL, NULL, NULL, NULL}};
 
 /* A list of Python numbers is float64, which a float32 state refuses. Therefore the example has a dtype. */
-static char state_doc[] = "SoftmaxState(dtype='float32', first_index=0, *, temperature=1.0, masked_rows='nan')\n--\n\n"
+static char state_doc[] = "SoftmaxState(dtype='float32', first_index=0, *, temperature=1.0, masked_rows='nan', "
+                          "weighted=False)\n--\n\n"
                           "The reduction of a part of a row, which grows by update(), joins others by merge(), and\n"
                           "has, once finished, the bits of the one call on the whole row. first_index is where the\n"
-                          "part begins in its row. A float32 state takes float32, float16 and bfloat16.\n\n"
+                          "part begins in its row. A float32 state takes float32, float16 and bfloat16. A weighted\n"
+                          "state is a part of logsumexp(a, b=weights).\n\n"
                           "Examples\n--------\n"
                           ">>> import napier\n>>> s = napier.SoftmaxState('float64')\n"
                           ">>> round(s.update([1000.0, 1001.0]).update([1002.0]).finish(), 4)\n1002.4076\n"

@@ -222,21 +222,28 @@ def _exp(y):
     return _napier.log_softmax_backward(rows, grad, -1)[..., :-1]
 
 
-@_operator("logsumexp_weighted_backward")
-def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int,
-                                 temperature: Tensor) -> tuple[Tensor, Tensor]:
-    temperature = temperature.item()
-    if x.numel() == 0:
-        return _row_major_like(x), _row_major_like(b)
-    z, weights = x.double().movedim(axis, -1) / temperature, b.double().movedim(axis, -1)
-    z = z - z.masked_fill(weights == 0, -torch.inf).amax(-1, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
-    lse, sign = _napier._logsumexp_weighted(z, weights, -1, False)
+def _weighted_gradients(x, b, grad, temperature, max_of, lse_of):
+    """Of the last dimension. max_of and lse_of: the largest element, and logsumexp with its sign, of rows of float64: whole ones, also
+    where x and b are some columns of them (napier.torch.distributed)."""
+    z, weights = x.double() / temperature, b.double()
+    z = z - max_of(z.masked_fill(weights == 0, -torch.inf)).unsqueeze(-1).nan_to_num(0.0, 0.0, 0.0)
+    lse, sign = lse_of(z, weights)
     lse = lse.masked_fill(lse == torch.inf, torch.nan)
     share = sign.unsqueeze(-1) * _exp(z - lse.unsqueeze(-1))
     share = share.masked_fill(z == -torch.inf, 0.0)
     to_b = grad.double().unsqueeze(-1) * share
     to_x = (to_b * weights / temperature).masked_fill(weights == 0, 0.0)
-    return (to_x.movedim(-1, axis).to(x.dtype).contiguous(), to_b.movedim(-1, axis).to(b.dtype).contiguous())
+    return to_x.to(x.dtype), to_b.to(b.dtype)
+
+
+@_operator("logsumexp_weighted_backward")
+def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int,
+                                 temperature: Tensor) -> tuple[Tensor, Tensor]:
+    if x.numel() == 0:
+        return _row_major_like(x), _row_major_like(b)
+    made = _weighted_gradients(x.movedim(axis, -1), b.movedim(axis, -1), grad, temperature.item(), lambda z: z.amax(-1),
+                               lambda z, weights: _napier._logsumexp_weighted(z, weights, -1, False))
+    return tuple(y.movedim(-1, axis).contiguous() for y in made)
 
 
 @_logsumexp_weighted.register_fake

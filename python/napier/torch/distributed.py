@@ -6,11 +6,13 @@ of ranks and any boundaries. Results that have no vocabulary dimension are the s
 respect to such a result must be the same on every rank too, as it is where every rank computes the same loss from it.
 
 All functions are collective: every rank of the group calls them in the same order with the same options, and those with messages in
-backward call backward too. A rank that ends makes the others raise a RuntimeError; one that hangs makes them raise it after the
-group's timeout. Tensors may be DTensors with Shard(-1).
+backward call backward too. The ranks compare their arguments in the first message. So an argument that one rank refuses, or that
+differs, is an error on every rank, and the group works afterwards. A rank that ends makes the others raise a RuntimeError; one that
+hangs makes them raise it after the group's timeout. Tensors may be DTensors with Shard(-1).
 
 On a GPU the shard is computed on the host for now, and only the messages use the group's device.
 """
+import contextlib
 import functools
 import math
 import operator
@@ -20,7 +22,8 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from .. import _napier
+from . import _common, _weighted_gradients, _weights_like
+from .. import SoftmaxState, _napier
 from ..rl import TokenLogprobs
 
 __all__ = ["cross_entropy", "linear_token_logprobs", "log_softmax", "logsumexp", "softmax", "token_logprobs"]
@@ -30,6 +33,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LSE, _ENTROPY, _TOTAL = 3, 4, 5  # napier_shard_values
 _SUM, _FINAL = 14, 4  # int64 of a sum and of a final
 _WORDS = 10  # int64 by which ranks compare their arguments
+_TEXT = 512  # bytes of the error of a rank
 _NO_IDS = torch.empty(0, dtype=torch.int64)
 
 
@@ -61,15 +65,48 @@ class _Group:
 
     def gather(self, x, what):
         """The tensors of all ranks, of one shape and dtype: [ranks, ...]."""
+        return self.start_gather(x, what)()
+
+    def start_gather(self, x, what):
+        """The same; call the result to wait for it."""
         if self.size == 1 or x.numel() == 0:
-            return x.new_empty((self.size, *x.shape)) if x.numel() == 0 else x.unsqueeze(0)
+            return lambda: x.new_empty((self.size, *x.shape)) if x.numel() == 0 else x.unsqueeze(0)
         sent = self._out(x.contiguous())
         all_ = torch.empty((self.size * sent.numel(),), dtype=sent.dtype, device=sent.device)
         try:
-            dist.all_gather_into_tensor(all_, sent.view(-1), group=self.group)
+            work = dist.all_gather_into_tensor(all_, sent.view(-1), group=self.group, async_op=True)
         except RuntimeError as error:
             raise self._failed(what, error) from error
-        return all_.cpu().view(self.size, *x.shape)
+
+        def wait():
+            try:
+                work.wait()
+            except RuntimeError as error:
+                raise self._failed(what, error) from error
+            return all_.cpu().view(self.size, *x.shape)
+
+        return wait
+
+    @contextlib.contextmanager
+    def arguments(self):
+        """The checks of this rank's arguments. An error goes to all ranks, in place of the words by which they compare them."""
+        try:
+            yield
+        except Exception as error:
+            words = torch.zeros(_WORDS, dtype=torch.int64)
+            words[0] = -1
+            with contextlib.suppress(RuntimeError):  # another rank has ended; this one's error says more
+                self.gather(words, "the exchange of arguments")
+                self.gather(_text_of(error), "the exchange of errors")
+            raise
+
+    def refuse_if_any_did(self, words):
+        """Raises what another rank refuses."""
+        failed = [rank for rank, word in enumerate(words) if word[0] < 0]
+        if failed:
+            texts = self.gather(torch.zeros(_TEXT, dtype=torch.uint8), "the exchange of errors")
+            text = bytes(texts[failed[0]].tolist()).rstrip(b"\0").decode(errors="ignore")
+            raise ValueError(f"rank {failed[0]} refuses its arguments: {text}")
 
     def swap(self, sends, receives, what):
         """Sends [(rank, tensor)] and receives [(rank, shape, dtype)], all at once."""
@@ -109,6 +146,17 @@ class _Group:
         except RuntimeError as error:
             raise self._failed(what, error) from error
         return sent.cpu()
+
+
+def _text_of(error):
+    text = _public_text(error) or type(error).__name__
+    return torch.tensor(list(text.encode()[:_TEXT].ljust(_TEXT, b"\0")), dtype=torch.uint8)
+
+
+def _public_text(error):
+    """Without the name of the function in C."""
+    private, _, text = str(error).partition(": ")
+    return text if private.startswith("_shard_") else str(error)
 
 
 # ---- Who has which columns, and who owns which tiles ---------------------------------------------------------------------------
@@ -164,32 +212,58 @@ def _layout_of(sizes, rank):
     return _Layout(sizes, rank)
 
 
-def _sizes(sizes, group):
-    """The columns of each rank, as a tuple."""
+def _sizes(sizes, group, cols):
+    """The columns of each rank, as a tuple, or None."""
+    if sizes is None:
+        return None
     try:
         sizes = tuple(operator.index(size) for size in sizes)
     except TypeError:
         raise TypeError(f"sizes: expected a list of integers, got {sizes!r}") from None
     if len(sizes) != group.size or min(sizes) < 0:
         raise ValueError(f"sizes: expected the columns of each of {group.size} ranks, got {list(sizes)}")
+    if sizes[group.rank] != cols:
+        raise ValueError(f"sizes: rank {group.rank} has {cols} columns, not {sizes[group.rank]}")
     return sizes
 
 
+class _Agreement:
+    """The layout, and the comparison of the ranks' arguments, which settle() waits for. Before it no rank may send anything else."""
+
+    def __init__(self, layout, settle):
+        self.layout, self.settle = layout, settle
+
+    @contextlib.contextmanager
+    def settled_behind(self):
+        """Work of this rank alone, which hides the wait. If it fails, the other ranks' errors come first."""
+        try:
+            yield
+        finally:
+            self.settle()
+
+
 def _agree(group, sizes, cols, options, ids=_NO_IDS, **values):
-    """The layout. Without sizes the ranks exchange theirs, and everything else that must be equal: options by name, with the
-    function, ids, and integers or dtypes. Each rank sends as many words, also when the ranks call different functions."""
-    if sizes is not None:
-        sizes = _sizes(sizes, group)
-        if sizes[group.rank] != cols:
-            raise ValueError(f"sizes: rank {group.rank} has {cols} columns, not {sizes[group.rank]}")
-        return _layout_of(sizes, group.rank)
+    """The ranks exchange their columns, and everything else that must be equal: options by name, with the function, ids, and integers
+    or dtypes. Each rank sends as many words, also when the ranks call different functions. If sizes are given, nothing waits yet."""
     code = zlib.crc32(repr(options).encode())
     numbers = [_DTYPES.index(x) if isinstance(x, torch.dtype) else x for x in values.values()]
     mine = torch.zeros(_WORDS, dtype=torch.int64)
     mine[:4 + len(numbers)] = torch.tensor([cols, code, *numbers, ids.numel(), zlib.crc32(ids.numpy())])
-    rows = group.gather(mine, "the exchange of sizes").tolist()
-    _compare(rows, values, options)
-    return _layout_of(tuple(row[0] for row in rows), group.rank)
+    mine[-1] = _code_of_sizes(sizes)
+    gathered = group.start_gather(mine, "the exchange of arguments")
+
+    @functools.lru_cache(maxsize=None)
+    def settle():
+        rows = gathered().tolist()
+        group.refuse_if_any_did(rows)
+        _compare(rows, values, options)
+        return tuple(row[0] for row in rows)
+
+    return _Agreement(_layout_of(settle() if sizes is None else sizes, group.rank), settle)
+
+
+def _code_of_sizes(sizes):
+    return 0 if sizes is None else 1 + zlib.crc32(repr(tuple(sizes)).encode())
 
 
 def _compare(rows, values, options):
@@ -209,6 +283,10 @@ def _compare(rows, values, options):
     if others:
         raise ValueError(f"ids: {'rank' if len(others) == 1 else 'ranks'} {', '.join(others)} and rank 0 differ in their ids, "
                          "which must be the same on every rank")
+    cols = [row[0] for row in rows]
+    for r, row in enumerate(rows):
+        if row[-1] not in (0, _code_of_sizes(cols)):
+            raise ValueError(f"sizes: those of rank {r} are not the columns of the ranks, {cols}")
 
 
 # ---- The parts of an operation ----------------------------------------------------------------------------------------------------
@@ -272,31 +350,37 @@ def _room(group, layout, rows, ids, options, values):
     return torch.empty((rows, layout.tiles[group.rank] * values)), chosen
 
 
-def _reduce(group, layout, x, ids, options, values):
+def _reduce(group, agreement, x, ids, options, values):
     """_finish for logits x [N, cols]."""
-    own, chosen = _room(group, layout, x.shape[0], ids, options, values)
-    edges, inner = _whole_tiles(group, layout, x, "the exchange of logits at boundaries")
-    for first, y in edges + [(inner[0], x[:, inner[0] - layout.first:inner[1] - layout.first])]:
-        if y.shape[1]:
-            _napier._shard_tiles(y, first, layout.vocabulary, ids, *options, values, _at(layout, values, own, first, y.shape[1]),
-                                 chosen)
+    layout = agreement.layout
+
+    def add(first, y):
+        _napier._shard_tiles(y, first, layout.vocabulary, ids, *options, values, _at(layout, values, own, first, y.shape[1]), chosen)
+
+    with agreement.settled_behind():
+        own, chosen = _room(group, layout, x.shape[0], ids, options, values)
+        _, (begin, end) = layout.edges()
+        if end > begin:
+            add(begin, x[:, begin - layout.first:end - layout.first])
+    for first, y in _whole_tiles(group, layout, x, "the exchange of logits at boundaries")[0]:
+        add(first, y)
     return _finish(group, layout, values, own, chosen)
 
 
-def _reduce_linear(group, layout, hidden, weights, ids, options, values):
+def _reduce_linear(group, agreement, hidden, weights, ids, options, values):
     """_finish for logits hidden @ weights.T, of which only those of shared tiles are stored."""
-    rows = hidden.shape[0]
-    own, chosen = _room(group, layout, rows, ids, options, values)
-    tiles, inner = layout.edges()
+    rows, layout = hidden.shape[0], agreement.layout
+    with agreement.settled_behind():
+        own, chosen = _room(group, layout, rows, ids, options, values)
+        tiles, (begin, end) = layout.edges()
+        if end > begin:
+            _napier._shard_linear_tiles(hidden, weights[begin - layout.first:end - layout.first], begin, layout.vocabulary, ids,
+                                        *options, values, _at(layout, values, own, begin, end - begin), chosen)
     shared = [(begin, end) for _, begin, end in layout.sends]
     shared += [(max(t * _TILE, layout.first), min((t + 1) * _TILE, layout.end)) for t in tiles]
     x = torch.empty((rows, weights.shape[0]), device="meta") if not shared else _SomeLogits(hidden, weights, layout.first, shared)
-    edges, _ = _whole_tiles(group, layout, x, "the exchange of logits at boundaries")
-    for first, y in edges:
+    for first, y in _whole_tiles(group, layout, x, "the exchange of logits at boundaries")[0]:
         _napier._shard_tiles(y, first, layout.vocabulary, ids, *options, values, _at(layout, values, own, first, y.shape[1]), chosen)
-    if inner[1] > inner[0]:
-        _napier._shard_linear_tiles(hidden, weights[inner[0] - layout.first:inner[1] - layout.first], inner[0], layout.vocabulary,
-                                    ids, *options, values, _at(layout, values, own, inner[0], inner[1] - inner[0]), chosen)
     return _finish(group, layout, values, own, chosen)
 
 
@@ -319,12 +403,12 @@ class _SomeLogits:
 # ---- Arguments ----------------------------------------------------------------------------------------------------------------------
 
 
-def _floats(name, x):
+def _floats(name, x, ndim=1):
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
     if x.dtype not in _DTYPES:
         raise TypeError(f"{name}: {x.dtype} is not supported across ranks (use .float())")
-    if x.ndim < 1:
+    if x.ndim < ndim:
         raise ValueError(f"{name}: expected at least 1 dimension")
     return x
 
@@ -418,8 +502,8 @@ def _public(function):
         try:
             return function(*arguments, **options)
         except Exception as error:
-            private, _, text = str(error).partition(": ")
-            if not private.startswith("_shard_"):
+            text = _public_text(error)
+            if text == str(error):
                 raise
             raise type(error)(f"napier.torch.distributed.{function.__name__}: {text}") from None
     return call
@@ -430,14 +514,14 @@ def _public(function):
 
 class _Map(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, kind, group, layout, temperature, masked_rows):
+    def forward(ctx, rows, kind, group, agreement, temperature, masked_rows):
         x = _host(rows)
-        finals, _ = _reduce(group, layout, x, _NO_IDS, _options(temperature), _LSE)
+        finals, _ = _reduce(group, agreement, x, _NO_IDS, _options(temperature), _LSE)
         y = torch.empty(x.shape, dtype=x.dtype)
         _napier._shard_softmax(finals, kind, x, y, temperature, masked_rows)
         y = y.to(rows.device)
         ctx.save_for_backward(y)
-        ctx.kind, ctx.group, ctx.layout, ctx.temperature = kind, group, layout, temperature
+        ctx.kind, ctx.group, ctx.layout, ctx.temperature = kind, group, agreement.layout, temperature
         return y
 
     @staticmethod
@@ -463,11 +547,11 @@ class _Map(torch.autograd.Function):
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, group, layout, temperature):
+    def forward(ctx, rows, group, agreement, temperature):
         x = _host(rows)
-        finals, chosen = _reduce(group, layout, x, _NO_IDS, _options(temperature), _LSE)
+        finals, chosen = _reduce(group, agreement, x, _NO_IDS, _options(temperature), _LSE)
         lse = torch.empty(x.shape[0], dtype=x.dtype)
-        _napier._shard_token_results(x.shape[0], finals, layout.vocabulary, lse=lse)
+        _napier._shard_token_results(x.shape[0], finals, agreement.layout.vocabulary, lse=lse)
         ctx.save_for_backward(rows, finals)
         ctx.temperature = temperature
         return lse.to(rows.device)
@@ -482,14 +566,78 @@ class _LogSumExp(torch.autograd.Function):
         return out.to(rows.device), None, None, None
 
 
+class _WeightedLogSumExp(torch.autograd.Function):
+    """The ranks exchange a state of each row, which has the elements of shared tiles in it."""
+
+    @staticmethod
+    def forward(ctx, rows, b, group, agreement, temperature):
+        x, w = _host(rows), _host(b)
+        with agreement.settled_behind():
+            states = _weighted_states(x, w, agreement.layout.first, "float32", temperature)
+        found = _merge_weighted(group, agreement.layout, states, torch.float32)
+        # sign exp(lse) has this logsumexp and sign, rounded to the results' dtype
+        lse, sign = _napier._logsumexp_weighted(found[:, :1], found[:, 1:], -1, False, dtype=_common(x.dtype, w.dtype))
+        ctx.save_for_backward(rows, b)
+        ctx.group, ctx.layout, ctx.temperature = group, agreement.layout, temperature
+        ctx.mark_non_differentiable(sign)
+        return lse.to(rows.device), sign.to(rows.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad, _):
+        rows, b = ctx.saved_tensors
+        x, w, group = _host(rows), _host(b), ctx.group
+
+        def whole_max(z):
+            each = z.amax(-1) if z.shape[1] else z.new_full(z.shape[:1], -torch.inf)
+            return group.gather(each, "the exchange of maxima").amax(0)
+
+        def whole_lse(z, weights):
+            found = _merge_weighted(group, ctx.layout, _weighted_states(z, weights, ctx.layout.first, "float64", 1.0), torch.float64)
+            return found[:, 0], found[:, 1]
+
+        to_x, to_b = _weighted_gradients(x, w, _host(grad), ctx.temperature, whole_max, whole_lse)
+        return to_x.to(rows.device), to_b.to(b.device), None, None, None
+
+
+def _weighted_states(x, b, first, compute, temperature):
+    """The state of each row, as bytes of one size."""
+    return [SoftmaxState(compute, first, temperature=temperature, weighted=True).update(z, w).to_bytes() for z, w in zip(x, b)]
+
+
+def _merge_weighted(group, layout, states, dtype):
+    """(lse, sign) of each row, [N, 2], from this rank's states."""
+    element = 4 if dtype is torch.float32 else 8
+    empty = len(SoftmaxState(str(dtype)[6:], weighted=True).to_bytes())
+    sizes = []
+    for begin, end in zip(layout.offsets, layout.offsets[1:]):
+        before = -begin % _TILE
+        kept = end - begin if end - begin <= before else before + (end - begin - before) % _TILE
+        sizes.append(empty + 2 * element * kept)
+    widest = max(sizes)
+    sent = torch.frombuffer(bytearray(b"".join(state.ljust(widest, b"\0") for state in states)) or bytearray(1), dtype=torch.uint8)
+    all_ = group.gather(sent[:len(states) * widest].view(len(states), widest), "the exchange of states")
+    found = torch.empty((len(states), 2), dtype=dtype)
+    for row in range(len(states)):
+        whole = SoftmaxState.from_bytes(all_[0, row, :sizes[0]].numpy())
+        for rank in range(1, group.size):
+            whole.merge(SoftmaxState.from_bytes(all_[rank, row, :sizes[rank]].numpy()))
+        found[row] = torch.tensor(whole.finish(return_sign=True), dtype=torch.float64)
+    return found
+
+
+def _rows(x):
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def _map(kind, x, group, sizes, temperature, masked_rows):
     s = _Sharded("x", x, group, sizes)
-    x = _floats("x", s.local)
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    temperature = _number("temperature", temperature)
-    layout = _agree(s.group, s.sizes, x.shape[-1], dict(function=kind, temperature=temperature, masked_rows=masked_rows),
-                    rows=rows.shape[0], dtype=x.dtype)
-    y = _Map.apply(rows, kind, s.group, layout, temperature, masked_rows)
+    with s.group.arguments():
+        x = _floats("x", s.local)
+        rows, temperature, sizes = _rows(x), _number("temperature", temperature), _sizes(s.sizes, s.group, x.shape[-1])
+    agreement = _agree(s.group, sizes, x.shape[-1], dict(function=kind, temperature=temperature, masked_rows=masked_rows),
+                       rows=rows.shape[0], dtype=x.dtype)
+    y = _Map.apply(rows, kind, s.group, agreement, temperature, masked_rows)
     return s.like(y.view(x.shape))
 
 
@@ -497,9 +645,8 @@ def _map(kind, x, group, sizes, temperature, masked_rows):
 def softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
     """napier.torch.softmax over the last dimension, of which each rank has some columns.
 
-    sizes: how many columns each rank has. Without it the ranks tell each other in one more small message, and compare the other
-    arguments too: options, rows, dtypes and ids. With it, and for a DTensor, nothing is compared: the caller sees to it that these
-    are the same on every rank. group: default: all processes; a DTensor brings its own."""
+    sizes: how many columns each rank has. Without it the ranks wait for each other's before they begin. group: default: all
+    processes; a DTensor brings its own."""
     return _map("softmax", x, group, sizes, temperature, masked_rows)
 
 
@@ -510,15 +657,30 @@ def log_softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"
 
 
 @_public
-def logsumexp(x, group=None, *, sizes=None, temperature=1.0):
-    """napier.torch.logsumexp over the last dimension, of which each rank has some columns. Backward has no messages."""
+def logsumexp(x, group=None, *, b=None, return_sign=False, sizes=None, temperature=1.0):
+    """napier.torch.logsumexp over the last dimension, of which each rank has some columns. b: weights of any sign that broadcast to this
+    rank's x. Backward has no messages without weights, and two with them."""
     s = _Sharded("x", x, group, sizes)
-    x = _floats("x", s.local)
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    temperature = _number("temperature", temperature)
-    layout = _agree(s.group, s.sizes, x.shape[-1], dict(function="logsumexp", temperature=temperature), rows=rows.shape[0],
-                    dtype=x.dtype)
-    return s.whole(_LogSumExp.apply(rows, s.group, layout, temperature).view(x.shape[:-1]))
+    with s.group.arguments():
+        x = _floats("x", s.local)
+        rows, temperature, sizes = _rows(x), _number("temperature", temperature), _sizes(s.sizes, s.group, x.shape[-1])
+        weighted = b is not None or bool(return_sign)
+        if weighted:
+            b = _floats("b", _weights_like(1.0 if b is None else _local(b), x), 0)
+            if not _broadcasts(b.shape, x.shape):
+                raise ValueError(f"b: shape {tuple(b.shape)} does not broadcast to this rank's x, {tuple(x.shape)}")
+    options = dict(function="logsumexp", temperature=temperature, weighted=weighted)
+    agreement = _agree(s.group, sizes, x.shape[-1], options, rows=rows.shape[0], dtype=x.dtype, dtype_of_b=b.dtype if weighted else x.dtype)
+    if not weighted:
+        return s.whole(_LogSumExp.apply(rows, s.group, agreement, temperature).view(x.shape[:-1]))
+    lse, sign = _WeightedLogSumExp.apply(rows, _rows(b.expand(x.shape)), s.group, agreement, temperature)
+    lse = lse if return_sign else lse * torch.where(sign < 0, torch.nan, 1.0).to(lse.dtype)
+    lse, sign = (s.whole(y.view(x.shape[:-1])) for y in (lse, sign))
+    return (lse, sign) if return_sign else lse
+
+
+def _broadcasts(shape, to):
+    return len(shape) <= len(to) and all(m in (1, n) for m, n in zip(reversed(shape), reversed(to)))
 
 
 # ---- Tokens ---------------------------------------------------------------------------------------------------------------------
@@ -550,13 +712,13 @@ def _values(want, options):
 
 class _Tokens(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, ids, group, layout, options, want):
+    def forward(ctx, rows, ids, group, agreement, options, want):
         x = _host(rows)
-        finals, chosen = _reduce(group, layout, x, ids, options, _values(want, options))
+        finals, chosen = _reduce(group, agreement, x, ids, options, _values(want, options))
         ctx.save_for_backward(rows, ids, finals, chosen)
-        ctx.layout, ctx.options = layout, options
+        ctx.layout, ctx.options = agreement.layout, options
         ctx.set_materialize_grads(False)
-        made = _results(finals, chosen, x.shape[0], layout.vocabulary, ids, options, want)
+        made = _results(finals, chosen, x.shape[0], agreement.layout.vocabulary, ids, options, want)
         return tuple(y.to(rows.device) for y in made)
 
     @staticmethod
@@ -573,13 +735,13 @@ class _Tokens(torch.autograd.Function):
 
 class _LinearTokens(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weights, ids, group, layout, options, want):
+    def forward(ctx, hidden, weights, ids, group, agreement, options, want):
         x, w = _host(hidden), _host(weights)
-        finals, chosen = _reduce_linear(group, layout, x, w, ids, options, _values(want, options))
+        finals, chosen = _reduce_linear(group, agreement, x, w, ids, options, _values(want, options))
         ctx.save_for_backward(hidden, weights, ids, finals, chosen)
-        ctx.group, ctx.layout, ctx.options = group, layout, options
+        ctx.group, ctx.layout, ctx.options = group, agreement.layout, options
         ctx.set_materialize_grads(False)
-        made = _results(finals, chosen, x.shape[0], layout.vocabulary, ids, options, want)
+        made = _results(finals, chosen, x.shape[0], agreement.layout.vocabulary, ids, options, want)
         return tuple(y.to(hidden.device) for y in made)
 
     @staticmethod
@@ -652,14 +814,15 @@ def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0,
     """napier.torch.token_logprobs of logits [..., V] of which each rank has some columns. ids [...] or [..., K] are those of the whole
     vocabulary, the same on every rank. argmax, rank, top_k and keep are not supported. Backward has no messages."""
     s = _Sharded("logits", logits, group, sizes)
-    x = _floats("logits", s.local)
-    lead = tuple(x.shape[:-1])
-    rows = x.reshape(math.prod(lead), x.shape[-1])
-    ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
-    options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
-    layout = _agree(s.group, s.sizes, x.shape[-1], _token_options("token_logprobs", options, want), ids, rows=rows.shape[0],
-                    dtype=x.dtype)
-    results = _Tokens.apply(rows, ids, s.group, layout, options, want)
+    with s.group.arguments():
+        x = _floats("logits", s.local)
+        lead, rows = tuple(x.shape[:-1]), _rows(x)
+        ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
+        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+        sizes = _sizes(s.sizes, s.group, x.shape[-1])
+    agreement = _agree(s.group, sizes, x.shape[-1], _token_options("token_logprobs", options, want), ids, rows=rows.shape[0],
+                       dtype=x.dtype)
+    results = _Tokens.apply(rows, ids, s.group, agreement, options, want)
     return _shape_results(s, results, lead, each, ids, want)
 
 
@@ -669,16 +832,17 @@ def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, 
     """napier.torch.linear_token_logprobs of hidden [..., H], the same on every rank, and the head's weights [V, H] of which each rank
     has some rows. In backward each rank gets the whole gradient of hidden, and that of its own weights."""
     s = _Sharded("weights", weights, group, sizes, dim=0)
-    w, x = _floats("weights", s.local), _floats("hidden", _local(hidden))
-    if w.ndim != 2 or x.shape[-1] != w.shape[1]:
-        raise ValueError(f"weights: shape {tuple(w.shape)} is not [V, {x.shape[-1]}]")
-    lead = tuple(x.shape[:-1])
-    rows = x.reshape(math.prod(lead), x.shape[-1])
-    ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
-    options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
-    layout = _agree(s.group, s.sizes, w.shape[0], _token_options("linear_token_logprobs", options, want), ids, rows=rows.shape[0],
-                    hidden=x.shape[-1], dtype=x.dtype, weights_dtype=w.dtype, hidden_requires_grad=int(x.requires_grad))
-    results = _LinearTokens.apply(rows, w, ids, s.group, layout, options, want)
+    with s.group.arguments():
+        w, x = _floats("weights", s.local), _floats("hidden", _local(hidden))
+        if w.ndim != 2 or x.shape[-1] != w.shape[1]:
+            raise ValueError(f"weights: shape {tuple(w.shape)} is not [V, {x.shape[-1]}]")
+        lead, rows = tuple(x.shape[:-1]), _rows(x)
+        ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
+        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+        sizes = _sizes(s.sizes, s.group, w.shape[0])
+    agreement = _agree(s.group, sizes, w.shape[0], _token_options("linear_token_logprobs", options, want), ids, rows=rows.shape[0],
+                       hidden=x.shape[-1], dtype=x.dtype, weights_dtype=w.dtype, hidden_requires_grad=int(x.requires_grad))
+    results = _LinearTokens.apply(rows, w, ids, s.group, agreement, options, want)
     s.mesh = None  # the results are plain tensors, as hidden is
     return _shape_results(s, results, lead, each, ids, want)
 
@@ -711,9 +875,10 @@ def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", igno
                   temperature=1.0, softcap=0.0):
     """The loss of token_logprobs for ids [...]. reduction: "none" gives [...]; "sum"; "mean": the sum divided by the number of ids that
     are not ignore_index. The sum is exact, and rounded once. A DTensor whose rows are sharded too needs "none"."""
-    if reduction not in ("none", "sum", "mean"):
-        raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
-    _refuse_sharded_rows(logits, reduction)
+    with _Sharded("logits", logits, group, sizes).group.arguments():
+        if reduction not in ("none", "sum", "mean"):
+            raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
+        _refuse_sharded_rows(logits, reduction)
     loss = token_logprobs.__wrapped__(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap,
                                       ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
     if reduction == "none":

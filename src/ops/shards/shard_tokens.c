@@ -166,22 +166,29 @@ napier_status napier_shard_token_backward(napier_context *context, const int64_t
 
 /* ---- Hidden states and weights ------------------------------------------------------------------------------------- */
 
+/* is: of grad_hidden. */
+static napier_token_matrices linear_matrices(int64_t vocabulary, napier_const_matrix hidden,
+                                             napier_const_matrix weights, napier_matrix grad_hidden, unsigned is,
+                                             napier_matrix grad_weights) {
+    const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT;
+    return (napier_token_matrices){
+        vocabulary,
+        4,
+        {NAPIER_ARGUMENT("hidden", hidden, NAPIER_IS_NARROW, hidden.rows, hidden.cols, NULL),
+         NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL),
+         NAPIER_ARGUMENT("grad_hidden", napier_read_only(grad_hidden), out | is, hidden.rows, hidden.cols, "hidden"),
+         NAPIER_ARGUMENT("grad_weights", napier_read_only(grad_weights), out | NAPIER_IS_NARROW, weights.rows,
+                         weights.cols, "weights")}};
+}
+
 napier_status napier_shard_linear_backward(napier_context *context, const int64_t *finals, const float *chosen,
                                            napier_const_matrix hidden, napier_const_matrix weights, int64_t first,
                                            int64_t vocabulary, napier_indices ids, const napier_token_options *options,
                                            const napier_token_gradients *gradients, int continues,
                                            napier_matrix grad_hidden, napier_matrix grad_weights) {
     known_rows r = {.finals = finals, .chosen = chosen, .first = first, .cols = weights.rows};
-    const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT;
-    const napier_token_matrices matrices = {
-        vocabulary,
-        4,
-        {NAPIER_ARGUMENT("hidden", hidden, NAPIER_IS_NARROW, hidden.rows, hidden.cols, NULL),
-         NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL),
-         NAPIER_ARGUMENT("grad_hidden", napier_read_only(grad_hidden), out | NAPIER_IS_F32, hidden.rows, hidden.cols,
-                         "hidden"),
-         NAPIER_ARGUMENT("grad_weights", napier_read_only(grad_weights), out | NAPIER_IS_NARROW, weights.rows,
-                         weights.cols, "weights")}};
+    const napier_token_matrices matrices =
+        linear_matrices(vocabulary, hidden, weights, grad_hidden, NAPIER_IS_F32, grad_weights);
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_head_check_sums(context, hidden, weights));
     NAPIER_TRY(read_known(context, &matrices, ids, options, gradients, &r));
@@ -190,4 +197,19 @@ napier_status napier_shard_linear_backward(napier_context *context, const int64_
     here.cols = weights.rows;
     return napier_linear_backward_of(context, &here, hidden, weights, slope_of, &r, continues != 0, grad_hidden,
                                      grad_weights);
+}
+
+napier_status napier_shard_linear_backward_check(napier_context *context, napier_const_matrix hidden,
+                                                 napier_const_matrix weights, int64_t vocabulary, napier_indices ids,
+                                                 const napier_token_options *options,
+                                                 const napier_token_gradients *gradients, napier_matrix grad_hidden,
+                                                 napier_matrix grad_weights) {
+    const napier_token_matrices matrices =
+        linear_matrices(vocabulary, hidden, weights, grad_hidden, NAPIER_IS_NARROW, grad_weights);
+    napier_token_call call;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_shard_columns(context, 0, weights.rows, vocabulary, false));
+    NAPIER_TRY(napier_head_check_sums(context, hidden, weights));
+    NAPIER_TRY(napier_token_back_read(context, NAPIER_ON_HOST, &matrices, ids, options, gradients, &call));
+    return napier_shard_no_keep(context, &call);
 }

@@ -257,6 +257,52 @@ static void test_refusals(void) {
     invalid(c, napier_shard_token_results(c, 2, finals, chosen, 2048, none, NULL, &r), "argmax");
 }
 
+/* The check of a linear backward call whose parts look at some rows each. */
+static void test_check_of_linear_backward(void) {
+    napier_context *const c = context_for_test(NAPIER_ISA_AUTO, 1);
+    enum { N = 3, H = 4, V = 5 };
+    uint16_t h[2 * N * H], w[V * H];
+    float rows[N], wide[N * H];
+    int64_t id[N] = {0, V - 1, 2};
+    memset(h, 0, sizeof h);
+    memset(w, 0, sizeof w);
+    memset(rows, 0, sizeof rows);
+    const napier_const_matrix hidden = {h, N, H, 2 * H, 1, NAPIER_BF16}, head = napier_const_rows(w, V, H, NAPIER_BF16);
+    const napier_indices ids = napier_indices_i64(id, N);
+    const napier_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
+    napier_matrix out = {h + H, N, H, 2 * H, 1, NAPIER_BF16}; /* beside hidden, in the rows of one array */
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    g.logprobs = napier_const_rows_f32(rows, N, 1);
+    works(napier_shard_linear_backward_check, c, hidden, head, V, ids, &o, &g, out, none);
+    works(napier_shard_linear_backward_check, c, hidden, head, INT64_MAX, ids, NULL, &g, none, none);
+    id[1] = V;
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, V, ids, &o, &g, out, none), "ids[1]", "5");
+    works(napier_shard_linear_backward_check, c, hidden, head, INT64_MAX, ids, &o, &g, out, none);
+    out.data = h + 1;
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none),
+            "overlaps hidden");
+    out = napier_rows(w, N, H, NAPIER_BF16);
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none),
+            "overlaps weights");
+    invalid(c,
+            napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, none,
+                                               napier_rows(h, V, H, NAPIER_BF16)),
+            "grad_weights", "overlaps hidden");
+    out = napier_rows_f32(wide, N, H - 1);
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none), "grad_hidden",
+            "3 x 3");
+    out = napier_rows_f32(wide, N, H);
+    g.logprobs = napier_const_rows_f32(rows, 1, 1);
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none),
+            "gradients: logprobs", "1 x 1");
+    g.logprobs = napier_const_rows_f32(rows, N, 1);
+    o.split = 1;
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none), "split");
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, NULL, NULL, out, none), "gradients");
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, V - 1, ids, NULL, &g, out, none), "vocabulary");
+}
+
 /* Any bytes are safe as records. */
 static void test_hostile_records(void) {
     napier_context *const c = context_for_test(NAPIER_ISA_AUTO, 1);
@@ -281,4 +327,7 @@ static void test_hostile_records(void) {
     }
 }
 
-int main(void) { return RUN_TESTS("shards", TEST(test_bits), TEST(test_refusals), TEST(test_hostile_records)); }
+int main(void) {
+    return RUN_TESTS("shards", TEST(test_bits), TEST(test_refusals), TEST(test_check_of_linear_backward),
+                     TEST(test_hostile_records));
+}

@@ -21,16 +21,6 @@ _Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both comp
 
 static size_t element_size(const napier_softmax_state *s) { return napier_state_element(s->compute); }
 
-/* Head and tail follow the struct in memory. */
-static char *head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
-static char *tail(napier_softmax_state *s) { return head(s) + NAPIER_TILE * element_size(s); }
-static const char *head_of(const napier_softmax_state *s) { return (const char *)s + sizeof *s; }
-static const char *tail_of(const napier_softmax_state *s) { return head_of(s) + NAPIER_TILE * element_size(s); }
-
-size_t napier_state_bytes(napier_dtype compute) {
-    return sizeof(napier_softmax_state) + 2 * NAPIER_TILE * napier_state_element(compute);
-}
-
 /* The most elements that the head can hold: up to the first boundary at or after `first`. */
 static int head_room(const napier_softmax_state *s) {
     return (int)((NAPIER_TILE - s->first % NAPIER_TILE) % NAPIER_TILE);
@@ -38,22 +28,48 @@ static int head_room(const napier_softmax_state *s) {
 
 static bool is_aligned(const napier_softmax_state *s) { return s->first % NAPIER_TILE == 0 && s->tail_size == 0; }
 
-static void add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int n) {
-    if (s->compute == NAPIER_F64) {
+/* n elements of the compute type, and their weights; NULL in a state without weights. */
+typedef struct elements {
+    const char *z, *b;
+} elements;
+
+static elements block_of(const napier_softmax_state *s, bool tail) {
+    const napier_state_block z = tail ? NAPIER_STATE_TAIL : NAPIER_STATE_HEAD;
+    const napier_state_block b = tail ? NAPIER_STATE_TAIL_WEIGHTS : NAPIER_STATE_HEAD_WEIGHTS;
+    return (elements){napier_state_elements_of(s, z), s->weighted ? napier_state_elements_of(s, b) : NULL};
+}
+
+static elements behind(elements from, size_t bytes) {
+    return (elements){from.z + bytes, from.b ? from.b + bytes : NULL};
+}
+
+/* Copies n elements to place `at` of the head or tail. */
+static void put(napier_softmax_state *s, bool tail, int at, elements from, int64_t n) {
+    const size_t size = element_size(s);
+    const napier_state_block z = tail ? NAPIER_STATE_TAIL : NAPIER_STATE_HEAD;
+    const napier_state_block b = tail ? NAPIER_STATE_TAIL_WEIGHTS : NAPIER_STATE_HEAD_WEIGHTS;
+    memcpy(napier_state_elements(s, z) + (size_t)at * size, from.z, (size_t)n * size);
+    if (s->weighted) {
+        memcpy(napier_state_elements(s, b) + (size_t)at * size, from.b, (size_t)n * size);
+    }
+}
+
+static void add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, elements tile, int n) {
+    if (s->weighted) {
+        napier_weighted_sum_add(k, napier_state_weighted_sum(s), tile.z, tile.b, n);
+    } else if (s->compute == NAPIER_F64) {
         napier_f64_tile_part part;
-        k->f64_tile(z, n, &part, NULL);
+        k->f64_tile((const double *)(const void *)tile.z, n, &part, NULL);
         napier_f64_sum_add_part(&s->sum.f64, &part);
     } else {
         napier_tile_sum t;
-        k->tile_sum(z, n, &t);
+        k->tile_sum((const float *)(const void *)tile.z, n, &t);
         napier_sum_add_tile(&s->sum.f32, &t);
     }
 }
 
-/* Appends n elements of the compute type. */
-static void append(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int64_t n) {
-    const size_t size = element_size(s);
-    const char *at = z;
+/* Appends n elements. */
+static void append(const napier_softmax_kernels *k, napier_softmax_state *s, elements at, int64_t n) {
     s->count += n;
     s->end += n;
     while (n > 0) {
@@ -61,27 +77,29 @@ static void append(const napier_softmax_kernels *k, napier_softmax_state *s, con
         int64_t part;
         if (head_left > 0) {
             part = napier_least(n, head_left);
-            memcpy(head(s) + (size_t)s->head_size * size, at, (size_t)part * size);
+            put(s, false, s->head_size, at, part);
             s->head_size += (int32_t)part;
         } else if (s->tail_size == 0 && n >= NAPIER_TILE) {
             part = NAPIER_TILE;
             add_tile(k, s, at, NAPIER_TILE);
         } else {
             part = n < NAPIER_TILE - s->tail_size ? n : NAPIER_TILE - s->tail_size;
-            memcpy(tail(s) + (size_t)s->tail_size * size, at, (size_t)part * size);
+            put(s, true, s->tail_size, at, part);
             s->tail_size += (int32_t)part;
             if (s->tail_size == NAPIER_TILE) {
-                add_tile(k, s, tail(s), NAPIER_TILE);
+                add_tile(k, s, block_of(s, true), NAPIER_TILE);
                 s->tail_size = 0;
             }
         }
-        at += (size_t)part * size;
+        at = behind(at, (size_t)part * element_size(s));
         n -= part;
     }
 }
 
 static void merge_sums(napier_softmax_state *into, const napier_softmax_state *from) {
-    if (into->compute == NAPIER_F64) {
+    if (into->weighted) {
+        napier_weighted_sum_merge(napier_state_weighted_sum(into), napier_state_weighted_sum_of(from));
+    } else if (into->compute == NAPIER_F64) {
         napier_f64_sum_merge(&into->sum.f64, &from->sum.f64);
     } else {
         napier_sum_merge(&into->sum.f32, &from->sum.f32);
@@ -91,11 +109,11 @@ static void merge_sums(napier_softmax_state *into, const napier_softmax_state *f
 /* `from` starts where `into` ends. Its head completes the open tile, its closed
  * tiles are merged, and its tail is appended. */
 static void merge_after(const napier_softmax_kernels *k, napier_softmax_state *into, const napier_softmax_state *from) {
-    append(k, into, head_of(from), from->head_size);
+    append(k, into, block_of(from, false), from->head_size);
     merge_sums(into, from);
     into->count += from->count - from->head_size - from->tail_size;
     into->end = from->end - from->tail_size;
-    append(k, into, tail_of(from), from->tail_size);
+    append(k, into, block_of(from, true), from->tail_size);
 }
 
 /* Both consist of whole tiles, so they merge in any order. */
@@ -108,31 +126,9 @@ static void merge_aligned(napier_softmax_state *into, const napier_softmax_state
 
 /* ---- Life ---------------------------------------------------------------------------------------------------------- */
 
-/* Creates a state without elements. Its options have been checked. */
-static napier_status create(napier_context *context, napier_dtype compute, int64_t first_index,
+/* Creates a state without elements. */
+static napier_status create(napier_context *context, napier_dtype compute, bool weighted, int64_t first_index,
                             const napier_softmax_options *options, napier_softmax_state **out) {
-    napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(compute));
-    if (!s) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes",
-                           napier_state_bytes(compute));
-    }
-    memset(s, 0, napier_state_bytes(compute));
-    s->allocator = context->allocator;
-    s->compute = compute;
-    s->temperature = options->temperature;
-    s->masked_rows = options->masked_rows;
-    s->first = s->end = first_index;
-    if (compute == NAPIER_F64) {
-        napier_f64_sum_init(&s->sum.f64);
-    } else {
-        napier_sum_init(&s->sum.f32);
-    }
-    *out = s;
-    return NAPIER_OK;
-}
-
-napier_status napier_softmax_state_create(napier_context *context, napier_dtype compute, int64_t first_index,
-                                          const napier_softmax_options *options, napier_softmax_state **out) {
     if (out) {
         *out = NULL;
     }
@@ -144,7 +140,37 @@ napier_status napier_softmax_state_create(napier_context *context, napier_dtype 
     NAPIER_REFUSE_IF(context, first_index < 0 || first_index > INT64_MAX - NAPIER_SUM_MOST,
                      "first_index: %lld is out of range", (long long)first_index);
     NAPIER_TRY(napier_softmax_options_read(context, options, compute, &o));
-    return create(context, compute, first_index, &o, out);
+    const size_t bytes = napier_state_bytes(compute, weighted);
+    napier_softmax_state *s = napier_alloc(&context->allocator, 1, bytes);
+    if (!s) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes", bytes);
+    }
+    memset(s, 0, bytes);
+    s->allocator = context->allocator;
+    s->compute = compute;
+    s->weighted = weighted;
+    s->temperature = o.temperature;
+    s->masked_rows = o.masked_rows;
+    s->first = s->end = first_index;
+    if (weighted) {
+        napier_weighted_sum_init(napier_state_weighted_sum(s), compute == NAPIER_F64);
+    } else if (compute == NAPIER_F64) {
+        napier_f64_sum_init(&s->sum.f64);
+    } else {
+        napier_sum_init(&s->sum.f32);
+    }
+    *out = s;
+    return NAPIER_OK;
+}
+
+napier_status napier_softmax_state_create(napier_context *context, napier_dtype compute, int64_t first_index,
+                                          const napier_softmax_options *options, napier_softmax_state **out) {
+    return create(context, compute, false, first_index, options, out);
+}
+
+napier_status napier_softmax_state_create_weighted(napier_context *context, napier_dtype compute, int64_t first_index,
+                                                   const napier_softmax_options *options, napier_softmax_state **out) {
+    return create(context, compute, true, first_index, options, out);
 }
 
 void napier_softmax_state_destroy(napier_softmax_state *state) {
@@ -165,41 +191,71 @@ static napier_status begin_on(napier_context *context, const char *name, const n
 
 /* ---- Update -------------------------------------------------------------------------------------------------------- */
 
-/* n <= 1024 elements of a vector from index i on, as z of the state's compute type. */
-static void load_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_const_vector v, int64_t i,
-                       int n, void *z) {
-    if (s->compute == NAPIER_F64) {
+/* n <= 1024 elements of a vector from index i on, divided by the temperature, in the compute type. */
+static void load_block(const napier_softmax_kernels *k, napier_dtype compute, napier_const_vector v, int64_t i, int n,
+                       double temperature, void *z) {
+    if (compute == NAPIER_F64) {
         double *d = z;
         for (int j = 0; j < n; j++) {
             const double x = napier_f64_load(v.data, v.dtype, (i + j) * v.stride);
-            d[j] = s->temperature != 1.0 ? x / s->temperature : x;
+            d[j] = temperature != 1.0 ? x / temperature : x;
         }
     } else {
         const char *at = (const char *)v.data + i * v.stride * (int64_t)napier_dtype_size(v.dtype);
-        k->pack(at, v.dtype, v.stride, n, napier_float_of(s->temperature), z);
+        k->pack(at, v.dtype, v.stride, n, napier_float_of(temperature), z);
+    }
+}
+
+static napier_status check_block(napier_context *context, const char *name, const napier_softmax_state *state,
+                                 napier_const_vector v) {
+    NAPIER_TRY(napier_check_vector(context, name, v));
+    NAPIER_REFUSE_IF(context, v.dtype == NAPIER_F64 && state->compute != NAPIER_F64,
+                     "%s: dtype f64 does not go into an f32 state", name);
+    NAPIER_REFUSE_IF(context, v.size >= napier_state_most(state) - state->count,
+                     "%s: size %lld makes the part 2^%d elements or more", name, (long long)v.size,
+                     state->weighted ? 38 : 40);
+    return NAPIER_OK;
+}
+
+/* weights NULL: a state without weights. */
+static void update(const napier_context *context, napier_softmax_state *state, napier_const_vector logits,
+                   const napier_const_vector *weights) {
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    NAPIER_DEFAULT_FENV;
+    double z[NAPIER_TILE], b[NAPIER_TILE]; /* or floats */
+    const elements block = {(const char *)z, weights ? (const char *)b : NULL};
+    state->finished = false;
+    for (int64_t i = 0; i < logits.size;) {
+        /* blocks end at the row's boundaries of tiles, so that whole tiles are summed in place */
+        const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
+        const int n = (int)napier_least(logits.size - i, to_boundary);
+        load_block(k, state->compute, logits, i, n, state->temperature, z);
+        if (weights) {
+            load_block(k, state->compute, *weights, i, n, 1.0, b);
+        }
+        append(k, state, block, n);
+        i += n;
     }
 }
 
 napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
                                           napier_const_vector logits) {
     NAPIER_TRY(begin_on(context, "state", state));
-    NAPIER_TRY(napier_check_vector(context, "logits", logits));
-    NAPIER_REFUSE_IF(context, logits.dtype == NAPIER_F64 && state->compute != NAPIER_F64,
-                     "logits: dtype f64 does not go into an f32 state");
-    NAPIER_REFUSE_IF(context, logits.size >= NAPIER_SUM_MOST - state->count,
-                     "logits: size %lld makes the part 2^40 elements or more", (long long)logits.size);
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    NAPIER_DEFAULT_FENV;
-    double z[NAPIER_TILE]; /* or floats */
-    state->finished = false;
-    for (int64_t i = 0; i < logits.size;) {
-        /* blocks end at the row's boundaries of tiles, so that whole tiles are summed in place */
-        const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
-        const int n = (int)napier_least(logits.size - i, to_boundary);
-        load_block(k, state, logits, i, n, z);
-        append(k, state, z, n);
-        i += n;
-    }
+    NAPIER_REFUSE_IF(context, state->weighted, "state: is weighted, so an update needs weights");
+    NAPIER_TRY(check_block(context, "logits", state, logits));
+    update(context, state, logits, NULL);
+    return NAPIER_OK;
+}
+
+napier_status napier_softmax_state_update_weighted(napier_context *context, napier_softmax_state *state,
+                                                   napier_const_vector logits, napier_const_vector weights) {
+    NAPIER_TRY(begin_on(context, "state", state));
+    NAPIER_REFUSE_IF(context, !state->weighted, "state: is not weighted, so an update takes no weights");
+    NAPIER_TRY(check_block(context, "logits", state, logits));
+    NAPIER_TRY(check_block(context, "weights", state, weights));
+    NAPIER_REFUSE_IF(context, weights.size != logits.size, "weights: size %lld is not that of logits, %lld",
+                     (long long)weights.size, (long long)logits.size);
+    update(context, state, logits, &weights);
     return NAPIER_OK;
 }
 
@@ -219,8 +275,13 @@ static napier_status check_same_kind(napier_context *context, const napier_softm
         return napier_fail(context, NAPIER_STATE_MISMATCH, "from: masked_rows %d is not that of into, %d",
                            (int)b->masked_rows, (int)a->masked_rows);
     }
-    if (b->count >= NAPIER_SUM_MOST - a->count) {
-        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: with it the part has 2^40 elements or more");
+    if (a->weighted != b->weighted) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: is %sweighted, into is %s", b->weighted ? "" : "not ",
+                           a->weighted ? "weighted" : "not");
+    }
+    if (b->count >= napier_state_most(a) - a->count) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: with it the part has 2^%d elements or more",
+                           a->weighted ? 38 : 40);
     }
     return NAPIER_OK;
 }
@@ -228,7 +289,7 @@ static napier_status check_same_kind(napier_context *context, const napier_softm
 /* into becomes `from` followed by `into`. The only merge that needs memory. */
 static napier_status merge_before(napier_context *context, const napier_softmax_kernels *k, napier_softmax_state *into,
                                   const napier_softmax_state *from) {
-    const size_t bytes = napier_state_bytes(into->compute);
+    const size_t bytes = napier_state_bytes(into->compute, into->weighted);
     napier_softmax_state *joined = napier_alloc(&context->allocator, 1, bytes);
     if (!joined) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "merge: no memory for %zu bytes", bytes);
@@ -255,7 +316,7 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     if (into->count == 0) {
         const napier_allocator own = into->allocator;
-        memcpy(into, from, napier_state_bytes(from->compute));
+        memcpy(into, from, napier_state_bytes(from->compute, from->weighted));
         into->allocator = own;
     } else if (from->first == into->end) {
         merge_after(k, into, from);
@@ -275,17 +336,28 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
 
 /* ---- Finish and apply ---------------------------------------------------------------------------------------------- */
 
-napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse) {
-    NAPIER_TRY(begin_on(context, "state", state));
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
-    NAPIER_DEFAULT_FENV;
-    const napier_any_sum open = state->sum; /* the open tiles are added only for this result */
+/* The open tiles are added only for this result. */
+static void add_open_tiles(const napier_softmax_kernels *k, napier_softmax_state *state) {
     if (state->head_size > 0) {
-        add_tile(k, state, head_of(state), state->head_size);
+        add_tile(k, state, block_of(state, false), state->head_size);
     }
     if (state->tail_size > 0) {
-        add_tile(k, state, tail_of(state), state->tail_size);
+        add_tile(k, state, block_of(state, true), state->tail_size);
     }
+}
+
+static napier_weighted_result finish_weighted(const napier_softmax_kernels *k, napier_softmax_state *state) {
+    napier_weighted_sum *const sum = napier_state_weighted_sum(state);
+    const napier_weighted_sum open = *sum;
+    add_open_tiles(k, state);
+    const napier_weighted_result result = napier_weighted_sum_finish(sum);
+    *sum = open;
+    return result;
+}
+
+static double finish_plain(const napier_softmax_kernels *k, napier_softmax_state *state) {
+    const napier_any_sum open = state->sum;
+    add_open_tiles(k, state);
     if (state->compute == NAPIER_F64) {
         napier_f64_finish(&state->sum.f64, &state->final.f64);
     } else {
@@ -293,17 +365,41 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
     }
     state->sum = open;
     state->finished = true;
+    return state->compute == NAPIER_F64 ? state->final.f64.lse : (double)state->final.f32.lse;
+}
+
+static double sign_of(double lse) { return lse != lse ? lse : lse > -HUGE_VAL ? 1 : 0; }
+
+napier_status napier_softmax_state_finish_weighted(napier_context *context, napier_softmax_state *state, double *lse,
+                                                   double *sign) {
+    NAPIER_TRY(begin_on(context, "state", state));
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    NAPIER_DEFAULT_FENV;
+    napier_weighted_result r;
+    if (state->weighted) {
+        r = finish_weighted(k, state);
+    } else {
+        r.lse = finish_plain(k, state);
+        r.sign = sign_of(r.lse);
+    }
+    if (sign) {
+        *sign = r.sign;
+    }
     if (lse) {
-        *lse = state->compute == NAPIER_F64 ? state->final.f64.lse : (double)state->final.f32.lse;
+        *lse = !sign && r.sign < 0 ? napier_f64_nan() : r.lse;
     }
     return NAPIER_OK;
+}
+
+napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse) {
+    return napier_softmax_state_finish_weighted(context, state, lse, NULL);
 }
 
 /* One block of at most 1024 elements. */
 static void apply_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_softmax_kind kind,
                         napier_const_vector logits, napier_vector result, int64_t i, int n, float *scratch) {
     double z[NAPIER_TILE];
-    load_block(k, s, logits, i, n, z);
+    load_block(k, s->compute, logits, i, n, s->temperature, z);
     if (s->compute == NAPIER_F64) {
         k->f64_apply(&s->final.f64, kind, s->masked_rows, z, NULL, z, n);
         for (int j = 0; j < n; j++) {
@@ -324,6 +420,7 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
         napier_row_argument("result", napier_read_only_vector(result), NAPIER_IS_OUT, logits.size)};
     NAPIER_TRY(begin_on(context, "state", state));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
+    NAPIER_REFUSE_IF(context, state->weighted, "state: is weighted, and has only a logsumexp");
     NAPIER_REFUSE_IF(context, (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX, "kind: %d is unknown", (int)kind);
     NAPIER_REFUSE_IF(context,
                      state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64),

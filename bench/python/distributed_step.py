@@ -1,7 +1,7 @@
 """A vocabulary sharded over processes: Napier's bits, messages, bytes and time of a step beside those of PyTorch's loss_parallel and of
 Megatron's way, three all-reduces.
 
-    python bench/python/distributed.py [--rows 64] [--vocabulary 151936] [--dtype float32] [--rounds 7] [--counts 2,4] [--bits 1,2,3,4,8]
+    python bench/python/distributed_step.py [--rows 64] [--vocabulary 151936] [--dtype float32] [--rounds 7] [--counts 2,4] [--bits 1,2,3,4,8]
 
 in an environment with napier and torch. All processes are on this machine (gloo, one thread each). A step is the loss of each row and the
 gradient of the logits. Each method runs in turn; a time is that of the slowest process, from a barrier to the end. The bytes are what a
