@@ -4,6 +4,9 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
+from ._umap.aligned import AlignedUMAP as AlignedUMAP
+from ._umap.estimator import UMAP as UMAP
+
 Array = Any
 
 class Graph(NamedTuple):
