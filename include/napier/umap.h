@@ -321,12 +321,30 @@ NAPIER_API napier_status napier_umap_fuzzy_simplicial_set(napier_context *contex
  *     exp(-far_dist), far_dist = 2.5 / (1 - target_weight); that of an edge to an unknown category by exp(-1).
  * Numbers: float [n], finite. The fuzzy set of their n_neighbors nearest numbers is intersected with the graph,
  *     weighted by target_weight.
+ * Distances: those of the targets of each edge's ends, float, one for each edge of the graph in its order, finite and
+ *     not negative. The weight of an edge is multiplied by exp(-far_dist distance).
  * With target_weight 0 the data decides, with 1 the targets do. Afterwards each vertex's largest weight is 1 again.
  * *graph must be symmetric. It is replaced; on an error it is unchanged. */
 NAPIER_API napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph,
                                                      const int32_t *categories, double target_weight);
 NAPIER_API napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph,
                                                   const float *numbers, int64_t n_neighbors, double target_weight);
+NAPIER_API napier_status napier_umap_join_distances(napier_context *context, napier_umap_graph **graph,
+                                                    const float *distances, double target_weight);
+
+typedef enum napier_umap_operation {
+    NAPIER_UMAP_UNION = 0,        /* l + r - l r */
+    NAPIER_UMAP_INTERSECTION = 1, /* l r; an edge that one graph lacks counts there as half of its least weight */
+    NAPIER_UMAP_DIFFERENCE = 2    /* l (1 - r) */
+} napier_umap_operation;
+
+/* Combines two fuzzy sets of the same points, symmetric graphs whose weights l and r are at most 1. Afterwards each
+ * vertex's largest weight is 1 again. weight, 0 to 1, is that of the right set in an intersection: 0 leaves the left set,
+ * 1 the right one, 0.5 gives l r. With n_neighbors above 0 its weights are first raised to the power at which they
+ * sum to log2(n_neighbors), as a fuzzy set's do. *out is a new graph. */
+NAPIER_API napier_status napier_umap_combine(napier_context *context, napier_umap_operation operation,
+                                             const napier_umap_graph *left, const napier_umap_graph *right,
+                                             double weight, int64_t n_neighbors, napier_umap_graph **out);
 
 /* Starts of the layout: embedding [n, n_components].
  * random: uniform in [-10, 10).
@@ -412,6 +430,12 @@ typedef struct napier_umap_model napier_umap_model;
  * divide the data by a power of two. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
+/* Makes a model of samples [n, cols] and a map that was made elsewhere: embedding [n, n_components], f32 contiguous; a
+ * row of NaN is a disconnected point. Of the options it uses what transform needs: neighbors, the curve, learning_rate,
+ * negative_sample_rate, repulsion_strength, local_connectivity, transform_seed and disconnection_distance. */
+NAPIER_API napier_status napier_umap_model_of(napier_context *context, napier_umap_samples samples,
+                                              const napier_umap_options *options, napier_const_matrix embedding,
+                                              napier_umap_model **out);
 NAPIER_API void napier_umap_model_destroy(napier_context *context, napier_umap_model *model);
 
 /* The embedding [n, n_components], valid as long as the model; empty if model is NULL. */
@@ -425,8 +449,9 @@ NAPIER_API int64_t napier_umap_model_features(const napier_umap_model *model);
 /* Places new points on a fitted map: samples [rows, features], dense or sparse; embedding [rows, n_components]. A row's
  * result depends only on the model and that row, not on the other rows, their number or order. A point that was fitted
  * gets a position near its own, not exactly its own. densMAP's forces do not act. A row is NaN if none of its
- * neighbours has a position on the map and is nearer than disconnection_distance. UNSUPPORTED for models of precomputed
- * distances. */
+ * neighbours has a position on the map and is nearer than disconnection_distance. For a model of precomputed distances,
+ * samples are the distances [rows, n] from each new point to the fitted ones; sparse: pairs not stored are no
+ * neighbours. */
 NAPIER_API napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
                                                napier_umap_samples samples, napier_matrix embedding);
 

@@ -268,7 +268,10 @@ def test_a_row_alone_is_a_row_among_others(data):
 def test_precomputed_distances(data):
     every = cdist(data, data).astype(np.float32)
     assert umap.fit(every, metric="precomputed").embedding.shape == (200, 2)
-    refuses(lambda: umap.fit(every, metric="precomputed").transform(every), NotImplementedError)
+    model = umap.fit(every, metric="precomputed")
+    near = model.transform(cdist(data[:9] + 1e-3, data))
+    assert np.abs(near - model.embedding[:9]).max() < 1.5
+    refuses(lambda: model.transform(every[:, :9]), ValueError, "columns")
 
 
 def test_quality(data):

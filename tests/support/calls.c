@@ -764,6 +764,23 @@ static napier_status join(napier_context *c, bool known_categories) {
 static napier_status join_categories(napier_context *c) { return join(c, true); }
 static napier_status join_numbers(napier_context *c) { return join(c, false); }
 
+static napier_status join_distances(napier_context *c) {
+    napier_umap_graph *g = NULL;
+    napier_status status = new_graph(c, &g);
+    static const float apart[POINTS * POINTS];
+    status = status ? status : CALL(napier_umap_join_distances, c, &g, apart, 0.3);
+    if (status) {
+        napier_umap_graph_destroy(c, g);
+        return status;
+    }
+    return graph_made(c, status, g);
+}
+static napier_status combine(napier_context *c) {
+    napier_umap_graph *g = NULL;
+    const napier_status status = CALL(napier_umap_combine, c, NAPIER_UMAP_INTERSECTION, graph, graph, 0.5, NEAR, &g);
+    return graph_made(c, status, g);
+}
+
 ONE_CALL(spectral_layout, napier_umap_spectral_layout, graph, points(), 7, new_plane())
 ONE_CALL(pca_layout, napier_umap_pca_layout, points(), 7, new_plane())
 ONE_CALL(random_layout, napier_umap_random_layout, 7, new_plane())
@@ -779,6 +796,15 @@ static napier_status fit(napier_context *c) {
     if (!status)
         keep(napier_umap_model_embedding(m).data, POINTS * 2 * sizeof(float));
     CALL(napier_umap_model_destroy, c, m);
+    return status;
+}
+static napier_status model_of(napier_context *c) {
+    napier_umap_model *m = NULL;
+    const napier_status status = CALL(napier_umap_model_of, c, points(), &map_options, plane(), &m);
+    made(status, m);
+    if (!status)
+        keep(napier_umap_model_embedding(m).data, POINTS * 2 * sizeof(float));
+    napier_umap_model_destroy(c, m);
     return status;
 }
 /* Reads a map's bytes, saves what it has read, loads that, and writes its bytes, which must be the same. */
@@ -1269,11 +1295,14 @@ static const public_call table[] = {
     LINE(fuzzy_simplicial_set, CALL_TAKES),
     LINE(join_categories, CALL_TAKES),
     LINE(join_numbers, CALL_TAKES),
+    LINE(join_distances, CALL_TAKES),
+    LINE(combine, CALL_TAKES),
     LINE(spectral_layout, CALL_TAKES | CALL_UNTOUCHED),
     LINE(pca_layout, CALL_TAKES | CALL_UNTOUCHED),
     LINE(random_layout, CALL_UNTOUCHED),
     LINE(optimize_layout, CALL_TAKES),
     LINE(fit, CALL_TAKES),
+    LINE(model_of, CALL_TAKES),
     LINE(fit_and_use, CALL_LONG),
     LINE(map_reads, 0),
     LINE(transform, CALL_TAKES | CALL_UNTOUCHED),

@@ -165,6 +165,38 @@ RAW(join_numbers) {
     return work_end(&w, given != NULL, given);
 }
 
+RAW(join_distances) {
+    START(join_distances, 5)
+    array *distances;
+    double weight;
+    napier_umap_graph *graph = NULL;
+    const bool good = work_array(&w, 2, "distances", 'f', 1, 0, &distances) &&
+                      work_double(&w, 3, "target_weight", &weight) && work_vertices(&w, 0, &graph) &&
+                      shape_is(distances, "distances", graph->starts[graph->n], -1) &&
+                      WORK(&w, napier_umap_join_distances(w.context, &graph, elements(distances), weight));
+    PyObject *given = good ? work_graph(&w, graph) : NULL;
+    if (!good) {
+        napier_umap_graph_destroy(w.context, graph);
+    }
+    return work_end(&w, given != NULL, given);
+}
+
+RAW(combine) {
+    START(combine, 8)
+    int64_t operation, n_neighbors;
+    double weight;
+    napier_umap_graph *left = NULL, *right = NULL, *graph = NULL;
+    const bool good = work_int64(&w, 4, "operation", &operation) && work_double(&w, 5, "weight", &weight) &&
+                      work_int64(&w, 6, "n_neighbors", &n_neighbors) && work_vertices(&w, 0, &left) &&
+                      work_vertices(&w, 2, &right) &&
+                      WORK(&w, napier_umap_combine(w.context, (napier_umap_operation)operation, left, right, weight,
+                                                   n_neighbors, &graph));
+    napier_umap_graph_destroy(w.context, left);
+    napier_umap_graph_destroy(w.context, right);
+    PyObject *given = good ? work_graph(&w, graph) : NULL;
+    return work_end(&w, given != NULL, given);
+}
+
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
 
 static const field seed_fields[] = {{"seed", 0, FIELD_UINT64}, FIELDS_END};
@@ -292,6 +324,28 @@ RAW(fit) {
                 (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
     if (good) {
         good = KEPT_WORK(&w, k, napier_umap_fit(k->context, s.samples, &options, &made));
+        k->object = made;
+    }
+    if (!good) {
+        Py_CLEAR(capsule);
+    }
+    return work_end(&w, good, capsule);
+}
+
+/* samples, metric_values, embedding, options */
+RAW(model_of) {
+    START(model_of, 4)
+    napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
+    napier_umap_model *made = NULL;
+    sample_set s;
+    napier_const_matrix embedding;
+    PyObject *capsule = NULL;
+    kept *k = NULL;
+    bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
+                work_metric_values(&w, 1, &s, &options.neighbors) && work_matrix(&w, 2, "embedding", &embedding) &&
+                (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
+    if (good) {
+        good = KEPT_WORK(&w, k, napier_umap_model_of(k->context, s.samples, &options, embedding, &made));
         k->object = made;
     }
     if (!good) {
@@ -431,16 +485,31 @@ RAW(quality_of) {
                     good ? Py_BuildValue("ddd", q.trustworthiness, q.neighbor_preservation, q.knn_accuracy) : NULL);
 }
 
-PyMethodDef umap_stage_functions[] = {FUNCTION(metric_name),          FUNCTION(metric_from_name),
-                                      FUNCTION(metric_disconnection), FUNCTION(nearest_neighbors),
-                                      FUNCTION(nearest_neighbors_of), FUNCTION(smooth_knn_dist),
-                                      FUNCTION(fuzzy_simplicial_set), FUNCTION(join_categories),
-                                      FUNCTION(join_numbers),         FUNCTION(spectral_layout),
-                                      FUNCTION(pca_layout),           FUNCTION(random_layout),
-                                      FUNCTION(optimize_layout),      FUNCTION(fit),
-                                      FUNCTION(model_shape),          FUNCTION(model_embedding),
-                                      FUNCTION(disconnected),         FUNCTION(transform),
-                                      FUNCTION(inverse_transform),    FUNCTION(model_save),
-                                      FUNCTION(model_load),           FUNCTION(model_to_bytes),
-                                      FUNCTION(model_from_bytes),     FUNCTION(quality_of),
+PyMethodDef umap_stage_functions[] = {FUNCTION(metric_name),
+                                      FUNCTION(metric_from_name),
+                                      FUNCTION(metric_disconnection),
+                                      FUNCTION(nearest_neighbors),
+                                      FUNCTION(nearest_neighbors_of),
+                                      FUNCTION(smooth_knn_dist),
+                                      FUNCTION(fuzzy_simplicial_set),
+                                      FUNCTION(join_categories),
+                                      FUNCTION(join_numbers),
+                                      FUNCTION(spectral_layout),
+                                      FUNCTION(pca_layout),
+                                      FUNCTION(random_layout),
+                                      FUNCTION(optimize_layout),
+                                      FUNCTION(fit),
+                                      FUNCTION(join_distances),
+                                      FUNCTION(combine),
+                                      FUNCTION(model_of),
+                                      FUNCTION(model_shape),
+                                      FUNCTION(model_embedding),
+                                      FUNCTION(disconnected),
+                                      FUNCTION(transform),
+                                      FUNCTION(inverse_transform),
+                                      FUNCTION(model_save),
+                                      FUNCTION(model_load),
+                                      FUNCTION(model_to_bytes),
+                                      FUNCTION(model_from_bytes),
+                                      FUNCTION(quality_of),
                                       {NULL, NULL, 0, NULL}};

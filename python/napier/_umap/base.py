@@ -45,14 +45,15 @@ class BaseEstimator:
         return f"{type(self).__name__}({', '.join(given)})"
 
 
-def validate_data(estimator, X, accept_sparse=None, dtype=None, reset=True):
+def validate_data(estimator, X, accept_sparse=None, dtype=None, ensure_all_finite=True, reset=True):
     """Returns X as an array or a sparse matrix. Checks that it is finite and has the fitted number of features."""
     if stages._is_sparse(X):
         X = stages._csr(X, "X")
     else:
         X = stages._samples(X)
     values = X.data if stages._is_sparse(X) else X
-    if not np.isfinite(values).all():
+    allowed = np.isnan(values) if ensure_all_finite == "allow-nan" else not ensure_all_finite
+    if not (np.isfinite(values) | allowed).all():
         raise ValueError("Input X contains NaN or infinity.")
     if X.shape[0] == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

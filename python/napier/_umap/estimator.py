@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 
-from . import stages
+from . import densities, stages, surfaces, targets
+from .functions import as_distances, distance_of
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -17,7 +18,7 @@ except ImportError:  # not installed, or older than 1.6: our own version of the 
         validate_data
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}
-_NUMBER_METRICS = ("euclidean", "l2", "l1", "manhattan")  # for single numbers these are the same distance
+_GRAPH_NEIGHBORS = 15  # of a combined graph, as in umap-learn
 
 
 # ---- Parameters -----------------------------------------------------------------------------------------------------
@@ -38,14 +39,12 @@ def _seed(value, name):
 
 
 def _threads(n_jobs):
-    """The number of threads, counted like joblib: -1 is all, -2 all but one."""
+    """The number of threads; 0 is all."""
     if n_jobs is None or n_jobs == -1:
         return 0
-    if not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
+    if not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
         raise ValueError(f"n_jobs: {n_jobs!r} is not a number of threads, or -1 for all")
-    if n_jobs > 0:
-        return min(int(n_jobs), 1024)
-    return max(1, stages._napier.get_num_threads() + 1 + int(n_jobs))
+    return min(int(n_jobs), 1024)
 
 
 class _Progress:
@@ -84,7 +83,8 @@ class _Progress:
 # ---- Rows that the map knows ----------------------------------------------------------------------------------------
 
 def _row_keys(X):
-    """A key of 16 bytes for each row: a hash of its values as float32."""
+    """A key of 16 bytes for each row: a hash of the columns and values that are not 0, as float32. So a sparse row is
+    equal to a dense one, and -0.0 to 0.0."""
     def key(*parts):
         made = hashlib.blake2b(digest_size=16)
         for part in parts:
@@ -95,8 +95,10 @@ def _row_keys(X):
         X = stages._csr(X, "X")
         starts, columns = np.asarray(X.indptr), np.asarray(X.indices, np.int32)
         values = np.asarray(X.data, np.float32)
-        return [key(columns[a:b], values[a:b]) for a, b in zip(starts[:-1], starts[1:], strict=True)]
-    return [key(row) for row in np.ascontiguousarray(X, dtype=np.float32)]
+        rows = ((columns[a:b], values[a:b]) for a, b in zip(starts[:-1], starts[1:], strict=True))
+    else:
+        rows = ((np.arange(X.shape[1], dtype=np.int32), row) for row in np.asarray(X, dtype=np.float32))
+    return [key(columns[values != 0], values[values != 0]) for columns, values in rows]
 
 
 def _known_places(X):
@@ -107,54 +109,8 @@ def _known_places(X):
     return places
 
 
-# ---- Targets --------------------------------------------------------------------------------------------------------
-
-def _is_unknown(value):
-    """Is a category unknown: None, NaN, pandas' NA or NaT, or a negative number?"""
-    if value is None or isinstance(value, numbers.Real) and value < 0:
-        return True
-    unequal = value != value
-    return unequal is value or bool(unequal)  # NA != NA is NA
-
-
-def _categories(y):
-    """int32 codes of the categories; -1 if unknown."""
-    if y.dtype.kind == "f":
-        unknown = np.isnan(y) | (y < 0)
-    elif y.dtype.kind in "iu":
-        unknown = y < 0
-    elif y.dtype.kind in "mM":
-        unknown = np.isnat(y)
-    elif y.dtype.kind == "O":
-        unknown = np.array([_is_unknown(v) for v in y], bool)
-        y = np.array(["" if gone else str(v) for v, gone in zip(y, unknown, strict=True)])
-    else:
-        unknown = np.zeros(len(y), bool)
-    codes = np.full(len(y), -1, np.int32)
-    codes[~unknown] = np.unique(y[~unknown], return_inverse=True)[1].ravel()
-    return codes
-
-
-def _targets(y, n, target_metric):
-    """The arguments of umap.fit that y gives."""
-    if y is None:
-        return {}
-    y = np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1 or len(y) != n:
-        raise ValueError(f"y: expected one value for each of {n} samples, got the shape {y.shape}")
-    if target_metric == "categorical":
-        return {"categories": _categories(y)}
-    if y.dtype.kind not in "fiub":
-        raise ValueError(f"y: expected numbers, as target_metric is {target_metric!r}, got dtype {y.dtype}")
-    with np.errstate(over="ignore"):
-        values = y.astype(np.float32)
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        raise ValueError(f"y: element {wrong[0]} is {y[wrong[0]]}, and target_metric {target_metric!r} needs finite numbers "
-                         "within float32's range; 'categorical' takes what is not known")
-    return {"numbers": values}
+def _dense(X):
+    return X.toarray() if stages._is_sparse(X) else X
 
 
 # ---- The estimator --------------------------------------------------------------------------------------------------
@@ -172,16 +128,18 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
     n_components : 1 to 50, the dimensions of the map.
-    metric : a name (napier.umap.METRICS), or 'precomputed' for a matrix of distances.
+    metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances, or a function of two rows, which is
+        called for every pair. It returns the distance, or a tuple that begins with it.
     metric_kwds : p of minkowski, V (variances) of seuclidean, VI (inverse covariance) of mahalanobis.
-    n_epochs : None is 500 for up to 10,000 points, else 200.
+    n_epochs : None is 500 for up to 10,000 points, else 200. 0 is the start.
     learning_rate, set_op_mix_ratio, local_connectivity, repulsion_strength, negative_sample_rate : as in umap-learn.
     init : 'spectral', 'pca', 'random', or an array [n, n_components] that is used unchanged.
     min_dist, spread, a, b : the curve. If a and b are given, both together, min_dist and spread are ignored.
     n_jobs : the number of threads; -1 is all. Results do not depend on it.
     random_state : None counts as 42: the same data always give the same map. An integer or a generator: another map.
-    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: unknown), or 'euclidean' for numbers.
-    target_n_neighbors : for numbers in y; -1 is n_neighbors.
+    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: unknown), 'euclidean' for numbers, 'ordinal',
+        'count', 'string', 'hierarchical_categorical' (target_metric_kwds: cat_hierarchy), or any metric for rows.
+    target_n_neighbors : for y that has neighbours of its own; -1 is n_neighbors.
     target_weight : 0: the data decides, 1: y decides.
     transform_seed : the seed of transform.
     force_approximation_algorithm : use NN-descent for any size.
@@ -192,12 +150,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors returns them.
     verbose : show progress, with tqdm if it is installed. tqdm_kwds : options of its bars.
     low_memory, angular_rp_forest, transform_queue_size : accepted, without effect.
-    output_metric, output_metric_kwds, transform_mode, output_dens, target_metric_kwds : only the default is supported.
+    transform_mode : 'embedding', or 'graph': fit_transform and transform return memberships, and there is no map.
+    output_dens : with densmap: fit_transform returns (embedding, rad_orig, rad_emb), the local radii of data and map.
+    output_metric : the distance on the map: 'euclidean', 'haversine' (a sphere: polar angle, azimuth), 'hyperboloid',
+        'manhattan', 'cosine', or a function of two rows that returns the distance and its gradient by the first row.
 
     Attributes
     ----------
     embedding_ : the map, float32 [n, n_components].
     graph_ : the fuzzy set, scipy.sparse.csr_matrix [n, n]; computed on first access.
+    rad_orig_, rad_emb_ : with output_dens: the logarithms of the local radii.
     model_ : napier.umap.Model, which can be saved, and loaded by any program that uses the library.
     n_features_in_, feature_names_in_ : as in scikit-learn.
     """
@@ -255,52 +217,61 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ---- Fitting
 
-    def fit(self, X, y=None):
-        """Fits a map of the rows of X, an array or sparse matrix [n, features]. y, one value for each row,
-        supervises."""
+    def fit(self, X, y=None, ensure_all_finite=True, **kwargs):
+        """Fits a map of the rows of X, an array or sparse matrix [n, features]. y, one value for each row, supervises.
+        ensure_all_finite: as in scikit-learn; only a metric that is a function may get NaN or infinity."""
         self._check_parameters()
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16])
+        X = self._validated(X, ensure_all_finite)
         if self.metric == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"X: expected a square matrix of distances, got the shape {X.shape}")
-        if y is not None:
-            y = _targets(y, X.shape[0], self.target_metric)
-        rows, y = self._without_twins(X, y or {})
-        threads, seed = _threads(self.n_jobs), _seed(self.random_state, "random_state")
-        self._a, self._b = (self.a, self.b) if self.a is not None else stages.find_ab_params(self.spread, self.min_dist)
-        with _Progress(self.tqdm_kwds) as bars:
-            watch = {"threads": threads, "progress": bars if self.verbose else None}
-            self._knn = self._neighbors(rows, seed, watch)
-            self.model_ = self._fit_model(rows, y, seed, watch)
-        self._fuzzy = self.local_connectivity, self.set_op_mix_ratio, y, self.target_weight, \
-            self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors
-        self._known = {} if self.metric == "precomputed" else _known_places(rows)
-        embedding = self.model_.embedding
-        self.embedding_ = embedding if self._twins is None else embedding[self._twins]
-        self._n_features_out = self.embedding_.shape[1]
+        known = {} if y is None else targets.prepare(y, X.shape[0], self.target_metric, self.target_metric_kwds)
+        self._fit_rows(X, known)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X, y=None, ensure_all_finite=True, **kwargs):
         """Fits and returns the map, float32 [n, n_components]."""
-        return self.fit(X, y).embedding_
+        self.fit(X, y, ensure_all_finite, **kwargs)
+        if self.transform_mode == "graph":
+            return self.graph_
+        return (self.embedding_, self.rad_orig_, self.rad_emb_) if self.output_dens else self.embedding_
+
+    def update(self, X, ensure_all_finite=True):
+        """Adds rows to the fitted ones. Fitted rows keep their places and new ones get theirs from transform, unless
+        n_epochs is given: then so many epochs start from these places. Not for precomputed distances or with y."""
+        self._check_fitted("update")
+        if self.metric == "precomputed":
+            raise ValueError("update: a map of precomputed distances cannot take new rows")
+        if self._supervised:
+            raise ValueError("update: a map that was fitted with y cannot take new rows")
+        X = self._validated(X, ensure_all_finite, reset=False)
+        start = np.vstack([self.embedding_, self._places(X)])
+        if stages._is_sparse(self._raw_data):
+            import scipy.sparse
+            rows = scipy.sparse.vstack([self._raw_data, X], format="csr")
+        else:
+            rows = np.vstack([self._raw_data, X])
+        self._fit_rows(rows, {}, start)
+        return self
+
+    def _validated(self, X, ensure_all_finite, reset=True):
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16],
+                             ensure_all_finite=ensure_all_finite, reset=reset)
 
     def _check_parameters(self):
-        for name, only in (("output_metric", "euclidean"), ("transform_mode", "embedding"), ("output_dens", False),
-                           ("output_metric_kwds", None), ("target_metric_kwds", None)):
-            value = getattr(self, name)
-            if value != only and not (only is None and value == {}):
-                raise NotImplementedError(f"{name}: only {only!r} is supported, got {value!r}")
-        if self.target_metric != "categorical" and self.target_metric not in _NUMBER_METRICS:
-            raise ValueError(f"target_metric: {self.target_metric!r} is not 'categorical' or one of {_NUMBER_METRICS}")
+        self._check_output()
+        targets.check_metric(self.target_metric)
         if isinstance(self.init, str) and self.init not in _INITS:
             raise ValueError(f"init: {self.init!r} is not one of {tuple(_INITS)}, nor an array")
+        if not isinstance(self.metric, str) and not callable(self.metric):
+            raise ValueError(f"metric: {self.metric!r} is not a name or a function")
         if (self.a is None) != (self.b is None):
             raise ValueError(f"a and b: give both or neither, got {self.a!r} and {self.b!r}")
-        for name, least in (("n_neighbors", 2), ("n_components", 1), ("n_epochs", 1)):
+        for name, least in (("n_neighbors", 2), ("n_components", 1), ("n_epochs", 0)):
             value = getattr(self, name)
             if value is None and name == "n_epochs":
                 continue
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                raise TypeError(f"{name}: expected an integer, got {value!r}")
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or value != value // 1:
+                raise ValueError(f"{name}: expected an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"{name}: {value} is less than {least}")
         limit = self.disconnection_distance
@@ -311,16 +282,64 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.unique and (self.metric == "precomputed" or self.precomputed_knn[0] is not None):
             raise ValueError("unique: not with distances or neighbours that are precomputed")
 
-    def _without_twins(self, X, y):
+    def _check_output(self):
+        if self.transform_mode not in ("embedding", "graph"):
+            raise ValueError(f"transform_mode: {self.transform_mode!r} is not 'embedding' or 'graph'")
+        if self.output_dens and not self.densmap:
+            raise ValueError("output_dens: radii are those of densMAP; set densmap=True")
+        surfaces.check(self.output_metric, self.n_components, self.densmap)
+
+    def _is_flat(self):
+        return self.output_metric in ("euclidean", "l2")
+
+    def _fit_rows(self, X, known, start=None):
+        """Fits the rows of X. start: places for all of them, which stay if n_epochs is None."""
+        rows, known, start = self._without_twins(X, known, start)
+        threads, seed = _threads(self.n_jobs), _seed(self.random_state, "random_state")
+        a, b = (self.a, self.b) if self.a is not None else stages.find_ab_params(self.spread, self.min_dist)
+        with _Progress(self.tqdm_kwds) as bars:
+            watch = {"threads": threads, "progress": bars if self.verbose else None}
+            knn = self._neighbors(rows, seed, watch)
+            self._a, self._b, self._knn, self._raw_data, self._supervised = a, b, knn, X, bool(known)
+            self._graph = self._model = None
+            self._fuzzy = self.local_connectivity, self.set_op_mix_ratio, known, self.target_weight, \
+                self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors
+            if self.transform_mode == "graph":
+                self._graph = self._make_graph()
+            elif start is None and "join" not in known and not callable(self.metric) and self._is_flat() and \
+                    self.n_epochs != 0:
+                self._model = self._fit_model(rows, known, seed, watch)
+            else:
+                self._graph = self._make_graph()
+                self._model = self._model_of(rows, self._lay_out(rows, start, seed, watch))
+        self._fuzzy[2].pop("join", None)  # its work is done, and it cannot be pickled
+        self._known = {} if self.metric == "precomputed" else _known_places(rows)
+        self._set_results()
+
+    def _set_results(self):
+        self._n_features_out = self.n_components
+        if self._model is None:
+            return
+        self.model_, embedding = self._model, self._model.embedding
+        self.embedding_ = embedding if self._twins is None else embedding[self._twins]
+        if self.output_dens:
+            self.rad_orig_ = densities.radii(self.graph_, *self._knn)
+            self.rad_emb_ = densities.radii_of_map(embedding, self._knn[0].shape[1])
+            if self._twins is not None:
+                self.rad_orig_, self.rad_emb_ = self.rad_orig_[self._twins], self.rad_emb_[self._twins]
+
+    def _without_twins(self, X, known, start):
         """The distinct rows if `unique` is set. self._twins maps all rows to their index among these."""
         self._twins = None
         if not self.unique:
-            return X, y
+            return X, known, start
         keys = np.array([np.void(key) for key in _row_keys(X)])
         first, back = np.unique(keys, return_index=True, return_inverse=True)[1:]
         order = np.sort(first)  # keep the order of the data
         self._twins = np.searchsorted(order, first)[back.ravel()]
-        return X[order], {name: value[order] for name, value in y.items()}
+        if "join" in known:
+            raise ValueError(f"unique: not with target_metric {self.target_metric!r}")
+        return X[order], {name: value[order] for name, value in known.items()}, None if start is None else start[order]
 
     def _neighbors(self, X, seed, watch):
         """(indices, distances), from which graph_ is also made; None if there is only one point."""
@@ -333,6 +352,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 raise ValueError(f"precomputed_knn: expected indices and distances of the shape ({n}, {k}) or wider, "
                                  f"got {indices.shape} and {distances.shape}")
             indices, distances = indices[:, :k].astype(np.int32), distances[:, :k].astype(np.float32)
+        elif callable(self.metric):
+            indices, distances = self._function().neighbors(_dense(X), k, watch["progress"])
         else:
             method = "nn_descent" if self.force_approximation_algorithm else "auto"
             indices, distances = stages.nearest_neighbors(X, k, self.metric, self.metric_kwds, method=method,
@@ -340,67 +361,223 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
         limit = self.disconnection_distance
-        far = distances >= (stages.metric_disconnection(self.metric) if limit is None else limit)
+        if limit is None:
+            limit = np.inf if callable(self.metric) else stages.metric_disconnection(self.metric)
+        far = distances >= limit
         indices[far], distances[far] = -1, np.inf  # the point itself is at 0, so it stays
         return indices, distances
 
-    def _fit_model(self, X, y, seed, watch):
+    def _function(self):
+        return distance_of(self.metric, self.metric_kwds)
+
+    def _model_options(self, X):
+        return {"n_neighbors": min(self.n_neighbors, X.shape[0]) if self._knn else 2, "min_dist": self.min_dist,
+                "spread": self.spread, "a": self.a, "b": self.b, "learning_rate": self.learning_rate,
+                "local_connectivity": self.local_connectivity, "repulsion_strength": self.repulsion_strength,
+                "negative_sample_rate": self.negative_sample_rate,
+                "transform_seed": _seed(self.transform_seed, "transform_seed"),
+                "disconnection_distance": self.disconnection_distance}
+
+    def _fit_model(self, X, known, seed, watch):
         return stages.fit(
-            X, n_neighbors=min(self.n_neighbors, X.shape[0]) if self._knn else 2, metric=self.metric,
-            metric_kwds=self.metric_kwds, knn=self._knn, n_components=self.n_components, n_epochs=self.n_epochs,
-            min_dist=self.min_dist, spread=self.spread, a=self.a, b=self.b, learning_rate=self.learning_rate,
-            set_op_mix_ratio=self.set_op_mix_ratio, local_connectivity=self.local_connectivity,
-            repulsion_strength=self.repulsion_strength, negative_sample_rate=self.negative_sample_rate,
+            X, metric=self.metric, metric_kwds=self.metric_kwds, knn=self._knn, n_components=self.n_components,
+            n_epochs=self.n_epochs, set_op_mix_ratio=self.set_op_mix_ratio,
             init=_INITS[self.init] if isinstance(self.init, str) else self.init, random_state=seed,
-            transform_seed=_seed(self.transform_seed, "transform_seed"),
             target_n_neighbors=max(0, self.target_n_neighbors), target_weight=self.target_weight,
             densmap=self.densmap, dens_lambda=self.dens_lambda, dens_frac=self.dens_frac,
-            dens_var_shift=self.dens_var_shift, disconnection_distance=self.disconnection_distance, **y, **watch)
+            dens_var_shift=self.dens_var_shift, **self._model_options(X), **known, **watch)
+
+    def _model_of(self, X, embedding):
+        """A model of a map that was made here. That of a function's distances knows only the distances."""
+        if callable(self.metric):
+            n = X.shape[0]
+            X = as_distances(*(self._knn or (np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32))), n)
+            return stages.model_of(X, embedding, metric="precomputed", **self._model_options(X))
+        return stages.model_of(X, embedding, metric=self.metric, metric_kwds=self.metric_kwds, **self._model_options(X))
+
+    def _lay_out(self, X, start, seed, watch):
+        """The map of self._graph. start: places for all rows, which stay if n_epochs is None."""
+        keep = self.n_epochs == 0 or start is not None and self.n_epochs is None
+        if start is None:
+            start = self._start(X, seed, watch["threads"])
+        if keep or X.shape[0] == 1:
+            embedding = start
+        elif not self._is_flat():
+            embedding = self._move(self._graph, surfaces.start(start, self.output_metric), None, self._epochs(X.shape[0]))
+        else:
+            embedding = stages.optimize_layout(
+                self._graph, np.nan_to_num(start), n_epochs=self.n_epochs, a=self._a, b=self._b,
+                learning_rate=self.learning_rate, repulsion_strength=self.repulsion_strength,
+                negative_sample_rate=self.negative_sample_rate, random_state=seed, **watch)
+        embedding = np.array(embedding, np.float32)
+        embedding[np.diff(self._graph.indptr) == 0] = np.nan if X.shape[0] > 1 else 0.0
+        return embedding
+
+    def _epochs(self, n):
+        return self.n_epochs if self.n_epochs is not None else 500 if n <= 10000 else 200
+
+    def _move(self, graph, start, fitted, n_epochs):
+        """The layout with another distance than the Euclidean one."""
+        measure = surfaces.metric_of(self.output_metric, dict(self.output_metric_kwds or {}))
+        return surfaces.optimize(graph, start, fitted, measure, n_epochs=n_epochs, a=self._a, b=self._b,
+                                 learning_rate=self.learning_rate / 10, repulsion_strength=self.repulsion_strength,
+                                 negative_sample_rate=self.negative_sample_rate,
+                                 random_state=_seed(self.random_state, "random_state"))
+
+    def _start(self, X, seed, threads):
+        if not isinstance(self.init, str):
+            return np.asarray(self.init, np.float32)
+        if _INITS[self.init] == "random":
+            return stages.random_layout(self._graph.shape[0], self.n_components, seed)
+        if _INITS[self.init] == "pca" and X is not None:
+            return stages.pca_layout(X, self.n_components, seed, threads=threads)
+        data = None if X is None or callable(self.metric) or self.metric == "precomputed" else X
+        return stages.spectral_layout(self._graph, data, self.n_components, seed, threads=threads)
 
     @property
     def graph_(self):
         self._check_fitted("graph_", AttributeError)
-        if getattr(self, "_graph", None) is None or self._graph[0] is not self.model_:
-            self._graph = self.model_, self._make_graph()
-        return self._graph[1]
+        if self._graph is None:
+            self._graph = self._make_graph()
+        return self._graph
 
     def _make_graph(self):
         if self._knn is None:
             return stages.graph_from_edges(np.empty(0, stages.EDGE), 1)
-        local_connectivity, set_op_mix_ratio, y, weight, k = self._fuzzy  # the values at the time of the fit
+        local_connectivity, set_op_mix_ratio, known, weight, k = self._fuzzy  # the values at the time of the fit
         graph = stages.fuzzy_simplicial_set(*self._knn, local_connectivity, set_op_mix_ratio)
-        if "categories" in y:
-            return stages.join_categories(graph, y["categories"], weight)
-        if "numbers" in y:
-            return stages.join_numbers(graph, y["numbers"], min(k, graph.shape[0]), weight)
-        return graph
+        return targets.join(graph, known, k, weight)
+
+    # ---- What umap-learn keeps
+
+    @property
+    def _knn_indices(self):
+        return None if self._knn is None else self._knn[0]
+
+    @property
+    def _knn_dists(self):
+        return None if self._knn is None else self._knn[1]
+
+    @property
+    def _sigmas(self):
+        return None if self._knn is None else stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[0]
+
+    @property
+    def _rhos(self):
+        return None if self._knn is None else stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[1]
+
+    @property
+    def _n_neighbors(self):
+        """At most as many as there are other points."""
+        return min(self.n_neighbors, self.graph_.shape[0] - 1)
+
+    @property
+    def _sparse_data(self):
+        return stages._is_sparse(self._raw_data)
+
+    # ---- Two maps of the same points
+
+    def __add__(self, other):
+        """The map of points that are near in either of two fitted maps."""
+        return self._combined(other, "union", _GRAPH_NEIGHBORS)
+
+    def __mul__(self, other):
+        """The map of points that are near in both."""
+        return self._combined(other, "intersection", _GRAPH_NEIGHBORS)
+
+    def __sub__(self, other):
+        """The map of points that are near in the first and not in the second."""
+        return self._combined(other, "difference", 0)
+
+    def _combined(self, other, operation, n_neighbors):
+        if not isinstance(other, UMAP):
+            return NotImplemented
+        for mapper in (self, other):
+            mapper._check_fitted("maps are combined")
+        if self.graph_.shape != other.graph_.shape:
+            raise ValueError(f"maps of {self.graph_.shape[0]} and {other.graph_.shape[0]} points cannot be combined")
+        result = type(self)(**self.get_params())
+        result.set_params(n_components=min(self.n_components, other.n_components), init="spectral",
+                          densmap=False, output_dens=False)
+        result._graph = stages.combine(self.graph_, other.graph_, operation, n_neighbors=n_neighbors)
+        result._a, result._b = (self._a + other._a) / 2, (self._b + other._b) / 2
+        result._knn = result._model = result._raw_data = result._twins = None
+        result._supervised, result._known = True, {}
+        watch = {"threads": _threads(self.n_jobs), "progress": None}
+        result.embedding_ = result._lay_out(result._graph, None, _seed(self.random_state, "random_state"), watch)
+        result._n_features_out = result.n_components
+        return result
 
     # ---- Using the map
 
     def _check_fitted(self, what, kind=NotFittedError):
-        if "model_" not in self.__dict__:
+        if "_known" not in self.__dict__:
             raise kind(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before {what}.")
 
-    def transform(self, X):
+    def transform(self, X, ensure_all_finite=True):
         """Positions of new rows on the map. Each depends only on the map and its row. A row of the fitted data has its
-        position on the map. A row without a neighbour is NaN, with a warning."""
+        position on the map. A row without a neighbour is NaN, with a warning. For a map of precomputed distances, X are
+        the distances [rows, n] to the fitted points. transform_mode 'graph': memberships, sparse [rows, n]."""
         self._check_fitted("transform")
-        if self.metric == "precomputed":
-            raise NotImplementedError("transform: a map of precomputed distances has no data to compare new rows with")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=False)
-        places = np.array([self._known.get(key, -1) for key in _row_keys(X)], np.int64)
-        new = np.flatnonzero(places < 0)
-        map_ = self.model_.embedding
-        result = map_[np.maximum(places, 0)]
-        if len(new):
-            result[new] = self.model_._transform(X[new], _threads(self.n_jobs))
+        if self._raw_data is None:
+            raise ValueError("transform: a combined map has no data to compare new rows with")
+        if self._raw_data.shape[0] == 1:
+            raise ValueError("transform: the map has a single point, so new rows cannot be placed")
+        X = self._validated(X, ensure_all_finite, reset=False)
+        if self.transform_mode == "graph":
+            return self._memberships(*self._nearest(X))
+        result = self._places(X)
         stages._warn_of_disconnected(result)
         return result
+
+    def _places(self, X):
+        places = np.full(X.shape[0], -1, np.int64)
+        if self._known:
+            places[:] = [self._known.get(key, -1) for key in _row_keys(X)]
+        new = np.flatnonzero(places < 0)
+        result = self.model_.embedding[np.maximum(places, 0)]
+        if len(new) and not self._is_flat():
+            indices, distances = self._nearest(X[new])
+            fitted = self.model_.embedding
+            result[new] = self._move(self._memberships(indices, distances), fitted[indices[:, 0]], fitted,
+                                     self._epochs(len(fitted)) // 3)
+        elif len(new):
+            rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else X[new]
+            result[new] = self.model_._transform(rows, _threads(self.n_jobs))
+        return result
+
+    def _nearest(self, X):
+        """The fitted rows nearest to each row of X: (indices, distances)."""
+        fitted = self._raw_data if self._twins is None else self._raw_data[np.unique(self._twins, return_index=True)[1]]
+        k = self._knn[0].shape[1]
+        if callable(self.metric):
+            return self._function().neighbors_of(_dense(fitted), _dense(X), k)
+        return stages.nearest_neighbors_of(fitted, X, k, self.metric, self.metric_kwds, threads=_threads(self.n_jobs))
+
+    def _memberships(self, indices, distances):
+        """Rows of the fuzzy set for new rows; the nearest of each has 1."""
+        shares = densities.shares(distances, self.local_connectivity)
+        return as_distances(indices, shares / shares.max(axis=1, keepdims=True), self.graph_.shape[0])
 
     def inverse_transform(self, X):
         """Data, float32 [rows, features], for points of the map [rows, n_components]."""
         self._check_fitted("inverse_transform")
-        return self.model_.inverse_transform(X, threads=_threads(self.n_jobs))
+        if self._model is None:
+            raise ValueError("inverse_transform: there is no map of data")
+        if callable(self.metric):
+            return self._mean_of_nearest(np.asarray(X, np.float32))
+        try:
+            return self.model_.inverse_transform(X, threads=_threads(self.n_jobs))
+        except NotImplementedError as error:
+            raise ValueError(str(error)) from None
+
+    def _mean_of_nearest(self, points):
+        placed = np.flatnonzero(~np.isnan(self.embedding_).any(axis=1))
+        k = min(self.n_neighbors, len(placed))
+        indices, distances = stages.nearest_neighbors_of(self.embedding_[placed], points, k)
+        weights = densities.shares(distances, self.local_connectivity)
+        rows = _dense(self._raw_data)[placed]
+        return np.stack([w @ rows[i] for w, i in zip(weights, indices, strict=True)]).astype(np.float32)
 
     def plot(self, labels=None, ax=None, **options):
         """Draws the map with matplotlib and returns the axes. labels, one for each point, set the colour:
@@ -439,7 +616,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # ---- For scikit-learn
 
     def __sklearn_is_fitted__(self):
-        return "model_" in self.__dict__
+        return "_known" in self.__dict__
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ _METHODS = {"auto": 0, "exact": 1, "nn_descent": 2}
 _OPTIMIZERS = {"sgd": 0, "momentum": 1, "adam": 2}
 _EDGE_USES = {"weighted": 0, "sampled": 1}
 _RATES = {"edge": 0, "vertex": 1}
+_OPERATIONS = {"union": 0, "intersection": 1, "difference": 2}
 _INITS = {"spectral": 0, "pca": 1, "random": 2}
 _ALIASES = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
             "linfinity": "chebyshev", "linfty": "chebyshev", "linf": "chebyshev", "kulsinksi": "kulsinski"}
@@ -455,6 +456,21 @@ def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
     return _graph(_napier._umap_join_numbers(*_vertices(graph), numbers, n_neighbors, target_weight, {}))
 
 
+def join_distances(graph, distances, target_weight=0.5):
+    """The graph combined with the distances of targets, one for each edge of the graph (graph.data): the greater the
+    distance, the less the weight."""
+    distances = _array(distances, "distances", np.float32, 1)
+    return _graph(_napier._umap_join_distances(*_vertices(graph), distances, target_weight, {}))
+
+
+def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
+    """The 'union', 'intersection' or 'difference' of two fuzzy sets of the same points. weight, 0 to 1, is that of the
+    right one in an intersection. n_neighbors above 0: the weights of each point are raised to the power at which they
+    sum to log2(n_neighbors), as a fuzzy set's do."""
+    return _graph(_napier._umap_combine(*_vertices(left), *_vertices(right), _word(operation, "operation", _OPERATIONS),
+                                        weight, n_neighbors, {}))
+
+
 # ---- Starts ---------------------------------------------------------------------------------------------------------
 
 def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
@@ -504,9 +520,10 @@ def disconnected(embedding):
 def _warn_of_disconnected(embedding):
     count = disconnected(embedding)
     if count:
-        warnings.warn(f"{count} of {len(embedding)} points have no neighbour nearer than disconnection_distance: their "
-                      f"rows of the map are NaN. A larger disconnection_distance (numpy.inf: none) gives them a place.",
-                      stacklevel=3)
+        share = "A few" if count <= 0.1 * len(embedding) else "A large number"
+        warnings.warn(f"{share} of your vertices ({count} of {len(embedding)} points) have no neighbour nearer than "
+                      f"disconnection_distance: their rows of the map are NaN. A larger disconnection_distance "
+                      f"(numpy.inf: none) gives them a place.", stacklevel=3)
 
 
 class Model:
@@ -607,6 +624,22 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
     model = Model(capsule)
     _warn_of_disconnected(model.embedding)
     return model
+
+
+def model_of(X, embedding, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto", min_dist=0.1,
+             spread=1.0, a=None, b=None, learning_rate=1.0, local_connectivity=1.0, repulsion_strength=1.0,
+             negative_sample_rate=5, transform_seed=42, disconnection_distance=None, threads=0):
+    """A Model of the rows of X and their map, made elsewhere: embedding, float32 [n, n_components]. The other arguments,
+    as in fit, are those that transform needs."""
+    options, values = _metric(metric, metric_kwds)
+    embedding = _array(embedding, "embedding", np.float32, 2)
+    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS),
+                "n_components": embedding.shape[1], "min_dist": min_dist, "spread": spread,
+                "learning_rate": learning_rate, "local_connectivity": local_connectivity,
+                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
+                "transform_seed": transform_seed}
+    options |= _without_none(a=a, b=b, disconnection_distance=disconnection_distance) | _common(threads, None)
+    return Model(_napier._umap_model_of(_samples(X), values, embedding, options))
 
 
 def transform(model, X, *, threads=0):

@@ -267,6 +267,23 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     return NAPIER_OK;
 }
 
+/* Checks the arguments and makes a model in `memory`, all but its embedding. */
+static napier_status start_model(napier_memory *memory, napier_umap_samples samples, const napier_umap_options *options,
+                                 napier_umap_options *o, napier_umap_model **model) {
+    napier_context *const context = memory->context;
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(context, n == 0, "samples: no points");
+    NAPIER_TRY(napier_umap_check_options(context, options, n, o));
+    const float *values = o->neighbors.metric_values;
+    const int64_t metric_count = values ? napier_umap_metric_count(o->neighbors.metric, cols) : 0;
+    NAPIER_TRY(napier_umap_model_create(memory, o, n, metric_count, model));
+    if (metric_count > 0) {
+        memcpy((*model)->metric_values, values, (size_t)metric_count * sizeof *values);
+    }
+    return napier_samples_copy_of(memory, samples, &(*model)->data);
+}
+
 napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
                               napier_umap_model **out) {
     NAPIER_DEFAULT_FENV;
@@ -275,19 +292,29 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
-    NAPIER_TRY(napier_samples_check(context, "samples", samples));
-    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
-    NAPIER_REFUSE_IF(context, n == 0, "samples: no points");
-    NAPIER_TRY(napier_umap_check_options(context, options, n, &o));
-    const float *values = o.neighbors.metric_values;
-    const int64_t metric_count = values ? napier_umap_metric_count(o.neighbors.metric, cols) : 0;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(napier_umap_model_create(&memory, &o, n, metric_count, &model));
-    if (metric_count > 0) {
-        memcpy(model->metric_values, values, (size_t)metric_count * sizeof *values);
-    }
-    NAPIER_TRY(napier_samples_copy_of(&memory, samples, &model->data));
-    NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, n, o.n_components)));
+    NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
+    NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, model->n, o.n_components)));
+    *out = napier_umap_model_finish(model, &memory);
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_model_of(napier_context *context, napier_umap_samples samples,
+                                   const napier_umap_options *options, napier_const_matrix embedding,
+                                   napier_umap_model **out) {
+    NAPIER_DEFAULT_FENV;
+    napier_umap_options o;
+    napier_umap_model *model;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
+    NAPIER_TRY(napier_umap_check_places(context, "embedding", embedding));
+    NAPIER_REFUSE_IF(context, embedding.rows != model->n || embedding.cols != o.n_components,
+                     "embedding: %lld x %lld, not %lld x %lld", (long long)embedding.rows, (long long)embedding.cols,
+                     (long long)model->n, (long long)o.n_components);
+    memcpy(model->embedding, embedding.data, (size_t)(model->n * o.n_components) * sizeof *model->embedding);
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

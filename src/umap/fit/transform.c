@@ -195,9 +195,6 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     NAPIER_TRY(napier_samples_check(context, "samples", samples));
     const napier_umap_options *o = &model->options;
-    if (o->neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
-    }
     const int64_t rows = napier_samples_rows(samples), cols = napier_samples_cols(samples);
     NAPIER_REFUSE_IF(context, cols != model->data.cols, "samples: %lld columns, the model was fitted on %lld",
                      (long long)cols, (long long)model->data.cols);

@@ -46,6 +46,19 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
 napier_status napier_umap_graph_union(napier_context *context, const napier_umap_graph *graph, double mix,
                                       napier_umap_graph **out);
 
+/* ---- Two fuzzy sets (combine.c) ---------------------------------------------------------------------------------- */
+
+/* The intersection of two graphs of as many points; weight 0.5 is the product. */
+napier_status napier_umap_graph_meet(napier_context *context, const napier_umap_graph *left,
+                                     const napier_umap_graph *right, double weight, napier_umap_graph **out);
+
+/* Divides the rows of `joint` by their largest weight, with n_neighbors > 0 raises each to the power at which it sums to
+ * log2(n_neighbors), replaces *graph by the union with the transpose, and destroys joint. *graph may be NULL. */
+napier_status napier_umap_reset_local_connectivity(napier_context *context, napier_umap_graph *joint,
+                                                   int64_t n_neighbors, napier_umap_graph **graph);
+
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
+
 /* Checks that distances [n, n_neighbors] exist and that n_neighbors is valid, not the values. */
 napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors);
 napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity);

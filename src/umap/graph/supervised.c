@@ -2,10 +2,9 @@
  *
  * Categories: the weight of an edge between different categories is multiplied by exp(-far_dist), far_dist = 2.5 / (1 -
  * target_weight); that of an edge to a point of unknown category by exp(-unknown_dist), unknown_dist = 1.
- * Numbers: the fuzzy set of the numbers, whose neighbours are found by sorting. Where the data's graph has weight l and
- * the numbers' graph r, the joint weight is l r^(w / (1 - w)) for target_weight w < 1/2, else l^((1 - w) / w) r. An
- * edge that is missing in one graph counts there as half of that graph's least weight.
- * Afterwards local connectivity is restored: each row is divided by its largest weight, and W + W' - W.W' is formed. */
+ * Distances of the targets: the weight is multiplied by exp(-far_dist distance).
+ * Numbers: the fuzzy set of the numbers, whose neighbours are found by sorting, meets that of the data (combine.c).
+ * Afterwards local connectivity is restored. */
 #include <math.h>
 #include <string.h>
 
@@ -22,35 +21,6 @@ enum { ROW_CHUNK = 512 };
 #define FAR_DIST 2.5
 #define FAR_DIST_OF_ALL 1e12 /* target_weight 1: the categories decide */
 
-#define LEAST_WEIGHT 1e-8
-#define MOST_RIGHT_WEIGHT 1e-4 /* of an edge that the numbers' graph lacks */
-
-/* ---- Local connectivity ------------------------------------------------------------------------------------------ */
-
-static void divide_by_largest(void *argument, int64_t v) {
-    napier_umap_graph *g = argument;
-    float largest = 0.0f;
-    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-        largest = g->weights[e] > largest ? g->weights[e] : largest;
-    }
-    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-        g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
-    }
-}
-
-/* Divides the rows of `joint` by their largest weight, replaces *graph by the union, and destroys joint. */
-static napier_status reset_local_connectivity(napier_context *context, napier_umap_graph *joint,
-                                              napier_umap_graph **graph) {
-    napier_umap_graph *result = NULL;
-    NAPIER_MEMORY(memory, context);
-    napier_keep(&memory, joint);
-    napier_parallel_each(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
-    NAPIER_TRY(napier_umap_graph_union(context, joint, 1.0, &result));
-    napier_umap_graph_destroy(context, *graph);
-    *graph = result;
-    return NAPIER_OK;
-}
-
 static napier_status check_arguments(napier_context *context, napier_umap_graph **graph, const void *targets,
                                      const char *name, double target_weight) {
     NAPIER_TRY(napier_begin(context));
@@ -60,6 +30,10 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
     NAPIER_REFUSE_IF(context, !(target_weight >= 0.0 && target_weight <= 1.0), "target_weight: %g is not 0 to 1",
                      target_weight);
     return NAPIER_OK;
+}
+
+static double far_dist_of(double target_weight) {
+    return target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
 }
 
 /* ---- Categories -------------------------------------------------------------------------------------------------- */
@@ -88,10 +62,45 @@ napier_status napier_umap_join_categories(napier_context *context, napier_umap_g
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(check_arguments(context, graph, categories, "categories", target_weight));
     napier_umap_graph *joint = NULL;
-    const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
-    const categories_task t = {*graph, categories, napier_f64_exp(-far_dist), napier_f64_exp(-UNKNOWN_DIST)};
+    const categories_task t = {*graph, categories, napier_f64_exp(-far_dist_of(target_weight)),
+                               napier_f64_exp(-UNKNOWN_DIST)};
     NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, categories_row, &t, &joint));
-    return reset_local_connectivity(context, joint, graph);
+    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
+}
+
+/* ---- Distances of targets ---------------------------------------------------------------------------------------- */
+
+typedef struct distances_task {
+    const napier_umap_graph *graph;
+    const float *distances;
+    double far;
+} distances_task;
+
+static int64_t distances_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
+    const distances_task *t = argument;
+    const napier_umap_graph *g = t->graph;
+    const int64_t first = g->starts[v], count = g->starts[v + 1] - first;
+    for (int64_t e = 0; targets && e < count; e++) {
+        const double factor = napier_f64_exp(-t->far * (double)t->distances[first + e]);
+        targets[e] = g->targets[first + e];
+        weights[e] = (float)((double)g->weights[first + e] * factor);
+    }
+    return count;
+}
+
+napier_status napier_umap_join_distances(napier_context *context, napier_umap_graph **graph, const float *distances,
+                                         double target_weight) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(check_arguments(context, graph, distances, "distances", target_weight));
+    const int64_t edges = napier_umap_graph_edges(*graph);
+    for (int64_t e = 0; e < edges; e++) {
+        NAPIER_REFUSE_IF(context, !(distances[e] >= 0.0f && distances[e] < INFINITY), "distances: element %lld is %g",
+                         (long long)e, (double)distances[e]);
+    }
+    napier_umap_graph *joint = NULL;
+    const distances_task t = {*graph, distances, far_dist_of(target_weight)};
+    NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, distances_row, &t, &joint));
+    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
 }
 
 /* ---- Neighbours on a line ---------------------------------------------------------------------------------------- */
@@ -212,64 +221,6 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
-static double least_weight(const napier_umap_graph *g) {
-    const int64_t count = napier_umap_graph_edges(g);
-    float least = INFINITY;
-    for (int64_t e = 0; e < count; e++) {
-        least = g->weights[e] < least ? g->weights[e] : least;
-    }
-    return count > 0 && (double)least / 2.0 > LEAST_WEIGHT ? (double)least / 2.0 : LEAST_WEIGHT;
-}
-
-typedef struct meet_task {
-    const napier_umap_graph *left, *right;
-    double left_least, right_least, weight;
-} meet_task;
-
-static double power(double x, double exponent) {
-    if (exponent == 1.0) {
-        return x;
-    }
-    return exponent == 0.0 ? 1.0 : napier_f64_exp(exponent * napier_f64_log(x));
-}
-
-static float meet(const meet_task *t, double left, double right, int known_left, int known_right) {
-    const double l = known_left ? left : t->left_least, r = known_right ? right : t->right_least;
-    if (!(l > t->left_least) && !(r > t->right_least)) {
-        return (float)(left + right);
-    }
-    return t->weight < 0.5 ? (float)(l * power(r, t->weight / (1.0 - t->weight)))
-                           : (float)(power(l, (1.0 - t->weight) / t->weight) * r);
-}
-
-static int64_t meet_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
-    const meet_task *t = argument;
-    const napier_umap_graph *a = t->left, *b = t->right;
-    int64_t left = a->starts[v], right = b->starts[v], count = 0;
-    for (; left < a->starts[v + 1] || right < b->starts[v + 1]; count++) {
-        const uint32_t l = left < a->starts[v + 1] ? a->targets[left] : UINT32_MAX;
-        const uint32_t r = right < b->starts[v + 1] ? b->targets[right] : UINT32_MAX;
-        const double forth = l <= r ? (double)a->weights[left++] : 0.0;
-        const double back = r <= l ? (double)b->weights[right++] : 0.0;
-        if (targets) {
-            targets[count] = l < r ? l : r;
-            weights[count] = meet(t, forth, back, l <= r, r <= l);
-        }
-    }
-    return count;
-}
-
-static napier_status intersection(napier_context *context, const napier_umap_graph *left,
-                                  const napier_umap_graph *right, double weight, napier_umap_graph **out) {
-    const double right_least = least_weight(right);
-    const meet_task t = {.left = left,
-                         .right = right,
-                         .left_least = least_weight(left),
-                         .right_least = right_least < MOST_RIGHT_WEIGHT ? right_least : MOST_RIGHT_WEIGHT,
-                         .weight = weight};
-    return napier_umap_graph_of_rows(context, left->n, meet_row, &t, out);
-}
-
 napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
                                        int64_t n_neighbors, double target_weight) {
     NAPIER_DEFAULT_FENV;
@@ -287,6 +238,6 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right));
     napier_keep(&memory, right);
-    NAPIER_TRY(intersection(context, *graph, right, target_weight, &joint));
-    return reset_local_connectivity(context, joint, graph);
+    NAPIER_TRY(napier_umap_graph_meet(context, *graph, right, target_weight, &joint));
+    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
 }

@@ -379,6 +379,110 @@ static void test_categories(napier_context *context) {
     }
 }
 
+/* Distances of 0 and 1 between categories are the categories. */
+static void test_target_distances(napier_context *context) {
+    static int32_t categories[N];
+    static float distances[N * N];
+    neighbors q = some_neighbors(5);
+    for (int64_t i = 0; i < N; i++) {
+        categories[i] = (int32_t)(i % 4);
+    }
+    napier_umap_graph *g = set_of(context, &q, 1, 1), *wanted = set_of(context, &q, 1, 1);
+    for (int64_t v = 0; v < N; v++) {
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            distances[e] = categories[v] == categories[g->targets[e]] ? 0.0f : 1.0f;
+        }
+    }
+    must(napier_umap_join_distances(context, &g, distances, 0.3));
+    must(napier_umap_join_categories(context, &wanted, categories, 0.3));
+    check_invariants(g, "target distances");
+    expect(g->starts[N] == wanted->starts[N] &&
+               memcmp(g->weights, wanted->weights, (size_t)g->starts[N] * sizeof *g->weights) == 0,
+           "distances of 0 and 1 differ from categories");
+    distances[3] = NAN;
+    invalid(context, napier_umap_join_distances(context, &g, distances, 0.3), "element 3 is nan");
+    distances[3] = -1.0f;
+    invalid(context, napier_umap_join_distances(context, &g, distances, 0.3), "element 3 is -1");
+    invalid(context, napier_umap_join_distances(context, &g, NULL, 0.3), "distances");
+    napier_umap_graph_destroy(context, g);
+    napier_umap_graph_destroy(context, wanted);
+}
+
+/* Raises each row to the power at which it sums to log2(k). */
+static void plain_calibrate(double *w, int64_t n, int64_t k) {
+    for (int64_t i = 0; i < n; i++) {
+        double low = 0, high = 1e9, largest = 0;
+        for (int64_t j = 0; j < n; j++) {
+            largest = fmax(largest, w[i * n + j]);
+        }
+        for (int round = 0; round < 200; round++) {
+            double sum = 0;
+            for (int64_t j = 0; j < n; j++) {
+                sum += w[i * n + j] > 0 ? pow(w[i * n + j] / largest, (low + high) / 2) : 0;
+            }
+            *(sum > log2((double)k) ? &low : &high) = (low + high) / 2;
+        }
+        for (int64_t j = 0; j < n; j++) {
+            w[i * n + j] = w[i * n + j] > 0 ? pow(w[i * n + j] / largest, high) : 0;
+        }
+    }
+}
+
+static void plain_combine(double *w, const double *r, napier_umap_operation op) {
+    double left_least = 1, right_least = 1;
+    for (int64_t i = 0; i < (int64_t)N * N; i++) {
+        left_least = w[i] > 0 ? fmin(left_least, w[i]) : left_least;
+        right_least = r[i] > 0 ? fmin(right_least, r[i]) : right_least;
+    }
+    left_least = fmax(left_least / 2, 1e-8);
+    right_least = fmin(fmax(right_least / 2, 1e-8), 1e-4);
+    for (int64_t i = 0; i < (int64_t)N * N; i++) {
+        if (op == NAPIER_UMAP_UNION) {
+            w[i] += r[i] - w[i] * r[i];
+        } else if (op == NAPIER_UMAP_DIFFERENCE) {
+            w[i] *= 1 - r[i];
+        } else if (w[i] > left_least || r[i] > right_least) {
+            w[i] = (w[i] > 0 ? w[i] : left_least) * (r[i] > 0 ? r[i] : right_least);
+        } else {
+            w[i] += r[i];
+        }
+        w[i] = (double)(float)w[i]; /* where weights are nearly equal, the power that sets them apart is large */
+    }
+}
+
+static void test_combine(napier_context *context) {
+    static double w[N * N], r[N * N], got[N * N];
+    neighbors p = some_neighbors(6);
+    napier_umap_graph *left = set_of(context, &p, 1, 1);
+    neighbors q = some_neighbors(7);
+    napier_umap_graph *right = set_of(context, &q, 1, 1), *out = NULL;
+    for (int op = NAPIER_UMAP_UNION; op <= NAPIER_UMAP_DIFFERENCE; op++) {
+        for (int64_t k = 0; k <= 15; k += 15) {
+            dense_of_graph(left, w);
+            dense_of_graph(right, r);
+            plain_combine(w, r, (napier_umap_operation)op);
+            if (k > 0) {
+                plain_calibrate(w, N, k);
+            }
+            plain_reset(w, N);
+            must(napier_umap_combine(context, (napier_umap_operation)op, left, right, 0.5, k, &out));
+            check_invariants(out, "combined");
+            dense_of_graph(out, got);
+            expect(worst_gap(got, w, N) < 1e-4, "operation %d, k %d: weights differ by %g", op, (int)k,
+                   worst_gap(got, w, N));
+            napier_umap_graph_destroy(context, out);
+        }
+    }
+    invalid(context, napier_umap_combine(context, (napier_umap_operation)3, left, right, 0.5, 0, &out), "operation: 3");
+    invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, NULL, 0.5, 0, &out), "right");
+    invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 0.5, -1, &out), "n_neighbors: -1");
+    invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 0.5, 0, NULL), "out: NULL");
+    invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 1.5, 0, &out), "weight: 1.5");
+    expect(out == NULL, "an error left a graph");
+    napier_umap_graph_destroy(context, left);
+    napier_umap_graph_destroy(context, right);
+}
+
 /* The set of the numbers, not symmetrised, and both joined: as written in src/umap/graph/supervised.c. */
 static void plain_numbers(double *w, const float *numbers, int64_t k, double weight) {
     static double right[N * N], rhos[N], sigmas[N];
@@ -473,5 +577,6 @@ static void test_bits(void) {
 
 int main(void) {
     return RUN_TESTS("umap fuzzy set", TEST_1(test_curve), TEST_2(test_smooth), TEST_2(test_set),
-                     TEST_2(test_small_sets), TEST_2(test_categories), TEST_2(test_numbers), TEST(test_bits));
+                     TEST_2(test_small_sets), TEST_2(test_categories), TEST_2(test_numbers),
+                     TEST_2(test_target_distances), TEST_2(test_combine), TEST(test_bits));
 }
