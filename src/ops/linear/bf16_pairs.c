@@ -36,11 +36,13 @@ void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* A patch has totals, and sums for the even and for the odd k of a block: 3 times 4 x 2 vectors are 24 of 32 registers.
- * Larger patches would have their totals in memory, where each block's stores cost more than the loads that they save. */
-enum { ROWS = 4, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
-/* So many rows, and so many k of them, are turned. They and 32 lanes, which all of them meet, fit the first-level cache. */
-enum { GROUP = 48, PIECE = 256, STEP = PIECE + BLOCK };
+/* A patch has totals, and sums for the even and for the odd k of a block: 3 times 4 x 2 or 8 x 1 vectors are 24 of 32
+ * registers. Larger patches would have their totals in memory, where each block's stores cost more than the loads that
+ * they save. */
+enum { ROWS = 8, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
+/* So many rows, and so many k of them, are turned. They meet 32 lanes after the other, all in the first-level cache. With
+ * few lanes a product waits for memory, which would idle while many rows are turned. */
+enum { GROUP = 24, GROUP_OF_FEW = 8, FEW_LANES = 64, PIECE = 512, STEP = PIECE + BLOCK };
 
 typedef struct patch {
     const uint16_t *rows[ROWS];     /* in place, at k = at */
@@ -71,7 +73,7 @@ NAPIER_PAIRS_KERNEL void fetch_rows(const int rows, const patch *p, int64_t k) {
     UNROLL
     for (int r = 0; r < rows; r++) {
         const uintptr_t at = (uintptr_t)p->rows[r] + (uintptr_t)((k + p->next) * (int64_t)sizeof *p->rows[r]);
-        __builtin_prefetch((const void *)at);
+        __builtin_prefetch((const void *)at, 0, 2); /* into the second-level cache */
     }
 }
 
@@ -156,17 +158,22 @@ NAPIER_PAIRS_KERNEL void multiply_patch(const int rows, const int vectors, const
     }
 }
 
-/* Rows from `row` on, which are turned, and 32 lanes or the last 16. */
-NAPIER_PAIRS_KERNEL void multiply_rows(const int rows, const napier_engine_block *b, int64_t row, int64_t lane,
-                                       patch *p, const uint16_t *room) {
-    for (int r = 0; r < rows; r++) {
-        p->rows[r] = b->rows + (row + r) * b->row_step + p->at;
-    }
-    p->c = b->c + row * b->c_step + lane;
-    if (b->lane_count - lane >= VECTORS * LANES) {
-        multiply_patch(rows, VECTORS, p, room, b->c_step);
-    } else {
-        multiply_patch(rows, 1, p, room, b->c_step);
+/* The rows of a group, which are turned, and 32 lanes or the last 16. */
+NAPIER_PAIRS_KERNEL void multiply_lanes(const int height, const int vectors, const napier_engine_block *b, int64_t row,
+                                        int64_t rows, patch *p, const uint16_t *room) {
+    for (int64_t r = 0, n; r < rows; r += n) {
+        n = rows - r >= height ? height : rows - r >= 2 ? 2 : 1;
+        for (int64_t i = 0; i < n; i++) {
+            p->rows[i] = b->rows + (row + r + i) * b->row_step + p->at;
+        }
+        if (n == height) {
+            multiply_patch(height, vectors, p, room + r * STEP, b->c_step);
+        } else if (n == 2) {
+            multiply_patch(2, vectors, p, room + r * STEP, b->c_step);
+        } else {
+            multiply_patch(1, vectors, p, room + r * STEP, b->c_step);
+        }
+        p->c += n * b->c_step;
     }
 }
 
@@ -177,31 +184,27 @@ NAPIER_PAIRS_KERNEL void multiply_group(const napier_engine_block *b, int64_t ro
         turn_row(b->rows + (row + r) * b->row_step + p->at, p->cols, p->k, room + r * STEP);
     }
     for (int64_t l = 0; l < b->lane_count; l += VECTORS * LANES) {
-        for (int v = 0; v < VECTORS && l + v * LANES < b->lane_count; v++) {
-            p->lanes[v] = b->lanes + (l / LANES + v) * b->lane_step + p->at / 2 * LANES;
-        }
+        p->c = b->c + row * b->c_step + l;
         p->fetch = l == 0;
-        int64_t r = 0;
-        for (; r + ROWS <= rows; r += ROWS) {
-            multiply_rows(ROWS, b, row + r, l, p, room + r * STEP);
+        p->lanes[0] = b->lanes + l / LANES * b->lane_step + p->at / 2 * LANES;
+        if (b->lane_count - l == LANES) {
+            multiply_lanes(ROWS, 1, b, row, rows, p, room);
+            return;
         }
-        for (; r + 2 <= rows; r += 2) {
-            multiply_rows(2, b, row + r, l, p, room + r * STEP);
-        }
-        if (r < rows) {
-            multiply_rows(1, b, row + r, l, p, room + r * STEP);
-        }
+        p->lanes[1] = p->lanes[0] + b->lane_step;
+        multiply_lanes(ROWS / VECTORS, VECTORS, b, row, rows, p, room);
     }
 }
 
 /* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_engine_block *b) {
     _Alignas(64) uint16_t room[GROUP * STEP];
+    const int64_t group = b->lane_count > FEW_LANES ? GROUP : GROUP_OF_FEW;
     for (int64_t at = 0; at < b->k; at += PIECE) {
         patch p = {.at = at, .k = napier_least(b->k - at, PIECE), .cols = b->cols - at, .first = b->first && at == 0};
-        p.next = GROUP * b->row_step;
-        for (int64_t row = 0; row < b->row_count; row += GROUP) {
-            multiply_group(b, row, napier_least(b->row_count - row, GROUP), &p, room);
+        p.next = group * b->row_step;
+        for (int64_t row = 0; row < b->row_count; row += group) {
+            multiply_group(b, row, napier_least(b->row_count - row, group), &p, room);
         }
     }
 }
