@@ -1,5 +1,6 @@
 /* ops/tokens/token_backward.c - gradients of the results of token_logprobs with respect to logits in memory. A row is
- * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. */
+ * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. Terms that fit
+ * one too are kept from the sum (token_split.h). */
 #include <napier/rl.h>
 
 #include "core/math/f64.h"
