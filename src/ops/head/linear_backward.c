@@ -93,8 +93,8 @@ static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, 
     const napier_matrix whole = whole_logits(b);
     const napier_token_job job = {kept ? kept_logits(b) : napier_read_only(whole), h->call->rules, h->call->wants};
     for (int64_t row = first; row < first + lanes; row++) {
-        h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, whole, false,
-                                   scratch);
+        h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, NULL, whole,
+                                   false, scratch);
     }
     if (b->wants_weights) {
         turn_tile(b, tile, n, block * h->sides.lane_block, lanes);

@@ -36,10 +36,13 @@ void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* A patch has separate sums for even and odd k: 6 x 2 vectors of them are 24 of 32 registers. */
-enum { ROWS = 6, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
-/* k that all rows are multiplied with, before the next: the turned rows stay in the first-level cache. */
-enum { PIECE = 512, STEP = PIECE + BLOCK };
+/* A patch has totals, and sums for the even and for the odd k of a block: 3 times 4 x 2 or 8 x 1 vectors are 24 of 32
+ * registers. Larger patches would have their totals in memory, where each block's stores cost more than the loads that
+ * they save. */
+enum { ROWS = 8, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
+/* So many rows, and so many k of them, are turned. They meet 32 lanes after the other, all in the first-level cache. With
+ * few lanes a product waits for memory, which would idle while many rows are turned. */
+enum { GROUP = 24, GROUP_OF_FEW = 8, FEW_LANES = 64, PIECE = 512, STEP = PIECE + BLOCK };
 
 typedef struct patch {
     const uint16_t *rows[ROWS];     /* in place, at k = at */
@@ -70,7 +73,7 @@ NAPIER_PAIRS_KERNEL void fetch_rows(const int rows, const patch *p, int64_t k) {
     UNROLL
     for (int r = 0; r < rows; r++) {
         const uintptr_t at = (uintptr_t)p->rows[r] + (uintptr_t)((k + p->next) * (int64_t)sizeof *p->rows[r]);
-        __builtin_prefetch((const void *)at);
+        __builtin_prefetch((const void *)at, 0, 2); /* into the second-level cache */
     }
 }
 
@@ -93,9 +96,9 @@ NAPIER_PAIRS_KERNEL __m512 add_pairs(__m512 sum, __m512i x, __m512i y) {
 #endif
 }
 
-/* One block of k. Its sums are added to the totals in memory, which are in one place. */
+/* One block of k, whose sums are added to the totals. */
 NAPIER_PAIRS_KERNEL void multiply_block(const int rows, const int vectors, const patch *p, const uint16_t *room,
-                                        int64_t k, float *total) {
+                                        int64_t k, __m512 total[ROWS][VECTORS]) {
     __m512 sum[2][ROWS][VECTORS];
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -124,20 +127,20 @@ NAPIER_PAIRS_KERNEL void multiply_block(const int rows, const int vectors, const
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            float *const c = total + (r * vectors + v) * LANES;
-            _mm512_store_ps(c, _mm512_add_ps(_mm512_load_ps(c), _mm512_add_ps(sum[0][r][v], sum[1][r][v])));
+            total[r][v] = _mm512_add_ps(total[r][v], _mm512_add_ps(sum[0][r][v], sum[1][r][v]));
         }
     }
 }
 
-NAPIER_PAIRS_KERNEL void multiply_patch(const int rows, const int vectors, const patch *p, uint16_t *room,
+NAPIER_PAIRS_KERNEL void multiply_patch(const int rows, const int vectors, const patch *p, const uint16_t *room,
                                         int64_t c_step) {
     const patch q = *p;
-    _Alignas(64) float total[ROWS * VECTORS * LANES];
+    __m512 total[ROWS][VECTORS];
+    UNROLL
     for (int r = 0; r < rows; r++) {
+        UNROLL
         for (int v = 0; v < vectors; v++) {
-            const float *const c = q.c + r * c_step + v * LANES;
-            _mm512_store_ps(total + (r * vectors + v) * LANES, q.first ? _mm512_setzero_ps() : _mm512_loadu_ps(c));
+            total[r][v] = q.first ? _mm512_setzero_ps() : _mm512_loadu_ps(q.c + r * c_step + v * LANES);
         }
     }
     for (int64_t k = 0; k < q.k; k += BLOCK) {
@@ -145,56 +148,63 @@ NAPIER_PAIRS_KERNEL void multiply_patch(const int rows, const int vectors, const
             fetch_rows(rows, &q, k);
         }
         multiply_block(rows, vectors, &q, room, k, total);
-        __asm__ volatile("" : : "r"(total) : "memory"); /* else gcc keeps copies of the totals in other memory */
     }
+    UNROLL
     for (int r = 0; r < rows; r++) {
+        UNROLL
         for (int v = 0; v < vectors; v++) {
-            _mm512_storeu_ps(q.c + r * c_step + v * LANES, _mm512_load_ps(total + (r * vectors + v) * LANES));
+            _mm512_storeu_ps(q.c + r * c_step + v * LANES, total[r][v]);
         }
     }
 }
 
-/* All lanes. */
-NAPIER_PAIRS_KERNEL void multiply_rows(const int rows, const napier_engine_block *b, int64_t row, patch *p,
-                                       uint16_t *room) {
-    for (int r = 0; r < rows; r++) {
-        turn_row(p->rows[r], p->cols, p->k, room + r * STEP);
-    }
-    p->fetch = true;
-    for (int64_t l = 0; l < b->lane_count; p->fetch = false) {
-        const int vectors = b->lane_count - l >= VECTORS * LANES ? VECTORS : 1;
-        for (int v = 0; v < vectors; v++) {
-            p->lanes[v] = b->lanes + (l / LANES + v) * b->lane_step + p->at / 2 * LANES;
+/* The rows of a group, which are turned, and 32 lanes or the last 16. */
+NAPIER_PAIRS_KERNEL void multiply_lanes(const int height, const int vectors, const napier_engine_block *b, int64_t row,
+                                        int64_t rows, patch *p, const uint16_t *room) {
+    for (int64_t r = 0, n; r < rows; r += n) {
+        n = rows - r >= height ? height : rows - r >= 2 ? 2 : 1;
+        for (int64_t i = 0; i < n; i++) {
+            p->rows[i] = b->rows + (row + r + i) * b->row_step + p->at;
         }
-        p->c = b->c + row * b->c_step + l;
-        if (vectors == VECTORS) {
-            multiply_patch(rows, VECTORS, p, room, b->c_step);
+        if (n == height) {
+            multiply_patch(height, vectors, p, room + r * STEP, b->c_step);
+        } else if (n == 2) {
+            multiply_patch(2, vectors, p, room + r * STEP, b->c_step);
         } else {
-            multiply_patch(rows, 1, p, room, b->c_step);
+            multiply_patch(1, vectors, p, room + r * STEP, b->c_step);
         }
-        l += vectors * LANES;
+        p->c += n * b->c_step;
+    }
+}
+
+/* A group of rows and all lanes. */
+NAPIER_PAIRS_KERNEL void multiply_group(const napier_engine_block *b, int64_t row, int64_t rows, patch *p,
+                                        uint16_t *room) {
+    for (int64_t r = 0; r < rows; r++) {
+        turn_row(b->rows + (row + r) * b->row_step + p->at, p->cols, p->k, room + r * STEP);
+    }
+    for (int64_t l = 0; l < b->lane_count; l += VECTORS * LANES) {
+        p->c = b->c + row * b->c_step + l;
+        p->fetch = l == 0;
+        p->lanes[0] = b->lanes + l / LANES * b->lane_step + p->at / 2 * LANES;
+        if (b->lane_count - l == LANES) {
+            multiply_lanes(ROWS, 1, b, row, rows, p, room);
+            return;
+        }
+        p->lanes[1] = p->lanes[0] + b->lane_step;
+        multiply_lanes(ROWS / VECTORS, VECTORS, b, row, rows, p, room);
     }
 }
 
 /* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_engine_block *b) {
-    _Alignas(64) uint16_t room[ROWS * STEP];
+    _Alignas(64) uint16_t room[GROUP * STEP];
+    const int64_t group = b->lane_count > FEW_LANES ? GROUP : GROUP_OF_FEW;
     for (int64_t at = 0; at < b->k; at += PIECE) {
         patch p = {.at = at, .k = napier_least(b->k - at, PIECE), .cols = b->cols - at, .first = b->first && at == 0};
-        for (int64_t row = 0; row < b->row_count;) {
-            const int64_t left = b->row_count - row, rows = left >= ROWS ? ROWS : left >= 4 ? 4 : 1;
-            p.next = rows * b->row_step;
-            for (int64_t r = 0; r < rows; r++) {
-                p.rows[r] = b->rows + (row + r) * b->row_step + at;
-            }
-            if (rows == ROWS) {
-                multiply_rows(ROWS, b, row, &p, room);
-            } else if (rows == 4) {
-                multiply_rows(4, b, row, &p, room);
-            } else {
-                multiply_rows(1, b, row, &p, room);
-            }
-            row += rows;
+        p.next = group * b->row_step;
+        for (int64_t row = 0; row < b->row_count; row += group) {
+            multiply_group(b, row, napier_least(b->row_count - row, group), &p, room);
         }
     }
 }

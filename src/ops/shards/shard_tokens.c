@@ -117,8 +117,8 @@ static void back_rows(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++) {
         napier_final final;
         slope_of(&j->rows, row, &final, &j->desks[worker]);
-        j->kernels->token_gradient(&j->job, row, 0, j->rows.cols, &final, &j->desks[worker].slope, j->out, j->stream,
-                                   j->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
+        j->kernels->token_gradient(&j->job, row, 0, j->rows.cols, &final, &j->desks[worker].slope, NULL, j->out,
+                                   j->stream, j->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
     }
 }
 

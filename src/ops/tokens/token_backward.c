@@ -1,5 +1,6 @@
 /* ops/tokens/token_backward.c - gradients of the results of token_logprobs with respect to logits in memory. A row is
- * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. */
+ * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. Terms that fit
+ * one too are kept from the sum (token_split.h). */
 #include <napier/rl.h>
 
 #include "core/math/f64.h"
@@ -97,8 +98,9 @@ static void make_slope(const back *b, int64_t row, const napier_token_pull *pull
 
 static void write_columns(const back *b, int64_t row, int64_t begin, int64_t end, const napier_token_final *final,
                           const napier_token_slope *slope, int worker) {
-    b->split.kernels->token_gradient(&b->split.job, row, begin, end, &final->row, slope, b->y, b->stream,
-                                     napier_token_scratch_of(&b->split, worker));
+    const napier_token_slots slots = napier_token_row_slots(&b->split, worker);
+    b->split.kernels->token_gradient(&b->split.job, row, begin, end, &final->row, slope, b->split.terms ? &slots : NULL,
+                                     b->y, b->stream, napier_token_scratch_of(&b->split, worker));
 }
 
 /* Writes the gradient of a whole row, whose final and gradients are known. */
@@ -172,6 +174,7 @@ static napier_status run(napier_context *context, const napier_token_call *call,
               .y = grad_logits,
               .stream = grad_logits.data != logits.data && napier_leaves_caches(grad_logits),
               .hook = hook};
+    napier_token_split_keep_terms(&b.split);
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take_slopes(&memory, &b));
     NAPIER_TRY(napier_token_split_take(&memory, &b.split));

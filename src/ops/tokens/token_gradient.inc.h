@@ -74,6 +74,11 @@ NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napie
     }
 }
 
+static float napier_token_least(const vf least[4]) {
+    const vf min = vf_min(vf_min(least[0], least[1]), vf_min(least[2], least[3]));
+    return -vf_hmax(vf_sub(vf_zero(), min));
+}
+
 /* The most frequent case in one pass over a tile of logits. Returns false, and leaves anything in out, unless all
  * probabilities are normal numbers. */
 NAPIER_KERNEL bool napier_token_slopes_once(const napier_dtype dtype, const napier_final *final,
@@ -103,8 +108,7 @@ NAPIER_KERNEL bool napier_token_slopes_once(const napier_dtype dtype, const napi
         least[0] = vf_min(z, least[0]);
         vf_store(out + i, napier_token_slope16(&l, z, false, true));
     }
-    const vf min = vf_min(vf_min(least[0], least[1]), vf_min(least[2], least[3]));
-    return napier_token_is_normal(final, -vf_hmax(vf_sub(vf_zero(), min)));
+    return napier_token_is_normal(final, napier_token_least(least));
 }
 
 static bool napier_token_slopes_of_logits(const napier_token_job *job, int64_t row, int64_t begin, int n,
@@ -126,6 +130,123 @@ static bool napier_token_is_plain(const napier_token_job *job, const napier_fina
     return untouched && ordinary && job->x.col_stride == 1 && slope->entropy == 0.0f && slope->base != 0.0f &&
            !slope->nan && !slope->zero;
 }
+
+/* ---- From kept terms --------------------------------------------------------------------------------------------- */
+
+/* Can the terms of a full tile become its gradient by one multiplication each? They are relative to the exponent of their
+ * own tile, so scale, a power of two away from that of the row, gives the same products. */
+static bool napier_token_has_terms(const napier_final *final, const napier_token_slots *slots, int64_t tile,
+                                   float *scale) {
+    const float least = slots && slots->terms ? slots->least[tile] : napier_nan();
+    if (!napier_token_is_normal(final, least)) {
+        return false;
+    }
+    const int64_t down = final->exponent - napier_exp_parts_small(slots->max[tile]).n;
+    *scale = final->scale * napier_power_of_two(-down);
+    return down <= 20;
+}
+
+NAPIER_KERNEL void napier_token_slopes_from_terms(const napier_token_lines *l, const float *terms, vf slopes[4]) {
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vf p = vf_min(vf_mul(vf_load(terms + 16 * i), l->w.scale), l->w.max_prob);
+        slopes[i] = vf_fma(p, l->base, l->constant);
+    }
+}
+
+/* 64 of a tile of bf16, in the order of their even and odd elements. */
+NAPIER_KERNEL void napier_token_slopes_from_bf16(const napier_token_lines *l, const char *x, vf least[4],
+                                                 vf slopes[4]) {
+    vf z[4], term[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const vi pairs = vi_load((const int32_t *)(const void *)(x + 64 * i));
+        z[2 * i] = napier_bf16_even(pairs);
+        z[2 * i + 1] = napier_bf16_odd(pairs);
+    }
+    vf_exp_scaled_side_by_side(4, z, l->magic, term);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        least[i] = vf_min(z[i], least[i]);
+        slopes[i] = napier_token_slope_of(l, z[i], term[i], false, true);
+    }
+}
+
+/* A full tile of bf16 to bf16. terms: NULL if there are none. Returns false as napier_token_slopes_once. */
+NAPIER_KERNEL bool napier_token_slopes_bf16(const napier_final *final, const napier_token_lines *l, const char *x,
+                                            const float *terms, float *out) {
+    vf least[4] = {l->w.max, l->w.max, l->w.max, l->w.max};
+    for (int i = 0; i < NAPIER_TILE; i += 64) {
+        vf slopes[4];
+        if (terms) {
+            napier_token_slopes_from_terms(l, terms + i, slopes);
+        } else {
+            napier_token_slopes_from_bf16(l, x + 2 * i, least, slopes);
+        }
+        vf_store(out + i / 2, vf_from_bits(napier_bf16_pairs(slopes[0], slopes[1])));
+        vf_store(out + i / 2 + 16, vf_from_bits(napier_bf16_pairs(slopes[2], slopes[3])));
+    }
+    return terms || napier_token_is_normal(final, napier_token_least(least));
+}
+
+/* Writes a tile of bf16 that has been computed. */
+static void napier_token_put(const float *out, void *y, bool stream) {
+    if (!stream || ((uintptr_t)y & 63) != 0) {
+        memcpy(y, out, NAPIER_TILE * sizeof(uint16_t));
+        return;
+    }
+    for (int i = 0; i < NAPIER_TILE / 2; i += 16) {
+        vf_stream((float *)y + i, vf_load(out + i));
+    }
+}
+
+static bool napier_token_chosen_in(const napier_token_slope *slope, int64_t column, int n) {
+    bool in = false;
+    for (int64_t k = 0; k < slope->count; k++) {
+        in = in || (slope->ids[k] >= column && slope->ids[k] < column + n);
+    }
+    return in;
+}
+
+/* The whole of a full tile of bf16 to bf16 without chosen ids, if its probabilities are normal numbers. */
+static bool napier_token_gradient_bf16(const napier_token_job *job, int64_t row, int64_t begin,
+                                       const napier_final *final, const napier_token_slope *slope,
+                                       const napier_token_slots *slots, void *y, bool stream, float *out) {
+    const char *x = napier_at(job->x.data, NAPIER_BF16, row * job->x.row_stride + begin);
+    const int64_t tile = begin / NAPIER_TILE;
+    napier_token_lines l = napier_token_lines_of(final, slope);
+    float scale;
+    if (napier_token_has_terms(final, slots, tile, &scale)) {
+        l.w.scale = vf_set(scale);
+        napier_token_slopes_bf16(final, &l, x, slots->terms + begin, out);
+    } else if (!napier_token_slopes_bf16(final, &l, x, NULL, out)) {
+        return false;
+    }
+    napier_token_put(out, y, stream);
+    return true;
+}
+
+/* A full tile of f32 from its terms, if it has them. */
+static bool napier_token_slopes_kept(const napier_final *final, const napier_token_slope *slope,
+                                     const napier_token_slots *slots, int64_t begin, float *out) {
+    napier_token_lines l = napier_token_lines_of(final, slope);
+    float scale;
+    if (!napier_token_has_terms(final, slots, begin / NAPIER_TILE, &scale)) {
+        return false;
+    }
+    l.w.scale = vf_set(scale);
+    for (int i = 0; i < NAPIER_TILE; i += 64) {
+        vf slopes[4];
+        napier_token_slopes_from_terms(&l, slots->terms + begin + i, slopes);
+        NAPIER_UNROLL
+        for (int j = 0; j < 4; j++) {
+            vf_store(out + i + 16 * j, slopes[j]);
+        }
+    }
+    return true;
+}
+
+/* ---- Any tile ---------------------------------------------------------------------------------------------------- */
 
 static void napier_token_slopes_by_definition(const napier_final *final, const napier_token_slope *slope,
                                               const float *z, int n, float *out) {
@@ -201,12 +322,13 @@ static void napier_token_slopes(const napier_final *final, const napier_token_sl
 }
 
 static void napier_token_gradient(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
-                                  const napier_final *final, const napier_token_slope *slope, napier_matrix y,
-                                  bool stream, float *scratch) {
+                                  const napier_final *final, const napier_token_slope *slope,
+                                  const napier_token_slots *slots, napier_matrix y, bool stream, float *scratch) {
     float *room = scratch, *derivative = scratch + NAPIER_TILE + 16, *out = derivative + NAPIER_TILE + 16;
     const napier_const_matrix *x = &job->x;
     const bool capped = job->rules.softcap != 0.0f;
     bool plain = napier_token_is_plain(job, final, slope);
+    const bool narrow = x->dtype == NAPIER_BF16 && y.dtype == NAPIER_BF16 && y.col_stride == 1;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         const uint8_t *keep = napier_token_keep(&job->rules, row, i);
@@ -216,7 +338,12 @@ static void napier_token_gradient(const napier_token_job *job, int64_t row, int6
             napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
             continue;
         }
-        plain = plain && napier_token_slopes_of_logits(job, row, i, n, final, slope, out);
+        if (plain && narrow && n == NAPIER_TILE && !napier_token_chosen_in(slope, i, n) &&
+            napier_token_gradient_bf16(job, row, i, final, slope, slots, to, stream, out)) {
+            continue;
+        }
+        const bool kept = plain && x->dtype == NAPIER_F32 && napier_token_slopes_kept(final, slope, slots, i, out);
+        plain = plain && (kept || napier_token_slopes_of_logits(job, row, i, n, final, slope, out));
         if (plain) {
             napier_token_slopes_chosen(slope, i, n, out);
             napier_scatter(out, n, to, y.dtype, y.col_stride, stream);

@@ -49,10 +49,10 @@ typedef struct napier_token_kernels {
     void (*token_rows)(const napier_token_job *job, int64_t row, int rows, napier_token_seen *seen,
                        napier_token_final *finals, float *scratch);
     /* Writes columns [begin, end) of a row's gradient to y, where begin is a multiple of 1024. y may be the logits
-     * themselves. stream: y is too large to stay in a cache. */
+     * themselves. stream: y is too large to stay in a cache. slots: NULL, or of the row, with terms. */
     void (*token_gradient)(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
-                           const napier_final *final, const napier_token_slope *slope, napier_matrix y, bool stream,
-                           float *scratch);
+                           const napier_final *final, const napier_token_slope *slope, const napier_token_slots *slots,
+                           napier_matrix y, bool stream, float *scratch);
 } napier_token_kernels;
 
 #endif

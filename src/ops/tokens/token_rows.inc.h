@@ -23,6 +23,7 @@ typedef struct napier_token_kind {
     napier_dtype dtype; /* f32 or bf16 */
     bool entropy;
     bool below_zero; /* bf16: true if all elements are expected to be negative */
+    bool terms;      /* are kept */
 } napier_token_kind;
 
 /* The result of a look: vectors of floats for f32, or of 32 bf16. */
@@ -35,7 +36,7 @@ typedef struct napier_token_bounds {
 /* A tile between its look and its sum. */
 typedef struct napier_token_ahead {
     int n;
-    float max;
+    float max, least; /* least: no more than the smallest element */
     bool fused;       /* the look was in the loop that summed another tile, so the bounds are valid; else `looked` has
                          the result */
     bool ordinary;    /* full, within the cutoff, and its maximum not big; without NaN, unless the entropy will show
@@ -95,6 +96,7 @@ static void napier_token_look_ahead(napier_token_run *run, int64_t p) {
         t->n = n;
         t->max = vf_hmax(t->looked.range.max);
         const float min = -vf_hmax(vf_sub(vf_zero(), t->looked.range.min));
+        t->least = min;
         t->ordinary = n == NAPIER_TILE && napier_token_clean(t->max, min) && !vm_any(napier_range_nan(t->looked.range));
         t->fused = false;
     }
@@ -159,6 +161,7 @@ NAPIER_KERNEL vi napier_token_highest(const napier_token_kind k, const vi *maxim
 NAPIER_KERNEL void napier_token_found(napier_token_ahead *t, float max, float min, bool nan) {
     t->n = NAPIER_TILE;
     t->max = max;
+    t->least = min;
     t->fused = true;
     t->ordinary = !nan && napier_token_clean(max, min);
 }
@@ -185,7 +188,7 @@ NAPIER_KERNEL bool napier_token_found_bf16(const napier_token_kind k, napier_tok
 
 /* Repeats the look at a full tile of bf16 whose signs were not as expected. */
 static void napier_token_look_again(const char *x, bool below_zero, napier_token_ahead *t) {
-    const napier_token_kind k = {NAPIER_BF16, true, below_zero};
+    const napier_token_kind k = {NAPIER_BF16, true, below_zero, false};
     napier_token_bounds *b = &t->bounds;
     napier_token_bounds_start(k, b);
     for (int part = 0; part < NAPIER_TOKEN_PAIRS; part++) {
@@ -246,9 +249,9 @@ NAPIER_KERNEL void napier_token_fetch(const napier_token_kind k, const char *par
     }
 }
 
-/* look: the part to look at while this pair is added. */
+/* look: the part to look at while this pair is added. terms: room for those of the tile, if they are kept. */
 NAPIER_KERNEL void napier_token_add_pair(const napier_token_kind k, const napier_adder *a, bool holder, const char *x,
-                                         int pair, const char *look, napier_token_lane_sums *sums) {
+                                         int pair, const char *look, float *terms, napier_token_lane_sums *sums) {
     vf z[8], term[8];
     NAPIER_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -266,6 +269,14 @@ NAPIER_KERNEL void napier_token_add_pair(const napier_token_kind k, const napier
     for (int i = 0; i < 8; i += SIMD_CHAINS) {
         vf_exp_scaled_side_by_side(SIMD_CHAINS, z + i, a->magic, term + i);
     }
+    if (k.terms) {
+        float *to = terms + NAPIER_TOKEN_PAIR * pair;
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++, to += NAPIER_TILE_LANES) {
+            vf_store(to, term[i]);
+            vf_store(to + 16, term[i + 4]);
+        }
+    }
     napier_token_fetch(k, look, 0);
     napier_token_add4(k, a, holder, z, term, 2 * pair, sums);
     napier_token_fetch(k, look, 1);
@@ -275,7 +286,7 @@ NAPIER_KERNEL void napier_token_add_pair(const napier_token_kind k, const napier
 /* Sums an ordinary tile at x, finds the holders of the next tile, and looks at the one after that, which must be
  * full. */
 NAPIER_KERNEL void napier_token_two_tiles(const napier_token_kind k, const char *x, const napier_token_ahead *t,
-                                          napier_token_ahead *next, napier_token_ahead *last,
+                                          napier_token_ahead *next, napier_token_ahead *last, float *terms,
                                           napier_token_lane_sums *sums) {
     const char *look = napier_at(x, k.dtype, NAPIER_AHEAD * NAPIER_TILE);
     const napier_adder a = napier_adder_of(t->max, napier_term_magic(napier_exp_parts_small(t->max).n));
@@ -288,12 +299,13 @@ NAPIER_KERNEL void napier_token_two_tiles(const napier_token_kind k, const char 
     sums->maxima = 0;
     for (unsigned left = ~t->holders & ((1u << NAPIER_TOKEN_PAIRS) - 1); left > 0; left &= left - 1) {
         napier_token_look_part(k, look, part, maxima, &least, &sum);
-        napier_token_add_pair(k, &a, false, x, __builtin_ctz(left), napier_at(look, k.dtype, 128 * part++), sums);
+        napier_token_add_pair(k, &a, false, x, __builtin_ctz(left), napier_at(look, k.dtype, 128 * part++), terms,
+                              sums);
     }
     napier_token_find_holders(k, next);
     for (unsigned left = t->holders; left > 0; left &= left - 1) {
         napier_token_look_part(k, look, part, maxima, &least, &sum);
-        napier_token_add_pair(k, &a, true, x, __builtin_ctz(left), napier_at(look, k.dtype, 128 * part++), sums);
+        napier_token_add_pair(k, &a, true, x, __builtin_ctz(left), napier_at(look, k.dtype, 128 * part++), terms, sums);
     }
     last->bounds.least = least;
     last->bounds.sum = sum;
@@ -412,15 +424,20 @@ NAPIER_KERNEL int64_t napier_token_stretch_of(const napier_token_kind k, napier_
             break;
         }
         const float max = t->max;
+        const int64_t tile = f.first + f.count;
+        float *terms = k.terms ? run->slots->terms + tile * NAPIER_TILE : NULL;
+        if (k.terms) {
+            run->slots->least[tile] = t->least;
+        }
         napier_token_two_tiles(k, x, t, napier_token_ahead_of(run, p + 1), napier_token_ahead_of(run, p + NAPIER_AHEAD),
-                               &sums);
+                               terms, &sums);
         vf *folded = f.v + f.count * napier_token_per_tile(k);
         folded += napier_token_fold_lanes(k, sums.rest, folded);
         if (k.entropy) {
             napier_token_fold_lanes(k, sums.spread, folded);
         }
-        run->slots->max[f.first + f.count] = max;
-        run->slots->count[f.first + f.count] = (float)sums.maxima;
+        run->slots->max[tile] = max;
+        run->slots->count[tile] = (float)sums.maxima;
         if (run->inside) {
             napier_token_inside(run, p, max);
         }
@@ -433,9 +450,12 @@ NAPIER_KERNEL int64_t napier_token_stretch_of(const napier_token_kind k, napier_
     return p;
 }
 
-#define NAPIER_TOKEN_STRETCH(dtype_, below_zero_)                                                              \
-    (run->job->wants.entropy ? napier_token_stretch_of((napier_token_kind){dtype_, true, below_zero_}, run, p) \
-                             : napier_token_stretch_of((napier_token_kind){dtype_, false, below_zero_}, run, p))
+#define NAPIER_TOKEN_STRETCH_OF(dtype_, entropy_, below_zero_)                                                     \
+    (run->slots->terms ? napier_token_stretch_of((napier_token_kind){dtype_, entropy_, below_zero_, true}, run, p) \
+                       : napier_token_stretch_of((napier_token_kind){dtype_, entropy_, below_zero_, false}, run, p))
+#define NAPIER_TOKEN_STRETCH(dtype_, below_zero_)                                 \
+    (run->job->wants.entropy ? NAPIER_TOKEN_STRETCH_OF(dtype_, true, below_zero_) \
+                             : NAPIER_TOKEN_STRETCH_OF(dtype_, false, below_zero_))
 
 static int64_t napier_token_stretch(napier_token_run *run, int64_t p) {
     if (!run->plain) {
@@ -460,6 +480,9 @@ static void napier_token_range(const napier_token_job *job, int64_t row, int64_t
         napier_token_look_ahead(&run, p);
     }
     run.below_zero = run.count > 0 && run.ahead[0].max < 0.0f;
+    for (int64_t p = 0; slots->terms && p < run.count; p++) {
+        slots->least[napier_token_column(&run, p) / NAPIER_TILE] = napier_nan();
+    }
     for (int64_t p = napier_token_stretch(&run, 0); p < run.count; p = napier_token_stretch(&run, p + 1)) {
         const napier_token_ahead *t = napier_token_ahead_of(&run, p);
         const napier_looked looked = t->fused ? napier_token_look_at(&run, p, NAPIER_AHEAD_SLOTS) : t->looked;

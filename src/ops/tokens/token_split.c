@@ -18,11 +18,35 @@ napier_token_split napier_token_split_of(const napier_context *context, const na
     return s;
 }
 
+/* Of a worker's terms: whole cache lines. */
+static int64_t term_floats(const napier_token_split *s) {
+    return s->tiles * NAPIER_TILE + napier_round_up(s->tiles, 16);
+}
+
+void napier_token_split_keep_terms(napier_token_split *s) {
+    enum { BYTES = 1 << 20 };
+    const int64_t each = (int64_t)(sizeof(float) + napier_dtype_size(s->job.x.dtype));
+    const napier_token_rules *rules = &s->job.rules;
+    const bool untouched = rules->softcap == 0.0f && rules->temperature == 1.0f && !rules->keep;
+    s->keeps_terms = s->by_rows && s->tiles > 1 && s->tiles * NAPIER_TILE <= BYTES / each && untouched &&
+                     s->job.x.col_stride == 1 && s->job.x.dtype != NAPIER_F16;
+}
+
 napier_status napier_token_split_take(napier_memory *memory, napier_token_split *s) {
     s->desks = napier_token_desks(memory, s->call, s->workers, s->group);
     s->scratch = napier_take(memory, s->workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
     s->slots = napier_take(memory, s->workers, (size_t)s->slot_floats * sizeof(float));
+    s->terms = s->keeps_terms ? napier_take(memory, s->workers, (size_t)term_floats(s) * sizeof(float)) : NULL;
     return napier_taken(memory, "scratch: no memory for %d workers", s->workers);
+}
+
+napier_token_slots napier_token_row_slots(const napier_token_split *s, int worker) {
+    napier_token_slots slots = napier_token_slots_of(s->slots + worker * s->slot_floats, s->tiles);
+    if (s->terms) {
+        slots.terms = s->terms + worker * term_floats(s);
+        slots.least = slots.terms + s->tiles * NAPIER_TILE;
+    }
+    return slots;
 }
 
 void napier_token_sum_short(const napier_token_split *s, int worker, int64_t row, int rows,
@@ -36,7 +60,7 @@ void napier_token_sum_short(const napier_token_split *s, int worker, int64_t row
 
 napier_token_final napier_token_sum_long(const napier_token_split *s, int worker, int64_t row) {
     napier_token_seen *seen = s->desks[worker];
-    const napier_token_slots slots = napier_token_slots_of(s->slots + worker * s->slot_floats, s->tiles);
+    const napier_token_slots slots = napier_token_row_slots(s, worker);
     napier_token_start(s->call, s->kernels, s->job.x, row, seen);
     s->kernels->token_range(&s->job, row, 0, s->call->cols, &slots, seen, napier_token_scratch_of(s, worker));
     return s->kernels->token_finish(&s->call->wants, &slots, s->tiles);

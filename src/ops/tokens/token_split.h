@@ -19,6 +19,8 @@ typedef struct napier_token_split {
     napier_token_seen **desks; /* [workers][group] */
     float *scratch;            /* [workers] */
     float *slots;              /* of a row, for each worker; shared by all if a row is split */
+    bool keeps_terms;          /* for the gradient */
+    float *terms;              /* [workers][tiles][1024 + 1], or NULL: terms, and the least z of each tile */
     int64_t tiles, slot_floats;
     int64_t row; /* the current row, if rows are split */
     int group;   /* number of short rows processed at a time; 1 for long ones */
@@ -26,11 +28,16 @@ typedef struct napier_token_split {
 
 napier_token_split napier_token_split_of(const napier_context *context, const napier_token_call *call,
                                          napier_const_matrix logits);
+/* Keeps a row's terms for its gradient, if that may use them, and if they and the row fit a second-level cache of 1 MB. */
+void napier_token_split_keep_terms(napier_token_split *s);
 napier_status napier_token_split_take(napier_memory *memory, napier_token_split *s);
 
 static inline float *napier_token_scratch_of(const napier_token_split *s, int worker) {
     return s->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH;
 }
+
+/* The slots of a worker's current row, where each has rows of its own. */
+napier_token_slots napier_token_row_slots(const napier_token_split *s, int worker);
 
 /* Each fills the desk of its worker (`seen`), and reduces rows to their finals: up to s->group short rows, one long
  * row, or with all workers the row s->row, whose `seen` is then that of worker 0. */

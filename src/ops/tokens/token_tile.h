@@ -45,6 +45,10 @@ typedef struct napier_token_slots {
     float *rest;   /* sum of the terms of all other elements, as in napier_tile_sum */
     float *spread; /* sum of the terms times (max - z); for entropy */
     float *total;  /* sum of z over the elements that `keep` selects; for label smoothing */
+    float
+        *terms; /* NULL, or [tiles][1024] for the terms of ordinary tiles, which a gradient then need not compute again.
+                      Those of bf16 are in the order of napier_bf16_even and napier_bf16_odd, 32 at a time */
+    float *least; /* with terms: of a tile whose terms are there no more than its smallest z; else NaN */
 } napier_token_slots;
 
 enum { NAPIER_TOKEN_SLOT_ARRAYS = 5 };
@@ -57,7 +61,7 @@ NAPIER_BOTH int64_t napier_token_slot_floats(int64_t tiles) {
 }
 NAPIER_BOTH napier_token_slots napier_token_slots_of(float *room, int64_t tiles) {
     const int64_t n = (tiles + 15) / 16 * 16;
-    return (napier_token_slots){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n};
+    return (napier_token_slots){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, NULL, NULL};
 }
 
 typedef struct napier_token_top {

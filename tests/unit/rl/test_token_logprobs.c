@@ -231,30 +231,37 @@ static void check_few_results(napier_context *context, const grid *g, const int6
     }
 }
 
+enum { ODD_ROWS = 3 * ODD_ONES };
+
+static grid odd_rows(napier_dtype dtype) {
+    double *row = scratch(TILED, sizeof *row);
+    grid g = grid_plain(ODD_ROWS, TILED, dtype);
+    rng r = rng_make(dtype == NAPIER_BF16);
+    for (int i = 0; i < ODD_ROWS; i++) {
+        const double offset = i < ODD_ONES ? 0 : i < 2 * ODD_ONES ? -30 : 30; /* both signs, below 0, above 0 */
+        for (int j = 0; j < TILED; j++) {
+            row[j] = 3 * rng_normal(&r) + offset;
+        }
+        const int64_t tile = (3 + i % 4) * TILE, at = rng_below(&r, TILE);
+        odd_one(row + tile, i % ODD_ONES, at);
+        grid_set_row(&g, i, row);
+        if (i % ODD_ONES == 7) {
+            lowest_nan(&g, i * TILED + tile + at);
+        }
+    }
+    return g;
+}
+
 static void test_tiles(void) {
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
     const napier_token_options o = plain_options();
-    double *row = scratch(TILED, sizeof *row);
     for (int d = 0; d < 2; d++) {
-        grid g = grid_plain(3 * ODD_ONES, TILED, dtypes[d]);
-        rng r = rng_make((uint64_t)d);
-        for (int i = 0; i < 3 * ODD_ONES; i++) {
-            const double offset = i < ODD_ONES ? 0 : i < 2 * ODD_ONES ? -30 : 30; /* both signs, below 0, above 0 */
-            for (int j = 0; j < TILED; j++) {
-                row[j] = 3 * rng_normal(&r) + offset;
-            }
-            const int64_t tile = (3 + i % 4) * TILE, at = rng_below(&r, TILE);
-            odd_one(row + tile, i % ODD_ONES, at);
-            grid_set_row(&g, i, row);
-            if (i % ODD_ONES == 7) {
-                lowest_nan(&g, i * TILED + tile + at);
-            }
-        }
-        int64_t *ids = some_ids(3 * ODD_ONES, 1, TILED, 3);
+        const grid g = odd_rows(dtypes[d]);
+        int64_t *ids = some_ids(ODD_ROWS, 1, TILED, 3);
         for (int i = 0; i < isa_count; i++) {
             napier_context *context = context_for_test(isas[i], 1 + i % 2);
-            scores s = scores_make(3 * ODD_ONES, 1, 5);
+            scores s = scores_make(ODD_ROWS, 1, 5);
             if (scores_fill(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, napier_isa_name(isas[i]));
                 check_few_results(context, &g, ids, &s);
@@ -708,6 +715,55 @@ static void test_gradient_bits(void) {
     }
 }
 
+/* The gradient of log-probabilities alone keeps the terms of ordinary tiles, and has loops of its own where logits and
+ * gradient are contiguous bf16. Every other column has neither. Rows fall by 12 from tile to tile, so that some tiles
+ * have terms too small to keep and others probabilities below the normal numbers, or have odd tiles. */
+static void test_tiles_of_gradients(void) {
+    napier_isa isas[ISA_LIMIT];
+    const int isa_count = available_isas(isas);
+    static const layout layouts[] = {LAYOUT_EVERY_OTHER, LAYOUT_CONTIGUOUS, LAYOUT_PADDED, LAYOUT_OFFSET};
+    for (int d = 0; d < 2; d++) {
+        grid g = odd_rows(dtypes[d]);
+        for (int64_t i = 0; i < 6 * TILED; i++) {
+            grid_set(&g, i % 6, i / 6, grid_get(&g, i % 6, i / 6) - (double)(i / 6 / TILE * 12));
+        }
+        grid wanted = grid_plain(ODD_ROWS, TILED, dtypes[d]);
+        int64_t *ids = some_ids(ODD_ROWS, 1, TILED, 5);
+        pull p = {random_floats(ODD_ROWS, 6), NULL, NULL, NULL};
+        const napier_token_gradients pulls = pull_views(&p, ODD_ROWS, 1);
+        for (int i = 0; i < isa_count * 4; i++) {
+            napier_context *context = context_for_test(isas[i / 4], 1 + i % 2);
+            grid x = grid_make(layouts[i % 4], ODD_ROWS, TILED, dtypes[d]);
+            grid_copy(&x, &g);
+            works(napier_token_logprobs_backward, context, grid_input(&x), napier_indices_i64(ids, ODD_ROWS), NULL,
+                  &pulls, i == 0 ? wanted.view : x.view);
+            char what[80];
+            snprintf(what, sizeof what, "%s, %s, layout %d", napier_dtype_name(dtypes[d]), napier_isa_name(isas[i / 4]),
+                     i % 4);
+            grid_differences(i == 0 ? &wanted : &x, &wanted, what);
+        }
+    }
+}
+
+/* Gradients that leave the caches are written past them; in place they are not. */
+static void test_large_gradient(napier_context *context) {
+    enum { ROWS = 50, N = 131072 };
+    uint16_t *x = scratch(ROWS * N, sizeof *x), *y = scratch(ROWS * N, sizeof *y);
+    rng r = rng_make(9);
+    for (int64_t i = 0; i < ROWS * N; i++) {
+        x[i] = (uint16_t)(0x3f00 + rng_below(&r, 0x180)); /* 0.5 to 15 */
+    }
+    int64_t *ids = some_ids(ROWS, 1, N, 1);
+    pull p = {random_floats(ROWS, 6), NULL, NULL, NULL};
+    const napier_token_gradients pulls = pull_views(&p, ROWS, 1);
+    const napier_const_matrix logits = napier_const_rows(x, ROWS, N, NAPIER_BF16);
+    works(napier_token_logprobs_backward, context, logits, napier_indices_i64(ids, ROWS), NULL, &pulls,
+          napier_rows(y, ROWS, N, NAPIER_BF16));
+    works(napier_token_logprobs_backward, context, logits, napier_indices_i64(ids, ROWS), NULL, &pulls,
+          napier_rows(x, ROWS, N, NAPIER_BF16));
+    expect(memcmp(x, y, sizeof *x * ROWS * N) == 0, "a gradient of 13 MB has other bits than one in place");
+}
+
 /* ---- Arguments, memory, shapes ----------------------------------------------------------------------------------- */
 
 typedef struct bad {
@@ -815,6 +871,7 @@ int main(void) {
     return RUN_TESTS("token_logprobs", TEST_2(test_against_oracle), TEST(test_tiles), TEST_2(test_vocabulary),
                      TEST_2(test_temperature_and_keep), TEST_1(test_softcap_is_tanh), TEST_1(test_softcap_rows),
                      TEST_2(test_loss), TEST_1(test_result_dtypes), TEST(test_bits), TEST_2(test_gradients),
-                     TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_arguments),
-                     TEST_1(test_backward_arguments), TEST_2(test_empty));
+                     TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST(test_tiles_of_gradients),
+                     TEST_2(test_large_gradient), TEST_1(test_arguments), TEST_1(test_backward_arguments),
+                     TEST_2(test_empty));
 }
