@@ -4,7 +4,8 @@
  * One loop does the three passes at different tiles, as in short_rows.inc.h: while tile p is summed, tile p + 2 is
  * scanned and tile p - T is written, where a row has T tiles. So a row is written while the next one is summed, and the
  * result of a pass (a maximum, the end of a sum) has the time of a tile to become ready. softmax keeps its terms,
- * relative to the exponent of their own tile, in a ring of T + 1 tiles; log_softmax reads its row again. */
+ * relative to the exponent of their own tile, where their results go or in a ring of T + 1 tiles; log_softmax reads its
+ * row again. */
 #ifndef NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
 #define NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
 
@@ -23,10 +24,15 @@ static float max_of_range(const napier_softmax_job *job, int64_t row, int64_t be
 
 enum { NAPIER_AHEAD = 2, NAPIER_AHEAD_SLOTS = NAPIER_AHEAD + 1 };
 
+typedef struct napier_tile_place {
+    int64_t row, column;
+    int n;
+} napier_tile_place;
+
 /* A tile between its scan and its sum. */
 typedef struct napier_tile_ahead {
     napier_looked looked;
-    int n;
+    napier_tile_place at;
     float max, min;
     bool ordinary; /* a full tile, without NaN, all elements within the cutoff, its maximum not big */
 } napier_tile_ahead;
@@ -34,48 +40,44 @@ typedef struct napier_tile_ahead {
 /* Columns [begin, end) of rows from first_row on, as one sequence of tiles. */
 typedef struct napier_tiles {
     const napier_softmax_job *job;
-    int64_t first_row, begin, end, per_row, count;
-    bool plain; /* contiguous, f32 or bf16, temperature 1 */
+    int64_t begin, end, per_row, count;
+    bool plain;             /* contiguous, f32 or bf16, temperature 1 */
+    napier_tile_place next; /* of the tile that is scanned next */
     napier_tile_ahead ahead[NAPIER_AHEAD_SLOTS];
     float *room; /* a widened tile for each of `ahead` */
 } napier_tiles;
-
-/* The position of tile p. */
-typedef struct napier_tile_place {
-    int64_t row, column;
-    int n;
-} napier_tile_place;
-
-static napier_tile_place place_of(const napier_tiles *a, int64_t p) {
-    const int64_t row = p / a->per_row, column = a->begin + (p - row * a->per_row) * NAPIER_TILE;
-    return (napier_tile_place){a->first_row + row, column, napier_tile_at(column, a->end)};
-}
 
 static float *room_of(const napier_tiles *a, int64_t p) {
     return a->room + p % NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
 }
 
-static void keep_look(napier_tiles *a, int64_t p, napier_looked looked, int n) {
+/* Keeps what was found about tile p, the next one. */
+static void keep_look(napier_tiles *a, int64_t p, napier_looked looked) {
     napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
     const float max = vf_hmax(looked.range.max), min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
     const bool clean =
         fabsf(max) <= NAPIER_BIG && min >= max - NAPIER_CUTOFF && !vm_any(napier_range_nan(looked.range));
-    *t = (napier_tile_ahead){looked, n, max, min, clean && n == NAPIER_TILE};
+    *t = (napier_tile_ahead){looked, a->next, max, min, clean && a->next.n == NAPIER_TILE};
+    a->next.column += NAPIER_TILE;
+    if (a->next.column >= a->end) {
+        a->next.row++;
+        a->next.column = a->begin;
+    }
+    a->next.n = napier_tile_at(a->next.column, a->end);
 }
 
 static void look_ahead(napier_tiles *a, int64_t p) {
     if (p < a->count) {
-        const napier_tile_place at = place_of(a, p);
-        keep_look(a, p, look_row(a->job, at.row, at.column, at.n, room_of(a, p)), at.n);
+        keep_look(a, p, look_row(a->job, a->next.row, a->next.column, a->next.n, room_of(a, p)));
     }
 }
 
 static void tiles_start(napier_tiles *a, const napier_softmax_job *job, int64_t first_row, int64_t rows, int64_t begin,
                         int64_t end, float *scratch) {
     a->job = job;
-    a->first_row = first_row;
     a->begin = begin;
     a->end = end;
+    a->next = (napier_tile_place){first_row, begin, napier_tile_at(begin, end)};
     a->per_row = (end - begin + NAPIER_TILE - 1) / NAPIER_TILE;
     a->count = rows * a->per_row;
     a->plain = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
@@ -97,11 +99,10 @@ typedef struct napier_tile_write {
 NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p, float *terms,
                                const napier_tile_write *write, napier_tile_sum *sum) {
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const napier_tile_place next = place_of(a, p + NAPIER_AHEAD);
     napier_three_rows rows;
     rows.range = no_range();
     rows.below = vi_set(0);
-    rows.look_x = napier_at(row_in(a->job, next.row), k.in, next.column);
+    rows.look_x = napier_at(row_in(a->job, a->next.row), k.in, a->next.column);
     rows.look_z = room_of(a, p + NAPIER_AHEAD);
     rows.sum_z = t->looked.z;
     rows.terms = terms;
@@ -119,7 +120,7 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
     sum->rest = vf_hadd(three_looks(k, &rows, NAPIER_TILE, lane));
     sum->count = not_below(NAPIER_TILE, rows.below);
     const napier_looked looked = {k.in == NAPIER_F32 ? (const float *)rows.look_x : rows.look_z, rows.range};
-    keep_look(a, p + NAPIER_AHEAD, looked, NAPIER_TILE);
+    keep_look(a, p + NAPIER_AHEAD, looked);
 }
 
 #define NAPIER_THREE_TILES(write_, op_, dtype_) \
@@ -135,7 +136,7 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
 
 /* Can tile p be summed in one loop with the scan of p + 2? */
 static bool tiles_go_together(const napier_tiles *a, int64_t p) {
-    const bool next = p + NAPIER_AHEAD < a->count && place_of(a, p + NAPIER_AHEAD).n == NAPIER_TILE;
+    const bool next = p + NAPIER_AHEAD < a->count && a->next.n == NAPIER_TILE;
     return a->plain && next && a->ahead[p % NAPIER_AHEAD_SLOTS].ordinary;
 }
 
@@ -151,7 +152,7 @@ static bool sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *
         return terms;
     }
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const bool kept = looked_tile(t->looked, t->n, terms, sum);
+    const bool kept = looked_tile(t->looked, t->at.n, terms, sum);
     look_ahead(a, p + NAPIER_AHEAD);
     return kept;
 }
@@ -255,37 +256,45 @@ static void write_kept(const napier_softmax_job *job, int64_t row, int64_t begin
 
 /* ---- Whole rows ---------------------------------------------------------------------------------------------------- */
 
-/* The ring buffer between sum and write: T + 1 tiles. */
+/* What is kept between sum and write: a ring buffer of T + 1 tiles. */
 typedef struct napier_ring {
     float *terms; /* softmax only */
     napier_kept_tile *kept;
     int64_t slots;
+    bool in_result; /* the terms of full tiles are where their results go, and `terms` has space for two tiles */
 } napier_ring;
 
-/* Can tile q, of a row that is finished, be written in the loop that sums another tile? */
-static bool write_of(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final, bool fused,
-                     napier_tile_write *write) {
-    const napier_softmax_job *job = a->job;
-    const napier_tile_place at = place_of(a, q);
-    const int64_t slot = q % ring->slots;
+/* Where the terms of a tile are kept. NULL: nowhere. Whole vectors are stored, so only a full tile fits into the
+ * result. */
+static float *terms_in(const napier_ring *ring, const napier_softmax_job *job, int64_t slot, napier_tile_place at) {
+    if (!ring->terms) {
+        return NULL;
+    }
+    if (ring->in_result && at.n == NAPIER_TILE) {
+        return (float *)row_out(job, at.row) + at.column;
+    }
+    return ring->terms + (ring->in_result ? at.row % 2 : slot) * NAPIER_TILE;
+}
+
+/* Can a tile of a row that is finished be written in the loop that sums another tile? */
+static bool write_of(const napier_softmax_job *job, napier_tile_place at, const napier_ring *ring, int64_t slot,
+                     const napier_final *final, bool fused, napier_tile_write *write) {
     if (!fused || at.n < NAPIER_TILE || !writer_for(job, final, &ring->kept[slot], &write->writer)) {
         return false;
     }
-    write->values = job->op == NAPIER_OP_SOFTMAX ? ring->terms + slot * NAPIER_TILE
+    write->values = job->op == NAPIER_OP_SOFTMAX ? terms_in(ring, job, slot, at)
                                                  : napier_at(row_in(job, at.row), job->x.dtype, at.column);
     write->y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column);
     write->stream = job->stream && job->y.dtype == NAPIER_F32;
     return !write->stream || ((uintptr_t)write->y & 63) == 0;
 }
 
-static void write_by_itself(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final,
-                            float *scratch) {
-    const napier_tile_place at = place_of(a, q);
-    if (a->job->op == NAPIER_OP_SOFTMAX) {
-        const int64_t slot = q % ring->slots;
-        write_kept_tile(a->job, at, final, ring->terms + slot * NAPIER_TILE, &ring->kept[slot], scratch);
+static void write_by_itself(const napier_softmax_job *job, napier_tile_place at, const napier_ring *ring, int64_t slot,
+                            const napier_final *final, float *scratch) {
+    if (job->op == NAPIER_OP_SOFTMAX) {
+        write_kept_tile(job, at, final, terms_in(ring, job, slot, at), &ring->kept[slot], scratch);
     } else {
-        write_range(a->job, at.row, at.column, at.column + at.n, final, scratch);
+        write_range(job, at.row, at.column, at.column + at.n, final, scratch);
     }
 }
 
@@ -299,21 +308,22 @@ typedef struct napier_long_run {
     float *spare;
 } napier_long_run;
 
-/* Either tile may be missing: before the first row is summed there is nothing to
- * write, after the last row nothing to sum. */
-static void long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
+/* Either tile may be missing: before the first row is summed there is nothing to write, after the last row nothing to
+ * sum. at: of tile q. slot: of tile p; the slot after it is that of tile q. */
+static void long_step(napier_long_run *run, int64_t p, napier_tile_place at, int64_t slot, napier_sum *sum) {
     napier_tiles *a = &run->tiles;
-    const int64_t q = p - a->per_row, slot = p % run->ring.slots;
-    const bool sums = p < a->count, writes = run->writes && q >= 0;
-    float *terms = run->ring.terms ? run->ring.terms + slot * NAPIER_TILE : NULL;
+    const int64_t slot_q = slot + 1 < run->ring.slots ? slot + 1 : 0;
+    const bool sums = p < a->count, writes = run->writes && p >= a->per_row;
+    float *terms = sums ? terms_in(&run->ring, a->job, slot, a->ahead[p % NAPIER_AHEAD_SLOTS].at) : NULL;
     napier_tile_write write;
     napier_tile_sum t;
     bool kept = true;
-    if (sums && writes && tiles_go_together(a, p) && write_of(a, q, &run->ring, &run->final, run->fused, &write)) {
+    if (sums && writes && tiles_go_together(a, p) &&
+        write_of(a->job, at, &run->ring, slot_q, &run->final, run->fused, &write)) {
         sum_and_write(a, p, terms, &write, &t);
     } else {
         if (writes) {
-            write_by_itself(a, q, &run->ring, &run->final, run->spare);
+            write_by_itself(a->job, at, &run->ring, slot_q, &run->final, run->spare);
         }
         if (!sums) {
             return;
@@ -332,12 +342,14 @@ static void long_rows(const napier_softmax_job *job, int64_t begin, int64_t end,
     run.spare = scratch + NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
     tiles_start(&run.tiles, job, begin, end - begin, 0, job->x.cols, scratch);
     const int64_t per_row = run.tiles.per_row;
-    run.ring = (napier_ring){terms, kept, per_row + 1};
-    for (int64_t row = begin, p = 0; row < end + (run.writes ? 1 : 0); row++) {
+    run.ring = (napier_ring){terms, kept, per_row + 1, napier_terms_in_result(job)};
+    int64_t p = 0, slot = 0;
+    for (int64_t row = begin; row < end + (run.writes ? 1 : 0); row++) {
         napier_sum sum; /* of this row, while the previous one is written */
         napier_sum_init(&sum);
-        for (const int64_t row_end = p + per_row; p < row_end; p++) {
-            long_step(&run, p, &sum);
+        for (int64_t i = 0; i < job->x.cols; i += NAPIER_TILE, p++) {
+            long_step(&run, p, (napier_tile_place){row - 1, i, napier_tile_at(i, job->x.cols)}, slot, &sum);
+            slot = slot + 1 < run.ring.slots ? slot + 1 : 0;
         }
         if (row < end) {
             run.final = napier_sum_finish(&sum);

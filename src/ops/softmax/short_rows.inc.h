@@ -18,6 +18,7 @@
 
 enum {
     NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
+    NAPIER_BATCH_TERMS = 3,                        /* batches b - 2 .. b hold terms */
     NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
 };
 
@@ -43,8 +44,13 @@ typedef struct napier_batch {
 /* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
 static int batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
 
-NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
-                               bool plain) {
+/* Batch `index` takes the place of an earlier one in `scratch`: as few places as possible, one after the other, stay in
+ * the first-level cache. */
+NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, int64_t index, int64_t first, int rows,
+                               int room, bool plain, float *scratch) {
+    const int64_t size = room * batch_rows(job->x.cols);
+    b->widened = scratch + index % NAPIER_BATCH_SLOTS * size;
+    b->terms = scratch + (NAPIER_BATCH_SLOTS + index % NAPIER_BATCH_TERMS) * size;
     b->first = first;
     b->rows = rows;
     b->y = row_out(job, first);
@@ -494,30 +500,29 @@ static void batch_round(const napier_softmax_job *job, const napier_short_plan *
 }
 
 /* Batches use the slots of the array in turn. With few batches some slots are never used. */
-static void slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
+static void slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches) {
     for (int i = 0; i < NAPIER_BATCH_SLOTS && i < batches; i++) {
         for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row keep these values */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
         }
-        slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;
-        slot[i].terms = slot[i].widened + NAPIER_BATCH_FLOATS;
     }
 }
 
 static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const napier_short_plan plan = short_plan_of(job);
     const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
-    float *staged = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS, *spare = staged + 2 * NAPIER_STAGE_FLOATS;
+    float *staged = scratch + (NAPIER_BATCH_SLOTS + NAPIER_BATCH_TERMS) * NAPIER_BATCH_FLOATS,
+          *spare = staged + 2 * NAPIER_STAGE_FLOATS;
     napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
     napier_batch slot[NAPIER_BATCH_SLOTS];
-    slots_start(slot, batches, scratch);
+    slots_start(slot, batches);
     for (int64_t b = -2; b < batches + 2; b++) {
         napier_batch *look = NULL, *sum = NULL, *write = NULL;
         if (b + 2 < batches) {
             const int64_t first = begin + (b + 2) * plan.batch_rows;
             look = &slot[(b + 2) % NAPIER_BATCH_SLOTS];
-            batch_start(look, job, first, end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows,
-                        plan.room, plan.plain);
+            const int rows = end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows;
+            batch_start(look, job, b + 2, first, rows, plan.room, plan.plain, scratch);
         }
         if (b >= 0 && b < batches) {
             sum = &slot[b % NAPIER_BATCH_SLOTS];

@@ -29,7 +29,7 @@ enum {
 
 /* Floats of scratch memory that a worker needs, on a 64-byte boundary. */
 enum {
-    NAPIER_ROWS_SCRATCH = 12 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
+    NAPIER_ROWS_SCRATCH = 10 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
 };
 
@@ -40,14 +40,21 @@ typedef struct napier_kept_tile {
     bool whole; /* all terms are kept and none is special, so that each result is one multiplication */
 } napier_kept_tile;
 
+/* May the terms of a row be kept in the memory of its results? These must be f32 too, and stay in a cache. */
+static inline bool napier_terms_in_result(const napier_softmax_job *job) {
+    return job->op == NAPIER_OP_SOFTMAX && job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 &&
+           job->y.data != job->x.data && !job->stream;
+}
+
 typedef struct napier_softmax_kernels {
     /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats. */
     void (*short_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
     /* The same for rows that are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
     void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
 
-    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax, space for the tiles of a row and
-     * one more, else NULL; kept: as many elements as tiles. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
+    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax, space for two tiles if the terms
+     * are kept in the result, otherwise for the tiles of a row and one more; else NULL. kept: one more element than a
+     * row has tiles. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
     void (*long_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
                       float *scratch);
 

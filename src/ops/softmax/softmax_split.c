@@ -9,11 +9,11 @@
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
-    NAPIER_NEAR_COLS = 160 * 1024,  /* up to here the terms of a row stay in the second-level cache, ... */
-    NAPIER_KEEP_COLS = 2048 * 1024, /* ... or at least in the third, which is cheaper than to compute them again */
-    NAPIER_COLUMN_ROWS = 8,         /* fewer neighbouring rows do not fill the lanes: they are gathered */
-    NAPIER_FEW_ROWS = 16,           /* fewer long rows are transposed, ... */
-    NAPIER_FEW_MOST = 1 << 24       /* ... up to so many elements: 64 MB */
+    NAPIER_KEEP_COLS =
+        2048 * 1024,          /* up to here the terms of a row stay in a cache: cheaper than to compute them again */
+    NAPIER_COLUMN_ROWS = 8,   /* fewer neighbouring rows do not fill the lanes: they are gathered */
+    NAPIER_FEW_ROWS = 16,     /* fewer long rows are transposed, ... */
+    NAPIER_FEW_MOST = 1 << 24 /* ... up to so many elements: 64 MB */
 };
 
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
@@ -178,7 +178,7 @@ static napier_status run_by_rows(napier_context *context, split *s) {
         s->together = can_go_together(s);
         floats = NAPIER_ROWS_SCRATCH;
         if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
-            floats += (tiles + 1) * NAPIER_TILE;
+            floats += (napier_terms_in_result(s->job) ? 2 : tiles + 1) * NAPIER_TILE;
         }
     }
     const int64_t kept = s->together ? workers * (tiles + 1) : 0;
@@ -190,11 +190,8 @@ static napier_status run_by_rows(napier_context *context, split *s) {
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
 
-/* The terms are kept in the memory of the results, if these are f32 too and stay in a cache. */
 static bool keeps_in_result(const split *s) {
-    const napier_softmax_job *job = s->job;
-    return job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
-           job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
+    return napier_terms_in_result(s->job) && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
 }
 
 static float *terms_of(const split *s) { return (float *)s->job->y.data + s->row * s->job->y.row_stride; }
@@ -275,9 +272,9 @@ static split split_of(const napier_context *context, const napier_softmax_job *j
 static napier_status run_as_they_lie(napier_context *context, split *s) {
     const int64_t pieces = is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
-    const bool keep_in_result = s->job->x.cols > NAPIER_NEAR_COLS && keeps_in_result(s);
-    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result ? run_by_rows(context, s)
-                                                                                       : run_by_tiles(context, s);
+    const bool alone = s->job->x.rows == 1 && keeps_in_result(s); /* nothing to sum while it is written */
+    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone ? run_by_rows(context, s)
+                                                                              : run_by_tiles(context, s);
 }
 
 /* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
