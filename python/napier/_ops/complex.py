@@ -113,6 +113,13 @@ def _exp(y):
     return _napier.log_softmax_backward(row, grad, -1)[:-1].reshape(y.shape)
 
 
+def exp_of_array(x):
+    """exp of complex numbers; 0 where the real part is -inf."""
+    none = x.real == -np.inf
+    size, (c, s) = _exp(np.asarray(x.real, np.float64)), cos_sin(np.where(none, 0.0, x.imag))
+    return np.where(none, 0.0, size * c + 1j * (size * s)).astype(x.dtype)
+
+
 def _log(x):
     """log of numbers >= 0."""
     return _napier._logsumexp_weighted(np.zeros((x.size, 1)), x.reshape(-1, 1), 1, False)[0].reshape(x.shape)

@@ -15,6 +15,8 @@ import torch
 
 from .. import _napier
 from .._ops.attention import _arguments
+from .._ops.complex import exp_of_array as _exp_of_array
+from .._ops.logsumexp import logsumexp as _logsumexp_of_array
 from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
                           _single)
 from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
@@ -24,7 +26,7 @@ __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "gather_logprobs", "group_advantages",
     "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_per_response", "linear",
     "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
-    "rubric_score", "sample", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs",
+    "rubric_score", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs",
 ]
 
 
@@ -78,12 +80,16 @@ def _at_least_single(x):
 # log_softmax_backward adds exp(y) to 0 if the gradients sum to -1.
 
 
+def _dot_rows(a, b):
+    a, b = torch.nn.functional.pad(a, (0, 1), value=1.0), torch.nn.functional.pad(b, (0, 1))
+    return -_napier.softmax_backward(a, b, -1)[..., -1]
+
+
 @_operator("dot")
 def _dot_operator(a: Tensor, b: Tensor, axis: int) -> Tensor:
     if a.ndim == 0:
         return a * b
-    a, b = (torch.nn.functional.pad(x.movedim(axis, -1), (0, 1), value=end) for x, end in ((a, 1.0), (b, 0.0)))
-    return -_napier.softmax_backward(a, b, -1)[..., -1:].movedim(-1, axis).contiguous()
+    return _dot_rows(a.movedim(axis, -1), b.movedim(axis, -1)).unsqueeze(axis).contiguous()
 
 
 @_dot_operator.register_fake
@@ -298,6 +304,47 @@ _logsumexp = _differentiable(
     lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype))
 
 
+# Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
+
+
+@_operator("logsumexp_complex")
+def _logsumexp_complex(x: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _logsumexp_of_array(x, axis, temperature=temperature.item())
+
+
+@_operator("exp_complex")
+def _exp_complex(x: Tensor) -> Tensor:
+    return torch.from_numpy(_exp_of_array(x.resolve_conj().resolve_neg().numpy()))
+
+
+@_logsumexp_complex.register_fake
+def _(x, axis, temperature):
+    return torch.empty(x.shape[:axis] + x.shape[axis + 1:], dtype=x.dtype, device=x.device)
+
+
+_exp_complex.register_fake(_row_major_like)
+_exp_complex = _differentiable(_exp_complex, 1, ("result",), lambda s, grad: grad * s.result.conj(), lambda s, t: t[0] * s.result)
+
+
+def _shares(s):
+    return _exp_complex(s.x / s.temperature.to(s.x.real.dtype).reshape(()) - s.result.unsqueeze(s.axis))
+
+
+def _gradient_logsumexp_complex(s, grad):
+    return (grad.unsqueeze(s.axis) * _shares(s).conj() / s.temperature.to(s.x.real.dtype).reshape(())).to(s.x.dtype)
+
+
+def _tangent_logsumexp_complex(s, tangents):
+    shares, t = _shares(s).resolve_conj(), tangents[0].resolve_conj()
+    real = _dot(shares.real, t.real, s.axis) - _dot(shares.imag, t.imag, s.axis)
+    imag = _dot(shares.real, t.imag, s.axis) + _dot(shares.imag, t.real, s.axis)
+    return (torch.complex(real, imag) / s.temperature.to(real.dtype).reshape(())).squeeze(s.axis)
+
+
+_logsumexp_complex = _differentiable(_logsumexp_complex, 1, ("x", "result", "temperature"), _gradient_logsumexp_complex,
+                                     _tangent_logsumexp_complex)
+
+
 # With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
 # (s T). exp(z_i) / s is computed as sign(s) exp(z_i - lse) in float64, after subtracting the largest logit. So nothing
 # overflows, and a large lse costs no accuracy. As without weights, a row with a +inf has no gradient (NaN), and a logit of
@@ -380,7 +427,9 @@ def _weighted(x, b, axes, temperature):
 def logsumexp(input, dim=None, keepdim=False, *, b=None, return_sign=False, temperature=1.0):
     """napier.logsumexp with gradients, over a dimension, several, or all (None).
 
-    b: weights of any sign that broadcast with x: log |sum b exp(input / temperature)|. They have gradients too. A weight of 0 drops
+    Complex numbers have gradients too, without weights and on the CPU.
+
+    b: weights of any sign that broadcast with input: log |sum b exp(input / temperature)|. They have gradients too. A weight of 0 drops
     its element. return_sign: return (logsumexp, sign of the sum). Without it a negative sum gives NaN, and NaN gradients.
 
     Examples
@@ -392,7 +441,10 @@ def logsumexp(input, dim=None, keepdim=False, *, b=None, return_sign=False, temp
     >>> round(lse.item(), 4), sign.item(), [round(g, 4) for g in x.grad.tolist()], [round(g, 4) for g in b.grad.tolist()]
     (1.5413, -1.0, [-0.582, 1.582], [-0.582, -1.582])
     """
-    x, kind = _logits(input, None)
+    of_complex = isinstance(input, Tensor) and input.is_complex() and b is None and not return_sign
+    if of_complex:
+        _check(input=input.real)
+    x, kind = (input, input.dtype) if of_complex else _logits(input, None)
     if b is not None or return_sign:
         b_floats = isinstance(b, Tensor) and b.dtype.is_floating_point and b.ndim > 0
         b = _weights_like(1.0 if b is None else b, x)
@@ -407,7 +459,7 @@ def logsumexp(input, dim=None, keepdim=False, *, b=None, return_sign=False, temp
         return (lse, sign) if return_sign else lse * torch.where(sign < 0, torch.nan, 1.0).to(lse.dtype)
     axes = _dimensions(dim, x.ndim)
     row, axis = (x, axes[0]) if len(axes) == 1 else (_one_dimension(x, axes), x.ndim - len(axes))
-    result = _logsumexp(row, axis, _numbers(temperature=temperature)).to(kind)
+    result = (_logsumexp_complex if of_complex else _logsumexp)(row, axis, _numbers(temperature=temperature)).to(kind)
     return result.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else result
 
 
@@ -485,12 +537,37 @@ _once(_matmul, _gradient_matmul, lambda ctx, inputs, output: ctx.save_for_backwa
 _last(_matmul_backward)
 
 
+def _autocast(*tensors):
+    """The tensors in the dtype of torch.autocast, where it is on: float64 stays, as in PyTorch."""
+    device = next(x.device.type for x in tensors if x is not None)
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    kind = torch.get_autocast_dtype(device)
+    return tuple(x if x is None or not x.is_floating_point() or x.dtype == torch.float64 else x.to(kind) for x in tensors)
+
+
 def matmul(a, b):
-    """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order."""
+    """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order, in float32. Other numbers of
+    dimensions are as in torch.matmul: vectors, and batches that broadcast, whose products are computed one by one."""
     _check(a=a, b=b)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [M, K] and [K, N]")
-    return _matmul(_single(a), _single(b))
+    inner = b.shape[-2:][0] if b.ndim else None
+    if not a.ndim or not b.ndim or a.shape[-1] != inner:
+        raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [..., M, K] and [..., K, N]")
+    a, b = _autocast(_single(a), _single(b))
+    left, right = a.ndim == 1, b.ndim == 1
+    a, b = a.unsqueeze(0) if left else a, b.unsqueeze(1) if right else b
+    if b.ndim == 2:
+        product = _matmul(a.reshape(-1, a.shape[-1]) if a.ndim != 2 else a, b).reshape(*a.shape[:-1], b.shape[-1])
+    else:
+        try:
+            batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except RuntimeError:
+            raise ValueError(f"b: its batch {tuple(b.shape[:-2])} does not broadcast with a's, {tuple(a.shape[:-2])}") from None
+        many = [x.expand(*batch, *x.shape[-2:]).reshape(_size(batch), *x.shape[-2:]).unbind() for x in (a, b)]
+        each = [_matmul(x, y) for x, y in zip(*many)] or [a.new_empty(a.shape[-2], b.shape[-1], dtype=_common(a.dtype, b.dtype))]
+        product = torch.stack(each)[:_size(batch)].reshape(*batch, a.shape[-2], b.shape[-1])
+    product = product.squeeze(-1) if right else product
+    return product.squeeze(-1 if right else -2) if left else product
 
 
 # ---- Attention -----------------------------------------------------------------------------------------------------------------
@@ -568,12 +645,104 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
-    (q, k, v, mask, _, *options), plain = _arguments(*_without_double(q, k, v), mask, None, causal, masked_rows, query_offsets,
+    (q, k, v, mask, _, *options), plain = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
                                                      key_offsets, prefix)
     output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options)
     if plain:
         output, lse = output[0], lse[0]
     return (output, lse) if return_lse else output
+
+
+# Attention in the steps of its formula, for float64 and dropout. It is slow: every product of a query and a key is a sum of its
+# own, in Napier's order.
+
+
+@_operator("product")
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    columns = b.mT.unsqueeze(-3)
+    rows = max(1, 2**22 // max(1, columns.numel()))
+    parts = [_dot_rows(*torch.broadcast_tensors(part.unsqueeze(-2), columns)) for part in a.split(rows, -2)]
+    return torch.cat(parts, -2)
+
+
+@_product.register_fake
+def _(a, b):
+    return torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device=a.device)
+
+
+_product = _differentiable(
+    _product, 2, ("a", "b"), lambda s, grad: (_product(grad, s.b.mT), _product(s.a.mT, grad)),
+    lambda s, t: _sum_of(None if t[0] is None else _product(t[0], s.b), None if t[1] is None else _product(s.a, t[1])))
+
+
+def _attention_in_steps(q, k, v, mask, scale, dropout_p):
+    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+    scores = _product(q, k.mT) * scale
+    if mask is not None:
+        mask = mask.flatten(0, 1)
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    probs = _softmax(scores, 2, _numbers(temperature=1.0), "zero")
+    return _product(torch.nn.functional.dropout(probs, dropout_p), v)
+
+
+def _common_batch(query, key, value, attn_mask, enable_gqa):
+    """(q, k, v, mask) with the dimensions [batch, heads, ...], and the batch dimensions that they have in common."""
+    groups = query.shape[-3] // max(1, key.shape[-3]) if enable_gqa and min(query.ndim, key.ndim) > 2 else 1
+    leads = [x.shape[:-2] for x in (query, key, value)]
+    if groups > 1:
+        leads[1:] = [(*lead[:-1], lead[-1] * groups) for lead in leads[1:]]
+    try:
+        lead = torch.broadcast_shapes(*leads)
+    except RuntimeError:
+        raise ValueError(f"query: batch {tuple(leads[0])} does not broadcast with those of key and value, {tuple(leads[1])} and "
+                         f"{tuple(leads[2])}" + ("" if enable_gqa else " (enable_gqa=True lets heads share keys)")) from None
+    heads = lead[-1] if lead else 1
+
+    def four(x, groups):
+        own = (*lead[:-1], heads // groups) if lead else ()
+        return x.expand(*own, *x.shape[-2:]).reshape(_size(lead[:-1]), heads // groups, *x.shape[-2:])
+
+    mask = attn_mask
+    if mask is not None:
+        try:
+            mask = mask.expand(*lead, query.shape[-2], key.shape[-2]).reshape(_size(lead[:-1]), heads, query.shape[-2], key.shape[-2])
+        except RuntimeError:
+            raise ValueError(f"attn_mask: shape {tuple(attn_mask.shape)} does not broadcast to "
+                             f"{(*lead, query.shape[-2], key.shape[-2])}") from None
+    return four(query, 1), four(key, groups), four(value, groups), mask, lead
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention by napier.attention: its arguments, its broadcasting of any number of
+    batch dimensions, and its meaning of is_causal: query i attends to the keys 0 .. i. (With `causal` of napier.attention the
+    last query attends to all keys.) A query that attends to no key gives 0.
+
+    float64 and dropout are computed in steps, which is slow; all orders of derivatives and forward mode exist there, and
+    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws."""
+    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    _check(**given)
+    for name, x in list(given.items())[:3]:
+        if x.ndim < 2 or not x.is_floating_point() or x.dtype != query.dtype:
+            raise ValueError(f"{name}: expected at least 2 dimensions and the dtype of query, got {tuple(x.shape)} of {x.dtype}")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"key: shape {tuple(key.shape)} does not fit query's, {tuple(query.shape)}, and value's, "
+                         f"{tuple(value.shape)}")
+    if is_causal and attn_mask is not None:
+        raise ValueError("is_causal: True, but there is an attn_mask")
+    if not 0 <= dropout_p <= 1:
+        raise ValueError(f"dropout_p: {dropout_p} is not in [0, 1]")
+    query, key, value = _autocast(query, key, value)
+    queries, keys, kind = query.shape[-2], key.shape[-2], query.dtype
+    if is_causal and (queries != keys or kind == torch.float64 or dropout_p > 0):
+        attn_mask, is_causal = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(), False
+    q, k, v, mask, lead = _common_batch(query, key, value, attn_mask, enable_gqa)
+    if kind == torch.float64 or dropout_p > 0:
+        k, v = (x.repeat_interleave(q.shape[1] // max(1, x.shape[1]), 1) for x in (k, v))
+        wide = [_at_least_single(x) for x in (q, k, v)]
+        output = _attention_in_steps(*wide, mask, 1 / max(1, q.shape[-1]) ** 0.5 if scale is None else scale, dropout_p).to(kind)
+    else:
+        output = attention(q, k, v, mask=mask, causal=is_causal, scale=scale, masked_rows="zero")
+    return output.reshape(*lead, queries, value.shape[-1])
 
 
 # ---- Log-probabilities of tokens ---------------------------------------------------------------------------------------------
