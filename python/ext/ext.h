@@ -79,7 +79,8 @@ int array_take(array *a, PyObject *object, const char *name, int what);
 void array_release(array *a);
 /* Whether the array is row-major without gaps. */
 bool array_is_contiguous(const array *a);
-/* Calls the function again over all elements, with contiguous copies of its required arguments and of out. */
+/* Calls the function again over all elements, with contiguous copies of its required arguments and of out; or, if axis is
+ * a tuple, with its axes joined into the last one. */
 PyObject *call_with_copies(const signature *s, PyObject *const *values);
 
 /* Makes a new array of a's kind. Its object is in result->object; array_give returns it as the function's value. */

@@ -15,7 +15,8 @@ import numpy as np
 from dask.graph_manipulation import bind
 
 import napier
-from ._ops.logsumexp import _axes, _broadcast as _one_shape
+from ._ops.convert import axes_of
+from ._ops.logsumexp import _broadcast as _one_shape
 
 __all__ = ["UMAP", "log_softmax", "logsumexp", "softmax"]
 
@@ -69,7 +70,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     a = _array(a, "a")
     if b is not None:
         a, b = _broadcast(a, b)
-    axes = _axes(axis, a.ndim)
+    axes = axes_of(axis, a.ndim)
     options = {"temperature": temperature, "dtype": dtype}
     one = np.ones((1,) * a.ndim, a.dtype)  # the errors and the dtype of a call in memory
     found = napier.logsumexp(one, axis=tuple(axes), b=_one_of(b), **options).dtype
@@ -280,7 +281,7 @@ def _elementwise(function, kind, x, axis, temperature, masked_rows, dtype):
     x = _array(x, "x")
     options = {"temperature": temperature, "masked_rows": masked_rows, "dtype": dtype}
     found = function(np.ones((1,) * x.ndim, x.dtype), axis, **options).dtype
-    axes = _axes(axis, x.ndim)
+    axes = axes_of(axis, x.ndim)
     if _is_whole(x, axes):
         x = _whole(x, axes)
         return da.map_blocks(_map_block, x, function=function, axis=axis, options=options, dtype=found,

@@ -163,6 +163,9 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
     if (arguments(names, args, count, keywords, v)) {
         return NULL;
     }
+    if (v[1] && PyTuple_Check(v[1])) {
+        return call_with_copies(names, v);
+    }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, y;
     if (take_options(v + 2, &options) || array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
@@ -259,6 +262,9 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
     PyObject *v[5];
     if (arguments(names, args, count, keywords, v)) {
         return NULL;
+    }
+    if (v[2] && PyTuple_Check(v[2])) {
+        return call_with_copies(names, v);
     }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array result, grad, y;
@@ -635,7 +641,9 @@ PyMethodDef softmax_functions[] = {
      "    NumPy array (float16, float32, float64, ml_dtypes' bfloat16), PyTorch tensor on the CPU, anything with "
      "DLPack or\n"
      "    the buffer protocol, or nested lists. Integers become float64. Views of any strides are read as they lie.\n"
-     "axis : int, or None\n    None: all elements together, in row-major order, as in SciPy.\n"
+     "axis : int, tuple of int, or None\n    Several axes, or all (None): their elements are one row, in row-major "
+     "order, as in "
+     "SciPy.\n"
      "temperature : float, > 0\n"
      "algorithm : 'auto', 'safe', 'online', 'parallel'\n    How a row is read; all give the same bits.\n"
      "masked_rows : 'nan' or 'zero'\n    What a row of only -inf gives.\n"

@@ -82,9 +82,11 @@ def empty_on_device(like, shape, dtype):
 
 
 def call_with_copies(name, inputs, arguments):
-    """A function of the extension, of all elements of arrays that are no single run: by copies that are. The first `inputs`
-    of the arguments are such arrays."""
+    """A function of the extension along several axes, or of all elements of arrays that are no single run: by copies in which
+    they lie together. The first `inputs` of the arguments are such arrays."""
     from .. import _napier
+    if "axis" in arguments:
+        return _over_axes(getattr(_napier, name), inputs, arguments)
     arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}
     out = arguments.pop("out", None)
     if out is None:
@@ -94,6 +96,62 @@ def call_with_copies(name, inputs, arguments):
     else:
         place = np.asarray(out)
         place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=np.empty(place.shape, place.dtype))
+    return out
+
+
+def axes_of(axis, ndim):
+    """An axis, several, or all (None) as a list of indices from 0."""
+    if axis is None:
+        return list(range(ndim))
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        axis = (axis,)
+    if not isinstance(axis, (tuple, list)) or not all(isinstance(i, (int, np.integer)) for i in axis):
+        raise TypeError(f"axis: expected an int, a tuple of int or None, got {axis!r}")
+    axes = []
+    for i in axis:
+        if not -max(ndim, 1) <= i < max(ndim, 1):
+            raise IndexError(f"axis: {i} is out of range for an array of {ndim} dimensions")
+        axes.append(int(i) + ndim if i < 0 else int(i))
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axis: {axis} names an axis twice")
+    return axes
+
+
+def transposed(x, order):
+    return x.permute(order) if hasattr(x, "permute") else np.transpose(x, order)
+
+
+def _over_axes(function, inputs, arguments):
+    """The function with these axes joined into the last one. A tensor keeps its graph, so that C still refuses it."""
+    axis, out = arguments.pop("axis"), arguments.pop("out", None)
+    arrays = {}
+    for key in list(arguments)[:inputs]:
+        x = arguments.pop(key)
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{key}: masked arrays are not supported (use .filled())")
+        arrays[key] = x if hasattr(x, "permute") else as_array(x)
+    shape = tuple(next(iter(arrays.values())).shape)
+    for key, x in [*arrays.items(), *([("out", out)] if out is not None else [])]:
+        if tuple(x.shape) != shape:
+            raise ValueError(f"{key}: its shape is not that of {next(iter(arrays))}")
+    axes = axes_of(axis, len(shape)) if shape else []
+    order = [i for i in range(len(shape)) if i not in axes] + axes
+    lead = tuple(shape[i] for i in order[:len(shape) - len(axes)])
+    length = int(np.prod([shape[i] for i in axes], dtype=np.int64))
+
+    def row(x):
+        return transposed(x, order).reshape((*lead, length)) if shape else x.reshape((1,))
+
+    def back(y):
+        return transposed(y.reshape([shape[i] for i in order]), np.argsort(order).tolist()) if shape else y.reshape(())
+
+    rows = {key: row(x) for key, x in arrays.items()}
+    if out is None:
+        return back(function(**rows, **arguments, axis=-1))
+    if hasattr(out, "permute"):
+        out.detach().copy_(back(function(**rows, **arguments, axis=-1, out=row(out.detach()).clone().contiguous())))
+    else:
+        out[...] = back(function(**rows, **arguments, axis=-1, out=np.empty((*lead, length), out.dtype)))
     return out
 
 

@@ -1,5 +1,6 @@
 """What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
 import inspect
+import types
 
 import torch
 from torch._library.autograd import make_autograd_impl
@@ -31,6 +32,8 @@ def _check(**tensors):
             raise TypeError(f"{name}: complex numbers are not supported (use .real, .imag or .abs())")
         if x.dtype.is_floating_point and x.dtype.itemsize < 2:
             raise TypeError(f"{name}: {x.dtype} is not supported (use .to(torch.float16))")
+        if type(x).__name__ == "MaskedTensor":
+            raise NotImplementedError(f"{name}: masked tensors are not supported (use .to_tensor(value))")
         if x.is_nested:
             raise NotImplementedError(f"{name}: nested tensors are not supported (use .to_padded_tensor(), or a tensor with "
                                       "offsets)")
@@ -94,6 +97,78 @@ def _last(operator):
     _check_transforms(operator)
 
 
+def _differentiable(operator, tensors, needs, backward, tangent):
+    """Registers derivatives with respect to the first `tensors` inputs that can be differentiated again, for an operator with
+    one output. Returns the function to call in place of the operator: inside torch.func's transforms and in forward mode it
+    calls an autograd.Function, because PyTorch's own derivatives of operators refuse there.
+
+    backward(s, grad) returns the gradients, tangent(s, tangents) the output's tangent (tangents may be None). s has the
+    arguments that are no tensors, those in `needs`, and the result if it is in `needs`."""
+    names, title = _names(operator), _title(operator)
+    rest = (None,) * (len(names) - tensors)
+
+    def save(ctx, inputs, output):
+        for name, needed in zip(names[tensors:], ctx.needs_input_grad[tensors:]):
+            if needed:
+                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
+        given = dict(zip(names, inputs), result=output)
+        ctx.plain = {name: x for name, x in given.items() if not isinstance(x, Tensor)}
+        ctx.save_for_backward(*[given[name] for name in needs])
+
+    def saved(ctx):
+        return types.SimpleNamespace(**ctx.plain, **dict(zip(needs, ctx.saved_tensors)))
+
+    def gradient(ctx, grad):
+        if grad is None:
+            return (None,) * len(names)
+        grads = backward(saved(ctx), grad)
+        return (*(grads if isinstance(grads, tuple) else (grads,)), *rest)
+
+    class Derivatives(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*inputs):
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator._opoverload(*inputs)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.set_materialize_grads(False)
+            save(ctx, inputs, output)
+            ctx.save_for_forward(*[dict(zip(names, inputs), result=output)[name] for name in needs])
+
+        backward = staticmethod(gradient)
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            _refuse_tangents(title, names[tensors:], tangents[tensors:])
+            return tangent(saved(ctx), tangents[:tensors])
+
+    def alone(output, inputs, tangents):
+        """The tangent of the operator itself, in a compiled graph."""
+        given = dict(zip(names, inputs), result=output)
+        return tangent(types.SimpleNamespace(**given), tangents[:tensors])
+
+    operator.register_autograd(gradient, setup_context=save)
+    _check_transforms(operator, tensors, alone)
+
+    def call(*args):
+        if torch.compiler.is_compiling() or not (forward_ad._current_level >= 0 or
+                                                 torch._C._are_functorch_transforms_active()):
+            return operator(*args)
+        return Derivatives.apply(*args)
+
+    return call
+
+
+def _refuse_tangents(title, names, tangents):
+    missing = [name for name, t in zip(names, tangents) if t is not None]
+    if missing:
+        raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect to "
+                                  f"{', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+
+
 def _title(operator):
     return f"napier.torch.{operator._name.removesuffix('_backward').removesuffix('_weighted')}"
 
@@ -125,10 +200,7 @@ def _check_transforms(operator, tensors=0, forward_mode=None):
                                           "torch.autograd.grad")
             return recorded(keys, *args)
         first = tensors if forward_mode else 0
-        missing = [name for name, t in zip(names[first:], tangents[first:]) if t is not None]
-        if missing:
-            raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with "
-                                      f"respect to {', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+        _refuse_tangents(title, names[first:], tangents[first:])
         if records:
             raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
                                       "PyTorch's own function")

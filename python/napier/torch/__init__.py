@@ -15,7 +15,9 @@ import torch
 
 from .. import _napier
 from .._ops.attention import _arguments
-from .._torch.base import (Tensor, _as_tensor, _check, _common, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
+from .._ops.complex import exp_of_array as _exp_of_array
+from .._ops.logsumexp import logsumexp as _logsumexp_of_array
+from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
                           _single)
 from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
 from ..rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shaped, _token_arguments, _want
@@ -24,7 +26,7 @@ __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "gather_logprobs", "group_advantages",
     "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_per_response", "linear",
     "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
-    "rubric_score", "sample", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs",
+    "rubric_score", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs",
 ]
 
 
@@ -69,51 +71,151 @@ def _sparsemax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor)
     return _napier.sparsemax_backward(y, grad, axis, temperature=temperature.item())
 
 
-def _register_map(operator, backward, forward_mode):
-    def setup(ctx, inputs, output):
-        _, ctx.axis, temperature, _ = inputs
-        ctx.save_for_backward(output, temperature)
-
-    def gradient(ctx, grad):
-        y, temperature = ctx.saved_tensors
-        return backward(y, grad.to(y.dtype), ctx.axis, temperature), None, None, None
-
-    operator.register_fake(_row_major_like)
-    backward.register_fake(_row_major_like)
-    _once(operator, gradient, setup, forward_mode=forward_mode)
-    _last(backward)
-
-
 def _at_least_single(x):
     return x if x.dtype == torch.float64 else x.float()
 
 
-def _tangent_softmax(y, inputs, tangents):
-    _, axis, temperature, _ = inputs
-    probs, to_x = _at_least_single(y), _at_least_single(tangents[0])
-    return (probs * (to_x - (probs * to_x).sum(axis, keepdim=True)) / temperature.to(probs).reshape(())).to(y.dtype)
+# Sums over a row in Napier's order, and exp with Napier's bits, of float32 and float64. They are terms of gradients that C
+# computes: softmax_backward subtracts the sum of y * grad from the gradient of a further element with probability 1, and
+# log_softmax_backward adds exp(y) to 0 if the gradients sum to -1.
 
 
-def _tangent_log_softmax(y, inputs, tangents):
-    _, axis, temperature, _ = inputs
-    logprobs, to_x = _at_least_single(y), _at_least_single(tangents[0])
-    return ((to_x - (logprobs.exp() * to_x).sum(axis, keepdim=True)) / temperature.to(to_x).reshape(())).to(y.dtype)
+def _dot_rows(a, b):
+    a, b = torch.nn.functional.pad(a, (0, 1), value=1.0), torch.nn.functional.pad(b, (0, 1))
+    return -_napier.softmax_backward(a, b, -1)[..., -1]
 
 
-def _tangent_sparsemax(y, inputs, tangents):
-    _, axis, temperature, _ = inputs
-    inside, to_x = _at_least_single(y > 0), _at_least_single(tangents[0])
-    mean = (inside * to_x).sum(axis, keepdim=True) / inside.sum(axis, keepdim=True).clamp(min=1)
-    return (inside * (to_x - mean) / temperature.to(to_x).reshape(())).to(y.dtype)
+@_operator("dot")
+def _dot_operator(a: Tensor, b: Tensor, axis: int) -> Tensor:
+    if a.ndim == 0:
+        return a * b
+    return _dot_rows(a.movedim(axis, -1), b.movedim(axis, -1)).unsqueeze(axis).contiguous()
 
 
-_register_map(_softmax, _softmax_backward, _tangent_softmax)
-_register_map(_log_softmax, _log_softmax_backward, _tangent_log_softmax)
-_register_map(_sparsemax, _sparsemax_backward, _tangent_sparsemax)
+@_dot_operator.register_fake
+def _(a, b, axis):
+    return torch.empty(a.shape[:axis] + (1,) * (a.ndim > 0) + a.shape[axis + 1:], dtype=a.dtype, device=a.device)
 
 
-def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
-    """napier.softmax with gradients: exp(x / temperature - logsumexp) along a dimension.
+def _tangent_dot(s, tangents):
+    parts = [_dot(x, y, s.axis) for x, y in ((tangents[0], s.b), (s.a, tangents[1])) if x is not None and y is not None]
+    return sum(parts[1:], parts[0])
+
+
+_dot = _differentiable(_dot_operator, 2, ("a", "b"), lambda s, grad: (grad * s.b, grad * s.a), _tangent_dot)
+
+
+@_operator("exp")
+def _exp_operator(x: Tensor) -> Tensor:
+    rows = torch.nn.functional.pad(x if x.ndim else x.reshape(1), (0, 1), value=-torch.inf)
+    grad = torch.zeros_like(rows)
+    grad[..., -1] = -1.0
+    return _napier.log_softmax_backward(rows, grad, -1)[..., :-1].reshape(x.shape).contiguous()
+
+
+_exp_operator.register_fake(_row_major_like)
+_exp = _differentiable(_exp_operator, 1, ("result",), lambda s, grad: grad * s.result, lambda s, t: t[0] * s.result)
+
+
+def _over(x, s):
+    """x / temperature, rounded to the dtype of the operator's inputs."""
+    return x / s.temperature.to(x.dtype).reshape(())
+
+
+def _sum_of(*parts):
+    parts = [p for p in parts if p is not None]
+    return sum(parts[1:], parts[0])
+
+
+for _each in (_softmax, _softmax_backward, _log_softmax, _log_softmax_backward, _sparsemax, _sparsemax_backward):
+    _each.register_fake(_row_major_like)
+
+
+# softmax: y (g - <y, g>) / T. The Jacobian is symmetric, so the tangent is the gradient's formula.
+
+
+def _gradient_softmax_backward(s, to):
+    y, grad, to = map(_at_least_single, (s.y, s.grad, to))
+    to_y = to * (grad - _dot(y, grad, s.axis)) - grad * _dot(y, to, s.axis)
+    return _over(to_y, s).to(s.y.dtype), _softmax_backward(s.y, to.to(s.y.dtype), s.axis, s.temperature).to(s.grad.dtype)
+
+
+def _tangent_softmax_backward(s, tangents):
+    y, grad, of_y = _at_least_single(s.y), _at_least_single(s.grad), tangents[0]
+    if of_y is not None:
+        of_y = _at_least_single(of_y)
+        of_y = _over(of_y * (grad - _dot(y, grad, s.axis)) - y * _dot(of_y, grad, s.axis), s).to(s.y.dtype)
+    of_grad = None if tangents[1] is None else _softmax_backward(s.y, tangents[1], s.axis, s.temperature)
+    return _sum_of(of_y, of_grad)
+
+
+_softmax_backward = _differentiable(_softmax_backward, 2, ("y", "grad", "temperature"), _gradient_softmax_backward,
+                                    _tangent_softmax_backward)
+_softmax = _differentiable(
+    _softmax, 1, ("result", "temperature"),
+    lambda s, grad: _softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature))
+
+# log_softmax: (g - exp(y) sum g) / T; its tangent is (t - <exp(y), t>) / T.
+
+
+def _through_log_softmax(s, y, t):
+    y, wide = _at_least_single(y), _at_least_single(t)
+    return _over(wide - _dot(_exp(y), wide, s.axis), s).to(t.dtype)
+
+
+def _share(s, to):
+    """-exp(y) * to * sum of the gradient / T: the derivative of log_softmax_backward with respect to y."""
+    y, grad, to = map(_at_least_single, (s.y, s.grad, to))
+    return _over(-_exp(y) * to * _dot(torch.ones_like(grad), grad, s.axis), s).to(s.y.dtype)
+
+
+def _tangent_log_softmax_backward(s, tangents):
+    of_y, of_grad = tangents
+    return _sum_of(None if of_y is None else _share(s, of_y),
+                   None if of_grad is None else _log_softmax_backward(s.y, of_grad, s.axis, s.temperature))
+
+
+_log_softmax_backward = _differentiable(
+    _log_softmax_backward, 2, ("y", "grad", "temperature"),
+    lambda s, to: (_share(s, to), _through_log_softmax(s, s.y, to).to(s.grad.dtype)), _tangent_log_softmax_backward)
+_log_softmax = _differentiable(
+    _log_softmax, 1, ("result", "temperature"),
+    lambda s, grad: _log_softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, t: _through_log_softmax(s, s.result, t[0]))
+
+# sparsemax: where y > 0, g less its mean there. The gradient depends on y only by where it is positive.
+
+_sparsemax_backward = _differentiable(
+    _sparsemax_backward, 2, ("y", "temperature"),
+    lambda s, to: (None, _sparsemax_backward(s.y, to, s.axis, s.temperature)),
+    lambda s, t: torch.zeros_like(s.y) if t[1] is None else _sparsemax_backward(s.y, t[1], s.axis, s.temperature))
+_sparsemax = _differentiable(
+    _sparsemax, 1, ("result", "temperature"),
+    lambda s, grad: _sparsemax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, t: _sparsemax_backward(s.result, t[0], s.axis, s.temperature))
+
+
+def _logits(input, dtype):
+    """The tensor in the dtype of the call, and the dtype of a result that is rounded afterwards. Integers are computed in
+    float64, and give PyTorch's default dtype."""
+    if dtype is not None and isinstance(input, Tensor) and input.is_complex():
+        input = input.to(dtype)
+    _check(input=input)
+    if dtype is not None:
+        input = input.to(dtype)
+        _check(input=input)
+    return (input, input.dtype) if input.dtype.is_floating_point else (input.double(), torch.get_default_dtype())
+
+
+def _map(function, input, dim, dtype, temperature, masked_rows):
+    x, kind = _logits(input, dtype)
+    return function(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows).to(kind)
+
+
+def softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
+    """napier.softmax with gradients: exp(input / temperature - logsumexp) along a dimension. dtype: the input is converted to it
+    first, as in PyTorch.
 
     Examples
     --------
@@ -123,24 +225,17 @@ def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     >>> [round(g, 4) for g in x.grad.tolist()]
     [0.0402, -0.0048, -0.0354]
     """
-    _check(x=x)
-    return _softmax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
+    return _map(_softmax, input, dim, dtype, temperature, masked_rows)
 
 
-def log_softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
-    """napier.log_softmax with gradients: x / temperature - logsumexp along a dimension."""
-    _check(x=x)
-    return _log_softmax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
+def log_softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
+    """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. dtype as in softmax."""
+    return _map(_log_softmax, input, dim, dtype, temperature, masked_rows)
 
 
-def sparsemax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
-    """napier.sparsemax with gradients: the probabilities nearest to x / temperature along a dimension."""
-    _check(x=x)
-    return _sparsemax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
-
-
-def _floating(x):
-    return x if x.dtype.is_floating_point else x.double()
+def sparsemax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
+    """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. dtype as in softmax."""
+    return _map(_sparsemax, input, dim, dtype, temperature, masked_rows)
 
 
 def _dimension(dim, ndim):
@@ -183,24 +278,71 @@ def _(x, axis, temperature):
 _logsumexp_backward.register_fake(_row_major_like)
 
 
-def _setup_logsumexp(ctx, inputs, output):
-    x, ctx.axis, temperature = inputs
-    ctx.save_for_backward(x, temperature)
+def _probs(s):
+    return _softmax(_at_least_single(s.x), s.axis, s.temperature, "zero")
 
 
-def _gradient_logsumexp(ctx, grad):
-    x, temperature = ctx.saved_tensors
-    return _logsumexp_backward(x, grad.to(x.dtype), ctx.axis, temperature), None, None
+def _gradient_logsumexp_backward(s, to):
+    """The gradient is p g / T, where p = softmax(x / T) has the Jacobian of softmax."""
+    to, probs, grad = _at_least_single(to), _probs(s), _at_least_single(s.grad).unsqueeze(s.axis)
+    to_x = _over(grad * _softmax_backward(probs, to, s.axis, s.temperature), s)
+    return to_x.to(s.x.dtype), _over(_dot(probs, to, s.axis), s).squeeze(s.axis).to(s.grad.dtype)
 
 
-def _tangent_logsumexp(lse, inputs, tangents):
-    x, axis, temperature = inputs
-    probs = _softmax(_at_least_single(x), axis, temperature, "zero")
-    return ((probs * tangents[0].to(probs.dtype)).sum(axis) / temperature.to(probs).reshape(())).to(lse.dtype)
+def _tangent_logsumexp_backward(s, tangents):
+    of_x, of_grad = tangents
+    if of_x is not None:
+        along = _softmax_backward(_probs(s), _at_least_single(of_x), s.axis, s.temperature)
+        of_x = _over(_at_least_single(s.grad).unsqueeze(s.axis) * along, s).to(s.x.dtype)
+    return _sum_of(of_x, None if of_grad is None else _logsumexp_backward(s.x, of_grad.to(s.x.dtype), s.axis, s.temperature))
 
 
-_once(_logsumexp, _gradient_logsumexp, _setup_logsumexp, forward_mode=_tangent_logsumexp)
-_last(_logsumexp_backward)
+_logsumexp_backward = _differentiable(_logsumexp_backward, 2, ("x", "grad", "temperature"), _gradient_logsumexp_backward,
+                                      _tangent_logsumexp_backward)
+_logsumexp = _differentiable(
+    _logsumexp, 1, ("x", "temperature"), lambda s, grad: _logsumexp_backward(s.x, grad.to(s.x.dtype), s.axis, s.temperature),
+    lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype))
+
+
+# Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
+
+
+@_operator("logsumexp_complex")
+def _logsumexp_complex(x: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _logsumexp_of_array(x, axis, temperature=temperature.item())
+
+
+@_operator("exp_complex")
+def _exp_complex(x: Tensor) -> Tensor:
+    return torch.from_numpy(_exp_of_array(x.resolve_conj().resolve_neg().numpy()))
+
+
+@_logsumexp_complex.register_fake
+def _(x, axis, temperature):
+    return torch.empty(x.shape[:axis] + x.shape[axis + 1:], dtype=x.dtype, device=x.device)
+
+
+_exp_complex.register_fake(_row_major_like)
+_exp_complex = _differentiable(_exp_complex, 1, ("result",), lambda s, grad: grad * s.result.conj(), lambda s, t: t[0] * s.result)
+
+
+def _shares(s):
+    return _exp_complex(s.x / s.temperature.to(s.x.real.dtype).reshape(()) - s.result.unsqueeze(s.axis))
+
+
+def _gradient_logsumexp_complex(s, grad):
+    return (grad.unsqueeze(s.axis) * _shares(s).conj() / s.temperature.to(s.x.real.dtype).reshape(())).to(s.x.dtype)
+
+
+def _tangent_logsumexp_complex(s, tangents):
+    shares, t = _shares(s).resolve_conj(), tangents[0].resolve_conj()
+    real = _dot(shares.real, t.real, s.axis) - _dot(shares.imag, t.imag, s.axis)
+    imag = _dot(shares.real, t.imag, s.axis) + _dot(shares.imag, t.real, s.axis)
+    return (torch.complex(real, imag) / s.temperature.to(real.dtype).reshape(())).squeeze(s.axis)
+
+
+_logsumexp_complex = _differentiable(_logsumexp_complex, 1, ("x", "result", "temperature"), _gradient_logsumexp_complex,
+                                     _tangent_logsumexp_complex)
 
 
 # With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
@@ -214,14 +356,6 @@ def _logsumexp_weighted(x: Tensor, b: Tensor, axis: int, temperature: Tensor) ->
     return _napier._logsumexp_weighted(x, b, axis, False, temperature=temperature.item())
 
 
-def _exp(y):
-    """exp of rows of float64 with Napier's bits. It is the term that log_softmax_backward adds if the gradients sum to -1."""
-    rows = torch.nn.functional.pad(y, (0, 1), value=-torch.inf)
-    grad = torch.zeros_like(rows)
-    grad[..., -1] = -1.0
-    return _napier.log_softmax_backward(rows, grad, -1)[..., :-1]
-
-
 def _weighted_gradients(x, b, grad, temperature, max_of, lse_of):
     """Of the last dimension. max_of and lse_of: the largest element, and logsumexp with its sign, of rows of float64: whole ones, also
     where x and b are some columns of them (napier.torch.distributed)."""
@@ -229,7 +363,7 @@ def _weighted_gradients(x, b, grad, temperature, max_of, lse_of):
     z = z - max_of(z.masked_fill(weights == 0, -torch.inf)).unsqueeze(-1).nan_to_num(0.0, 0.0, 0.0)
     lse, sign = lse_of(z, weights)
     lse = lse.masked_fill(lse == torch.inf, torch.nan)
-    share = sign.unsqueeze(-1) * _exp(z - lse.unsqueeze(-1))
+    share = sign.unsqueeze(-1) * _exp_operator(z - lse.unsqueeze(-1))
     share = share.masked_fill(z == -torch.inf, 0.0)
     to_b = grad.double().unsqueeze(-1) * share
     to_x = (to_b * weights / temperature).masked_fill(weights == 0, 0.0)
@@ -297,10 +431,12 @@ def _weighted(x, b, axes, temperature):
     return _logsumexp_weighted(_one_dimension(x, axes), _one_dimension(b, axes), x.ndim - len(axes), temperature)
 
 
-def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperature=1.0):
+def logsumexp(input, dim=None, keepdim=False, *, b=None, return_sign=False, temperature=1.0):
     """napier.logsumexp with gradients, over a dimension, several, or all (None).
 
-    b: weights of any sign that broadcast with x: log |sum b exp(x / temperature)|. They have gradients too. A weight of 0 drops
+    Complex numbers have gradients too, without weights and on the CPU.
+
+    b: weights of any sign that broadcast with input: log |sum b exp(input / temperature)|. They have gradients too. A weight of 0 drops
     its element. return_sign: return (logsumexp, sign of the sum). Without it a negative sum gives NaN, and NaN gradients.
 
     Examples
@@ -312,9 +448,12 @@ def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperat
     >>> round(lse.item(), 4), sign.item(), [round(g, 4) for g in x.grad.tolist()], [round(g, 4) for g in b.grad.tolist()]
     (1.5413, -1.0, [-0.582, 1.582], [-0.582, -1.582])
     """
-    _check(x=x)
-    x = _floating(x)
+    of_complex = isinstance(input, Tensor) and input.is_complex() and b is None and not return_sign
+    if of_complex:
+        _check(input=input.real)
+    x, kind = (input, input.dtype) if of_complex else _logits(input, None)
     if b is not None or return_sign:
+        b_floats = isinstance(b, Tensor) and b.dtype.is_floating_point and b.ndim > 0
         b = _weights_like(1.0 if b is None else b, x)
         ndim = max(x.ndim, b.ndim)
         axes = _dimensions(dim, ndim)
@@ -322,10 +461,12 @@ def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperat
         if keepdim:
             for axis in sorted(axes):
                 lse, sign = lse.unsqueeze(axis), sign.unsqueeze(axis)
+        if not input.dtype.is_floating_point:
+            lse, sign = (r.to(torch.promote_types(kind, b.dtype) if b_floats else kind) for r in (lse, sign))
         return (lse, sign) if return_sign else lse * torch.where(sign < 0, torch.nan, 1.0).to(lse.dtype)
     axes = _dimensions(dim, x.ndim)
     row, axis = (x, axes[0]) if len(axes) == 1 else (_one_dimension(x, axes), x.ndim - len(axes))
-    result = _logsumexp(row, axis, _numbers(temperature=temperature))
+    result = (_logsumexp_complex if of_complex else _logsumexp)(row, axis, _numbers(temperature=temperature)).to(kind)
     return result.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else result
 
 
@@ -403,12 +544,37 @@ _once(_matmul, _gradient_matmul, lambda ctx, inputs, output: ctx.save_for_backwa
 _last(_matmul_backward)
 
 
+def _autocast(*tensors):
+    """The tensors in the dtype of torch.autocast, where it is on: float64 stays, as in PyTorch."""
+    device = next(x.device.type for x in tensors if x is not None)
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    kind = torch.get_autocast_dtype(device)
+    return tuple(x if x is None or not x.is_floating_point() or x.dtype == torch.float64 else x.to(kind) for x in tensors)
+
+
 def matmul(a, b):
-    """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order."""
+    """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order, in float32. Other numbers of
+    dimensions are as in torch.matmul: vectors, and batches that broadcast, whose products are computed one by one."""
     _check(a=a, b=b)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [M, K] and [K, N]")
-    return _matmul(_single(a), _single(b))
+    inner = b.shape[-2:][0] if b.ndim else None
+    if not a.ndim or not b.ndim or a.shape[-1] != inner:
+        raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [..., M, K] and [..., K, N]")
+    a, b = _autocast(_single(a), _single(b))
+    left, right = a.ndim == 1, b.ndim == 1
+    a, b = a.unsqueeze(0) if left else a, b.unsqueeze(1) if right else b
+    if b.ndim == 2:
+        product = _matmul(a.reshape(-1, a.shape[-1]) if a.ndim != 2 else a, b).reshape(*a.shape[:-1], b.shape[-1])
+    else:
+        try:
+            batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except RuntimeError:
+            raise ValueError(f"b: its batch {tuple(b.shape[:-2])} does not broadcast with a's, {tuple(a.shape[:-2])}") from None
+        many = [x.expand(*batch, *x.shape[-2:]).reshape(_size(batch), *x.shape[-2:]).unbind() for x in (a, b)]
+        each = [_matmul(x, y) for x, y in zip(*many)] or [a.new_empty(a.shape[-2], b.shape[-1], dtype=_common(a.dtype, b.dtype))]
+        product = torch.stack(each)[:_size(batch)].reshape(*batch, a.shape[-2], b.shape[-1])
+    product = product.squeeze(-1) if right else product
+    return product.squeeze(-1 if right else -2) if left else product
 
 
 # ---- Attention -----------------------------------------------------------------------------------------------------------------
@@ -486,12 +652,104 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
-    (q, k, v, mask, _, *options), plain = _arguments(*_without_double(q, k, v), mask, None, causal, masked_rows, query_offsets,
+    (q, k, v, mask, _, *options), plain = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
                                                      key_offsets, prefix)
     output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options)
     if plain:
         output, lse = output[0], lse[0]
     return (output, lse) if return_lse else output
+
+
+# Attention in the steps of its formula, for float64 and dropout. It is slow: every product of a query and a key is a sum of its
+# own, in Napier's order.
+
+
+@_operator("product")
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    columns = b.mT.unsqueeze(-3)
+    rows = max(1, 2**22 // max(1, columns.numel()))
+    parts = [_dot_rows(*torch.broadcast_tensors(part.unsqueeze(-2), columns)) for part in a.split(rows, -2)]
+    return torch.cat(parts, -2)
+
+
+@_product.register_fake
+def _(a, b):
+    return torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device=a.device)
+
+
+_product = _differentiable(
+    _product, 2, ("a", "b"), lambda s, grad: (_product(grad, s.b.mT), _product(s.a.mT, grad)),
+    lambda s, t: _sum_of(None if t[0] is None else _product(t[0], s.b), None if t[1] is None else _product(s.a, t[1])))
+
+
+def _attention_in_steps(q, k, v, mask, scale, dropout_p):
+    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+    scores = _product(q, k.mT) * scale
+    if mask is not None:
+        mask = mask.flatten(0, 1)
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    probs = _softmax(scores, 2, _numbers(temperature=1.0), "zero")
+    return _product(torch.nn.functional.dropout(probs, dropout_p), v)
+
+
+def _common_batch(query, key, value, attn_mask, enable_gqa):
+    """(q, k, v, mask) with the dimensions [batch, heads, ...], and the batch dimensions that they have in common."""
+    groups = query.shape[-3] // max(1, key.shape[-3]) if enable_gqa and min(query.ndim, key.ndim) > 2 else 1
+    leads = [x.shape[:-2] for x in (query, key, value)]
+    if groups > 1:
+        leads[1:] = [(*lead[:-1], lead[-1] * groups) for lead in leads[1:]]
+    try:
+        lead = torch.broadcast_shapes(*leads)
+    except RuntimeError:
+        raise ValueError(f"query: batch {tuple(leads[0])} does not broadcast with those of key and value, {tuple(leads[1])} and "
+                         f"{tuple(leads[2])}" + ("" if enable_gqa else " (enable_gqa=True lets heads share keys)")) from None
+    heads = lead[-1] if lead else 1
+
+    def four(x, groups):
+        own = (*lead[:-1], heads // groups) if lead else ()
+        return x.expand(*own, *x.shape[-2:]).reshape(_size(lead[:-1]), heads // groups, *x.shape[-2:])
+
+    mask = attn_mask
+    if mask is not None:
+        try:
+            mask = mask.expand(*lead, query.shape[-2], key.shape[-2]).reshape(_size(lead[:-1]), heads, query.shape[-2], key.shape[-2])
+        except RuntimeError:
+            raise ValueError(f"attn_mask: shape {tuple(attn_mask.shape)} does not broadcast to "
+                             f"{(*lead, query.shape[-2], key.shape[-2])}") from None
+    return four(query, 1), four(key, groups), four(value, groups), mask, lead
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention by napier.attention: its arguments, its broadcasting of any number of
+    batch dimensions, and its meaning of is_causal: query i attends to the keys 0 .. i. (With `causal` of napier.attention the
+    last query attends to all keys.) A query that attends to no key gives 0.
+
+    float64 and dropout are computed in steps, which is slow; all orders of derivatives and forward mode exist there, and
+    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws."""
+    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    _check(**given)
+    for name, x in list(given.items())[:3]:
+        if x.ndim < 2 or not x.is_floating_point() or x.dtype != query.dtype:
+            raise ValueError(f"{name}: expected at least 2 dimensions and the dtype of query, got {tuple(x.shape)} of {x.dtype}")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"key: shape {tuple(key.shape)} does not fit query's, {tuple(query.shape)}, and value's, "
+                         f"{tuple(value.shape)}")
+    if is_causal and attn_mask is not None:
+        raise ValueError("is_causal: True, but there is an attn_mask")
+    if not 0 <= dropout_p <= 1:
+        raise ValueError(f"dropout_p: {dropout_p} is not in [0, 1]")
+    query, key, value = _autocast(query, key, value)
+    queries, keys, kind = query.shape[-2], key.shape[-2], query.dtype
+    if is_causal and (queries != keys or kind == torch.float64 or dropout_p > 0):
+        attn_mask, is_causal = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(), False
+    q, k, v, mask, lead = _common_batch(query, key, value, attn_mask, enable_gqa)
+    if kind == torch.float64 or dropout_p > 0:
+        k, v = (x.repeat_interleave(q.shape[1] // max(1, x.shape[1]), 1) for x in (k, v))
+        wide = [_at_least_single(x) for x in (q, k, v)]
+        output = _attention_in_steps(*wide, mask, 1 / max(1, q.shape[-1]) ** 0.5 if scale is None else scale, dropout_p).to(kind)
+    else:
+        output = attention(q, k, v, mask=mask, causal=is_causal, scale=scale, masked_rows="zero")
+    return output.reshape(*lead, queries, value.shape[-1])
 
 
 # ---- Log-probabilities of tokens ---------------------------------------------------------------------------------------------
