@@ -15,31 +15,28 @@ jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
 export LC_ALL=C OMP_WAIT_POLICY=passive
-# The same sources are compiled for the tests, for an installation, for Python and for the peers. ccache compiles them
-# once.
-if command -v ccache >/dev/null 2>&1; then
-    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache} CCACHE_NOHASHDIR=1
-fi
+. "$root/tests/support/compile_once.sh"
 # use_tls=0: the leak check of clang 14 crashes when it reads the thread-local memory of OpenMP workers that have ended.
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use_tls=0"
 
-# name, limit in seconds, description
+# name, limit in seconds, description. Each group but the first runs beside another one. What many need comes first, then
+# what takes longest.
 groups=(
     "release 1500 the library, the program and the unit tests, built with $main_cc"
-    "clang 1300 the library, the program and the self-test with clang"
-    "bits 1300 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
-    "arm 1400 AArch64 under emulation: scalar and NEON against the same table"
     "sanitize 2600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
-    "valgrind 500 memory errors and leaks"
+    "cuda 1800 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
+    "arm 1800 AArch64 under emulation: scalar and NEON against the same table"
+    "clang 1300 the library, the program and the self-test with clang"
+    "bits 1800 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
+    "python 1500 the Python package: pip install, and its tests against NumPy and SciPy"
+    "install 900 the installed package, as CMake and pkg-config see it"
+    "bare 900 the library and the self-test without CMake"
+    "hostile 1800 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
-    "fuzz 700 a short run of every fuzzer, with sanitizers"
-    "hostile 1500 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
-    "cli 400 the program, as script and exact expected output"
-    "install 400 the installed package, as CMake and pkg-config see it"
-    "python 900 the Python package: pip install, and its tests against NumPy and SciPy"
-    "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
-    "bare 400 the library and the self-test without CMake"
-    "style 600 clang-format; clang-tidy; documents and comments name only what exists"
+    "fuzz 900 a short run of every fuzzer, with sanitizers"
+    "cli 800 the program, as script and exact expected output"
+    "style 900 clang-format; clang-tidy; documents and comments name only what exists"
+    "valgrind 700 memory errors and leaks"
 )
 
 # ---- What a group uses --------------------------------------------------------------------------------------------------
@@ -153,15 +150,18 @@ check_ctest() { # seconds, name, build directory, ctest arguments...
     passed "$name" "$good"
 }
 
-# Configures and builds with CMake in $work/NAME. A repeated call costs little.
+# Configures and builds with CMake in $work/NAME. A repeated call costs little. Groups that use one build take turns.
 build() { # name, compiler, targets ("all" or names), cmake arguments...
-    local name=$1 cc=$2 targets=$3
+    local name=$1 cc=$2 targets=$3 turn
     shift 3
-    run_logged 120 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" -DNAPIER_WERROR=ON "$@"
+    exec {turn}>"$work/$name.turn"
+    have flock && flock "$turn"
+    run_logged 240 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" "$@"
     if [ "$status" -eq 0 ]; then
         # shellcheck disable=SC2086 # a list of targets
-        run_logged 900 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
+        run_logged 1200 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
     fi
+    exec {turn}>&-
     if [ "$status" -eq 0 ]; then passed "build $name"; else failed "build $name"; fi
 }
 
@@ -170,12 +170,12 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
 isas="auto scalar neon avx2 avx512" # auto: with the matrix engine, which the named ones go without
 mapfile -t goldens < <(grep -v '^#' "$root/tests/bits/programs.list")
 
-# Compares one program with its table, for every instruction set and thread count.
-check_golden() { # name, table, command...
-    local name=$1 table=$2 isa threads bad="" done_isas=""
-    shift 2
+# Compares one program with its table, for every instruction set and some numbers of threads.
+check_golden() { # name, table, numbers of threads, command...
+    local name=$1 table=$2 counts=$3 isa threads bad="" done_isas=""
+    shift 3
     for isa in $isas; do
-        for threads in 1 2 7; do
+        for threads in $counts; do
             run_logged 120 "$name $isa $threads" "$@" --isa "$isa" --threads "$threads" --check "$table"
             case $status in
             0) record pass 1 "$name $isa $threads threads" ;;
@@ -188,19 +188,20 @@ check_golden() { # name, table, command...
         done
         done_isas="$done_isas $isa"
     done
-    [ -n "$bad" ] || printf '  ok    %s: every line matches on%s, 1, 2, 7 threads\n' "$name" "$done_isas"
+    [ -n "$bad" ] || printf '  ok    %s: every line matches on%s, threads %s\n' "$name" "$done_isas" "$counts"
 }
 
 # Compares every golden program of a build with its table. Arguments: name, build, and for slow ones "slow" and the
-# emulator if they need one.
+# emulator if they need one. Slow builds leave out what does not depend on the compiler: some lines and one thread.
 check_goldens() {
-    local name=$1 dir=$work/$2/tests slow=${3:-} emulator=${4:-} line program subject part
+    local name=$1 dir=$work/$2/tests slow=${3:-} emulator=${4:-} line program subject part counts="1 2 7"
+    [ -n "$slow" ] && counts="2 7"
     for line in "${goldens[@]}"; do
         read -r program subject part _ <<<"$line"
         [ -n "$slow" ] && [ "$part" != all ] || part=
         [ -x "$dir/$program" ] || { skip "golden $subject, $name" "no cJSON, PCRE2 and utf8proc for this build"; continue; }
         # shellcheck disable=SC2086 # nothing, or one word
-        check_golden "golden $subject, $name" "$root/tests/bits/$program.txt" $emulator "$dir/$program" $part
+        check_golden "golden $subject, $name" "$root/tests/bits/$program.txt" "$counts" $emulator "$dir/$program" $part
     done
 }
 
@@ -213,7 +214,7 @@ group_release() {
         skip "${line%% (*}" "${line#*(}"
     done
     check_counted 300 "self-test" "$work/$release/tests/selftest"
-    check_ctest 900 "unit tests" "$work/$release" -L unit
+    check_ctest 1200 "unit tests" "$work/$release" -L unit
     check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
     # shellcheck disable=SC2016 # for the inner shell; a crash has another status than 1
     check 60 "a scrambled order is noticed" bash -c '"$@"; [ $? -eq 1 ]' _ "$work/$release/tests/golden" --isa scalar \
@@ -269,7 +270,7 @@ group_sanitize() {
     local slow="test_softmax_bits|test_softmax_oracle|test_f64|test_streaming"
     build_asan all &&
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
-        check_ctest 1000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
+        check_ctest 2000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
         skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax makes the same calls"
     have clang || { skip "ThreadSanitizer" "no clang on this machine"; return; }
     # The sanitizer does not know gcc's libgomp and would report races where there are none.
@@ -293,7 +294,7 @@ group_valgrind() {
     have valgrind || { skip valgrind "no valgrind on this machine"; return; }
     build "$release" "$main_cc" "selftest golden" -DCMAKE_BUILD_TYPE=Release || return
     # OpenMP keeps its workers' memory until the process ends: reachable, not lost.
-    check_counted 280 "self-test, valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full \
+    check_counted 560 "self-test, valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full \
         --errors-for-leak-kinds=definite "$work/$release/tests/selftest" --quick
 }
 
@@ -337,30 +338,30 @@ group_hostile() {
     have python3 || { skip hostile "no python3 on this machine"; return; }
     local programs="napier_cli replay_state_load replay_umap_model replay_umap_csr" inputs=2000
     [ -n "${QUICK:-}" ] && inputs=400
-    build_asan "$programs" && check_counted 600 "hostile inputs, address and undefined" python3 "$root/tests/hostile/run.py" \
+    build_asan "$programs" && check_counted 900 "hostile inputs, address and undefined" python3 "$root/tests/hostile/run.py" \
         --program "$work/asan/napier" --inputs "$inputs" --work "$work/hostile-asan"
-    build "$release" "$main_cc" "$programs" -DCMAKE_BUILD_TYPE=Release && check_counted 400 "hostile inputs, memory" \
+    build "$release" "$main_cc" "$programs" -DCMAKE_BUILD_TYPE=Release && check_counted 800 "hostile inputs, memory" \
         python3 "$root/tests/hostile/run.py" --program "$work/$release/napier" --inputs "$inputs" --seed memory \
         --work "$work/hostile-release"
 }
 
 group_cli() {
     build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release &&
-        check_counted 280 "the program" "$root/tests/cli/run.sh" "$work/$release/napier"
+        check_counted 600 "the program" "$root/tests/cli/run.sh" "$work/$release/napier"
 }
 
-group_install() { CC=$main_cc check_counted 280 "the installed package" "$root/tests/install/run.sh"; }
+group_install() { CC=$main_cc check_counted 840 "the installed package" "$root/tests/install/run.sh"; }
 
-group_python() { CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"; }
+group_python() { CC=$main_cc check_counted 1400 "the Python package" "$root/tests/python/run.sh" "$work/python"; }
 
-group_bare() { CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"; }
+group_bare() { CC=$main_cc check_counted 840 "without CMake" "$root/tests/bare/run.sh"; }
 
 # The tests of the emulated device are unit tests, in every build that has unit tests.
 group_cuda() {
     local nvcc
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     [ -n "$nvcc" ] || { skip "CUDA" "no nvcc on this machine"; return; }
-    check_counted 600 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
+    check_counted 1200 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
     # shellcheck disable=SC2016 # for the inner shell
     PATH=$(dirname "$nvcc"):$PATH check 120 "kernels are compiled on request only" bash -c 'rm -rf "$2" && cmake -S "$1" -B "$2" &&
         ! grep -q "^CMAKE_CUDA_COMPILER:" "$2/CMakeCache.txt"' _ "$root" "$work/no-cuda"
@@ -370,7 +371,7 @@ group_cuda() {
 
 group_style() {
     local tool
-    check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"
+    check_counted 780 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"
     if have python3; then
         check_counted 60 "names in documents and comments" python3 "$root/tests/style/names.py"
     else
@@ -415,32 +416,43 @@ done
 
 sum() { awk -v kind="$1" '$1 == kind { n += $2 } END { print n + 0 }' "${@:2}"; }
 
+# Runs a group and then shows what it printed, because another group runs beside it.
+run_group() { # name, limit, description
+    local name=$1 limit=$2 results=$work/log/$1.results
+    run_limited "$limit" "$self" --group "$name" >"$work/log/$name.out" 2>&1
+    if [ "$status" -ne 0 ]; then
+        printf '  FAIL  the group %s ended with status %s after %s s (limit %s s)\n' "$name" "$status" "$took" "$limit" \
+            >>"$work/log/$name.out"
+        record fail 1 "group $name: status $status"
+    fi
+    printf '%-11s %7s s  %5s passed %3s failed %3s skipped\n' "$name" "$took" "$(sum pass "$results")" \
+        "$(sum fail "$results")" "$(sum skip "$results")" >"$work/log/$name.summary"
+    printf '\n== %s: %s\n%s\n' "$name" "$3" "$(cat "$work/log/$name.out")"
+}
+
 begin=$(date +%s.%N)
-summary=""
-all=()
+trap 'kill $(jobs -rp) 2>/dev/null; wait; exit 143' INT TERM
+all=() summaries=()
 for line in "${groups[@]}"; do
     read -r name limit text <<<"$line"
     [ -n "$only" ] && [[ $only != *,$name,* ]] && continue
     rm -rf "$work/log/$name"
     mkdir -p "$work/log/$name"
-    results=$work/log/$name.results
-    : >"$results"
-    all+=("$results")
-    printf '\n== %s: %s\n' "$name" "$text"
-    run_limited "$limit" "$self" --group "$name"
-    if [ "$status" -ne 0 ]; then
-        printf '  FAIL  the group %s ended with status %s after %s s (limit %s s)\n' "$name" "$status" "$took" "$limit"
-        record fail 1 "group $name: status $status"
-    fi
-    summary+=$(printf '%-11s %7s s  %5s passed %3s failed %3s skipped' "$name" "$took" "$(sum pass "$results")" \
-        "$(sum fail "$results")" "$(sum skip "$results")")$'\n'
+    : >"$work/log/$name.results"
+    all+=("$work/log/$name.results") summaries+=("$work/log/$name.summary")
+    [ "$(jobs -rp | wc -l)" -ge 2 ] && wait -n
+    printf '   ...  %s\n' "$name"
+    run_group "$name" "$limit" "$text" &
+    [ "$name" = release ] && wait
 done
+wait
 if [ ${#all[@]} -eq 0 ]; then
     echo "tests/run_all.sh: no such group: ${only//,/ } (--list names them)" >&2
     exit 2
 fi
 
-printf '\n== all: %s s\n%s' "$(seconds_since "$begin")" "$summary"
+printf '\n== all: %s s\n' "$(seconds_since "$begin")"
+cat "${summaries[@]}"
 if [ "$(sum skip "${all[@]}")" -gt 0 ]; then
     printf '\nskipped:\n'
     sed -nE 's/^skip [0-9]+ /    /p' "${all[@]}"

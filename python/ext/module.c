@@ -17,4 +17,5 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_start}, {0, NULL}};
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_napier", "Napier's C functions.", 0, NULL, slots, NULL, NULL, NULL};
 
+PyMODINIT_FUNC PyInit__napier(void); /* Python.h declares none */
 PyMODINIT_FUNC PyInit__napier(void) { return PyModuleDef_Init(&definition); }

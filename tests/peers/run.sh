@@ -15,6 +15,7 @@ home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
 build=${NAPIER_PEERS_BUILD:-$root/build/peers}
 python=${PYTHON:-python3}
 mkdir -p "$home" "$build" || exit 1
+. "$root/tests/support/compile_once.sh"
 
 say() { printf 'tests/peers: %s\n' "$*" >&2; }
 

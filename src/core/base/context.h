@@ -11,15 +11,19 @@
 
 enum { NAPIER_ERROR_TEXT = 256, NAPIER_ALIGNMENT = 64 };
 
-/* Whether bf16 products use x86's matrix engine: ops/linear/amx.h. */
-typedef enum napier_engine { NAPIER_ENGINE_UNDECIDED, NAPIER_ENGINE_OFF, NAPIER_ENGINE_ON } napier_engine;
+/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, or AMX. */
+typedef enum napier_engine {
+    NAPIER_ENGINE_UNDECIDED,
+    NAPIER_ENGINE_NONE,
+    NAPIER_ENGINE_PAIRS,
+    NAPIER_ENGINE_AMX
+} napier_engine;
 
 struct napier_context {
     napier_allocator allocator;
     int threads;
     napier_isa isa;
     napier_engine engine;
-    napier_engine bf16_pairs; /* whether they use vdpbf16ps: ops/linear/bf16_pairs.h */
     char error[NAPIER_ERROR_TEXT];
 };
 

@@ -84,8 +84,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     napier_watch_forks();
     context->threads = resolve_threads(o.threads);
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
-    context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
-    context->bf16_pairs = context->engine;
+    context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;
     context->error[0] = '\0';
     *out = context;
     return NAPIER_OK;

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "core/base/view.h"
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "ops/tokens/responses.h"
 
 enum { CHUNK_TOKENS = 2048 }; /* run together, if they fit: enough that products run at full speed */

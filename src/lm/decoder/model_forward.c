@@ -6,7 +6,7 @@
 #include "core/base/scope.h"
 #include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "lm/decoder/layers.h"
 #include "lm/decoder/project.h"
 #include "ops/tokens/responses.h"

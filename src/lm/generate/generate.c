@@ -11,7 +11,7 @@
 #include "lm/decoder/project.h"
 #include "ops/layers/rotary_angles.h"
 #include "lm/generate/generate_parts.h"
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 
 enum {
     STEP_TOKENS = 512, /* at most, of a step: enough that products run at full speed */

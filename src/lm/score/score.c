@@ -7,7 +7,7 @@
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "lm/score/score_parts.h"
 #include "ops/tokens/responses.h"
 #include "ops/softmax/arguments.h"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "ops/tokens/responses.h"
 
 /* The memory of workers and rows together, and the minimum for rows. */

@@ -5,14 +5,10 @@
 #endif
 #include "ops/linear/amx.h"
 
-#include <napier/linear.h>
 #include <string.h>
 
-#include "core/base/scope.h"
 #include "core/base/sizes.h"
-#include "ops/isa/ops_kernels.h"
 #include "ops/linear/amx_tiles.h"
-#include "ops/linear/bf16_pairs.h"
 
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
 
@@ -215,10 +211,10 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
     napier_tile_release();
 }
 
-/* ---- May it be used? --------------------------------------------------------------------------------------------- */
+/* ---- Is it here? ------------------------------------------------------------------------------------------------- */
 
 #ifdef NAPIER_AMX_EMULATED
-static bool amx_is_here(const napier_context *context) {
+bool napier_amx_is_here(const napier_context *context) {
     (void)context;
     return true;
 }
@@ -228,8 +224,7 @@ static bool amx_is_here(const napier_context *context) {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* True if the processor has the engine, the system saves its tiles, and this process may use them. */
-static bool amx_is_here(const napier_context *context) {
+bool napier_amx_is_here(const napier_context *context) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
     if (context->isa != NAPIER_ISA_AVX512 || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & 1u << 27) ||
@@ -241,121 +236,13 @@ static bool amx_is_here(const napier_context *context) {
 }
 #endif
 
-/* bf16 numbers: ordinary, of all exponents, tiny, and around the smallest normal products. */
-static uint16_t amx_number(uint32_t *state, int kind) {
-    *state = *state * 1664525u + 1013904223u;
-    const uint32_t random = *state >> 8, sign = (random & 1u) << 15, fraction = random >> 1 & 0x7fu;
-    const uint32_t exponents[4] = {120 + random / 256 % 8, 1 + random / 256 % 254, random / 256 % 60,
-                                   50 + random / 256 % 16};
-    return (uint16_t)(sign | exponents[kind] << 7 | fraction);
-}
-
-static float widened(uint16_t x) {
-    const uint32_t bits = (uint32_t)x << 16;
-    float y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-/* Enough for whole tiles and for edges: 67 rows and 48 lanes are 2 x 2 and 2 x 1 tiles, 16 lanes 3 x 1. */
-enum { CHECK_ROWS = 67, CHECK_LANES = 48, CHECK_PANELS = 2, CHECK_K = 96, CHECK_COLS = 91, CHECK_TURNS = 3 };
-
-typedef struct amx_check {
-    uint16_t rows[CHECK_ROWS][CHECK_K], lanes[CHECK_LANES][CHECK_K];
-    uint32_t packed[CHECK_LANES / LANES][CHECK_K / 2][LANES];
-    float wide_rows[CHECK_ROWS][NAPIER_ROW_STEP], panels[CHECK_PANELS][CHECK_K][NAPIER_LANES];
-    float c[2][CHECK_ROWS + NAPIER_TILE_ROWS][CHECK_LANES];
-} amx_check;
-
-static void fill_check(amx_check *check, int kind) {
-    uint32_t state = 12345u + (uint32_t)kind;
-    memset(check, 0, sizeof *check);
-    for (int k = 0; k < CHECK_COLS; k++) {
-        for (int r = 0; r < CHECK_ROWS; r++) {
-            check->rows[r][k] = amx_number(&state, kind);
-            check->wide_rows[r][k] = widened(check->rows[r][k]);
-        }
-        for (int l = 0; l < CHECK_LANES; l++) {
-            check->lanes[l][k] = amx_number(&state, kind);
-            check->panels[l / NAPIER_LANES][k][l % NAPIER_LANES] = widened(check->lanes[l][k]);
-        }
-    }
-    const napier_const_matrix lanes = napier_const_rows(check->lanes, CHECK_LANES, CHECK_K, NAPIER_BF16);
-    for (int g = 0; g < CHECK_LANES / LANES; g++) {
-        napier_engine_pack_lanes(&lanes, g * LANES, LANES, 0, CHECK_COLS, CHECK_K, check->packed[g][0]);
-    }
-}
-
-/* NaN results count as equal, because they all become the canonical NaN later. */
-static bool amx_agrees(const napier_product_kernels *kernels, amx_check *check, int64_t lanes) {
-    napier_product_block wanted = {.rows = check->wide_rows[0],
-                                   .row_count = CHECK_ROWS,
-                                   .panels = check->panels[0][0],
-                                   .panel_step = CHECK_K * NAPIER_LANES,
-                                   .lanes = lanes,
-                                   .k = CHECK_K,
-                                   .c = check->c[0][0],
-                                   .c_step = CHECK_LANES,
-                                   .first = true};
-    napier_engine_block block = {.rows = check->rows[0],
-                                 .row_count = CHECK_ROWS,
-                                 .row_step = CHECK_K,
-                                 .cols = CHECK_COLS,
-                                 .lanes = check->packed[0][0],
-                                 .lane_step = CHECK_K / 2 * LANES,
-                                 .lane_count = lanes,
-                                 .k = CHECK_K,
-                                 .c = check->c[1][0],
-                                 .c_step = CHECK_LANES,
-                                 .first = true};
-    for (int turn = 0; turn < CHECK_TURNS; turn++, wanted.first = block.first = false) {
-        kernels->pairs(&wanted);
-        napier_engine_multiply(&block);
-    }
-    bool agrees = true;
-    for (int i = 0; i < CHECK_ROWS * CHECK_LANES; i++) {
-        const float x = check->c[0][i / CHECK_LANES][i % CHECK_LANES],
-                    y = check->c[1][i / CHECK_LANES][i % CHECK_LANES];
-        agrees = agrees && (i % CHECK_LANES >= lanes || (x != x && y != y) || memcmp(&x, &y, sizeof x) == 0);
-    }
-    return agrees;
-}
-
-static bool amx_is_trusted(const napier_context *context) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
-    amx_check *check = amx_is_here(context) ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
-    bool trusted = check != NULL;
-    for (int kind = 0; kind < 4 && trusted; kind++) {
-        fill_check(check, kind);
-        trusted = amx_agrees(kernels, check, CHECK_LANES) && amx_agrees(kernels, check, LANES);
-    }
-    napier_free(&context->allocator, check);
-    return trusted;
-}
-
-void napier_matrix_engine_decide(napier_context *context) {
-    if (context->engine == NAPIER_ENGINE_UNDECIDED) {
-        NAPIER_DEFAULT_FENV;
-        context->engine = amx_is_trusted(context) ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
-    }
-    napier_bf16_pairs_decide(context);
-}
-
 #else
 
-void napier_matrix_engine_decide(napier_context *context) {
-    context->engine = NAPIER_ENGINE_OFF;
-    napier_bf16_pairs_decide(context);
+bool napier_amx_is_here(const napier_context *context) {
+    (void)context;
+    return false;
 }
 
 void napier_engine_multiply(const napier_engine_block *block) { (void)block; } /* never called */
 
 #endif
-
-int napier_matrix_engine(napier_context *context) {
-    if (!context) {
-        return 0;
-    }
-    napier_matrix_engine_decide(context);
-    return context->engine == NAPIER_ENGINE_ON;
-}

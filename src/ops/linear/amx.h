@@ -1,10 +1,5 @@
 /* ops/linear/amx.h - bf16 by bf16 on x86's matrix engine (AMX), whose documented order is that of napier/linear.h.
  *
- * The engine belongs to some AVX-512 machines. A context made with NAPIER_ISA_AUTO may use it, one made with
- * NAPIER_ISA_AVX512 does not. On a Sapphire Rapids guest it gave the bits of the other kernels (docs/linear.md), but
- * other processors and emulators may differ. So the first bf16 product of a context compares it with the AVX-512
- * kernel, on numbers chosen to distinguish orders and roundings, and the engine is used only if all bits agree.
- *
  * Its operands are bf16. Rows that lie along k are read in place. Lanes are packed as groups of 16: [k / 2][16] pairs of
  * an even and an odd k, the even one in the low half. */
 #ifndef NAPIER_OPS_LINEAR_AMX_H
@@ -13,8 +8,9 @@
 #include "core/base/context.h"
 #include "ops/linear/product_kernels.h"
 
-/* Decides, once for a context, whether its bf16 products use the engine. */
-void napier_matrix_engine_decide(napier_context *context);
+/* True if the processor has the engine, the system saves its tiles, and this process may use them. The context's
+ * instruction set must be AVX-512. */
+bool napier_amx_is_here(const napier_context *context);
 
 enum { NAPIER_ENGINE_LANES = 16 };
 
@@ -32,7 +28,7 @@ typedef struct napier_engine_block {
     bool first; /* c starts from 0 here */
 } napier_engine_block;
 
-/* c += rows * lanes. Call it only if the context uses the engine. */
+/* c += rows * lanes. Call it only where the engine is here. */
 void napier_engine_multiply(const napier_engine_block *block);
 
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-#include "core/base/scope.h"
-#include "ops/linear/product.h"
+#include "core/base/sizes.h"
 
 void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
     for (uint32_t *end = lanes + count / 2 * NAPIER_ENGINE_LANES; lanes < end; lanes += 2 * NAPIER_ENGINE_LANES) {
@@ -207,9 +206,9 @@ void napier_bf16_pairs_multiply(const napier_engine_block *b) {
     _mm_setcsr(saved);
 }
 
-/* ---- May it be used? --------------------------------------------------------------------------------------------- */
+/* ---- Is it here? ------------------------------------------------------------------------------------------------- */
 
-static bool is_here(const napier_context *context) {
+bool napier_bf16_pairs_are_here(const napier_context *context) {
 #ifdef NAPIER_BF16_PAIRS_EMULATED
     return context->isa == NAPIER_ISA_AVX512;
 #else
@@ -218,65 +217,12 @@ static bool is_here(const napier_context *context) {
 #endif
 }
 
-/* Whole patches and edges; k that is not a multiple of 4, and more than a piece. */
-enum { CHECK_ROWS = 23, CHECK_LANES = 41, CHECK_K = PIECE + 75, CHECK_KINDS = 4 };
-
-typedef struct pairs_check {
-    uint16_t rows[CHECK_ROWS][CHECK_K], lanes[CHECK_LANES][CHECK_K];
-    float products[2][CHECK_ROWS][CHECK_LANES];
-} pairs_check;
-
-/* bf16 numbers: ordinary, of all exponents, tiny, and around the smallest normal products. */
-static void fill_check(pairs_check *check, int kind) {
-    uint16_t *const numbers = check->rows[0];
-    uint32_t state = 54321u + (uint32_t)kind;
-    for (size_t i = 0; i < (sizeof check->rows + sizeof check->lanes) / sizeof *numbers; i++) {
-        state = state * 1664525u + 1013904223u;
-        const uint32_t random = state >> 8, exponents[CHECK_KINDS] = {120 + random / 256 % 8, 1 + random / 256 % 254,
-                                                                      random / 256 % 60, 50 + random / 256 % 16};
-        numbers[i] = (uint16_t)((random & 1u) << 15 | exponents[kind] << 7 | (random >> 1 & 0x7fu));
-    }
-}
-
-static napier_status multiply_check(const napier_context *context, bool with, pairs_check *check) {
-    napier_context alone = *context;
-    alone.threads = 1;
-    alone.bf16_pairs = with ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
-    const napier_const_matrix lanes = napier_const_rows(check->lanes, CHECK_LANES, CHECK_K, NAPIER_BF16);
-    const napier_const_matrix rows = napier_const_rows(check->rows, CHECK_ROWS, CHECK_K, NAPIER_BF16);
-    napier_product_plan plan = napier_product_plan_of(
-        &alone, lanes, rows, napier_rows_f32(check->products[with][0], CHECK_ROWS, CHECK_LANES), false, false);
-    NAPIER_MEMORY(memory, &alone);
-    float *const packed = napier_take(&memory, sizeof(float), napier_product_floats(&alone, &plan));
-    NAPIER_TRY(napier_taken(&memory, "product: no memory for a comparison"));
-    napier_product_run(&alone, &plan, packed);
-    return NAPIER_OK;
-}
-
-static bool is_trusted(const napier_context *context) {
-    pairs_check *check = is_here(context) ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
-    bool trusted = check != NULL;
-    for (int kind = 0; kind < CHECK_KINDS && trusted; kind++) {
-        fill_check(check, kind);
-        trusted = multiply_check(context, false, check) == NAPIER_OK &&
-                  multiply_check(context, true, check) == NAPIER_OK &&
-                  memcmp(check->products[0], check->products[1], sizeof check->products[0]) == 0;
-    }
-    napier_free(&context->allocator, check);
-    return trusted;
-}
-
-void napier_bf16_pairs_decide(napier_context *context) {
-    if (context->bf16_pairs == NAPIER_ENGINE_UNDECIDED) {
-        NAPIER_DEFAULT_FENV;
-        const bool on = context->engine != NAPIER_ENGINE_ON && is_trusted(context);
-        context->bf16_pairs = on ? NAPIER_ENGINE_ON : NAPIER_ENGINE_OFF;
-    }
-}
-
 #else
 
-void napier_bf16_pairs_decide(napier_context *context) { context->bf16_pairs = NAPIER_ENGINE_OFF; }
+bool napier_bf16_pairs_are_here(const napier_context *context) {
+    (void)context;
+    return false;
+}
 
 void napier_bf16_pairs_multiply(const napier_engine_block *block) { (void)block; } /* never called */
 

@@ -3,8 +3,7 @@
  *
  * The instruction multiplies two pairs and adds first the product of the high halves, then that of the low halves, each
  * with an fma that takes subnormals for 0. A pair of two even k, or of two odd ones, is therefore two steps of a chain of
- * the order of napier/linear.h, at the price of one fma. Other processors might do it otherwise. So the first bf16 product
- * of a context compares the instruction with the AVX-512 kernel, and it is used only if all bits agree.
+ * the order of napier/linear.h, at the price of one fma.
  *
  * Operands and blocks are those of ops/linear/amx.h, except that packed lanes are turned afterwards. */
 #ifndef NAPIER_OPS_LINEAR_BF16_PAIRS_H
@@ -12,10 +11,10 @@
 
 #include "ops/linear/amx.h"
 
-/* Decides, once for a context whose matrix engine is off, whether its bf16 products use the instruction. */
-void napier_bf16_pairs_decide(napier_context *context);
+/* True if the processor has the instruction and the context's instruction set is AVX-512. */
+bool napier_bf16_pairs_are_here(const napier_context *context);
 
-/* c += rows * lanes. Call it only if the context uses the instruction. */
+/* c += rows * lanes. Call it only where the instruction is here. */
 void napier_bf16_pairs_multiply(const napier_engine_block *block);
 
 /* Turns a packed group of lanes. Of k to k + 3, the pairs (k, k + 1) and (k + 2, k + 3) become (k + 2, k) and

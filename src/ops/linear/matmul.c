@@ -4,7 +4,7 @@
 
 #include "core/base/scope.h"
 #include "core/base/view.h"
-#include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "ops/linear/product.h"
 
 napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,

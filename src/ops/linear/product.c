@@ -52,8 +52,8 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     const int64_t few = NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
-    s.turned = s.pairs && context->bf16_pairs == NAPIER_ENGINE_ON && lanes.rows > few;
-    s.engine = s.turned || (s.pairs && context->engine == NAPIER_ENGINE_ON);
+    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && lanes.rows > few;
+    s.engine = s.turned || (s.pairs && context->engine == NAPIER_ENGINE_AMX);
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     const bool from_memory = rows.col_stride == 1 && !s.engine && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;

@@ -44,7 +44,7 @@ typedef struct napier_product_sides {
 } napier_product_sides;
 
 /* split: rows are bf16, and lanes are split unless they are bf16 too (napier_matmul_split).
- * The context must have decided whether it uses the matrix engine (ops/linear/amx.h), or not use it. */
+ * The context must have decided how it multiplies bf16 (ops/linear/engine.h). */
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows, bool split);
 

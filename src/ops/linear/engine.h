@@ -1,0 +1,16 @@
+/* ops/linear/engine.h - how a context multiplies bf16 by bf16: on the matrix engine (ops/linear/amx.h), with vdpbf16ps
+ * (ops/linear/bf16_pairs.h), or with the kernels of its instruction set.
+ *
+ * A context made with NAPIER_ISA_AUTO may use the engine, one made with NAPIER_ISA_AVX512 does not. On a Sapphire Rapids
+ * guest the engine gave the bits of the kernels (docs/linear.md), as vdpbf16ps did on a Zen 5. Other processors and
+ * emulators may differ. So the first bf16 product of a context compares them with the AVX-512 kernel, on numbers chosen
+ * to distinguish orders and roundings, and uses one only if all bits agree. */
+#ifndef NAPIER_OPS_LINEAR_ENGINE_H
+#define NAPIER_OPS_LINEAR_ENGINE_H
+
+#include "core/base/context.h"
+
+/* Decides, once for a context, how its bf16 products are computed. */
+void napier_matrix_engine_decide(napier_context *context);
+
+#endif
