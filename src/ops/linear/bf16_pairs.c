@@ -1,8 +1,5 @@
 /* ops/linear/bf16_pairs.c - see ops/linear/bf16_pairs.h. Source: Intel 64 and IA-32 Architectures Software Developer's
- * Manual, VDPBF16PS. A Zen 5 gave the same bits in 192 million sums of all kinds.
- *
- * With NAPIER_BF16_PAIRS_EMULATED two fmas take the place of the instruction, so that the rest of this file is tested on
- * any machine with AVX-512. */
+ * Manual, VDPBF16PS. A Zen 5 gave the same bits in 192 million sums of all kinds. */
 #include "ops/linear/bf16_pairs.h"
 
 #include <string.h>
@@ -19,22 +16,10 @@ void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
     }
 }
 
-#if defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 10)
+#include "ops/linear/bf16_step.h"
+#if NAPIER_HAS_BF16_PAIRS
 
 #include <cpuid.h>
-#include <immintrin.h>
-
-#ifdef NAPIER_BF16_PAIRS_EMULATED
-#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#else
-#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#endif
-#define NAPIER_PAIRS_KERNEL NAPIER_PAIRS __attribute__((always_inline)) static inline
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* A patch has separate sums for even and odd k: 6 x 2 vectors of them are 24 of 32 registers. */
 enum { ROWS = 6, VECTORS = 2, LANES = NAPIER_ENGINE_LANES, BLOCK = NAPIER_PAIRS_BLOCK };
@@ -53,15 +38,14 @@ typedef struct patch {
 
 /* Turns the piece of a row. Beyond its end a row is 0. */
 NAPIER_PAIRS_KERNEL void turn_row(const uint16_t *row, int64_t cols, int64_t k, uint16_t *out) {
-    const __m512i order = _mm512_set4_epi32(0x0b0a0f0e, 0x09080d0c, 0x03020706, 0x01000504);
     int64_t i = 0;
     for (; i < k && i + BLOCK <= cols; i += BLOCK) {
-        _mm512_store_si512(out + i, _mm512_shuffle_epi8(_mm512_loadu_si512(row + i), order));
+        _mm512_store_si512(out + i, turn_pairs(_mm512_loadu_si512(row + i)));
     }
     for (; i < k; i += BLOCK) {
         const __mmask32 there = i < cols ? (1u << (cols - i)) - 1u : 0u;
         const __m512i x = _mm512_maskz_loadu_epi16(there, row + i);
-        _mm512_store_si512(out + i, _mm512_shuffle_epi8(x, order));
+        _mm512_store_si512(out + i, turn_pairs(x));
     }
 }
 
@@ -78,19 +62,6 @@ NAPIER_PAIRS_KERNEL __m512i broadcast(const uint16_t *pair) {
     int32_t bits;
     memcpy(&bits, pair, sizeof bits);
     return _mm512_set1_epi32(bits);
-}
-
-/* sum + the products of the high halves, then of the low halves. */
-NAPIER_PAIRS_KERNEL __m512 add_pairs(__m512 sum, __m512i x, __m512i y) {
-#ifdef NAPIER_BF16_PAIRS_EMULATED
-    const __m512i high = _mm512_set1_epi32(-65536);
-    const __m512 x_high = _mm512_castsi512_ps(_mm512_and_si512(x, high));
-    const __m512 x_low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
-    sum = _mm512_fmadd_ps(x_high, _mm512_castsi512_ps(_mm512_and_si512(y, high)), sum);
-    return _mm512_fmadd_ps(x_low, _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
-#else
-    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y);
-#endif
 }
 
 /* One block of k. Its sums are added to the totals in memory, which are in one place. */
