@@ -67,18 +67,6 @@ static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head
     return (const char *)x->data + (row * x->token_stride + head * x->head_stride) * size;
 }
 
-/* Prefetches one head of a run. */
-static void fetch_run(const napier_const_heads *x, int64_t head, key_run run) {
-    enum { LINE = 64 };
-    const int64_t size = (int64_t)napier_dtype_size(x->dtype), step = x->token_stride * size;
-    const uintptr_t first = (uintptr_t)row_at(x, run.row, head);
-    for (int64_t i = 0; i < run.count; i++) {
-        for (int64_t byte = 0; byte < x->dim * size; byte += LINE) {
-            __builtin_prefetch((const void *)(first + (uintptr_t)(i * step + byte)), 0, 2);
-        }
-    }
-}
-
 /* scores[r][at ..] = q[r] . k for a run of keys. */
 static void score_run(const napier_attention_plan *plan, const few_state *state, int64_t head, key_run run,
                       int64_t at) {
@@ -121,12 +109,6 @@ static void attend_block(const napier_attention_plan *plan, const few_state *sta
                          int64_t head, int64_t place) {
     const int64_t count = napier_least(s->keys - place, NAPIER_KEY_BLOCK);
     int64_t seen[NAPIER_FEW];
-    for (int64_t at = 0; at < count;) {
-        const key_run run = run_of(s, place + at, count - at);
-        fetch_run(&plan->k, head, run);
-        fetch_run(&plan->v, head, run);
-        at += run.count;
-    }
     for (int64_t at = 0; at < count;) {
         const key_run run = run_of(s, place + at, count - at);
         score_run(plan, state, head, run, at);
