@@ -16,48 +16,6 @@ enum {
     SOME_LANES = 4             /* that are computed together: their sums and a turned block stay in registers */
 };
 
-/* ---- Lanes ------------------------------------------------------------------------------------------------------- */
-
-static uint32_t bits_at(const float *x, int64_t i) {
-    uint32_t bits;
-    memcpy(&bits, x + i, sizeof bits);
-    return bits;
-}
-
-/* Pair i of four elements that are `step` apart: elements i and i + 2. */
-static uint32_t pair_of(const float *x, int64_t step, int64_t i) {
-    return (bits_at(x, i * step) & 0xffff0000u) | bits_at(x, (i + 2) * step) >> 16;
-}
-
-/* One lane: pair j of block i of 16 blocks becomes word 16 j + i. */
-static void pack_one(float *lane, int64_t k) {
-    for (int64_t at = 0; at < k; at += ONE_K) {
-        float x[ONE_K] = {0};
-        uint32_t words[ONE_K / 2];
-        memcpy(x, lane + at, (size_t)napier_least(k - at, ONE_K) * sizeof *x);
-        for (int i = 0; i < ONE_K / 2; i++) {
-            const int block = i % 16, pair = i / 16;
-            words[i] = pair_of(x + block * BLOCK + pair / 2 * 4, 1, pair % 2);
-        }
-        memcpy(lane + at / 2, words, sizeof words);
-    }
-}
-
-void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
-    if (width == 1) {
-        pack_one(lanes, k);
-        return;
-    }
-    for (int64_t i = 0; i < k; i += 4) {
-        uint32_t words[2 * NAPIER_FEW];
-        for (int64_t l = 0; l < width; l++) {
-            words[l] = pair_of(lanes + i * width + l, width, 0);
-            words[width + l] = pair_of(lanes + i * width + l, width, 1);
-        }
-        memcpy(lanes + i / 2 * width, words, (size_t)(2 * width) * sizeof *words);
-    }
-}
-
 #if NAPIER_HAS_BF16_PAIRS
 
 #include "core/simd/target_avx512.h"
@@ -86,6 +44,44 @@ NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step, const int level)
         } else {
             __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)), 0, 2);
         }
+    }
+}
+
+/* ---- Lanes ------------------------------------------------------------------------------------------------------- */
+
+/* One lane: word j of 16 blocks follow one another. */
+NAPIER_PAIRS static void pack_one(float *lane, int64_t k) {
+    for (int64_t at = 0; at < k; at += ONE_K) {
+        _Alignas(64) uint16_t narrow[ONE_K] = {0};
+        vf words[16];
+        for (int64_t i = 0; i < ONE_K && at + i < k; i += 16) {
+            const __m512i wide = _mm512_loadu_si512(lane + at + i);
+            _mm256_store_si256((__m256i *)(void *)(narrow + i), _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide, 16)));
+        }
+        turn_lines((const char *)narrow, 64, 16, words);
+        for (int i = 0; i < 16; i++) {
+            vf_store(lane + at / 2 + 16 * i, words[i]);
+        }
+    }
+}
+
+/* Several lanes: elements k and k + 1 of all of them are followed by k + 2 and k + 3. */
+NAPIER_PAIRS static void pack_some(float *lanes, int64_t k, int64_t width) {
+    const __mmask16 two = (__mmask16)((1u << 2 * width) - 1u);
+    const __m512i high = _mm512_set1_epi32(-65536);
+    for (int64_t i = 0; i < k; i += 4) {
+        const __m512i first = _mm512_maskz_loadu_epi32(two, lanes + i * width);
+        const __m512i second = _mm512_maskz_loadu_epi32(two, lanes + (i + 2) * width);
+        const __m512i pairs = _mm512_or_si512(_mm512_and_si512(first, high), _mm512_srli_epi32(second, 16));
+        _mm512_mask_storeu_epi32(lanes + i / 2 * width, two, pairs);
+    }
+}
+
+void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
+    if (width == 1) {
+        pack_one(lanes, k);
+    } else {
+        pack_some(lanes, k, width);
     }
 }
 
@@ -233,6 +229,8 @@ void napier_bf16_few_multiply(const napier_few_block *p) {
 
 #else
 
-void napier_bf16_few_multiply(const napier_few_block *p) { (void)p; } /* never called */
+/* Never called. */
+void napier_bf16_few_multiply(const napier_few_block *p) { (void)p; }
+void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) { (void)lanes, (void)k, (void)width; }
 
 #endif
