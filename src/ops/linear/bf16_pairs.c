@@ -1,13 +1,11 @@
 /* ops/linear/bf16_pairs.c - see ops/linear/bf16_pairs.h. Source: Intel 64 and IA-32 Architectures Software Developer's
- * Manual, VDPBF16PS. A Zen 5 gave the same bits in 192 million sums of all kinds.
- *
- * With NAPIER_BF16_PAIRS_EMULATED two fmas take the place of the instruction, so that the rest of this file is tested on
- * any machine with AVX-512. */
+ * Manual, VDPBF16PS. A Zen 5 gave the same bits in 192 million sums of all kinds. */
 #include "ops/linear/bf16_pairs.h"
 
 #include <string.h>
 
 #include "core/base/sizes.h"
+#include "ops/linear/bf16_step.h"
 
 void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
     for (uint32_t *end = lanes + count / 2 * NAPIER_ENGINE_LANES; lanes < end; lanes += 2 * NAPIER_ENGINE_LANES) {
@@ -19,22 +17,9 @@ void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count) {
     }
 }
 
-#if defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 10)
+#if NAPIER_HAS_BF16_PAIRS
 
 #include <cpuid.h>
-#include <immintrin.h>
-
-#ifdef NAPIER_BF16_PAIRS_EMULATED
-#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#else
-#define NAPIER_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#endif
-#define NAPIER_PAIRS_KERNEL NAPIER_PAIRS __attribute__((always_inline)) static inline
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* A patch has totals, and sums for the even and for the odd k of a block: 3 times 4 x 2 or 8 x 1 vectors are 24 of 32
  * registers. Larger patches would have their totals in memory, where each block's stores cost more than the loads that
@@ -56,15 +41,14 @@ typedef struct patch {
 
 /* Turns the piece of a row. Beyond its end a row is 0. */
 NAPIER_PAIRS_KERNEL void turn_row(const uint16_t *row, int64_t cols, int64_t k, uint16_t *out) {
-    const __m512i order = _mm512_set4_epi32(0x0b0a0f0e, 0x09080d0c, 0x03020706, 0x01000504);
     int64_t i = 0;
     for (; i < k && i + BLOCK <= cols; i += BLOCK) {
-        _mm512_store_si512(out + i, _mm512_shuffle_epi8(_mm512_loadu_si512(row + i), order));
+        _mm512_store_si512(out + i, turn_pairs(_mm512_loadu_si512(row + i)));
     }
     for (; i < k; i += BLOCK) {
         const __mmask32 there = i < cols ? (1u << (cols - i)) - 1u : 0u;
         const __m512i x = _mm512_maskz_loadu_epi16(there, row + i);
-        _mm512_store_si512(out + i, _mm512_shuffle_epi8(x, order));
+        _mm512_store_si512(out + i, turn_pairs(x));
     }
 }
 
@@ -81,19 +65,6 @@ NAPIER_PAIRS_KERNEL __m512i broadcast(const uint16_t *pair) {
     int32_t bits;
     memcpy(&bits, pair, sizeof bits);
     return _mm512_set1_epi32(bits);
-}
-
-/* sum + the products of the high halves, then of the low halves. */
-NAPIER_PAIRS_KERNEL __m512 add_pairs(__m512 sum, __m512i x, __m512i y) {
-#ifdef NAPIER_BF16_PAIRS_EMULATED
-    const __m512i high = _mm512_set1_epi32(-65536);
-    const __m512 x_high = _mm512_castsi512_ps(_mm512_and_si512(x, high));
-    const __m512 x_low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
-    sum = _mm512_fmadd_ps(x_high, _mm512_castsi512_ps(_mm512_and_si512(y, high)), sum);
-    return _mm512_fmadd_ps(x_low, _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
-#else
-    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y);
-#endif
 }
 
 /* One block of k, whose sums are added to the totals. */

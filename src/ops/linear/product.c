@@ -52,12 +52,13 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     const int64_t few = NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
-    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && lanes.rows > few;
-    s.engine = s.turned || (s.pairs && context->engine == NAPIER_ENGINE_AMX);
-    s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
-    const bool from_memory = rows.col_stride == 1 && !s.engine && (!s.pairs || kernels->direct_pairs);
+    const bool amx = s.pairs && context->engine == NAPIER_ENGINE_AMX;
+    const bool from_memory = rows.col_stride == 1 && !amx && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
-    s.direct = from_memory;
+    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && (s.few || lanes.rows > few);
+    s.engine = amx || (s.turned && !s.few);
+    s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
+    s.direct = from_memory && !s.engine;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = s.split                            ? SPLIT_LANES
                    : !(s.direct || s.turned) || !full ? NAPIER_LANE_BLOCK
@@ -286,13 +287,22 @@ static void pack_few_pieces(const napier_product_sides *s, float *out) {
     }
 }
 
+static void pack_few_lanes(const napier_product_sides *s) {
+    if (s->split) {
+        pack_few_pieces(s, s->panels);
+    } else {
+        napier_pack_few(s->kernels, &s->lanes, s->first_lane, s->lane_count, s->pairs, s->k, s->panels);
+    }
+    if (s->turned) {
+        napier_bf16_few_pack(s->panels, s->k, s->sum_step);
+    }
+}
+
 void napier_pack_lanes(const napier_context *context, napier_product_sides *s, int64_t first, int64_t count) {
     s->first_lane = first;
     s->lane_count = count;
-    if (s->few && s->split && s->k > 0) {
-        pack_few_pieces(s, s->panels);
-    } else if (s->few && s->k > 0) {
-        napier_pack_few(s->kernels, &s->lanes, first, count, s->pairs, s->k, s->panels);
+    if (s->few && s->k > 0) {
+        pack_few_lanes(s);
     } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
         napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
     } else if (s->k > 0) {
@@ -314,7 +324,7 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->sum_step};
-    (s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
+    (s->turned ? napier_bf16_few_multiply : s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
 }
 
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
@@ -509,7 +519,7 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
                                            napier_const_matrix rows, napier_matrix out, bool split, bool add) {
     napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows, split), .out = out, .add = add};
     if (add && p.sides.few) {
-        p.sides.few = false;
+        p.sides.few = p.sides.turned = false;
         p.sides.sum_step = p.sides.c_step = napier_round_up(lanes.rows, 16);
     }
     p.lanes = napier_lanes_at_a_time(&p.sides);

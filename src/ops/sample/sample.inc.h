@@ -6,6 +6,7 @@
 #include "ops/sample/draw.h"
 #include "ops/sample/sample_kernels.h"
 #include "ops/softmax/softmax.inc.h"
+#include "ops/tokens/token_tile.inc.h"
 
 /* Writes the lanes of v that are in m to out, which has space for 16, and returns their number. Without a branch: lanes are
  * in or out at random. */
@@ -64,36 +65,106 @@ static uint64_t sample_sum(sample_sums sums) {
     return sum;
 }
 
-/* First packs what is at least low, so that the arithmetic is only for those, and without a branch for each vector. */
-static int sample_split(const napier_sample_bands *b, const float *z, int n, float *out, uint64_t *above) {
-    const vf low = vf_set(b->low), high = vf_set(b->high), cutoff = vf_set(b->max - NAPIER_CUTOFF);
-    const vf scale = vf_set(napier_power_of_two(b->bits - NAPIER_TERM_SCALE)), none = napier_minus_infinity();
-    const vf magic = vf_set(b->weights ? napier_term_magic(napier_exp_parts_small(b->max).n) : 0.0f);
-    sample_sums sums = {vi_set(0), vi_set(0)};
-    float packed[NAPIER_TILE + 16];
-    int left = 0, count = 0;
+/* Elements are packed without a branch for each vector, because they are in or out at random. */
+NAPIER_KERNEL vf sample_load(const float *z, int i, int n) {
+    return n - i < 16 ? vf_load_part(z + i, n - i, napier_minus_infinity()) : vf_load(z + i);
+}
+
+NAPIER_KERNEL int sample_between(const napier_sample_bands *b, const float *z, int n, float *out) {
+    const vf low = vf_set(b->low), high = vf_set(b->high);
+    int count = 0;
     for (int i = 0; i < n; i += 16) {
-        const vf v = n - i < 16 ? vf_load_part(z + i, n - i, none) : vf_load(z + i);
-        left += sample_pack(vf_ge(v, low), v, packed + left);
+        const vf v = sample_load(z, i, n);
+        count += sample_pack(vm_andnot(vf_gt(v, high), vf_ge(v, low)), v, out + count);
     }
-    for (int i = 0; i < left; i += 16) {
-        const vf v = vf_load_part(packed + i, left - i < 16 ? left - i : 16, none);
+    return count;
+}
+
+static uint64_t sample_total(vd sums) {
+    double lanes[16];
+    uint64_t sum = 0;
+    vd_store(lanes, sums);
+    for (int i = 0; i < 16; i++) {
+        sum += (uint64_t)(int64_t)lanes[i];
+    }
+    return sum;
+}
+
+/* The same, and adds up the weights of those above. `even` weights are at least 2^25, and so multiples of 4: up to 64 of
+ * them, below 2^48, have an exact sum in double. */
+NAPIER_KERNEL int sample_weigh(const napier_sample_bands *b, const float *z, int n, const bool even, float *out,
+                               uint64_t *above) {
+    const vf low = vf_set(b->low), high = vf_set(b->high), cutoff = vf_set(b->max - NAPIER_CUTOFF);
+    const vf scale = vf_set(napier_power_of_two(b->bits - NAPIER_TERM_SCALE));
+    const vf magic = vf_set(napier_term_magic(napier_exp_parts_small(b->max).n));
+    sample_sums sums = {vi_set(0), vi_set(0)};
+    vd total = vd_set(0.0);
+    int count = 0;
+    for (int i = 0; i < n; i += 16) {
+        const vf v = sample_load(z, i, n), term = vf_exp_scaled(v, magic);
         const vm over = vf_gt(v, high);
-        if (b->weights) {
-            sums = sample_add(sums, vf_keep(vm_and(over, vf_ge(v, cutoff)), vf_exp_scaled(v, magic)), scale);
+        if (even) {
+            total = vd_add(total, vd_from_vf(vf_mul(vf_keep(over, term), scale)));
         } else {
-            *above += (uint64_t)vm_count(over);
+            sums = sample_add(sums, vf_keep(vm_and(over, vf_ge(v, cutoff)), term), scale);
         }
         count += sample_pack(vm_andnot(over, vf_ge(v, low)), v, out + count);
     }
-    *above += sample_sum(sums);
+    *above += even ? sample_total(total) : sample_sum(sums);
     return count;
+}
+
+/* Unless most elements are above, first packs what is at least low, so that the arithmetic is only for those. */
+static int sample_split(const napier_sample_bands *b, const float *z, int n, float *out, uint64_t *above) {
+    float packed[NAPIER_TILE + 16];
+    if (!b->weights || !b->most) {
+        const napier_sample_bands all = {.low = b->low, .high = INFINITY};
+        n = sample_between(&all, z, n, packed);
+        z = packed;
+    }
+    if (b->weights) {
+        return b->even ? sample_weigh(b, z, n, true, out, above) : sample_weigh(b, z, n, false, out, above);
+    }
+    const int count = sample_between(b, z, n, out);
+    *above += (uint64_t)(n - count);
+    return count;
+}
+
+/* Four vectors at a time, in the same lanes of a tile. */
+NAPIER_KERNEL vf sample_rest_lanes(const napier_adder *a, const float *z) {
+    vf x[4], term[4], sum = vf_zero();
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        x[i] = vf_load(z + i * NAPIER_TILE_LANES);
+    }
+    vf_exp_scaled_side_by_side(4, x, a->magic, term);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        sum = vf_add_where(vm_and(vf_lt(x[i], a->max), vf_ge(x[i], a->cutoff)), sum, term[i]);
+    }
+    return sum;
+}
+
+static float sample_rest(const float *z, int n, float max, float least) {
+    napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
+    a.cutoff = vf_max(a.cutoff, vf_set(least));
+    if (n < NAPIER_TILE) {
+        return vf_hadd(napier_token_sum(z, n, &a, true, false).rest);
+    }
+    vf sum[16];
+    for (int v = 0; v < 16; v++) {
+        sum[v] = sample_rest_lanes(&a, z + 16 * v);
+    }
+    return vf_hadd(napier_fold_lanes(sum, 16));
 }
 
 static int sample_ties(const float *z, int n, float x, int64_t *left) {
     const vf same = vf_set(x);
     for (int i = 0; i<n && * left> 0; i += 16) {
         const int part = n - i < 16 ? n - i : 16;
+        if (part == 16 && !vm_any(vf_eq(vf_load(z + i), same))) {
+            continue;
+        }
         const vm equal = vm_and(vf_eq(vf_load_part(z + i, part, same), same), vm_first(part));
         if (vm_count(equal) < *left) {
             *left -= vm_count(equal);
@@ -130,7 +201,10 @@ static void sample_terms(const float *z, int n, float max, float *terms) {
     terms_as(z, n, vf_set(max - NAPIER_CUTOFF), vf_set(magic), true, terms);
 }
 
-#define NAPIER_SAMPLE_KERNELS \
-    { .collect = sample_collect, .split = sample_split, .ties = sample_ties, .cut = sample_cut, .terms = sample_terms }
+#define NAPIER_SAMPLE_KERNELS                                                                                          \
+    {                                                                                                                  \
+        .collect = sample_collect, .split = sample_split, .rest = sample_rest, .ties = sample_ties, .cut = sample_cut, \
+        .terms = sample_terms                                                                                          \
+    }
 
 #endif

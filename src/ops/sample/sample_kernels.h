@@ -12,6 +12,8 @@ typedef struct napier_sample_bands {
     bool weights; /* those above count their weights (draw.h), else 1 each */
     float max;    /* of the row; with weights, its magnitude is at most NAPIER_BIG, and bits at most 47 */
     int bits;
+    bool most; /* most elements are above `high` */
+    bool even; /* each element above `high` weighs at least 2^25 */
 } napier_sample_bands;
 
 typedef struct napier_sample_kernels {
@@ -20,6 +22,9 @@ typedef struct napier_sample_kernels {
     /* Copies the elements from low to high, and returns their number; *above grows by what those above count. `out` has
      * space for n + 16. */
     int (*split)(const napier_sample_bands *bands, const float *z, int n, float *out, uint64_t *above);
+    /* The sum of the terms of a tile (token_tile.h: rest) whose maximum is this, at most NAPIER_BIG in magnitude, without
+     * the elements below `least`. */
+    float (*rest)(const float *z, int n, float max, float least);
     /* The index after the *left-th element that equals x, or n if there are fewer; lowers *left by those up to it. */
     int (*ties)(const float *z, int n, float x, int64_t *left);
     /* Makes -inf of the elements below `least`, and of those that equal it from index `end` on. */

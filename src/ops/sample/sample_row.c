@@ -98,15 +98,19 @@ static bool is_changed(const drawing *d, int64_t tile) {
     return d->call->rules.keep || (d->call->penalties && d->desk->marked[tile]);
 }
 
-/* Makes what is left of the first n elements of a tile, before the filters, in desk->tile. */
-static float *load(const drawing *d, int64_t tile, int n) {
+/* What is left of the first n elements of a tile, before the filters: the logits themselves, or in desk->tile. */
+static const float *load(const drawing *d, int64_t tile, int n) {
     const napier_const_matrix *x = &d->call->logits;
     const int64_t column = tile * NAPIER_TILE, at = d->row * x->row_stride + column * x->col_stride;
     const void *const from = (const char *)x->data + at * (int64_t)napier_dtype_size(x->dtype);
     const uint8_t *const keep = napier_token_keep(&d->call->rules, d->row, column);
     const napier_token_rules none = {.temperature = 1.0f};
     float *const z = d->desk->tile;
-    if (!d->call->penalties || !d->desk->marked[tile]) {
+    const bool marked = d->call->penalties && d->desk->marked[tile];
+    if (!marked && x->dtype == NAPIER_F32 && x->col_stride == 1 && d->call->rules.temperature == 1.0f && !keep) {
+        return from;
+    }
+    if (!marked) {
         d->kernels->tokens.token_z(&d->call->rules, from, x->dtype, x->col_stride, keep, n, z);
         return z;
     }
@@ -118,13 +122,17 @@ static float *load(const drawing *d, int64_t tile, int n) {
     return z;
 }
 
-static float *load_tile(const drawing *d, int64_t tile) { return load(d, tile, tile_size(d, tile)); }
+static const float *load_tile(const drawing *d, int64_t tile) { return load(d, tile, tile_size(d, tile)); }
 
-/* The same, after the filters. */
-static float *load_cut_tile(const drawing *d, int64_t tile, napier_sample_cut cut) {
-    float *const z = load_tile(d, tile);
+/* The same, after the filters, in desk->tile. */
+static const float *load_cut_tile(const drawing *d, int64_t tile, napier_sample_cut cut) {
+    const float *const loaded = load_tile(d, tile);
     const int n = tile_size(d, tile);
     const int64_t last = cut.last - tile * NAPIER_TILE;
+    float *const z = d->desk->tile;
+    if (loaded != z) {
+        memcpy(z, loaded, (size_t)n * sizeof *z);
+    }
     if (cut.least > -INFINITY) {
         d->kernels->sample.cut(z, n, cut.least, last < 0 ? 0 : (int)napier_least(last, n - 1) + 1);
     }
@@ -168,6 +176,24 @@ static int64_t collect(const drawing *d, float least, napier_sample_cut cut, int
     return count;
 }
 
+/* Is the tile's maximum above the cut, and the cut at none of its elements? */
+static bool is_cut_evenly(const drawing *d, int64_t tile, napier_sample_cut cut) {
+    const float max = d->desk->slots.max[tile];
+    return max > cut.least && !napier_is_big(max) && tile != cut.last / NAPIER_TILE;
+}
+
+/* Corrects the sum of a tile for the cut. */
+static void cut_tile(const drawing *d, int64_t tile, napier_sample_cut cut) {
+    const napier_token_slots *s = &d->desk->slots;
+    if (!is_cut_evenly(d, tile, cut)) {
+        sum_tile(d, tile, load_cut_tile(d, tile, cut));
+        return;
+    }
+    const bool ties = tile * NAPIER_TILE < cut.last; /* are those that equal least kept? */
+    const float least = ties ? cut.least : napier_of_rising(napier_rising(cut.least) + 1);
+    s->rest[tile] = d->kernels->sample.rest(load_tile(d, tile), tile_size(d, tile), s->max[tile], least);
+}
+
 /* The cut behind `ties` of the elements that equal `least`. Corrects the sums of all tiles for it. */
 static napier_sample_cut narrow(const drawing *d, float least, int64_t ties) {
     napier_sample_cut cut = {least, INT64_MAX};
@@ -184,7 +210,7 @@ static napier_sample_cut narrow(const drawing *d, float least, int64_t ties) {
             cut.last = left == 0 ? t * NAPIER_TILE + end - 1 : INT64_MAX;
             ties = left;
         }
-        sum_tile(d, t, load_cut_tile(d, t, cut));
+        cut_tile(d, t, cut);
     }
     return cut;
 }
@@ -235,6 +261,12 @@ static bool guess(const drawing *d, napier_sample_bands *bands, double share, fl
     }
     share *= (double)looked / (double)d->call->logits.cols;
     napier_sample_bracket(&measure, d->desk->values, n, share, floor, &bands->low, &bands->high);
+    int64_t above = 0;
+    for (int64_t i = 0; i < n; i++) {
+        above += d->desk->values[i] > bands->high ? 1 : 0;
+    }
+    bands->most = above > n / 2;
+    bands->even = napier_sample_weight(napier_sample_term(bands->high, d->max), d->call->bits) >> 25 > 0;
     return true;
 }
 
