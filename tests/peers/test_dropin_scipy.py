@@ -16,13 +16,11 @@ def test_scipy_with_napier():
     except ImportError as error:
         raise Skip(f"SciPy's tests cannot be had: {error}") from None
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dropin")
-    os.environ["SCIPY_ARRAY_API"] = '["numpy", "torch"]'
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory() as empty:
-        os.chdir(empty)
         done = python("-m", "pytest", "-q", "-rf", "--tb=no", "-p", "scipy_plugin", "-p", "no:cacheprovider", "-W", "ignore",
-                      "--pyargs", "scipy.special.tests.test_logsumexp")
-        os.chdir(here)
+                      "--pyargs", "scipy.special.tests.test_logsumexp", cwd=empty, PYTHONPATH=path,
+                      SCIPY_ARRAY_API='["numpy", "torch"]')
     failed = set(re.findall(r"^FAILED \S*::(\S+)", done.stdout, re.M))
     passed = int((re.findall(r"(\d+) passed", done.stdout) or ["0"])[0])
     assert passed > 0, done.stdout[-2000:] + done.stderr[-2000:]
