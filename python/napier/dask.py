@@ -74,6 +74,8 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     options = {"temperature": temperature, "dtype": dtype}
     one = np.ones((1,) * a.ndim, a.dtype)  # the errors and the dtype of a call in memory
     found = napier.logsumexp(one, axis=tuple(axes), b=_one_of(b), **options).dtype
+    if found.kind == "c":
+        raise TypeError("a: complex numbers are not supported in Dask arrays")
     if _is_whole(a, axes):
         both = _logsumexp_of_blocks(a, b, axes, return_sign, options, found)
     else:

@@ -701,7 +701,7 @@ def test_modules():
 def test_errors():
     x = normal(3, 4)
     for call, kind, text in [
-        (lambda: nt.softmax([1.0]), TypeError, "x: expected a tensor, got list"),
+        (lambda: nt.softmax([1.0]), TypeError, "input: expected a tensor, got list"),
         (lambda: nt.softmax(x, 2), IndexError, "dim: 2"),
         (lambda: nt.logsumexp(x, (0, 0)), ValueError, "twice"),
         (lambda: nt.logsumexp(x, b=torch.ones(3)), ValueError, "b: shape (3,) does not broadcast"),

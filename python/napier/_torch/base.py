@@ -154,12 +154,25 @@ def _differentiable(operator, tensors, needs, backward, tangent):
     _check_transforms(operator, tensors, alone)
 
     def call(*args):
-        if torch.compiler.is_compiling() or not (forward_ad._current_level >= 0 or
-                                                 torch._C._are_functorch_transforms_active()):
-            return operator(*args)
-        return Derivatives.apply(*args)
+        return Derivatives.apply(*args) if _needs_function(title) else operator(*args)
 
     return call
+
+
+def _needs_function(title):
+    """Whether the derivatives that are active here are not those of the operator: gradients inside torch.func's transforms, and
+    dual tensors outside of them."""
+    if torch.compiler.is_compiling():
+        return False
+    if not torch._C._are_functorch_transforms_active():
+        return forward_ad._current_level >= 0
+    kinds = [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
+    if torch._C._functorch.TransformType.Grad not in kinds:
+        return False
+    if kinds.count(torch._C._functorch.TransformType.Jvp) > 1:  # PyTorch drops the outer tangent in a Function's jvp
+        raise NotImplementedError(f"{title}: forward mode twice around a gradient is not supported (jacfwd(jacfwd(jacrev(f)))); "
+                                  "use reverse mode for two of the three")
+    return True
 
 
 def _refuse_tangents(title, names, tangents):

@@ -5,9 +5,10 @@ On a GPU a call adds its work to the device's current stream and does not wait. 
 Invalid ids and offsets give NaN there, and synchronize() raises an error for them.
 
 Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
-compiled graphs contain it as one node. Results have the same bits as those of `napier`. Gradients are once differentiable, with
-backward() and torch.autograd.grad. softmax, log_softmax and logsumexp without weights also have forward mode. An operator
-without a derivative raises an error if one is requested.
+compiled graphs contain it as one node. Results have the same bits as those of `napier`. softmax, log_softmax, sparsemax and
+logsumexp without weights have derivatives of every order, in torch.func's transforms and in forward mode too. Gradients of other
+functions are once differentiable, with backward() and torch.autograd.grad. An operator without a derivative raises an error if
+one is requested.
 """
 from typing import Optional
 

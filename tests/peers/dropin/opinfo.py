@@ -7,6 +7,7 @@ A case is a check of one sample: (function, check, dtype, index of the sample).
 import collections
 import functools
 import itertools
+import sys
 import warnings
 
 import torch
@@ -25,8 +26,9 @@ def _values(op, ours, sample, dtype):
     """Of 16-bit numbers PyTorch's own results are rounded more than once, so they are compared with those of float32."""
     want = _wanted(op, sample.transform(lambda x: x.to(HALVES.get(x.dtype, x.dtype)) if isinstance(x, torch.Tensor) else x))
     got = ours(sample.input, *sample.args, **sample.kwargs)
-    assert got.dtype == (_wanted(op, sample).dtype if want.dtype != got.dtype else want.dtype)
-    torch.testing.assert_close(got, want.to(got.dtype), equal_nan=True)
+    assert got.dtype == want.dtype or got.dtype == _wanted(op, sample).dtype
+    near = {"rtol": 5e-6, "atol": 5e-5} if "attention" in op.name and got.dtype == torch.float32 else {}  # OpInfo's own bound
+    torch.testing.assert_close(got, want.to(got.dtype), equal_nan=True, **near)
 
 
 def _wanted(op, sample):
@@ -52,7 +54,10 @@ def _of_tensors(ours, sample):
 def _gradients(check, **options):
     def run(op, ours, sample, dtype):
         function, tensors = _of_tensors(ours, sample)
-        check(function, tensors, **options)
+        fast = True if op.gradcheck_fast_mode is None else op.gradcheck_fast_mode  # as in PyTorch's own tests
+        if "check_batched_forward_grad" in options:
+            options["check_batched_forward_grad"] = op.check_batched_forward_grad
+        check(function, tensors, fast_mode=fast, **options)
 
     return run
 
@@ -77,10 +82,10 @@ def _samples(op, check, dtype):
     return op.sample_inputs("cpu", dtype, requires_grad=True)
 
 
-def cases():
-    """(case, function that runs it)."""
+def cases(match=""):
+    """(case, function that runs it) of the functions with this word in their name."""
     for op in op_db:
-        if op.name not in OURS:
+        if op.name not in OURS or match and op.name.rpartition(".")[2] != match:
             continue
         name = op.name.rpartition(".")[2] + (" " + op.variant_test_name if op.variant_test_name else "")
         for check in CHECKS:
@@ -93,11 +98,11 @@ def cases():
                         CHECKS[c](op, OURS[op.name], s, d))
 
 
-def run(known):
+def run(known, match=""):
     """({(function, check): [passed, all]}, failures that are not in `known`, cases in it that pass). known(case) is a reason or
     None."""
     counts, unexpected, passing = collections.defaultdict(lambda: [0, 0]), [], []
-    for case, test in cases():
+    for case, test in cases(match):
         torch.manual_seed(1)
         try:
             with warnings.catch_warnings():
@@ -116,7 +121,7 @@ def run(known):
 
 
 if __name__ == "__main__":
-    counts, unexpected, _ = run(lambda case: None)
+    counts, unexpected, _ = run(lambda case: None, *sys.argv[1:])
     for key, (passed, total) in counts.items():
         print(f"{' '.join(key):60} {passed:4} of {total}")
     for key, group in itertools.groupby(unexpected, lambda f: (f[0][:3], f[1])):

@@ -1,0 +1,63 @@
+"""napier.torch's functions under PyTorch's own names of arguments, shapes and casts."""
+import torch
+
+import napier
+import napier.torch as nt
+from support import raises
+from test_torch_transforms import close, constant
+
+
+def test_names_and_dtypes():
+    x = constant(3, 4, dtype=torch.bfloat16)
+    for ours, theirs in ((nt.softmax, torch.softmax), (nt.log_softmax, torch.log_softmax)):
+        close(ours(input=x, dim=1, dtype=torch.float64), theirs(input=x, dim=1, dtype=torch.float64), 1e-14, ours.__name__)
+        assert ours(x, 0, torch.float32).dtype == torch.float32
+    ids = torch.arange(6).reshape(2, 3)
+    close(nt.logsumexp(input=ids, dim=(0,), keepdim=True), torch.logsumexp(ids, (0,), True), 1e-6, "integers")
+    z = torch.complex(constant(3, 4, dtype=torch.float64), constant(3, 4, seed=1, dtype=torch.float64))
+    assert (nt.logsumexp(z, (0, 1)) - torch.logsumexp(z, (0, 1))).abs() < 1e-14
+    raises(TypeError, "complex", lambda: nt.logsumexp(z, b=torch.ones(4)))
+
+
+def test_matmul_of_any_number_of_dimensions():
+    for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((3,), (4, 3, 2)), ((4, 2, 3), (3,)), ((4, 2, 3), (3, 5)),
+                 ((4, 1, 2, 3), (6, 3, 5)), ((2, 3), (4, 3, 5)), ((0, 2, 3), (0, 3, 5))):
+        x, y = constant(*a), constant(*b, seed=1)
+        close(nt.matmul(x, y), torch.matmul(x, y), 1e-5, f"{a} {b}")
+    x, y = constant(4, 2, 3), constant(4, 3, 5)
+    assert all(torch.equal(one, napier.matmul(p, q)) for one, p, q in zip(nt.matmul(x, y), x, y)), "the bits of each product"
+    for a, b in (((2, 3), (4,)), ((3,), (4, 3)), ((2, 2, 3), (3, 3, 5))):
+        raises(ValueError, "b: ", lambda: nt.matmul(constant(*a), constant(*b)))
+
+
+def test_autocast():
+    q, k = constant(1, 2, 3, 4), constant(1, 2, 3, 4, seed=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert nt.matmul(q, k.mT).dtype == nt.attention(q, k, k).dtype == torch.bfloat16
+        assert nt.scaled_dot_product_attention(q, k, k).dtype == torch.bfloat16
+        assert nt.scaled_dot_product_attention(*[x.double() for x in (q, k, k)]).dtype == torch.float64
+    assert torch.equal(nt.attention(q.bfloat16(), k.bfloat16(), k.bfloat16()), torch.autocast("cpu", torch.bfloat16)(nt.attention)(q, k, k))
+
+
+def test_scaled_dot_product_attention():
+    """is_causal where queries and keys differ in number, shared heads, many dimensions, masks, rows without keys."""
+    theirs = torch.nn.functional.scaled_dot_product_attention
+    for dtype, bound in ((torch.float32, 2e-6), (torch.float64, 1e-14)):
+        for q, k, options in (((2, 4, 3, 8), (2, 4, 6, 8), {"is_causal": True}), ((2, 4, 6, 8), (2, 4, 3, 8), {"is_causal": True}),
+                              ((2, 4, 3, 8), (2, 2, 5, 8), {"enable_gqa": True}), ((3, 8), (5, 8), {"scale": 0.3}),
+                              ((2, 3, 4, 3, 8), (2, 3, 4, 5, 8), {}), ((4, 3, 8), (2, 4, 5, 8), {})):
+            x, y, z = constant(*q, dtype=dtype), constant(*k, seed=1, dtype=dtype), constant(*k, seed=2, dtype=dtype)
+            close(nt.scaled_dot_product_attention(x, y, z, **options), theirs(x, y, z, **options), bound, f"{q} {k} {options}")
+        x, y = constant(2, 4, 3, 8, dtype=dtype), constant(2, 4, 5, 8, seed=1, dtype=dtype)
+        mask = constant(3, 5, dtype=dtype) > 0
+        mask[1] = False
+        out = nt.scaled_dot_product_attention(x, y, y, mask)
+        assert (out[:, :, 1] == 0).all()
+        close(out, theirs(x, y, y, mask), bound, "mask")
+    for call, text in ((lambda: nt.scaled_dot_product_attention(x, y, y, mask, is_causal=True), "is_causal: True"),
+                       (lambda: nt.scaled_dot_product_attention(x, y, y, dropout_p=2.0), "dropout_p: 2.0"),
+                       (lambda: nt.scaled_dot_product_attention(x, y[..., :4], y), "key: shape"),
+                       (lambda: nt.scaled_dot_product_attention(x, y.float(), y), "key: expected"),
+                       (lambda: nt.scaled_dot_product_attention(x, y[:, :3], y), "query: batch"),
+                       (lambda: nt.scaled_dot_product_attention(x, y, y, mask[:, :2]), "attn_mask: shape")):
+        raises(ValueError, text, call)
