@@ -8,6 +8,9 @@ tokens; sampling is at temperature 1 over the whole vocabulary (llama.cpp sample
 llama.cpp runs in the environment `llama` of the folder $NAPIER_BENCH_HOME (default ~/.cache/napier/bench), which
 `bench/setup.sh llama` makes; NAPIER_BENCH_LLAMA names another environment's folder. Without it, it is left out.
 
+--compute read compares the steps of one sequence in bf16 with reads: one before and one after each step, because the
+memory's speed changes from second to second. A step's ratio is to the mean of the two.
+
 The libraries take turns, each in a process of its own. A cell is the median step of all rounds, and the fastest. Beside them
 is the time of a plain read of the weights by as many threads (bench/python/read.c, compiled by `cc`).
 """
@@ -28,6 +31,7 @@ CASES = ((1, 17), (8, 11), (64, 9))  # sequences, tokens
 ATTENTION = ((1, 4096), (8, 4096), (64, 4096), (1, 16384), (8, 16384))  # sequences, keys of each
 HEADS, KEY_HEADS, DIM, LAYERS = 16, 8, 128, 28
 PROMPT = 32
+READ_TOKENS = 50
 HERE = Path(__file__).resolve().parent
 HOME = Path(os.environ.get("NAPIER_BENCH_HOME", Path.home() / ".cache/napier/bench"))
 LLAMA = Path(os.environ.get("NAPIER_BENCH_LLAMA", HOME / "llama")) / "bin/python"
@@ -147,14 +151,40 @@ def attention_steps(who, threads):
         yield [LAYERS * s for s in steps[1:]]
 
 
+def read_steps(folder, threads):
+    """Pairs of a step of one sequence and the mean of the reads before and after it."""
+    import napier
+    napier.set_num_threads(threads)
+    model = napier.Qwen3(folder, compute="bfloat16", memory=4 << 30)
+    words = np.memmap(f"{folder}/model.safetensors", dtype=np.uint8, mode="r")
+    with tempfile.TemporaryDirectory() as place:
+        compile_read(f"{place}/read.so", "-shared", "-fPIC")
+        library = ctypes.CDLL(f"{place}/read.so")
+    library.read_seconds.restype = ctypes.c_double
+    ends, reads = [], []
+
+    def on_token(*_):
+        end = time.perf_counter()
+        reads.append(library.read_seconds(ctypes.c_void_p(words.ctypes.data), ctypes.c_int64(words.size // 8), threads))
+        ends.append((end, time.perf_counter()))
+
+    model.generate(prompts_of(1, model.info["vocabulary"]), max_tokens=READ_TOKENS, stop=[], on_token=on_token)
+    for i in range(2, READ_TOKENS):  # the first step may still wait for pages
+        yield ends[i][0] - ends[i - 1][1], (reads[i - 1] + reads[i]) / 2
+
+
 WORKERS = {"napier": napier_steps, "transformers": transformers_steps, "llama.cpp": llama_steps}
+
+
+def compile_read(program, *flags):
+    subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", *flags, HERE / "read.c", "-o", program], check=True)
 
 
 def read_seconds(folder, threads):
     """A plain read of the file of the weights, mapped, by so many threads; the fastest of ten."""
     with tempfile.TemporaryDirectory() as place:
         program = f"{place}/read"
-        subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", HERE / "read.c", "-o", program], check=True)
+        compile_read(program)
         done = subprocess.run([program, f"{folder}/model.safetensors", str(threads)], check=True, capture_output=True, text=True)
         return float(done.stdout)
 
@@ -170,6 +200,13 @@ def measure(seconds, wanted, who, compute):
         seconds.setdefault((compute, *(case if compute == "attention" else case[:1])), {}).setdefault(who, []).extend(steps)
 
 
+def measure_reads(wanted):
+    done = subprocess.run([sys.executable, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", "napier", "read"],
+                          check=True, stdout=subprocess.PIPE, text=True,
+                          env={name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"})
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def processor():
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
@@ -180,15 +217,25 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--compute", default="bfloat16,float32", help="of bfloat16, float32 and attention (default both dtypes)")
+    parser.add_argument("--compute", default="bfloat16,float32", help="of bfloat16, float32 and attention (default both dtypes), or read")
     parser.add_argument("--output", help="append a line of JSON for each cell")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.worker:
         who, compute = wanted.worker
+        if compute == "read":
+            for pair in read_steps(wanted.model, wanted.threads):
+                print(json.dumps(pair))
+            return
         steps = attention_steps(who, wanted.threads) if compute == "attention" else WORKERS[who](wanted.model, compute, wanted.threads)
         for case in steps:
             print(json.dumps(list(case)), flush=True)
+        return
+    if wanted.compute == "read":
+        pairs = np.array([pair for _ in range(wanted.rounds) for pair in measure_reads(wanted)])
+        ratio = np.percentile(pairs[:, 0] / pairs[:, 1], (25, 50, 75))
+        print(f"{processor()}, {wanted.threads} threads, one sequence: a step {1e3 * np.median(pairs[:, 0]):.1f} ms, a read "
+              f"{1e3 * np.median(pairs[:, 1]):.1f} ms, step / read: median {ratio[1]:.3f}, half within {ratio[0]:.3f} to {ratio[2]:.3f}")
         return
     seconds, reads = {}, []
     for _ in range(wanted.rounds):
