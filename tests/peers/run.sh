@@ -23,7 +23,7 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 # The packages that a set needs from PyPI.
 packages() {
     case $1 in
-    umap) echo "umap-learn numpy scipy scikit-learn" ;;
+    umap) echo "umap-learn numpy scipy scikit-learn pytest" ;;
     rl | torch) echo "torch trl numpy lm-eval" ;;
     dropin) echo "torch numpy scipy pytest hypothesis expecttest" ;;
     scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
