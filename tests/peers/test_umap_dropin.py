@@ -38,7 +38,7 @@ def test_umap_learn_with_napier():
                 (package / part.name).symlink_to(part)
         (package / "tests").symlink_to(pathlib.Path(folder).resolve())
         path = os.pathsep.join([work, str(here), os.environ.get("PYTHONPATH", "")])
-        done = python("-m", "pytest", "-q", "-rf", "--tb=no", "-p", "umap_plugin", "-p", "no:cacheprovider", "-W", "ignore",
+        done = python("-m", "pytest", "-q", "-rf", "--tb=no", "--disable-warnings", "-p", "umap_plugin", "-p", "no:cacheprovider",
                       *(f"umap/tests/test_{name}.py" for name in FILES), cwd=work, PYTHONPATH=path)
     failed = set(re.findall(r"^FAILED \S*::(\S+)", done.stdout, re.M))
     passed = int((re.findall(r"(\d+) passed", done.stdout) or ["0"])[0])
