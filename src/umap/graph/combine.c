@@ -43,7 +43,7 @@ static double sum_of_powers(const float *weights, int64_t count, double largest,
 
 /* The exponent at which the weights, divided by the largest, sum to `wanted`. The sum falls as the exponent rises. */
 static double exponent_of(const float *weights, int64_t count, double largest, double wanted) {
-    double low = 0.0, high = INFINITY, exponent = 1.0;
+    double low = 0.0, high = (double)INFINITY, exponent = 1.0;
     for (int i = 0; i < BISECTIONS; i++) {
         if (sum_of_powers(weights, count, largest, exponent) > wanted) {
             low = exponent;
