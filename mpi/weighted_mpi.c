@@ -1,5 +1,7 @@
 /* mpi/weighted_mpi.c - weighted logsumexp of rows of which each rank has some columns. The ranks exchange a state of each row,
  * which has the elements of shared tiles in it. So there is one message, and no rank owns a tile. */
+#include <string.h>
+
 #include "arguments_mpi.h"
 #include "exchange.h"
 
@@ -24,8 +26,8 @@ static size_t state_bytes(const exchange *x, const weighted_rows *w, int r) {
 }
 
 static napier_const_vector row_of(napier_const_matrix m, int64_t row) {
-    const char *const data = (const char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
-    return (napier_const_vector){m.cols > 0 ? data : NULL, m.cols, m.col_stride, m.dtype};
+    const int64_t at = row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
+    return (napier_const_vector){m.cols > 0 ? (const char *)m.data + at : NULL, m.cols, m.col_stride, m.dtype};
 }
 
 static napier_status save_state(const exchange *x, const weighted_rows *w, int64_t row) {
@@ -74,6 +76,9 @@ static void take_weighted(exchange *x, weighted_rows *w) {
         w->widest = bytes > w->widest ? bytes : w->widest;
     }
     w->mine = exchange_take(x, x->rows, w->widest);
+    if (w->mine) { /* a state may be shorter than its record */
+        memset(w->mine, 0, (size_t)x->rows * w->widest);
+    }
     w->all = exchange_take(x, x->rows * x->ranks, w->widest);
     w->lse = exchange_take(x, x->rows, sizeof *w->lse);
     w->sign = exchange_take(x, x->rows, sizeof *w->sign);

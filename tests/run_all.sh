@@ -16,6 +16,7 @@ main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
 export LC_ALL=C OMP_WAIT_POLICY=passive
 . "$root/tests/support/compile_once.sh"
+export NAPIER_WERROR="${NAPIER_WERROR-ON}"
 # use_tls=0: the leak check of clang 14 crashes when it reads the thread-local memory of OpenMP workers that have ended.
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use_tls=0"
 
@@ -328,7 +329,7 @@ group_fuzz() {
     [ -n "${QUICK:-}" ] && time=3
     for target in "$root"/tests/fuzz/fuzz_*.c; do
         fuzz "$(basename "$target" .c)" "$time" &
-        [ "$(jobs -rp | wc -l)" -ge "$jobs" ] && wait -n
+        while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
     done
     wait
 }
@@ -440,7 +441,7 @@ for line in "${groups[@]}"; do
     mkdir -p "$work/log/$name"
     : >"$work/log/$name.results"
     all+=("$work/log/$name.results") summaries+=("$work/log/$name.summary")
-    [ "$(jobs -rp | wc -l)" -ge 2 ] && wait -n
+    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
     printf '   ...  %s\n' "$name"
     run_group "$name" "$limit" "$text" &
     [ "$name" = release ] && wait

@@ -172,7 +172,8 @@ NAPIER_API napier_status napier_softmax_state_finish(napier_context *context, na
 
 /* ---- The same with weights ------------------------------------------------------------------------------------------
  * A weighted state is a part of a row of napier_logsumexp_weighted, and its result has that call's bits. merge, save, load,
- * destroy and the other functions take weighted states too; apply does not, and a weighted state does not merge with another.
+ * destroy and the other functions take weighted states too; update and apply do not. Both states of a merge are weighted, or
+ * neither is.
  * A part has fewer than 2^38 elements. A state takes about 18 KB (f32) or 34 KB (f64). */
 
 /* As napier_softmax_state_create. */
@@ -202,8 +203,8 @@ NAPIER_API napier_status napier_softmax_state_apply(napier_context *context, con
 NAPIER_API int64_t napier_softmax_state_first_index(const napier_softmax_state *state);
 NAPIER_API int64_t napier_softmax_state_count(const napier_softmax_state *state);
 
-/* The size of the state as bytes, at most 20 KB; 36 KB if it is weighted and f64. The bytes are the same on every machine: little-endian, with magic, format,
- * numerics version, tile, dtype, temperature and a checksum. */
+/* The size of the state as bytes, at most 20 KB; 36 KB if it is weighted and f64. The bytes are the same on every machine:
+ * little-endian, with magic, format, numerics version, tile, dtype, temperature and a checksum. */
 NAPIER_API size_t napier_softmax_state_size(const napier_softmax_state *state);
 /* Writes napier_softmax_state_size bytes. INVALID_ARGUMENT if `capacity` is less. */
 NAPIER_API napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state,

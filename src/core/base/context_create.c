@@ -1,12 +1,6 @@
 /* core/base/context_create.c - creates and destroys contexts. */
-#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
-#define _DEFAULT_SOURCE /* madvise */
-#endif
 #include <stdint.h>
 #include <stdlib.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -19,28 +13,12 @@ enum { MAX_THREADS = 1024 };
 
 /* ---- Defaults --------------------------------------------------------------------------------------------------- */
 
-/* A large block, which malloc takes from the system anew for each call, asks for huge pages. With small ones a gradient of
- * the head spent an eighth of its time on page faults. */
-static void ask_for_huge_pages(void *memory, size_t size) {
-#ifdef MADV_HUGEPAGE
-    enum { HUGE_PAGE = 2 << 20, FROM = 4 * HUGE_PAGE };
-    const size_t ahead = (HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE) % HUGE_PAGE;
-    if (memory && size >= FROM) {
-        (void)madvise((char *)memory + ahead, (size - ahead) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-    }
-#else
-    (void)memory, (void)size;
-#endif
-}
-
 static void *allocate_by_default(size_t size, size_t alignment, void *user) {
     (void)user;
     if (size > SIZE_MAX - alignment) {
         return NULL;
     }
-    void *const memory = aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
-    ask_for_huge_pages(memory, size);
-    return memory;
+    return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }
 
 static void deallocate_by_default(void *memory, void *user) {

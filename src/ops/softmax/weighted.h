@@ -17,21 +17,13 @@
 typedef struct napier_weighted_look {
     double max;       /* the largest x; -inf if there is no element, or only -inf */
     double size;      /* the largest y; of one tile */
-    int64_t unit;     /* E, the largest of all tiles */
+    int64_t unit;     /* E of the tile */
     bool nan;         /* x or b is NaN, or b is infinite where x is -inf: the row is NaN */
     bool plus, minus; /* a term is +inf, -inf */
 } napier_weighted_look;
 
 NAPIER_BOTH napier_weighted_look napier_weighted_nothing(void) {
     return (napier_weighted_look){.max = -HUGE_VAL, .size = -HUGE_VAL, .unit = INT64_MIN};
-}
-
-NAPIER_BOTH void napier_weighted_join(napier_weighted_look *into, const napier_weighted_look *from) {
-    into->max = from->max > into->max ? from->max : into->max;
-    into->unit = from->unit > into->unit ? from->unit : into->unit;
-    into->nan |= from->nan;
-    into->plus |= from->plus;
-    into->minus |= from->minus;
 }
 
 /* Records a weight that is not finite, or an element that is +inf or NaN. Returns whether the element is one. */

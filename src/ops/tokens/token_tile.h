@@ -45,9 +45,9 @@ typedef struct napier_token_slots {
     float *rest;   /* sum of the terms of all other elements, as in napier_tile_sum */
     float *spread; /* sum of the terms times (max - z); for entropy */
     float *total;  /* sum of z over the elements that `keep` selects; for label smoothing */
-    float
-        *terms; /* NULL, or [tiles][1024] for the terms of ordinary tiles, which a gradient then need not compute again.
-                      Those of bf16 are in the order of napier_bf16_even and napier_bf16_odd, 32 at a time */
+    /* NULL, or [tiles][1024] for the terms of ordinary tiles, which a gradient then need not compute again. Those of bf16
+     * are in the order of napier_bf16_even and napier_bf16_odd, 32 at a time. */
+    float *terms;
     float *least; /* with terms: of a tile whose terms are there no more than its smallest z; else NaN */
 } napier_token_slots;
 

@@ -165,6 +165,8 @@ napier_status napier_umap_combine(napier_context *context, napier_umap_operation
     *out = NULL;
     NAPIER_TRY(napier_umap_check_graph(context, "left", left));
     NAPIER_TRY(napier_umap_check_graph(context, "right", right));
+    NAPIER_REFUSE_IF(context, napier_umap_highest_weight(left) > 1.0f, "left: a weight is above 1");
+    NAPIER_REFUSE_IF(context, napier_umap_highest_weight(right) > 1.0f, "right: a weight is above 1");
     NAPIER_REFUSE_IF(context, left->n != right->n, "right: %lld points are not left's %lld", (long long)right->n,
                      (long long)left->n);
     NAPIER_REFUSE_IF(context, operation < NAPIER_UMAP_UNION || operation > NAPIER_UMAP_DIFFERENCE,

@@ -591,9 +591,9 @@ static napier_status check_metric(napier_context *context, const char *name, con
 
 static napier_status fill(napier_memory *memory, const char *name, napier_points *points, napier_umap_samples samples,
                           const napier_points *like) {
-    const int dense = like ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
-    NAPIER_REFUSE_IF(memory->context, dense && samples.sparse && points->metric == NAPIER_METRIC_PRECOMPUTED,
-                     "%s: sparse distances to points of dense ones", name);
+    const bool stored = points->metric == NAPIER_METRIC_PRECOMPUTED; /* nothing is measured with `like` */
+    const bool dense =
+        like && !stored ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
     return dense            ? fill_dense(memory, name, points, samples)
            : samples.sparse ? fill_sparse(memory, name, points, samples)
                             : fill_sparse_of_dense(memory, name, points, samples);

@@ -8,6 +8,9 @@
 #include <napier/linear.h>
 #include <stdio.h>
 
+#ifdef TEST_PAIRS
+#include "core/base/context.h"
+#endif
 #include "support/formats.h"
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
@@ -570,6 +573,9 @@ static void the_matrix_engine_is_for_auto(void) {
     assert_true(on == 0 || (on == 1 && napier_context_isa(context) == NAPIER_ISA_AVX512));
 #endif
     assert_int_equal(napier_matrix_engine(context), on);
+#ifdef TEST_PAIRS /* what is not trusted is not tested either */
+    assert_true(on == 1 || context->engine == NAPIER_ENGINE_PAIRS || napier_context_isa(context) != NAPIER_ISA_AVX512);
+#endif
 }
 
 int main(void) {

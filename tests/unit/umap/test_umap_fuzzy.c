@@ -478,6 +478,8 @@ static void test_combine(napier_context *context) {
     invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 0.5, -1, &out), "n_neighbors: -1");
     invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 0.5, 0, NULL), "out: NULL");
     invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 1.5, 0, &out), "weight: 1.5");
+    right->weights[0] = 1.5f;
+    invalid(context, napier_umap_combine(context, NAPIER_UMAP_UNION, left, right, 0.5, 0, &out), "right: a weight");
     expect(out == NULL, "an error left a graph");
     napier_umap_graph_destroy(context, left);
     napier_umap_graph_destroy(context, right);

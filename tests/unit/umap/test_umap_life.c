@@ -327,6 +327,14 @@ static void test_precomputed_without_neighbors(void) {
     const float *near = (const float *)napier_umap_model_embedding(model).data + 2 * 5;
     expect(hypotf(y[0] - near[0], y[1] - near[1]) < 2.0f, "a row of fitted distances is at %g, %g, its point at %g, %g",
            (double)y[0], (double)y[1], (double)near[0], (double)near[1]);
+    const int64_t row_starts[2] = {0, 3};
+    const int32_t near_columns[3] = {4, 5, 6};
+    const float near_values[3] = {1.0f, 0.0f, 1.0f};
+    const napier_csr_matrix few = {1, ROWS, row_starts, near_columns, near_values};
+    float place[2];
+    must(napier_umap_transform(context, model, (napier_umap_samples){{0}, &few}, napier_rows_f32(place, 1, 2)));
+    expect(hypotf(place[0] - near[0], place[1] - near[1]) < 2.0f, "a sparse row is at %g, %g", (double)place[0],
+           (double)place[1]);
     napier_umap_model *other = NULL;
     must(napier_umap_model_of(context, samples_of(square, ROWS, ROWS), &o, napier_umap_model_embedding(model), &other));
     float again[2];

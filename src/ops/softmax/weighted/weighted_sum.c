@@ -341,7 +341,7 @@ bool napier_weighted_sum_valid(const napier_weighted_sum *s, int64_t elements) {
         !digits_fit(s->rest, s->ties, digits, elements)) {
         return false;
     }
-    if (s->max == -HUGE_VAL && !are_zero(s->weight, weights)) {
+    if ((s->max == -HUGE_VAL && !are_zero(s->weight, weights)) || (elements == 0 && s->max != -HUGE_VAL)) {
         return false;
     }
     if (s->max == -HUGE_VAL || is_huge(s, s->max)) {
