@@ -16,11 +16,18 @@
 set -eu
 
 if [ "$1" = --join ]; then # each file is in the order of its lines
-    set -- "$2" "$2".[0-9][0-9][0-9][0-9][0-9]
-    name=$1
-    shift
-    if [ ! -e "$1" ] || [ $# -ne "${SHARDS:-16}" ]; then
-        echo "$name: $# files, but ${SHARDS:-16} shards (say SHARDS=N if there were others)" >&2
+    name=$2 shard=0
+    set --
+    while [ "$shard" -lt "${SHARDS:-16}" ]; do
+        set -- "$@" "$name.$(printf %05d "$shard")"
+        if [ ! -e "$name.$(printf %05d "$shard")" ]; then
+            echo "$name: no file of shard $shard of ${SHARDS:-16} (say SHARDS=N if there were others)" >&2
+            exit 1
+        fi
+        shard=$((shard + 1))
+    done
+    if [ -e "$name.$(printf %05d "$shard")" ]; then
+        echo "$name: there is a file of shard $shard, but ${SHARDS:-16} shards (say SHARDS=N if there were others)" >&2
         exit 1
     fi
     LC_ALL=C exec sort -m -s -t ' ' -k 2,2n "$@"

@@ -139,7 +139,7 @@ class Judge:
 
     def __init__(self, model, criteria, *, verdicts=None, template=None, chat="qwen3", prompt="prompt", response="response",
                  temperature=1.0, compute="float32", memory=0, threads=0):
-        if isinstance(criteria, (str, bytes)) or not len(criteria):
+        if not isinstance(criteria, (list, tuple)) or not criteria:
             raise ValueError(f"criteria: expected a list of at least one text, got {criteria!r}")
         criteria = [{"criterion": c} if isinstance(c, str) else c for c in criteria]
         for i, c in enumerate(criteria):

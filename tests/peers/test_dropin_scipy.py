@@ -23,6 +23,6 @@ def test_scipy_with_napier():
                       SCIPY_ARRAY_API='["numpy", "torch"]')
     failed = set(re.findall(r"^FAILED \S*::(\S+)", done.stdout, re.M))
     passed = int((re.findall(r"(\d+) passed", done.stdout) or ["0"])[0])
-    assert passed > 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert passed > 700 and not re.search(r"\d+ errors?", done.stdout), done.stdout[-2000:] + done.stderr[-2000:]
     assert failed == set(KNOWN), f"not listed: {sorted(failed - set(KNOWN))}; listed, but passing: {sorted(set(KNOWN) - failed)}"
     return f"{passed} of {passed + len(failed)}"

@@ -16,6 +16,7 @@ def run(match):
         raise Skip(f"OpInfo cannot be had: {error}") from None
     counts, unexpected, passing = opinfo.run(KNOWN.get, match)
     assert not unexpected, f"{len(unexpected)} cases are not listed: {unexpected[:5]}"
+    assert counts, f"no cases of {match}"
     assert not passing, f"listed, but passing: {passing[:5]}"
     checks = {}
     for (_, check), (passed, total) in counts.items():

@@ -42,6 +42,6 @@ def test_umap_learn_with_napier():
                       *(f"umap/tests/test_{name}.py" for name in FILES), cwd=work, PYTHONPATH=path)
     failed = set(re.findall(r"^FAILED \S*::(\S+)", done.stdout, re.M))
     passed = int((re.findall(r"(\d+) passed", done.stdout) or ["0"])[0])
-    assert passed > 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert passed > 90 and not re.search(r"\d+ errors?", done.stdout), done.stdout[-2000:] + done.stderr[-2000:]
     assert failed == set(KNOWN), f"not listed: {sorted(failed - set(KNOWN))}; listed, but passing: {sorted(set(KNOWN) - failed)}"
     return f"{passed} of {passed + len(failed)}"

@@ -100,6 +100,14 @@ def test_shapes_and_dtypes(rng):
     assert napier.logsumexp(np.zeros((0, 3), complex), 1).shape == (0,)
     refuses(lambda: napier.logsumexp(a, dtype="float32"), TypeError, "^dtype: expected complex64 or complex128")
     refuses(lambda: napier.logsumexp(a, temperature=0), ValueError, "^temperature: 0")
+    rows = np.arange(12).reshape(3, 4) * (1 + 0.1j)
+    for axis in (0, 1, (0, 1)):
+        for z in (rows, np.asfortranarray(rows), rows.T):
+            np.testing.assert_allclose(napier.logsumexp(z, axis, temperature=0.5), napier.logsumexp(z / 0.5, axis), rtol=1e-14)
+    assert napier.logsumexp(np.array(1j), axis=0) == 1j
+    for b in (1.5e308 + 1.5e308j, 5e-324 + 5e-324j):  # |b| overflows, or has no digits
+        wanted = complex(np.log(abs(b.real)) + np.log(2) / 2, np.pi / 4)
+        np.testing.assert_allclose(napier.logsumexp([0j, 0j], b=[b, 0]), wanted, rtol=1e-14)
     refuses(lambda: napier.logsumexp(a, 3), IndexError, "^axis: 3")
     refuses(lambda: napier.softmax(a), TypeError, "^x: complex")
 

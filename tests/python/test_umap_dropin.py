@@ -46,6 +46,8 @@ def test_combined_maps(iris):
     refuses(lambda: both.transform(iris), ValueError, "combined")
     refuses(lambda: left + UMAP(n_epochs=10).fit(iris[:90]), ValueError, "150 and 90")
     refuses(lambda: left + 1, TypeError)
+    refuses(lambda: left + UMAP(n_epochs=5, unique=True).fit(iris), ValueError, "unique")
+    refuses(lambda: both.update(iris), ValueError, "combined")
     refuses(lambda: left * UMAP(), ValueError, "not fitted")
 
 
@@ -101,6 +103,12 @@ def test_aligned_maps(iris):
     refuses(lambda: umap.AlignedUMAP().fit(slices[:2], relations=[{0: 99}]), ValueError, "0 to 49")
     refuses(lambda: umap.AlignedUMAP(n_components=[2, 3]).fit(slices, relations=relations), ValueError, "n_components")
     refuses(lambda: umap.AlignedUMAP().update(slices[0], relations={}), ValueError, "fit")
+    for wrong in ({"unique": True}, {"init": "pca"}, {"n_neighbors": [15, 10]}, {"alignment_window_size": 1.5}):
+        refuses(lambda: umap.AlignedUMAP(**wrong).fit(slices, relations=relations), ValueError, next(iter(wrong)))
+    refuses(lambda: umap.AlignedUMAP().fit(slices[:2], relations=[{20.7: 0.9}]), ValueError, "numbers of rows")
+    refuses(lambda: mapper.update(slices[4], relations=relations[3], fit=3), ValueError, "fit")
+    many = umap.AlignedUMAP(n_epochs=5).fit(slices[:2], relations=[{20: 0, 21: 0, 22: 0}]).embeddings_
+    assert all(np.isfinite(e).all() for e in many)
     refuses(lambda: mapper.update(slices[4], relations=relations[3], neighbours=3), ValueError, "neighbours")
 
 
@@ -156,6 +164,9 @@ def test_metrics_that_are_functions(iris):
     assert np.abs(mapper.inverse_transform(mapper.embedding_[:20]) - iris[:20]).mean() < 0.5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        cut = UMAP(metric=taxicab, disconnection_distance=0.5, n_epochs=5).fit(iris)
+        assert umap.disconnected(cut.embedding_) < 150 and cut.transform(iris + 0.01).shape == (150, 2)
+        refuses(lambda: UMAP(metric=lambda x, y: None).fit(iris), ValueError, "metric")
         spoiled = iris.copy()
         spoiled[0] = np.nan
         UMAP(metric=lambda x, y: (0.0, x), n_epochs=5).fit(spoiled, ensure_all_finite=False)
@@ -170,9 +181,18 @@ def test_the_graph_as_a_result(digits):
     graph = mapper.fit_transform(digits[:250])
     assert (graph != UMAP(n_neighbors=10, n_epochs=1).fit(digits[:250]).graph_).nnz == 0
     new = mapper.transform(digits[250:])
-    assert new.shape == (50, 250) and np.allclose(new.max(axis=1).toarray(), 1) and new.min() >= 0
+    distances = umap.nearest_neighbors_of(digits[:250], digits[250:], 10)[1]
+    sigmas, rhos = umap.smooth_knn_dist(distances, 0.0)
+    wanted = np.exp(-np.maximum(distances - rhos[:, None], 0) / sigmas[:, None])
+    assert new.shape == (50, 250) and np.allclose(np.sort(new.data.reshape(50, 10)), np.sort(wanted), atol=1e-6)
     assert (scipy.sparse.vstack([mapper.transform(digits[i:i + 1]) for i in range(250, 300)]) != new).nnz == 0
     assert not hasattr(mapper, "embedding_")
+    again = UMAP(n_epochs=5, densmap=True, output_dens=True).fit(digits).set_params(transform_mode="graph", densmap=False, output_dens=False)
+    again.fit(digits[:100])
+    assert not any(hasattr(again, name) for name in ("embedding_", "model_", "rad_orig_", "rad_emb_"))
+    again.set_params(transform_mode="embedding")
+    refuses(lambda: again.transform(digits), ValueError, "transform_mode")
+    refuses(lambda: again.update(digits), ValueError, "transform_mode")
     refuses(lambda: mapper.inverse_transform([[0, 0]]), ValueError, "no map")
 
 
@@ -242,4 +262,43 @@ def test_maps_on_surfaces(iris):
         assert trustworthiness(iris, y, n_neighbors=10) > 0.85, metric
         assert bits(mapper.transform(iris[:3])) == bits(mapper.embedding_[:3])
         if metric is not flat:
-            assert np.isfinite(mapper.transform(iris[:9] + 0.01)).all()
+            new = mapper.transform(iris[:9] + 0.01)
+            assert np.isfinite(new).all()
+            assert bits(np.vstack([mapper.transform(iris[i:i + 1] + 0.01) for i in range(9)])) == bits(new)
+
+
+def test_points_without_neighbours_on_surfaces():
+    data = (np.random.default_rng(3).random((60, 30)) < 0.4).astype(np.float32)
+    data[40] = 0
+    data[40, 0], data[np.arange(60) != 40, 0] = 1, 0  # shares nothing with the others
+    new = np.vstack([data[:4, ::-1], data[40:41]])
+    new[:4, 0] = 0
+    for metric in ("euclidean", "manhattan", "haversine"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mapper = UMAP(metric="jaccard", output_metric=metric, n_epochs=30).fit(data)
+            assert umap.disconnected(mapper.embedding_) == 1
+            assert umap.disconnected(mapper.transform(new)) == 1
+            mapper.set_params(n_epochs=30).update(new[:4])
+        assert umap.disconnected(mapper.embedding_) == 1, metric
+
+
+def test_starts_on_surfaces(iris):
+    start = np.random.default_rng(0).uniform(0.5, 2.5, (150, 2)).astype(np.float32)
+    for metric in ("haversine", "hyperboloid"):
+        assert bits(UMAP(init=start, n_epochs=0, output_metric=metric).fit_transform(iris)) == bits(start)
+        few = UMAP(output_metric=metric, n_epochs=20).fit(iris[:140])
+        before = few.embedding_
+        few.set_params(n_epochs=1, learning_rate=1e-6).update(iris[140:])
+        assert np.abs(few.embedding_[:140] - before).max() < 1e-4
+    refuses(lambda: UMAP(init=start[:7], n_epochs=0).fit(iris), ValueError, "init")
+    refuses(lambda: UMAP(output_metric=lambda x, y: (0.0, x[:1])).fit(iris), ValueError, "gradient")
+    refuses(lambda: UMAP(output_metric="haversine", output_metric_kwds={"r": 1}).fit(iris), ValueError, "output_metric_kwds")
+
+
+def test_densmap_is_refused_where_it_would_not_act(iris):
+    refuses(lambda: UMAP(densmap=True, target_metric="ordinal").fit(iris, np.arange(150)), ValueError, "densmap")
+    refuses(lambda: UMAP(densmap=True, metric=lambda x, y: 0.0).fit(iris), ValueError, "densmap")
+    refuses(lambda: UMAP(densmap=True, n_epochs=5).fit(iris).update(iris), ValueError, "densMAP")
+    one = UMAP(densmap=True, output_dens=True).fit_transform(iris[:1])
+    assert one[0].shape == (1, 2) and np.isnan(one[1]).all()

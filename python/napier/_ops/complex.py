@@ -142,14 +142,16 @@ def _dot(a, b):
 
 
 def _rotations(imag, b, keep):
-    """Sizes |b| and directions b / |b| cis(imag) of the terms, as (size, cosine, sine). Without weights the size is None."""
+    """Logarithms of |b| and directions b / |b| cis(imag) of the terms, as (log, cosine, sine). Without weights the first is
+    None."""
     c, s = cos_sin(np.where(keep, imag, 0.0))
     if b is None:
         return None, c, s
-    size = _magnitude(b.real, b.imag)
-    scale = np.where(keep, size, 1.0)
+    scale = np.where(keep, np.maximum(np.abs(b.real), np.abs(b.imag)), 1.0)  # |b| may overflow, or lose its digits
     p, q = b.real / scale, b.imag / scale
-    return size, p * c - q * s, p * s + q * c
+    unit = np.where(keep, np.sqrt(p * p + q * q), 1.0)
+    p, q = p / unit, q / unit
+    return _log(scale) + _log(unit), p * c - q * s, p * s + q * c
 
 
 def finite_rows(a, b):
@@ -158,7 +160,7 @@ def finite_rows(a, b):
     size, c, s = _rotations(a.imag, b, keep)
     level = np.where(keep, a.real, -np.inf)
     if size is not None:
-        level = level + np.where(keep, _log(np.where(keep, size, 1.0)), 0.0)
+        level = level + np.where(keep, size, 0.0)
     j = np.argmax(level, 1)[:, None]
     most, c_j, s_j = (np.take_along_axis(x, j, 1)[:, 0] for x in (level, c, s))
     terms = _exp(level - most[:, None])

@@ -74,7 +74,7 @@ def _of_complex(a, axis, b, keepdims, return_sign, temperature, dtype):
     library, of, to = _library_of(a, b)
     rows, _, finish = _one_axis(to(a), axis, keepdims, True)
     shape, size = rows.shape[:-1], (int(np.prod(rows.shape[:-1], dtype=np.int64)), rows.shape[-1])
-    matrix = rows.astype(np.complex128).reshape(size)
+    matrix = np.ascontiguousarray(rows.astype(np.complex128).reshape(size))
     weights = None if b is None else _one_axis(to(b), axis, keepdims, True)[0].astype(np.complex128).reshape(size)
     kind = _complex_dtype(to(a).dtype if b is None else np.result_type(to(a).dtype, to(b).dtype), dtype)
     if temperature != 1.0:
@@ -162,7 +162,7 @@ def _one_axis(a, axis, keepdims, last=False):
     """The array with the axes joined into its last one, that axis, and a function that gives the result its shape. One axis
     stays where it is, unless it must be the last one."""
     shape, ndim = tuple(a.shape), a.ndim
-    axes = axes_of(axis, ndim)
+    axes = axes_of(axis, ndim) if ndim else []
     kept = [i for i in range(ndim) if i not in axes]
     if len(axes) == 1 and not last:
         row, where = a, axes[0]

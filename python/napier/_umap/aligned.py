@@ -1,4 +1,6 @@
 """napier.umap.AlignedUMAP: maps of several data sets whose points are related, near one another where the data are."""
+import numbers
+
 import numpy as np
 
 from . import stages
@@ -9,9 +11,20 @@ _EPOCHS = 200  # umap-learn's default
 _FADE = 0.36787944117144233  # exp(-1): for each data set that lies between
 
 
-def _nth(value, n):
+_EACH = ("n_neighbors", "min_dist", "n_epochs", "learning_rate", "spread", "repulsion_strength", "negative_sample_rate",
+         "local_connectivity", "set_op_mix_ratio")
+_COMMON = ("n_components", "metric", "metric_kwds", "random_state", "target_n_neighbors", "target_metric",
+           "target_metric_kwds", "target_weight", "transform_seed", "force_approximation_algorithm", "verbose", "a", "b",
+           "n_jobs")
+
+
+def _nth(value, n, name):
     """The value of a parameter for data set n: a list, tuple or array has one for each."""
-    return value[n] if isinstance(value, (list, tuple, np.ndarray)) else value
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return value
+    if len(value) <= n:
+        raise ValueError(f"{name}: {len(value)} values, but there is a data set number {n + 1}")
+    return value[n]
 
 
 def _relation(mapping, rows, columns, name):
@@ -20,7 +33,10 @@ def _relation(mapping, rows, columns, name):
     if not isinstance(mapping, dict):
         raise ValueError(f"{name}: expected a dict from points of one data set to points of the next, got "
                          f"{type(mapping).__name__}")
-    pairs = np.array(sorted(mapping.items()), np.int64).reshape(-1, 2)
+    pairs = np.array(sorted(mapping.items())).reshape(-1, 2)
+    if len(pairs) and pairs.dtype.kind not in "iu":
+        raise ValueError(f"{name}: points are numbers of rows, got {next(iter(mapping.items()))}")
+    pairs = pairs.astype(np.int64)
     if len(pairs) and (pairs.min() < 0 or pairs[:, 0].max() >= rows or pairs[:, 1].max() >= columns):
         raise ValueError(f"{name}: relates points outside of 0 to {rows - 1} and 0 to {columns - 1}")
     return csr_matrix((np.ones(len(pairs), np.int64), (pairs[:, 0], pairs[:, 1])), shape=(rows, columns))
@@ -41,7 +57,8 @@ class AlignedUMAP(BaseEstimator):
     """Maps several data sets, like umap-learn's AlignedUMAP. Related points are drawn together.
 
     Parameters are those of napier.UMAP; n_neighbors, min_dist, n_epochs, learning_rate, spread, repulsion_strength,
-    negative_sample_rate, local_connectivity, set_op_mix_ratio and unique may be lists with a value for each data set.
+    negative_sample_rate, local_connectivity and set_op_mix_ratio may be lists with a value for each data set. init is
+    'spectral' or 'random'. unique is not supported: relations are between rows.
     alignment_regularisation : how strongly related points are drawn together.
     alignment_window_size : the number of data sets before and after one that its points are related to.
 
@@ -99,7 +116,16 @@ class AlignedUMAP(BaseEstimator):
                              f"{None if relations is None else len(relations)}")
         if isinstance(self.n_components, (list, tuple, np.ndarray)):
             raise ValueError(f"n_components: one number for all data sets, not {self.n_components!r}")
-        self.window_size_ = self.alignment_window_size if window_size is None else window_size
+        if not isinstance(self.init, str) or self.init not in ("spectral", "random"):
+            raise ValueError(f"init: {self.init!r} is not 'spectral' or 'random'")
+        if np.any(self.unique):
+            raise ValueError("unique: relations are between rows, so equal rows stay apart")
+        if y is not None and len(y) != len(X):
+            raise ValueError(f"y: expected targets of {len(X)} data sets, got {len(y)}")
+        window = self.alignment_window_size if window_size is None else window_size
+        if not isinstance(window, numbers.Integral) or window < 0:
+            raise ValueError(f"alignment_window_size: {window!r} is not a number of data sets")
+        self.window_size_ = window
         self.mappers_, self.embeddings_, self.dict_relations_, self._relations = [], [], [], []
         for n, data in enumerate(X):
             self._add(data, None if y is None else y[n], relations[n - 1] if n else None)
@@ -121,9 +147,10 @@ class AlignedUMAP(BaseEstimator):
         if relations is None:
             raise ValueError("relations: expected a dict from points of the last data set to points of the new one")
         n = len(self.mappers_)
+        for name in parameters:
+            if name not in _EACH:
+                raise ValueError(f"{name} is not a parameter that data sets have each for themselves: {', '.join(_EACH)}")
         for name, value in parameters.items():
-            if not hasattr(self, name):
-                raise ValueError(f"{name} is not a parameter of AlignedUMAP")
             now = getattr(self, name)
             before = list(now) if isinstance(now, (list, tuple, np.ndarray)) else [now] * n
             setattr(self, name, before[:n] + [value])
@@ -135,12 +162,8 @@ class AlignedUMAP(BaseEstimator):
 
     def _add(self, data, y, relations):
         n = len(self.mappers_)
-        each = ("n_neighbors", "min_dist", "n_epochs", "learning_rate", "spread", "repulsion_strength",
-                "negative_sample_rate", "local_connectivity", "set_op_mix_ratio", "unique")
-        common = ("n_components", "metric", "metric_kwds", "random_state", "target_n_neighbors", "target_metric",
-                  "target_metric_kwds", "target_weight", "transform_seed", "force_approximation_algorithm", "verbose",
-                  "a", "b", "n_jobs")
-        given = {name: _nth(getattr(self, name), n) for name in each} | {name: getattr(self, name) for name in common}
+        given = {name: _nth(getattr(self, name), n, name) for name in _EACH}
+        given |= {name: getattr(self, name) for name in _COMMON}
         mapper = UMAP(transform_mode="graph", **given).fit(data, y)
         if relations is not None:
             rows, columns = self.mappers_[-1].graph_.shape[0], mapper.graph_.shape[0]
@@ -185,7 +208,7 @@ class AlignedUMAP(BaseEstimator):
     def _lay_out(self, starts, moving):
         """Maps of all data sets; those of `moving` move. Each epoch moves every point by Adam."""
         moving = list(moving)
-        maps = [np.array(start, np.float32) for start in starts]
+        maps = [np.nan_to_num(np.array(start, np.float32)) for start in starts]
         slices = {n: self._slice(n) for n in moving}
         epochs = {n: _EPOCHS if slices[n]["n_epochs"] is None else slices[n]["n_epochs"] for n in moving}
         for epoch in range(max(epochs.values())):
@@ -194,7 +217,7 @@ class AlignedUMAP(BaseEstimator):
                 maps[n] = maps[n] + move
         for n in moving:
             maps[n][np.diff(self.mappers_[n].graph_.indptr) == 0] = np.nan
-        return maps
+        return [maps[n] if n in moving else starts[n] for n in range(len(maps))]
 
     def _slice(self, n):
         """What the epochs of a data set need."""
@@ -222,11 +245,12 @@ class AlignedUMAP(BaseEstimator):
     def _step(n, maps, s, epoch, epochs):
         """The step of each point of data set n in an epoch."""
         y = maps[n]
-        drawn = stages.negative_targets(len(y), s["samples"], epoch, s["seed"] + n)
+        drawn = stages.negative_targets(len(y), s["samples"], epoch, (s["seed"] + n) % 2**64)
         force = 2 * stages.gradients(y, s["edges"], False, **s["params"])  # a listed edge would move both its ends
         force += s["share"] * stages.negative_gradients(y, drawn, **s["params"])
         for m, pairs, partner, share in s["partners"]:
-            force[pairs] += np.clip(share * (maps[m][partner] - y[pairs]), -4, 4) * s["degree"][pairs]
+            pull = np.clip(share * (maps[m][partner] - y[pairs]), -4, 4) * s["degree"][pairs]
+            np.add.at(force, pairs, pull)  # a point may be related to several
         first, second = s["first"], s["second"]
         first += (1 - _BETA1) * (force - first)
         second += (1 - _BETA2) * (force * force - second)

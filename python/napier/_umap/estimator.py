@@ -109,6 +109,18 @@ def _known_places(X):
     return places
 
 
+def _fill_in(embedding, graph):
+    """Gives points without a place, which now have neighbours, the mean of those of their neighbours."""
+    lost = np.isnan(embedding).any(axis=1)
+    for v in np.flatnonzero(lost & (np.diff(graph.indptr) > 0)):
+        edges = slice(graph.indptr[v], graph.indptr[v + 1])
+        near = ~lost[graph.indices[edges]]
+        weights = graph.data[edges][near, None]
+        if near.any():
+            embedding[v] = (weights * embedding[graph.indices[edges][near]]).sum(axis=0) / weights.sum()
+    return embedding
+
+
 def _dense(X):
     return X.toarray() if stages._is_sparse(X) else X
 
@@ -241,15 +253,21 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_fitted("update")
         if self.metric == "precomputed":
             raise ValueError("update: a map of precomputed distances cannot take new rows")
+        if self._raw_data is None:
+            raise ValueError("update: a combined map has no data of its own")
         if self._supervised:
             raise ValueError("update: a map that was fitted with y cannot take new rows")
+        if self._model is None:
+            raise ValueError("update: with transform_mode 'graph' there is no map; fit all rows")
+        if self.densmap and self.n_epochs:
+            raise ValueError("update: densMAP's forces do not act; leave n_epochs at None")
         X = self._validated(X, ensure_all_finite, reset=False)
         start = np.vstack([self.embedding_, self._places(X)])
         if stages._is_sparse(self._raw_data):
             import scipy.sparse
             rows = scipy.sparse.vstack([self._raw_data, X], format="csr")
         else:
-            rows = np.vstack([self._raw_data, X])
+            rows = np.vstack([self._raw_data, _dense(X)])
         self._fit_rows(rows, {}, start)
         return self
 
@@ -259,6 +277,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _check_parameters(self):
         self._check_output()
+        if self.densmap and callable(self.metric):
+            raise ValueError("densmap: not with a metric that is a function")
         targets.check_metric(self.target_metric)
         if isinstance(self.init, str) and self.init not in _INITS:
             raise ValueError(f"init: {self.init!r} is not one of {tuple(_INITS)}, nor an array")
@@ -270,7 +290,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if value is None and name == "n_epochs":
                 continue
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or value != value // 1:
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
                 raise ValueError(f"{name}: expected an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"{name}: {value} is less than {least}")
@@ -287,10 +307,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"transform_mode: {self.transform_mode!r} is not 'embedding' or 'graph'")
         if self.output_dens and not self.densmap:
             raise ValueError("output_dens: radii are those of densMAP; set densmap=True")
-        surfaces.check(self.output_metric, self.n_components, self.densmap)
+        surfaces.check(self.output_metric, self.n_components, self.densmap, dict(self.output_metric_kwds or {}))
 
     def _is_flat(self):
-        return self.output_metric in ("euclidean", "l2")
+        return surfaces.is_flat(self.output_metric)
 
     def _fit_rows(self, X, known, start=None):
         """Fits the rows of X. start: places for all of them, which stay if n_epochs is None."""
@@ -302,6 +322,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             knn = self._neighbors(rows, seed, watch)
             self._a, self._b, self._knn, self._raw_data, self._supervised = a, b, knn, X, bool(known)
             self._graph = self._model = None
+            if self.densmap and "join" in known:
+                raise ValueError(f"densmap: not with target_metric {self.target_metric!r}")
             self._fuzzy = self.local_connectivity, self.set_op_mix_ratio, known, self.target_weight, \
                 self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors
             if self.transform_mode == "graph":
@@ -317,12 +339,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._set_results()
 
     def _set_results(self):
+        for name in ("model_", "embedding_", "rad_orig_", "rad_emb_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         self._n_features_out = self.n_components
         if self._model is None:
             return
         self.model_, embedding = self._model, self._model.embedding
         self.embedding_ = embedding if self._twins is None else embedding[self._twins]
-        if self.output_dens:
+        if self.output_dens and self._knn is None:
+            self.rad_orig_ = self.rad_emb_ = np.full(len(self.embedding_), np.nan, np.float32)
+        elif self.output_dens:
             self.rad_orig_ = densities.radii(self.graph_, *self._knn)
             self.rad_emb_ = densities.radii_of_map(embedding, self._knn[0].shape[1])
             if self._twins is not None:
@@ -360,11 +386,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                                                           random_state=seed, **watch)
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
+        return self._disconnect(indices, distances)  # the point itself is at 0, so it stays
+
+    def _disconnect(self, indices, distances):
         limit = self.disconnection_distance
         if limit is None:
             limit = np.inf if callable(self.metric) else stages.metric_disconnection(self.metric)
         far = distances >= limit
-        indices[far], distances[far] = -1, np.inf  # the point itself is at 0, so it stays
+        indices[far], distances[far] = -1, np.inf
         return indices, distances
 
     def _function(self):
@@ -403,36 +432,41 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if keep or X.shape[0] == 1:
             embedding = start
         elif not self._is_flat():
-            embedding = self._move(self._graph, surfaces.start(start, self.output_metric), None, self._epochs(X.shape[0]))
+            embedding = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed)
         else:
             embedding = stages.optimize_layout(
                 self._graph, np.nan_to_num(start), n_epochs=self.n_epochs, a=self._a, b=self._b,
                 learning_rate=self.learning_rate, repulsion_strength=self.repulsion_strength,
                 negative_sample_rate=self.negative_sample_rate, random_state=seed, **watch)
-        embedding = np.array(embedding, np.float32)
+        embedding = _fill_in(np.array(embedding, np.float32), self._graph) if keep else np.array(embedding, np.float32)
         embedding[np.diff(self._graph.indptr) == 0] = np.nan if X.shape[0] > 1 else 0.0
         return embedding
 
     def _epochs(self, n):
         return self.n_epochs if self.n_epochs is not None else 500 if n <= 10000 else 200
 
-    def _move(self, graph, start, fitted, n_epochs):
+    def _move(self, graph, start, fitted, n_epochs, seed):
         """The layout with another distance than the Euclidean one."""
         measure = surfaces.metric_of(self.output_metric, dict(self.output_metric_kwds or {}))
         return surfaces.optimize(graph, start, fitted, measure, n_epochs=n_epochs, a=self._a, b=self._b,
                                  learning_rate=self.learning_rate / 10, repulsion_strength=self.repulsion_strength,
-                                 negative_sample_rate=self.negative_sample_rate,
-                                 random_state=_seed(self.random_state, "random_state"))
+                                 negative_sample_rate=self.negative_sample_rate, random_state=seed)
 
     def _start(self, X, seed, threads):
+        n = self._graph.shape[0]
         if not isinstance(self.init, str):
-            return np.asarray(self.init, np.float32)
-        if _INITS[self.init] == "random":
-            return stages.random_layout(self._graph.shape[0], self.n_components, seed)
-        if _INITS[self.init] == "pca" and X is not None:
-            return stages.pca_layout(X, self.n_components, seed, threads=threads)
+            start = stages._array(self.init, "init", np.float32, 2)
+            if start.shape != (n, self.n_components) or not np.isfinite(start).all():
+                raise ValueError(f"init: expected finite places of shape ({n}, {self.n_components}), got {start.shape}")
+            return start
         data = None if X is None or callable(self.metric) or self.metric == "precomputed" else X
-        return stages.spectral_layout(self._graph, data, self.n_components, seed, threads=threads)
+        if _INITS[self.init] == "random":
+            start = stages.random_layout(n, self.n_components, seed)
+        elif _INITS[self.init] == "pca" and data is not None:
+            start = stages.pca_layout(data, self.n_components, seed, threads=threads)
+        else:
+            start = stages.spectral_layout(self._graph, data, self.n_components, seed, threads=threads)
+        return start if self._is_flat() else surfaces.start(start, self.output_metric)
 
     @property
     def graph_(self):
@@ -494,6 +528,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return NotImplemented
         for mapper in (self, other):
             mapper._check_fitted("maps are combined")
+        for twins in (self._twins, other._twins):
+            if twins is not None:
+                raise ValueError("unique: maps of distinct rows cannot be combined, as their rows may differ")
         if self.graph_.shape != other.graph_.shape:
             raise ValueError(f"maps of {self.graph_.shape[0]} and {other.graph_.shape[0]} points cannot be combined")
         result = type(self)(**self.get_params())
@@ -526,6 +563,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = self._validated(X, ensure_all_finite, reset=False)
         if self.transform_mode == "graph":
             return self._memberships(*self._nearest(X))
+        if self._model is None:
+            raise ValueError("transform: there is no map, as transform_mode was 'graph' at the fit")
         result = self._places(X)
         stages._warn_of_disconnected(result)
         return result
@@ -538,9 +577,11 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         result = self.model_.embedding[np.maximum(places, 0)]
         if len(new) and not self._is_flat():
             indices, distances = self._nearest(X[new])
-            fitted = self.model_.embedding
-            result[new] = self._move(self._memberships(indices, distances), fitted[indices[:, 0]], fitted,
-                                     self._epochs(len(fitted)) // 3)
+            fitted, lost = self.model_.embedding, indices[:, 0] < 0
+            placed = np.nan_to_num(fitted)
+            result[new] = self._move(self._memberships(indices, distances), placed[indices[:, 0]], placed,
+                                     self._epochs(len(fitted)) // 3, _seed(self.transform_seed, "transform_seed"))
+            result[new[lost | np.isnan(fitted[indices[:, 0]]).any(axis=1)]] = np.nan
         elif len(new):
             rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else X[new]
             result[new] = self.model_._transform(rows, _threads(self.n_jobs))
@@ -551,13 +592,15 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         fitted = self._raw_data if self._twins is None else self._raw_data[np.unique(self._twins, return_index=True)[1]]
         k = self._knn[0].shape[1]
         if callable(self.metric):
-            return self._function().neighbors_of(_dense(fitted), _dense(X), k)
-        return stages.nearest_neighbors_of(fitted, X, k, self.metric, self.metric_kwds, threads=_threads(self.n_jobs))
+            found = self._function().neighbors_of(_dense(fitted), _dense(X), k)
+        else:
+            found = stages.nearest_neighbors_of(fitted, X, k, self.metric, self.metric_kwds,
+                                                threads=_threads(self.n_jobs))
+        return self._disconnect(*found)
 
     def _memberships(self, indices, distances):
-        """Rows of the fuzzy set for new rows; the nearest of each has 1."""
-        shares = densities.shares(distances, self.local_connectivity)
-        return as_distances(indices, shares / shares.max(axis=1, keepdims=True), self.graph_.shape[0])
+        """Rows of the fuzzy set for new rows."""
+        return as_distances(indices, densities.memberships(distances, self.local_connectivity), self.graph_.shape[0])
 
     def inverse_transform(self, X):
         """Data, float32 [rows, features], for points of the map [rows, n_components]."""
@@ -575,7 +618,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         placed = np.flatnonzero(~np.isnan(self.embedding_).any(axis=1))
         k = min(self.n_neighbors, len(placed))
         indices, distances = stages.nearest_neighbors_of(self.embedding_[placed], points, k)
-        weights = densities.shares(distances, self.local_connectivity)
+        weights = densities.memberships(distances, self.local_connectivity)
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
         rows = _dense(self._raw_data)[placed]
         return np.stack([w @ rows[i] for w, i in zip(weights, indices, strict=True)]).astype(np.float32)
 
@@ -584,6 +628,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         floating-point numbers use a colour scale, other labels are categories. Options are those of Axes.scatter."""
         self._check_fitted("plot")
         import matplotlib.pyplot as plt
+        if "embedding_" not in self.__dict__:
+            raise ValueError("plot: there is no map, as transform_mode was 'graph' at the fit")
         if self.embedding_.shape[1] < 2:
             raise ValueError("plot: the map has one dimension, and needs two")
         if ax is None:

@@ -15,12 +15,15 @@ class distance_of:
 
     def _one(self, x, y):
         measured = self.metric(x.copy(), y.copy(), **self.keywords)  # it may change its arguments
-        value = float(measured[0] if isinstance(measured, tuple) else measured)
+        try:
+            value = float(measured[0] if isinstance(measured, tuple) else measured)
+        except (TypeError, ValueError):
+            raise ValueError(f"{self.name}: the function returned {measured!r}, not a distance") from None
         if not 0 <= value < np.inf:
             raise ValueError(f"{self.name}: the function returned {value}; distances are finite and not negative")
         return value
 
-    def _block(self, rows, X, watch):
+    def _block(self, rows, X):
         return np.array([[self._one(x, y) for y in X] for x in rows], np.float32).reshape(len(rows), len(X))
 
     def _nearest(self, rows, X, k, first, watch):
@@ -28,7 +31,7 @@ class distance_of:
         indices, distances = np.empty((len(rows), k), np.int32), np.empty((len(rows), k), np.float32)
         step = max(1, _PAIRS // max(len(X), 1))
         for begin in range(0, len(rows), step):
-            block = self._block(rows[begin:begin + step], X, watch)
+            block = self._block(rows[begin:begin + step], X)
             for i, line in enumerate(block, begin):
                 if first is not None:
                     line[first + i] = 0.0
@@ -54,7 +57,8 @@ class distance_of:
 def as_distances(indices, distances, n):
     """Neighbours as a sparse matrix of distances [rows, n]."""
     from scipy.sparse import csr_matrix
-    rows, k = indices.shape
-    matrix = csr_matrix((distances.ravel(), indices.ravel(), np.arange(0, rows * k + 1, k)), shape=(rows, n))
+    kept = indices >= 0
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    matrix = csr_matrix((distances[kept], indices[kept], starts), shape=(len(indices), n))
     matrix.sort_indices()
     return matrix

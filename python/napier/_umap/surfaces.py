@@ -55,32 +55,39 @@ def metric_of(metric, keywords):
     return measure
 
 
-def check(metric, n_components, densmap):
-    """Is this an output_metric other than the Euclidean one?"""
-    if metric in ("euclidean", "l2"):
-        return False
+def is_flat(metric):
+    return isinstance(metric, str) and metric in ("euclidean", "l2")
+
+
+def check(metric, n_components, densmap, keywords):
+    """Raises a ValueError if this output_metric is not possible."""
+    if is_flat(metric):
+        return
     if densmap:
         raise ValueError(f"output_metric: densMAP's is 'euclidean', not {metric!r}")
-    if metric == "haversine" and n_components != 2:
+    if keywords and not callable(metric):
+        raise ValueError(f"output_metric_kwds: {metric!r} takes no {next(iter(keywords))!r}")
+    if isinstance(metric, str) and metric == "haversine" and n_components != 2:
         raise ValueError(f"output_metric: 'haversine' has 2 components, not {n_components}")
     if callable(metric):
         try:
-            given = metric(np.zeros(2, np.float32), np.ones(2, np.float32))
+            given = metric(np.zeros(n_components), np.ones(n_components), **keywords)
         except Exception as error:
             raise ValueError(f"output_metric: the function failed: {error}") from None
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise ValueError("output_metric: the function must return the distance and its gradient by the first row")
-    elif metric not in METRICS:
+        if not isinstance(given, tuple) or len(given) != 2 or not np.isfinite(given[0]) or \
+                np.shape(given[1]) != (n_components,) or not np.isfinite(given[1]).all():
+            raise ValueError("output_metric: the function must return the distance and its gradient by the first row, "
+                             f"{n_components} numbers")
+    elif not isinstance(metric, str) or metric not in METRICS:
         raise ValueError(f"output_metric: {metric!r} is not 'euclidean', one of {', '.join(map(repr, METRICS))}, or a "
                          f"function that returns a distance and its gradient")
-    return True
 
 
 def start(embedding, metric):
     """A start of -10 to 10, on the surface."""
-    if metric == "haversine":
+    if isinstance(metric, str) and metric == "haversine":
         return (embedding.astype(np.float64) + 10) / 20 * np.array([np.pi, 2 * np.pi])
-    return embedding.astype(np.float64) / (10 if metric == "hyperboloid" else 1)
+    return embedding / np.float32(10) if isinstance(metric, str) and metric == "hyperboloid" else embedding
 
 
 # ---- The layout -----------------------------------------------------------------------------------------------------
@@ -97,7 +104,8 @@ def _sums(values, starts):
 def optimize(graph, embedding, fitted, measure, *, n_epochs, a, b, learning_rate, repulsion_strength,
              negative_sample_rate, random_state, progress=None):
     """Moves the points of `embedding` by the edges of `graph`, whose columns are points of `fitted`, or of the embedding
-    itself if that is None. Returns the places, float32."""
+    itself if that is None. With `fitted` each row moves by itself: all rows draw the same samples. Returns the places,
+    float32."""
     y = np.array(embedding, np.float64)
     starts, columns = np.asarray(graph.indptr, np.int64), np.asarray(graph.indices)
     weights = np.asarray(graph.data, np.float64)[:, None]
@@ -111,7 +119,8 @@ def optimize(graph, embedding, fitted, measure, *, n_epochs, a, b, learning_rate
         reach = a * np.maximum(distance, 1e-12) ** (2 * b)
         pull = -2 * b * reach / (1 + reach) / (distance + 1e-6)
         force = _sums(np.clip(pull[:, None] * gradient, -_CLIP, _CLIP) * weights, starts)
-        drawn = stages.negative_targets(max(len(y), len(others)), rate, epoch, random_state)[:len(y)] % len(others)
+        drawn = stages.negative_targets(len(others), rate, epoch, random_state)
+        drawn = drawn if fitted is None else np.broadcast_to(drawn[:1], (len(y), rate))
         for sample in drawn.T.astype(np.int64):
             distance, gradient = measure(y, others[sample])
             push = 2 * b / (1 + a * np.maximum(distance, 1e-12) ** (2 * b)) / (distance + 1e-6)

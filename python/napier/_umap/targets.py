@@ -61,7 +61,8 @@ def _count(y):
     The rate is the mean count."""
     import napier
     if len(y) and (y.min() < 0 or y.max() > 10**7 or (y != np.floor(y)).any()):
-        raise ValueError("y: target_metric 'count' needs whole numbers from 0 to 10,000,000")
+        wrong = np.flatnonzero((y < 0) | (y > 10**7) | (y != np.floor(y)))[0]
+        raise ValueError(f"y: element {wrong} is {y[wrong]}, and target_metric 'count' needs whole numbers from 0 to 10,000,000")
     y = y.astype(np.int64)
     steps = np.arange(1, max(int(y.max()), 1) + 1, dtype=np.float64)
     rate = max(float(y.mean()), 1e-300)
@@ -103,6 +104,10 @@ def _string(y):
 
 def _hierarchy(y, cat_hierarchy=()):
     """The share of the levels at which two categories differ; each level maps a category to its group."""
+    for n, level in enumerate(cat_hierarchy):
+        missing = [value for value in y.tolist() if value not in level]
+        if missing:
+            raise ValueError(f"target_metric_kwds: level {n} of cat_hierarchy has no {missing[0]!r}")
     levels = [np.unique([str(level[value]) for value in y.tolist()], return_inverse=True)[1] for level in cat_hierarchy]
     if not levels:
         raise ValueError("target_metric_kwds: hierarchical_categorical needs cat_hierarchy, a list of mappings")
@@ -136,6 +141,10 @@ def prepare(y, n, target_metric, target_metric_kwds):
     if len(y.shape) not in (1, 1 + several) or len(y) != n:
         raise ValueError(f"y: expected one value for each of {n} samples, got the shape {y.shape}")
     keywords = dict(target_metric_kwds or {})
+    known = {"hierarchical_categorical": ("cat_hierarchy",)}.get(target_metric, ()) if target_metric in NAMES else keywords
+    for name in keywords:
+        if name not in known:
+            raise ValueError(f"target_metric_kwds: {target_metric} takes no {name!r}")
     if target_metric == "categorical":
         return {"categories": _categories(y)}
     if target_metric in NUMBER_METRICS and y.ndim == 1 and not keywords:

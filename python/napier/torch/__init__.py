@@ -735,6 +735,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ValueError(f"key: shape {tuple(key.shape)} does not fit query's, {tuple(query.shape)}, and value's, "
                          f"{tuple(value.shape)}")
+    if attn_mask is not None and attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise ValueError(f"attn_mask: expected bool or floating-point numbers, got {attn_mask.dtype}")
     if is_causal and attn_mask is not None:
         raise ValueError("is_causal: True, but there is an attn_mask")
     if not 0 <= dropout_p <= 1:
