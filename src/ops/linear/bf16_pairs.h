@@ -25,7 +25,7 @@ static inline int64_t napier_bf16_pair_of(int64_t k) { return k / 4 * 2 + k % 2;
 static inline bool napier_bf16_is_high(int64_t k) { return k % 4 < 2; }
 
 /* The same for few lanes: napier_product_kernels.few_pairs, with lane_data that napier_bf16_few_pack has made of such. */
-void napier_bf16_few_multiply(const napier_few_block *block);
+void napier_bf16_few_multiply(const napier_few_block *p);
 /* Packs [k][width] floats of bf16, in place, as pairs. k: a multiple of 32. One lane takes half of its k rounded up to
  * 512. */
 void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width);
