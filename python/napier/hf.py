@@ -47,6 +47,12 @@ def _packed(x, indices):
     return x if indices is None else x.index_select(0, indices)
 
 
+def _as_it_is(query, *others, **options):
+    """Attention in the dtype of its arguments, as everywhere in Napier's models: torch.autocast would change the bits."""
+    with torch.autocast(query.device.type, enabled=False):
+        return _torch.attention(query, *others, **options)
+
+
 def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **others):
     """transformers' interface of attention. The mask: None, segments, or one of scores [batch, heads, queries, keys]."""
     if dropout:
@@ -60,14 +66,14 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     dense = not causal if mask is None else not _is_segments(mask)  # not causal: the keys may be those of another text
     if dense:
         mask = mask if mask is None or mask.dtype.is_floating_point else mask != 0
-        output = _torch.attention(query, key, value, mask=mask, scale=scale, masked_rows="zero")
+        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero")
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
     if attention_mask is None:
         attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
     s = sequences_of(attention_mask, queries)
     q, k, v = _packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys)
-    output = _torch.attention(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
+    output = _as_it_is(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
                               prefix=s.prefix)
     return spread(output, s.queries, batch * queries).view(batch, queries, heads, -1), None
 

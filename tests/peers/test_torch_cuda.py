@@ -25,11 +25,11 @@ def test_cuda_is_not_there():
         other = torch.empty(3, device="xpu")
     text = (": the tensor is on cuda:0, and this build of napier computes on the CPU only: it was built without CUDA, or finds "
             "no device of compute capability 8.0 or later (use .cpu())")
-    for name, call in (("x", lambda: nt.softmax(x)), ("x", lambda: nt.logsumexp(x, b=2.0)), ("a", lambda: nt.matmul(x, x.T)),
+    for name, call in (("input", lambda: nt.softmax(x)), ("input", lambda: nt.logsumexp(x, b=2.0)), ("a", lambda: nt.matmul(x, x.T)),
                        ("logits", lambda: nt.token_logprobs(x, ids)), ("q", lambda: nt.attention(x, x, x)),
                        ("policy_logits", lambda: nt.kl_full(x, x)), ("logprobs", lambda: nt.grpo_loss(x[0], [1.0], [0, 4]))):
         raises(NotImplementedError, name + text, call)
-    raises(NotImplementedError, "x: the tensor is on xpu:0; napier computes on the CPU and on CUDA devices",
+    raises(NotImplementedError, "input: the tensor is on xpu:0; napier computes on the CPU and on CUDA devices",
            lambda: nt.softmax(other))
     assert nt.softmax(torch.empty(2, 3, device="meta")).shape == (2, 3)
 
