@@ -338,7 +338,7 @@ typedef enum napier_umap_operation {
     NAPIER_UMAP_DIFFERENCE = 2    /* l (1 - r) */
 } napier_umap_operation;
 
-/* Combines two fuzzy sets of the same points, symmetric graphs whose weights l and r are at most 1. Afterwards each
+/* Combines two fuzzy sets of the same points, symmetric graphs. A weight above 1 is INVALID_ARGUMENT. Afterwards each
  * vertex's largest weight is 1 again. weight, 0 to 1, is that of the right set in an intersection: 0 leaves the left set,
  * 1 the right one, 0.5 gives l r. With n_neighbors above 0 its weights are first raised to the power at which they
  * sum to log2(n_neighbors), as a fuzzy set's do. *out is a new graph. */

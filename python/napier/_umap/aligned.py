@@ -4,9 +4,9 @@ import numbers
 import numpy as np
 
 from . import stages
+from .adam import Adam
 from .estimator import UMAP, BaseEstimator, _seed, _threads
 
-_BETA1, _BETA2, _EPSILON = 0.5, 0.9, 1e-7
 _EPOCHS = 200  # umap-learn's default
 _FADE = 0.36787944117144233  # exp(-1): for each data set that lies between
 
@@ -236,7 +236,7 @@ class AlignedUMAP(BaseEstimator):
         degree = np.asarray(graph.sum(axis=1), np.float32).reshape(-1, 1)
         draws = max(1, round(float(degree.mean())))  # each stands for one edge, or for its share of the degree
         return {"edges": stages.edges(graph), "degree": degree, "share": degree / np.float32(draws),
-                "partners": partners, "first": np.zeros(size, np.float32), "second": np.zeros(size, np.float32),
+                "partners": partners, "adam": Adam(size, np.float32),
                 "n_epochs": mapper.n_epochs, "rate": mapper.learning_rate,
                 "params": {"a": mapper._a, "b": mapper._b, "repulsion_strength": mapper.repulsion_strength},
                 "samples": draws * int(mapper.negative_sample_rate), "seed": _seed(self.random_state, "random_state")}
@@ -251,9 +251,4 @@ class AlignedUMAP(BaseEstimator):
         for m, pairs, partner, share in s["partners"]:
             pull = np.clip(share * (maps[m][partner] - y[pairs]), -4, 4) * s["degree"][pairs]
             np.add.at(force, pairs, pull)  # a point may be related to several
-        first, second = s["first"], s["second"]
-        first += (1 - _BETA1) * (force - first)
-        second += (1 - _BETA2) * (force * force - second)
-        mean, square = first / (1 - _BETA1 ** (epoch + 1)), second / (1 - _BETA2 ** (epoch + 1))
-        rate = np.float32(s["rate"] * (1 - epoch / epochs))
-        return (rate * mean / (np.sqrt(square) + _EPSILON)).astype(np.float32)
+        return s["adam"].step(force, np.float32(s["rate"] * (1 - epoch / epochs)), epoch).astype(np.float32)

@@ -432,7 +432,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if keep or X.shape[0] == 1:
             embedding = start
         elif not self._is_flat():
-            embedding = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed)
+            embedding = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed,
+                                   watch["progress"])
         else:
             embedding = stages.optimize_layout(
                 self._graph, np.nan_to_num(start), n_epochs=self.n_epochs, a=self._a, b=self._b,
@@ -445,12 +446,12 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _epochs(self, n):
         return self.n_epochs if self.n_epochs is not None else 500 if n <= 10000 else 200
 
-    def _move(self, graph, start, fitted, n_epochs, seed):
+    def _move(self, graph, start, fitted, n_epochs, seed, progress=None):
         """The layout with another distance than the Euclidean one."""
         measure = surfaces.metric_of(self.output_metric, dict(self.output_metric_kwds or {}))
         return surfaces.optimize(graph, start, fitted, measure, n_epochs=n_epochs, a=self._a, b=self._b,
                                  learning_rate=self.learning_rate / 10, repulsion_strength=self.repulsion_strength,
-                                 negative_sample_rate=self.negative_sample_rate, random_state=seed)
+                                 negative_sample_rate=self.negative_sample_rate, random_state=seed, progress=progress)
 
     def _start(self, X, seed, threads):
         n = self._graph.shape[0]

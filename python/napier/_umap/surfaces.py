@@ -5,8 +5,9 @@ NumPy's, so the bits of such a map depend on NumPy's sine, cosine and powers."""
 import numpy as np
 
 from . import stages
+from .adam import Adam
 
-_BETA1, _BETA2, _EPSILON, _CLIP = 0.5, 0.9, 1e-7, 4.0
+_CLIP = 4.0
 
 
 # ---- Distances of rows x to rows y, and their gradients by x --------------------------------------------------------
@@ -112,7 +113,7 @@ def optimize(graph, embedding, fitted, measure, *, n_epochs, a, b, learning_rate
     rows = np.repeat(np.arange(len(y)), np.diff(starts))
     repulsion = _sums(weights, starts) * repulsion_strength  # one set of samples for each edge, by its weight
     rate = max(int(negative_sample_rate), 0)
-    first, second = np.zeros_like(y), np.zeros_like(y)
+    adam = Adam(y.shape, y.dtype)
     for epoch in range(n_epochs):
         others = y if fitted is None else fitted
         distance, gradient = measure(y[rows], others[columns])
@@ -125,10 +126,7 @@ def optimize(graph, embedding, fitted, measure, *, n_epochs, a, b, learning_rate
             distance, gradient = measure(y, others[sample])
             push = 2 * b / (1 + a * np.maximum(distance, 1e-12) ** (2 * b)) / (distance + 1e-6)
             force += np.clip(push[:, None] * gradient, -_CLIP, _CLIP) * repulsion
-        first = _BETA1 * first + (1 - _BETA1) * force
-        second = _BETA2 * second + (1 - _BETA2) * force ** 2
-        mean, square = first / (1 - _BETA1 ** (epoch + 1)), second / (1 - _BETA2 ** (epoch + 1))
-        y += learning_rate * (1 - epoch / n_epochs) * mean / (np.sqrt(square) + _EPSILON)
+        y += adam.step(force, learning_rate * (1 - epoch / n_epochs), epoch)
         if progress is not None and progress("layout", (epoch + 1) / n_epochs):
             raise RuntimeError("layout: cancelled")
     return y.astype(np.float32)

@@ -108,6 +108,7 @@ _dot = _differentiable(_dot_operator, 2, ("a", "b"), lambda s, grad: (grad * s.b
 
 @_operator("exp")
 def _exp_operator(x: Tensor) -> Tensor:
+    """exp of float64 with Napier's bits. log_softmax_backward subtracts exp(x) times the sum of the gradients, which is -1 here."""
     rows = torch.nn.functional.pad(x if x.ndim else x.reshape(1), (0, 1), value=-torch.inf)
     grad = torch.zeros_like(rows)
     grad[..., -1] = -1.0

@@ -32,60 +32,50 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
     return NAPIER_OK;
 }
 
-static double far_dist_of(double target_weight) {
-    return target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
+/* ---- Categories and distances ------------------------------------------------------------------------------------ */
+
+/* What the weight of each edge is multiplied by. */
+typedef struct weighing {
+    const napier_umap_graph *graph;
+    const int32_t *categories; /* or NULL: */
+    const float *distances;    /* of the edges */
+    double far_dist, far,
+        unknown; /* far: the factor of edges between categories; unknown: of those to an unknown one */
+} weighing;
+
+static double factor_of(const weighing *t, int64_t v, int64_t edge) {
+    if (!t->categories) {
+        return napier_f64_exp(-t->far_dist * (double)t->distances[edge]);
+    }
+    const int32_t own = t->categories[v], other = t->categories[t->graph->targets[edge]];
+    return own < 0 || other < 0 ? t->unknown : own != other ? t->far : 1.0;
 }
 
-/* ---- Categories -------------------------------------------------------------------------------------------------- */
-
-typedef struct categories_task {
-    const napier_umap_graph *graph;
-    const int32_t *categories;
-    double far, unknown; /* factors of edges between categories, and to points of unknown category */
-} categories_task;
-
-static int64_t categories_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
-    const categories_task *t = argument;
-    const napier_umap_graph *g = t->graph;
-    const int64_t first = g->starts[v], count = g->starts[v + 1] - first;
+static int64_t weighed_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
+    const weighing *t = argument;
+    const int64_t first = t->graph->starts[v], count = t->graph->starts[v + 1] - first;
     for (int64_t e = 0; targets && e < count; e++) {
-        const int32_t own = t->categories[v], other = t->categories[g->targets[first + e]];
-        const double factor = own < 0 || other < 0 ? t->unknown : own != other ? t->far : 1.0;
-        targets[e] = g->targets[first + e];
-        weights[e] = (float)((double)g->weights[first + e] * factor);
+        targets[e] = t->graph->targets[first + e];
+        weights[e] = (float)((double)t->graph->weights[first + e] * factor_of(t, v, first + e));
     }
     return count;
+}
+
+static napier_status weigh(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                           const float *distances, double target_weight) {
+    const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
+    const weighing t = {
+        *graph, categories, distances, far_dist, napier_f64_exp(-far_dist), napier_f64_exp(-UNKNOWN_DIST)};
+    napier_umap_graph *joint = NULL;
+    NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, weighed_row, &t, &joint));
+    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
 }
 
 napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
                                           double target_weight) {
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(check_arguments(context, graph, categories, "categories", target_weight));
-    napier_umap_graph *joint = NULL;
-    const categories_task t = {*graph, categories, napier_f64_exp(-far_dist_of(target_weight)),
-                               napier_f64_exp(-UNKNOWN_DIST)};
-    NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, categories_row, &t, &joint));
-    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
-}
-
-/* ---- Distances of targets ---------------------------------------------------------------------------------------- */
-
-typedef struct distances_task {
-    const napier_umap_graph *graph;
-    const float *distances;
-    double far;
-} distances_task;
-
-static int64_t distances_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
-    const distances_task *t = argument;
-    const napier_umap_graph *g = t->graph;
-    const int64_t first = g->starts[v], count = g->starts[v + 1] - first;
-    for (int64_t e = 0; targets && e < count; e++) {
-        const double factor = napier_f64_exp(-t->far * (double)t->distances[first + e]);
-        targets[e] = g->targets[first + e];
-        weights[e] = (float)((double)g->weights[first + e] * factor);
-    }
-    return count;
+    return weigh(context, graph, categories, NULL, target_weight);
 }
 
 napier_status napier_umap_join_distances(napier_context *context, napier_umap_graph **graph, const float *distances,
@@ -97,10 +87,7 @@ napier_status napier_umap_join_distances(napier_context *context, napier_umap_gr
         NAPIER_REFUSE_IF(context, !(distances[e] >= 0.0f && distances[e] < INFINITY), "distances: element %lld is %g",
                          (long long)e, (double)distances[e]);
     }
-    napier_umap_graph *joint = NULL;
-    const distances_task t = {*graph, distances, far_dist_of(target_weight)};
-    NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, distances_row, &t, &joint));
-    return napier_umap_reset_local_connectivity(context, joint, 0, graph);
+    return weigh(context, graph, NULL, distances, target_weight);
 }
 
 /* ---- Neighbours on a line ---------------------------------------------------------------------------------------- */
