@@ -381,7 +381,7 @@ group_style() {
     tool=$(command -v clang-format-14 || command -v clang-format)
     [[ $tool && $("$tool" --version) == *"version 14"* ]] || { skip style "no clang-format 14, which .clang-format is for"; return; }
     # shellcheck disable=SC2046
-    check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/{include,src,cli,tests,bench,examples} \
+    check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/{include,src,cli,tests,bench,examples,docs/examples} \
         -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails where a document or a comment names a file or a symbol of Napier's that does not exist.
+"""Fails where a document or a comment names a file or a symbol of Napier's that does not exist, and where a public
+function has no example.
 
     tests/style/names.py [ROOT]
 
@@ -7,6 +8,7 @@ Looked at: *.md, and the comments of C, CUDA, Python and shell files. A name is
     a path or a file name that ends like a source file: src/README.md, softmax.inc.h, <napier/rl.h>
     a word that begins with napier_ or NAPIER_; a trailing * or _ makes it a prefix
 A path counts as found where a tracked file ends with it, a symbol where some file has it outside of comments.
+Every function of include/napier/*.h but MPI's also needs an example in docs/examples.
 The last line counts: "N passed, N failed".
 """
 import re
@@ -95,6 +97,15 @@ def main():
                 if not found:
                     missing += 1
                     print(f"FAIL  {name}:{number}: no {word}")
+    examples = "".join(split(name, (Path(root) / name).read_text())[1] for name in files
+                       if re.fullmatch(r"docs/examples/\w+\.c", name))
+    for header in sorted(name for name in files if re.fullmatch(r"include/napier/\w+\.h", name)):
+        functions = re.findall(r"^NAPIER_API[^;(]*?\b(napier_\w+)\s*\(", (Path(root) / header).read_text(), re.M)
+        for word in functions:
+            checked += 1
+            if not re.search(rf"\b{word}\(", examples):
+                missing += 1
+                print(f"FAIL  {header}: {word} has no example in docs/examples")
     print(f"{checked - missing} passed, {missing} failed")
     return 1 if missing else 0
 
