@@ -10,7 +10,7 @@ FUNCTION = re.compile(r"(?:NAPIER_(?:MPI_)?API|static inline) +([^{]*?\b(napier_
 NAMES = [("macro", r"^#define (\w+)"), ("struct", r"^(?:typedef )?struct (napier_\w+) \{"), ("enum", r"^typedef enum (napier_\w+) \{"),
          ("type", r"^typedef \w+ (napier_\w+)\("), ("type", r"\(\*(napier_\w+)\)"), ("type", r"(\w+);$")]
 SPECIAL = re.compile(r"\b(napier_\w+)(?![\w*/.])|`(\w[^`]*)`|[\\*`|_<>]")
-EXAMPLE = re.compile(r"^/\* ((?:[^*]|\*(?!/))*) \*/\nstatic void \w+\([^;{]*\)\n\{.*?^\}", re.S | re.M)
+EXAMPLE = re.compile(r"^/\* ((?:[^*]|\*(?!/))*) \*/\nstatic void \w+\([^;{]*\) \{.*?^\}", re.S | re.M)
 
 
 def blocks(source):
