@@ -489,10 +489,10 @@ def _options(temperature, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z
             _number("label_smoothing", label_smoothing), _number("z_loss", z_loss))
 
 
-def _token_options(function, options, want):
+def _token_options(function, options, want, **more):
     """As _agree takes them."""
     names = ("temperature", "softcap", "ignore_index", "label_smoothing", "z_loss")
-    return dict(zip(names, options), function=function, **{name: name in want for name in ("lse", "entropy", "loss")})
+    return dict(zip(names, options), function=function, **{name: name in want for name in ("lse", "entropy", "loss")}, **more)
 
 
 def _public(function):
@@ -856,12 +856,18 @@ def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0,
     """
     s = _Sharded("logits", logits, group, sizes)
     with s.group.arguments():
+        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+    return _tokens("token_logprobs", s, ids, options, want)
+
+
+def _tokens(function, s, ids, options, want, **more):
+    """token_logprobs of a shard. more: options of the function itself, which must be equal too."""
+    with s.group.arguments():
         x = _floats("logits", s.local)
         lead, rows = tuple(x.shape[:-1]), _rows(x)
         ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
-        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
         sizes = _sizes(s.sizes, s.group, x.shape[-1])
-    agreement = _agree(s.group, sizes, x.shape[-1], _token_options("token_logprobs", options, want), ids, rows=rows.shape[0],
+    agreement = _agree(s.group, sizes, x.shape[-1], _token_options(function, options, want, **more), ids, rows=rows.shape[0],
                        dtype=x.dtype)
     results = _Tokens.apply(rows, ids, s.group, agreement, options, want)
     return _shape_results(s, results, lead, each, ids, want)
@@ -938,13 +944,14 @@ def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", igno
     1.3863
     >>> torch.distributed.destroy_process_group()
     """
-    with _Sharded("logits", logits, group, sizes).group.arguments():
+    s = _Sharded("logits", logits, group, sizes)
+    with s.group.arguments():
         if reduction not in ("none", "sum", "mean"):
             raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
         _refuse_sharded_rows(logits, reduction)
-    loss = token_logprobs.__wrapped__(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap,
-                                      ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
+        options = _options(temperature, softcap, ignore_index, label_smoothing, z_loss)
+    loss = _tokens("cross_entropy", s, ids, options, ("loss",), reduction=reduction).loss
     if reduction == "none":
         return loss
     total = _ExactSum.apply(_local(loss))
-    return total if reduction == "sum" else total / int((torch.as_tensor(_local(ids)) != ignore_index).sum())
+    return total if reduction == "sum" else total / int((torch.as_tensor(_local(ids)) != options[2]).sum())
