@@ -45,19 +45,44 @@ def _kept_ids(index, row_mask):
 
 def selective_log_softmax(logits, index, temperature=1.0, row_mask=None):
     """TRL's: the log-probabilities [...] or [..., K] of the ids `index` under logits [..., V], in float32, and 0 where row_mask is
-    0 or the id is -100."""
+    0 or the id is -100.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits = torch.zeros(1, 2, 4, requires_grad=True)
+    >>> napier.trl.selective_log_softmax(logits, torch.tensor([[3, 0]])).exp().tolist()
+    [[0.25, 0.25]]
+    """
     return nt.token_logprobs(logits, _kept_ids(index, row_mask), temperature=temperature).logprobs
 
 
 def entropy_from_logits(logits, chunk_size=128):
     """TRL's: the entropy [...] of each row of logits [..., V], in float32. chunk_size has no effect: nothing of the size of the
-    logits is stored."""
+    logits is stored.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> [round(h, 4) for h in napier.trl.entropy_from_logits(torch.zeros(2, 4)).tolist()]
+    [1.3863, 1.3863]
+    """
     return nt.token_logprobs(logits, entropy=True).entropy
 
 
 def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True, temperature=1.0, row_mask=None):
     """TRL's: (log-probabilities, entropies) from one read of the logits; index and row_mask are [...]. Both are 0 where row_mask
-    is 0. entropy_requires_grad: whether the entropies have a gradient."""
+    is 0. entropy_requires_grad: whether the entropies have a gradient.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits, mask = torch.zeros(1, 2, 4), torch.tensor([[1, 0]])  # the second token is padding
+    >>> ids = torch.tensor([[3, 0]])
+    >>> logps, entropies = napier.trl.selective_log_softmax_and_entropy(logits, ids, row_mask=mask)
+    >>> [round(x, 4) for x in logps[0].tolist()], [round(x, 4) for x in entropies[0].tolist()]
+    ([-1.3863, 0.0], [1.3863, 0.0])
+    """
     if index.shape != logits.shape[:-1]:
         raise ValueError(f"index: shape {tuple(index.shape)} is not that of logits without its last dimension, "
                          f"{tuple(logits.shape[:-1])}")
@@ -68,7 +93,15 @@ def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True,
 
 def per_token_kl(per_token_logps, ref_per_token_logps, completion_mask=None, estimator="k3"):
     """GRPOTrainer's per_token_kl [B, L]: exp(ref - logp) - (ref - logp) - 1, and 0 where the mask is 0; with gradients with respect
-    to both. estimator: 'k1' (logp - ref) and 'k2' (half its square) too."""
+    to both. estimator: 'k1' (logp - ref) and 'k2' (half its square) too.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logps, ref = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.0]])
+    >>> [round(x, 4) for x in napier.trl.per_token_kl(logps, ref)[0].tolist()]
+    [0.1065, 0.0]
+    """
     _shapes_of(per_token_logps, ref_per_token_logps=ref_per_token_logps, completion_mask=completion_mask)
     policy, ref, mask = (None if x is None else x.reshape(-1, 1) for x in (per_token_logps, ref_per_token_logps, completion_mask))
     return nt.kl_per_response(policy, ref, mask=mask, estimator=estimator).reshape(per_token_logps.shape)
@@ -91,7 +124,15 @@ def grpo_advantages(rewards, num_generations, *, reward_weights=None, scale_rewa
     rewards belongs to one prompt. NaN: a function has no reward for this completion. A completion without any has advantage 0.
 
     scale_rewards: 'group', 'batch', 'none', or True and False. reward_weights: F numbers, default 1.
-    multi_objective_aggregation: 'sum_then_normalize' or 'normalize_then_sum', which ignores scale_rewards as TRL does."""
+    multi_objective_aggregation: 'sum_then_normalize' or 'normalize_then_sum', which ignores scale_rewards as TRL does.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> rewards = torch.tensor([1.0, 0.0, 1.0, 1.0])  # two prompts with two completions each
+    >>> [round(x, 3) for x in napier.trl.grpo_advantages(rewards, num_generations=2).tolist()]
+    [0.707, -0.707, 0.0, 0.0]
+    """
     scale = {True: "group", False: "none"}.get(scale_rewards, scale_rewards)
     rewards = torch.as_tensor(rewards).detach().float()
     rewards = rewards.unsqueeze(1) if rewards.dim() == 1 else rewards
@@ -212,6 +253,16 @@ def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_toke
 
     The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
     clip_ratio/low_mean, high_mean and region_mean or cispo_clip_ratio, kl and entropy, as means over tokens.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, -0.1, -3.0]], requires_grad=True)
+    >>> mask, advantages = torch.tensor([[1, 1, 0], [1, 1, 1]]), torch.tensor([1.0, -1.0])
+    >>> loss, metrics = napier.trl.grpo_loss(logps, advantages, mask, loss_type="grpo")
+    >>> loss.backward()
+    >>> [round(g, 4) for g in logps.grad[0].tolist()]
+    [-0.25, -0.25, 0.0]
     """
     logps = {"old_per_token_logps": old_per_token_logps, "ref_per_token_logps": ref_per_token_logps,
              "sampling_per_token_logps": sampling_per_token_logps, "entropies": entropies}
@@ -234,7 +285,18 @@ def grpo_loss_from_logits(logits, completion_ids, advantages, completion_mask=No
                           ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None, num_items_in_batch=None, args=None,
                           temperature=None, **config):
     """(loss, metrics, per_token_logps, entropies) of grpo_loss straight from logits [B, L, V], which are those of the completion's
-    tokens, and completion_ids [B, L]. The loss has a gradient with respect to logits. temperature: default that of `args`, or 1."""
+    tokens, and completion_ids [B, L]. The loss has a gradient with respect to logits. temperature: default that of `args`, or 1.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits, ids = torch.zeros(2, 3, 4, requires_grad=True), torch.tensor([[1, 2, 0], [3, 1, 2]])
+    >>> mask, advantages = torch.tensor([[1, 1, 0], [1, 1, 1]]), torch.tensor([1.0, -1.0])
+    >>> loss, metrics, logps, entropies = napier.trl.grpo_loss_from_logits(logits, ids, advantages, mask)
+    >>> loss.backward()
+    >>> [round(g, 4) for g in logits.grad[0, 0].tolist()]
+    [0.05, -0.15, 0.05, 0.05]
+    """
     return _loss_from(nt.grpo_from_logits, (logits,), completion_ids, advantages, completion_mask, old_per_token_logps,
                       ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args, temperature, config)
 
@@ -243,7 +305,18 @@ def grpo_loss_from_hidden(hidden_states, lm_head_weight, completion_ids, advanta
                           old_per_token_logps=None, ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None,
                           num_items_in_batch=None, args=None, temperature=None, **config):
     """(loss, metrics, per_token_logps, entropies) of grpo_loss from hidden states [B, L, H] and the head's weights [V, H], without
-    storing logits. The loss has gradients with respect to both."""
+    storing logits. The loss has gradients with respect to both.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> hidden, head = torch.ones(2, 3, 8), torch.zeros(4, 8, requires_grad=True)
+    >>> ids, mask = torch.tensor([[1, 2, 0], [3, 1, 2]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
+    >>> loss, metrics, *_ = napier.trl.grpo_loss_from_hidden(hidden, head, ids, torch.tensor([1.0, -1.0]), mask)
+    >>> loss.backward()
+    >>> [round(g, 4) for g in head.grad[:, 0].tolist()]
+    [-0.05, -0.05, -0.05, 0.15]
+    """
     return _loss_from(nt.grpo_from_hidden, (hidden_states, lm_head_weight), completion_ids, advantages, completion_mask,
                       old_per_token_logps, ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args,
                       temperature, config)

@@ -105,7 +105,7 @@ def without(name):
 
 def can_run(test):
     """Whether what the example imports is installed."""
-    imports = re.findall(r"^>>> (?:import|from) ([\w., ]+)", test.docstring or "", re.M)
+    imports = re.findall(r"^ *>>> (?:import|from) ([\w., ]+)", test.docstring or "", re.M)
     roots = {name.split(".")[0].split()[0] for names in imports for name in names.split(" import ")[0].split(", ")}
     return all(importlib.util.find_spec(root) for root in roots)
 

@@ -47,6 +47,22 @@ class Rollout:
     ----------
     compute : 'f32' or 'bf16'; default: that of napier.hf.patch, or f32 for a model that is not patched
     memory : bytes that sampling may use besides the weights; 0: 1 GiB
+
+    Examples
+    --------
+    >>> import datasets, napier.trl, transformers, trl
+    >>> model = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+    >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file="Qwen3-0.6B/tokenizer.json",
+    ...                                                  eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    >>> config = trl.GRPOConfig("run", max_steps=1, per_device_train_batch_size=2, num_generations=2, bf16=False,
+    ...                         max_completion_length=4, use_cpu=True, report_to="none", disable_tqdm=True)
+    >>> data = datasets.Dataset.from_dict({"prompt": ["2 + 2 =", "3 + 3 ="]})
+    >>> rollout = napier.trl.Rollout()
+    >>> trainer = trl.GRPOTrainer(model, lambda completions, **_: [float("4" in c) for c in completions],
+    ...                           args=config, train_dataset=data, processing_class=tokenizer, rollout_func=rollout)
+    >>> completion_ids, logprobs, *_ = rollout.complete([tokenizer.encode("2 + 2 =")], trainer)
+    >>> len(completion_ids), rollout.sampler(trainer).info["layers"]
+    (1, 2)
     """
 
     def __init__(self, compute=None, memory=0):
@@ -149,6 +165,24 @@ class GRPOTrainer(trl.GRPOTrainer):
     The model is on the CPU, of a class that napier.hf.patch takes. TRL's metrics sampling/sampling_logp_difference/mean and max, and
     sampling/importance_sampling_ratio/min, mean and max compare the sampler with the trainer's forward pass with the weights that
     were sampled from: 0 and 1.
+
+    Examples
+    --------
+    >>> import datasets, napier.trl, transformers, trl
+    >>> model = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+    >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file="Qwen3-0.6B/tokenizer.json",
+    ...                                                  eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    >>> config = trl.GRPOConfig("run", max_steps=1, per_device_train_batch_size=2, num_generations=2, bf16=False,
+    ...                         max_completion_length=4, use_cpu=True, report_to="none", disable_tqdm=True)
+    >>> data = datasets.Dataset.from_dict({"prompt": ["2 + 2 =", "3 + 3 ="]})
+    >>> trainer = napier.trl.GRPOTrainer(model, lambda completions, **_: [float("4" in c) for c in completions],
+    ...                                  args=config, train_dataset=data, processing_class=tokenizer)
+    >>> trainer.train().global_step  # doctest: +ELLIPSIS
+    {...}
+    1
+    >>> logged = {name: value for log in trainer.state.log_history for name, value in log.items()}
+    >>> logged["sampling/sampling_logp_difference/max"]
+    0.0
     """
 
     def __init__(self, model, reward_funcs=None, args=None, *others, compute=None, memory=0, **options):
