@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
+.PHONY: all demo site test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -12,6 +12,10 @@ all:
 demo:
 	@tools/setup.sh demo
 	@tools/demo.sh
+
+site:
+	@tools/setup.sh bench
+	@tools/site.sh
 
 test:
 	@tools/setup.sh test
@@ -53,6 +57,7 @@ clean:
 help:
 	@echo "make            build the library, the program and the examples in $(BUILD)"
 	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
+	@echo "make site       the documentation as a site, in build/site/html"
 	@echo "make test       set up and run every test"
 	@echo "make test-peers the same against umap-learn and others, each in an environment of its own"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"

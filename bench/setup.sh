@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the benchmark's peers, each into an environment of its own.
 #
-#     bench/setup.sh peer ...      of: torch transformers ort jax scipy onednn xnnpack umap uwot llama cuda plot
+#     bench/setup.sh peer ...      of: torch transformers ort jax scipy onednn xnnpack umap uwot llama cuda plot site
 #
 # The environments lie in $NAPIER_BENCH_HOME, by default ~/.cache/napier/bench: PyTorch alone is 5.5 GB, which a
 # `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
@@ -60,6 +60,7 @@ for peer in "$@"; do
                 say "$extra: not available, left out"
         done ;;
     plot) venv plot numpy matplotlib ;;
+    site) venv site torch trl numpy lm-eval scikit-learn dask matplotlib $(cat "$(dirname "$0")/../docs/site/requirements.txt") ;;
     *) say "unknown peer: $peer"; exit 2 ;;
     esac
 done

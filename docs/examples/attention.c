@@ -2,22 +2,19 @@
 #include "example.h"
 
 /* The view of a contiguous array [tokens, heads, dim] of f32. */
-static napier_heads heads_of(float *data, int64_t tokens, int64_t heads, int64_t dim)
-{
+static napier_heads heads_of(float *data, int64_t tokens, int64_t heads, int64_t dim) {
     const napier_heads view = {data, tokens, heads, dim, heads * dim, dim, 1, NAPIER_F32};
     return view;
 }
 
-static napier_const_heads const_heads_of(const float *data, int64_t tokens, int64_t heads, int64_t dim)
-{
+static napier_const_heads const_heads_of(const float *data, int64_t tokens, int64_t heads, int64_t dim) {
     const napier_const_heads view = {data, tokens, heads, dim, heads * dim, dim, 1, NAPIER_F32};
     return view;
 }
 
 /* Causal attention of three tokens and two query heads that share one head of keys: a token sees itself and those
  * before it. With equal keys all weights are equal, so an output is a mean of values. */
-static void causal_attention(napier_context *context)
-{
+static void causal_attention(napier_context *context) {
     const float q[3][2][2] = {{{0}}}, k[3][2] = {{1, 1}, {1, 1}, {1, 1}}, v[3][2] = {{1, 0}, {3, 0}, {5, 6}};
     float output[3][2][2];
     napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
@@ -29,8 +26,7 @@ static void causal_attention(napier_context *context)
 }
 
 /* Two responses to one prompt of two tokens: their keys and values follow the prompt's, which both use as a prefix. */
-static void attention_with_a_shared_prompt(napier_context *context)
-{
+static void attention_with_a_shared_prompt(napier_context *context) {
     const float q[2] = {0, 0}, k[4] = {1, 1, 1, 1}, v[4] = {1, 2, 3, 6};
     const int64_t query_offsets[] = {0, 1, 2}, key_offsets[] = {2, 3, 4}, begin[] = {0, 0}, end[] = {2, 2};
     float output[2];
@@ -48,8 +44,7 @@ static void attention_with_a_shared_prompt(napier_context *context)
 
 /* Training keeps the output and the logsumexp of the forward call. Here the loss is the output itself, so the gradient
  * of a value is its weight. */
-static void gradients_of_attention(napier_context *context)
-{
+static void gradients_of_attention(napier_context *context) {
     const float q = 0, k[2] = {1, 1}, v[2] = {1, 3}, grad_output = 1;
     float output, lse, grad_q, grad_k[2], grad_v[2];
     const napier_const_heads query = const_heads_of(&q, 1, 1, 1), keys = const_heads_of(k, 2, 1, 1),
@@ -63,8 +58,7 @@ static void gradients_of_attention(napier_context *context)
     EXPECT(IS_NEAR(grad_v[0], 0.5) && IS_NEAR(grad_v[1], 0.5));
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples(
         (example *const[]){causal_attention, attention_with_a_shared_prompt, gradients_of_attention, NULL});
 }

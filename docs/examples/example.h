@@ -19,15 +19,13 @@
 
 typedef void example(napier_context *context);
 
-static inline void example_failed(const char *file, int line, const char *text, const napier_context *context)
-{
+static inline void example_failed(const char *file, int line, const char *text, const napier_context *context) {
     fprintf(stderr, "%s:%d: %s: %s\n", file, line, text, context ? napier_last_error(context) : "");
     exit(EXIT_FAILURE);
 }
 
 /* Runs the examples of a list that NULL ends. */
-static inline int run_examples(example *const *examples)
-{
+static inline int run_examples(example *const *examples) {
     napier_context *context = NULL;
     EXPECT(napier_context_create(&context, NULL) == NAPIER_OK);
     for (; *examples; examples++) {

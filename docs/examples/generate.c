@@ -4,16 +4,14 @@
 
 static const char *directory; /* of a small model with random weights, in place of your own */
 
-static int print_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user)
-{
+static int print_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
     (void)user;
     printf("sequence %d, token %d: %d, logprob %.3f\n", (int)sequence, (int)index, (int)id, (double)logprob);
     return 0; /* anything else cancels the call */
 }
 
 /* Three samples for each of two prompts. A prompt runs through the model once, and each token is seen as it is drawn. */
-static void sample_answers(napier_context *context)
-{
+static void sample_answers(napier_context *context) {
     enum { SEQUENCES = 6, MOST = 4 };
     const int32_t prompts[] = {5, 60, 12, 7, 9}, offsets[] = {0, 3, 5};
     int64_t ids[SEQUENCES][MOST], lengths[SEQUENCES];
@@ -40,8 +38,7 @@ static void sample_answers(napier_context *context)
     napier_model_destroy(context, model);
 }
 
-int main(void)
-{
+int main(void) {
     tiny_model tiny = TINY_MODEL_INIT;
     tiny_model_write(&tiny);
     directory = tiny.directory;

@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* RMS normalisation divides a row by its root mean square; each column has a weight. */
-static void normalise_rows(napier_context *context)
-{
+static void normalise_rows(napier_context *context) {
     const float x[] = {3, -3, 3, -3}, weight[] = {1, 1, 1, 10};
     float out[4];
     napier_rms_norm_options options = NAPIER_RMS_NORM_OPTIONS_INIT;
@@ -14,8 +13,7 @@ static void normalise_rows(napier_context *context)
 }
 
 /* The gradients of the same. A row's length does not change its normalised form, so grad_x has no part along x. */
-static void gradients_of_rms_norm(napier_context *context)
-{
+static void gradients_of_rms_norm(napier_context *context) {
     const float x[] = {3, -3}, weight[] = {1, 1}, grad_out[] = {1, 0};
     float grad_x[2], grad_weight[2];
     EXPECT(napier_rms_norm_backward(context, napier_const_rows_f32(grad_out, 1, 2), napier_const_rows_f32(x, 1, 2),
@@ -25,8 +23,7 @@ static void gradients_of_rms_norm(napier_context *context)
 }
 
 /* SwiGLU, the unit between the two products of a feed-forward layer: silu(gate) times up. */
-static void gated_unit(napier_context *context)
-{
+static void gated_unit(napier_context *context) {
     const float gate[] = {0, 1}, up[] = {5, 2};
     float out[2];
     EXPECT(napier_swiglu(context, napier_const_rows_f32(gate, 1, 2), napier_const_rows_f32(up, 1, 2),
@@ -35,8 +32,7 @@ static void gated_unit(napier_context *context)
 }
 
 /* Its gradients. A gradient that is not wanted is a view without data. */
-static void gradients_of_the_gated_unit(napier_context *context)
-{
+static void gradients_of_the_gated_unit(napier_context *context) {
     const float gate[] = {0, 1}, up[] = {5, 2}, grad_out[] = {1, 1};
     float grad_gate[2];
     EXPECT(napier_swiglu_backward(context, napier_const_rows_f32(grad_out, 1, 2), napier_const_rows_f32(gate, 1, 2),
@@ -47,8 +43,7 @@ static void gradients_of_the_gated_unit(napier_context *context)
 
 /* Positions become rotations: frequencies of a head, the angles of each token, and the rotation of its queries or keys.
  * The gradient is rotated back. */
-static void rotary_positions(napier_context *context)
-{
+static void rotary_positions(napier_context *context) {
     enum { TOKENS = 2, DIM = 4 };
     const int32_t positions[TOKENS] = {0, 7};
     const float x[TOKENS][DIM] = {{1, 2, 3, 4}, {1, 2, 3, 4}};
@@ -69,8 +64,7 @@ static void rotary_positions(napier_context *context)
     EXPECT(turned[0][0] == 1 && IS_NEAR(turned[1][0], cos(7) - 3 * sin(7)) && IS_NEAR(back[1][0], 1));
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples((example *const[]){normalise_rows, gradients_of_rms_norm, gated_unit,
                                            gradients_of_the_gated_unit, rotary_positions, NULL});
 }

@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* A layer's weights are stored as [out, in], as PyTorch does. Their transposed view multiplies without a copy. */
-static void multiply_by_weights(napier_context *context)
-{
+static void multiply_by_weights(napier_context *context) {
     const float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, weights[2][3] = {{1, 0, 0}, {1, 1, 1}};
     float y[2][2];
     EXPECT(napier_matmul(context, napier_const_rows_f32(x[0], 2, 3),
@@ -14,8 +13,7 @@ static void multiply_by_weights(napier_context *context)
 
 /* Weights of bf16 and activations of f32: the split product has the accuracy of f32, and runs on the processor's matrix
  * engine where there is one. */
-static void multiply_by_weights_of_bf16(napier_context *context)
-{
+static void multiply_by_weights_of_bf16(napier_context *context) {
     const float x[2] = {1.0000001F, 3};
     const uint16_t weights[2] = {0x3f80, 0x4000}; /* 1 and 2 */
     float y;

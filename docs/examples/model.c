@@ -7,16 +7,14 @@
 static const char *directory, *reward_directory;
 static tiny_tensors weights;
 
-static napier_model *load(napier_context *context, const char *path)
-{
+static napier_model *load(napier_context *context, const char *path) {
     napier_model *model = NULL;
     EXPECT(napier_model_load(context, path, NULL, &model) == NAPIER_OK);
     return model;
 }
 
 /* A directory with config.json and model.safetensors becomes a model. The weights are mapped, not read. */
-static void load_a_model(napier_context *context)
-{
+static void load_a_model(napier_context *context) {
     napier_model *model = NULL;
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     options.memory = 64 << 20;
@@ -30,8 +28,7 @@ static void load_a_model(napier_context *context)
 
 /* Weights in the caller's memory, such as a trainer's: the model reads them where they are. After each step tell it that
  * they have changed. */
-static void follow_a_trainer(napier_context *context)
-{
+static void follow_a_trainer(napier_context *context) {
     const int32_t id = 5;
     float before[32], after[32];
     napier_model *model = NULL;
@@ -51,8 +48,7 @@ static void follow_a_trainer(napier_context *context)
 }
 
 /* The log-probabilities of one response, given its prompt. */
-static void score_a_response(napier_context *context)
-{
+static void score_a_response(napier_context *context) {
     const int32_t prompt[] = {5, 60, 12}, response[] = {7, 9};
     float logprobs[2];
     napier_model *const model = load(context, directory);
@@ -65,8 +61,7 @@ static void score_a_response(napier_context *context)
 }
 
 /* Many responses to few prompts: each prompt runs once. The plan says how much work that is before it is done. */
-static void score_many_responses(napier_context *context)
-{
+static void score_many_responses(napier_context *context) {
     const int32_t prompts[] = {5, 60, 12, 8}, prompt_offsets[] = {0, 4}, prompt_of[] = {0, 0, 0};
     const int32_t responses[] = {7, 9, 7, 9, 3}, offsets[] = {0, 2, 3, 5};
     float logprobs[5];
@@ -88,8 +83,7 @@ static void score_many_responses(napier_context *context)
 }
 
 /* A system prompt that many calls share runs once: keep its keys and values. The results have the same bits. */
-static void keep_a_system_prompt(napier_context *context)
-{
+static void keep_a_system_prompt(napier_context *context) {
     const int32_t prompt[] = {5, 60, 12, 8}, response[] = {7};
     float with, without;
     napier_model *const model = load(context, directory);
@@ -112,8 +106,7 @@ static void keep_a_system_prompt(napier_context *context)
 }
 
 /* A reward model gives numbers for each prompt with its response. */
-static void rewards_of_responses(napier_context *context)
-{
+static void rewards_of_responses(napier_context *context) {
     const int32_t prompts[] = {5, 60, 12}, responses[] = {7, 9}, prompt_offsets[] = {0, 2, 3}, offsets[] = {0, 1, 2};
     float rewards[2];
     napier_model *const model = load(context, reward_directory);
@@ -128,8 +121,7 @@ static void rewards_of_responses(napier_context *context)
 }
 
 /* A language model as a judge: which of two verdicts does it find more probable after the question? */
-static void judge_responses(napier_context *context)
-{
+static void judge_responses(napier_context *context) {
     napier_tokenizer *tokenizer = NULL;
     EXPECT(napier_tokenizer_load(context, "tests/support/tiny_tokenizer.json", &tokenizer) == NAPIER_OK);
     const napier_text questions[] = {{"Is 4 even?", 10}, {"Is 5 even?", 10}}, verdicts[] = {{"Yes", 3}, {"No", 2}};
@@ -158,8 +150,7 @@ static void judge_responses(napier_context *context)
     napier_tokenizer_destroy(context, tokenizer);
 }
 
-int main(void)
-{
+int main(void) {
     tiny_model language = TINY_MODEL_INIT, reward = TINY_MODEL_INIT;
     language.vocabulary = 290;
     reward.labels = 1;

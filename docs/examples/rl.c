@@ -10,8 +10,7 @@ static const int32_t offsets[RESPONSES + 1] = {0, 2, 3};
 static const float logprobs[TOKENS] = {-1, -2, -0.5F}, old_logprobs[TOKENS] = {-1, -2.5F, -0.5F};
 static const float advantages[RESPONSES] = {1, -1};
 
-static napier_grpo_batch two_responses(void)
-{
+static napier_grpo_batch two_responses(void) {
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     batch.logprobs = napier_const_array_f32(logprobs, TOKENS);
     batch.old_logprobs = napier_const_array_f32(old_logprobs, TOKENS);
@@ -21,8 +20,7 @@ static napier_grpo_batch two_responses(void)
 }
 
 /* The log-probability of each chosen token, by way of all log-probabilities. The gradient lands at the chosen tokens. */
-static void gather_log_probabilities(napier_context *context)
-{
+static void gather_log_probabilities(napier_context *context) {
     const float logits[2][3] = {{1, 2, 3}, {0, 0, 0}}, grad_chosen[2] = {1, 2};
     const int32_t ids[2] = {2, 0};
     float all[2][3], chosen[2], grad_all[2][3];
@@ -36,8 +34,7 @@ static void gather_log_probabilities(napier_context *context)
 }
 
 /* The same without storing all of them: one read of the logits gives what is wanted. Leave out the rest. */
-static void log_probability_entropy_and_rank(napier_context *context)
-{
+static void log_probability_entropy_and_rank(napier_context *context) {
     const float logits[2][3] = {{1, 2, 3}, {0, 0, 0}};
     const int32_t ids[2] = {1, 0};
     float chosen[2], entropy[2];
@@ -52,8 +49,7 @@ static void log_probability_entropy_and_rank(napier_context *context)
 }
 
 /* The gradient of a log-probability: 1 at the token, less the probabilities. grad_logits may be the logits themselves. */
-static void gradient_of_a_log_probability(napier_context *context)
-{
+static void gradient_of_a_log_probability(napier_context *context) {
     float logits[2] = {0, 0};
     const float grad_logprob = 1;
     const int32_t id = 1;
@@ -65,8 +61,7 @@ static void gradient_of_a_log_probability(napier_context *context)
 }
 
 /* From hidden states and the head's weights: the logits, too many to store, never exist at once. */
-static void log_probabilities_from_hidden_states(napier_context *context)
-{
+static void log_probabilities_from_hidden_states(napier_context *context) {
     enum { N = 2, H = 2, V = 3 };
     const float hidden[N][H] = {{1, 0}, {0, 1}}, weights[V][H] = {{0, 1}, {1, 0}, {2, 0}}, ones[N] = {1, 1};
     const int32_t ids[N] = {2, 0};
@@ -88,8 +83,7 @@ static void log_probabilities_from_hidden_states(napier_context *context)
 }
 
 /* What such a call takes in memory is known before it runs. */
-static void memory_of_log_probabilities(napier_context *context)
-{
+static void memory_of_log_probabilities(napier_context *context) {
     const size_t forward = napier_linear_token_logprobs_workspace(context, 100000, 1024, 151936, 0);
     const size_t backward = napier_linear_token_logprobs_workspace(context, 100000, 1024, 151936, 1);
     printf("100,000 tokens of Qwen3-0.6B: %zu and %zu MB\n", forward >> 20, backward >> 20);
@@ -97,8 +91,7 @@ static void memory_of_log_probabilities(napier_context *context)
 }
 
 /* The KL of the policy from a reference, estimated from the tokens of each response, and its gradient. */
-static void kl_of_responses(napier_context *context)
-{
+static void kl_of_responses(napier_context *context) {
     const float grad_kl[RESPONSES] = {1, 1};
     float kl[RESPONSES], grad_policy[TOKENS];
     const napier_const_vector policy = napier_const_array_f32(logprobs, TOKENS),
@@ -115,8 +108,7 @@ static void kl_of_responses(napier_context *context)
 }
 
 /* The exact KL of two distributions, from both models' logits. Equal rows give exactly 0. */
-static void kl_of_distributions(napier_context *context)
-{
+static void kl_of_distributions(napier_context *context) {
     const float policy[2][2] = {{0, 0}, {1, 5}}, reference[2][2] = {{1, 0}, {1, 5}}, grad_kl[2] = {1, 1};
     float kl[2], grad_reference[2][2];
     const napier_const_matrix p = napier_const_rows_f32(policy[0], 2, 2), q = napier_const_rows_f32(reference[0], 2, 2);
@@ -128,8 +120,7 @@ static void kl_of_distributions(napier_context *context)
 }
 
 /* A rubric marks the tokens that a criterion looks for. A response's score is the sum of their log-probabilities. */
-static void score_by_a_rubric(napier_context *context)
-{
+static void score_by_a_rubric(napier_context *context) {
     enum { VOCABULARY = 4 };
     const int32_t ids[TOKENS] = {3, 1, 3};
     const float rubric[VOCABULARY] = {0, 0, 0, 1}, weight = 2, grad_rewards[RESPONSES] = {1, 1};
@@ -148,8 +139,7 @@ static void score_by_a_rubric(napier_context *context)
 
 /* The GRPO loss of a batch: one number, its gradient, and values for the log. The ratio of the second token is beyond
  * the clip, so that token has no gradient. */
-static void grpo_loss(napier_context *context)
-{
+static void grpo_loss(napier_context *context) {
     const napier_grpo_batch batch = two_responses();
     float grad_logprobs[TOKENS];
     napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
@@ -161,8 +151,7 @@ static void grpo_loss(napier_context *context)
 }
 
 /* The loss of each token, for a trainer that reduces and differentiates in its own way. */
-static void grpo_loss_of_each_token(napier_context *context)
-{
+static void grpo_loss_of_each_token(napier_context *context) {
     const napier_grpo_batch batch = two_responses();
     const float grad_losses[TOKENS] = {0.5F, 0.5F, 1};
     float losses[TOKENS], slopes[TOKENS], grad_logprobs[TOKENS];
@@ -176,8 +165,7 @@ static void grpo_loss_of_each_token(napier_context *context)
 
 /* Loss and gradient in one call, from the logits (in place), or from hidden states and the head. With the unit matrix as
  * the head both have the same logits, and so the same loss, bit for bit. */
-static void grpo_step(napier_context *context)
-{
+static void grpo_step(napier_context *context) {
     enum { V = 2 };
     float logits[TOKENS][V] = {{1, 0}, {0, 1}, {2, 0}}, grad_hidden[TOKENS][V], grad_weights[V][V];
     const float hidden[TOKENS][V] = {{1, 0}, {0, 1}, {2, 0}}, weights[V][V] = {{1, 0}, {0, 1}};
@@ -196,8 +184,7 @@ static void grpo_step(napier_context *context)
 }
 
 /* Advantages: each reward compared with the other answers to its prompt. Equal rewards teach nothing. */
-static void advantages_of_groups(napier_context *context)
-{
+static void advantages_of_groups(napier_context *context) {
     const float rewards[6] = {1, 0, 0.5F, 1, 1, 1};
     float scaled[6];
     napier_advantage_options options = NAPIER_ADVANTAGE_OPTIONS_INIT;
@@ -207,8 +194,7 @@ static void advantages_of_groups(napier_context *context)
     EXPECT(IS_NEAR(scaled[0], 0.5 / (0.5 + 1e-4)) && scaled[2] == 0 && scaled[4] == 0);
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples((example *const[]){
         gather_log_probabilities, log_probability_entropy_and_rank, gradient_of_a_log_probability,
         log_probabilities_from_hidden_states, memory_of_log_probabilities, kl_of_responses, kl_of_distributions,

@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* Temperature 0 takes the most probable token. */
-static void most_probable_token(napier_context *context)
-{
+static void most_probable_token(napier_context *context) {
     const float logits[2][4] = {{0, 3, 1, 2}, {5, 3, 1, 2}};
     int64_t ids[2];
     napier_sample_options options = NAPIER_SAMPLE_OPTIONS_INIT;
@@ -16,8 +15,7 @@ static void most_probable_token(napier_context *context)
 
 /* A draw depends on the seed, the number of the sample and the position, not on the batch: a row drawn alone gives the
  * same token. Its log-probability comes under the filtered distribution, and under the plain one. */
-static void draw_with_filters(napier_context *context)
-{
+static void draw_with_filters(napier_context *context) {
     const float logits[3][4] = {{0, 3, 1, 2}, {0, 3, 1, 2}, {0, 3, 1, 2}};
     const int32_t samples[] = {0, 1, 2}, positions[] = {17, 17, 17};
     int64_t ids[3], alone;

@@ -12,8 +12,7 @@ static napier_const_matrix shard(const float *row, int k) { return napier_const_
 static napier_matrix shard_of(float *row, int k) { return napier_rows_f32(row + k * TILE, 1, TILE); }
 
 /* The finals of the row, from which each worker computes results and gradients of its own columns. */
-static void finals_of_the_row(napier_context *context, int64_t finals[NAPIER_SHARD_FINAL_WORDS])
-{
+static void finals_of_the_row(napier_context *context, int64_t finals[NAPIER_SHARD_FINAL_WORDS]) {
     const napier_indices no_ids = napier_indices_i64(NULL, 0);
     float tiles[WORKERS][NAPIER_SHARD_LSE];
     int64_t sums[WORKERS][NAPIER_SHARD_SUM_WORDS];
@@ -28,8 +27,7 @@ static void finals_of_the_row(napier_context *context, int64_t finals[NAPIER_SHA
 
 /* Softmax: each worker sends 112 bytes for a row, and gets the probabilities of its own columns. They have the bits of
  * napier_softmax on the whole row. */
-static void softmax_over_workers(napier_context *context)
-{
+static void softmax_over_workers(napier_context *context) {
     int64_t finals[NAPIER_SHARD_FINAL_WORDS];
     float probs[COLUMNS], whole[COLUMNS];
     finals_of_the_row(context, finals);
@@ -43,8 +41,7 @@ static void softmax_over_workers(napier_context *context)
 }
 
 /* Gradients: for softmax the workers exchange one number for each tile, for logsumexp nothing more than the finals. */
-static void gradients_over_workers(napier_context *context)
-{
+static void gradients_over_workers(napier_context *context) {
     int64_t finals[NAPIER_SHARD_FINAL_WORDS];
     float probs[COLUMNS], grad_probs[COLUMNS] = {1}, dots[WORKERS], grad_softmax[COLUMNS], grad_lse[COLUMNS];
     const float one = 1;
@@ -67,8 +64,7 @@ static void gradients_over_workers(napier_context *context)
 
 /* The log-probability and the entropy of a token. The worker that has its column sets `chosen`; of all workers' values
  * the least is taken. The entropy needs the floats of all tiles in place of their sums. */
-static void token_over_workers(napier_context *context)
-{
+static void token_over_workers(napier_context *context) {
     const int32_t id = 1500;
     const float grad_logprob = 1;
     const napier_indices ids = napier_indices_i32(&id, 1);
@@ -97,8 +93,7 @@ static void token_over_workers(napier_context *context)
 
 /* The same from hidden states: each worker has 1024 rows of the head. The gradient of the hidden states is one sum over
  * the vocabulary, which the workers continue one after the other. */
-static void token_from_hidden_over_workers(napier_context *context)
-{
+static void token_from_hidden_over_workers(napier_context *context) {
     const int32_t id = 1500;
     const float hidden = 2, grad_logprob = 1; /* H = 1: the head's weights are one column */
     const napier_indices ids = napier_indices_i32(&id, 1);
@@ -125,8 +120,7 @@ static void token_from_hidden_over_workers(napier_context *context)
     EXPECT(isfinite(grad_hidden) && grad_weights[id] > 0 && grad_weights[0] < 0);
 }
 
-int main(void)
-{
+int main(void) {
     for (int j = 0; j < COLUMNS; j++) {
         logits[j] = (float)(j % 7) - 3;
     }

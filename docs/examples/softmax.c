@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* Softmax turns each row of logits into probabilities. Their differences matter, not their size. */
-static void probabilities_of_logits(napier_context *context)
-{
+static void probabilities_of_logits(napier_context *context) {
     const float logits[2][3] = {{1, 2, 3}, {1001, 1002, 1003}};
     float probs[2][3];
     EXPECT(napier_softmax(context, napier_const_rows_f32(logits[0], 2, 3), napier_rows_f32(probs[0], 2, 3), NULL) ==
@@ -12,8 +11,7 @@ static void probabilities_of_logits(napier_context *context)
 }
 
 /* Options hold the temperature. An output may be the input itself. */
-static void log_probabilities_in_place(napier_context *context)
-{
+static void log_probabilities_in_place(napier_context *context) {
     float row[] = {0, 2, 4};
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.temperature = 2;
@@ -23,8 +21,7 @@ static void log_probabilities_in_place(napier_context *context)
 }
 
 /* A transposed view reduces along the first axis: one logsumexp for each column of the array. */
-static void logsumexp_of_columns(napier_context *context)
-{
+static void logsumexp_of_columns(napier_context *context) {
     const float logits[2][3] = {{1000, 0, -INFINITY}, {1000, 0, 5}};
     float lse[3];
     const napier_const_matrix columns = napier_const_transposed(napier_const_rows_f32(logits[0], 2, 3));
@@ -33,8 +30,7 @@ static void logsumexp_of_columns(napier_context *context)
 }
 
 /* One logsumexp over a whole array, and its gradient, which is the softmax over all elements. */
-static void logsumexp_of_an_array(napier_context *context)
-{
+static void logsumexp_of_an_array(napier_context *context) {
     const float logits[2][2] = {{0, 0}, {0, 0}}, grad_lse = 1;
     float lse, grad_logits[2][2];
     const napier_const_matrix view = napier_const_rows_f32(logits[0], 2, 2);
@@ -45,8 +41,7 @@ static void logsumexp_of_an_array(napier_context *context)
 }
 
 /* Weights may be negative: this is log |exp(3) - 2 exp(1)| and the sign of the sum. */
-static void logsumexp_with_weights(napier_context *context)
-{
+static void logsumexp_with_weights(napier_context *context) {
     const float logits[] = {3, 1}, weights[] = {1, -2};
     float lse, sign;
     EXPECT(napier_logsumexp_weighted(context, napier_const_rows_f32(logits, 1, 2), napier_const_rows_f32(weights, 1, 2),
@@ -55,8 +50,7 @@ static void logsumexp_with_weights(napier_context *context)
 }
 
 /* The gradient of softmax: if only the first probability is wanted larger, the other logits have to fall. */
-static void gradient_of_softmax(napier_context *context)
-{
+static void gradient_of_softmax(napier_context *context) {
     const float logits[] = {0, 0}, grad_probs[] = {1, 0};
     float probs[2], grad_logits[2];
     EXPECT(napier_softmax(context, napier_const_rows_f32(logits, 1, 2), napier_rows_f32(probs, 1, 2), NULL) ==
@@ -67,8 +61,7 @@ static void gradient_of_softmax(napier_context *context)
 }
 
 /* The gradient of the cross-entropy loss -logprobs[2] is the probabilities, less 1 at the target. */
-static void gradient_of_cross_entropy(napier_context *context)
-{
+static void gradient_of_cross_entropy(napier_context *context) {
     const float logits[] = {1, 2, 3}, grad_logprobs[] = {0, 0, -1};
     float logprobs[3], grad_logits[3];
     EXPECT(napier_log_softmax(context, napier_const_rows_f32(logits, 1, 3), napier_rows_f32(logprobs, 1, 3), NULL) ==
@@ -80,8 +73,7 @@ static void gradient_of_cross_entropy(napier_context *context)
 }
 
 /* The gradient of logsumexp is softmax, times the gradient that arrives for the row. */
-static void gradient_of_logsumexp(napier_context *context)
-{
+static void gradient_of_logsumexp(napier_context *context) {
     const float logits[] = {0, 0, 0, 0}, grad_lse = 2;
     float grad_logits[4];
     EXPECT(napier_logsumexp_backward(context, napier_const_rows_f32(logits, 1, 4), napier_const_array_f32(&grad_lse, 1),
@@ -91,8 +83,7 @@ static void gradient_of_logsumexp(napier_context *context)
 
 /* Two workers hold a part of a row each. One sends its state as bytes, the other merges it and finishes: the result has
  * the bits of one call on the whole row. */
-static void softmax_of_a_row_in_two_parts(napier_context *context)
-{
+static void softmax_of_a_row_in_two_parts(napier_context *context) {
     float row[5] = {0.5F, 3, -1, 2, 4}, probs[5];
     napier_softmax_state *left = NULL, *right = NULL, *received = NULL;
     EXPECT(napier_softmax_state_create(context, NAPIER_F32, 0, NULL, &left) == NAPIER_OK);
@@ -122,8 +113,7 @@ static void softmax_of_a_row_in_two_parts(napier_context *context)
 }
 
 /* A stream of logits and weights whose length is not known in advance. */
-static void weighted_logsumexp_of_a_stream(napier_context *context)
-{
+static void weighted_logsumexp_of_a_stream(napier_context *context) {
     const float logits[] = {3, 1}, weights[] = {1, -2};
     napier_softmax_state *state = NULL;
     double lse, sign;
@@ -137,8 +127,7 @@ static void weighted_logsumexp_of_a_stream(napier_context *context)
     napier_softmax_state_destroy(state);
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples((example *const[]){probabilities_of_logits, log_probabilities_in_place, logsumexp_of_columns,
                                            logsumexp_of_an_array, logsumexp_with_weights, gradient_of_softmax,
                                            gradient_of_cross_entropy, gradient_of_logsumexp,

@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* Sparsemax gives exactly 0 to all but the largest logits. */
-static void sparse_probabilities(napier_context *context)
-{
+static void sparse_probabilities(napier_context *context) {
     const float logits[] = {1, 0.5F, -1};
     float probs[3];
     EXPECT(napier_sparsemax(context, napier_const_rows_f32(logits, 1, 3), napier_rows_f32(probs, 1, 3), NULL) ==
@@ -12,8 +11,7 @@ static void sparse_probabilities(napier_context *context)
 }
 
 /* Only logits in the support, where the probability is above 0, get a gradient. */
-static void gradient_of_sparsemax(napier_context *context)
-{
+static void gradient_of_sparsemax(napier_context *context) {
     const float probs[] = {0.75F, 0.25F, 0}, grad_probs[] = {1, 0, 5};
     float grad_logits[3];
     EXPECT(napier_sparsemax_backward(context, napier_const_rows_f32(probs, 1, 3),

@@ -5,8 +5,7 @@
 static const char directory[] = "tests/support", file[] = "tests/support/tiny_tokenizer.json";
 
 /* Text becomes ids, and ids become the same text. A buffer of zeros is empty; calls append to it. */
-static void encode_and_decode(napier_context *context)
-{
+static void encode_and_decode(napier_context *context) {
     napier_tokenizer *tokenizer = NULL;
     napier_token_buffer ids = {0};
     napier_text_buffer text = {0};
@@ -20,8 +19,7 @@ static void encode_and_decode(napier_context *context)
 }
 
 /* In untrusted text a special token has to stay text, else it could end a turn of the chat. */
-static void encode_untrusted_text(napier_context *context)
-{
+static void encode_untrusted_text(napier_context *context) {
     napier_tokenizer *tokenizer = NULL;
     napier_token_buffer ids = {0};
     napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
@@ -37,8 +35,7 @@ static void encode_untrusted_text(napier_context *context)
 }
 
 /* A tokenizer from memory, and its vocabulary: from bytes to an id and back. */
-static void look_up_tokens(napier_context *context)
-{
+static void look_up_tokens(napier_context *context) {
     static char json[1 << 16];
     FILE *const stream = fopen(file, "rb");
     EXPECT(stream != NULL);
@@ -55,8 +52,7 @@ static void look_up_tokens(napier_context *context)
 }
 
 /* A conversation in the format of the model's chat template, which its directory names. */
-static void text_of_a_chat(napier_context *context)
-{
+static void text_of_a_chat(napier_context *context) {
     const napier_chat_message messages[] = {{.role = "system", .content = "Be brief.", .size = 9},
                                             {.role = "user", .content = "2 + 2?", .size = 6}};
     static const char expected[] = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n"
@@ -70,16 +66,14 @@ static void text_of_a_chat(napier_context *context)
 }
 
 /* A template that is no known format is refused, and the text says what was found in it. */
-static void format_of_a_template(napier_context *context)
-{
+static void format_of_a_template(napier_context *context) {
     static const char unknown[] = "{% for message in messages %}<s>{{ message.content }}{% endfor %}";
     int64_t format;
     EXPECT(napier_chat_format_of(context, unknown, sizeof unknown - 1, &format) == NAPIER_UNSUPPORTED);
     puts(napier_last_error(context));
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples((example *const[]){encode_and_decode, encode_untrusted_text, look_up_tokens, text_of_a_chat,
                                            format_of_a_template, NULL});
 }

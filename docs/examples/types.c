@@ -2,8 +2,7 @@
 #include "example.h"
 
 /* Every call takes a context, which holds the number of threads and the instruction set. Neither changes a result. */
-static void create_a_context(napier_context *context)
-{
+static void create_a_context(napier_context *context) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = 2;
     options.highest_isa = napier_isa_available(NAPIER_ISA_AVX2) ? NAPIER_ISA_AVX2 : NAPIER_ISA_AUTO;
@@ -15,8 +14,7 @@ static void create_a_context(napier_context *context)
 }
 
 /* A call that fails says why in its context: the text names the argument and its value. */
-static void read_the_text_of_an_error(napier_context *context)
-{
+static void read_the_text_of_an_error(napier_context *context) {
     const float logits[] = {1, 2, 3};
     float lse[2];
     const napier_status status =
@@ -27,30 +25,26 @@ static void read_the_text_of_an_error(napier_context *context)
 }
 
 /* A library that is built on Napier reports its own errors in the same way. */
-static void report_an_error_of_your_own(napier_context *context)
-{
+static void report_an_error_of_your_own(napier_context *context) {
     const napier_status status = napier_set_error(context, NAPIER_INVALID_ARGUMENT, "rank: 4 is not below 4");
     EXPECT(status == NAPIER_INVALID_ARGUMENT);
     EXPECT(strcmp(napier_last_error(context), "rank: 4 is not below 4") == 0);
 }
 
 /* A view has a dtype; its size says how many bytes an array of it needs. */
-static void allocate_for_a_dtype(napier_context *context)
-{
+static void allocate_for_a_dtype(napier_context *context) {
     const size_t bytes = 1024 * napier_dtype_size(NAPIER_BF16);
     printf("1024 elements of %s: %zu bytes\n", napier_dtype_name(NAPIER_BF16), bytes);
     EXPECT(bytes == 2048 && strcmp(napier_dtype_name(NAPIER_BF16), "bf16") == 0);
 }
 
 /* The linked library may be newer than the header. While the numerics version is the same, so are the bits. */
-static void compare_versions(napier_context *context)
-{
+static void compare_versions(napier_context *context) {
     printf("header %s, library %s\n", NAPIER_VERSION_STRING, napier_version());
     EXPECT(napier_numerics_version() == NAPIER_NUMERICS_VERSION);
 }
 
-int main(void)
-{
+int main(void) {
     return run_examples((example *const[]){create_a_context, read_the_text_of_an_error, report_an_error_of_your_own,
                                            allocate_for_a_dtype, compare_versions, NULL});
 }

@@ -5,22 +5,19 @@
 enum { POINTS = 30, COLUMNS = 4, NEIGHBORS = 5 };
 static float data[POINTS][COLUMNS];
 
-static napier_umap_samples samples_of(const float *rows, int64_t count)
-{
+static napier_umap_samples samples_of(const float *rows, int64_t count) {
     const napier_umap_samples samples = {.dense = napier_const_rows_f32(rows, count, COLUMNS)};
     return samples;
 }
 
-static napier_umap_options few_neighbors(void)
-{
+static napier_umap_options few_neighbors(void) {
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     options.neighbors.n_neighbors = NEIGHBORS;
     options.n_epochs = 50;
     return options;
 }
 
-static napier_umap_model *fit(napier_context *context)
-{
+static napier_umap_model *fit(napier_context *context) {
     const napier_umap_options options = few_neighbors();
     napier_umap_model *model = NULL;
     EXPECT(napier_umap_fit(context, samples_of(data[0], POINTS), &options, &model) == NAPIER_OK);
@@ -28,8 +25,7 @@ static napier_umap_model *fit(napier_context *context)
 }
 
 /* The fuzzy set of the points' nearest neighbours. The caller destroys it. */
-static napier_umap_graph *fuzzy_set(napier_context *context)
-{
+static napier_umap_graph *fuzzy_set(napier_context *context) {
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.n_neighbors = NEIGHBORS;
     int32_t indices[POINTS][NEIGHBORS];
@@ -43,8 +39,7 @@ static napier_umap_graph *fuzzy_set(napier_context *context)
 }
 
 /* A map in one call. How good it is: the share of neighbours that are neighbours on the map too, and so on. */
-static void map_in_one_call(napier_context *context)
-{
+static void map_in_one_call(napier_context *context) {
     napier_umap_model *const model = fit(context);
     const napier_const_matrix embedding = napier_umap_model_embedding(model);
     napier_umap_quality quality;
@@ -59,8 +54,7 @@ static void map_in_one_call(napier_context *context)
 }
 
 /* New points on a fitted map: a point lands near its group. The way back gives a mean of the data there. */
-static void new_points_on_a_map(napier_context *context)
-{
+static void new_points_on_a_map(napier_context *context) {
     napier_umap_model *const model = fit(context);
     float place[2], back[COLUMNS];
     EXPECT(napier_umap_model_features(model) == COLUMNS);
@@ -72,8 +66,7 @@ static void new_points_on_a_map(napier_context *context)
 }
 
 /* A map as a file, and as bytes in memory. The same bytes on every machine. */
-static void save_and_load_a_map(napier_context *context)
-{
+static void save_and_load_a_map(napier_context *context) {
     napier_umap_model *const model = fit(context);
     napier_umap_model *loaded = NULL, *copy = NULL;
     EXPECT(napier_umap_model_save(context, model, "example_umap.map") == NAPIER_OK);
@@ -94,8 +87,7 @@ static void save_and_load_a_map(napier_context *context)
 }
 
 /* A map that was made elsewhere becomes a model, so that it can place new points. */
-static void model_of_a_given_map(napier_context *context)
-{
+static void model_of_a_given_map(napier_context *context) {
     const napier_umap_options options = few_neighbors();
     float embedding[POINTS][2], place[2];
     for (int i = 0; i < POINTS; i++) {
@@ -110,16 +102,14 @@ static void model_of_a_given_map(napier_context *context)
 }
 
 /* Metrics have umap-learn's names. From some distance on, points with nothing in common are no neighbours. */
-static void look_up_metrics(napier_context *context)
-{
+static void look_up_metrics(napier_context *context) {
     EXPECT(napier_metric_from_name("cosine") == NAPIER_METRIC_COSINE && napier_metric_from_name("cosinus") == -1);
     EXPECT(strcmp(napier_metric_name(NAPIER_METRIC_HAVERSINE), "haversine") == 0);
     EXPECT(napier_metric_disconnection(NAPIER_METRIC_JACCARD) == 1);
 }
 
 /* The nearest points of points: of the data's own rows each is its first neighbour, of new rows none is. */
-static void nearest_points(napier_context *context)
-{
+static void nearest_points(napier_context *context) {
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.n_neighbors = 2;
     int32_t indices[POINTS][2], nearest[2];
@@ -134,8 +124,7 @@ static void nearest_points(napier_context *context)
 }
 
 /* The stages, one after the other. With the same options they give the bits of napier_umap_fit. */
-static void map_in_stages(napier_context *context)
-{
+static void map_in_stages(napier_context *context) {
     const napier_umap_options options = few_neighbors();
     float embedding[POINTS][2];
     const napier_matrix map = napier_rows_f32(embedding[0], POINTS, 2);
@@ -150,8 +139,7 @@ static void map_in_stages(napier_context *context)
 }
 
 /* Other starts of a layout: the first principal components, or random places. */
-static void other_starts(napier_context *context)
-{
+static void other_starts(napier_context *context) {
     float components[POINTS][2], places[POINTS][2];
     EXPECT(napier_umap_pca_layout(context, samples_of(data[0], POINTS), 42,
                                   napier_rows_f32(components[0], POINTS, 2)) == NAPIER_OK);
@@ -160,8 +148,7 @@ static void other_starts(napier_context *context)
 }
 
 /* A point's own scale: sigma is such that the memberships of its neighbours add up to log2(n_neighbors). */
-static void scale_of_a_point(napier_context *context)
-{
+static void scale_of_a_point(napier_context *context) {
     const float distances[] = {0, 1, 2, 3};
     float rho, sigma;
     EXPECT(napier_umap_smooth_knn_dist(context, distances, 1, 4, 1, &rho, &sigma) == NAPIER_OK);
@@ -170,8 +157,7 @@ static void scale_of_a_point(napier_context *context)
 
 /* Known labels, numbers, or distances between targets pull the graph apart where the targets differ. A label below 0 is
  * unknown. */
-static void join_targets(napier_context *context)
-{
+static void join_targets(napier_context *context) {
     int32_t labels[POINTS];
     float numbers[POINTS];
     for (int i = 0; i < POINTS; i++) {
@@ -189,8 +175,7 @@ static void join_targets(napier_context *context)
 }
 
 /* Two views of the same points in one graph: what either holds to be near. */
-static void combine_two_views(napier_context *context)
-{
+static void combine_two_views(napier_context *context) {
     const napier_umap_edge one[] = {{0, 1, 1}, {1, 0, 1}}, two[] = {{1, 2, 1}, {2, 1, 1}};
     napier_umap_graph *left = NULL, *right = NULL, *both = NULL;
     EXPECT(napier_umap_graph_from_edges(context, one, 2, 3, &left) == NAPIER_OK);
@@ -203,8 +188,7 @@ static void combine_two_views(napier_context *context)
 }
 
 /* The parameters of the curve, from the two numbers that users choose. */
-static void curve_of_min_dist(napier_context *context)
-{
+static void curve_of_min_dist(napier_context *context) {
     napier_umap_params params = NAPIER_UMAP_PARAMS_INIT;
     EXPECT(napier_umap_find_ab_params(context, 0.1, 1, &params.a, &params.b) == NAPIER_OK);
     EXPECT(fabsf(params.a - 1.577F) < 1e-3F && fabsf(params.b - 0.895F) < 1e-3F);
@@ -212,8 +196,7 @@ static void curve_of_min_dist(napier_context *context)
 
 /* Own edges in own loops: the forces along edges, their sums for each vertex, and one step of the map. The two calls in
  * the middle are what napier_umap_gradients does at once. */
-static void attract_along_edges(napier_context *context)
-{
+static void attract_along_edges(napier_context *context) {
     napier_umap_edge edges[] = {{1, 0, 1}, {0, 1, 1}};
     float embedding[2][2] = {{0, 0}, {1, 0}}, forces[2][2], sums[2][2], gradients[2][2];
     int64_t starts[2], counts[2];
@@ -232,8 +215,7 @@ static void attract_along_edges(napier_context *context)
 }
 
 /* Negative samples push points apart, and the loss says how well a map fits its graph. */
-static void repel_from_samples(napier_context *context)
-{
+static void repel_from_samples(napier_context *context) {
     enum { RATE = 3 };
     const napier_umap_edge edges[] = {{0, 1, 1}, {1, 0, 1}};
     const float embedding[3][2] = {{0, 0}, {1, 0}, {5, 5}};
@@ -250,8 +232,7 @@ static void repel_from_samples(napier_context *context)
 
 /* Epochs with an optimizer whose state is kept. As bytes it can wait in a checkpoint: the second half goes on as if
  * there had been no pause. */
-static void optimize_in_two_halves(napier_context *context)
-{
+static void optimize_in_two_halves(napier_context *context) {
     const napier_umap_edge edges[] = {{0, 1, 1}, {1, 0, 1}};
     float embedding[2][2] = {{0, 0}, {5, 0}};
     napier_umap_optimizer *optimizer = NULL, *restored = NULL;
@@ -273,8 +254,7 @@ static void optimize_in_two_halves(napier_context *context)
     napier_umap_optimizer_destroy(context, optimizer);
 }
 
-int main(void)
-{
+int main(void) {
     for (int i = 0; i < POINTS * COLUMNS; i++) {
         data[i / COLUMNS][i % COLUMNS] = (float)(10 * (i / COLUMNS / 10)) + (float)(i * 37 % 17) / 17;
     }

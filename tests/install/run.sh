@@ -145,6 +145,16 @@ if have pkg-config; then
     fi
     check "pkg-config knows the version" pkg-config --exact-version="$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' \
         "$root/include/napier/types.h")" napier
+    # The tutorial's pieces are one program, which prints what the page says and draws its picture.
+    tutorial() {
+        awk '/^```/ { take = /^```c$/; next } take' "$root/docs/tutorials/c.md" >"$work/own/calibrate.c"
+        # shellcheck disable=SC2046
+        "$cc" -std=c11 -Wall -Wextra -Werror "$work/own/calibrate.c" $(pkg-config --cflags --libs napier) -o "$work/own/calibrate" &&
+            LD_LIBRARY_PATH=$prefix/lib "$work/own/calibrate" "$work/demo" "$work/own/calibrate.svg" |
+            diff <(awk '/^```/ { take = /^```text$/; next } take' "$root/docs/tutorials/c.md") - &&
+            cmp "$work/own/calibrate.svg" "$root/docs/tutorials/calibrate.svg"
+    }
+    check "the tutorial for C programmers" tutorial
     mv "$prefix/lib/libnapier.so" "$prefix/lib/hidden.so"
     if check "pkg-config --static builds a program" with_pkg_config "$work/own/static" --static; then
         check "it runs without the shared library" says_so "$work/own/static"

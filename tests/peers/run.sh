@@ -24,7 +24,7 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn pytest" ;;
-    rl | torch) echo "torch trl numpy lm-eval" ;;
+    rl | torch) echo "torch trl numpy lm-eval scikit-learn dask matplotlib" $(cat "$root/docs/site/requirements.txt") ;;
     dropin) echo "torch numpy scipy pytest hypothesis expecttest" ;;
     scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
     esac

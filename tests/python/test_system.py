@@ -345,8 +345,10 @@ def test_public_functions_of_the_extension_have_stubs():
 
 
 @pytest.mark.skipif(not (ROOT / "docs" / "python.md").exists(), reason="no docs here")
-def test_examples_in_the_documentation():
-    assert doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False).failed == 0
+@pytest.mark.parametrize("page", ["python.md", "tutorials/maps.md", "tutorials/rl.md"])
+def test_examples_in_the_documentation(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert doctest.testfile(str(ROOT / "docs" / page), module_relative=False).failed == 0
 
 
 def test_torch_is_optional():
