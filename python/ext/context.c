@@ -197,17 +197,48 @@ static PyObject *release_memory(PyObject *self, PyObject *none);
 
 static PyMethodDef settings[] = {
     {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."},
+     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.set_num_threads(2)\n"
+     ">>> napier.get_num_threads()\n"
+     "2\n"
+     ">>> napier.set_num_threads(0)\n"},
     {"get_num_threads", get_num_threads, METH_NOARGS,
-     "get_num_threads()\n--\n\nThreads that a call uses. In a child of fork it is 1."},
+     "get_num_threads()\n--\n\nThreads that a call uses. In a child of fork it is 1."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.get_num_threads() >= 1\n"
+     "True\n"},
     {"set_isa", set_isa, METH_O,
-     "set_isa(isa, /)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."},
-    {"get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set in use."},
+     "set_isa(isa, /)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.set_isa(\"scalar\")  # slower, with the same bits\n"
+     ">>> napier.get_isa()\n"
+     "'scalar'\n"
+     ">>> napier.set_isa(\"auto\")\n"},
+    {"get_isa", get_isa, METH_NOARGS,
+     "get_isa()\n--\n\nThe instruction set in use."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.get_isa() in (\"scalar\", \"neon\", \"avx2\", \"avx512\")\n"
+     "True\n"},
     {"isa_available", isa_available, METH_O,
-     "isa_available(isa, /)\n--\n\nWhether this machine and this build can run it."},
+     "isa_available(isa, /)\n--\n\nWhether this machine and this build can run it."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.isa_available(\"scalar\")\n"
+     "True\n"},
     {"release_memory", release_memory, METH_NOARGS,
      "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most 512 MB) back to the "
-     "system.\nReturns its bytes."},
+     "system.\nReturns its bytes."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> probs = napier.softmax([[0.0] * 1000] * 1000)\n"
+     ">>> del probs\n"
+     ">>> napier.release_memory() > 0, napier.release_memory()\n"
+     "(True, 0)\n"},
     {NULL, NULL, 0, NULL}};
 
 int context_start(PyObject *module) {

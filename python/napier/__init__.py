@@ -23,17 +23,38 @@ fused_log_softmax = log_softmax
 
 
 def safe_softmax(x, axis=-1, **options):
-    """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`."""
+    """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.safe_softmax([0.0, 0.0, -1e30]).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(x, axis, algorithm="safe", **options)
 
 
 def online_softmax(x, axis=-1, **options):
-    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`."""
+    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.online_softmax([0.0, 0.0, -1e30]).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(x, axis, algorithm="online", **options)
 
 
 def reduce_softmax(x, axis=-1, **options):
-    """softmax with every row split over all threads. The bits are those of `softmax`."""
+    """softmax with every row split over all threads. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.reduce_softmax([0.0, 0.0, -1e30]).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(x, axis, algorithm="parallel", **options)
 
 

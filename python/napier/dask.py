@@ -41,12 +41,27 @@ def softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
     masked_rows : "nan" or "zero"
         What a row of only -inf gives.
     dtype : dtype of the result; default: that of x
+
+    Examples
+    --------
+    >>> import dask.array as da, napier.dask
+    >>> x = da.zeros((4, 100000), chunks=(2, 30000))  # rows over several chunks
+    >>> float(napier.dask.softmax(x)[0, 0].compute())
+    1e-05
     """
     return _elementwise(napier.softmax, "softmax", x, axis, temperature, masked_rows, dtype)
 
 
 def log_softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
-    """napier.log_softmax of a Dask array; parameters and passes as those of softmax."""
+    """napier.log_softmax of a Dask array; parameters and passes as those of softmax.
+
+    Examples
+    --------
+    >>> import dask.array as da, napier.dask
+    >>> x = da.zeros((4, 2), chunks=(1, 2))
+    >>> napier.dask.log_softmax(x)[0].compute().round(4)
+    array([-0.6931, -0.6931])
+    """
     return _elementwise(napier.log_softmax, "log_softmax", x, axis, temperature, masked_rows, dtype)
 
 
@@ -66,6 +81,13 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
         Whether to return (log(abs(sum)), sign of the sum), two Dask arrays.
     temperature : float, > 0
     dtype : dtype of the result; default: that of a, or the common dtype of a and b
+
+    Examples
+    --------
+    >>> import dask.array as da, napier.dask
+    >>> x = da.from_array([[1000.0, 1001.0], [1002.0, 1003.0]], chunks=(1, 1))
+    >>> napier.dask.logsumexp(x, axis=0).compute().round(4)
+    array([1002.1269, 1003.1269])
     """
     a = _array(a, "a")
     if b is not None:
@@ -341,7 +363,16 @@ class UMAP:
         napier.UMAP(**parameters)  # refuses what it does not know
 
     def fit(self, X):
-        """Computes the rows of the sample, and fits the map to them. Returns self."""
+        """Computes the rows of the sample, and fits the map to them. Returns self.
+
+        Examples
+        --------
+        >>> import dask.array as da, napier.dask
+        >>> x = da.random.default_rng(0).standard_normal((3000, 5), chunks=(500, 5))
+        >>> model = napier.dask.UMAP(sample_size=500, n_epochs=20).fit(x)
+        >>> len(model.sample_)
+        500
+        """
         X = self._rows(X)
         size = min(self.sample_size, X.shape[0])
         drawn = np.random.default_rng(self.sample_seed).choice(X.shape[0], size, replace=False, shuffle=False)
@@ -350,7 +381,16 @@ class UMAP:
         return self
 
     def transform(self, X):
-        """The places of the rows of X, a lazy float32 array [rows, n_components] with the chunks of X."""
+        """The places of the rows of X, a lazy float32 array [rows, n_components] with the chunks of X.
+
+        Examples
+        --------
+        >>> import dask.array as da, napier.dask
+        >>> x = da.random.default_rng(0).standard_normal((3000, 5), chunks=(500, 5))
+        >>> model = napier.dask.UMAP(sample_size=500, n_epochs=20).fit(x)
+        >>> model.transform(x[:1000]).compute().shape
+        (1000, 2)
+        """
         if not hasattr(self, "estimator_"):
             raise ValueError("transform: this UMAP is not fitted; call fit first")
         X = _whole(self._rows(X), [1])
@@ -359,7 +399,15 @@ class UMAP:
                              chunks=(X.chunks[0], (width,)), meta=np.empty((0, width), np.float32))
 
     def fit_transform(self, X):
-        """fit(X).transform(X)."""
+        """fit(X).transform(X).
+
+        Examples
+        --------
+        >>> import dask.array as da, napier.dask
+        >>> x = da.random.default_rng(0).standard_normal((3000, 5), chunks=(500, 5))
+        >>> napier.dask.UMAP(sample_size=500, n_epochs=20).fit_transform(x).chunks[0]
+        (500, 500, 500, 500, 500, 500)
+        """
         return self.fit(X).transform(X)
 
     @staticmethod

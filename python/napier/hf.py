@@ -332,7 +332,15 @@ class _Patch:
 
 
 def is_patched(model):
-    """Whether patch has changed this model."""
+    """Whether patch has changed this model.
+
+    Examples
+    --------
+    >>> import napier.hf, transformers
+    >>> model = napier.hf.patch(transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B"))
+    >>> napier.hf.is_patched(model), napier.hf.is_patched(napier.hf.unpatch(model))
+    (True, False)
+    """
     return isinstance(getattr(getattr(model, "model", None), "_napier", None), _Patch)
 
 
@@ -350,6 +358,16 @@ def patch(model, compute="f32"):
         used as they are stored: float32, float16 or bfloat16.
 
     A model that is patched already gets this mode. After an error the model is as before.
+
+    Examples
+    --------
+    >>> import napier.hf, torch, transformers
+    >>> model = napier.hf.patch(transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B"))
+    >>> with torch.no_grad():
+    ...     logits = model(torch.tensor([[5, 6, 7]])).logits[0]
+    ...
+    >>> bool((logits.numpy() == napier.CausalLM("Qwen3-0.6B").forward([5, 6, 7])).all())
+    True
     """
     if compute not in _MODES:
         raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
@@ -375,7 +393,15 @@ def patch(model, compute="f32"):
 
 
 def unpatch(model):
-    """Undoes patch, and returns the model. A model that is not patched stays as it is."""
+    """Undoes patch, and returns the model. A model that is not patched stays as it is.
+
+    Examples
+    --------
+    >>> import napier.hf, transformers
+    >>> model = napier.hf.patch(transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B"))
+    >>> napier.hf.unpatch(model) is model, napier.hf.is_patched(model)
+    (True, False)
+    """
     if not is_patched(model):
         return model
     state = model.model._napier
@@ -389,7 +415,18 @@ def unpatch(model):
 
 @contextlib.contextmanager
 def patched(model, compute="f32"):
-    """patch for the length of a with statement."""
+    """patch for the length of a with statement.
+
+    Examples
+    --------
+    >>> import napier.hf, torch, transformers
+    >>> model = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+    >>> with torch.no_grad(), napier.hf.patched(model):
+    ...     logits = model(torch.tensor([[5, 6, 7]])).logits
+    ...
+    >>> napier.hf.is_patched(model)
+    False
+    """
     was = model.model._napier.compute if is_patched(model) else None
     patch(model, compute)
     try:
@@ -418,6 +455,16 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
     model : a patched ForCausalLM
     input_ids, attention_mask : [B, L]; the mask may be None
     completion_length : int, 0 .. L - 1
+
+    Examples
+    --------
+    >>> import napier.hf, torch, transformers
+    >>> model = napier.hf.patch(transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B"))
+    >>> logprobs = napier.hf.token_logprobs(model, torch.tensor([[5, 6, 7, 8]]), None, completion_length=2)
+    >>> logprobs.sum().backward()  # the weights have gradients now
+    >>> scored = napier.CausalLM("Qwen3-0.6B").logprobs_for([5, 6], [7, 8])
+    >>> bool((logprobs[0].detach().numpy() == scored).all())
+    True
     """
     if not is_patched(model) or model.model._napier.head is not model.get_output_embeddings():
         raise ValueError("model: expected a ForCausalLM that napier.hf.patch has changed")

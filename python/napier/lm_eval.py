@@ -86,6 +86,13 @@ class NapierLM(TemplateLM):
     prefix_token_id: replaces an empty context; default, as in the harness's hf: the tokenizer's bos_token, else its eos_token.
     max_gen_toks: maximum of generated tokens where the task does not say; default 256.
     batch_size, max_batch_size, device: the harness always passes them; they have no effect, because models run on the CPU.
+
+    Examples
+    --------
+    >>> import napier.lm_eval
+    >>> model = napier.lm_eval.NapierLM("Qwen3-0.6B", max_length=256)
+    >>> model.max_length, model.model.info["layers"]
+    (256, 2)
     """
 
     def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
@@ -123,7 +130,15 @@ class NapierLM(TemplateLM):
         return "napier"
 
     def tok_encode(self, string, add_special_tokens=None, **_):
-        """The ids of a text. As in the harness's hf, they begin with the tokenizer's BOS, unless the text has it; Qwen has none."""
+        """The ids of a text. As in the harness's hf, they begin with the tokenizer's BOS, unless the text has it; Qwen has none.
+
+        Examples
+        --------
+        >>> import napier.lm_eval
+        >>> model = napier.lm_eval.NapierLM("Qwen3-0.6B")
+        >>> model.tok_encode("2 + 2 =") == model.model.encode("2 + 2 =")
+        True
+        """
         return self.model.encode(string, add_special_tokens="once" if add_special_tokens is None else add_special_tokens)
 
     def _loglikelihood_tokens(self, requests, **_):
@@ -149,7 +164,17 @@ class NapierLM(TemplateLM):
         return results
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        """The log-probability of whole texts, in windows of max_length tokens, with each token rated once."""
+        """The log-probability of whole texts, in windows of max_length tokens, with each token rated once.
+
+        Examples
+        --------
+        >>> import napier.lm_eval
+        >>> from lm_eval.api.instance import Instance
+        >>> model = napier.lm_eval.NapierLM("Qwen3-0.6B")
+        >>> request = Instance("loglikelihood_rolling", {}, ("2 + 2 = 4",), 0)
+        >>> model.loglikelihood_rolling([request])[0] < 0
+        True
+        """
         windows, owner = [], []
         for i, request in enumerate(requests):
             ids = self.tok_encode(request.args[0], add_special_tokens=False)  # the prefix token stands before them
@@ -175,7 +200,17 @@ class NapierLM(TemplateLM):
     def generate_until(self, requests, disable_tqdm=False):
         """The texts that follow contexts, up to the first of `until` or the end of text. Greedy where the task does not sample.
         Requests that are equal get different samples; each depends only on its context, its arguments and how often that
-        pair has come before."""
+        pair has come before.
+
+        Examples
+        --------
+        >>> import napier.lm_eval
+        >>> from lm_eval.api.instance import Instance
+        >>> model = napier.lm_eval.NapierLM("Qwen3-0.6B")
+        >>> request = Instance("generate_until", {}, ("2 + 2 =", {"until": ["."], "max_gen_toks": 4}), 0)
+        >>> len(model.generate_until([request]))
+        1
+        """
         groups, seen, texts = {}, {}, [None] * len(requests)
         for i, request in enumerate(requests):
             context, arguments = request.args

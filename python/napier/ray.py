@@ -38,6 +38,14 @@ class Generate:
     compute, memory : as CausalLM has them
     threads : int; 0: as many as OpenMP chooses, which Ray limits to num_cpus
     **options : of CausalLM.generate: max_tokens, temperature, top_p, stop, seed and others
+
+    Examples
+    --------
+    >>> import numpy as np, napier.ray
+    >>> generate = napier.ray.Generate("Qwen3-0.6B", samples=2, max_tokens=4)  # what map_batches does in an actor
+    >>> rows = generate({"number": np.array([0]), "prompt": np.array(["2 + 2 ="])})
+    >>> sorted(rows), rows["sample"].tolist()
+    (['logprobs', 'number', 'plain_logprobs', 'prompt', 'sample', 'stopped', 'text', 'token_ids'], [0, 1])
     """
 
     def __init__(self, model, *, prompt="prompt", number="number", samples=1, compute="float32", memory=0, threads=0, **options):
@@ -91,6 +99,14 @@ class Logprobs:
     model, compute, memory, threads : as Generate has them
     prompt, response : the names of the columns, with texts or lists of ids
     **options : of CausalLM.score: temperature, prefix_token
+
+    Examples
+    --------
+    >>> import numpy as np, napier.ray
+    >>> score = napier.ray.Logprobs("Qwen3-0.6B")
+    >>> rows = score({"prompt": np.array(["2 + 2 ="]), "response": np.array([" 4"])})
+    >>> rows["sum"].shape, bool(rows["sum"][0] < 0)
+    ((1,), True)
     """
 
     def __init__(self, model, *, prompt="prompt", response="response", compute="float32", memory=0, threads=0, **options):
@@ -132,6 +148,14 @@ class Judge:
     chat : format of Tokenizer.chat for the question, or None: the verdict follows the question at once
     prompt, response : the names of the columns, with texts
     temperature : float
+
+    Examples
+    --------
+    >>> import numpy as np, napier.ray
+    >>> judge = napier.ray.Judge("Qwen3-0.6B", ["The answer is right.", "The answer is short."])
+    >>> rows = judge({"prompt": np.array(["2 + 2?"]), "response": np.array(["4"])})
+    >>> rows["scores"][0].shape, bool(0 < rows["reward"][0] < 2)
+    ((2,), True)
     """
 
     _QUESTION = ("Question:\n{prompt}\n\nAnswer:\n{response}\n\nCriterion: {criterion}\n"

@@ -139,6 +139,14 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
 
     hidden is [..., H], weights is [V, H]; the rest is as in token_logprobs. Memory besides the results: at most about 256 MB.
     split: the product is that of matmul with split, as in a CausalLM with compute="split"; weights are bfloat16.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> hidden, weights = np.array([[1, 0], [0, 1]], np.float32), np.array([[0, 1], [1, 0], [2, 0]], np.float32)
+    >>> t = napier.linear_token_logprobs(hidden, weights, [2, 0], argmax=True)
+    >>> t.logprobs.round(3), t.argmax.tolist()
+    (array([-0.408, -0.551], dtype=float32), [2, 0])
     """
     rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
     results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
@@ -228,7 +236,15 @@ def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition
 
 
 def gather_logprobs(logprobs, ids):
-    """logprobs[..., ids]: the chosen element of each row of log-probabilities [..., V], for ids [...]."""
+    """logprobs[..., ids]: the chosen element of each row of log-probabilities [..., V], for ids [...].
+
+    Examples
+    --------
+    >>> import napier
+    >>> logprobs = napier.log_softmax([[0.0, 0.0], [0.0, -1e30]])
+    >>> napier.gather_logprobs(logprobs, [1, 0]).round(4)
+    array([-0.6931,  0.    ], dtype=float32)
+    """
     logprobs, ids = _array(logprobs), _array(ids)
     if tuple(ids.shape) != tuple(logprobs.shape[:-1]):
         raise ValueError(f"ids: shape {tuple(ids.shape)} is not that of logprobs without its last dimension")
@@ -258,13 +274,29 @@ compute_kl = kl_per_response
 
 
 def kl_full(policy_logits, ref_logits, *, temperature=1.0):
-    """The exact KL over the vocabulary of each row of two matrices of logits [N, V]: [N], exactly 0 for equal rows."""
+    """The exact KL over the vocabulary of each row of two matrices of logits [N, V]: [N], exactly 0 for equal rows.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.kl_full([[0.0, 0.0], [1.0, 5.0]], [[1.0, 0.0], [1.0, 5.0]]).round(4)
+    array([0.1201, 0.    ], dtype=float32)
+    """
     return _kl_full(policy_logits, ref_logits, temperature=temperature)
 
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights):
     """Returns (scores [B, C], rewards [B]). A score is weights[c] * sum of logprobs * rubric[c, token id] over the tokens of a
-    response, and a reward is the sum of scores over criteria. rubric is [C, V], weights is [C]."""
+    response, and a reward is the sum of scores over criteria. rubric is [C, V], weights is [C].
+
+    Examples
+    --------
+    >>> import napier
+    >>> logprobs, ids, offsets = [-1.0, -2.0, -0.5], [3, 1, 3], [0, 2, 3]
+    >>> scores, rewards = napier.rubric_score(logprobs, ids, offsets, rubric=[[0, 0, 0, 1.0]], weights=[2.0])
+    >>> rewards.tolist()
+    [-2.0, -1.0]
+    """
     return _rubric_score(logprobs, token_ids, offsets, rubric, weights)
 
 
@@ -324,7 +356,16 @@ def _groups(groups):
 def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
     """Returns (losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of the sum of losses.
-    Options are as in grpo_loss."""
+    Options are as in grpo_loss.
+
+    Examples
+    --------
+    >>> import napier
+    >>> losses, slopes = napier.grpo_token_loss([-1.0, -2.0, -0.5], [1.0, -1.0], [0, 2, 3],
+    ...                                         old_logprobs=[-1.0, -2.5, -0.5])
+    >>> losses.round(4), slopes
+    (array([-1. , -1.2,  1. ], dtype=float32), array([-1.,  0.,  1.], dtype=float32))
+    """
     return _grpo_token_loss(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask,
                             options)
 
@@ -358,6 +399,14 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     Returns
     -------
     GrpoLoss : loss, metrics (a dict), grad_logprobs [T], grad_entropies [T] or None
+
+    Examples
+    --------
+    >>> import napier
+    >>> loss, metrics, grad_logprobs, _ = napier.grpo_loss([-1.0, -2.0, -0.5], [1.0, -1.0], [0, 2, 3],
+    ...                                                    old_logprobs=[-1.0, -2.5, -0.5])
+    >>> round(loss, 4), metrics["tokens"], grad_logprobs.tolist()
+    (-0.05, 3.0, [-0.25, 0.0, 0.5])
     """
     metrics, grad_logprobs, grad_entropies = _napier.grpo_loss(
         logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options)
@@ -365,7 +414,15 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
 
 
 def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lps=None, eps=0.2):
-    """The simple form: mean over tokens of the clipped loss, plus beta times the mean over responses of their summed KL."""
+    """The simple form: mean over tokens of the clipped loss, plus beta times the mean over responses of their summed KL.
+
+    Examples
+    --------
+    >>> import napier
+    >>> loss = napier.compute_grpo_loss([-1.0, -2.0, -0.5], [-1.0, -2.5, -0.5], [1.0, -1.0], [0, 2, 3])
+    >>> round(loss, 4)
+    -0.4
+    """
     return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, beta=beta, epsilon=eps,
                      loss_type="token_mean").loss
 
@@ -373,7 +430,18 @@ def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lp
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, gradient=True, out=None, **options):
     """The loss and its gradient directly from logits [T, V] and the tokens' ids [T]. out: the array for the gradient, which may
-    be the logits themselves. Options are as in grpo_loss. Returns GrpoFromLogits."""
+    be the logits themselves. Options are as in grpo_loss. Returns GrpoFromLogits.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> logits = np.array([[1, 0], [0, 1], [2, 0]], np.float32)
+    >>> step = napier.grpo_from_logits(logits, [0, 1, 1], advantages=[1.0, -1.0], offsets=[0, 2, 3])
+    >>> round(step.loss, 4), step.grad_logits.round(3)
+    (0.0, array([[-0.067,  0.067],
+           [ 0.067, -0.067],
+           [-0.44 ,  0.44 ]], dtype=float32))
+    """
     metrics, grad_logits, logprobs, entropies = _napier.grpo_from_logits(
         logits, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
         temperature, softcap, gradient, out)
@@ -384,7 +452,17 @@ def grpo_from_hidden(hidden, weights, ids, advantages, offsets, *, old_logprobs=
                      sampler_logprobs=None, mask=None, temperature=1.0, softcap=0.0, gradient=True, **options):
     """The loss and its gradients from hidden states [T, H] and the head's weights [V, H], without storing T x V logits. The
     bits are those of linear_token_logprobs, grpo_loss and linear_token_logprobs_backward. Options are as in grpo_loss. Returns
-    GrpoFromHidden."""
+    GrpoFromHidden.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> hidden, weights = np.array([[1, 0], [0, 1], [2, 0]], np.float32), np.eye(2, dtype=np.float32)
+    >>> step = napier.grpo_from_hidden(hidden, weights, [0, 1, 1], advantages=[1.0, -1.0], offsets=[0, 2, 3])
+    >>> round(step.loss, 4), step.grad_weights.round(3)
+    (0.0, array([[-0.948,  0.067],
+           [ 0.948, -0.067]], dtype=float32))
+    """
     metrics, *results = _napier.grpo_from_hidden(
         hidden, weights, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
         temperature, softcap, gradient)

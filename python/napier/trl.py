@@ -1,195 +1,322 @@
-"""TRL with samples from Napier: the log-probability that a token is drawn with is the one that GRPOTrainer trains on, bit for bit.
+"""TRL's names and defaults for Napier: TRL's functions of log-probabilities, the loss of GRPOTrainer, and the trainer itself.
 
->>> trainer = napier.trl.GRPOTrainer(model, reward, args=config, train_dataset=dataset)     # doctest: +SKIP
+>>> import napier.trl, torch
+>>> logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, -0.1, -3.0]], requires_grad=True)
+>>> mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+>>> loss, metrics = napier.trl.grpo_loss(logps, torch.tensor([1.0, -1.0]), mask, old_per_token_logps=logps.detach() - 0.3)
+>>> round(loss.item(), 4), round(metrics["clip_ratio/high_mean"].item(), 4)
+(0.3299, 0.4)
 
-GRPOTrainer is TRL's, whose model computes with Napier (napier.hf.patch), and whose completions come from CausalLM.generate, with
-the weights that are trained, in place. Rollout does only the sampling, for TRL's own trainer: GRPOTrainer(rollout_func=Rollout()).
-docs/zero-mismatch.md shows a run.
+The functions need PyTorch alone; GRPOTrainer and Rollout need TRL. docs/trl.md has a table of TRL's names and Napier's.
 """
+import math
+
 import torch
-import trl
-from trl.extras.profiling import profiling_context
 
-from . import hf
-from ._lm.causal_lm import CausalLM
+from . import torch as nt
 
-__all__ = ["GRPOTrainer", "Rollout"]
+__all__ = ["GRPOTrainer", "Rollout", "entropy_from_logits", "grpo_advantages", "grpo_loss", "grpo_loss_from_hidden",
+           "grpo_loss_from_logits", "per_token_kl", "selective_log_softmax", "selective_log_softmax_and_entropy"]
 
-_MODES = {"f32": "float32", "bf16": "bfloat16"}
-_NUMBERS = 2**20  # of completions, for each process
-_METHODS = "_compute_loss", "_generate_single_turn", "_get_per_token_logps_and_entropies", "_tokenize_prompts"
-_PENALTIES = ("presence_penalty", "frequency_penalty", "repetition_penalty")
-
-for _name in _METHODS:
-    if not hasattr(trl.GRPOTrainer, _name):
-        raise ImportError(f"napier.trl needs TRL 1.16 or a version like it: GRPOTrainer of TRL {trl.__version__} has no {_name}")
+_IGNORED = -100  # an id whose log-probability is 0
 
 
-def _groups_of(prompts, size):
-    """(distinct prompts, samples of each), if every run of `size` prompts is one prompt; else (prompts, 1)."""
-    whole = size > 1 and len(prompts) % size == 0
-    if whole and all(prompts[i] == prompts[i - i % size] for i in range(len(prompts))):
-        return prompts[::size], size
-    return prompts, 1
+def __getattr__(name):
+    if name not in ("GRPOTrainer", "Rollout"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._lm import grpo_trainer
+    return getattr(grpo_trainer, name)
 
 
-class Rollout:
-    """Samples completions for a GRPOTrainer of TRL: rollout_func=Rollout().
+def __dir__():
+    return sorted(set(globals()) | set(__all__))
 
-    temperature, top_p, top_k, min_p, repetition_penalty, max_completion_length and generation_kwargs are the trainer's. A completion
-    ends with one of its end tokens. Random numbers depend on the trainer's seed, the step and the number of the completion. So a
-    run that is resumed draws what it would have drawn, if every step of the optimizer begins with a generation.
 
-    `logprobs` are under the model's distribution at the temperature, without filters and penalties: the log-probabilities that the
-    trainer computes. Without filters and penalties the tokens are drawn with them.
+# ---- Log-probabilities -----------------------------------------------------------------------------------------------------------
+
+
+def _kept_ids(index, row_mask):
+    if row_mask is None:
+        return index
+    if row_mask.shape != index.shape:
+        raise ValueError(f"row_mask: shape {tuple(row_mask.shape)} is not that of index, {tuple(index.shape)}")
+    return torch.where(row_mask != 0, index, _IGNORED)
+
+
+def selective_log_softmax(logits, index, temperature=1.0, row_mask=None):
+    """TRL's: the log-probabilities [...] or [..., K] of the ids `index` under logits [..., V], in float32, and 0 where row_mask is
+    0 or the id is -100.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits = torch.zeros(1, 2, 4, requires_grad=True)
+    >>> napier.trl.selective_log_softmax(logits, torch.tensor([[3, 0]])).exp().tolist()
+    [[0.25, 0.25]]
+    """
+    return nt.token_logprobs(logits, _kept_ids(index, row_mask), temperature=temperature).logprobs
+
+
+def entropy_from_logits(logits, chunk_size=128):
+    """TRL's: the entropy [...] of each row of logits [..., V], in float32. chunk_size has no effect: nothing of the size of the
+    logits is stored.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> [round(h, 4) for h in napier.trl.entropy_from_logits(torch.zeros(2, 4)).tolist()]
+    [1.3863, 1.3863]
+    """
+    return nt.token_logprobs(logits, entropy=True).entropy
+
+
+def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True, temperature=1.0, row_mask=None):
+    """TRL's: (log-probabilities, entropies) from one read of the logits; index and row_mask are [...]. Both are 0 where row_mask
+    is 0. entropy_requires_grad: whether the entropies have a gradient.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits, mask = torch.zeros(1, 2, 4), torch.tensor([[1, 0]])  # the second token is padding
+    >>> ids = torch.tensor([[3, 0]])
+    >>> logps, entropies = napier.trl.selective_log_softmax_and_entropy(logits, ids, row_mask=mask)
+    >>> [round(x, 4) for x in logps[0].tolist()], [round(x, 4) for x in entropies[0].tolist()]
+    ([-1.3863, 0.0], [1.3863, 0.0])
+    """
+    if index.shape != logits.shape[:-1]:
+        raise ValueError(f"index: shape {tuple(index.shape)} is not that of logits without its last dimension, "
+                         f"{tuple(logits.shape[:-1])}")
+    t = nt.token_logprobs(logits, _kept_ids(index, row_mask), temperature=temperature, entropy=True)
+    entropy = t.entropy if entropy_requires_grad else t.entropy.detach()
+    return t.logprobs, entropy if row_mask is None else entropy.masked_fill(row_mask == 0, 0.0)
+
+
+def per_token_kl(per_token_logps, ref_per_token_logps, completion_mask=None, estimator="k3"):
+    """GRPOTrainer's per_token_kl [B, L]: exp(ref - logp) - (ref - logp) - 1, and 0 where the mask is 0; with gradients with respect
+    to both. estimator: 'k1' (logp - ref) and 'k2' (half its square) too.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logps, ref = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.0]])
+    >>> [round(x, 4) for x in napier.trl.per_token_kl(logps, ref)[0].tolist()]
+    [0.1065, 0.0]
+    """
+    _shapes_of(per_token_logps, ref_per_token_logps=ref_per_token_logps, completion_mask=completion_mask)
+    policy, ref, mask = (None if x is None else x.reshape(-1, 1) for x in (per_token_logps, ref_per_token_logps, completion_mask))
+    return nt.kl_per_response(policy, ref, mask=mask, estimator=estimator).reshape(per_token_logps.shape)
+
+
+# ---- Advantages ------------------------------------------------------------------------------------------------------------------
+
+
+def _weighted_sum(rewards, weights):
+    """The sum over the functions, in their order. NaN where no function gave a reward, as NaNs count in no sum."""
+    total = torch.zeros_like(rewards[:, 0])
+    for column, weight in zip(rewards.unbind(1), weights):
+        total = total + torch.nan_to_num(column, nan=0.0) * weight
+    return total.masked_fill(rewards.isnan().all(1), math.nan)
+
+
+def grpo_advantages(rewards, num_generations, *, reward_weights=None, scale_rewards="group",
+                    multi_objective_aggregation="sum_then_normalize"):
+    """The advantages [N] that GRPOTrainer computes from rewards [N], or [N, F] of several functions; each group of num_generations
+    rewards belongs to one prompt. NaN: a function has no reward for this completion. A completion without any has advantage 0.
+
+    scale_rewards: 'group', 'batch', 'none', or True and False. reward_weights: F numbers, default 1.
+    multi_objective_aggregation: 'sum_then_normalize' or 'normalize_then_sum', which ignores scale_rewards as TRL does.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> rewards = torch.tensor([1.0, 0.0, 1.0, 1.0])  # two prompts with two completions each
+    >>> [round(x, 3) for x in napier.trl.grpo_advantages(rewards, num_generations=2).tolist()]
+    [0.707, -0.707, 0.0, 0.0]
+    """
+    scale = {True: "group", False: "none"}.get(scale_rewards, scale_rewards)
+    rewards = torch.as_tensor(rewards).detach().float()
+    rewards = rewards.unsqueeze(1) if rewards.dim() == 1 else rewards
+    weights = [1.0] * rewards.shape[1] if reward_weights is None else list(reward_weights)
+    if len(weights) != rewards.shape[1]:
+        raise ValueError(f"reward_weights: {len(weights)} for the rewards of {rewards.shape[1]} functions")
+    if multi_objective_aggregation == "sum_then_normalize":
+        return nt.group_advantages(_weighted_sum(rewards, weights), num_generations, scale=scale)
+    if multi_objective_aggregation != "normalize_then_sum":
+        raise ValueError(f"multi_objective_aggregation: {multi_objective_aggregation!r} is not 'sum_then_normalize' or "
+                         "'normalize_then_sum'")
+    each = torch.stack([nt.group_advantages(column, num_generations) for column in rewards.unbind(1)], 1)
+    total = _weighted_sum(torch.where(rewards.isnan(), math.nan, each), weights)
+    return nt.group_advantages(total, max(len(total), 1))
+
+
+# ---- The loss --------------------------------------------------------------------------------------------------------------------
+
+_DEFAULTS = {  # of GRPOConfig: its option, its default
+    "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": None, "delta": None, "importance_sampling_level": "token",
+    "max_completion_length": 512, "use_bias_correction_kl": True, "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05,
+    "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0, "top_entropy_quantile": 1.0,
+    "entropy_coef": 0.0, "off_policy_mask_threshold": None, "use_vllm": False, "vllm_importance_sampling_correction": True,
+    "vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 3.0,
+    "vllm_importance_sampling_clip_min": None}
+_NAMES = {  # Napier's names of options that are passed as they are
+    "loss_type": "loss_type", "beta": "beta", "epsilon": "epsilon", "epsilon_high": "epsilon_high", "delta": "delta",
+    "importance_sampling_level": "level", "max_completion_length": "max_completion_length",
+    "use_bias_correction_kl": "kl_bias_correction", "sapo_temperature_pos": "sapo_tau_positive",
+    "sapo_temperature_neg": "sapo_tau_negative", "vespo_k_pos": "vespo_k_positive", "vespo_lambda_pos": "vespo_lambda_positive",
+    "vespo_k_neg": "vespo_k_negative", "vespo_lambda_neg": "vespo_lambda_negative",
+    "top_entropy_quantile": "top_entropy_quantile", "entropy_coef": "entropy_coefficient",
+    "off_policy_mask_threshold": "off_policy_threshold"}
+
+
+def _config(args, options):
+    """The options of GRPOConfig: those that are given, else those of `args`, else TRL's defaults."""
+    for name in options:
+        if name not in _DEFAULTS:
+            raise TypeError(f"{name}: not an option of GRPOConfig that the loss depends on; these are {', '.join(_DEFAULTS)}")
+    if getattr(args, "use_adaptive_entropy", False):
+        raise ValueError("use_adaptive_entropy: the coefficient changes with each step; give that of the step as entropy_coef, and "
+                         "False here")
+    given = {name: getattr(args, name, default) for name, default in _DEFAULTS.items()}
+    given.update(options)
+    if given["delta"] is not None and given["delta"] <= 0:
+        raise ValueError(f"delta: {given['delta']} is not above 0 (None: no second clip)")
+    return given
+
+
+def _options(config, num_items_in_batch, sampler):
+    """The options of napier.torch.grpo_loss."""
+    made = {ours: config[name] for name, ours in _NAMES.items() if config[name] is not None}
+    if num_items_in_batch is not None:
+        made["num_items"] = torch.as_tensor(num_items_in_batch).clamp(min=1).to("cpu", torch.float64)
+    if config["use_vllm"] and config["vllm_importance_sampling_correction"]:
+        if sampler is None:
+            raise ValueError("sampling_per_token_logps: missing; use_vllm and vllm_importance_sampling_correction need it")
+        high, low = config["vllm_importance_sampling_clip_max"], config["vllm_importance_sampling_clip_min"]
+        made.update(correction=config["vllm_importance_sampling_mode"], correction_cap=math.inf if high is None else high,
+                    correction_floor=0.0 if low is None else low)
+    return made
+
+
+def _shapes_of(per_token_logps, **tensors):
+    if per_token_logps.dim() != 2:
+        raise ValueError(f"per_token_logps: expected [B, L], got shape {tuple(per_token_logps.shape)}")
+    for name, x in tensors.items():
+        if x is not None and x.shape != per_token_logps.shape:
+            raise ValueError(f"{name}: shape {tuple(x.shape)} is not [B, L] = {list(per_token_logps.shape)}")
+
+
+def _prepared(like, advantages, completion_mask, tool_mask, args, config, num_items_in_batch, **logps):
+    """(options of GRPOConfig, those of Napier's loss with the tensors of a batch)."""
+    config = _config(args, config)
+    _shapes_of(like, completion_mask=completion_mask, tool_mask=tool_mask, **logps)
+    rows, length = like.shape
+    if tuple(advantages.shape) not in ((rows,), (rows, 1), (rows, length)):
+        raise ValueError(f"advantages: shape {tuple(advantages.shape)} is not [B], [B, 1] or [B, L] for {rows} completions of "
+                         f"{length} tokens")
+    if config["beta"] != 0 and logps["ref_per_token_logps"] is None:
+        raise ValueError(f"ref_per_token_logps: missing; beta is {config['beta']}")
+    mask = completion_mask if tool_mask is None else (tool_mask != 0) & (completion_mask is None or completion_mask != 0)
+    made = {name.replace("per_token_logps", "logprobs").replace("sampling", "sampler"): x for name, x in logps.items()}
+    return config, {**made, "mask": mask, **_options(config, num_items_in_batch, logps["sampling_per_token_logps"])}
+
+
+def _metrics(found, config, entropies):
+    """Under the names of TRL's logs."""
+    clips = {"clip_ratio/low_mean": found["clip_low"], "clip_ratio/high_mean": found["clip_high"],
+             "clip_ratio/region_mean": found["clip_low"] + found["clip_high"]}
+    if config["loss_type"] == "cispo":
+        clips = {"cispo_clip_ratio": found["clip_high"]}
+    elif config["loss_type"] in ("sapo", "vespo"):
+        clips = {}
+    kl = {"kl": found["kl"]} if config["beta"] != 0 else {}
+    return {**clips, **kl, **({"entropy": found["entropy"]} if entropies else {})}
+
+
+def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_token_logps=None, ref_per_token_logps=None,
+              sampling_per_token_logps=None, entropies=None, tool_mask=None, num_items_in_batch=None, args=None, **config):
+    """(loss, metrics) of a batch as GRPOTrainer computes them, with gradients with respect to per_token_logps and entropies.
 
     Parameters
     ----------
-    compute : 'f32' or 'bf16'; default: that of napier.hf.patch, or f32 for a model that is not patched
-    memory : bytes that sampling may use besides the weights; 0: 1 GiB
+    per_token_logps, old_per_token_logps, ref_per_token_logps, sampling_per_token_logps, entropies : [B, L]
+        Without old_per_token_logps the step is on-policy. beta needs ref_per_token_logps.
+    advantages : [B], [B, 1] or [B, L]
+    completion_mask, tool_mask : [B, L]; a token counts if both are not 0. What stands in the others changes nothing.
+    num_items_in_batch : for 'dapo', 'cispo' and 'vespo': the counted tokens of the global batch for each process; default: of this
+        batch
+    args : a GRPOConfig, whose options are the defaults of **config
+    **config : options of GRPOConfig, with its defaults
+        loss_type ('dapo'), beta, epsilon, epsilon_high, delta, importance_sampling_level, max_completion_length (512),
+        use_bias_correction_kl (True), sapo_temperature_pos, sapo_temperature_neg, vespo_k_pos, vespo_lambda_pos, vespo_k_neg,
+        vespo_lambda_neg, top_entropy_quantile, entropy_coef, off_policy_mask_threshold, use_vllm,
+        vllm_importance_sampling_correction, _mode, _clip_max and _clip_min
+
+    The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
+    clip_ratio/low_mean, high_mean and region_mean or cispo_clip_ratio, kl and entropy, as means over tokens.
+
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logps = torch.tensor([[-1.0, -2.0, 0.0], [-0.5, -0.1, -3.0]], requires_grad=True)
+    >>> mask, advantages = torch.tensor([[1, 1, 0], [1, 1, 1]]), torch.tensor([1.0, -1.0])
+    >>> loss, metrics = napier.trl.grpo_loss(logps, advantages, mask, loss_type="grpo")
+    >>> loss.backward()
+    >>> [round(g, 4) for g in logps.grad[0].tolist()]
+    [-0.25, -0.25, 0.0]
     """
-
-    def __init__(self, compute=None, memory=0):
-        _check_compute(compute)
-        self._compute, self._memory = compute, memory
-        self._source = self._sampler = self._place = None
-
-    def __call__(self, prompts, trainer):
-        """The rollout of TRL: prompts, one for each completion, to their ids, those of the completions, and log-probabilities."""
-        prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
-        if images is not None:
-            raise NotImplementedError("prompts: images are not supported")
-        ids, logprobs = self.complete(prompt_ids, trainer)
-        return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": logprobs}
-
-    def complete(self, prompt_ids, trainer):
-        """Completions of prompts, which are ids, and the log-probabilities of their tokens."""
-        sampler = self.sampler(trainer)
-        size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-        prompts, samples = _groups_of([list(ids) for ids in prompt_ids], size)
-        first = trainer.accelerator.process_index * _NUMBERS
-        with profiling_context(trainer, "napier.generate"):
-            made = sampler.generate(prompts, samples=samples, numbers=range(first, first + len(prompt_ids)),
-                                    stop=trainer.eos_token_ids, seed=self._seed(trainer), **_options(trainer))
-        bounds = list(zip(made.offsets[:-1].tolist(), made.offsets[1:].tolist()))
-        return ([made.token_ids[a:b].tolist() for a, b in bounds], [made.plain_logprobs[a:b].tolist() for a, b in bounds])
-
-    def sampler(self, trainer):
-        """The CausalLM that samples: it uses the model's own weights, as they are now."""
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        compute = _MODES[self._compute or _mode_of(model)]
-        if self._source is model and self._sampler.info["compute"] == compute:
-            self._sampler.update()
-        else:
-            self._source, self._sampler = model, CausalLM.from_model(model, compute=compute, memory=self._memory)
-        return self._sampler
-
-    def _seed(self, trainer):
-        """A seed for each generation: of the run, the step, and the generations before it in this step."""
-        place = trainer.state.global_step, trainer.model.training
-        self._place = (place, self._place[1] + 1) if self._place and self._place[0] == place else (place, 0)
-        (step, training), count = self._place
-        seed = ((trainer.args.seed * 2**32 + step) * 2 + training) * 2**12 + count
-        return (seed + 2**63) % 2**64 - 2**63
+    logps = {"old_per_token_logps": old_per_token_logps, "ref_per_token_logps": ref_per_token_logps,
+             "sampling_per_token_logps": sampling_per_token_logps, "entropies": entropies}
+    config, options = _prepared(per_token_logps, advantages, completion_mask, tool_mask, args, config, num_items_in_batch, **logps)
+    loss, metrics = nt.grpo_loss(per_token_logps, advantages, **options)
+    return loss, _metrics(metrics, config, entropies is not None)
 
 
-def _mode_of(model):
-    """The mode of a patched model; f32 for others."""
-    return model.model._napier.compute if hf.is_patched(model) else "f32"
+def _loss_from(function, inputs, completion_ids, advantages, completion_mask, old, ref, sampling, tool_mask, num_items, args,
+               temperature, config):
+    if temperature is None:
+        temperature = getattr(args, "temperature", 1.0)
+    logps = {"old_per_token_logps": old, "ref_per_token_logps": ref, "sampling_per_token_logps": sampling}
+    config, options = _prepared(completion_ids, advantages, completion_mask, tool_mask, args, config, num_items, **logps)
+    loss, metrics, logprobs, entropies = function(*inputs, completion_ids, advantages, temperature=temperature, **options)
+    return loss, _metrics(metrics, config, True), logprobs, entropies
 
 
-def _check_compute(compute):
-    if compute not in (None, *_MODES):
-        raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+def grpo_loss_from_logits(logits, completion_ids, advantages, completion_mask=None, *, old_per_token_logps=None,
+                          ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None, num_items_in_batch=None, args=None,
+                          temperature=None, **config):
+    """(loss, metrics, per_token_logps, entropies) of grpo_loss straight from logits [B, L, V], which are those of the completion's
+    tokens, and completion_ids [B, L]. The loss has a gradient with respect to logits. temperature: default that of `args`, or 1.
 
-
-def _check_arguments(args):
-    """Refuses what TRL would set up, or cast, before a model can be patched."""
-    for name, way_out in (("use_vllm", "napier.trl.GRPOTrainer samples itself"),
-                          ("use_transformers_continuous_batching", "napier.trl.GRPOTrainer samples itself"),
-                          ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case")):
-        if getattr(args, name, False):
-            raise ValueError(f"{name}: {way_out}; set it to False")
-
-
-def _options(trainer):
-    """The options of CausalLM.generate from those of the trainer."""
-    options = {"temperature": trainer.temperature, "top_p": trainer.top_p, "top_k": trainer.top_k, "min_p": trainer.min_p,
-               "repetition_penalty": trainer.repetition_penalty, "max_tokens": trainer.max_completion_length}
-    for name, value in (trainer.args.generation_kwargs or {}).items():
-        name = {"max_new_tokens": "max_tokens"}.get(name, name)
-        if name not in options and name not in _PENALTIES:
-            raise ValueError(f"generation_kwargs: {name} is not supported by napier's generate")
-        if name == "temperature" and value != trainer.temperature:
-            raise ValueError(f"generation_kwargs: temperature is {value}, but the trainer computes log-probabilities at "
-                             f"{trainer.temperature}; set temperature of GRPOConfig")
-        options[name] = value
-    none = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-    return {name: none.get(name) if value is None else value for name, value in options.items()}
-
-
-_METRICS = [*(("sampling_logp_difference", kind) for kind in ("mean", "max")),
-            *(("importance_sampling_ratio", kind) for kind in ("min", "mean", "max"))]
-
-
-def _difference(apart):
-    """[6]: how many tokens a process has, and its values of _METRICS, which are NaN if it has none."""
-    if apart.numel() == 0:
-        return apart.new_tensor([0] + len(_METRICS) * [torch.nan])
-    size, ratio = apart.abs(), torch.exp(apart)
-    return torch.stack([apart.new_tensor(apart.numel()), size.mean(), size.max(), ratio.min(), ratio.mean(), ratio.max()])
-
-
-class GRPOTrainer(trl.GRPOTrainer):
-    """TRL's GRPOTrainer, which samples and trains with Napier's arithmetic. Its arguments are TRL's, and two more:
-
-    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32
-    memory : bytes that sampling may use besides the weights; 0: 1 GiB
-
-    The model is on the CPU, of a class that napier.hf.patch takes. TRL's metrics sampling/sampling_logp_difference/mean and max, and
-    sampling/importance_sampling_ratio/min, mean and max compare the sampler with the trainer's forward pass with the weights that
-    were sampled from: 0 and 1.
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> logits, ids = torch.zeros(2, 3, 4, requires_grad=True), torch.tensor([[1, 2, 0], [3, 1, 2]])
+    >>> mask, advantages = torch.tensor([[1, 1, 0], [1, 1, 1]]), torch.tensor([1.0, -1.0])
+    >>> loss, metrics, logps, entropies = napier.trl.grpo_loss_from_logits(logits, ids, advantages, mask)
+    >>> loss.backward()
+    >>> [round(g, 4) for g in logits.grad[0, 0].tolist()]
+    [0.05, -0.15, 0.05, 0.05]
     """
+    return _loss_from(nt.grpo_from_logits, (logits,), completion_ids, advantages, completion_mask, old_per_token_logps,
+                      ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args, temperature, config)
 
-    def __init__(self, model, reward_funcs=None, args=None, *others, compute=None, memory=0, **options):
-        _check_compute(compute)
-        _check_arguments(args)
-        super().__init__(model, reward_funcs, args, *others, **options)
-        compute = compute or _mode_of(self.accelerator.unwrap_model(self.model))
-        for model in (self.model, self.ref_model):
-            if model is not None:
-                hf.patch(self.accelerator.unwrap_model(model), compute)
-        self.rollout = Rollout(memory=memory)
-        self._forward_logps = None
 
-    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
-        if images is not None:
-            raise NotImplementedError("prompts: images are not supported")
-        return self.rollout.complete(prompt_ids, self)
+def grpo_loss_from_hidden(hidden_states, lm_head_weight, completion_ids, advantages, completion_mask=None, *,
+                          old_per_token_logps=None, ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None,
+                          num_items_in_batch=None, args=None, temperature=None, **config):
+    """(loss, metrics, per_token_logps, entropies) of grpo_loss from hidden states [B, L, H] and the head's weights [V, H], without
+    storing logits. The loss has gradients with respect to both.
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        results = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        self._forward_logps = results[0].detach()
-        return results
-
-    def _compute_loss(self, model, inputs):
-        loss = super()._compute_loss(model, inputs)
-        self._log_difference(inputs)
-        return loss
-
-    def _log_difference(self, inputs):
-        """TRL's metrics of vLLM. Old log-probabilities are those of the weights that were sampled from. If TRL needs none, the
-        weights have not changed. All processes gather, also one without tokens, as others wait for it."""
-        sampled = inputs.get("sampling_per_token_logps")
-        if sampled is None:
-            return
-        mask = inputs["completion_mask"]
-        mask = (mask if inputs.get("tool_mask") is None else mask * inputs["tool_mask"]).bool()
-        apart = (inputs.get("old_per_token_logps", self._forward_logps) - sampled)[mask]
-        found = self.accelerator.gather(_difference(apart).unsqueeze(0))
-        found = found[found[:, 0] > 0].T  # of the processes that have tokens
-        if found.shape[1] == 0:
-            return
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        for (name, kind), x in zip(_METRICS, found[1:]):
-            metrics[f"sampling/{name}/{kind}"].append(getattr(x, kind)().item())
+    Examples
+    --------
+    >>> import napier.trl, torch
+    >>> hidden, head = torch.ones(2, 3, 8), torch.zeros(4, 8, requires_grad=True)
+    >>> ids, mask = torch.tensor([[1, 2, 0], [3, 1, 2]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
+    >>> loss, metrics, *_ = napier.trl.grpo_loss_from_hidden(hidden, head, ids, torch.tensor([1.0, -1.0]), mask)
+    >>> loss.backward()
+    >>> [round(g, 4) for g in head.grad[:, 0].tolist()]
+    [-0.05, -0.05, -0.05, 0.15]
+    """
+    return _loss_from(nt.grpo_from_hidden, (hidden_states, lm_head_weight), completion_ids, advantages, completion_mask,
+                      old_per_token_logps, ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args,
+                      temperature, config)

@@ -716,12 +716,6 @@ def test_errors():
         raises(kind, text, call)
 
 
-def test_examples_in_docstrings():
-    import doctest
-
-    assert doctest.testmod(nt).failed == 0
-
-
 def test_scaled_gradient_of_sixteen_bits():
     """A loss scaled by what bfloat16 does not hold: the product is rounded once."""
     x = normal(N, V, dtype=torch.bfloat16)

@@ -221,4 +221,4 @@ def test_refusals():
 
 def test_another_trl():
     with unittest.mock.patch.object(trl, "GRPOTrainer", type("GRPOTrainer", (), {"_compute_loss": None})):
-        raises(ImportError, (f"TRL {trl.__version__}", "_generate_single_turn"), lambda: importlib.reload(napier.trl))
+        raises(ImportError, (f"TRL {trl.__version__}", "_generate_single_turn"), lambda: importlib.reload(napier._lm.grpo_trainer))

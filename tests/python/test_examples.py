@@ -1,9 +1,12 @@
 """The gallery: every program in examples/ that needs no PyTorch runs to its end. (Those with PyTorch: tests/peers.)"""
+import json
 import pathlib
 
 import pytest
 
+import napier
 from conftest import run_python
+from test_model import have
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
@@ -30,3 +33,13 @@ def test_normalised_logprobs(tmp_path):
 def test_grpo_on_a_toy_policy(tmp_path):
     said = run_python(EXAMPLES / "grpo_toy.py", "grpo.svg", cwd=tmp_path)
     assert "mean reward" in said and (tmp_path / "grpo.svg").read_text().startswith("<svg")
+
+
+@have
+def test_small_model(tmp_path):
+    """It loads, and its tokenizer has every byte, so that docs/scale.md's commands run on any machine."""
+    run_python(EXAMPLES / "small_model.py", "small", cwd=tmp_path)
+    model = napier.CausalLM(tmp_path / "small")
+    assert model.encode("\u00e9\n x") == [*"\u00e9\n x".encode()] and model.decode([*"\u00e9\n".encode(), 256]) == "\u00e9\n<|endoftext|>"
+    prompts = [json.loads(line)["prompt"] for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
+    assert len(prompts) == 100 and len(model.generate(prompts[:3], max_tokens=2).stopped) == 3

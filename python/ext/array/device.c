@@ -115,7 +115,11 @@ static PyObject *cuda_synchronize(PyObject *self, PyObject *value) {
 
 PyMethodDef device_functions[] = {
     {"cuda_device_count", cuda_device_count, METH_NOARGS,
-     "cuda_device_count()\n--\n\nGPUs that this build can compute on; 0 where it was built without CUDA."},
+     "cuda_device_count()\n--\n\nGPUs that this build can compute on; 0 where it was built without CUDA."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.cuda_device_count() >= 0\n"
+     "True\n"},
     {"_cuda_synchronize", cuda_synchronize, METH_O,
      "_cuda_synchronize(x, /)\n--\n\nWaits for the stream of a tensor's device, and raises what a kernel found wrong."},
 #if defined(NAPIER_CUDA_EMULATED)

@@ -554,22 +554,43 @@ PyMethodDef loss_functions[] = {
     {"kl_per_response_backward", FAST(py_kl_per_response_backward),
      "kl_per_response_backward(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator='k1', reduction='sum', "
      "clamp_ratio=0.0, clamp_kl=0.0, grad_kl)\n--\n\n"
-     "(grad_policy, grad_ref) [T], given the gradient [B] with respect to the result of kl_per_response."},
+     "(grad_policy, grad_ref) [T], given the gradient [B] with respect to the result of kl_per_response."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> policy, ref = [-1.0, -2.0, -0.5], [-1.5, -2.0, -0.5]\n"
+     ">>> grads = napier.rl.kl_per_response_backward(policy, ref, [0, 2, 3], estimator=\"k2\", grad_kl=[1.0, 1.0])\n"
+     ">>> [grad.tolist() for grad in grads]\n"
+     "[[0.5, 0.0, 0.0], [-0.5, 0.0, 0.0]]\n"},
     {"kl_full", FAST(py_kl_full), NULL},
     {"kl_full_backward", FAST(py_kl_full_backward),
      "kl_full_backward(policy_logits, ref_logits, grad_kl, *, temperature=1.0)\n--\n\n"
-     "(grad_policy, grad_ref) [N, V], given the gradient [N] with respect to the result of kl_full."},
+     "(grad_policy, grad_ref) [N, V], given the gradient [N] with respect to the result of kl_full."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> grad_policy, grad_ref = napier.rl.kl_full_backward([[0.0, 0.0]], [[1.0, 0.0]], [1.0])\n"
+     ">>> grad_ref.round(4)\n"
+     "array([[ 0.2311, -0.2311]], dtype=float32)\n"},
     {"rubric_score", FAST(py_rubric_score), NULL},
     {"rubric_score_backward", FAST(py_rubric_score_backward),
      "rubric_score_backward(token_ids, offsets, rubric, weights, grad_scores=None, grad_rewards=None)\n--\n\n"
-     "The gradient [T] with respect to logprobs, given those with respect to scores [B, C] and rewards [B]."},
+     "The gradient [T] with respect to logprobs, given those with respect to scores [B, C] and rewards [B]."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> ids, offsets, rubric, weights = [3, 1, 3], [0, 2, 3], [[0, 0, 0, 1.0]], [2.0]\n"
+     ">>> napier.rl.rubric_score_backward(ids, offsets, rubric, weights, grad_rewards=[1.0, 1.0]).tolist()\n"
+     "[2.0, 0.0, 2.0]\n"},
     {"grpo_token_loss", FAST(py_grpo_token_loss), NULL},
     {"grpo_token_loss_backward", FAST(py_grpo_token_loss_backward),
      "grpo_token_loss_backward(logprobs, advantages, offsets, old_logprobs=None, ref_logprobs=None, "
      "sampler_logprobs=None, entropies=None, mask=None, options=None, grad_losses=None)\n--\n\n"
      "The gradient [T] with respect to logprobs, given that with respect to the losses [T] of grpo_token_loss "
      "(default: "
-     "all 1). options: a dict of those of grpo_loss."},
+     "all 1). options: a dict of those of grpo_loss."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> logprobs, advantages, offsets = [-1.0, -2.0, -0.5], [1.0, -1.0], [0, 2, 3]\n"
+     ">>> napier.rl.grpo_token_loss_backward(logprobs, advantages, offsets, grad_losses=[0.5, 0.5, 1.0]).tolist()\n"
+     "[-0.5, -0.5, 1.0]\n"},
     {"grpo_loss", FAST(py_grpo_loss), NULL},
     {"grpo_from_logits", FAST(py_grpo_from_logits), NULL},
     {"grpo_from_hidden", FAST(py_grpo_from_hidden), NULL},

@@ -675,26 +675,53 @@ PyMethodDef softmax_functions[] = {
      "logsumexp_all(x, *, temperature=1.0, dtype=None)\n--\n\n"
      "logsumexp of all elements of an array of 1 or 2 dimensions, with the bits of one row that holds them in "
      "row-major\n"
-     "order.\n"},
+     "order.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> round(napier.logsumexp_all([[0.0, 0.0], [0.0, 0.0]]).item(), 4)\n"
+     "1.3863\n"},
     {"softmax_backward", FAST(py_softmax_backward),
      "softmax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
      "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it; axis as "
-     "there.\n"},
+     "there.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> probs = napier.softmax([0.0, 0.0])\n"
+     ">>> napier.softmax_backward(probs, [1.0, 0.0]).tolist()\n"
+     "[0.25, -0.25]\n"},
     {"sparsemax_backward", FAST(py_sparsemax_backward),
      "sparsemax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
      "The gradient with respect to the logits, from the result of sparsemax and the gradient with respect to it; axis "
      "as "
-     "there.\n"},
+     "there.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> probs = napier.sparsemax([1.0, 0.5, -1.0])\n"
+     ">>> napier.sparsemax_backward(probs, [1.0, 0.0, 5.0]).tolist()\n"
+     "[0.5, -0.5, 0.0]\n"},
     {"log_softmax_backward", FAST(py_log_softmax_backward),
      "log_softmax_backward(logprobs, grad_logprobs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
      "The gradient with respect to the logits, from the result of log_softmax and the gradient with respect to it; "
-     "axis as there.\n"},
+     "axis as there.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> logprobs = napier.log_softmax([1.0, 2.0, 3.0])\n"
+     ">>> napier.log_softmax_backward(logprobs, [0.0, 0.0, -1.0]).round(4).tolist()\n"
+     "[0.09, 0.2447, -0.3348]\n"},
     {"logsumexp_backward", FAST(py_logsumexp_backward),
      "logsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
      "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis, and one element "
      "where "
-     "it is\nNone, for all elements.\n"},
+     "it is\nNone, for all elements.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.logsumexp_backward([[0.0, 0.0], [0.0, -1e30]], [1.0, 2.0]).tolist()\n"
+     "[[0.5, 0.5], [2.0, 0.0]]\n"},
     {"logsumexp_all_backward", FAST(py_logsumexp_all_backward),
      "logsumexp_all_backward(x, grad_lse, *, temperature=1.0)\n--\n\n"
-     "The gradient of logsumexp_all with respect to x; grad_lse is a number.\n"},
+     "The gradient of logsumexp_all with respect to x; grad_lse is a number.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.logsumexp_all_backward([[0.0, 0.0], [0.0, 0.0]], 2.0).tolist()\n"
+     "[[0.5, 0.5], [0.5, 0.5]]\n"},
     {NULL, NULL, 0, NULL}};

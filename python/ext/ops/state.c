@@ -289,7 +289,11 @@ static char state_doc[] = "SoftmaxState(dtype='float32', first_index=0, *, tempe
                           "Examples\n--------\n"
                           ">>> import napier\n>>> s = napier.SoftmaxState('float64')\n"
                           ">>> round(s.update([1000.0, 1001.0]).update([1002.0]).finish(), 4)\n1002.4076\n"
-                          ">>> s.apply([1000.0, 1002.0]).round(4)\narray([0.09  , 0.6652])\n";
+                          ">>> s.apply([1000.0, 1002.0]).round(4)\narray([0.09  , 0.6652])\n"
+                          ">>> left, right = napier.SoftmaxState('float64'), napier.SoftmaxState('float64', 2)\n"
+                          ">>> sent = right.update([1002.0]).to_bytes()\n"
+                          ">>> left.update([1000.0, 1001.0]).merge(napier.SoftmaxState.from_bytes(sent)).finish() == "
+                          "s.finish()\nTrue\n";
 
 static PyType_Slot state_slots[] = {{Py_tp_methods, state_methods}, {Py_tp_getset, state_values},
                                     {Py_tp_dealloc, state_dealloc}, {Py_tp_new, state_new},

@@ -410,7 +410,12 @@ PyMethodDef token_functions[] = {
      "z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, grad_loss=None, out=None)\n--\n\n"
      "The gradient with respect to the logits [N, V], given those with respect to results of token_logprobs: "
      "grad_logprobs\n"
-     "[N, K], the others [N]. out: where it goes; may be the logits."},
+     "[N, K], the others [N]. out: where it goes; may be the logits."
+     "\n\nExamples\n--------\n"
+     ">>> import numpy as np, napier\n"
+     ">>> logits = np.zeros((1, 2), np.float32)\n"
+     ">>> napier.rl.token_logprobs_backward(logits, [1], grad_logprobs=np.ones((1, 1), np.float32)).tolist()\n"
+     "[[-0.5, 0.5]]\n"},
     {"linear_token_logprobs", FAST(py_linear_token_logprobs), NULL},
     {"sample", FAST(py_sample), NULL},
     {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward),
@@ -419,7 +424,14 @@ PyMethodDef token_functions[] = {
      "grad_loss=None)\n--\n\n"
      "(grad_hidden [N, H], grad_weights [V, H]), given gradients with respect to results of linear_token_logprobs. "
      "Logits are\n"
-     "computed again, tile by tile."},
+     "computed again, tile by tile."
+     "\n\nExamples\n--------\n"
+     ">>> import numpy as np, napier\n"
+     ">>> hidden, weights = np.array([[1, 0]], np.float32), np.zeros((2, 2), np.float32)\n"
+     ">>> ones = np.ones((1, 1), np.float32)\n"
+     ">>> _, grad_weights = napier.rl.linear_token_logprobs_backward(hidden, weights, [1], grad_logprobs=ones)\n"
+     ">>> grad_weights.tolist()\n"
+     "[[-0.5, 0.0], [0.5, 0.0]]\n"},
     {"matmul", FAST(py_matmul),
      "matmul(a, b, *, dtype=None, split=False)\n--\n\n"
      "The matrix product a [M, K] @ b [K, N] in a fixed order: the bits of an element depend on its row and its column "
@@ -438,5 +450,9 @@ PyMethodDef token_functions[] = {
     {"gather_logprobs", FAST(py_gather_logprobs), NULL},
     {"gather_logprobs_backward", FAST(py_gather_logprobs_backward),
      "gather_logprobs_backward(grad_gathered, ids, vocabulary)\n--\n\n"
-     "The gradient [N, vocabulary] of gather_logprobs: grad_gathered[i] at ids[i], 0 elsewhere."},
+     "The gradient [N, vocabulary] of gather_logprobs: grad_gathered[i] at ids[i], 0 elsewhere."
+     "\n\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.rl.gather_logprobs_backward([1.0, 2.0], [2, 0], 3).tolist()\n"
+     "[[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]]\n"},
     {NULL, NULL, 0, NULL}};

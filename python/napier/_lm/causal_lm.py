@@ -60,6 +60,15 @@ class Tokenizer:
     """A BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
 
     Ids are those of Hugging Face tokenizers.
+
+    Examples
+    --------
+    >>> import napier
+    >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+    >>> tokenizer.decode(tokenizer.encode("Hello, world"))
+    'Hello, world'
+    >>> len(tokenizer)  # this one is small
+    285
     """
 
     __module__ = "napier"  # what pickles and help show
@@ -83,29 +92,77 @@ class Tokenizer:
             where the text begins with them already, as one by a chat template may
         continues : the text continues another, as a response continues a prompt, so no space is put before it, as Llama 2's
             file asks for at the beginning of a text
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> len(tokenizer.encode("<|im_end|>")), len(tokenizer.encode("<|im_end|>", plain_special=True))
+        (1, 10)
         """
         add = 2 if add_special_tokens == "once" else int(bool(add_special_tokens))
         return _napier._tokenizer_encode(self._handle, text, plain_special, add, int(continues))
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids. Bytes that are not UTF-8 become U+FFFD, as in Hugging Face tokenizers."""
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD, as in Hugging Face tokenizers.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> ids = tokenizer.encode("Hello<|im_end|>")
+        >>> tokenizer.decode(ids), tokenizer.decode(ids, skip_special=True)
+        ('Hello<|im_end|>', 'Hello')
+        """
         return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 1).decode()
 
     def decode_bytes(self, ids, *, skip_special=False):
-        """The bytes of ids."""
+        """The bytes of ids.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> list(tokenizer.decode_bytes(tokenizer.encode("é")))
+        [195, 169]
+        """
         return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 0)
 
     def token(self, id):
-        """The bytes of the token with this id, or None."""
+        """The bytes of the token with this id, or None.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> tokenizer.token(tokenizer.id_of("<|im_end|>"))
+        b'<|im_end|>'
+        """
         return _napier._tokenizer_token(self._handle, id)
 
     def id_of(self, token):
-        """The id of the token with exactly this text, or None."""
+        """The id of the token with exactly this text, or None.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> tokenizer.encode("<|im_end|>") == [tokenizer.id_of("<|im_end|>")], tokenizer.id_of("no such token")
+        (True, None)
+        """
         id = _napier._tokenizer_id(self._handle, token)
         return None if id < 0 else id
 
     def is_special(self, id):
-        """True if the id is that of an added token marked special."""
+        """True if the id is that of an added token marked special.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> [tokenizer.is_special(tokenizer.id_of(token)) for token in ("<|im_end|>", "<think>")]
+        [True, False]
+        """
         return _napier._tokenizer_is_special(self._handle, id)
 
     @staticmethod
@@ -119,6 +176,14 @@ class Tokenizer:
         date : the day in llama3.1's system message; default "26 Jul 2024", as in its template
 
         apply_chat_template renders any model's own template.
+
+        Examples
+        --------
+        >>> import napier
+        >>> print(napier.Tokenizer.chat([{"role": "user", "content": "2 + 2?"}]), end="")
+        <|im_start|>user
+        2 + 2?<|im_end|>
+        <|im_start|>assistant
         """
         rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
         tools = "\n".join(map(_json, tools or ()))
@@ -135,6 +200,14 @@ class Tokenizer:
         chat_template : a template, or the name of one of the model's. Default: the model's, from chat_template.jinja or
             tokenizer_config.json beside tokenizer.json
         variables : what else the template reads, such as enable_thinking
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer("Qwen3-0.6B/tokenizer.json")
+        >>> template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"  # default: the model's own
+        >>> tokenizer.apply_chat_template([{"role": "user", "content": "2 + 2?"}], chat_template=template)
+        '[user] 2 + 2?'
         """
         if self._template is None:
             known = not isinstance(self._path, bytes)
@@ -161,6 +234,16 @@ class CausalLM:
         Whether prompts that are texts begin with the tokens that the tokenizer's post_processor adds, such as Llama's BOS, if
         they do not have them already. Qwen has none. Ids, responses and verdicts are taken as they are: a response continues
         its prompt, so write the space that it begins with.
+
+    Examples
+    --------
+    >>> import napier
+    >>> model = napier.CausalLM("Qwen3-0.6B")
+    >>> model.info["family"], model.info["layers"]  # this one is small
+    ('qwen3', 2)
+    >>> logprobs, token_ids, offsets = model.batch_logprobs(["2 + 2 ="], [" 4"])
+    >>> bool((logprobs < 0).all())
+    True
     """
 
     __module__ = "napier"  # what pickles and help show
@@ -182,7 +265,15 @@ class CausalLM:
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True):
-        """Loads a model from a local directory in the format of transformers. It does not download."""
+        """Loads a model from a local directory in the format of transformers. It does not download.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM.from_pretrained("Qwen3-0.6B", compute="bfloat16")
+        >>> model.info["compute"]
+        'bfloat16'
+        """
         return cls(path, compute=compute, memory=memory, add_special_tokens=add_special_tokens)
 
     @classmethod
@@ -199,6 +290,14 @@ class CausalLM:
             Without it, functions take ids only.
 
         Call update() after the weights have changed, also in place.
+
+        Examples
+        --------
+        >>> import napier, transformers
+        >>> theirs = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+        >>> model = napier.CausalLM.from_state_dict(theirs.config, theirs.state_dict())
+        >>> model.forward([5, 6, 7]).shape
+        (3, 290)
         """
         self = cls.__new__(cls)
         names, arrays = _named(state_dict)
@@ -211,7 +310,16 @@ class CausalLM:
     @classmethod
     def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
-        optimizer, update() is enough."""
+        optimizer, update() is enough.
+
+        Examples
+        --------
+        >>> import napier, transformers
+        >>> theirs = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+        >>> model = napier.CausalLM.from_model(theirs, tokenizer="Qwen3-0.6B/tokenizer.json")
+        >>> model.info["parameters"] == theirs.num_parameters()
+        True
+        """
         config = json.loads(_config_json(model.config))
         architecture = _architecture(model)
         if architecture is not None:
@@ -227,6 +335,19 @@ class CausalLM:
 
         Results of kv become stale, and later calls refuse them. After an error the model is as before. It raises RuntimeError
         while another call uses the model, as from on_token or another thread.
+
+        Examples
+        --------
+        >>> import napier, torch, transformers
+        >>> theirs = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+        >>> model = napier.CausalLM.from_model(theirs)
+        >>> before = model.logprobs_for([5, 6], [7])
+        >>> with torch.no_grad():
+        ...     _ = theirs.model.norm.weight.mul_(2)  # as a step of an optimizer does
+        ...
+        >>> model.update()
+        >>> bool((model.logprobs_for([5, 6], [7]) == before).all())
+        False
         """
         if state_dict is None and self._source is not None:
             state_dict = self._source.state_dict()
@@ -271,7 +392,15 @@ class CausalLM:
                 f"{self.info['compute']}>")
 
     def encode(self, text, **options):
-        """The ids of a text, from the model's tokenizer. Options as in Tokenizer.encode: by default, no token is added."""
+        """The ids of a text, from the model's tokenizer. Options as in Tokenizer.encode: by default, no token is added.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> model.decode(model.encode("Hello, world"))
+        'Hello, world'
+        """
         if self.tokenizer is None:
             raise ValueError("text: this model has no tokenizer (tokenizer.json, or tokenizer=); give ids")
         return self.tokenizer.encode(text, **options)
@@ -283,25 +412,61 @@ class CausalLM:
         return self.encode(text, continues=True)
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids."""
+        """The text of ids.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> model.decode(model.encode("Hello<|im_end|>"), skip_special=True)
+        'Hello'
+        """
         if self.tokenizer is None:
             raise ValueError("ids: this model has no tokenizer (tokenizer.json, or tokenizer=)")
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
         """A copy of the head's weights [vocabulary, hidden], of a reward model [labels, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
-        are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it."""
+        are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> hidden, logits = model.forward([5, 6, 7], hidden=True)
+        >>> t = napier.linear_token_logprobs(hidden[:-1], model.head(), [6, 7])
+        >>> bool((t.logprobs == model.logprobs_for([5], [6, 7])).all())
+        True
+        """
         return self._run(_napier._model_head)
 
     def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):
         """The logits [N, V] of ids [N], float32. With hidden=True returns (hidden, logits), where hidden are the states after
-        the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last."""
+        the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> logits = model.forward([5, 6, 7, 5, 6], offsets=[0, 3, 5])  # two sequences
+        >>> bool((logits[3:] == logits[:2]).all())
+        True
+        """
         offsets = None if offsets is None else _ids(offsets, "offsets")
         h, z = self._run(_napier._model_forward, _ids(ids, "ids"), offsets, hidden, logits, progress)
         return (h, z) if hidden else z
 
     def logprobs_for(self, prompt, response, *, temperature=1.0):
-        """The log-probability of each token of a response [T] after a prompt. Both are texts or ids."""
+        """The log-probability of each token of a response [T] after a prompt. Both are texts or ids.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> logprobs = model.logprobs_for("2 + 2 =", " 4")
+        >>> bool((logprobs < 0).all())
+        True
+        """
         return self.batch_logprobs([prompt], [response], temperature=temperature).logprobs
 
     def batch_logprobs(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, progress=None):
@@ -317,6 +482,14 @@ class CausalLM:
             If it returns a true value, the call stops.
 
         The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> logprobs, token_ids, offsets = model.batch_logprobs(["2 + 2 ="], [" 4", " four"], prompt_of=[0, 0])
+        >>> bool((logprobs[:offsets[1]] == model.logprobs_for("2 + 2 =", " 4")).all())
+        True
         """
         scores = self.score(prompts, responses, prompt_of=prompt_of, temperature=temperature, prefix_token=prefix_token,
                             progress=progress, entropy=False, greedy=False)
@@ -324,7 +497,17 @@ class CausalLM:
 
     def kv(self, prompt, *, progress=None):
         """Runs a beginning, a text or ids, through the model, and keeps its keys and values for `kvs=` of other calls. The bits
-        are the same with and without."""
+        are the same with and without.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> kv = model.kv("You are a helpful assistant. ")
+        >>> made = model.generate(["You are a helpful assistant. Hello!"], kvs=[kv], max_tokens=4)
+        >>> len(kv) == len(model.encode("You are a helpful assistant. ")), kv.nbytes > 0
+        (True, True)
+        """
         ids = self._encode(prompt, "prompt") if isinstance(prompt, (str, bytes)) else prompt
         ids = _ids(ids, "prompt")
         handle, nbytes = self._run(_napier._model_kv, ids, progress)
@@ -333,7 +516,16 @@ class CausalLM:
     def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
               unshared=False, progress=None, kvs=()):
         """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
-        that token. kvs: a prompt that begins with the tokens of one of these uses it."""
+        that token. kvs: a prompt that begins with the tokens of one of these uses it.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> scores = model.score(["2 + 2 ="], [" 4"])
+        >>> [name for name in scores._fields if getattr(scores, name) is not None]
+        ['logprobs', 'token_ids', 'offsets', 'entropy', 'argmax', 'is_greedy']
+        """
         lists = self._lists(prompts, responses, prompt_of)
         logprobs, entropies, argmax = self._run(
             _napier._model_scores, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress,
@@ -343,7 +535,16 @@ class CausalLM:
 
     def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False, kvs=()):
         """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
-        bytes."""
+        bytes.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> plan = model.plan([[5, 6, 7, 8]], [[9], [10, 11]], prompt_of=[0, 0])
+        >>> plan["tokens_run"], plan["tokens_unshared"]  # the prompt runs once, not twice
+        (5, 9)
+        """
         lists = self._lists(prompts, responses, prompt_of)
         return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
                          _handles(kvs))
@@ -353,6 +554,13 @@ class CausalLM:
         [B, labels].
 
         prompts, responses, prompt_of, kvs : as score. Without responses, the prompts are the whole texts
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B-Reward")
+        >>> model.rewards(["2 + 2 =", "2 + 2 ="], [" 4", " 5"]).shape
+        (2, 1)
         """
         if responses is None:
             responses = [()] * len(prompts)
@@ -367,6 +575,15 @@ class CausalLM:
         verdicts : list of V texts or lists of ids, such as ["Yes", "No"]
         values : V numbers, the value of each verdict
         weights : C numbers, default 1
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> prompts = [f"Is {n} even? Reply with Yes or No. " for n in (4, 5)]
+        >>> scores, rewards, logprobs = model.judge(prompts, ["Yes", "No"], [1.0, 0.0])
+        >>> scores.shape, bool((rewards > 0).all() and (rewards < 1).all())
+        ((2, 1), True)
         """
         prompt_ids, prompt_offsets = self._ragged(prompts, "prompts")
         verdict_ids, verdict_offsets = self._ragged(verdicts, "verdicts")
@@ -398,6 +615,17 @@ class CausalLM:
         logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
         score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
         on the others, the memory or the machine.
+
+        Examples
+        --------
+        >>> import napier
+        >>> model = napier.CausalLM("Qwen3-0.6B")
+        >>> made = model.generate(["2 + 2 ="], samples=2, max_tokens=8, temperature=0.8, texts=True)
+        >>> len(made.texts), len(made.offsets)
+        (2, 3)
+        >>> again = model.generate(["2 + 2 ="], numbers=[1], max_tokens=8, temperature=0.8, texts=True)
+        >>> again.texts[0] == made.texts[1]
+        True
         """
         if isinstance(prompts, (str, bytes)):
             raise TypeError("prompts: expected a list of texts or of ids, got one text")

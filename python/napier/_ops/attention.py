@@ -54,7 +54,17 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
                        query_offsets=None, key_offsets=None, prefix=None):
     """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
-    its output."""
+    its output.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> q, k, v = np.zeros((1, 1, 2), "f4"), np.ones((1, 2, 2), "f4"), np.array([[[1], [3]]], "f4")
+    >>> output, lse = napier.attention(q, k, v, return_lse=True)
+    >>> grad_q, grad_k, grad_v = napier.attention_backward(np.ones_like(output), q, k, v, output, lse)
+    >>> output.tolist(), grad_v.tolist()  # the gradient of a value is its weight
+    ([[[2.0]]], [[[0.5], [0.5]]])
+    """
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
     arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
     grad_output, output, lse = _array(grad_output, "grad_output"), _array(output, "output"), _array(lse, "lse")

@@ -27,7 +27,16 @@ def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
 
 
 def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
-    """The gradients (grad_x, grad_weight) of rms_norm, from the gradient with respect to its result."""
+    """The gradients (grad_x, grad_weight) of rms_norm, from the gradient with respect to its result.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> x, weight = np.array([[3, -3]], "f4"), np.ones(2, "f4")
+    >>> grad_x, grad_weight = napier.rms_norm_backward(np.array([[1, 0]], "f4"), x, weight)
+    >>> grad_x.round(4), grad_weight.round(4)
+    (array([[0.1667, 0.1667]], dtype=float32), array([1., 0.], dtype=float32))
+    """
     x = _array(x, "x")
     grads = _napier._rms_norm_backward(_rows(_array(grad_out, "grad_out"), "grad_out"), _rows(x, "x"), _array(weight, "weight"),
                                        epsilon)
@@ -49,7 +58,15 @@ def swiglu(gate, up, *, dtype=None):
 
 
 def swiglu_backward(grad_out, gate, up):
-    """The gradients (grad_gate, grad_up) of swiglu, from the gradient with respect to its result."""
+    """The gradients (grad_gate, grad_up) of swiglu, from the gradient with respect to its result.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> grad_gate, grad_up = napier.swiglu_backward(np.ones(2, "f4"), np.zeros(2, "f4"), np.array([5, 2], "f4"))
+    >>> grad_gate.tolist(), grad_up.tolist()
+    ([2.5, 1.0], [0.0, 0.0])
+    """
     gate, up, grad_out = _array(gate, "gate"), _array(up, "up"), _array(grad_out, "grad_out")
     _same_shape("up", up, gate)
     _same_shape("grad_out", grad_out, gate)
@@ -78,14 +95,33 @@ def rotary(x, cosines, sines, *, dtype=None):
 
 
 def rotary_backward(grad_out, cosines, sines):
-    """The gradient of rotary with respect to x: grad_out rotated back."""
+    """The gradient of rotary with respect to x: grad_out rotated back.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> cosines, sines = napier.rotary_angles([7], *napier.rotary_frequencies(2))
+    >>> x = np.array([[[1, 2]]], "f4")
+    >>> napier.rotary_backward(napier.rotary(x, cosines, sines), cosines, sines).round(4)  # x again
+    array([[[1., 2.]]], dtype=float32)
+    """
     return _rotate(grad_out, cosines, sines, True, None, "grad_out")
 
 
 def rotary_angles(positions, inverse, scale=1.0):
     """(cosines, sines) of positions * inverse, times scale: float32 [..., dim / 2] for positions [...].
 
-    positions are integers from 0 to 2^24 - 1; inverse and scale are those of rotary_frequencies."""
+    positions are integers from 0 to 2^24 - 1; inverse and scale are those of rotary_frequencies.
+
+    Examples
+    --------
+    >>> import napier
+    >>> cosines, sines = napier.rotary_angles([0, 1], *napier.rotary_frequencies(2))
+    >>> cosines.round(4), sines.round(4)
+    (array([[1.    ],
+           [0.5403]], dtype=float32), array([[0.    ],
+           [0.8415]], dtype=float32))
+    """
     positions = _array(positions, "positions")
     shape = (*positions.shape, len(inverse))
     return tuple(a.reshape(shape) for a in _napier._rotary_angles(positions.reshape(-1), _array(inverse, "inverse"), scale))

@@ -85,7 +85,15 @@ def linear(x, weight, bias=None, *, compute="f32"):
     compute "f32" multiplies in float32, and widens weights of 16 bits exactly. "bf16" rounds x to bfloat16 first; then weights of
     bfloat16 are multiplied in the order of matrix engines (napier.matmul). "split" has the accuracy of "f32" on matrix engines,
     for weights of bfloat16. So the bits are those of a Qwen3 with this compute. The gradients are computed in float32 and rounded once; that of weight takes x as it was multiplied, that of x passes through
-    the rounding."""
+    the rounding.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x, weight = torch.ones(2, 3, requires_grad=True), torch.eye(3, dtype=torch.bfloat16)
+    >>> napier.torch.linear(x, weight, torch.tensor([0.0, 0.0, 5.0])).tolist()
+    [[1.0, 1.0, 6.0], [1.0, 1.0, 6.0]]
+    """
     _check(x=x, weight=weight, bias=bias)
     if compute not in ("f32", "bf16", "split"):
         raise ValueError(f"compute: expected 'f32', 'bf16' or 'split', got {compute!r}")
@@ -132,7 +140,15 @@ _last(_rms_norm_backward)
 
 
 def rms_norm(x, weight, *, epsilon=1e-6):
-    """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. The result has x's dtype."""
+    """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. The result has x's dtype.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x, weight = torch.tensor([[2.0, -2.0]], requires_grad=True), torch.tensor([1.0, 0.5])
+    >>> napier.torch.rms_norm(x, weight, epsilon=0.0).tolist()
+    [[1.0, -0.5]]
+    """
     _check(x=x, weight=weight)
     _expect_axes("x", x, 1)
     _expect_shape("weight", weight, x.shape[-1:])
@@ -176,7 +192,16 @@ _last(_swiglu_backward)
 
 
 def swiglu(gate, up):
-    """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape."""
+    """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> gate = torch.zeros(2, requires_grad=True)
+    >>> napier.torch.swiglu(gate, torch.tensor([5.0, 2.0])).sum().backward()
+    >>> gate.grad.tolist()
+    [2.5, 1.0]
+    """
     _check(gate=gate, up=up)
     _expect_shape("up", up, gate.shape)
     return _swiglu(_single(gate), _single(up))
@@ -214,7 +239,16 @@ _last(_rotary_backward)
 
 def rotary(x, cosines, sines):
     """napier.rotary with gradients with respect to x [..., heads, dim]. cosines and sines are those of rotary_angles,
-    [..., dim / 2], and have no gradient. The result has x's dtype."""
+    [..., dim / 2], and have no gradient. The result has x's dtype.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> cosines, sines = napier.torch.rotary_angles(torch.tensor([0, 1]), *napier.torch.rotary_frequencies(2))
+    >>> x = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]]])
+    >>> [[round(i, 4) for i in head] for [head] in napier.torch.rotary(x, cosines, sines).tolist()]
+    [[1.0, 0.0], [0.5403, 0.8415]]
+    """
     _check(x=x, cosines=cosines, sines=sines)
     _expect_axes("x", x, 2)
     if x.shape[-1] % 2:
@@ -241,7 +275,16 @@ _once(_rotary_angles, lambda ctx, *_: (None,) * 3, lambda ctx, inputs, output: N
 
 
 def rotary_angles(positions, inverse, scale=1.0):
-    """napier.rotary_angles: (cosines, sines) of integer positions [...], float32 [..., dim / 2]. They have no gradient."""
+    """napier.rotary_angles: (cosines, sines) of integer positions [...], float32 [..., dim / 2]. They have no gradient.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> inverse, scale = napier.torch.rotary_frequencies(2)
+    >>> cosines, sines = napier.torch.rotary_angles(torch.tensor([0, 1]), inverse, scale)
+    >>> [round(c, 4) for c in cosines.flatten().tolist()]
+    [1.0, 0.5403]
+    """
     positions, inverse = _as_tensor(positions), _as_tensor(inverse)
     _check(positions=positions, inverse=inverse)
     if inverse.ndim != 1:
@@ -250,6 +293,14 @@ def rotary_angles(positions, inverse, scale=1.0):
 
 
 def rotary_frequencies(dim, **options):
-    """napier.rotary_frequencies, which has the options, with the frequencies as a tensor: (inverse [dim / 2], scale)."""
+    """napier.rotary_frequencies, which has the options, with the frequencies as a tensor: (inverse [dim / 2], scale).
+
+    Examples
+    --------
+    >>> import napier.torch
+    >>> inverse, scale = napier.torch.rotary_frequencies(4, theta=100.0)
+    >>> [round(f, 4) for f in inverse.tolist()], scale
+    ([1.0, 0.1], 1.0)
+    """
     inverse, scale = _napier.rotary_frequencies(dim, **options)
     return torch.from_numpy(inverse), scale

@@ -66,6 +66,17 @@ class AlignedUMAP(BaseEstimator):
     ----------
     embeddings_ : a list of maps, float32 [n, n_components].
     mappers_ : a list of fitted napier.UMAP, which hold the graphs.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> days = np.random.default_rng(0).normal(size=(3, 60, 5))  # the same 60 points on three days
+    >>> same = {i: i for i in range(60)}
+    >>> reducer = napier.umap.AlignedUMAP(n_neighbors=10, n_epochs=30)
+    >>> maps = reducer.fit_transform(list(days[:2]), relations=[same])
+    >>> _ = reducer.update(days[2], relations=same)
+    >>> len(maps), len(reducer.embeddings_), reducer.embeddings_[2].shape
+    (2, 3, (60, 2))
     """
 
     __module__ = "napier.umap"
@@ -110,7 +121,17 @@ class AlignedUMAP(BaseEstimator):
 
     def fit(self, X, y=None, relations=None, window_size=None):
         """Fits maps of the data sets X, a list. relations: a list of dicts, one fewer; each maps points (numbers of
-        rows) of a data set to points of the next. y: a list of targets, one for each data set, or None."""
+        rows) of a data set to points of the next. y: a list of targets, one for each data set, or None.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> days = np.random.default_rng(0).normal(size=(2, 60, 5))  # the same 60 points on two days
+        >>> same = {i: i for i in range(60)}
+        >>> reducer = napier.umap.AlignedUMAP(n_neighbors=10, n_epochs=30).fit(list(days), relations=[same])
+        >>> [map.shape for map in reducer.embeddings_]
+        [(60, 2), (60, 2)]
+        """
         if relations is None or len(relations) != len(X) - 1:
             raise ValueError(f"relations: expected {len(X) - 1} dicts between {len(X)} data sets, got "
                              f"{None if relations is None else len(relations)}")

@@ -130,12 +130,6 @@ def _dense(X):
 class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Maps data to few dimensions, like umap-learn's UMAP. docs/moving-from-umap-learn.md lists the differences.
 
-    >>> import numpy as np
-    >>> from napier import UMAP
-    >>> data = np.random.default_rng(0).normal(size=(100, 5))
-    >>> UMAP(n_neighbors=10, min_dist=0.2).fit_transform(data).shape
-    (100, 2)
-
     Parameters
     ----------
     n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
@@ -174,6 +168,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     rad_orig_, rad_emb_ : with output_dens: the logarithms of the local radii.
     model_ : napier.umap.Model, which can be saved, and loaded by any program that uses the library.
     n_features_in_, feature_names_in_ : as in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napier import UMAP
+    >>> data = np.random.default_rng(0).normal(size=(100, 5))
+    >>> UMAP(n_neighbors=10, min_dist=0.2).fit_transform(data).shape
+    (100, 2)
     """
 
     __module__ = "napier"  # what pickles and help show
@@ -231,7 +233,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None, ensure_all_finite=True, **kwargs):
         """Fits a map of the rows of X, an array or sparse matrix [n, features]. y, one value for each row, supervises.
-        ensure_all_finite: as in scikit-learn; only a metric that is a function may get NaN or infinity."""
+        ensure_all_finite: as in scikit-learn; only a metric that is a function may get NaN or infinity.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> reducer = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data, y=np.arange(100) % 2)  # two known classes
+        >>> reducer.embedding_.shape
+        (100, 2)
+        """
         self._check_parameters()
         X = self._validated(X, ensure_all_finite)
         if self.metric == "precomputed" and X.shape[0] != X.shape[1]:
@@ -241,7 +252,15 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X, y=None, ensure_all_finite=True, **kwargs):
-        """Fits and returns the map, float32 [n, n_components]."""
+        """Fits and returns the map, float32 [n, n_components].
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> napier.UMAP(n_neighbors=10, n_epochs=50, n_components=3).fit_transform(data).shape
+        (100, 3)
+        """
         self.fit(X, y, ensure_all_finite, **kwargs)
         if self.transform_mode == "graph":
             return self.graph_
@@ -249,7 +268,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def update(self, X, ensure_all_finite=True):
         """Adds rows to the fitted ones. Fitted rows keep their places and new ones get theirs from transform, unless
-        n_epochs is given: then so many epochs start from these places. Not for precomputed distances or with y."""
+        n_epochs is given: then so many epochs start from these places. Not for precomputed distances or with y.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> reducer = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data[:90])
+        >>> reducer.update(data[90:]).embedding_.shape
+        (100, 2)
+        """
         self._check_fitted("update")
         if self.metric == "precomputed":
             raise ValueError("update: a map of precomputed distances cannot take new rows")
@@ -555,7 +583,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X, ensure_all_finite=True):
         """Positions of new rows on the map. Each depends only on the map and its row. A row of the fitted data has its
         position on the map. A row without a neighbour is NaN, with a warning. For a map of precomputed distances, X are
-        the distances [rows, n] to the fitted points. transform_mode 'graph': memberships, sparse [rows, n]."""
+        the distances [rows, n] to the fitted points. transform_mode 'graph': memberships, sparse [rows, n].
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> reducer = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data[:90])
+        >>> reducer.transform(data[90:]).shape
+        (10, 2)
+        """
         self._check_fitted("transform")
         if self._raw_data is None:
             raise ValueError("transform: a combined map has no data to compare new rows with")
@@ -604,7 +641,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return as_distances(indices, densities.memberships(distances, self.local_connectivity), self.graph_.shape[0])
 
     def inverse_transform(self, X):
-        """Data, float32 [rows, features], for points of the map [rows, n_components]."""
+        """Data, float32 [rows, features], for points of the map [rows, n_components].
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> reducer = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data)
+        >>> reducer.inverse_transform(reducer.embedding_[:3]).shape
+        (3, 5)
+        """
         self._check_fitted("inverse_transform")
         if self._model is None:
             raise ValueError("inverse_transform: there is no map of data")
@@ -626,7 +672,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def plot(self, labels=None, ax=None, **options):
         """Draws the map with matplotlib and returns the axes. labels, one for each point, set the colour:
-        floating-point numbers use a colour scale, other labels are categories. Options are those of Axes.scatter."""
+        floating-point numbers use a colour scale, other labels are categories. Options are those of Axes.scatter.
+
+        Examples
+        --------
+        >>> import matplotlib, numpy as np, napier
+        >>> matplotlib.use("agg")
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> axes = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data).plot(labels=np.arange(100) % 2)
+        >>> axes.figure.savefig("map.png")
+        """
         self._check_fitted("plot")
         import matplotlib.pyplot as plt
         if "embedding_" not in self.__dict__:

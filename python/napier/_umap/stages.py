@@ -131,7 +131,10 @@ def edges(graph):
     """Edges as an array of dtype EDGE. `graph` is a sparse matrix (one edge for every stored element, sorted), a tuple
     (source, target, weight) of arrays, or such an array.
 
-    >>> edges(([0, 1], [1, 0], [0.5, 0.5]))["target"]
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.edges(([0, 1], [1, 0], [0.5, 0.5]))["target"]
     array([1, 0], dtype=uint32)
     """
     if isinstance(graph, np.ndarray) and graph.dtype == EDGE:
@@ -198,7 +201,10 @@ def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repul
 def find_ab_params(spread=1.0, min_dist=0.1):
     """(a, b) of the curve 1 / (1 + a d^2b) that is 1 up to min_dist and falls as exp(-(d - min_dist) / spread) beyond.
 
-    >>> a, b = find_ab_params(1.0, 0.1)
+    Examples
+    --------
+    >>> import napier
+    >>> a, b = napier.umap.find_ab_params(spread=1.0, min_dist=0.1)
     >>> round(a, 2), round(b, 2)
     (1.58, 0.9)
     """
@@ -206,14 +212,29 @@ def find_ab_params(spread=1.0, min_dist=0.1):
 
 
 def sort_edges(edges):
-    """A copy of the edges, sorted by source, target and weight."""
+    """A copy of the edges, sorted by source, target and weight.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.sort_edges(([1, 0], [0, 1], [0.5, 1.0]))["source"].tolist()
+    [0, 1]
+    """
     made = globals()["edges"](edges).copy()
     _napier._umap_sort_edges(made.view(np.int32).reshape(-1, 3), {})
     return made
 
 
 def segments(edges, n):
-    """(starts, counts), int64 [n]: edge e of vertex v is edges[starts[v] + e], e < counts[v]."""
+    """(starts, counts), int64 [n]: edge e of vertex v is edges[starts[v] + e], e < counts[v].
+
+    Examples
+    --------
+    >>> import napier
+    >>> starts, counts = napier.umap.segments(([0, 0, 2], [1, 2, 0], [1, 1, 1]), n=3)
+    >>> starts[counts > 0].tolist(), counts.tolist()
+    ([0, 2], [2, 0, 1])
+    """
     n = _count(n, "n")
     starts, counts = np.empty(n, np.int64), np.empty(n, np.int64)
     _napier._umap_segments(_bits(edges), starts, counts, {})
@@ -221,7 +242,15 @@ def segments(edges, n):
 
 
 def graph_from_edges(edges, n):
-    """Makes a graph of n vertices from sorted edges. Edges of weight 0 are left out."""
+    """Makes a graph of n vertices from sorted edges. Edges of weight 0 are left out.
+
+    Examples
+    --------
+    >>> import napier
+    >>> graph = napier.umap.graph_from_edges(([0, 1], [1, 0], [0.5, 0.5]), n=3)
+    >>> graph.shape, graph.data.tolist()
+    ((3, 3), [0.5, 0.5])
+    """
     return _graph(_napier._umap_graph_from_edges(_bits(edges), _count(n, "n"), {}))
 
 
@@ -239,7 +268,15 @@ def _like(embedding):
 
 def edge_gradients(embedding, edges, **params):
     """(on sources, on targets): the attractive force of each edge times its weight, float32 [edges, n_components].
-    Parameters: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm."""
+    Parameters: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm.
+
+    Examples
+    --------
+    >>> import napier
+    >>> on_source, on_target = napier.umap.edge_gradients([[0, 0], [1, 0]], ([0], [1], [1]))
+    >>> bool(on_source[0, 0] > 0), bool((on_source == -on_target).all())  # towards each other
+    (True, True)
+    """
     embedding = _array(embedding, "embedding", np.float32, 2)
     bits = _bits(edges)
     on_source, on_target = np.empty((2, len(bits), embedding.shape[1]), np.float32)
@@ -248,7 +285,14 @@ def edge_gradients(embedding, edges, **params):
 
 
 def reduce_segments(edge_gradients, starts, counts):
-    """gradients[v]: the sum of the rows starts[v] .. starts[v] + counts[v] - 1."""
+    """gradients[v]: the sum of the rows starts[v] .. starts[v] + counts[v] - 1.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.reduce_segments([[1, 0], [2, 0], [0, 5]], starts=[0, 2], counts=[2, 1]).tolist()
+    [[3.0, 0.0], [0.0, 5.0]]
+    """
     each = _array(edge_gradients, "edge_gradients", np.float32, 2)
     starts = _array(starts, "starts", np.int64, 1)
     sums = np.empty((len(starts), each.shape[1]), np.float32)
@@ -257,14 +301,30 @@ def reduce_segments(edge_gradients, starts, counts):
 
 
 def gradients(embedding, edges, move_targets=True, **params):
-    """The attractive forces on every vertex: float32 [n, n_components]. Edges must be sorted."""
+    """The attractive forces on every vertex: float32 [n, n_components]. Edges must be sorted.
+
+    Examples
+    --------
+    >>> import napier
+    >>> forces = napier.umap.gradients([[0, 0], [1, 0]], ([0], [1], [1]))
+    >>> bool(forces[0, 0] > 0 > forces[1, 0])
+    True
+    """
     embedding, sums = _like(embedding)
     _napier._umap_gradients(embedding, _bits(edges), int(move_targets), sums, _params(**params))
     return sums
 
 
 def apply(embedding, gradients, learning_rate=1.0):
-    """embedding += learning_rate * gradients, in place. Returns the embedding."""
+    """embedding += learning_rate * gradients, in place. Returns the embedding.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> embedding = np.zeros((2, 2), np.float32)
+    >>> napier.umap.apply(embedding, [[1, 0], [0, 1]], learning_rate=0.5).tolist()
+    [[0.5, 0.0], [0.0, 0.5]]
+    """
     _napier._umap_apply(learning_rate, _array(gradients, "gradients", np.float32, 2), _in_place(embedding, "embedding"),
                         {})
     return embedding
@@ -272,7 +332,15 @@ def apply(embedding, gradients, learning_rate=1.0):
 
 def negative_targets(n, rate=5, epoch=0, seed=42):
     """The negative samples of an epoch: uint32 [n, rate], each in 0 .. n - 1, a function of (seed, epoch, vertex,
-    draw)."""
+    draw).
+
+    Examples
+    --------
+    >>> import napier
+    >>> targets = napier.umap.negative_targets(n=100, rate=5, epoch=0, seed=42)
+    >>> targets.shape, bool(targets.max() < 100)
+    ((100, 5), True)
+    """
     targets = np.empty((_count(n, "n"), _count(rate, "rate")), np.int32)
     _napier._umap_negative_targets(epoch, targets, {"seed": seed})
     return targets.view(np.uint32)
@@ -283,14 +351,31 @@ def _targets(targets):
 
 
 def negative_gradients(embedding, targets, **params):
-    """The repulsive forces on every vertex from its targets [n, rate]."""
+    """The repulsive forces on every vertex from its targets [n, rate].
+
+    Examples
+    --------
+    >>> import napier
+    >>> forces = napier.umap.negative_gradients([[0, 0], [1, 0]], [[1], [0]])
+    >>> bool(forces[0, 0] < 0 < forces[1, 0])  # away from each other
+    True
+    """
     embedding, sums = _like(embedding)
     _napier._umap_negative_gradients(embedding, _targets(targets), sums, _params(**params))
     return sums
 
 
 def loss(embedding, edges, targets=None, **params):
-    """- sum over edges of w log q(d), and over the targets of repulsion_strength log(1 - q(d))."""
+    """- sum over edges of w log q(d), and over the targets of repulsion_strength log(1 - q(d)).
+
+    Examples
+    --------
+    >>> import napier
+    >>> edges = [0, 1], [1, 0], [1, 1]
+    >>> near, far = (napier.umap.loss([[0, 0], [x, 0]], edges) for x in (0.5, 5))
+    >>> near < far
+    True
+    """
     embedding = _array(embedding, "embedding", np.float32, 2)
     return _napier._umap_loss(embedding, _bits(edges), _targets(targets), _params(**params))
 
@@ -299,7 +384,18 @@ def loss(embedding, edges, targets=None, **params):
 
 class Optimizer:
     """The velocity or moments of n points, which optimize_epochs updates. The method is 'sgd', 'momentum' (with beta)
-    or 'adam' (with beta1, beta2, eps). Can be pickled."""
+    or 'adam' (with beta1, beta2, eps). Can be pickled.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> optimizer = napier.umap.Optimizer(n=2, beta1=0.8)
+    >>> embedding, edges = np.array([[0, 0], [5, 0]], np.float32), ([0, 1], [1, 0], [1, 1])
+    >>> _ = napier.umap.optimize_epochs(embedding, edges, optimizer, count=10, total=20)
+    >>> kept = napier.umap.Optimizer.from_bytes(optimizer.to_bytes())  # as in a checkpoint
+    >>> bool(abs(embedding[1, 0] - embedding[0, 0]) < 5)
+    True
+    """
 
     __slots__ = ("_capsule",)
 
@@ -309,12 +405,28 @@ class Optimizer:
         self._capsule = _napier._umap_optimizer_create(n, n_components, options)
 
     def to_bytes(self):
-        """The optimizer as bytes, the same on every machine."""
+        """The optimizer as bytes, the same on every machine.
+
+        Examples
+        --------
+        >>> import napier
+        >>> optimizer = napier.umap.Optimizer(n=100)
+        >>> type(optimizer.to_bytes())
+        <class 'bytes'>
+        """
         return _napier._umap_optimizer_to_bytes(self._capsule, {})
 
     @classmethod
     def from_bytes(cls, data):
-        """An optimizer from its bytes; ValueError if they are invalid."""
+        """An optimizer from its bytes; ValueError if they are invalid.
+
+        Examples
+        --------
+        >>> import napier
+        >>> optimizer = napier.umap.Optimizer(n=100)
+        >>> napier.umap.Optimizer.from_bytes(optimizer.to_bytes()).to_bytes() == optimizer.to_bytes()
+        True
+        """
         made = cls.__new__(cls)
         made._capsule = _napier._umap_optimizer_from_bytes(bytes(data), {})
         return made
@@ -339,7 +451,16 @@ def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, 
     """Runs epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges. Changes the
     embedding in place and returns it. The rate falls from learning_rate to 0 over `total`. targets [n,
     negative_sample_rate] are the samples of every epoch (only with rate_per='vertex'); None: drawn from (seed, epoch).
-    optimizer None: a new Optimizer."""
+    optimizer None: a new Optimizer.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> embedding, edges = np.array([[0, 0], [5, 0]], np.float32), ([0, 1], [1, 0], [1, 1])
+    >>> _ = napier.umap.optimize_epochs(embedding, edges, count=20)
+    >>> bool(abs(embedding[1, 0] - embedding[0, 0]) < 5)
+    True
+    """
     embedding = _in_place(embedding, "embedding")
     optimizer = Optimizer(*embedding.shape) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
@@ -355,12 +476,26 @@ def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, 
 # ---- Neighbours -----------------------------------------------------------------------------------------------------
 
 def metric_name(metric):
-    """The name of a metric, given its number; None if there is none."""
+    """The name of a metric, given its number; None if there is none.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.metric_name(4)
+    'cosine'
+    """
     return _napier._umap_metric_name(metric, {})
 
 
 def metric_from_name(name):
-    """The number of a metric, given its name; -1 if there is none."""
+    """The number of a metric, given its name; -1 if there is none.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.metric_from_name("cosine"), napier.umap.metric_from_name("cosinus")
+    (4, -1)
+    """
     return _napier._umap_metric_from_name(name, {})
 
 
@@ -389,7 +524,14 @@ def _metric(metric, metric_kwds, name="metric"):
 def metric_disconnection(metric):
     """The distance from which on points are not neighbours, unless fit gets another. It is the distance of points that
     have nothing in common: 1 for jaccard and dice, 1 less its rounding for hellinger, 2 less their rounding for cosine
-    and correlation, else infinity."""
+    and correlation, else infinity.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.metric_disconnection("jaccard"), napier.umap.metric_disconnection("euclidean")
+    (1.0, inf)
+    """
     return _napier._umap_metric_disconnection(_metric(metric, None)[0]["metric"], {})
 
 
@@ -399,7 +541,10 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
     first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
     (seuclidean), VI (mahalanobis).
 
-    >>> indices, distances = nearest_neighbors([[0.0], [1.0], [3.0]], 2)
+    Examples
+    --------
+    >>> import napier
+    >>> indices, distances = napier.umap.nearest_neighbors([[0.0], [1.0], [3.0]], 2)
     >>> indices.tolist(), distances.tolist()
     ([[0, 1], [1, 0], [2, 1]], [[0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
     """
@@ -414,7 +559,15 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
 
 def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto",
                          random_state=42, threads=0, progress=None):
-    """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors]."""
+    """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors].
+
+    Examples
+    --------
+    >>> import napier
+    >>> indices, distances = napier.umap.nearest_neighbors_of([[0.0], [1.0], [3.0]], [[2.5]], 2)
+    >>> indices.tolist(), distances.tolist()
+    ([[2, 1]], [[0.5, 1.5]])
+    """
     options, values = _metric(metric, metric_kwds)
     samples, asked = _samples(X), _samples(queries, "queries")
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
@@ -428,7 +581,15 @@ def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_
 # ---- The fuzzy set --------------------------------------------------------------------------------------------------
 
 def smooth_knn_dist(distances, local_connectivity=1.0):
-    """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity."""
+    """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity.
+
+    Examples
+    --------
+    >>> import napier
+    >>> sigmas, rhos = napier.umap.smooth_knn_dist([[0, 1, 2, 3]])
+    >>> sigmas.round(3), rhos
+    (array([2.078], dtype=float32), array([1.], dtype=float32))
+    """
     distances = _array(distances, "distances", np.float32, 2)
     rhos, sigmas = np.empty((2, len(distances)), np.float32)
     _napier._umap_smooth_knn_dist(distances, local_connectivity, rhos, sigmas, {})
@@ -437,7 +598,16 @@ def smooth_knn_dist(distances, local_connectivity=1.0):
 
 def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_ratio=1.0):
     """The symmetrised graph of memberships, from neighbours as nearest_neighbors returns them. set_op_mix_ratio 1 is
-    the union, 0 the intersection."""
+    the union, 0 the intersection.
+
+    Examples
+    --------
+    >>> import napier
+    >>> indices, distances = napier.umap.nearest_neighbors([[0.0], [1.0], [3.0]], 2)
+    >>> graph = napier.umap.fuzzy_simplicial_set(indices, distances)
+    >>> graph.shape, float(graph.data.max())
+    ((3, 3), 1.0)
+    """
     return _graph(_napier._umap_fuzzy_simplicial_set(_array(indices, "indices", np.int32, 2),
                                                      _array(distances, "distances", np.float32, 2),
                                                      local_connectivity, set_op_mix_ratio, {}))
@@ -445,20 +615,47 @@ def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_
 
 def join_categories(graph, categories, target_weight=0.5):
     """The graph combined with categories, integers [n], negative if unknown. Edges between different categories get
-    less weight."""
+    less weight.
+
+    Examples
+    --------
+    >>> import napier
+    >>> graph = napier.umap.graph_from_edges(([0, 0, 1, 2, 2, 3], [1, 2, 0, 0, 3, 2], [1, 1, 1, 1, 1, 1]), n=4)
+    >>> joined = napier.umap.join_categories(graph, [0, 0, 1, 1])
+    >>> bool(joined[0, 2] < joined[0, 1])
+    True
+    """
     categories = _array(categories, "categories", np.int32, 1)
     return _graph(_napier._umap_join_categories(*_vertices(graph), categories, target_weight, {}))
 
 
 def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
-    """The graph combined with the fuzzy set of numbers [n]."""
+    """The graph combined with the fuzzy set of numbers [n].
+
+    Examples
+    --------
+    >>> import napier
+    >>> graph = napier.umap.graph_from_edges(([0, 0, 1, 2, 2, 3], [1, 2, 0, 0, 3, 2], [1, 1, 1, 1, 1, 1]), n=4)
+    >>> joined = napier.umap.join_numbers(graph, [0.0, 0.1, 9.0, 9.1], n_neighbors=2)
+    >>> bool(joined[0, 2] < joined[0, 1])
+    True
+    """
     numbers = _array(numbers, "numbers", np.float32, 1)
     return _graph(_napier._umap_join_numbers(*_vertices(graph), numbers, n_neighbors, target_weight, {}))
 
 
 def join_distances(graph, distances, target_weight=0.5):
     """The graph combined with the distances of targets, one for each edge of the graph (graph.data): the greater the
-    distance, the less the weight."""
+    distance, the less the weight.
+
+    Examples
+    --------
+    >>> import napier
+    >>> graph = napier.umap.graph_from_edges(([0, 0, 1, 2, 2, 3], [1, 2, 0, 0, 3, 2], [1, 1, 1, 1, 1, 1]), n=4)
+    >>> joined = napier.umap.join_distances(graph, [0, 5, 0, 5, 0, 0])
+    >>> bool(joined[0, 2] < joined[0, 1])
+    True
+    """
     distances = _array(distances, "distances", np.float32, 1)
     return _graph(_napier._umap_join_distances(*_vertices(graph), distances, target_weight, {}))
 
@@ -466,7 +663,16 @@ def join_distances(graph, distances, target_weight=0.5):
 def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
     """The 'union', 'intersection' or 'difference' of two fuzzy sets of the same points. weight, 0 to 1, is that of the
     right one in an intersection. n_neighbors above 0: the weights of each point are raised to the power at which they
-    sum to log2(n_neighbors), as a fuzzy set's do."""
+    sum to log2(n_neighbors), as a fuzzy set's do.
+
+    Examples
+    --------
+    >>> import napier
+    >>> left = napier.umap.graph_from_edges(([0, 1], [1, 0], [1, 1]), n=3)
+    >>> right = napier.umap.graph_from_edges(([1, 2], [2, 1], [1, 1]), n=3)
+    >>> len(napier.umap.combine(left, right, "union").data)
+    4
+    """
     return _graph(_napier._umap_combine(*_vertices(left), *_vertices(right), _word(operation, "operation", _OPERATIONS),
                                         weight, n_neighbors, {}))
 
@@ -475,7 +681,16 @@ def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
 
 def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
     """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X is the data; it is used to place
-    the connected components if there are many."""
+    the connected components if there are many.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> indices, distances = napier.umap.nearest_neighbors(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> graph = napier.umap.fuzzy_simplicial_set(indices, distances)
+    >>> napier.umap.spectral_layout(graph).shape
+    (100, 2)
+    """
     bits, n = _vertices(graph)
     samples = np.empty((0, 0), np.float32) if X is None else _samples(X)
     embedding = np.empty((n, _count(n_components, "n_components")), np.float32)
@@ -484,7 +699,14 @@ def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0
 
 
 def pca_layout(X, n_components=2, random_state=42, *, threads=0):
-    """The first principal components of X, float32 [n, n_components]."""
+    """The first principal components of X, float32 [n, n_components].
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> napier.umap.pca_layout(np.random.default_rng(0).normal(size=(100, 5))).shape
+    (100, 2)
+    """
     samples = _samples(X)
     embedding = np.empty((_rows(samples), _count(n_components, "n_components")), np.float32)
     _napier._umap_pca_layout(samples, embedding, {"seed": random_state, "threads": threads})
@@ -492,7 +714,15 @@ def pca_layout(X, n_components=2, random_state=42, *, threads=0):
 
 
 def random_layout(n, n_components=2, random_state=42):
-    """Uniform random numbers in [-10, 10), float32 [n, n_components]."""
+    """Uniform random numbers in [-10, 10), float32 [n, n_components].
+
+    Examples
+    --------
+    >>> import napier
+    >>> start = napier.umap.random_layout(100)
+    >>> start.shape, bool(abs(start).max() <= 10)
+    ((100, 2), True)
+    """
     embedding = np.empty((_count(n, "n"), _count(n_components, "n_components")), np.float32)
     _napier._umap_random_layout(embedding, {"seed": random_state})
     return embedding
@@ -502,7 +732,17 @@ def random_layout(n, n_components=2, random_state=42):
 
 def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist=0.1, spread=1.0, learning_rate=1.0,
                     repulsion_strength=1.0, negative_sample_rate=5, random_state=42, threads=0, progress=None):
-    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed."""
+    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> indices, distances = napier.umap.nearest_neighbors(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> graph = napier.umap.fuzzy_simplicial_set(indices, distances)
+    >>> start = napier.umap.spectral_layout(graph)
+    >>> napier.umap.optimize_layout(graph, start, n_epochs=50).shape
+    (100, 2)
+    """
     bits, n = _vertices(graph)
     embedding = _array(embedding, "embedding", np.float32, 2).copy()
     options = _without_none(n_epochs=n_epochs, a=a, b=b)
@@ -513,7 +753,14 @@ def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist
 
 
 def disconnected(embedding):
-    """The number of NaN rows in an embedding: points that have no neighbour."""
+    """The number of NaN rows in an embedding: points that have no neighbour.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.umap.disconnected([[0.0, 1.0], [float("nan"), float("nan")]])
+    1
+    """
     return _napier._umap_disconnected(_array(embedding, "embedding", np.float32, 2), {})
 
 
@@ -527,7 +774,16 @@ def _warn_of_disconnected(embedding):
 
 
 class Model:
-    """A fitted map, made by fit, model_load or model_from_bytes. Can be pickled."""
+    """A fitted map, made by fit, model_load or model_from_bytes. Can be pickled.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> data = np.random.default_rng(0).normal(size=(100, 5))
+    >>> model = napier.umap.fit(data, n_epochs=50)
+    >>> model.embedding.shape, model.n_features, model.n_components
+    ((100, 2), 5, 2)
+    """
 
     __slots__ = ("_capsule",)
 
@@ -536,7 +792,15 @@ class Model:
 
     @property
     def embedding(self):
-        """A copy of the map, float32 [n, n_components]."""
+        """A copy of the map, float32 [n, n_components].
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> model.embedding.shape
+        (100, 2)
+        """
         points, components, _ = _napier._umap_model_shape(self._capsule, {})
         return np.frombuffer(_napier._umap_model_embedding(self._capsule, {}), np.float32).reshape(points, components)
 
@@ -546,12 +810,29 @@ class Model:
 
     @property
     def n_features(self):
-        """The number of columns that transform expects."""
+        """The number of columns that transform expects.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> model.n_features
+        5
+        """
         return _napier._umap_model_shape(self._capsule, {})[2]
 
     def transform(self, X, *, threads=0):
         """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
-        NaN, with a warning."""
+        NaN, with a warning.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> model = napier.umap.fit(data[:90], n_epochs=50)
+        >>> model.transform(data[90:]).shape
+        (10, 2)
+        """
         embedding = self._transform(X, threads)
         _warn_of_disconnected(embedding)
         return embedding
@@ -563,28 +844,69 @@ class Model:
         return embedding
 
     def inverse_transform(self, points, *, threads=0):
-        """Data, float32 [n, features], for points of the map [n, n_components]."""
+        """Data, float32 [n, features], for points of the map [n, n_components].
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> model.inverse_transform([[0.0, 0.0]]).shape
+        (1, 5)
+        """
         points = _array(points, "points", np.float32, 2)
         samples = np.empty((len(points), self.n_features), np.float32)
         _napier._umap_inverse_transform(self._capsule, points, samples, {"threads": threads})
         return samples
 
     def save(self, path):
-        """Saves the model to one file, with the same bytes on every machine."""
+        """Saves the model to one file, with the same bytes on every machine.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> model.save("points.map")
+        """
         _napier._umap_model_save(self._capsule, path, {})
 
     def to_bytes(self):
-        """The model as bytes: the contents of a saved file."""
+        """The model as bytes: the contents of a saved file.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> type(model.to_bytes())
+        <class 'bytes'>
+        """
         return _napier._umap_model_to_bytes(self._capsule, {})
 
     @classmethod
     def load(cls, path):
-        """Loads a model from a file; ValueError if it is damaged."""
+        """Loads a model from a file; ValueError if it is damaged.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> model.save("points.map")
+        >>> napier.umap.Model.load("points.map").n_features
+        5
+        """
         return cls(_napier._umap_model_load(path, {}))
 
     @classmethod
     def from_bytes(cls, data):
-        """A model from its bytes; ValueError if they are invalid."""
+        """A model from its bytes; ValueError if they are invalid.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> model = napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50)
+        >>> copy = napier.umap.Model.from_bytes(model.to_bytes())
+        >>> bool((copy.embedding == model.embedding).all())
+        True
+        """
         return cls(_napier._umap_model_from_bytes(bytes(data), {}))
 
     def __reduce__(self):
@@ -599,7 +921,16 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
     """Fits a Model of the rows of X. knn: (indices, distances) as nearest_neighbors returns them, to skip the search.
     init: 'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: unknown) or numbers: targets
     for supervision. disconnection_distance: points at this distance or farther are not neighbours (None:
-    metric_disconnection). Points without any neighbour are NaN, with a warning."""
+    metric_disconnection). Points without any neighbour are NaN, with a warning.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> data = np.random.default_rng(0).normal(size=(100, 5))
+    >>> model = napier.umap.fit(data, n_neighbors=10, min_dist=0.2, n_epochs=50)
+    >>> model.embedding.shape
+    (100, 2)
+    """
     if disconnection_distance is not None and not disconnection_distance > 0:
         raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
     options, values = _metric(metric, metric_kwds)
@@ -630,7 +961,16 @@ def model_of(X, embedding, *, n_neighbors=15, metric="euclidean", metric_kwds=No
              spread=1.0, a=None, b=None, learning_rate=1.0, local_connectivity=1.0, repulsion_strength=1.0,
              negative_sample_rate=5, transform_seed=42, disconnection_distance=None, threads=0):
     """A Model of the rows of X and their map, made elsewhere: embedding, float32 [n, n_components]. The other arguments,
-    as in fit, are those that transform needs."""
+    as in fit, are those that transform needs.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> data = np.random.default_rng(0).normal(size=(100, 5))
+    >>> model = napier.umap.model_of(data, data[:, :2], n_neighbors=10)  # any map: here two of the columns
+    >>> model.transform(data[:3] + 0.01).shape
+    (3, 2)
+    """
     options, values = _metric(metric, metric_kwds)
     embedding = _array(embedding, "embedding", np.float32, 2)
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS),
@@ -688,7 +1028,15 @@ del _name
 def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0,
                progress=None):
     """How well a map preserves the neighbours of the data, as a Quality. labels: integers [n], for the vote. rows: the
-    number of points to evaluate; 0: all, at a cost that grows with n^2."""
+    number of points to evaluate; 0: all, at a cost that grows with n^2.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> data = np.random.default_rng(0).normal(size=(100, 2))
+    >>> napier.umap.quality_of(data, data).trustworthiness  # a map that is the data
+    1.0
+    """
     options, values = _metric(metric, metric_kwds)
     options |= {"n_neighbors": n_neighbors} | _common(threads, progress)
     labels = None if labels is None else _array(labels, "labels", np.int32, 1)

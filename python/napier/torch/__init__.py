@@ -33,7 +33,15 @@ __all__ = [
 
 def synchronize(device=None):
     """Waits for the current stream of a GPU (default: the current GPU). Raises a ValueError for the first id or offset that a
-    kernel has found out of range since the last call."""
+    kernel has found out of range since the last call.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> if torch.cuda.is_available():
+    ...     napier.torch.synchronize()
+    ...
+    """
     stream = torch.cuda.current_stream(device)
     stream.synchronize()
     _napier._cuda_synchronize(torch.empty(0, device=stream.device))
@@ -231,12 +239,31 @@ def softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
 
 
 def log_softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
-    """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. dtype as in softmax."""
+    """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. dtype as in softmax.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> (-napier.torch.log_softmax(x)[2]).backward()  # the cross-entropy of class 2
+    >>> [round(g, 4) for g in x.grad.tolist()]
+    [0.09, 0.2447, -0.3348]
+    """
     return _map(_log_softmax, input, dim, dtype, temperature, masked_rows)
 
 
 def sparsemax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
-    """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. dtype as in softmax."""
+    """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. dtype as in softmax.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1.0, 0.5, -1.0], requires_grad=True)
+    >>> probs = napier.torch.sparsemax(x)
+    >>> probs[0].backward()
+    >>> probs.tolist(), x.grad.tolist()
+    ([0.75, 0.25, 0.0], [0.5, -0.5, 0.0])
+    """
     return _map(_sparsemax, input, dim, dtype, temperature, masked_rows)
 
 
@@ -480,7 +507,15 @@ def _size(shape):
 
 
 class Softmax(torch.nn.Module):
-    """softmax as a module; temperature divides its input."""
+    """softmax as a module; temperature divides its input.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(4, 3), napier.torch.Softmax(dim=-1, temperature=2.0))
+    >>> layer(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
 
     _function = staticmethod(softmax)
 
@@ -496,13 +531,27 @@ class Softmax(torch.nn.Module):
 
 
 class LogSoftmax(Softmax):
-    """log_softmax as a module."""
+    """log_softmax as a module.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.LogSoftmax(dim=0)(torch.zeros(2, 3))[0].exp().tolist()
+    [0.5, 0.5, 0.5]
+    """
 
     _function = staticmethod(log_softmax)
 
 
 class LogSumExp(torch.nn.Module):
-    """logsumexp as a module."""
+    """logsumexp as a module.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.LogSumExp(dim=-1, keepdim=True)(torch.zeros(2, 3)).shape
+    torch.Size([2, 1])
+    """
 
     def __init__(self, dim=-1, keepdim=False, temperature=1.0):
         super().__init__()
@@ -557,7 +606,16 @@ def _autocast(*tensors):
 
 def matmul(a, b):
     """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order, in float32. Other numbers of
-    dimensions are as in torch.matmul: vectors, and batches that broadcast, whose products are computed one by one."""
+    dimensions are as in torch.matmul: vectors, and batches that broadcast, whose products are computed one by one.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> a, b = torch.ones(2, 3, requires_grad=True), torch.eye(3)
+    >>> napier.torch.matmul(a, b).sum().backward()
+    >>> a.grad.tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
     _check(a=a, b=b)
     inner = b.shape[-2:][0] if b.ndim else None
     if not a.ndim or not b.ndim or a.shape[-1] != inner:
@@ -647,6 +705,15 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
     q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim] as in scaled_dot_product_attention, or all are
     ragged tokens [tokens, heads, dim] with query_offsets. The mask is a constant.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> q, k, v = torch.zeros(1, 2, 1, 4), torch.ones(1, 1, 3, 4), torch.eye(3, requires_grad=True)
+    >>> output = napier.torch.attention(q, k, v[None, None])  # two heads of queries share one of keys
+    >>> output.sum().backward()
+    >>> output.shape, round(v.grad[0, 0].item(), 4)
+    (torch.Size([1, 2, 1, 3]), 0.6667)
     """
     mask = _as_tensor(mask, q)
     prefix = None if prefix is None else tuple(_as_tensor(x, q) for x in prefix)
@@ -727,7 +794,17 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     last query attends to all keys.) A query that attends to no key gives 0.
 
     float64 and dropout are computed in steps, which is slow; all orders of derivatives and forward mode exist there, and
-    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws."""
+    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> q = k = v = torch.randn(2, 4, 5, 8)
+    >>> ours = napier.torch.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> torch.allclose(ours, theirs, atol=1e-5)
+    True
+    """
     given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
     _check(**given)
     for name, x in list(given.items())[:3]:
@@ -868,7 +945,17 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
 def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                    keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0) -> TokenLogprobs:
     """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has no gradient: for gradients
-    of the most likely tokens, pass their ids."""
+    of the most likely tokens, pass their ids.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logits = torch.zeros(2, 3, requires_grad=True)
+    >>> t = napier.torch.token_logprobs(logits, torch.tensor([2, 0]), entropy=True)
+    >>> (t.logprobs.sum() + 0.1 * t.entropy.sum()).backward()
+    >>> [round(g, 4) for g in logits.grad[0].tolist()]
+    [-0.3333, -0.3333, 0.6667]
+    """
     return _tokens(_token_logprobs, logits, (), "logits", ids, keep, temperature, softcap, ignore_index, label_smoothing,
                    z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
 
@@ -876,7 +963,17 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
 def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False, argmax=False,
                           rank=False, top_k=0) -> TokenLogprobs:
-    """napier.linear_token_logprobs with gradients with respect to hidden and weights. Neither direction stores the logits."""
+    """napier.linear_token_logprobs with gradients with respect to hidden and weights. Neither direction stores the logits.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> hidden, weights = torch.ones(4, 8, requires_grad=True), torch.zeros(100, 8, requires_grad=True)
+    >>> t = napier.torch.linear_token_logprobs(hidden, weights, torch.tensor([1, 2, 3, 4]))
+    >>> t.logprobs.sum().backward()
+    >>> round(weights.grad[1, 0].item(), 4)
+    0.96
+    """
     _check(weights=weights)
     return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
                    ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
@@ -904,7 +1001,16 @@ def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition
            frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
            samples=None, positions=None) -> Sampled:
     """napier.sample. The results are constants: for gradients, pass the ids to token_logprobs. On a GPU a row from which no id can
-    be drawn gets the id -1, and synchronize() raises an error that names it."""
+    be drawn gets the id -1, and synchronize() raises an error that names it.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 5.0]])
+    >>> s = napier.torch.sample(logits, temperature=0.8, top_p=0.9, seed=7)
+    >>> s.ids.shape, bool((s.plain_logprobs <= s.logprobs).all())
+    (torch.Size([2]), True)
+    """
     _check(logits=logits)
     prompts, prompt_offsets = _ragged("prompts", prompts, prompt_offsets)
     outputs, output_offsets = _ragged("outputs", outputs, output_offsets)
@@ -952,7 +1058,16 @@ _last(_gather_logprobs_backward)
 
 
 def gather_logprobs(logprobs, ids):
-    """napier.gather_logprobs with gradients: logprobs[..., ids]."""
+    """napier.gather_logprobs with gradients: logprobs[..., ids].
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logprobs = torch.full((2, 4), -1.5, requires_grad=True)
+    >>> napier.torch.gather_logprobs(logprobs, torch.tensor([3, 0])).sum().backward()
+    >>> logprobs.grad.tolist()
+    [[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]]
+    """
     ids = _as_tensor(ids, logprobs)
     _check(logprobs=logprobs, ids=ids)
     if ids.shape != logprobs.shape[:-1]:
@@ -1064,7 +1179,17 @@ _register_pair(_kl_full, _kl_full_backward, 2)
 def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, estimator="k1", reduction="sum",
                     clamp_ratio=0.0, clamp_kl=0.0):
     """napier.kl_per_response with gradients with respect to both log-probabilities. They may be padded: [B, L], with a mask
-    [B, L] instead of offsets."""
+    [B, L] instead of offsets.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> policy, ref = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True), torch.tensor([-1.5, -2.0, -0.5])
+    >>> kl = napier.torch.kl_per_response(policy, ref, [0, 2, 3])
+    >>> kl.sum().backward()
+    >>> kl.tolist(), policy.grad.tolist()
+    ([0.5, 0.0], [1.0, 1.0, 1.0])
+    """
     offsets, mask = _as_tensor(offsets, policy_logprobs), _mask_of(mask, policy_logprobs)
     _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets)
     table = _table("policy_logprobs", policy_logprobs, offsets)
@@ -1074,7 +1199,17 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, e
 
 
 def kl_full(policy_logits, ref_logits, *, temperature=1.0):
-    """napier.kl_full with gradients with respect to both logits."""
+    """napier.kl_full with gradients with respect to both logits.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> policy, ref = torch.zeros(1, 2, requires_grad=True), torch.tensor([[1.0, 0.0]])
+    >>> kl = napier.torch.kl_full(policy, ref)
+    >>> kl.sum().backward()
+    >>> round(kl.item(), 4), [round(g, 4) for g in policy.grad[0].tolist()]
+    (0.1201, [-0.25, 0.25])
+    """
     _check(policy_logits=policy_logits, ref_logits=ref_logits)
     return _kl_full(_single(policy_logits), _single(ref_logits), _numbers(temperature=temperature))
 
@@ -1118,7 +1253,18 @@ _last(_rubric_score_backward)
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights, *, mask=None):
     """napier.rubric_score: (scores, rewards), with gradients with respect to logprobs. logprobs and token_ids may be padded:
-    [B, L], with offsets None and a mask [B, L]."""
+    [B, L], with offsets None and a mask [B, L].
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logprobs = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
+    >>> rubric, weights = torch.tensor([[0, 0, 0, 1.0]]), torch.tensor([2.0])
+    >>> scores, rewards = napier.torch.rubric_score(logprobs, [3, 1, 3], [0, 2, 3], rubric, weights)
+    >>> rewards.sum().backward()
+    >>> rewards.tolist(), logprobs.grad.tolist()
+    ([-2.0, -1.0], [2.0, 0.0, 2.0])
+    """
     token_ids, offsets, mask = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs), _mask_of(mask, logprobs)
     _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
     for name, x in (("rubric", rubric), ("weights", weights)):
@@ -1327,7 +1473,18 @@ def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logp
 
     A batch may be padded, as in TRL: logprobs, the other log-probabilities, entropies and mask are [B, L], advantages are [B],
     [B, 1] or [B, L], and there are no offsets. Loss and gradients have the bits of the ragged batch with the same mask and
-    count_empty_responses=True. Tokens with mask 0 get a gradient of 0."""
+    count_empty_responses=True. Tokens with mask 0 get a gradient of 0.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logprobs = torch.tensor([[-1.0, -2.0], [-0.5, 0.0]], requires_grad=True)  # two responses, padded
+    >>> mask, old = torch.tensor([[1, 1], [1, 0]]), torch.tensor([[-1.0, -2.5], [-0.5, 0.0]])
+    >>> loss, metrics = napier.torch.grpo_loss(logprobs, torch.tensor([1.0, -1.0]), mask=mask, old_logprobs=old)
+    >>> loss.backward()
+    >>> round(loss.item(), 4), logprobs.grad.tolist()
+    (-0.05, [[-0.25, 0.0], [0.5, 0.0]])
+    """
     (loss, metrics, _, _), _ = _losses_of(_grpo_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs,
                                           sampler_logprobs, entropies, mask, options)
     return loss, _named(metrics)
@@ -1336,7 +1493,17 @@ def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logp
 def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
-    as in grpo_loss, they are [B, L]."""
+    as in grpo_loss, they are [B, L].
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logprobs = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
+    >>> losses = napier.torch.grpo_token_loss(logprobs, torch.tensor([1.0, -1.0]), [0, 2, 3])
+    >>> losses.mean().backward()  # reduced in a way of your own
+    >>> losses.tolist(), [round(g, 4) for g in logprobs.grad.tolist()]
+    ([-1.0, -1.0, 1.0], [-0.3333, -0.3333, 0.3333])
+    """
     _check(entropies=entropies)
     entropies = None if entropies is None else entropies.detach()
     losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
@@ -1346,7 +1513,17 @@ def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, re
 
 def compute_grpo_loss(policy_lps, old_lps, advantages, offsets=None, beta=0.0, ref_lps=None, eps=0.2, *, mask=None):
     """napier.compute_grpo_loss with gradients with respect to policy_lps: the mean over tokens of the clipped loss, plus beta
-    times the mean over responses of their summed KL. A batch may be padded, as in grpo_loss."""
+    times the mean over responses of their summed KL. A batch may be padded, as in grpo_loss.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> policy, old = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True), torch.tensor([-1.0, -2.5, -0.5])
+    >>> loss = napier.torch.compute_grpo_loss(policy, old, torch.tensor([1.0, -1.0]), [0, 2, 3])
+    >>> loss.backward()
+    >>> round(loss.item(), 4), [round(g, 4) for g in policy.grad.tolist()]
+    (-0.4, [-0.3333, 0.0, 0.3333])
+    """
     return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, mask=mask, beta=beta,
                      epsilon=eps, loss_type="token_mean")[0]
 
@@ -1360,7 +1537,18 @@ def grpo_from_logits(logits, ids, advantages, offsets=None, *, old_logprobs=None
                      mask=None, temperature=1.0, softcap=0.0, **options):
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits. The loss has a gradient with respect to logits [T, V]; the
     other results have none. A batch may be padded, as in grpo_loss: logits [B, L, V], ids [B, L]. Padding has log-probability
-    and entropy 0."""
+    and entropy 0.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logits = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], requires_grad=True)
+    >>> ids, advantages = torch.tensor([0, 1, 1]), torch.tensor([1.0, -1.0])
+    >>> loss, *others = napier.torch.grpo_from_logits(logits, ids, advantages, [0, 2, 3])
+    >>> loss.backward()
+    >>> [round(g, 4) for g in logits.grad[2].tolist()]
+    [-0.4404, 0.4404]
+    """
     ids, mask = _as_tensor(ids, logits), _mask_of(mask, logits)
     _check(logits=logits, ids=ids)
     table = _table("logits", logits, offsets, 1)
@@ -1381,7 +1569,18 @@ def grpo_from_hidden(hidden, weights, ids, advantages, offsets=None, *, old_logp
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_hidden. The loss has gradients with respect to hidden [T, H] and
     weights [V, H]; the other results have none. A batch may be padded, as in grpo_loss: hidden [B, L, H], ids [B, L].
 
-    It computes linear_token_logprobs and grpo_loss, so it runs on a GPU too."""
+    It computes linear_token_logprobs and grpo_loss, so it runs on a GPU too.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> hidden, weights = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), torch.eye(2, requires_grad=True)
+    >>> ids, advantages = torch.tensor([0, 1, 1]), torch.tensor([1.0, -1.0])
+    >>> loss, *others = napier.torch.grpo_from_hidden(hidden, weights, ids, advantages, [0, 2, 3])
+    >>> loss.backward()
+    >>> [round(g, 4) for g in weights.grad[0].tolist()]
+    [-0.948, 0.0672]
+    """
     ids, mask = _as_tensor(ids, hidden), _mask_of(mask, hidden)
     _check(hidden=hidden, weights=weights, ids=ids)
     table = _table("hidden", hidden, offsets, 1)
@@ -1416,7 +1615,15 @@ _last(_group_advantages)
 
 def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
     """napier.group_advantages. Advantages are constants: they have no gradient. They are computed on the CPU; rewards on a GPU
-    are copied, which waits for the GPU."""
+    are copied, which waits for the GPU.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> rewards = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    >>> [round(x, 3) for x in napier.torch.group_advantages(rewards, 3).tolist()]
+    [1.155, -0.577, -0.577, 0.0, 0.0, 0.0]
+    """
     size, offsets = _groups(groups)
     rewards = _as_tensor(rewards)
     offsets = _as_tensor(offsets, rewards)

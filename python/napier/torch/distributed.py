@@ -489,10 +489,10 @@ def _options(temperature, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z
             _number("label_smoothing", label_smoothing), _number("z_loss", z_loss))
 
 
-def _token_options(function, options, want):
+def _token_options(function, options, want, **more):
     """As _agree takes them."""
     names = ("temperature", "softcap", "ignore_index", "label_smoothing", "z_loss")
-    return dict(zip(names, options), function=function, **{name: name in want for name in ("lse", "entropy", "loss")})
+    return dict(zip(names, options), function=function, **{name: name in want for name in ("lse", "entropy", "loss")}, **more)
 
 
 def _public(function):
@@ -646,20 +646,51 @@ def softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
     """napier.torch.softmax over the last dimension, of which each rank has some columns.
 
     sizes: how many columns each rank has. Without it the ranks wait for each other's before they begin. group: default: all
-    processes; a DTensor brings its own."""
+    processes; a DTensor brings its own.
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> store = torch.distributed.HashStore()  # one process, as rank 0 of 1, in place of torchrun's many
+    >>> torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    >>> napier.torch.distributed.softmax(torch.tensor([[0.0, 0.0]])).tolist()  # this rank's columns
+    [[0.5, 0.5]]
+    >>> torch.distributed.destroy_process_group()
+    """
     return _map("softmax", x, group, sizes, temperature, masked_rows)
 
 
 @_public
 def log_softmax(x, group=None, *, sizes=None, temperature=1.0, masked_rows="nan"):
-    """napier.torch.log_softmax over the last dimension, of which each rank has some columns."""
+    """napier.torch.log_softmax over the last dimension, of which each rank has some columns.
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> shard = torch.zeros(1, 2, requires_grad=True)
+    >>> napier.torch.distributed.log_softmax(shard)[0, 1].backward()
+    >>> shard.grad.tolist()
+    [[-0.5, 0.5]]
+    >>> torch.distributed.destroy_process_group()
+    """
     return _map("log_softmax", x, group, sizes, temperature, masked_rows)
 
 
 @_public
 def logsumexp(x, group=None, *, b=None, return_sign=False, sizes=None, temperature=1.0):
     """napier.torch.logsumexp over the last dimension, of which each rank has some columns. b: weights of any sign that broadcast to this
-    rank's x. Backward has no messages without weights, and two with them."""
+    rank's x. Backward has no messages without weights, and two with them.
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> lse = napier.torch.distributed.logsumexp(torch.tensor([[1000.0, 1001.0, 1002.0]]), sizes=[3])
+    >>> round(lse.item(), 4)
+    1002.4076
+    >>> torch.distributed.destroy_process_group()
+    """
     s = _Sharded("x", x, group, sizes)
     with s.group.arguments():
         x = _floats("x", s.local)
@@ -812,15 +843,31 @@ def _wanted(lse, entropy, loss):
 def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0,
                    z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
     """napier.torch.token_logprobs of logits [..., V] of which each rank has some columns. ids [...] or [..., K] are those of the whole
-    vocabulary, the same on every rank. argmax, rank, top_k and keep are not supported. Backward has no messages."""
+    vocabulary, the same on every rank. argmax, rank, top_k and keep are not supported. Backward has no messages.
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> t = napier.torch.distributed.token_logprobs(torch.zeros(2, 4), torch.tensor([3, 0]), entropy=True)
+    >>> [round(x, 4) for x in t.logprobs.tolist()]
+    [-1.3863, -1.3863]
+    >>> torch.distributed.destroy_process_group()
+    """
     s = _Sharded("logits", logits, group, sizes)
+    with s.group.arguments():
+        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
+    return _tokens("token_logprobs", s, ids, options, want)
+
+
+def _tokens(function, s, ids, options, want, **more):
+    """token_logprobs of a shard. more: options of the function itself, which must be equal too."""
     with s.group.arguments():
         x = _floats("logits", s.local)
         lead, rows = tuple(x.shape[:-1]), _rows(x)
         ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
-        options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
         sizes = _sizes(s.sizes, s.group, x.shape[-1])
-    agreement = _agree(s.group, sizes, x.shape[-1], _token_options("token_logprobs", options, want), ids, rows=rows.shape[0],
+    agreement = _agree(s.group, sizes, x.shape[-1], _token_options(function, options, want, **more), ids, rows=rows.shape[0],
                        dtype=x.dtype)
     results = _Tokens.apply(rows, ids, s.group, agreement, options, want)
     return _shape_results(s, results, lead, each, ids, want)
@@ -830,7 +877,19 @@ def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0,
 def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
     """napier.torch.linear_token_logprobs of hidden [..., H], the same on every rank, and the head's weights [V, H] of which each rank
-    has some rows. In backward each rank gets the whole gradient of hidden, and that of its own weights."""
+    has some rows. In backward each rank gets the whole gradient of hidden, and that of its own weights.
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> hidden, weights = torch.ones(2, 8), torch.zeros(4, 8, requires_grad=True)  # this rank's rows of the head
+    >>> t = napier.torch.distributed.linear_token_logprobs(hidden, weights, torch.tensor([3, 0]))
+    >>> t.logprobs.sum().backward()
+    >>> weights.grad[:, 0].tolist()
+    [0.5, -0.5, -0.5, 0.5]
+    >>> torch.distributed.destroy_process_group()
+    """
     s = _Sharded("weights", weights, group, sizes, dim=0)
     with s.group.arguments():
         w, x = _floats("weights", s.local), _floats("hidden", _local(hidden))
@@ -874,14 +933,25 @@ def _refuse_sharded_rows(logits, reduction):
 def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                   temperature=1.0, softcap=0.0):
     """The loss of token_logprobs for ids [...]. reduction: "none" gives [...]; "sum"; "mean": the sum divided by the number of ids that
-    are not ignore_index. The sum is exact, and rounded once. A DTensor whose rows are sharded too needs "none"."""
-    with _Sharded("logits", logits, group, sizes).group.arguments():
+    are not ignore_index. The sum is exact, and rounded once. A DTensor whose rows are sharded too needs "none".
+
+    Examples
+    --------
+    >>> import torch, napier.torch.distributed
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> loss = napier.torch.distributed.cross_entropy(torch.zeros(2, 4), torch.tensor([3, -100]))
+    >>> round(loss.item(), 4)
+    1.3863
+    >>> torch.distributed.destroy_process_group()
+    """
+    s = _Sharded("logits", logits, group, sizes)
+    with s.group.arguments():
         if reduction not in ("none", "sum", "mean"):
             raise ValueError(f"reduction: {reduction!r} is not one of none, sum, mean")
         _refuse_sharded_rows(logits, reduction)
-    loss = token_logprobs.__wrapped__(logits, ids, group, sizes=sizes, temperature=temperature, softcap=softcap,
-                                      ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, loss=True).loss
+        options = _options(temperature, softcap, ignore_index, label_smoothing, z_loss)
+    loss = _tokens("cross_entropy", s, ids, options, ("loss",), reduction=reduction).loss
     if reduction == "none":
         return loss
     total = _ExactSum.apply(_local(loss))
-    return total if reduction == "sum" else total / int((torch.as_tensor(_local(ids)) != ignore_index).sum())
+    return total if reduction == "sum" else total / int((torch.as_tensor(_local(ids)) != options[2]).sum())

@@ -1,0 +1,31 @@
+"""Every public name has an example in its docstring, and the examples run. (Modules that need more: tests/peers.)"""
+import pathlib
+import sys
+
+import pytest
+
+from napier import _napier
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import docstrings  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not _napier._has_model, reason="this build has no model, which examples use")
+MODULES = ["napier", "napier.rl", "napier.umap", "napier.ray", "napier.lm_eval"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_has_an_example(name):
+    assert not list(docstrings.without(name))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name, tmp_path, monkeypatch):
+    docstrings.models(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    tries, failures, said = docstrings.run(name)
+    assert tries > 10 and not failures, said
+
+
+def test_a_name_without_an_example_is_found(monkeypatch):
+    monkeypatch.setattr("napier.rl.sample.__doc__", "Draws one token id.")
+    assert list(docstrings.without("napier.rl")) == ["napier.rl.sample"]
