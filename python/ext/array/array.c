@@ -346,7 +346,7 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     if (!a->exchange) {
         return 0;
     }
-    if (refuse_gradients(object, name)) {
+    if (!(what & TAKE_PLAIN) && refuse_gradients(object, name)) {
         return -1;
     }
     dlpack_tensor view;

@@ -18,8 +18,8 @@ from .. import _napier
 from .._ops.attention import _arguments
 from .._ops.complex import exp_of_array as _exp_of_array
 from .._ops.logsumexp import logsumexp as _logsumexp_of_array
-from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _none, _number, _numbers, _once, _operator, _row_major_like,
-                          _single)
+from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable, _is_traced, _last, _none, _number, _numbers, _once, _operator, _recorded,
+                          _row_major_like, _single)
 from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
 from ..rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shaped, _token_arguments, _want
 
@@ -210,6 +210,16 @@ def _logits(input, dtype):
     return (input, input.dtype) if input.dtype.is_floating_point else (input.double(), torch.get_default_dtype())
 
 
+def _with_tensor(backward):
+    return lambda y, grad, axis, temperature: backward(y, grad.to(y.dtype), axis % max(y.ndim, 1), _numbers(temperature=temperature))
+
+
+_recorded_softmax = _recorded(_napier._plain_softmax, _napier._plain_softmax_backward, _with_tensor(_softmax_backward), True)
+_recorded_log_softmax = _recorded(_napier._plain_log_softmax, _napier._plain_log_softmax_backward,
+                                  _with_tensor(_log_softmax_backward), True)
+_recorded_sparsemax = _recorded(_napier._plain_sparsemax, _napier._plain_sparsemax_backward, _with_tensor(_sparsemax_backward), True)
+
+
 def _map(function, input, dim, dtype, temperature, masked_rows):
     x, kind = _logits(input, dtype)
     return function(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows).to(kind)
@@ -227,16 +237,28 @@ def softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
     >>> [round(g, 4) for g in x.grad.tolist()]
     [0.0402, -0.0048, -0.0354]
     """
+    if dtype is None and not _is_traced():
+        y = _napier._plain_softmax(input, dim, temperature, masked_rows)
+        if y is not None:
+            return _recorded_softmax(input, dim, temperature, masked_rows) if y is False else y
     return _map(_softmax, input, dim, dtype, temperature, masked_rows)
 
 
 def log_softmax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
     """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. dtype as in softmax."""
+    if dtype is None and not _is_traced():
+        y = _napier._plain_log_softmax(input, dim, temperature, masked_rows)
+        if y is not None:
+            return _recorded_log_softmax(input, dim, temperature, masked_rows) if y is False else y
     return _map(_log_softmax, input, dim, dtype, temperature, masked_rows)
 
 
 def sparsemax(input, dim=-1, dtype=None, *, temperature=1.0, masked_rows="nan"):
     """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. dtype as in softmax."""
+    if dtype is None and not _is_traced():
+        y = _napier._plain_sparsemax(input, dim, temperature, masked_rows)
+        if y is not None:
+            return _recorded_sparsemax(input, dim, temperature, masked_rows) if y is False else y
     return _map(_sparsemax, input, dim, dtype, temperature, masked_rows)
 
 
@@ -304,6 +326,15 @@ _logsumexp_backward = _differentiable(_logsumexp_backward, 2, ("x", "grad", "tem
 _logsumexp = _differentiable(
     _logsumexp, 1, ("x", "temperature"), lambda s, grad: _logsumexp_backward(s.x, grad.to(s.x.dtype), s.axis, s.temperature),
     lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype))
+
+
+def _slow_logsumexp_backward(x, grad, axis, temperature):
+    grad = grad.to(x.dtype)
+    grad = grad.squeeze(axis) if grad.ndim == x.ndim and grad.ndim else grad
+    return _logsumexp_backward(x, grad, axis % max(x.ndim, 1), _numbers(temperature=temperature))
+
+
+_recorded_logsumexp = _recorded(_napier._plain_logsumexp, _napier._plain_logsumexp_backward, _slow_logsumexp_backward, False)
 
 
 # Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
@@ -450,6 +481,10 @@ def logsumexp(input, dim=None, keepdim=False, *, b=None, return_sign=False, temp
     >>> round(lse.item(), 4), sign.item(), [round(g, 4) for g in x.grad.tolist()], [round(g, 4) for g in b.grad.tolist()]
     (1.5413, -1.0, [-0.582, 1.582], [-0.582, -1.582])
     """
+    if b is None and not return_sign and not _is_traced():
+        y = _napier._plain_logsumexp(input, dim, keepdim, temperature)
+        if y is not None:
+            return _recorded_logsumexp(input, dim, keepdim, temperature) if y is False else y
     of_complex = isinstance(input, Tensor) and input.is_complex() and b is None and not return_sign
     if of_complex:
         _check(input=input.real)
