@@ -48,14 +48,14 @@ static bool nothing_active(void) {
     const bool outside = level && PyLong_AsLong(level) < 0;
     Py_XDECREF(level);
     return outside && !is_true(PyObject_CallNoArgs(torch.dispatch_modes)) &&
-           !is_true(PyObject_CallNoArgs(torch.tracing)) && !is_true(PyObject_CallNoArgs(torch.transforms));
+           !is_true(PyObject_CallNoArgs(torch.tracing));
 }
 
+static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }
+
+/* A tensor that a transform of torch.func has wrapped, or one of the meta device, has no memory that DLPack could give. */
 static tensor_use use_of_tensor(PyObject *object) {
     if ((PyObject *)Py_TYPE(object) != torch.tensor && (PyObject *)Py_TYPE(object) != torch.parameter) {
-        return USE_OTHER;
-    }
-    if (is_true(PyObject_GetAttr(object, torch.is_meta))) {
         return USE_OTHER;
     }
     return is_true(PyObject_GetAttr(object, torch.requires_grad)) && is_true(PyObject_CallNoArgs(torch.grad_enabled))
@@ -66,19 +66,24 @@ static tensor_use use_of_tensor(PyObject *object) {
 tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count) {
     tensor_use use = torch_start() && nothing_active() ? USE_PLAIN : USE_OTHER;
     for (Py_ssize_t i = 0; i < count && use != USE_OTHER; i++) {
-        if (!PyObject_IsInstance(objects[i], torch.tensor)) {
-            continue;
-        }
-        const tensor_use this_use = use_of_tensor(objects[i]);
-        use = this_use == USE_PLAIN ? use : this_use;
+        const tensor_use other = use_of_tensor(objects[i]);
+        use = other == USE_PLAIN ? use : other;
     }
+    use = use == USE_RECORDED && in_transform() ? USE_OTHER : use;
     PyErr_Clear(); /* what could not be asked is not plain */
     return use;
 }
 
 static PyObject *are_plain(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    return PyBool_FromLong(tensor_use_of(args, count) == USE_PLAIN);
+    bool plain = torch_start() && !in_transform();
+    for (Py_ssize_t i = 0; i < count && plain; i++) {
+        const int is_tensor = PyObject_IsInstance(args[i], torch.tensor);
+        plain = !is_tensor || (is_tensor > 0 && tensor_use_of(args + i, 1) == USE_PLAIN &&
+                               !is_true(PyObject_GetAttr(args[i], torch.is_meta)));
+    }
+    PyErr_Clear();
+    return PyBool_FromLong(plain);
 }
 
 PyMethodDef plain_functions[] = {
