@@ -83,6 +83,8 @@ typedef enum tensor_use {
     USE_RECORDED /* it records a gradient */
 } tensor_use;
 tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count);
+/* Whether DLPack gives the tensor's memory: not of one that is batched, wrapped by a transform, or on the meta device. */
+bool tensor_has_memory(PyObject *object);
 
 int array_take(array *a, PyObject *object, const char *name, int what);
 void array_release(array *a);

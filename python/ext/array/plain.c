@@ -5,7 +5,7 @@
 static struct {
     PyObject *tensor, *parameter; /* types; subclasses have their own rules */
     PyObject *dispatch_modes, *tracing, *transforms, *grad_enabled, *forward_mode;
-    PyObject *requires_grad, *is_meta, *level; /* names */
+    PyObject *requires_grad, *level; /* names */
 } torch;
 
 static PyObject *attribute(const char *module_name, const char *name) {
@@ -27,9 +27,8 @@ static bool torch_start(void) {
     torch.grad_enabled = attribute("torch", "is_grad_enabled");
     torch.forward_mode = attribute("torch.autograd.forward_ad", NULL);
     torch.requires_grad = PyUnicode_InternFromString("requires_grad");
-    torch.is_meta = PyUnicode_InternFromString("is_meta");
     if (torch.tensor && torch.parameter && torch.dispatch_modes && torch.tracing && torch.transforms &&
-        torch.grad_enabled && torch.forward_mode && torch.requires_grad && torch.is_meta) {
+        torch.grad_enabled && torch.forward_mode && torch.requires_grad) {
         torch.level = PyUnicode_InternFromString("_current_level");
     }
     return torch.level;
@@ -53,7 +52,6 @@ static bool nothing_active(void) {
 
 static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }
 
-/* A tensor that a transform of torch.func has wrapped, or one of the meta device, has no memory that DLPack could give. */
 static tensor_use use_of_tensor(PyObject *object) {
     if ((PyObject *)Py_TYPE(object) != torch.tensor && (PyObject *)Py_TYPE(object) != torch.parameter) {
         return USE_OTHER;
@@ -79,8 +77,7 @@ static PyObject *are_plain(PyObject *self, PyObject *const *args, Py_ssize_t cou
     bool plain = torch_start() && !in_transform();
     for (Py_ssize_t i = 0; i < count && plain; i++) {
         const int is_tensor = PyObject_IsInstance(args[i], torch.tensor);
-        plain = !is_tensor || (is_tensor > 0 && tensor_use_of(args + i, 1) == USE_PLAIN &&
-                               !is_true(PyObject_GetAttr(args[i], torch.is_meta)));
+        plain = !is_tensor || (is_tensor > 0 && tensor_use_of(args + i, 1) == USE_PLAIN && tensor_has_memory(args[i]));
     }
     PyErr_Clear();
     return PyBool_FromLong(plain);

@@ -318,3 +318,10 @@ def _as_tensor(x, beside=None):
     if x is None or isinstance(x, Tensor):
         return x
     return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+
+
+def _size(shape):
+    n = 1
+    for i in shape:
+        n *= i
+    return n
