@@ -189,9 +189,14 @@ static PyObject *map_values(const signature *names, map_call *call, device_map *
 
 static PyObject *map_function(const signature *names, map_call *call, device_map *on_device, PyObject *const *args,
                               Py_ssize_t count, PyObject *keywords) {
-    PyObject *v[7];
+    PyObject *v[9];
     if (arguments(names, args, count, keywords, v)) {
         return NULL;
+    }
+    if (v[7] || v[8]) {
+        const bool whole = !v[1] && argument_is_none(names, args, count, keywords, 1);
+        v[1] = whole ? Py_None : v[1];
+        return call_with_copies(names, v);
     }
     if (v[1] && PyTuple_Check(v[1])) {
         return call_with_copies(names, v);
@@ -199,9 +204,9 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
     return map_values(names, call, on_device, v, !v[1] && argument_is_none(names, args, count, keywords, 1));
 }
 
-#define MAP_SIGNATURE(name_)                                                                       \
-    {                                                                                              \
-        name_, 7, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out" } \
+#define MAP_SIGNATURE(name_)                                                                                         \
+    {                                                                                                                \
+        name_, 9, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out", "mask", "causal" } \
     }
 
 static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {

@@ -82,6 +82,16 @@ _exp_operator.register_fake(_row_major_like)
 _exp = _differentiable(_exp_operator, 1, ("result",), lambda s, grad: grad * s.result, lambda s, t: t[0] * s.result)
 
 
+@_operator("log")
+def _log_operator(x: Tensor) -> Tensor:
+    """log of float64 >= 0 with Napier's bits: the logsumexp of 0 with the weight x."""
+    return _napier._logsumexp_weighted(torch.zeros_like(x).unsqueeze(-1), x.unsqueeze(-1), x.ndim, False)[0]
+
+
+_log_operator.register_fake(_row_major_like)
+_log = _differentiable(_log_operator, 1, ("x",), lambda s, grad: grad / s.x, lambda s, t: t[0] / s.x)
+
+
 def _over(x, s):
     """x / temperature, rounded to the dtype of the operator's inputs."""
     return x / s.temperature.to(x.dtype).reshape(())
