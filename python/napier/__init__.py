@@ -14,7 +14,7 @@ from ._ops.layers import (rms_norm, rms_norm_backward, rotary, rotary_angles, ro
 from ._ops.logsumexp import logsumexp
 from ._ops.losses import cross_entropy, gumbel_softmax, logaddexp
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
-                      log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
+                      log_softmax_backward, logcumsumexp, logcumsumexp_backward, logcumsumexp_tangent, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
@@ -65,7 +65,7 @@ __all__ = [
     "compute_kl", "cross_entropy", "cuda_device_count", "entmax", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
     "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax",
-    "log_softmax_backward", "logaddexp", "logsumexp", "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward",
+    "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent", "logsumexp", "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward",
     "matmul", "numerics_version", "online_softmax", "reduce_softmax", "release_memory", "rl", "rms_norm",
     "rms_norm_backward", "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score",
     "safe_softmax", "sample", "set_isa", "set_num_threads", "softmax", "softmax_backward", "sparsemax",

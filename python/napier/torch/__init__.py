@@ -20,6 +20,7 @@ from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable,
                            _row_major_like, _single, _size)
 from .._torch.choices import cross_entropy, entmax, gumbel_softmax, logaddexp
 from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
+from .._torch.logcumsumexp import logcumsumexp
 from .._torch.logsumexp import logsumexp
 from .._torch.modules import LogSoftmax, LogSumExp, Softmax
 from .._torch.softmax import (_at_least_single, _dot_rows, _softmax, _sum_of, fused_log_softmax, log_softmax, online_softmax,
@@ -29,7 +30,7 @@ from ..rl import Sampled, TokenLogprobs, _flat, _groups, _ragged, _seeds, _shape
 __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "cross_entropy", "entmax", "fused_log_softmax",
     "gather_logprobs", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "gumbel_softmax", "kl_full", "kl_per_response", "linear", "linear_token_logprobs", "log_softmax", "logaddexp",
+    "gumbel_softmax", "kl_full", "kl_per_response", "linear", "linear_token_logprobs", "log_softmax", "logaddexp", "logcumsumexp",
     "logsumexp", "matmul", "online_softmax", "reduce_softmax", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
     "rubric_score", "safe_softmax", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize",
     "token_logprobs",
