@@ -14,7 +14,13 @@
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
 int64_t napier_umap_metric_count(napier_metric metric, int64_t cols) {
-    return metric == NAPIER_METRIC_MAHALANOBIS ? cols * cols : metric == NAPIER_METRIC_SEUCLIDEAN ? cols : 0;
+    switch (metric) {
+    case NAPIER_METRIC_MAHALANOBIS: return cols * cols;
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_WMINKOWSKI: return cols;
+    case NAPIER_METRIC_STRING: return 2;
+    default: return 0;
+    }
 }
 
 napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
@@ -64,6 +70,28 @@ int64_t napier_umap_disconnected(napier_const_matrix embedding) {
 }
 
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
+
+/* ---- Very large values ------------------------------------------------------------------------------------------- */
+
+napier_status napier_umap_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
+                                 napier_umap_samples *out) {
+    *out = samples;
+    if (exponent == 0) {
+        return NAPIER_OK;
+    }
+    napier_samples_copy *copy = napier_take(memory, 1, sizeof *copy);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory"));
+    NAPIER_TRY(napier_samples_copy_of(memory, samples, copy));
+    napier_samples_multiply(copy, exponent);
+    *out = napier_samples_view(copy);
+    return NAPIER_OK;
+}
+
+void napier_umap_scale_limit(napier_umap_options *o, int exponent) {
+    if (napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL)) {
+        o->disconnection_distance = ldexp(o->disconnection_distance, exponent);
+    }
+}
 
 /* ---- Neighbours and the fuzzy set -------------------------------------------------------------------------------- */
 
@@ -235,7 +263,11 @@ napier_status napier_umap_optimize_layout(napier_context *context, const napier_
     NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols));
     NAPIER_TRY(napier_umap_check_embedding(context, "embedding", napier_read_only(embedding)));
     NAPIER_TRY(napier_umap_check_apart_graph(context, "embedding", embedding, graph));
-    return lay_out(context, graph, &o, NULL, embedding);
+    const knn given = {o.knn_indices, o.knn_distances};
+    if (o.densmap && given.indices) {
+        NAPIER_TRY(check_given(context, &o, graph->n));
+    }
+    return lay_out(context, graph, &o, given.indices ? &given : NULL, embedding);
 }
 
 /* Sets points without edges to NaN: only samples moved them, so their position has no meaning. */
@@ -293,7 +325,13 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
     NAPIER_MEMORY(memory, context);
+    NAPIER_MEMORY(own, context);
     NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
+    const int exponent = napier_samples_exponent(context, &model->data, o.neighbors.metric);
+    NAPIER_TRY(napier_umap_scaled(&own, samples, exponent, &samples));
+    if (!o.knn_indices) {
+        napier_umap_scale_limit(&o, exponent);
+    }
     NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, model->n, o.n_components)));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
