@@ -93,6 +93,13 @@ void napier_umap_scale_limit(napier_umap_options *o, int exponent) {
     }
 }
 
+void napier_umap_scale_distances(const napier_umap_options *o, int exponent, int64_t count, float *distances) {
+    const bool large = exponent != 0 && napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL);
+    for (int64_t i = 0; large && i < count; i++) {
+        distances[i] *= 0x1p-31f;
+    }
+}
+
 /* ---- Neighbours and the fuzzy set -------------------------------------------------------------------------------- */
 
 typedef struct knn {
@@ -126,7 +133,7 @@ void napier_umap_disconnect(const napier_umap_options *o, int64_t count, int32_t
 /* Finds the neighbours of every point, or takes those of the caller. Those at the disconnection distance or farther
  * become -1 at infinity. */
 static napier_status find_neighbors(napier_memory *memory, napier_umap_samples samples, const napier_umap_options *o,
-                                    int64_t n, knn *out) {
+                                    int exponent, int64_t n, knn *out) {
     napier_context *const context = memory->context;
     const int64_t count = n * o->neighbors.n_neighbors;
     *out = (knn){o->knn_indices, o->knn_distances};
@@ -153,6 +160,7 @@ static napier_status find_neighbors(napier_memory *memory, napier_umap_samples s
         NAPIER_TRY(napier_umap_check_found(context, "samples", indices, distances, n, neighbors.n_neighbors));
     }
     napier_umap_disconnect(o, count, indices, distances);
+    napier_umap_scale_distances(o, o->knn_indices ? 0 : exponent, count, distances);
     *out = (knn){indices, distances};
     return NAPIER_OK;
 }
@@ -282,8 +290,9 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
 
 /* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
+/* exponent: of the power of two by which the samples are multiplied. */
 static napier_status fit_points(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                                napier_matrix embedding) {
+                                int exponent, napier_matrix embedding) {
     if (embedding.rows == 1) { /* a single point has no neighbours */
         memset(embedding.data, 0, (size_t)o->n_components * sizeof(float));
         return NAPIER_OK;
@@ -291,7 +300,7 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     knn k;
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(find_neighbors(&memory, samples, o, embedding.rows, &k));
+    NAPIER_TRY(find_neighbors(&memory, samples, o, exponent, embedding.rows, &k));
     NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
     NAPIER_TRY(make_start(context, samples, o, graph, embedding));
     NAPIER_TRY(lay_out(context, graph, o, &k, embedding));
@@ -332,7 +341,7 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     if (!o.knn_indices) {
         napier_umap_scale_limit(&o, exponent);
     }
-    NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, model->n, o.n_components)));
+    NAPIER_TRY(fit_points(context, samples, &o, exponent, napier_rows_f32(model->embedding, model->n, o.n_components)));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

@@ -46,7 +46,7 @@ static void memberships(const napier_umap_kernels *kernels, const nearest *n, in
  * `distant`, if that is not NULL, become -1. */
 static napier_status find_nearest(napier_memory *memory, const napier_umap_model *model, napier_umap_samples fitted,
                                   napier_umap_samples rows, const napier_neighbors_options *options,
-                                  const napier_umap_options *distant, nearest *n) {
+                                  const napier_umap_options *distant, int exponent, nearest *n) {
     napier_context *const context = memory->context;
     *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
     const int64_t count = n->rows * n->k;
@@ -61,6 +61,7 @@ static napier_status find_nearest(napier_memory *memory, const napier_umap_model
     NAPIER_TRY(napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k));
     if (distant) {
         napier_umap_disconnect(distant, count, n->indices, n->distances);
+        napier_umap_scale_distances(distant, exponent, count, n->distances);
     }
     const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
     NAPIER_TRY(napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
@@ -217,7 +218,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     napier_umap_scale_limit(&distant, exponent);
     NAPIER_TRY(napier_umap_scaled(&memory, napier_samples_view(&model->data), exponent, &fitted));
     NAPIER_TRY(napier_umap_scaled(&memory, samples, exponent, &samples));
-    NAPIER_TRY(find_nearest(&memory, model, fitted, samples, &o->neighbors, &distant, &near));
+    NAPIER_TRY(find_nearest(&memory, model, fitted, samples, &o->neighbors, &distant, exponent, &near));
     leave_out(model, &near);
     napier_parallel_each(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
     return NAPIER_OK;
@@ -257,7 +258,7 @@ static napier_status find_on_map(napier_memory *memory, const napier_umap_model 
     NAPIER_REFUSE_IF(context, count == 0, "model: none of its %lld points has a place on the map", (long long)model->n);
     options.n_neighbors = wanted < count ? wanted : count;
     const napier_umap_samples map = {napier_const_rows_f32(places, count, components), NULL}, rows = {points, NULL};
-    NAPIER_TRY(find_nearest(memory, model, map, rows, &options, NULL, near));
+    NAPIER_TRY(find_nearest(memory, model, map, rows, &options, NULL, 0, near));
     for (int64_t i = 0; i < near->rows * near->k; i++) {
         near->indices[i] = near->indices[i] < 0 ? -1 : kept[near->indices[i]];
     }

@@ -7,7 +7,7 @@
  *   wminkowski                      x * w^(1/p)
  *   mahalanobis                     L' x, where L L' is the inverse covariance (Cholesky)
  *   boolean metrics                 0 and 1
- *   others                          special.h
+ *   others                          umap/metric/special.h
  * A row without a direction (all zero; correlation: all equal) has length 1 in an additional column. So it is at
  * distance 0 from other such rows and 1 from every other row, as umap-learn defines it. Parameters and transformed
  * values are computed in double and rounded once.

@@ -164,7 +164,8 @@ int64_t napier_edit_distance(const float *x, const float *y, int64_t cols, int64
     if (n - m >= most || m - n >= most) {
         return most;
     }
-    band b = {.most = (int32_t)most};
+    band b;
+    b.most = (int32_t)most;
     for (int64_t d = 0; d <= 2 * most + 1; d++) {
         const int64_t j = d - most;
         b.cells[d] = j < 0 || j > most ? (int32_t)most : (int32_t)j;
