@@ -86,6 +86,7 @@ static const struct {
     {"standardized_euclidean", NAPIER_METRIC_SEUCLIDEAN},
     {"weighted_minkowski", NAPIER_METRIC_WMINKOWSKI},
     {"myers", NAPIER_METRIC_STRING},
+    {"kulsinksi", NAPIER_METRIC_KULSINSKI}, /* as umap-learn spells it for sparse data */
 };
 enum { NAMES = sizeof names / sizeof *names };
 
