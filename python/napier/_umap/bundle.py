@@ -8,7 +8,8 @@ import numpy as np
 
 from .raster import raster_points
 
-GRID = 512        # cells of the density on each side
+MOST_CELLS = 384   # of the density on each side
+CELLS = 6         # to the width of a kernel
 PIECE = 0.012     # length of a piece, where the map is 1 wide
 MOST_PIECES = 100  # of an edge
 KERNELS = tuple(0.045 * 0.7**i for i in range(6))
@@ -27,10 +28,11 @@ def _running_mean(cells, radius, axis):
 
 
 def _density(places, weights, kernel):
+    size = min(MOST_CELLS, int(CELLS / kernel))
     cells = raster_points(places, np.arange(len(places), dtype=np.int32), weights[:, None],
-                          extent=(0, 1, 0, 1), width=GRID, height=GRID)[::-1, :, 0]
+                          extent=(0, 1, 0, 1), width=size, height=size)[::-1, :, 0]
     cells = cells * (2**50 // max(int(cells.sum()), 1))  # at most 2^50 together, so that sums of sums stay integers
-    radius = max(1, int(kernel * GRID + 0.5))
+    radius = max(1, int(kernel * size + 0.5))
     for _ in range(3):
         cells = _running_mean(_running_mean(cells, radius, 0), radius, 1)
     return cells
@@ -39,8 +41,9 @@ def _density(places, weights, kernel):
 def _slope(density, places):
     """The direction in which the density rises most, a unit vector or 0 for each place."""
     rise = np.gradient(density.astype(np.float64))
-    cell = np.clip((places * GRID).astype(np.int64), 0, GRID - 1)
-    at = cell[:, 1] * GRID + cell[:, 0]
+    size = len(density)
+    cell = np.clip((places * size).astype(np.int64), 0, size - 1)
+    at = cell[:, 1] * size + cell[:, 0]
     across, up = rise[1].ravel()[at], rise[0].ravel()[at]
     length = np.sqrt(across * across + up * up)
     return np.divide(np.stack([across, up], axis=1), length[:, None], out=np.zeros_like(places),

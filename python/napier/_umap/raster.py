@@ -60,9 +60,10 @@ def raster_lines(points, amounts=None, *, extent, width=800, height=800, threads
     return sums.reshape(frame["height"], frame["width"])
 
 
-def levels(counts, how="eq_hist"):
+def levels(counts, how="eq_hist", unit=1):
     """A shade from 0 to 1 for each count above 0, float64 of the same shape; NaN for the others. 'eq_hist' is the share
-    of pixels with a lower count, so that each shade covers about as many pixels; 'log' and 'linear' follow the count."""
+    of pixels with a lower count, so that each shade covers about as many pixels; 'log' is log(1 + count / unit), 'linear'
+    the count."""
     result = np.full(counts.shape, np.nan)
     shown = counts > 0
     if not shown.any():
@@ -72,7 +73,7 @@ def levels(counts, how="eq_hist"):
         scale = np.cumsum(pixels).astype(np.float64)
     elif how == "log":
         import napier
-        scale = napier.logsumexp(np.zeros((len(values), 1)), axis=1, b=values[:, None].astype(np.float64))
+        scale = napier.logsumexp(np.zeros((len(values), 1)), axis=1, b=1.0 + values[:, None] / unit)
     elif how == "linear":
         scale = values.astype(np.float64)
     else:

@@ -24,6 +24,7 @@ __all__ = ["InteractiveMap", "connectivity", "diagnostic", "interactive", "neare
            "output_notebook", "points", "show"]
 
 _FAINTEST = 96 / 255  # opacity of a pixel with the lowest count, where colours show labels or values
+_ONE = 65536  # the amount of an edge of weight 1
 _TOOLS = ("pan", "wheel_zoom", "box_zoom", "save", "reset")
 _ALWAYS = ("hover", "help")
 _target = {"file": None, "notebook": False, "title": None}  # of show
@@ -57,11 +58,11 @@ class _Points:
             raise ValueError("labels and values: give only one of them")
         self.labels = _one_each(labels, "labels", n)
         self.values = None if values is None else _one_each(values, "values", n).astype(np.float64)
-        shown = np.isfinite(places).all(axis=1)
+        shown = np.isfinite(places[:, 0]) & np.isfinite(places[:, 1])
         if subset_points is not None:
             shown &= _mask(subset_points, n)
         self.rows = np.flatnonzero(shown)
-        self.places = places[self.rows]
+        self.places = places if len(self.rows) == n else places[self.rows]
         self.labels = None if self.labels is None else self.labels[self.rows]
         self.values = None if self.values is None else self.values[self.rows]
 
@@ -115,7 +116,8 @@ def _extent(places):
     """(left, right, bottom, top) with a margin of a twentieth."""
     if not len(places):
         return -1.0, 1.0, -1.0, 1.0
-    least, most = places.min(axis=0).astype(np.float64), places.max(axis=0).astype(np.float64)
+    sides = [places[:, 0], places[:, 1]]
+    least, most = np.array([side.min() for side in sides], float), np.array([side.max() for side in sides], float)
     margin = np.maximum(0.05 * (most - least), 1e-6 * np.maximum(np.abs(least), np.abs(most)) + 1e-30)
     return least[0] - margin[0], most[0] + margin[0], least[1] - margin[1], most[1] + margin[1]
 
@@ -146,7 +148,7 @@ def _shaded_edges(umap_object, places, extent, width, height, edge_bundling, edg
     sources, targets, weights = _edges(umap_object)
     known = np.isfinite(places[sources]).all(axis=1) & np.isfinite(places[targets]).all(axis=1)
     sources, targets = sources[known], targets[known]
-    amounts = np.maximum(np.rint(weights[known] * 65536.0), 1).astype(np.int32)
+    amounts = np.maximum(np.rint(weights[known] * _ONE), 1).astype(np.int32)
     if edge_bundling is None:
         path = np.full((3 * len(sources), 2), np.nan, np.float32)
         path[0::3], path[1::3] = places[sources], places[targets]
@@ -156,7 +158,7 @@ def _shaded_edges(umap_object, places, extent, width, height, edge_bundling, edg
     sums = _raster.raster_lines(path, amounts, extent=extent, width=width, height=height)
     shown = sums > 0
     picture = np.zeros((height, width, 4))
-    shade = _raster.levels(sums, how)[shown]
+    shade = _raster.levels(sums, how, _ONE)[shown]
     picture[shown, :3] = colours.scale(edge_cmap, 256)[(shade * 255 + 0.5).astype(np.int64)] / 255
     picture[shown, 3] = 1.0
     return picture
