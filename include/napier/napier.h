@@ -7,6 +7,7 @@
 #include <napier/layers.h>
 #include <napier/linear.h>
 #include <napier/generate.h>
+#include <napier/logcumsumexp.h>
 #include <napier/model.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>

@@ -8,11 +8,13 @@ buffer protocol or DLPack, without copies. They return the same kind of array. S
 """
 from . import rl
 from ._ops.attention import attention, attention_backward
+from ._ops.entmax import entmax
 from ._ops.layers import (rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu,
                           swiglu_backward)
 from ._ops.logsumexp import logsumexp
+from ._ops.losses import cross_entropy, gumbel_softmax, logaddexp
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
-                      log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
+                      log_softmax_backward, logcumsumexp, logcumsumexp_backward, logcumsumexp_tangent, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
@@ -81,11 +83,12 @@ def __dir__():
 
 __all__ = [
     "CausalLM", "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
-    "compute_kl", "cuda_device_count", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads",
-    "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
-    "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
-    "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax",
-    "reduce_softmax", "release_memory", "rl", "rms_norm", "rms_norm_backward", "rotary", "rotary_angles",
-    "rotary_backward", "rotary_frequencies", "rubric_score", "safe_softmax", "sample", "set_isa", "set_num_threads",
-    "softmax", "softmax_backward", "sparsemax", "sparsemax_backward", "swiglu", "swiglu_backward", "token_logprobs", "umap",
+    "compute_kl", "cross_entropy", "cuda_device_count", "entmax", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "get_num_threads", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
+    "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax",
+    "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent", "logsumexp", "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward",
+    "matmul", "numerics_version", "online_softmax", "reduce_softmax", "release_memory", "rl", "rms_norm",
+    "rms_norm_backward", "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score",
+    "safe_softmax", "sample", "set_isa", "set_num_threads", "softmax", "softmax_backward", "sparsemax",
+    "sparsemax_backward", "swiglu", "swiglu_backward", "token_logprobs", "umap",
 ]

@@ -1,9 +1,10 @@
-/* golden - the bits of softmax, log_softmax, logsumexp and sparsemax, their gradients and states, against a committed table
+/* golden - the bits of softmax, log_softmax, logsumexp, sparsemax and logcumsumexp, their gradients and states, against a committed table
  * (support/golden_table.h). A line is `op dtype_in dtype_out ROWSxCOLS seed hash`, for rows made from the seed.
  *
  * --scramble hands each row to the library back to front and turns the result round again: the same values in another
  * order of summation. Its check must fail; that shows that the table sees the order. */
 #include <inttypes.h>
+#include <napier/logcumsumexp.h>
 #include <napier/sparsemax.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,6 +33,9 @@ typedef enum golden_op {
     LOGSUMEXP_WEIGHTED,
     SPARSEMAX,
     SPARSEMAX_BACKWARD,
+    LOGCUMSUMEXP,
+    LOGCUMSUMEXP_BACKWARD,
+    LOGCUMSUMEXP_TANGENT,
     GOLDEN_OPS
 } golden_op;
 
@@ -54,7 +58,10 @@ static const char *const op_names[GOLDEN_OPS] = {"softmax",
                                                  "state:bytes",
                                                  "logsumexp_weighted",
                                                  "sparsemax",
-                                                 "sparsemax_backward"};
+                                                 "sparsemax_backward",
+                                                 "logcumsumexp",
+                                                 "logcumsumexp_backward",
+                                                 "logcumsumexp_tangent"};
 
 typedef struct golden_case {
     golden_op op;
@@ -67,7 +74,8 @@ typedef struct golden_case {
 
 static bool is_state(golden_op op) { return op >= STATE_SOFTMAX && op <= STATE_BYTES; }
 static bool is_gradient(golden_op op) {
-    return (op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD) || op == SPARSEMAX_BACKWARD;
+    return (op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD) || op == SPARSEMAX_BACKWARD ||
+           op == LOGCUMSUMEXP_BACKWARD || op == LOGCUMSUMEXP_TANGENT;
 }
 static bool is_first_axis(golden_op op) { return op >= SOFTMAX_FIRST_AXIS && op <= LOGSUMEXP_FIRST_AXIS; }
 static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEXP_WARM) || is_gradient(op); }
@@ -194,6 +202,9 @@ static napier_status run_gradient(const golden_case *c, const matrix *in, const 
     case SPARSEMAX_BACKWARD:
         status = napier_sparsemax(golden_context, first, view_of(in), options);
         return status ? status : napier_sparsemax_backward(golden_context, first, second, view_of(out), options);
+    case LOGCUMSUMEXP_BACKWARD:
+        return napier_logcumsumexp_backward(golden_context, first, second, view_of(out), options);
+    case LOGCUMSUMEXP_TANGENT: return napier_logcumsumexp_tangent(golden_context, first, second, view_of(out), options);
     case LOGSUMEXP_BACKWARD: return napier_logsumexp_backward(golden_context, first, column, view_of(out), options);
     default: return napier_logsumexp_all_backward(golden_context, first, column, view_of(out), options);
     }
@@ -211,6 +222,7 @@ static napier_status run_forward(const golden_case *c, const matrix *in, const m
     case LOG_SOFTMAX_WARM:
     case LOG_SOFTMAX_FIRST_AXIS: return napier_log_softmax(golden_context, logits, view_of(out), options);
     case SPARSEMAX: return napier_sparsemax(golden_context, logits, view_of(out), options);
+    case LOGCUMSUMEXP: return napier_logcumsumexp(golden_context, logits, view_of(out), options);
     case LOGSUMEXP_ALL: return napier_logsumexp_all(golden_context, logits, lse, options);
     default: return napier_logsumexp(golden_context, logits, lse, options);
     }

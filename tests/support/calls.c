@@ -1068,7 +1068,7 @@ static napier_status encode_texts(napier_context *c) {
 
 #endif
 
-/* ---- Softmax and sparsemax in layouts, dtypes and algorithms that go other ways and need other memory ----------------- */
+/* ---- Softmax, sparsemax and logcumsumexp in layouts, dtypes and algorithms that go other ways and need other memory ----------------- */
 
 typedef enum softmax_call {
     SOFTMAX,
@@ -1081,7 +1081,10 @@ typedef enum softmax_call {
     LOGSUMEXP_BACKWARD,
     LOGSUMEXP_ALL_BACKWARD,
     SPARSEMAX,
-    SPARSEMAX_BACKWARD
+    SPARSEMAX_BACKWARD,
+    LOGCUMSUMEXP,
+    LOGCUMSUMEXP_BACKWARD,
+    LOGCUMSUMEXP_TANGENT
 } softmax_call;
 
 typedef struct softmax_case {
@@ -1115,6 +1118,9 @@ static const softmax_case softmax_cases[] = {
     {"logsumexp_all_backward, gathered", LOGSUMEXP_ALL_BACKWARD, T, T, 40, 1500, F32, F32, AUTO, TAKES},
     {"sparsemax", SPARSEMAX, T, T, 40, 1500, F32, F32, AUTO, 0},
     {"sparsemax_backward", SPARSEMAX_BACKWARD, T, T, 40, 1500, F32, F32, AUTO, 0},
+    {"logcumsumexp", LOGCUMSUMEXP, T, T, 40, 1500, F32, F32, AUTO, 0},
+    {"logcumsumexp_backward", LOGCUMSUMEXP_BACKWARD, T, T, 40, 1500, F32, F32, AUTO, TAKES},
+    {"logcumsumexp_tangent", LOGCUMSUMEXP_TANGENT, T, T, 40, 1500, F64, F64, AUTO, 0},
     {"tiny rows", SOFTMAX, C, C, 50, 7, F32, F32, AUTO, MAY},
     {"short rows", SOFTMAX, C, C, 70, 150, F32, F32, AUTO, MAY},
     {"short rows", LOG_SOFTMAX, C, C, 70, 150, F32, F32, AUTO, MAY},
@@ -1184,6 +1190,9 @@ static napier_status run_case(napier_context *c, const softmax_case *s, napier_c
     case LOGSUMEXP_BACKWARD: return CALL(napier_logsumexp_backward, c, in, grad, out, &options);
     case LOGSUMEXP_ALL_BACKWARD: return CALL(napier_logsumexp_all_backward, c, in, grad, out, &options);
     case SPARSEMAX: return CALL(napier_sparsemax, c, in, out, &options);
+    case LOGCUMSUMEXP: return CALL(napier_logcumsumexp, c, in, out, &options);
+    case LOGCUMSUMEXP_BACKWARD: return CALL(napier_logcumsumexp_backward, c, in, in, out, &options);
+    case LOGCUMSUMEXP_TANGENT: return CALL(napier_logcumsumexp_tangent, c, in, in, out, &options);
     case SPARSEMAX_BACKWARD: break;
     }
     status = napier_sparsemax(c, in, result, &options);
@@ -1457,7 +1466,8 @@ static void check_header(const char *header) {
 
 void check_calls_cover_headers(void) {
     static const char *const headers[] = {
-        "types",     "softmax", "sparsemax", "attention", "linear", "layers", "rl", "sample", "shards", "umap",
+        "types",     "softmax", "sparsemax", "logcumsumexp", "attention", "linear",
+        "layers",    "rl",      "sample",    "shards",       "umap",
 #ifdef NAPIER_MODEL
         "tokenizer", "model",   "generate",
 #endif

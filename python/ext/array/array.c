@@ -307,6 +307,19 @@ static bool view_tensor(array *a, PyObject *object, dlpack_tensor *view) {
                                        : a->exchange->from_object(object, &a->tensor) != 0;
 }
 
+bool tensor_has_memory(PyObject *object) {
+    array a = {.exchange = exchange_of(object)};
+    dlpack_tensor view;
+    if (!a.exchange || view_tensor(&a, object, &view)) {
+        PyErr_Clear();
+        return false;
+    }
+    const dlpack_tensor *t = a.tensor ? &a.tensor->tensor : &view;
+    const bool has = t->data || has_no_elements(t);
+    array_release_tensor(&a);
+    return has;
+}
+
 /* Imaginary parts have a stride of two, so contiguous elements are not imaginary parts. This avoids asking, which takes
  * time. */
 static bool may_have_sign(const dlpack_tensor *t) {
@@ -346,7 +359,7 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     if (!a->exchange) {
         return 0;
     }
-    if (refuse_gradients(object, name)) {
+    if (!(what & TAKE_PLAIN) && refuse_gradients(object, name)) {
         return -1;
     }
     dlpack_tensor view;

@@ -1,6 +1,7 @@
 /* softmax.c - softmax, log_softmax, logsumexp and their gradients. Every function works on an n-D array and an axis.
  * napier/__init__.py has the docstrings and everything that need not be C. */
-#include "../array/device.h"
+#include "softmax.h"
+
 #include "../array/slices.h"
 
 #include <string.h>
@@ -8,29 +9,27 @@
 static const char *const algorithm_words[] = {"auto", "safe", "online", "parallel"};
 static const char *const masked_words[] = {"nan", "zero"};
 
-typedef napier_status map_call(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
-typedef napier_status gradient_call(napier_context *, napier_const_matrix, napier_const_matrix, napier_matrix,
-                                    const napier_softmax_options *);
-
-/* The same on a GPU. */
-#define ON_DEVICE napier_cuda_context *, struct CUstream_st *, napier_cuda_workspace *
-typedef napier_status device_map(ON_DEVICE, napier_const_matrix, napier_matrix, const napier_softmax_options *);
-typedef napier_status device_gradient(ON_DEVICE, napier_const_matrix, napier_const_matrix, napier_matrix,
-                                      const napier_softmax_options *);
-
-static int take_options(PyObject *const *values, napier_softmax_options *options) {
-    int algorithm = NAPIER_ALGORITHM_AUTO, masked = NAPIER_MASKED_NAN;
-    if (take_double(values[0], "temperature", &options->temperature) ||
-        take_word(values[1], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
-        take_word(values[2], "masked_rows", masked_words, 2, NAPIER_MASKED_NAN, &masked)) {
+int take_masked_rows(PyObject *value, napier_softmax_options *options) {
+    int masked = NAPIER_MASKED_NAN;
+    if (take_word(value, "masked_rows", masked_words, 2, NAPIER_MASKED_NAN, &masked)) {
         return -1;
     }
-    options->algorithm = (napier_algorithm)algorithm;
     options->masked_rows = (napier_masked_rows)masked;
     return 0;
 }
 
-static bool same_shape(const array *a, const array *b) {
+static int take_options(PyObject *const *values, napier_softmax_options *options) {
+    int algorithm = NAPIER_ALGORITHM_AUTO;
+    if (take_double(values[0], "temperature", &options->temperature) ||
+        take_word(values[1], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
+        take_masked_rows(values[2], options)) {
+        return -1;
+    }
+    options->algorithm = (napier_algorithm)algorithm;
+    return 0;
+}
+
+bool same_shape(const array *a, const array *b) {
     bool same = a->ndim == b->ndim;
     for (int i = 0; same && i < a->ndim; i++) {
         same = a->shape[i] == b->shape[i];
@@ -87,8 +86,7 @@ static bool all_contiguous(array *const *arrays, int count) {
     return true;
 }
 
-/* Returns the result's object, or NULL if the call failed. */
-static PyObject *give_or_release(array *y, int failed) {
+PyObject *give_or_release(array *y, int failed) {
     if (failed) {
         array_release(y);
         return NULL;
@@ -135,9 +133,8 @@ static bool slices_overlap(const array *x, const array *y, const slices *s) {
     return s->outer > 0 && !same && a + low[0] <= last_y && b + low[1] <= last_x;
 }
 
-/* Calls the function on x and y, slice by slice. */
-static int map_arrays(const char *function, map_call *call, device_map *on_device, const array *x, const array *y,
-                      int axis, const napier_softmax_options *options) {
+int map_arrays(const char *function, map_call *call, device_map *on_device, const array *x, const array *y, int axis,
+               const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
     slices_start(&s, both, 2, axis, 0);
@@ -157,15 +154,9 @@ static int map_arrays(const char *function, map_call *call, device_map *on_devic
     return failed;
 }
 
-static PyObject *map_function(const signature *names, map_call *call, device_map *on_device, PyObject *const *args,
-                              Py_ssize_t count, PyObject *keywords) {
-    PyObject *v[7];
-    if (arguments(names, args, count, keywords, v)) {
-        return NULL;
-    }
-    if (v[1] && PyTuple_Check(v[1])) {
-        return call_with_copies(names, v);
-    }
+/* `whole`: the axis is None, all elements. */
+static PyObject *map_values(const signature *names, map_call *call, device_map *on_device, PyObject *const *v,
+                            bool whole) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, y;
     if (take_options(v + 2, &options) || array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
@@ -179,7 +170,6 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
         return NULL;
     }
     int failed = dtype_fits_out(v[5], dtype, v[6], &y);
-    const bool whole = !v[1] && argument_is_none(names, args, count, keywords, 1);
     const bool copies = whole && !(array_is_contiguous(&x) && array_is_contiguous(&y));
     PyObject *given = NULL;
     if (!failed && copies) {
@@ -197,9 +187,26 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
     return given;
 }
 
-#define MAP_SIGNATURE(name_)                                                                       \
-    {                                                                                              \
-        name_, 7, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out" } \
+static PyObject *map_function(const signature *names, map_call *call, device_map *on_device, PyObject *const *args,
+                              Py_ssize_t count, PyObject *keywords) {
+    PyObject *v[9];
+    if (arguments(names, args, count, keywords, v)) {
+        return NULL;
+    }
+    if (v[7] || v[8]) {
+        const bool whole = !v[1] && argument_is_none(names, args, count, keywords, 1);
+        v[1] = whole ? Py_None : v[1];
+        return call_with_copies(names, v);
+    }
+    if (v[1] && PyTuple_Check(v[1])) {
+        return call_with_copies(names, v);
+    }
+    return map_values(names, call, on_device, v, !v[1] && argument_is_none(names, args, count, keywords, 1));
+}
+
+#define MAP_SIGNATURE(name_)                                                                                         \
+    {                                                                                                                \
+        name_, 9, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out", "mask", "causal" } \
     }
 
 static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -241,8 +248,8 @@ static napier_status gradient_on_device(device_call *on, device_gradient *call, 
     return status;
 }
 
-static int gradient_arrays(const char *function, gradient_call *call, device_gradient *on_device,
-                           const array *const *three, int axis, const napier_softmax_options *options) {
+int gradient_arrays(const char *function, gradient_call *call, device_gradient *on_device, const array *const *three,
+                    int axis, const napier_softmax_options *options) {
     slices s;
     slices_start(&s, three, 3, axis, 0);
     if (three[0]->size > 0 && (slices_overlap(three[0], three[2], &s) || slices_overlap(three[1], three[2], &s))) {
@@ -343,8 +350,7 @@ static napier_status reduce_on_device(device_call *on, slices *s, const napier_s
     return status;
 }
 
-/* Reduces x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
-static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
+int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
     slices_start(&s, both, 2, axis, 1);
@@ -356,7 +362,7 @@ static int reduce_arrays(const array *x, const array *y, int axis, const napier_
     return failed;
 }
 
-static int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
+int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
     int n = 0;
     for (int d = 0; d < x->ndim; d++) {
         if (d != axis || keepdims) {
@@ -533,8 +539,7 @@ static napier_status spread_on_device(device_call *on, slices *s, const napier_s
     return status;
 }
 
-/* The gradient of each element of x. grad has x's shape without the axis, or one element if x is one row. */
-static PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
+PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
     array y;
     if (array_make(&y, x, x->ndim, x->shape, x->dtype)) {
         return NULL;

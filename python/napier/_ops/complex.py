@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from .. import _napier
+from .sums import dot_rows as _dot, exp as _exp, log as _log
 
 # ---- cos, sin, angle -------------------------------------------------------------------------------------------------
 
@@ -103,14 +103,7 @@ def _angle(y, x):
     return coarse + (left - left * square * (1.0 / 3.0 - square * 0.2))
 
 
-# ---- exp, log, sums of Napier -------------------------------------------------------------------------------------------
-
-
-def _exp(y):
-    """The term that log_softmax_backward adds if the gradients sum to -1."""
-    row, grad = np.append(y.ravel(), -np.inf), np.zeros(y.size + 1)
-    grad[-1] = -1.0
-    return _napier.log_softmax_backward(row, grad, -1)[:-1].reshape(y.shape)
+# ---- exp, log1p ---------------------------------------------------------------------------------------------------------
 
 
 def exp_of_array(x):
@@ -120,22 +113,11 @@ def exp_of_array(x):
     return np.where(none, 0.0, size * c + 1j * (size * s)).astype(x.dtype)
 
 
-def _log(x):
-    """log of numbers >= 0."""
-    return _napier._logsumexp_weighted(np.zeros((x.size, 1)), x.reshape(-1, 1), 1, False)[0].reshape(x.shape)
-
-
 def _log1p(x):
     """log(1 + x) for x > -1/2, by Kahan's correction: u = 1 + x is rounded, but log(u) / (u - 1) hardly changes with u."""
     u = 1.0 + x
     same = u == 1.0
     return np.where(same, x, _log(u) * (x / np.where(same, 1.0, u - 1.0)))
-
-
-def _dot(a, b):
-    """The sums over the rows of a * b: softmax_backward subtracts them from every gradient."""
-    ends = np.ones((len(a), 1))
-    return -_napier.softmax_backward(np.hstack([a, ends]), np.hstack([b, 0.0 * ends]), 1)[:, -1]
 
 
 # ---- logsumexp ----------------------------------------------------------------------------------------------------------

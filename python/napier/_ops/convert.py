@@ -9,6 +9,8 @@ def _as_numpy(x, name):
         x = x.detach()
         if x.dtype.is_complex:
             raise TypeError(f"{name}: complex numbers are not supported")
+        if x.dtype.is_floating_point and x.dtype.itemsize < 2:
+            x = x.float()
         return x.resolve_neg().cpu().numpy()
     try:
         return as_array(x)
@@ -35,7 +37,9 @@ def _has_floats(array, name, wide):
         raise TypeError(f"{name}: complex numbers are not supported")
     if kind == "f" and array.dtype.itemsize in (2, 4):
         return array.astype(array.dtype.newbyteorder("="), order="C"), False
-    if kind in "iub" or kind == "f" or array.dtype.name.startswith("float8"):
+    if array.dtype.name.startswith("float8"):
+        return array.astype(np.float32, order="C"), False  # which holds them exactly
+    if kind in "iub" or kind == "f":
         return array.astype(wide, order="C"), False
     raise TypeError(f"{name}: expected numbers, got an array of dtype {array.dtype}")
 
@@ -82,9 +86,12 @@ def empty_on_device(like, shape, dtype):
 
 
 def call_with_copies(name, inputs, arguments):
-    """A function of the extension along several axes, or of all elements of arrays that are no single run: by copies in which
+    """A function of the extension with a mask, along several axes, or of all elements of arrays that are no single run: by copies in which
     they lie together. The first `inputs` of the arguments are such arrays."""
     from .. import _napier
+    if "mask" in arguments or "causal" in arguments:
+        from .masked import call_masked
+        return call_masked(getattr(_napier, name), arguments)
     if "axis" in arguments:
         return _over_axes(getattr(_napier, name), inputs, arguments)
     arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}

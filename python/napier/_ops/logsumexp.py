@@ -5,7 +5,7 @@ from .convert import as_array, axes_of, has_only_dlpack, transposed
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False):
     """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 
     Parameters
@@ -23,6 +23,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
         complex, the sign is sum / abs(sum), and without it the result is complex, with an imaginary part in [-pi, pi].
     temperature : float, > 0
     dtype : dtype of the result; default: that of a, or the common dtype of a and b
+    mask : bool or int array that broadcasts to a, or None
+        0 hides an element, as -inf does, whatever it is.
+    causal : bool
+        Of the last two axes, queries and keys, the last query keeps all keys, and each earlier query one fewer.
 
     Examples
     --------
@@ -37,6 +41,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     """
     if not hasattr(a, "dtype") and not has_only_dlpack(a):
         a = _array(a, "a")
+    if mask is not None or causal:
+        from .masked import hidden
+        a = hidden(a, mask, causal, "a")
     if _is_complex(a) or b is not None and _is_complex(b):
         return _of_complex(_array(a, "a"), axis, b, keepdims, return_sign, temperature, dtype)
     if b is None and not return_sign:

@@ -63,9 +63,21 @@ def _operator(name):
         call.__signature__ = inspect.signature(function)
         call.__annotations__ = function.__annotations__
         call.__name__ = name
-        return custom_op(f"napier::{name}", call, mutates_args=(), device_types=("cpu", "cuda"))
+        operator = custom_op(f"napier::{name}", call, mutates_args=(), device_types=("cpu", "cuda"))
+
+        def quick(*args):
+            """The function without the operator, which costs tens of microseconds, where the operator would add nothing."""
+            return function(*args) if not _is_traced() and _napier._are_plain(*args) else operator(*args)
+
+        for attribute in ("register_fake", "register_autograd", "_opoverload", "_name"):
+            setattr(quick, attribute, getattr(operator, attribute))
+        quick.definition = operator
+        return quick
 
     return decorate
+
+
+_is_traced = torch.compiler.is_dynamo_compiling  # other ways to trace have modes, which C sees
 
 
 _library = torch.library.Library("napier", "FRAGMENT")
@@ -159,6 +171,28 @@ def _differentiable(operator, tensors, needs, backward, tangent):
     return call
 
 
+def _recorded(plain, plain_backward, backward, of_result):
+    """The function for a tensor whose gradient PyTorch records, where `plain` has returned False (python/ext/ops/softmax_plain.c).
+    The gradient is made from the result or the input. backward(kept, grad, axis, temperature) is for gradients that are recorded
+    themselves, traced or batched."""
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, axis, *options):
+            y = plain(x, axis, *options)
+            ctx.save_for_backward(y if of_result else x)
+            ctx.axis, ctx.temperature = axis, options[0] if of_result else options[1]
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            kept, = ctx.saved_tensors
+            made = plain_backward(kept, grad, ctx.axis, ctx.temperature)
+            return backward(kept, grad, ctx.axis, ctx.temperature) if made is None else made, None, None, None
+
+    return Recorded.apply
+
+
 def _needs_function(title):
     """Whether the derivatives that are active here are not those of the operator: gradients inside torch.func's transforms, and
     dual tensors outside of them."""
@@ -199,7 +233,7 @@ def _tangent(x):
 def _check_transforms(operator, tensors=0, forward_mode=None):
     """Registers a kernel before PyTorch's own for an operator's derivatives, because that one drops the tangents of forward
     mode."""
-    recorded, title, names = make_autograd_impl(operator._opoverload, operator), _title(operator), _names(operator)
+    recorded, title, names = make_autograd_impl(operator._opoverload, operator.definition), _title(operator), _names(operator)
 
     def kernel(keys, *args):
         in_transform = torch._C._are_functorch_transforms_active()
@@ -284,3 +318,10 @@ def _as_tensor(x, beside=None):
     if x is None or isinstance(x, Tensor):
         return x
     return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+
+
+def _size(shape):
+    n = 1
+    for i in shape:
+        n *= i
+    return n

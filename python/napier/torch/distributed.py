@@ -22,8 +22,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from . import _common, _weighted_gradients, _weights_like
 from .. import SoftmaxState, _napier
+from .._torch.base import _common
+from .._torch.logsumexp import _weighted_gradients, _weights_like
 from ..rl import TokenLogprobs
 
 __all__ = ["cross_entropy", "linear_token_logprobs", "log_softmax", "logsumexp", "softmax", "token_logprobs"]

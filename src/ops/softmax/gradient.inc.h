@@ -64,19 +64,28 @@ NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_con
                                 int64_t row, float sum, float temperature, float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE, *result = scratch + 2 * NAPIER_TILE;
     const vf s = vf_set(sum), t = vf_set(temperature);
+    const bool in_place = out.dtype == NAPIER_F32 && out.col_stride == 1;
     for (int64_t i = 0; i < values.cols; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, values.cols);
         const float *x = floats_of(values, row, i, n, room_a), *g = floats_of(gradients, row, i, n, room_b);
+        void *const place = napier_at_out(out.data, out.dtype, row * out.row_stride + i * out.col_stride);
+        float *const made = in_place ? place : result;
         for (int j = 0; j < n; j += 16) {
             const bool whole = j + 16 <= n;
             const vf u = whole ? vf_load(x + j) : vf_load_part(x + j, n - j, vf_zero());
             const vf w = whole ? vf_load(g + j) : vf_load_part(g + j, n - j, vf_zero());
             vf v = gradient16(log, u, w, s);
             v = temperature != 1.0f ? vf_div(v, t) : v;
-            vf_store(result + j, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
+            v = vf_select(vf_unordered(v, v), vf_canonical_nan(), v);
+            if (whole) {
+                vf_store(made + j, v);
+            } else {
+                vf_store_part(made + j, n - j, v);
+            }
         }
-        napier_scatter(result, n, napier_at_out(out.data, out.dtype, row * out.row_stride + i * out.col_stride),
-                       out.dtype, out.col_stride, false);
+        if (!in_place) {
+            napier_scatter(result, n, place, out.dtype, out.col_stride, false);
+        }
     }
 }
 

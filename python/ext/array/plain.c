@@ -1,0 +1,90 @@
+/* plain.c - see ext.h: which tensors PyTorch would only compute with. */
+#include "../ext.h"
+
+/* What PyTorch is asked for. Its module is loaded: only napier.torch calls this. */
+static struct {
+    PyObject *tensor, *parameter; /* types; subclasses have their own rules */
+    PyObject *dispatch_modes, *tracing, *transforms, *grad_enabled, *forward_mode;
+    PyObject *requires_grad, *level; /* names */
+} torch;
+
+static PyObject *attribute(const char *module_name, const char *name) {
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *value = module && name ? PyObject_GetAttrString(module, name) : Py_XNewRef(module);
+    Py_XDECREF(module);
+    return value;
+}
+
+static bool torch_start(void) {
+    if (torch.level) {
+        return true;
+    }
+    torch.tensor = attribute("torch", "Tensor");
+    torch.parameter = attribute("torch.nn", "Parameter");
+    torch.dispatch_modes = attribute("torch._C", "_len_torch_dispatch_stack");
+    torch.tracing = attribute("torch._C", "_get_tracing_state");
+    torch.transforms = attribute("torch._C", "_are_functorch_transforms_active");
+    torch.grad_enabled = attribute("torch", "is_grad_enabled");
+    torch.forward_mode = attribute("torch.autograd.forward_ad", NULL);
+    torch.requires_grad = PyUnicode_InternFromString("requires_grad");
+    if (torch.tensor && torch.parameter && torch.dispatch_modes && torch.tracing && torch.transforms &&
+        torch.grad_enabled && torch.forward_mode && torch.requires_grad) {
+        torch.level = PyUnicode_InternFromString("_current_level");
+    }
+    return torch.level;
+}
+
+/* Whether the object is there and true; a number other than 0 and a tracing state are. Takes the reference. */
+static bool is_true(PyObject *object) {
+    const bool truth = object && PyObject_IsTrue(object) == 1;
+    Py_XDECREF(object);
+    return truth;
+}
+
+/* Whether PyTorch only computes now: it does not trace, and no mode or transform is active. */
+static bool nothing_active(void) {
+    PyObject *level = PyObject_GetAttr(torch.forward_mode, torch.level);
+    const bool outside = level && PyLong_AsLong(level) < 0;
+    Py_XDECREF(level);
+    return outside && !is_true(PyObject_CallNoArgs(torch.dispatch_modes)) &&
+           !is_true(PyObject_CallNoArgs(torch.tracing));
+}
+
+static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }
+
+static tensor_use use_of_tensor(PyObject *object) {
+    if ((PyObject *)Py_TYPE(object) != torch.tensor && (PyObject *)Py_TYPE(object) != torch.parameter) {
+        return USE_OTHER;
+    }
+    return is_true(PyObject_GetAttr(object, torch.requires_grad)) && is_true(PyObject_CallNoArgs(torch.grad_enabled))
+               ? USE_RECORDED
+               : USE_PLAIN;
+}
+
+tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count) {
+    tensor_use use = torch_start() && nothing_active() ? USE_PLAIN : USE_OTHER;
+    for (Py_ssize_t i = 0; i < count && use != USE_OTHER; i++) {
+        const tensor_use other = use_of_tensor(objects[i]);
+        use = other == USE_PLAIN ? use : other;
+    }
+    use = use == USE_RECORDED && in_transform() ? USE_OTHER : use;
+    PyErr_Clear(); /* what could not be asked is not plain */
+    return use;
+}
+
+static PyObject *are_plain(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    bool plain = torch_start() && !in_transform();
+    for (Py_ssize_t i = 0; i < count && plain; i++) {
+        const int is_tensor = PyObject_IsInstance(args[i], torch.tensor);
+        plain = !is_tensor || (is_tensor > 0 && tensor_use_of(args + i, 1) == USE_PLAIN && tensor_has_memory(args[i]));
+    }
+    PyErr_Clear();
+    return PyBool_FromLong(plain);
+}
+
+PyMethodDef plain_functions[] = {
+    {"_are_plain", (PyCFunction)(void (*)(void))are_plain, METH_FASTCALL,
+     "_are_plain(*arguments)\n--\n\nWhether PyTorch would only compute with the tensors among them, here and now: "
+     "nothing is recorded, traced or transformed."},
+    {NULL, NULL, 0, NULL}};

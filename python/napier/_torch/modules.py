@@ -1,0 +1,41 @@
+"""softmax, log_softmax and logsumexp as modules of torch.nn."""
+import torch
+
+from .logsumexp import logsumexp
+from .softmax import log_softmax, softmax
+
+
+class Softmax(torch.nn.Module):
+    """softmax as a module; temperature divides its input."""
+
+    _function = staticmethod(softmax)
+
+    def __init__(self, dim=-1, temperature=1.0, masked_rows="nan"):
+        super().__init__()
+        self.dim, self.temperature, self.masked_rows = dim, temperature, masked_rows
+
+    def forward(self, x, mask=None):
+        return self._function(x, self.dim, mask=mask, temperature=self.temperature, masked_rows=self.masked_rows)
+
+    def extra_repr(self):
+        return f"dim={self.dim}, temperature={self.temperature}, masked_rows={self.masked_rows!r}"
+
+
+class LogSoftmax(Softmax):
+    """log_softmax as a module."""
+
+    _function = staticmethod(log_softmax)
+
+
+class LogSumExp(torch.nn.Module):
+    """logsumexp as a module."""
+
+    def __init__(self, dim=-1, keepdim=False, temperature=1.0):
+        super().__init__()
+        self.dim, self.keepdim, self.temperature = dim, keepdim, temperature
+
+    def forward(self, x, mask=None):
+        return logsumexp(x, self.dim, self.keepdim, mask=mask, temperature=self.temperature)
+
+    def extra_repr(self):
+        return f"dim={self.dim}, keepdim={self.keepdim}, temperature={self.temperature}"
