@@ -485,6 +485,33 @@ NAPIER_API napier_status napier_umap_model_to_bytes(napier_context *context, con
 NAPIER_API napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
                                                       napier_umap_model **out);
 
+/* ---- Pictures of many points -------------------------------------------------------------------------------------
+ * A picture with fewer pixels than points shows a sum over the points of each pixel: their number, or the colours of
+ * which the mean is taken. Sums are integers, so they are exact, and the same for any order of the points. */
+
+/* The part of the map that a picture shows, and its size. Row 0 of the picture is at the top. A point on the right or
+ * bottom edge belongs to the last column or row. */
+typedef struct napier_umap_frame {
+    double left, right, bottom, top; /* finite, left < right, bottom < top */
+    int64_t width, height;           /* in pixels, 1 to 65,536 */
+} napier_umap_frame;
+
+/* For each pixel, sums[row][col][channel] is the sum of amounts[codes[i]][channel] over its points i. amounts is [kinds,
+ * channels], for example (1, red, green, blue) for each kind of point; codes NULL: all points are of kind 0. places is
+ * [n, 2], f32 contiguous. Points that are NaN, outside of the frame or of a code below 0 are left out; a code >= kinds is
+ * INVALID_ARGUMENT. sums is [height, width, channels], with up to 65,536 channels. */
+NAPIER_API napier_status napier_umap_raster_points(napier_context *context, const napier_umap_frame *frame,
+                                                   napier_const_matrix places, const int32_t *codes,
+                                                   const int32_t *amounts, int64_t kinds, int64_t channels,
+                                                   int64_t *sums);
+
+/* The same for lines: line i leads from row i of places to row i + 1, and adds amounts[i] to each pixel on it. A row that
+ * is NaN or outside of the frame has no line to or from it, so NaN rows separate paths. Where a path goes on, the pixel of
+ * a corner counts once, with the line that begins there. A line has one pixel for each row or column of its longer side,
+ * and the same pixels in both directions. amounts is [n]; the last one is not used. sums is [height, width]. */
+NAPIER_API napier_status napier_umap_raster_lines(napier_context *context, const napier_umap_frame *frame,
+                                                  napier_const_matrix places, const int32_t *amounts, int64_t *sums);
+
 /* ---- How good is a map? ------------------------------------------------------------------------------------------*/
 
 typedef struct napier_umap_quality {

@@ -794,6 +794,11 @@ static napier_status optimize_layout(napier_context *c) {
     o.n_epochs = 15;
     return CALL(napier_umap_optimize_layout, c, graph, &o, plane_to_change());
 }
+/* A picture of 37 x 23 pixels, of colours and of lines. */
+static const napier_umap_frame frame = {-0.9, 1.1, -1.0, 0.8, 37, 23};
+ONE_CALL(raster_points, napier_umap_raster_points, &frame, plane(), categories, ids, 16, 4,
+         room(37 * 23 * 4, sizeof(int64_t)))
+ONE_CALL(raster_lines, napier_umap_raster_lines, &frame, plane(), ids, room(37 * 23, sizeof(int64_t)))
 static napier_status fit(napier_context *c) {
     napier_umap_model *m = NULL;
     const napier_status status = CALL(napier_umap_fit, c, points(), &map_options, &m);
@@ -1315,6 +1320,8 @@ static const public_call table[] = {
     LINE(pca_layout, CALL_TAKES | CALL_UNTOUCHED),
     LINE(random_layout, CALL_UNTOUCHED),
     LINE(optimize_layout, CALL_TAKES),
+    LINE(raster_points, 0),
+    LINE(raster_lines, 0),
     LINE(fit, CALL_TAKES),
     LINE(model_of, CALL_TAKES),
     LINE(fit_and_use, CALL_LONG),

@@ -1,5 +1,5 @@
-/* umap_call.h - shared by the functions of UMAP. Only napier/umap.py calls them, by position, with NumPy arrays of
- * exactly the dtype that the library reads, results included. That file handles what a user may pass. Still, everything
+/* umap_call.h - shared by the functions of UMAP. Only napier/_umap calls them, by position, with NumPy arrays of
+ * exactly the dtype that the library reads, results included. It handles what a user may pass. Still, everything
  * that could crash the interpreter is checked here. */
 #ifndef NAPIER_PYTHON_UMAP_CALL_H
 #define NAPIER_PYTHON_UMAP_CALL_H

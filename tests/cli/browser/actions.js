@@ -73,6 +73,15 @@ const still = view.x;
 pointer('pointermove', 200, 200);
 check('not without a button', view.x === still, view.x);
 
+const kept = { ...view };
+pointer('pointerdown', 100, 100, { shiftKey: true });
+pointer('pointermove', 300, 250, { shiftKey: true });
+check('dragging with Shift draws a box', !element('box').hidden && element('box').style.width === '200px' && view.x === kept.x, element('box').style.width);
+const boxMiddle = mapX(200);
+pointer('pointerup', 300, 250, { shiftKey: true });
+check('and zooms to it', element('box').hidden && near(view.x, boxMiddle) && near(view.zoom / kept.zoom, Math.min(view.width / 200, view.height / 150)), view.zoom);
+Object.assign(view, kept);
+
 const zoom = view.zoom;
 pointer('pointerdown', 100, 100, { pointerId: 2, pointerType: 'touch' });
 pointer('pointerdown', 200, 100, { pointerId: 3, pointerType: 'touch' });

@@ -1,11 +1,11 @@
 """Types of napier.umap. Array: as in _napier.pyi."""
 from os import PathLike
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ._umap.aligned import AlignedUMAP as AlignedUMAP
-from ._umap.estimator import UMAP as UMAP
+from .._umap.aligned import AlignedUMAP as AlignedUMAP
+from .._umap.estimator import UMAP as UMAP
 
 Array = Any
 
@@ -111,6 +111,10 @@ def model_save(model: Array, path: str | PathLike[str]) -> None: ...
 def model_load(path: str | PathLike[str]) -> Model: ...
 def model_to_bytes(model: Array) -> bytes: ...
 def model_from_bytes(data: bytes) -> Model: ...
+def raster_points(points: Array, codes: Optional[Array] = None, amounts: Array = ((1,),), *,
+                  extent: Sequence[float], width: int = 800, height: int = 800, threads: int = 0) -> np.ndarray: ...
+def raster_lines(points: Array, amounts: Optional[Array] = None, *, extent: Sequence[float], width: int = 800,
+                 height: int = 800, threads: int = 0) -> np.ndarray: ...
 def quality_of(X: Array, embedding: Array, labels: Optional[Any] = None, n_neighbors: int = 15,
                metric: str = 'euclidean', metric_kwds: Optional[dict[str, Any]] = None, *, rows: int = 0,
                threads: int = 0, progress: Optional[Callable[..., Any]] = None) -> Quality: ...

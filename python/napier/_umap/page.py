@@ -1,0 +1,188 @@
+"""A map as one HTML page with zoom, hover and search. The page is cli/plot/plot_page.html, which the program uses too;
+this module writes the data into it."""
+import base64
+import html
+import json
+import math
+import os
+import pathlib
+import secrets
+import stat
+
+import numpy as np
+
+from .colours import GREY, hexes
+
+MOST_COLOURED = 254  # categories with a colour and a legend entry of their own
+NAMED = 20           # categories with a name on the map
+LONGEST_NAME = 16
+
+
+# ---- Parts of the data ----------------------------------------------------------------------------------------------
+
+def _bytes(array, dtype):
+    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()).decode("ascii")
+
+
+def _script_json(value):
+    """JSON that may stand in a <script>: no text in it can end the script."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _text(value):
+    """A value as it is shown; nothing for a missing one."""
+    if value is None or value != value:  # NaN, NaT
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def column_of(name, values):
+    """A column of texts for the page: distinct texts and the code of each point's, or one for each point."""
+    values = np.asarray(values)
+    if values.dtype.kind in "biufMm":
+        distinct, codes = np.unique(values, return_inverse=True)
+        texts, codes = [_text(value) for value in distinct.tolist() if True], codes.ravel()
+        if values.dtype.kind in "Mm":
+            texts = [_text(str(value)) if value == value else "" for value in distinct]
+    else:
+        shown = [_text(value) for value in values.tolist()]
+        places = {text: i for i, text in enumerate(dict.fromkeys(shown))}
+        if 2 * len(places) > len(shown):
+            return {"name": name, "texts": shown}
+        texts, codes = list(places), [places[text] for text in shown]
+    return {"name": name, "texts": texts, "codes": _bytes(codes, np.int32)}
+
+
+def _coloured(sizes):
+    """The index among the colours of each category: its own for the largest, else the grey behind them."""
+    largest = np.argsort(-sizes, kind="stable")[:MOST_COLOURED]
+    shades = np.full(len(sizes), len(largest))
+    shades[np.sort(largest)] = np.arange(len(largest))
+    return shades, np.sort(largest)
+
+
+def _middle(places, members):
+    """The member that is nearest to the medians of all."""
+    own = places[members]
+    gap = own - np.median(own, axis=0)
+    return int(members[np.argmin((gap * gap).sum(axis=1))])
+
+
+def _marks(places, codes, names, sizes):
+    """Names of the largest categories on the map, without overlap: [code, point, lift above the point]."""
+    marks, boxes = [], []
+    span = float(np.ptp(places, axis=0).max()) or 1.0
+    for code in np.argsort(-sizes, kind="stable")[:NAMED].tolist():
+        if not 0 < len(names[code]) <= LONGEST_NAME or len(names) < 2 or sizes[code] == 0:
+            continue
+        point = _middle(places, np.flatnonzero(codes == code))
+        x, y = places[point] / span * 692
+        half = 4.5 * len(names[code]) + 4
+        if any(abs(x - u) < half + other and abs(y - v) < 18 for u, v, other in boxes):
+            continue
+        boxes.append((x, y, half))
+        marks.append([code, point, 0])
+    return marks
+
+
+def _ticks(least, most):
+    """At most eight round numbers on the scale: [place from 0 to 1, text]."""
+    length = most - least
+    if not length > 0 or math.isinf(length):
+        return [[0.5, f"{least:.6g}"]] if length == 0 else [[0.0, f"{least:.4g}"], [1.0, f"{most:.4g}"]]
+    power = 10.0 ** math.floor(math.log10(length)) or length
+    step = next((s * power for s in (0.2, 0.5, 1, 2, 5, 10) if s * power * 5 >= length), length)
+    first = math.ceil(least / step - 1e-9)
+    ticks = ((first + i) * step for i in range(8))
+    return [[(tick - least) / length, f"{tick + 0.0:.6g}"] for tick in ticks if tick <= most + 1e-9 * step]
+
+
+# ---- The map ----------------------------------------------------------------------------------------------------------
+
+def categories_data(places, categories, colours):
+    sizes = np.bincount(categories.codes, minlength=len(categories.names))
+    shades, coloured = _coloured(sizes)
+    names = [_text(name) for name in categories.names]
+    return {"kind": "categories", "codes": _bytes(categories.codes, np.int32), "names": names,
+            "sizes": sizes.tolist(), "shades": shades.tolist(), "colours": hexes([*colours[coloured].tolist(), GREY]),
+            "marks": _marks(places, categories.codes, names, sizes), "ticks": []}
+
+
+def values_data(values, steps, colours):
+    known = np.where(np.isfinite(values), values, np.nan)
+    wide = max(abs(steps.least), abs(steps.most)) > np.finfo(np.float32).max
+    return {"kind": "numbers", "values": _bytes(known, np.float64 if wide else np.float32), "wide": bool(wide),
+            "least": steps.least, "most": steps.most, "colours": hexes([*colours.tolist(), GREY]), "marks": [],
+            "ticks": _ticks(steps.least, steps.most)}
+
+
+def plain_data(colour):
+    return {"kind": "none", "colours": hexes([colour, GREY]), "marks": [], "ticks": []}
+
+
+def places_data(places, rows, subtitle):
+    """Where the points are, and how large their marks: as the program chooses them."""
+    ratio = max(len(places) / 1000, 1)
+    span = float(np.ptp(places.astype(np.float64), axis=0).max()) if len(places) else 0.0
+    data = {"count": len(places), "flat": False, "title": "", "subtitle": subtitle,
+            "radius": max(2.2 * ratio**-0.26, 0.45), "opacity": max(0.9 * ratio**-0.11, 0.2),
+            "fit": 692 / span if span > 0 else 1.0, "xy": _bytes(places, np.float32)}
+    return data if rows is None else data | {"rows": _bytes(rows, np.int32)}
+
+
+class InteractiveMap:
+    """A page with a map. In a notebook it shows itself; save(path) writes it as an .html file, which loads nothing."""
+
+    __module__ = "napier.umap.plot"
+
+    def __init__(self, data, width, height):
+        self._data, self.width, self.height = data, width, height
+
+    def to_html(self, title=None):
+        """The page as text."""
+        data = self._data if title is None else self._data | {"title": str(title)}
+        page = pathlib.Path(__file__).with_name("map_page.html").read_text(encoding="utf-8")
+        head, rest = page.split("@TITLE@", 1)
+        middle, tail = rest.split("@DATA@", 1)
+        return "".join([head, html.escape(data["title"] or data["subtitle"]), middle, _script_json(data), tail])
+
+    def save(self, path, title=None):
+        """Writes the page to a file beside `path`, then renames it, so that `path` never holds a part of it."""
+        write_beside(path, self.to_html(title).encode("utf-8", "replace"))
+
+    def _repr_html_(self):
+        page = html.escape(self.to_html())
+        return (f'<iframe srcdoc="{page}" width="{self.width}" height="{self.height}" style="border: 0; max-width: 100%" '
+                'sandbox="allow-scripts allow-downloads"></iframe>')
+
+    def __repr__(self):
+        return f"<InteractiveMap of {self._data['subtitle']}; show it in a notebook, or save('map.html')>"
+
+
+def write_beside(path, content):
+    """Writes a file by another one beside it. A link stays a link, and a file keeps its mode; a device or a pipe is
+    written directly."""
+    path = os.path.realpath(os.fspath(path))
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(path, "wb") as file:
+            file.write(content)
+        return
+    beside = f"{path}.{secrets.token_hex(4)}.tmp"
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise

@@ -1,0 +1,441 @@
+"""napier.umap.plot: pixels against NumPy, pictures, pages, and what is refused."""
+import html
+import inspect
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import types
+
+import numpy as np
+import pytest
+
+import napier
+from conftest import bits, refuses, run_python
+from napier import UMAP, umap
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+import napier.umap.plot as plot  # noqa: E402
+from napier._umap import bundle, colours, page, raster  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 120)
+    return UMAP(n_neighbors=8, n_epochs=50).fit(4 * np.eye(3, 6)[labels] + rng.normal(size=(120, 6))), labels
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left():
+    yield
+    plt.close("all")
+    plot._target.update(file=None, notebook=False, title=None)
+
+
+def some_map(places):
+    return types.SimpleNamespace(embedding_=np.asarray(places, np.float32), n_neighbors=15, min_dist=0.1)
+
+
+def pixels_of(ax):
+    return np.asarray(ax.images[0].get_array())
+
+
+def data_of(text):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+
+
+# ---- Pixels -----------------------------------------------------------------------------------------------------------
+
+def test_points_in_pixels(rng):
+    points = rng.uniform(-1.3, 1.3, (20_000, 2)).astype(np.float32)
+    points[::50, 0] = np.nan
+    points[1::50, 1] = np.inf
+    codes = rng.integers(-1, 5, len(points)).astype(np.int32)
+    amounts = rng.integers(-1000, 1000, (5, 3))
+    sums = umap.raster_points(points, codes, amounts, extent=(-1, 1, -1, 1), width=40, height=30)
+    wanted = np.zeros((30, 40, 3), np.int64)
+    inside = (np.abs(points) <= 1).all(axis=1) & (codes >= 0)
+    x, y = points[inside].astype(np.float64).T
+    col, row = np.minimum((x + 1) * (40 / 2), 39).astype(int), np.minimum((1 - y) * (30 / 2), 29).astype(int)
+    np.add.at(wanted, (row, col), amounts[codes[inside]])
+    assert (sums == wanted).all() and sums.dtype == np.int64
+    assert umap.raster_points(points, extent=(-1, 1, -1, 1), width=1, height=1)[0, 0, 0] == (np.abs(points) <= 1).all(axis=1).sum()
+
+
+def test_lines_in_pixels(rng):
+    ends = rng.integers(0, 50, (400, 2, 2))
+    path = np.full((400, 3, 2), np.nan)
+    path[:, :2] = ends + 0.5
+    amounts = rng.integers(1, 100, 400)
+    sums = umap.raster_lines(path.reshape(-1, 2), np.repeat(amounts, 3), extent=(0, 50, 0, 50), width=50, height=50)
+    wanted = np.zeros((50, 50), np.int64)
+    for (a, b), amount in zip(ends, amounts, strict=True):
+        a, b = sorted(((49 - a[1], a[0]), (49 - b[1], b[0])))  # (row, column), the upper one first
+        gap = np.subtract(b, a)
+        steps = max(1, np.abs(gap).max())
+        i = np.arange(np.abs(gap).max() + 1)
+        walked = (2 * i * np.abs(gap)[:, None] + steps) // (2 * steps) * np.sign(gap)[:, None]
+        wanted[a[0] + walked[0], a[1] + walked[1]] += amount
+    assert (sums == wanted).all()
+
+
+def test_pixels_are_the_same_everywhere(rng):
+    points = rng.normal(size=(50_000, 2))
+    mapper = some_map(points)
+    edges = rng.integers(0, 60, (90, 2))
+
+    def results():
+        yield umap.raster_points(points, extent=(-2, 2, -2, 2), width=100, height=90)
+        yield umap.raster_lines(points, extent=(-2, 2, -2, 2), width=100, height=90)
+        yield pixels_of(plot.points(mapper, values=points[:, 0], width=300, height=300))
+        yield pixels_of(plot.points(mapper, labels=np.arange(50_000) % 7, theme="fire", width=300, height=300))
+        yield bundle.bundle((points[:60] + 5) / 10, edges[:, 0], edges[:, 1], np.ones(90, np.int64))[0]
+        plt.close("all")
+
+    want = [bits(r) for r in results()]
+    for threads in (1, 3, 8):
+        napier.set_num_threads(threads)
+        assert [bits(r) for r in results()] == want, f"{threads} threads"
+    napier.set_num_threads(0)
+    for isa in ("scalar", "neon", "avx2", "avx512"):
+        if napier.isa_available(isa):
+            napier.set_isa(isa)
+            assert [bits(r) for r in results()] == want, isa
+
+
+def test_shades_of_counts():
+    counts = np.array([[0, 1, 1], [1, 1, 5], [9, 5, 0]])
+    assert np.isnan(raster.levels(counts)[counts == 0]).all()
+    assert raster.levels(counts)[counts > 0].tolist() == [0, 0, 0, 0, 2 / 3, 1, 2 / 3]  # 4, 6 and 7 pixels
+    assert raster.levels(counts, "linear")[1].tolist() == [0, 0, 0.5]
+    assert np.allclose(raster.levels(counts, "log")[1:, 2:][0], np.log(6 / 2) / np.log(10 / 2))
+    assert raster.levels(np.array([3, 0, 3]))[::2].tolist() == [1, 1]
+    assert np.isnan(raster.levels(np.zeros(4, int))).all()
+    refuses(lambda: raster.levels(counts, "cbrt"), ValueError, "how: 'cbrt'")
+
+
+def test_rasters_refuse():
+    point = [[0.0, 0.0]]
+    for kind, words, call in [
+        (ValueError, "extent: expected", lambda: umap.raster_points(point, extent=(0, 1, 2))),
+        (ValueError, "frame.right: 0 is not above", lambda: umap.raster_points(point, extent=(0, 0, 0, 1))),
+        (ValueError, "frame.left: nan", lambda: umap.raster_lines(point, extent=(np.nan, 0, 0, 1))),
+        (ValueError, "width: 0", lambda: umap.raster_points(point, extent=(0, 1, 0, 1), width=0)),
+        (ValueError, "height: 2.5", lambda: umap.raster_points(point, extent=(0, 1, 0, 1), height=2.5)),
+        (ValueError, "codes: element 0 is 1", lambda: umap.raster_points(point, [1], extent=(0, 1, 0, 1))),
+        (ValueError, "codes", lambda: umap.raster_points(point, [0, 0], extent=(0, 1, 0, 1))),
+        (TypeError, "amounts: expected integers", lambda: umap.raster_points(point, [0], [[0.5]], extent=(0, 1, 0, 1))),
+        (ValueError, "channels: 0", lambda: umap.raster_points(point, [0], np.ones((1, 0), int), extent=(0, 1, 0, 1))),
+        (ValueError, "places", lambda: umap.raster_points([[0.0, 0.0, 1.0]], extent=(0, 1, 0, 1))),
+        (ValueError, "amounts", lambda: umap.raster_lines(point, [1, 2], extent=(0, 1, 0, 1))),
+    ]:
+        refuses(call, kind, words)
+
+
+# ---- points -----------------------------------------------------------------------------------------------------------
+
+def test_points_as_matplotlib_draws_them(fitted):
+    mapper, labels = fitted
+    ax = plot.points(mapper, labels=labels, theme="darkblue")
+    shown = ax.collections[0]
+    assert (shown.get_offsets() == mapper.embedding_).all() and ax.texts[0].get_text() == "UMAP: n_neighbors=8, min_dist=0.1"
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["0", "1", "2"]
+    rainbow = matplotlib.colormaps["rainbow"]([0.0, 0.5, 1.0])
+    assert np.abs(shown.get_facecolors() - rainbow[labels]).max() < 1 / 255 and ax.get_facecolor() == (0, 0, 0, 1)
+    assert ax.texts[0].get_color() == "white"
+    mine = plt.figure().add_subplot()
+    assert plot.points(mapper, labels=labels, ax=mine, show_legend=False) is mine and mine.get_legend() is None
+    half = plot.points(mapper, subset_points=labels == 1, alpha=0.5).collections[0]
+    assert len(half.get_offsets()) == (labels == 1).sum() and half.get_alpha() == 0.5
+    moved = plot.points(mapper, points=mapper.embedding_ + 1).collections[0].get_offsets()
+    assert (moved == mapper.embedding_ + 1).all()
+
+
+def test_colours_of_labels_and_values(fitted):
+    mapper, labels = fitted
+    names = np.array(["a", "b", "c"])[labels]
+    for key in ({"a": "#ff0000", "b": "lime", "c": "#0000ff"}, ["red", "#00ff00", (0, 0, 1)]):
+        shown = plot.points(mapper, labels=names, color_key=key).collections[0]
+        assert (shown.get_facecolors() == np.eye(3, 4)[labels] + [0, 0, 0, 1]).all()
+    values = np.linspace(-1, 1, len(labels))
+    values[5] = np.nan
+    shades = plot.points(mapper, values=values, cmap="viridis").collections[0].get_facecolors()
+    assert np.abs(shades[[0, -1]] - matplotlib.colormaps["viridis"]([0.0, 1.0])).max() < 1 / 255
+    assert (shades[5, :3] * 255 == colours.GREY).all()
+    for given in (["x", 3, None] * 40, [True, False, True] * 40, [None] * 120, np.array([np.nan, 1.0, 2.0] * 40)):
+        plot.points(mapper, labels=given)
+
+
+def test_many_points_become_pixels(rng):
+    places = rng.normal(size=(30_000, 2)).astype(np.float32)
+    labels = (places[:, 0] > 0).astype(int)
+    ax = plot.points(some_map(places), labels=labels, color_key=["#ff0000", "#0000ff"], width=200, height=100)
+    picture, extent = pixels_of(ax), ax.images[0].get_extent()
+    assert picture.shape == (100, 200, 3) and extent[0] < places[:, 0].min() and extent[3] > places[:, 1].max()
+    counts = umap.raster_points(places, extent=extent, width=200, height=100)[:, :, 0]
+    assert (picture[counts == 0] == 255).all() and (picture[counts > 0] != 255).any(axis=1).all()
+    red = umap.raster_points(places, labels - 1, extent=extent, width=200, height=100)[:, :, 0] == 0
+    assert (picture[(counts > 0) & red, 0] > 0).all()
+    most = np.unravel_index(np.argmax(np.where(red, counts, 0)), counts.shape)
+    assert picture[most][2] < picture[most][0]  # where most points are red, red is strongest
+    plain = pixels_of(plot.points(some_map(places), theme="inferno", width=200, height=100))
+    assert (plain[counts == 0] == 0).all() and plain[counts == counts.max()].astype(int).sum() > 600
+    faint = pixels_of(plot.points(some_map(places), labels=labels, width=200, height=100, alpha=0.0))
+    assert (faint == 255).all()
+
+
+def test_points_without_a_place():
+    places = np.array([[0, 0], [1, 1], [np.nan, np.nan], [2, 0], [np.inf, 1]])
+    shown = plot.points(some_map(places), labels=["a", "b", "c", "d", "e"])
+    assert len(shown.collections[0].get_offsets()) == 3
+    nowhere = some_map(np.full((4, 2), np.nan))
+    plot.points(nowhere, labels=list("abcd"))
+    plot.points(nowhere, width=1, height=1)
+    assert data_of(plot.interactive(nowhere, values=np.ones(4)).to_html())["count"] == 0
+    one = some_map(np.ones((30, 2)))
+    plot.points(one, width=10, height=10)
+    data_of(plot.interactive(one, labels=["x"] * 30).to_html())
+
+
+def test_plots_refuse(fitted):
+    mapper, labels = fitted
+    for kind, words, call in [
+        (ValueError, "labels: expected 120", lambda: plot.points(mapper, labels=labels[:5])),
+        (ValueError, "values: expected 120", lambda: plot.points(mapper, values=np.ones((120, 2)))),
+        (ValueError, "labels and values", lambda: plot.points(mapper, labels=labels, values=labels)),
+        (ValueError, "theme: 'pink' is not one of 'fire'", lambda: plot.points(mapper, theme="pink")),
+        (ValueError, "alpha: 2", lambda: plot.points(mapper, alpha=2)),
+        (ValueError, "no colour for the label 2", lambda: plot.points(mapper, labels=labels, color_key={0: "red", 1: "red"})),
+        (ValueError, "2 colours are not enough for 3", lambda: plot.points(mapper, labels=labels, color_key=["red"] * 2)),
+        (ValueError, "'reddish' is not a colour", lambda: plot.points(mapper, labels=labels, color_key=["reddish"] * 3)),
+        (ValueError, "cmap: 'Blue'", lambda: plot.points(mapper, values=labels, cmap="Blue")),
+        (ValueError, "subset_points: expected 120", lambda: plot.points(mapper, subset_points=labels[:9] > 0)),
+        (ValueError, "subset_points: 0 .. 120", lambda: plot.points(mapper, subset_points=[0, 120])),
+        (ValueError, "two dimensions", lambda: plot.points(some_map(np.ones((5, 3))))),
+        (ValueError, "UMAP has no embedding_", lambda: plot.points(UMAP())),
+        (ValueError, "edge_bundling: 'pipe'", lambda: plot.connectivity(mapper, edge_bundling="pipe")),
+        (ValueError, "has no graph_", lambda: plot.connectivity(some_map(np.ones((5, 2))))),
+        (ValueError, "diagnostic_type: 'lda'", lambda: plot.diagnostic(mapper, "lda")),
+        (ValueError, "nhood_size: 1", lambda: plot.diagnostic(mapper, "neighborhood", nhood_size=1)),
+        (ValueError, "has no data", lambda: plot.diagnostic(some_map(np.ones((5, 2))))),
+        (ValueError, "no distances", lambda: plot.nearest_neighbour_distribution(some_map(np.ones((5, 2))))),
+        (ValueError, "plot_to_show", lambda: plot.show(3)),
+    ]:
+        refuses(call, kind, words)
+
+
+def test_without_matplotlib(tmp_path):
+    """Static plots say what they lack; the page works without it, and importing plot takes nothing along."""
+    code = """if True:
+        import sys
+        sys.modules["matplotlib"] = None
+        import types, numpy as np, napier.umap.plot as plot
+        mapper = types.SimpleNamespace(embedding_=np.random.default_rng(0).normal(size=(50, 2)), n_neighbors=5, min_dist=0.1)
+        for call in (plot.points, plot.connectivity, plot.diagnostic, lambda m: plot.interactive(m, theme="viridis")):
+            try:
+                call(mapper)
+            except ImportError as error:
+                assert "needs matplotlib" in str(error) and "pip install matplotlib" in str(error), error
+            else:
+                raise AssertionError(call)
+        for options in ({}, {"labels": [1, 2] * 25}, {"values": range(50)}):
+            assert "<html" in plot.interactive(mapper, **options).to_html()
+    """
+    run_python("-c", code)
+    assert run_python("-c", "import sys, napier.umap.plot; print([m for m in ('matplotlib', 'sklearn', 'scipy') if m in sys.modules])").strip() == "[]"
+
+
+# ---- connectivity, diagnostic -----------------------------------------------------------------------------------------
+
+def test_connectivity(fitted):
+    mapper, labels = fitted
+    straight = pixels_of(plot.connectivity(mapper, width=200, height=200))
+    bundled = pixels_of(plot.connectivity(mapper, edge_bundling="hammer", width=200, height=200))
+    assert straight.shape == bundled.shape == (200, 200, 3)
+    assert (bundled < 255).any(axis=2).sum() < (straight < 255).any(axis=2).sum()  # together they cover less
+    both = plot.connectivity(mapper, show_points=True, labels=labels, theme="darkred", width=200, height=200)
+    assert len(both.collections[0].get_offsets()) == 120 and (pixels_of(both)[0, 0] == 0).all()
+    over = pixels_of(plot.connectivity(mapper, show_points=True, labels=labels, width=30, height=30))
+    assert (over != pixels_of(plot.connectivity(mapper, width=30, height=30))).any()
+
+
+def test_bundles_keep_their_ends(rng):
+    places = rng.uniform(0.1, 0.9, (40, 2))
+    sources, targets = rng.integers(0, 40, 200), rng.integers(0, 40, 200)
+    points, edge = bundle.bundle(places, sources, targets, np.ones(200, np.int64))
+    first = np.flatnonzero(np.diff(edge, prepend=-1))
+    last = np.flatnonzero(np.diff(edge, append=200))
+    assert (points[first] == places[sources]).all() and np.allclose(points[last], places[targets], atol=1e-15)
+    assert (points >= 0).all() and (points <= 1).all()
+
+
+def test_diagnostics(fitted):
+    mapper, _ = fitted
+    axes, numbers = plot.diagnostic(mapper, "all", return_diagnostics=True)
+    assert len(axes) == 5 and list(numbers) == ["pca", "ica", "vq", "local_dim", "neighborhood"]
+    for kind in ("pca", "ica", "vq"):
+        assert numbers[kind].shape == (120, 3) and numbers[kind].min() == 0 and numbers[kind].max() == 1
+    data, near = mapper._raw_data, mapper._knn_indices
+    spread = np.linalg.svd(data[near[7]] - data[near[7]].mean(axis=0), compute_uv=False) ** 2
+    assert numbers["local_dim"][7] == np.flatnonzero(np.cumsum(spread) / spread.sum() > 0.8)[0]
+    high, low = umap.nearest_neighbors(data, 10)[0], umap.nearest_neighbors(mapper.embedding_, 10)[0]
+    shares = [len(set(a) & set(b)) / len(set(a) | set(b)) for a, b in zip(high, low, strict=True)]
+    assert np.allclose(plot.diagnostic(mapper, "neighborhood", nhood_size=10, return_diagnostics=True, plot_result=False), shares)
+    assert plot.diagnostic(mapper, "pca", plot_result=False) is None
+    assert plot.nearest_neighbour_distribution(mapper, bins=7).patches[6] is not None
+
+
+# ---- The page -----------------------------------------------------------------------------------------------------------
+
+HOSTILE = ["</script><script>intruder=1</script>", "<!--<script>", '"&\'\u2028', "\ud800 lone", "\0 nul", ""]
+
+
+def test_page_holds_what_was_given(fitted):
+    mapper, labels = fitted
+    shown = plot.interactive(mapper, labels=labels, hover_data={"row": np.arange(120), "kind": np.array(["u", "v", "w"])[labels]},
+                             interactive_text_search=True, theme="fire", point_size=8, alpha=0.5, tools="pan,wheel_zoom, hover",
+                             interactive_text_search_alpha_contrast=0.75)
+    data = data_of(shown.to_html(title="T"))
+    assert (data["count"], data["title"], data["paper"], data["theme"]) == (120, "T", [0, 0, 0], "dark")
+    assert (data["radius"], data["opacity"], data["tools"], data["faded"]) == (4, 0.5, ["pan", "wheel_zoom"], 0.25)
+    import base64
+    assert base64.b64decode(data["xy"]) == mapper.embedding_.astype("<f4").tobytes()
+    assert base64.b64decode(data["codes"]) == labels.astype("<i4").tobytes()
+    row, kind = data["columns"]
+    assert row["texts"][119] == "119" and set(kind["texts"]) == {"u", "v", "w"}
+    assert data["search"] and data["searchNames"] and all(column["sought"] for column in data["columns"])
+    some = data_of(plot.interactive(mapper, values=np.arange(120.0), subset_points=labels == 0).to_html())
+    assert base64.b64decode(some["rows"]) == np.flatnonzero(labels == 0).astype("<i4").tobytes() and not some["search"]
+
+
+def test_texts_of_columns():
+    assert page.column_of("a", [1.5, np.nan, 1e20])["texts"][:2] == ["1.5", "1e+20"]
+    assert page.column_of("a", np.array(["2020-01-01", "NaT"], "datetime64[D]"))["texts"] == ["2020-01-01", ""]
+    assert page.column_of("a", [True, False, True])["texts"] == ["False", "True"]
+    assert page.column_of("a", [None, "x", 3])["texts"] == ["", "x", "3"]
+    assert page.column_of("a", ["x"] * 4)["texts"] == ["x"] and "codes" in page.column_of("a", ["x"] * 4)
+
+
+def test_labels_cannot_leave_the_page(tmp_path):
+    mapper = some_map(np.random.default_rng(0).normal(size=(len(HOSTILE), 2)))
+    shown = plot.interactive(mapper, labels=HOSTILE, hover_data={HOSTILE[0]: HOSTILE[::-1]}, interactive_text_search=True)
+    text = shown.to_html(title=HOSTILE[0])
+    assert text.count("intruder") == text.count(r"\u003cscript>intruder") + text.count("&lt;script&gt;intruder") > 3
+    assert text.lower().count("</script") == 2
+    data = data_of(text)
+    assert set(data["names"]) == set(HOSTILE)
+    frame = shown._repr_html_()
+    assert frame.count("<") == 2 and frame.count('"') == 2 * 5
+    assert html.unescape(re.search('srcdoc="(.*?)"', frame, re.S)[1]) == shown.to_html()
+    shown.save(tmp_path / "map.html")
+    assert data_of((tmp_path / "map.html").read_text(encoding="utf-8"))["count"] == len(HOSTILE)
+
+
+def test_interactive_refuses(fitted):
+    mapper, labels = fitted
+    for kind, words, call in [
+        (ValueError, "hover_data: column 'x' has the shape", lambda: plot.interactive(mapper, hover_data={"x": [1, 2, 3]})),
+        (TypeError, "hover_data: expected a data frame", lambda: plot.interactive(mapper, hover_data=[1] * 120)),
+        (ValueError, "point_size: 0", lambda: plot.interactive(mapper, point_size=0)),
+        (ValueError, "alpha: nan", lambda: plot.interactive(mapper, alpha=np.nan)),
+        (ValueError, "contrast: 3", lambda: plot.interactive(mapper, interactive_text_search_alpha_contrast=3)),
+        (ValueError, "'x' is not one of 'label'", lambda: plot.interactive(
+            mapper, labels=labels, interactive_text_search=True, interactive_text_search_columns=["x"])),
+    ]:
+        refuses(call, kind, words)
+    with pytest.warns(UserWarning, match="no labels and no hover_data"):
+        plot.interactive(mapper, interactive_text_search=True)
+    with pytest.warns(UserWarning, match="no 'lasso_select'"):
+        plot.interactive(mapper, tools=["pan", type("LassoSelectTool", (), {})()])
+
+
+def test_save_replaces_whole_files(fitted, tmp_path, monkeypatch):
+    shown = plot.interactive(fitted[0])
+    path, link = tmp_path / "map.html", tmp_path / "link.html"
+    path.write_text("before")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    shown.save(link)
+    assert link.is_symlink() and path.read_text() == shown.to_html() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    refuses(lambda: shown.save(path, "other"), OSError, "full")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "map.html"] and path.read_text() == shown.to_html()
+    refuses(lambda: shown.save(tmp_path / "none" / "map.html"), FileNotFoundError)
+
+
+def test_show(fitted, tmp_path, monkeypatch):
+    import webbrowser
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    plot.output_file(tmp_path / "map.html", title="Mine")
+    plot.show(plot.interactive(fitted[0]))
+    assert opened == [(tmp_path / "map.html").as_uri()] and "<title>Mine</title>" in (tmp_path / "map.html").read_text()
+    plot.output_notebook()
+    display = types.ModuleType("IPython.display")
+    display.display = opened.append
+    monkeypatch.setitem(__import__("sys").modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(__import__("sys").modules, "IPython.display", display)
+    plot.show(plot.interactive(fitted[0]))
+    assert isinstance(opened[1], plot.InteractiveMap)
+    plot.show(plot.points(fitted[0]))
+
+
+def test_signatures_are_umap_plots():
+    """The names and defaults of umap.plot 0.5.12."""
+    look = "theme=None, cmap='Blues', color_key=None, color_key_cmap='Spectral', background='white', width=800, height=800"
+    for function, wanted in [
+        (plot.points, f"umap_object, points=None, labels=None, values=None, {look}, show_legend=True, subset_points=None, "
+                      "ax=None, alpha=None"),
+        (plot.connectivity, "umap_object, edge_bundling=None, edge_cmap='gray_r', show_points=False, labels=None, "
+                            f"values=None, {look}"),
+        (plot.diagnostic, "umap_object, diagnostic_type='pca', nhood_size=15, local_variance_threshold=0.8, ax=None, "
+                          "cmap='viridis', point_size=None, background='white', width=800, height=800, "
+                          "return_diagnostics=False, plot_result=True"),
+        (plot.interactive, f"umap_object, labels=None, values=None, hover_data=None, tools=None, {look}, point_size=None, "
+                           "subset_points=None, interactive_text_search=False, interactive_text_search_columns=None, "
+                           "interactive_text_search_alpha_contrast=0.95, alpha=None"),
+        (plot.nearest_neighbour_distribution, "umap_object, bins=25, ax=None"),
+        (plot.show, "plot_to_show"),
+    ]:
+        assert str(inspect.signature(function)) == f"({wanted})", function
+
+
+BROWSER = next(filter(None, (shutil.which(name, path="/usr/bin:/usr/local/bin") for name in ("chromium", "google-chrome"))), None)
+SCRIPT = """<script>'use strict'; {
+  const lines = [document.documentElement.dataset.state];
+  const search = element('search');
+  search.value = 'GREEN';
+  search.dispatchEvent(new Event('input', { bubbles: true }));
+  lines.push(element('found').textContent, sought.join(''));
+  point(2);
+  lines.push(tip.firstElementChild.textContent, element('facts').textContent, tip.lastElementChild.textContent.split(' \\u00b7 ')[0]);
+  lines.push([...paper].join(), css(shade[0]), String(globalThis.intruder), String(can('pan')), String(can('save')));
+  const pre = document.createElement('pre');
+  pre.id = 'report';
+  pre.textContent = `\\n${lines.join('\\n')}\\n`;
+  document.body.append(pre);
+}</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium")
+def test_the_page_in_a_browser(tmp_path):
+    mapper = some_map([[0, 0], [np.nan, np.nan], [1, 1], [0, 1]])
+    shown = plot.interactive(mapper, labels=["a", "lost", "<b>b</b>", "c"], background="#102030", color_key=["#ff0000"] * 4,
+                             hover_data={"leaf": ["red", "green", "Dark <i>green</i>", "blue"]}, interactive_text_search=True,
+                             tools=["pan"])
+    (tmp_path / "map.html").write_text(shown.to_html() + SCRIPT, encoding="utf-8")
+    done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}/profile",
+                           "--window-size=1000,800", "--dump-dom", f"file://{tmp_path}/map.html#2d"], capture_output=True,
+                          text=True, timeout=120, env=os.environ | {"HOME": str(tmp_path)})
+    report = re.search('<pre id="report">\n(.*?)\n</pre>', done.stdout, re.S)
+    if not report and "data-state" not in done.stdout:
+        pytest.skip("Chromium does not start here")
+    assert html.unescape(report[1]).split("\n") == [
+        "ready 3 points", "1 found", "010", "c", "leafblue", "point 3", "16,32,48", "rgb(255, 0, 0)", "undefined",
+        "true", "false"]
