@@ -11,11 +11,12 @@ static float logits[COLUMNS];
 static napier_const_matrix shard(const float *row, int k) { return napier_const_rows_f32(row + k * TILE, 1, TILE); }
 static napier_matrix shard_of(float *row, int k) { return napier_rows_f32(row + k * TILE, 1, TILE); }
 
-/* The finals of the row, from which each worker computes results and gradients of its own columns. */
-static void finals_of_the_row(napier_context *context, int64_t finals[NAPIER_SHARD_FINAL_WORDS]) {
+/* Softmax: each worker sends 112 bytes for a row, and gets the probabilities of its own columns. They have the bits of
+ * napier_softmax on the whole row. */
+static void softmax_over_workers(napier_context *context) {
     const napier_indices no_ids = napier_indices_i64(NULL, 0);
-    float tiles[WORKERS][NAPIER_SHARD_LSE];
-    int64_t sums[WORKERS][NAPIER_SHARD_SUM_WORDS];
+    float tiles[WORKERS][NAPIER_SHARD_LSE], probs[COLUMNS], whole[COLUMNS];
+    int64_t sums[WORKERS][NAPIER_SHARD_SUM_WORDS], finals[NAPIER_SHARD_FINAL_WORDS];
     for (int k = 0; k < WORKERS; k++) {
         const napier_matrix own = napier_rows_f32(tiles[k], 1, NAPIER_SHARD_LSE);
         EXPECT(napier_shard_tiles(context, shard(logits, k), k * TILE, COLUMNS, no_ids, NULL, NAPIER_SHARD_LSE, own,
@@ -23,14 +24,6 @@ static void finals_of_the_row(napier_context *context, int64_t finals[NAPIER_SHA
         EXPECT(napier_shard_sums(context, napier_read_only(own), NAPIER_SHARD_LSE, sums[k]) == NAPIER_OK);
     }
     EXPECT(napier_shard_finish_sums(context, sums[0], WORKERS, 1, finals) == NAPIER_OK);
-}
-
-/* Softmax: each worker sends 112 bytes for a row, and gets the probabilities of its own columns. They have the bits of
- * napier_softmax on the whole row. */
-static void softmax_over_workers(napier_context *context) {
-    int64_t finals[NAPIER_SHARD_FINAL_WORDS];
-    float probs[COLUMNS], whole[COLUMNS];
-    finals_of_the_row(context, finals);
     for (int k = 0; k < WORKERS; k++) {
         EXPECT(napier_shard_softmax(context, finals, NAPIER_KIND_SOFTMAX, shard(logits, k), shard_of(probs, k), NULL) ==
                NAPIER_OK);
@@ -42,10 +35,17 @@ static void softmax_over_workers(napier_context *context) {
 
 /* Gradients: for softmax the workers exchange one number for each tile, for logsumexp nothing more than the finals. */
 static void gradients_over_workers(napier_context *context) {
-    int64_t finals[NAPIER_SHARD_FINAL_WORDS];
-    float probs[COLUMNS], grad_probs[COLUMNS] = {1}, dots[WORKERS], grad_softmax[COLUMNS], grad_lse[COLUMNS];
+    const napier_indices no_ids = napier_indices_i64(NULL, 0);
     const float one = 1;
-    finals_of_the_row(context, finals);
+    float tiles[WORKERS][NAPIER_SHARD_LSE], dots[WORKERS];
+    float probs[COLUMNS], grad_probs[COLUMNS] = {1}, grad_softmax[COLUMNS], grad_lse[COLUMNS];
+    int64_t finals[NAPIER_SHARD_FINAL_WORDS];
+    for (int k = 0; k < WORKERS; k++) {
+        EXPECT(napier_shard_tiles(context, shard(logits, k), k * TILE, COLUMNS, no_ids, NULL, NAPIER_SHARD_LSE,
+                                  napier_rows_f32(tiles[k], 1, NAPIER_SHARD_LSE), NULL) == NAPIER_OK);
+    }
+    EXPECT(napier_shard_finish_tiles(context, napier_const_rows_f32(tiles[0], 1, WORKERS * NAPIER_SHARD_LSE),
+                                     NAPIER_SHARD_LSE, finals) == NAPIER_OK);
     for (int k = 0; k < WORKERS; k++) {
         EXPECT(napier_shard_softmax(context, finals, NAPIER_KIND_SOFTMAX, shard(logits, k), shard_of(probs, k), NULL) ==
                NAPIER_OK);

@@ -24,23 +24,12 @@ static napier_umap_model *fit(napier_context *context) {
     return model;
 }
 
-/* The fuzzy set of the points' nearest neighbours. The caller destroys it. */
-static napier_umap_graph *fuzzy_set(napier_context *context) {
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    options.n_neighbors = NEIGHBORS;
-    int32_t indices[POINTS][NEIGHBORS];
-    float distances[POINTS][NEIGHBORS];
-    napier_umap_graph *graph = NULL;
-    EXPECT(napier_nearest_neighbors(context, samples_of(data[0], POINTS), &options, indices[0], distances[0]) ==
-           NAPIER_OK);
-    EXPECT(napier_umap_fuzzy_simplicial_set(context, indices[0], distances[0], POINTS, NEIGHBORS, 1, 1, &graph) ==
-           NAPIER_OK);
-    return graph;
-}
-
 /* A map in one call. How good it is: the share of neighbours that are neighbours on the map too, and so on. */
 static void map_in_one_call(napier_context *context) {
-    napier_umap_model *const model = fit(context);
+    napier_umap_options umap = NAPIER_UMAP_OPTIONS_INIT;
+    umap.neighbors.n_neighbors = NEIGHBORS;
+    napier_umap_model *model = NULL;
+    EXPECT(napier_umap_fit(context, samples_of(data[0], POINTS), &umap, &model) == NAPIER_OK);
     const napier_const_matrix embedding = napier_umap_model_embedding(model);
     napier_umap_quality quality;
     EXPECT(embedding.rows == POINTS && embedding.cols == 2 && napier_umap_disconnected(embedding) == 0);
@@ -126,9 +115,14 @@ static void nearest_points(napier_context *context) {
 /* The stages, one after the other. With the same options they give the bits of napier_umap_fit. */
 static void map_in_stages(napier_context *context) {
     const napier_umap_options options = few_neighbors();
-    float embedding[POINTS][2];
+    int32_t indices[POINTS][NEIGHBORS];
+    float distances[POINTS][NEIGHBORS], embedding[POINTS][2];
     const napier_matrix map = napier_rows_f32(embedding[0], POINTS, 2);
-    napier_umap_graph *const graph = fuzzy_set(context);
+    napier_umap_graph *graph = NULL;
+    EXPECT(napier_nearest_neighbors(context, samples_of(data[0], POINTS), &options.neighbors, indices[0],
+                                    distances[0]) == NAPIER_OK);
+    EXPECT(napier_umap_fuzzy_simplicial_set(context, indices[0], distances[0], POINTS, NEIGHBORS, 1, 1, &graph) ==
+           NAPIER_OK);
     EXPECT(napier_umap_spectral_layout(context, graph, samples_of(data[0], POINTS), options.seed, map) == NAPIER_OK);
     EXPECT(napier_umap_optimize_layout(context, graph, &options, map) == NAPIER_OK);
     napier_umap_graph_destroy(context, graph);
@@ -158,19 +152,15 @@ static void scale_of_a_point(napier_context *context) {
 /* Known labels, numbers, or distances between targets pull the graph apart where the targets differ. A label below 0 is
  * unknown. */
 static void join_targets(napier_context *context) {
-    int32_t labels[POINTS];
-    float numbers[POINTS];
-    for (int i = 0; i < POINTS; i++) {
-        labels[i] = i % 10 == 0 ? -1 : i / 10, numbers[i] = (float)i;
-    }
-    napier_umap_graph *graph = fuzzy_set(context);
+    const napier_umap_edge edges[] = {{0, 1, 1}, {0, 2, 1}, {1, 0, 1}, {2, 0, 1}, {2, 3, 1}, {3, 2, 1}};
+    const int32_t labels[] = {0, 0, 1, -1};
+    const float numbers[] = {1, 1.5F, 8, 9}, distances[] = {0, 3, 0, 3, 0, 0};
+    napier_umap_graph *graph = NULL;
+    EXPECT(napier_umap_graph_from_edges(context, edges, 6, 4, &graph) == NAPIER_OK);
+    EXPECT(napier_umap_join_distances(context, &graph, distances, 0.5) == NAPIER_OK);
     EXPECT(napier_umap_join_categories(context, &graph, labels, 0.5) == NAPIER_OK);
-    EXPECT(napier_umap_join_numbers(context, &graph, numbers, NEIGHBORS, 0.5) == NAPIER_OK);
-    const int64_t edges = graph->starts[POINTS];
-    float *const distances = calloc((size_t)edges, sizeof *distances);
-    EXPECT(distances && napier_umap_join_distances(context, &graph, distances, 0.5) == NAPIER_OK);
-    EXPECT(graph->n == POINTS && graph->starts[POINTS] > 0);
-    free(distances);
+    EXPECT(graph->weights[0] == 1 && graph->weights[1] < 0.01F); /* from 0 to 1, and from 0 to 2 */
+    EXPECT(napier_umap_join_numbers(context, &graph, numbers, 2, 0.5) == NAPIER_OK);
     napier_umap_graph_destroy(context, graph);
 }
 

@@ -102,10 +102,12 @@ def page(header, examples):
 
 def write_pages(root):
     """Writes a page of each header below root/include into root/c, and an index of them."""
-    examples = [found for file in sorted((root / "docs" / "examples").glob("*.c")) for found in EXAMPLE.finditer(file.read_text())]
+    files = sorted((root / "docs" / "examples").glob("*.c"))
     target, names = root / "c", []
     target.mkdir()
     for header in sorted((root / "include" / "napier").rglob("*.h")):
+        own_first = sorted(files, key=lambda file: file.stem != header.stem)
+        examples = [found for file in own_first for found in EXAMPLE.finditer(file.read_text())]
         names.append(header.relative_to(root / "include" / "napier").as_posix().replace("/", "-").removesuffix(".h"))
         (target / f"{names[-1]}.rst").write_text(page(header, examples))
     (target / "index.rst").write_text(heading("C", "=") + "\n" + directive("toctree", "", "\n".join(names)))

@@ -97,8 +97,8 @@ def main():
                 if not found:
                     missing += 1
                     print(f"FAIL  {name}:{number}: no {word}")
-    examples = "".join(split(name, (Path(root) / name).read_text())[1] for name in files
-                       if re.fullmatch(r"docs/examples/\w+\.c", name))
+    examples = "".join(example for name in files if re.fullmatch(r"docs/examples/\w+\.c", name) for example in re.findall(
+        r"^static void \w+\(napier_context \*context\) \{\n.*?^\}", split(name, (Path(root) / name).read_text())[1], re.M | re.S))
     for header in sorted(name for name in files if re.fullmatch(r"include/napier/\w+\.h", name)):
         functions = re.findall(r"^NAPIER_API[^;(]*?\b(napier_\w+)\s*\(", (Path(root) / header).read_text(), re.M)
         for word in functions:
