@@ -6,7 +6,7 @@ from typing import Optional
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _common, _last, _none, _numbers, _once, _operator, _row_major_like, _single)
+from .base import (Tensor, _as_tensor, _check, _check_given, _common, _last, _none, _numbers, _once, _operator, _row_major_like, _single)
 
 
 def _rows(x):
@@ -94,7 +94,8 @@ def linear(x, weight, bias=None, *, compute="f32"):
     >>> napier.torch.linear(x, weight, torch.tensor([0.0, 0.0, 5.0])).tolist()
     [[1.0, 1.0, 6.0], [1.0, 1.0, 6.0]]
     """
-    _check(x=x, weight=weight, bias=bias)
+    _check(x=x, weight=weight)
+    _check_given(bias=bias)
     if compute not in ("f32", "bf16", "split"):
         raise ValueError(f"compute: expected 'f32', 'bf16' or 'split', got {compute!r}")
     _expect_axes("x", x, 1)
