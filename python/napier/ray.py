@@ -1,8 +1,8 @@
 """Actors for ray.data.Dataset.map_batches, which generate from a language model, score with it, and judge by it.
 
-    ds = ray.data.read_json("prompts.jsonl")                       # {"number": 0, "prompt": "2 + 2 ="}
-    ds = ds.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": "Qwen3-0.6B", "samples": 4}, batch_size=64,
-                        compute=ray.data.ActorPoolStrategy(size=8), num_cpus=4)
+>>> ds = ray.data.read_json("prompts.jsonl")     # {"number": 0, "prompt": "2 + 2 ="}       # doctest: +SKIP
+>>> ds = ds.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": "Qwen3-0.6B", "samples": 4}, batch_size=64,
+...                     compute=ray.data.ActorPoolStrategy(size=8), num_cpus=4)             # doctest: +SKIP
 
 Each actor loads the model once, and uses as many threads as Ray gives it processors (num_cpus). Results do not depend on the
 number of actors, the batches or their order, nor on an actor that died and whose batches another has done again. This module

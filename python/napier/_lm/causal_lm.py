@@ -87,11 +87,16 @@ class Tokenizer:
     def encode(self, text, *, plain_special=False, add_special_tokens=False, continues=False):
         """The ids of a text, as a list.
 
-        plain_special : encode "<|im_end|>" and other special tokens as plain text
-        add_special_tokens : whether to add those that the file's post_processor adds, such as Llama's BOS. "once": but not
-            where the text begins with them already, as one by a chat template may
-        continues : the text continues another, as a response continues a prompt, so no space is put before it, as Llama 2's
-            file asks for at the beginning of a text
+        Parameters
+        ----------
+        plain_special : bool
+            Encode "<|im_end|>" and other special tokens as plain text.
+        add_special_tokens : bool or "once"
+            Whether to add those that the file's post_processor adds, such as Llama's BOS. "once": but not where the text begins with
+            them already, as one by a chat template may.
+        continues : bool
+            The text continues another, as a response continues a prompt, so no space is put before it, as Llama 2's file asks for at
+            the beginning of a text.
 
         Examples
         --------
@@ -169,13 +174,17 @@ class Tokenizer:
     def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False, format="qwen3", date=None):
         """A conversation in a chat format that is built in, exactly as the published templates render it.
 
-        messages : list of {"role": .., "content": ..}. A message of the assistant may have "reasoning_content" and
-            "tool_calls". "name" and "tool_call_id" are ignored, as by the template; any other key is an error
+        apply_chat_template renders any model's own template.
+
+        Parameters
+        ----------
+        messages : list of {"role": .., "content": ..}
+            A message of the assistant may have "reasoning_content" and "tool_calls". "name" and "tool_call_id" are ignored, as by the
+            template; any other key is an error.
         tools : list of tools, each a dict, or its JSON as a str
         format : 'qwen3', 'qwen2.5', 'llama3', 'llama3.1' (also 3.2 and 3.3), 'llama2', 'mistral-v0.1' or 'mistral-v0.2'
-        date : the day in llama3.1's system message; default "26 Jul 2024", as in its template
-
-        apply_chat_template renders any model's own template.
+        date : str
+            The day in llama3.1's system message; default "26 Jul 2024", as in its template.
 
         Examples
         --------
@@ -202,12 +211,17 @@ class Tokenizer:
         tokenize=False. It needs jinja2. The text has the BOS if the template writes it: encode it without
         add_special_tokens, or with "once".
 
-        messages : list of dicts. Keys that are None are left out, as in transformers
+        Parameters
+        ----------
+        messages : list of dicts
+            Keys that are None are left out, as in transformers.
         tools, documents : lists of dicts
-        chat_template : a template, or the name of one of the model's. Default: the model's, from chat_template.jinja or
-            tokenizer_config.json beside tokenizer.json
-        continue_final_message : the text ends where the last message's content does, so that the model goes on with it; or the name
-            of the field to go on with, such as "reasoning_content"
+        chat_template : str
+            A template, or the name of one of the model's. Default: the model's, from chat_template.jinja or tokenizer_config.json
+            beside tokenizer.json.
+        continue_final_message : bool or str
+            The text ends where the last message's content does, so that the model goes on with it; or the name of the field to go on
+            with, such as "reasoning_content".
         variables : what else the template reads, such as enable_thinking
 
         Examples
