@@ -302,7 +302,7 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "_lm.grpo_trainer", "dask", "hf", "lm_eval", "ray", "rl",
+STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.entmax", "_ops.logsumexp", "_ops.losses", "_lm.causal_lm", "_lm.grpo_trainer", "dask", "hf", "lm_eval", "ray", "rl",
            "torch", "torch.distributed", "trl", "umap", "_umap.estimator", "_umap.aligned"]
 
 

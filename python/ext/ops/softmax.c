@@ -639,7 +639,8 @@ static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args
 
 PyMethodDef softmax_functions[] = {
     {"softmax", FAST(py_softmax),
-     "softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, mask=None, "
+     "causal=False)\n--\n\n"
      "exp(x / temperature - logsumexp) along an axis.\n\n"
      "Parameters\n----------\n"
      "x : array of any shape\n"
@@ -653,12 +654,16 @@ PyMethodDef softmax_functions[] = {
      "algorithm : 'auto', 'safe', 'online', 'parallel'\n    How a row is read; all give the same bits.\n"
      "masked_rows : 'nan' or 'zero'\n    What a row of only -inf gives.\n"
      "dtype : of the result; default: x's. With `out` it must be out's.\n"
-     "out : array to write to, of x's shape; may be x itself\n\n"
+     "out : array to write to, of x's shape; may be x itself\n"
+     "mask : bool or int array that broadcasts to x, or None\n    0 hides an element, as -inf does, whatever it is.\n"
+     "causal : bool\n    Of the last two axes, queries and keys, the last query keeps all keys, and each earlier query "
+     "one fewer.\n\n"
      "Returns\n-------\nAn array of x's kind and shape, or `out`.\n\n"
      "Examples\n--------\n"
      ">>> import napier\n>>> napier.softmax([1000.0, 1001.0, 1002.0]).round(4)\narray([0.09  , 0.2447, 0.6652])\n"},
     {"log_softmax", FAST(py_log_softmax),
-     "log_softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "log_softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, "
+     "mask=None, causal=False)\n--\n\n"
      "x / temperature - logsumexp along an axis; never positive. Parameters as in softmax; a row of only -inf gives "
      "-inf\n"
      "with masked_rows='zero'.\n\n"
@@ -666,7 +671,8 @@ PyMethodDef softmax_functions[] = {
      ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4).tolist()\n"
      "[[0.0, -1e+30], [-0.6931, -0.6931]]\n"},
     {"sparsemax", FAST(py_sparsemax),
-     "sparsemax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "sparsemax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, mask=None, "
+     "causal=False)\n--\n\n"
      "The probabilities nearest to x / temperature along an axis; most are exactly 0. Parameters as in softmax; "
      "algorithm\nchanges nothing.\n\n"
      "Examples\n--------\n"

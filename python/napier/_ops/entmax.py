@@ -80,7 +80,7 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
     --------
     >>> import napier
     >>> napier.entmax([1.0, 1.5, 0.25, -3.0]).round(4).tolist()
-    [0.32, 0.5999, 0.0801, 0.0]
+    [0.3122, 0.6541, 0.0338, 0.0]
     """
     alpha = check_alpha(alpha)
     if alpha in (1, 2):

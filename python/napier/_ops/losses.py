@@ -119,7 +119,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     --------
     >>> import napier
     >>> round(float(napier.cross_entropy([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]], [2, 0])), 4)
-    0.6341
+    0.6342
     """
     if _tensors(input, target):
         raise TypeError("input: a tensor (use napier.torch.cross_entropy)")

@@ -21,11 +21,14 @@ def _gpus():
     return _napier.cuda_device_count()
 
 
+def _check_given(**tensors):
+    """_check of arguments that may be None."""
+    _check(**{name: x for name, x in tensors.items() if x is not None})
+
+
 def _check(**tensors):
     """Raises an error that names the argument if it is not a supported tensor, or is on an unsupported device."""
     for name, x in tensors.items():
-        if x is None:
-            continue
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
         if x.is_complex():
@@ -171,15 +174,17 @@ def _differentiable(operator, tensors, needs, backward, tangent):
     return call
 
 
-def _recorded(plain, plain_backward, backward, of_result):
+def _recorded(plain, operator, plain_backward, backward, of_result):
     """The function for a tensor whose gradient PyTorch records, where `plain` has returned False (python/ext/ops/softmax_plain.c).
-    The gradient is made from the result or the input. backward(kept, grad, axis, temperature) is for gradients that are recorded
-    themselves, traced or batched."""
+    The gradient is made from the result or the input. operator(x, axis, ...) raises the error where `plain` fails after all.
+    backward(kept, grad, axis, temperature) is for gradients that are recorded themselves, traced or batched."""
 
     class Recorded(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, axis, *options):
             y = plain(x, axis, *options)
+            if y is None:
+                y = operator(x, axis, *options)
             ctx.save_for_backward(y if of_result else x)
             ctx.axis, ctx.temperature = axis, options[0] if of_result else options[1]
             return y

@@ -4,7 +4,7 @@ import torch
 from .. import _napier
 from .._ops.entmax import check_alpha, entmax_rows
 from .._ops.losses import check_reduction, check_target, class_axis
-from .base import (Tensor, _as_tensor, _check, _differentiable, _is_traced, _number, _numbers, _operator,
+from .base import (Tensor, _as_tensor, _check, _check_given, _differentiable, _is_traced, _number, _numbers, _operator,
                    _row_major_like)
 from .logsumexp import logsumexp
 from .softmax import _at_least_single, _dimension, _dot, _exp, _floats, _kept, _log, _logits, _over, log_softmax, softmax, sparsemax
@@ -131,7 +131,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
         raise ValueError("size_average: and reduce are replaced by reduction= ('mean', 'sum' or 'none')")
     input = _floats(input)
     target, weight = _as_tensor(target, input), _as_tensor(weight, input)
-    _check(input=input, target=target, weight=weight)
+    _check(input=input, target=target)
+    _check_given(weight=weight)
     check_reduction(reduction, label_smoothing)
     if not input.dtype.is_floating_point:
         raise TypeError(f"input: expected floating-point numbers, got {input.dtype}")

@@ -61,7 +61,9 @@ def _slow_logsumexp_backward(x, grad, axis, temperature):
 
 
 _plain_logsumexp = _napier._plain_logsumexp
-_recorded_logsumexp = _recorded(_plain_logsumexp, _napier._plain_logsumexp_backward, _slow_logsumexp_backward, False)
+_recorded_logsumexp = _recorded(
+    _plain_logsumexp, lambda x, dim, keepdim, temperature: _logsumexp(x, dim % max(x.ndim, 1), _numbers(temperature=temperature)),
+    _napier._plain_logsumexp_backward, _slow_logsumexp_backward, False)
 
 
 # Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.

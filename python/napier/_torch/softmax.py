@@ -222,14 +222,20 @@ def _map(operator, function, input, dim, dtype, mask, causal, temperature, maske
     return operator(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows, algorithm).to(kind), None
 
 
+def _by_operator(operator):
+    return lambda x, dim, temperature, masked_rows: operator(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
+
+
 def _with_tensor(backward):
     return lambda y, grad, axis, temperature: backward(y, grad.to(y.dtype), axis % max(y.ndim, 1), _numbers(temperature=temperature))
 
 
 _plain_softmax, _plain_log_softmax, _plain_sparsemax = _napier._plain_softmax, _napier._plain_log_softmax, _napier._plain_sparsemax
-_recorded_softmax = _recorded(_plain_softmax, _napier._plain_softmax_backward, _with_tensor(_softmax_backward), True)
-_recorded_log_softmax = _recorded(_plain_log_softmax, _napier._plain_log_softmax_backward, _with_tensor(_log_softmax_backward), True)
-_recorded_sparsemax = _recorded(_plain_sparsemax, _napier._plain_sparsemax_backward, _with_tensor(_sparsemax_backward), True)
+_recorded_softmax = _recorded(_plain_softmax, _by_operator(_softmax), _napier._plain_softmax_backward, _with_tensor(_softmax_backward), True)
+_recorded_log_softmax = _recorded(_plain_log_softmax, _by_operator(_log_softmax), _napier._plain_log_softmax_backward,
+                                  _with_tensor(_log_softmax_backward), True)
+_recorded_sparsemax = _recorded(_plain_sparsemax, _by_operator(_sparsemax), _napier._plain_sparsemax_backward,
+                                _with_tensor(_sparsemax_backward), True)
 
 
 def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):

@@ -16,7 +16,7 @@ import torch
 
 from .. import _napier
 from .._ops.attention import _arguments
-from .._torch.base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _none, _number, _numbers, _once, _operator,
+from .._torch.base import (Tensor, _as_tensor, _check, _check_given, _common, _differentiable, _last, _none, _number, _numbers, _once, _operator,
                            _row_major_like, _single, _size)
 from .._torch.choices import cross_entropy, entmax, gumbel_softmax, logaddexp
 from .._torch.layers import linear, rms_norm, rotary, rotary_angles, rotary_frequencies, swiglu
@@ -207,7 +207,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     mask = _as_tensor(mask, q)
     prefix = None if prefix is None else tuple(_as_tensor(x, q) for x in prefix)
     query_offsets, key_offsets = _as_tensor(query_offsets, q), _as_tensor(key_offsets, q)
-    _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
+    _check(q=q, k=k, v=v)
+    _check_given(mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
     (q, k, v, mask, _, *options), plain = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
@@ -283,20 +284,11 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     last query attends to all keys.) A query that attends to no key gives 0.
 
     float64 and dropout are computed in steps, which is slow; all orders of derivatives and forward mode exist there, and
-    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws.
-
-    Examples
-    --------
-    >>> import torch, napier.torch
-    >>> q = k = v = torch.randn(2, 4, 5, 8)
-    >>> ours = napier.torch.scaled_dot_product_attention(q, k, v, is_causal=True)
-    >>> theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    >>> torch.allclose(ours, theirs, atol=1e-5)
-    True
-    """
-    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws."""
+    given = {"query": query, "key": key, "value": value}
     _check(**given)
-    for name, x in list(given.items())[:3]:
+    _check_given(attn_mask=attn_mask)
+    for name, x in given.items():
         if x.ndim < 2 or not x.is_floating_point() or x.dtype != query.dtype:
             raise ValueError(f"{name}: expected at least 2 dimensions and the dtype of query, got {tuple(x.shape)} of {x.dtype}")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
@@ -421,7 +413,8 @@ _register_tokens(_linear_token_logprobs, _linear_token_logprobs_backward, 2)
 
 def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
     ids, keep = _as_tensor(ids, x), _as_tensor(keep, x)
-    _check(**{what: x}, ids=ids, keep=keep)
+    _check(**{what: x})
+    _check_given(ids=ids, keep=keep)
     rows, ids, keep, lead = _token_arguments(_single(x), ids, keep, what)
     if ids is not None and (ids.dtype.is_floating_point or ids.dtype == torch.bool):
         raise TypeError(f"ids: expected integers, got {ids.dtype}")
@@ -596,7 +589,7 @@ def _row_offsets(table, offsets, beside):
 def _mask_of(mask, beside):
     """A mask of any dtype as one byte for each token."""
     mask = _as_tensor(mask, beside)
-    _check(mask=mask)
+    _check_given(mask=mask)
     return mask if mask is None or mask.dtype in (torch.bool, torch.uint8) else mask != 0
 
 
@@ -680,7 +673,8 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, e
     ([0.5, 0.0], [1.0, 1.0, 1.0])
     """
     offsets, mask = _as_tensor(offsets, policy_logprobs), _mask_of(mask, policy_logprobs)
-    _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets)
+    _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs)
+    _check_given(offsets=offsets)
     table = _table("policy_logprobs", policy_logprobs, offsets)
     policy, ref, mask = _in_line(table, policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, mask=mask)
     return _kl_per_response(_single(policy), _single(ref), _row_offsets(table, offsets, policy), mask, estimator, reduction,
@@ -755,7 +749,8 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights, *, mask=None):
     ([-2.0, -1.0], [2.0, 0.0, 2.0])
     """
     token_ids, offsets, mask = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs), _mask_of(mask, logprobs)
-    _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
+    _check(logprobs=logprobs, token_ids=token_ids, rubric=rubric, weights=weights)
+    _check_given(offsets=offsets)
     for name, x in (("rubric", rubric), ("weights", weights)):
         if x.requires_grad and torch.is_grad_enabled():
             raise RuntimeError(f"{name}: has no gradient here; use {name}.detach()")
@@ -925,7 +920,8 @@ def _batch(table, beside, advantages, offsets, old_logprobs, ref_logprobs, sampl
     given = {"old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs, "sampler_logprobs": sampler_logprobs}
     tensors = {name: _as_tensor(x, beside) for name, x in given.items()}
     advantages, offsets = _as_tensor(advantages, beside), _as_tensor(offsets, beside)
-    _check(advantages=advantages, offsets=offsets, **tensors)
+    _check(advantages=advantages)
+    _check_given(offsets=offsets, **tensors)
     advantages = advantages.reshape(-1) if table else advantages  # [B], [B, 1] or [B, L]
     each = [advantages, _row_offsets(table, offsets, beside), *_in_line(table, **tensors), *_in_line(table, mask=mask)]
     return [None if x is None else x.detach() for x in each]
@@ -946,7 +942,8 @@ def _named(metrics):
 def _losses_of(operator, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options):
     """The operator's results, and [B, L] of a padded batch."""
     mask = _mask_of(mask, logprobs)
-    _check(logprobs=logprobs, entropies=entropies)
+    _check(logprobs=logprobs)
+    _check_given(entropies=entropies)
     table = _table("logprobs", logprobs, offsets)
     options = _length_of(table, mask, options)
     batch = _batch(table, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
@@ -982,18 +979,8 @@ def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logp
 def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
-    as in grpo_loss, they are [B, L].
-
-    Examples
-    --------
-    >>> import torch, napier.torch
-    >>> logprobs = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
-    >>> losses = napier.torch.grpo_token_loss(logprobs, torch.tensor([1.0, -1.0]), [0, 2, 3])
-    >>> losses.mean().backward()  # reduced in a way of your own
-    >>> losses.tolist(), [round(g, 4) for g in logprobs.grad.tolist()]
-    ([-1.0, -1.0, 1.0], [-0.3333, -0.3333, 0.3333])
-    """
-    _check(entropies=entropies)
+    as in grpo_loss, they are [B, L]."""
+    _check_given(entropies=entropies)
     entropies = None if entropies is None else entropies.detach()
     losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
                                entropies, mask, options)
@@ -1116,5 +1103,6 @@ def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
     size, offsets = _groups(groups)
     rewards = _as_tensor(rewards)
     offsets = _as_tensor(offsets, rewards)
-    _check(rewards=rewards, groups=offsets)
+    _check(rewards=rewards)
+    _check_given(groups=offsets)
     return _group_advantages(_single(rewards.detach()), size, offsets, scale, _numbers(epsilon=epsilon))
