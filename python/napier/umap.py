@@ -36,4 +36,7 @@ def __getattr__(name):
     if name == "AlignedUMAP":
         from ._umap.aligned import AlignedUMAP
         return AlignedUMAP
+    if name in ("ParametricUMAP", "parametric_loss"):
+        from ._umap import parametric
+        return getattr(parametric, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
