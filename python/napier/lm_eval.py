@@ -27,6 +27,7 @@ except ImportError as error:  # without the harness, the class can still be used
 else:
     missing = None
 
+from ._lm import chat_template as chat_templates
 from ._lm.causal_lm import CausalLM
 
 
@@ -85,6 +86,8 @@ class NapierLM(TemplateLM):
     max_length: maximum of tokens in context and continuation together; default: the model's context length.
     prefix_token_id: replaces an empty context; default, as in the harness's hf: the tokenizer's bos_token, else its eos_token.
     max_gen_toks: maximum of generated tokens where the task does not say; default 256.
+    chat_template_args, enable_thinking: variables of the chat template, with --apply_chat_template.
+    think_end_token: a text or an id; what a model generates up to its last one is thoughts, and no part of the answer.
     batch_size, max_batch_size, device: the harness always passes them; they have no effect, because models run on the CPU.
 
     Examples
@@ -96,11 +99,17 @@ class NapierLM(TemplateLM):
     """
 
     def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
-                 max_batch_size=None, device=None, max_gen_toks=256, **unknown):
+                 max_batch_size=None, device=None, max_gen_toks=256, chat_template_args=None, enable_thinking=None,
+                 think_end_token=None, **unknown):
         super().__init__()
         for name in unknown:
             raise TypeError(f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length, "
-                            "prefix_token_id and max_gen_toks")
+                            "prefix_token_id, max_gen_toks, chat_template_args, enable_thinking and think_end_token")
+        if enable_thinking and think_end_token is None:
+            raise ValueError("think_end_token: missing; enable_thinking needs it, such as </think>, to find the answer")
+        thinking = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
+        self._chat_variables = {**(chat_template_args or {}), **thinking}
+        self._think_end = int(think_end_token) if str(think_end_token).isdigit() else think_end_token
         if max_length is not None and int(max_length) < 1:
             raise ValueError(f"max_length: expected 1 or more, got {max_length}")
         self.model = pretrained if isinstance(pretrained, CausalLM) else CausalLM(pretrained, compute=compute, memory=int(memory))
@@ -127,7 +136,34 @@ class NapierLM(TemplateLM):
 
     @property
     def tokenizer_name(self):
-        return "napier"
+        """By which the harness tells its caches of rendered requests apart."""
+        return "napier__" + os.path.abspath(self.model.directory or "").replace(os.sep, "__")
+
+    def chat_template(self, chat_template=False):
+        """The text of the model's chat template, or of the one of this name; None if it is not to be applied."""
+        if not chat_template:
+            return None
+        known = self.model.tokenizer._chat_template()[0]
+        named = chat_template if isinstance(known, dict) and isinstance(chat_template, str) else None
+        if named is not None and named not in known:
+            raise ValueError(f"chat_template: the model has none called {named!r}; choose one of {sorted(known)}")
+        return None if known is None else chat_templates.choose(known, named, None)
+
+    def apply_chat_template(self, chat_history, add_generation_prompt=True):
+        """The prompt of a conversation by the model's own template. Without add_generation_prompt the model goes on with the last
+        message. Where a template has no place for a system's message, it is left out, as in the harness's hf."""
+        def render(messages):
+            return self.model.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=add_generation_prompt, continue_final_message=not add_generation_prompt,
+                **self._chat_variables)
+
+        without = [message for message in chat_history if message["role"] != "system"]
+        try:
+            return render(chat_history)
+        except ValueError:
+            if len(without) == len(chat_history):
+                raise
+        return render(without)
 
     def tok_encode(self, string, add_special_tokens=None, **_):
         """The ids of a text. As in the harness's hf, they begin with the tokenizer's BOS, unless the text has it; Qwen has none.
@@ -240,7 +276,16 @@ class NapierLM(TemplateLM):
         made = self.model.generate(prompts, max_tokens=how.max_tokens, stop=ends + [text for text in stops if text],
                                    numbers=[number for _, _, number in part], **how.sampling)
         responses = (made.token_ids[a:b] for a, b in zip(made.offsets, made.offsets[1:]))
-        return [how.cut(self._text(ids), stops) for ids in responses]
+        return [how.cut(self._answer(ids), stops) for ids in responses]
+
+    def _answer(self, ids):
+        """The text of ids, without thoughts."""
+        if self._think_end is None:
+            return self._text(ids)
+        if isinstance(self._think_end, str):
+            return self._text(ids).split(self._think_end)[-1].lstrip()
+        ends = [i for i, id in enumerate(ids) if id == self._think_end]
+        return self._text(ids[ends[-1] + 1:] if ends else ids).lstrip()
 
     def _text(self, ids):
         """The text of ids. The unused rows of a model's vocabulary have no token, and so no text."""

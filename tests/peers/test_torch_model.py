@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 import model_data
 import napier
 from napier.lm_eval import NapierLM, missing
-from support import Skip, python
+from support import Skip, python, raises
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENIZER = os.path.join(os.path.dirname(HERE), "support", "tiny_tokenizer.json")
@@ -231,6 +231,38 @@ def test_the_harness_s_prefix_token():
     assert seen == {278, 280, 279, 5}
 
 
+CHAT = ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{{ m.content }}{{ thought if enable_thinking else '' }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+        "{% endif %}")
+
+
+@with_harness
+def test_the_harness_s_chat_templates():
+    """The prompts of conversations, the template that the harness logs, and answers behind thoughts are hf's."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    for template in (CHAT, [{"name": "default", "template": CHAT}, {"name": "other", "template": "{{ messages[0].content }}"}]):
+        theirs, mine = both(tokenizer_config={"bos_token": None, "eos_token": "<|im_end|>", "chat_template": template})
+        for options in ({}, {"enable_thinking": False}, {"enable_thinking": True, "think_end_token": "e", "chat_template_args": {"thought": "!"}}):
+            hf = HFLM(pretrained=theirs, tokenizer=mine.folder.name, device="cpu", max_length=512, dtype="float32", **options)
+            ours = NapierLM(mine, **options)
+            for roles in (["user"], ["system", "user"], ["user", "assistant", "user"], ["user", "assistant"]):
+                talk = [{"role": role, "content": f"{role} says: a cat"} for role in roles]
+                for generates in (True, False):
+                    assert ours.apply_chat_template(talk, generates) == hf.apply_chat_template(talk, generates), (roles, generates)
+            for name in (True, False, *(["other"] if template is not CHAT else [])):
+                assert ours.chat_template(name) == hf.chat_template(name), name
+        assert ours.tokenizer_name != NapierLM(both()[1]).tokenizer_name
+        prompt = ours.apply_chat_template([{"role": "user", "content": "the cat"}])
+        for token in ("e", " ", 5, "270", "no such text"):
+            hf.think_end_token = ours._think_end = int(token) if str(token).isdigit() else token
+            requests = [Instance(request_type="generate_until", doc={}, idx=0, arguments=(prompt, {"until": ["zz"], "max_gen_toks": 24}))]
+            assert ours.generate_until(requests) == hf.generate_until(requests), token
+    raises(ValueError, "think_end_token: missing", lambda: NapierLM(mine, enable_thinking=True))
+    raises(ValueError, "chat_template: the model has none called 'x'", lambda: ours.chat_template("x"))
+    raises(ValueError, "the chat template fails: no system", lambda: ours.model.tokenizer.apply_chat_template([{"role": "system"}]))
+
+
 @with_harness
 def test_the_harness_keeps_its_models():
     """In a process of its own: the harness loads its models only where it knows none yet."""
@@ -253,8 +285,8 @@ doc_to_target: "{{{{answer}}}}"
 
 @with_harness
 def test_the_harness_s_command():
-    """python -m napier.lm_eval, with a task in a folder: napier's answers are hf's."""
-    _, mine = both(tokenizer_config={"eos_token": "<|im_end|>"})
+    """python -m napier.lm_eval, with a task in a folder and the model's chat template: napier's answers are hf's."""
+    _, mine = both(tokenizer_config={"eos_token": "<|im_end|>", "chat_template": CHAT})
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "tiny.yaml"), "w", encoding="utf-8") as task:
             task.write(TASK.format(folder))
@@ -266,7 +298,7 @@ def test_the_harness_s_command():
         def answers(name, *options):
             out = os.path.join(folder, name)
             done = python("-m", "napier.lm_eval", *options, "--tasks", "tiny", "--include_path", folder, "--output_path", out,
-                          "--log_samples", HF_HUB_OFFLINE="1", HF_HOME=folder, HF_DATASETS_OFFLINE="1")
+                          "--log_samples", "--apply_chat_template", "--system_instruction", "Be brief.", HF_HUB_OFFLINE="1", HF_HOME=folder, HF_DATASETS_OFFLINE="1")
             assert done.returncode == 0, done.stderr
             (samples,) = (os.path.join(where, f) for where, _, files in os.walk(out) for f in files if f.startswith("samples_"))
             with open(samples, encoding="utf-8") as file:

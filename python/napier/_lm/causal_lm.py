@@ -189,8 +189,15 @@ class Tokenizer:
         tools = "\n".join(map(_json, tools or ()))
         return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking, format, date).decode()
 
+    def _chat_template(self):
+        """The model's chat template (a text, a dict of name to text, or None), and its special tokens by name."""
+        if self._template is None:
+            known = not isinstance(self._path, bytes)
+            self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path))) if known else (None, {})
+        return self._template
+
     def apply_chat_template(self, messages, *, tools=None, documents=None, chat_template=None, add_generation_prompt=False,
-                            **variables):
+                            continue_final_message=False, **variables):
         """The text of a conversation by the model's own chat template, as apply_chat_template of transformers gives it with
         tokenize=False. It needs jinja2. The text has the BOS if the template writes it: encode it without
         add_special_tokens, or with "once".
@@ -199,6 +206,8 @@ class Tokenizer:
         tools, documents : lists of dicts
         chat_template : a template, or the name of one of the model's. Default: the model's, from chat_template.jinja or
             tokenizer_config.json beside tokenizer.json
+        continue_final_message : the text ends where the last message's content does, so that the model goes on with it; or the name
+            of the field to go on with, such as "reasoning_content"
         variables : what else the template reads, such as enable_thinking
 
         Examples
@@ -209,12 +218,9 @@ class Tokenizer:
         >>> tokenizer.apply_chat_template([{"role": "user", "content": "2 + 2?"}], chat_template=template)
         '[user] 2 + 2?'
         """
-        if self._template is None:
-            known = not isinstance(self._path, bytes)
-            self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path))) if known else (None, {})
-        template, special = self._template
+        template, special = self._chat_template()
         return chat_templates.render(chat_templates.choose(template, chat_template, tools), special, messages, tools, documents,
-                                     add_generation_prompt, variables)
+                                     add_generation_prompt, continue_final_message, variables)
 
 
 class CausalLM:

@@ -48,7 +48,8 @@ class Tokenizer:
              date: Optional[str] = None) -> str: ...
     def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, tools: Optional[list[dict[str, Any]]] = None,
                             documents: Optional[list[dict[str, Any]]] = None, chat_template: Optional[str] = None,
-                            add_generation_prompt: bool = False, **variables: Any) -> str: ...
+                            add_generation_prompt: bool = False, continue_final_message: bool | str = False,
+                            **variables: Any) -> str: ...
 
 class CausalLM:
     tokenizer: Optional[Tokenizer]

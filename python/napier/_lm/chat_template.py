@@ -2,7 +2,6 @@
 import functools
 import json
 import os
-from datetime import datetime
 
 
 def load(directory):
@@ -38,7 +37,7 @@ def choose(template, name, tools):
     return chosen
 
 
-def render(template, special, messages, tools, documents, add_generation_prompt, variables):
+def render(template, special, messages, tools, documents, add_generation_prompt, continue_final_message, variables):
     """The text of a conversation."""
     if isinstance(messages, (str, bytes)) or not all(hasattr(message, "items") for message in messages):
         raise TypeError("messages: expected a list of dicts")
@@ -46,17 +45,52 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
         raise TypeError("tools: expected a list of dicts, the JSON schemas of functions")
     jinja2 = _jinja2()
     plain = [_aliased({key: _plain(value) for key, value in message.items() if value is not None}) for message in messages]
+    last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
     try:
-        return _compiled(template).render(messages=plain, tools=_plain(tools), documents=_plain(documents),
+        compiled = _compiled(template)
+        compiled.environment.start()
+        text = compiled.render(messages=plain, tools=_plain(tools), documents=_plain(documents),
                                add_generation_prompt=add_generation_prompt, **{**special, **_plain(variables)})
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"messages: the chat template fails: {error}") from error
+    return text if last is None else _cut(text, last)
+
+
+_THOUGHTS = ("reasoning_content", "thinking", "reasoning")  # the names under which templates read them
+_MARK = "NAPIER_ENDS_HERE "
+
+
+def _marked(messages, field, add_generation_prompt):
+    """Marks the end of the text that the model continues; returns the text."""
+    field = "content" if field is True else field
+    if add_generation_prompt:
+        raise ValueError("continue_final_message: goes on with a message, but add_generation_prompt begins another; give one of them")
+    value = messages[-1].get(field) if messages else None
+    if isinstance(value, list):
+        part = next((part for part in reversed(value) if isinstance(part, dict) and isinstance(part.get("text"), str)), None)
+        if part is None:
+            raise ValueError(f"continue_final_message: no part of the last message's {field} is a text")
+        part["text"], value = part["text"] + _MARK, part["text"]
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"continue_final_message: the last message has no {field}")
+    for name in _THOUGHTS if field in _THOUGHTS else (field,):
+        if messages[-1].get(name) == value:
+            messages[-1][name] = value + _MARK
+    return value
+
+
+def _cut(text, last):
+    """The text up to the mark. A template that strips what a message ends with has stripped the mark's space too."""
+    end = text.rfind(_MARK.strip())
+    if end < 0 or last.strip() not in text:
+        raise ValueError("continue_final_message: the chat template does not write the last message as it is")
+    return text[:end] if text[end:].startswith(_MARK) else text[:end].rstrip()
 
 
 def _aliased(message):
     """A message whose thoughts have all names under which templates read them."""
-    names = ("reasoning_content", "thinking", "reasoning")
-    thoughts = next((message[name] for name in names if message.get(name) is not None), None)
+    thoughts = next((message[name] for name in _THOUGHTS if message.get(name) is not None), None)
     return message if thoughts is None else {"thinking": thoughts, **message, "reasoning_content": thoughts}
 
 
@@ -86,29 +120,8 @@ def _jinja2():
 
 @functools.lru_cache(maxsize=32)
 def _compiled(template):
-    jinja2 = _jinja2()
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """{% generation %} marks what the assistant says, and writes nothing."""
-        tags = {"generation"}
-
-        def parse(self, parser):
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-            return jinja2.nodes.Scope(body).set_lineno(line)
-
-    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-    def raise_exception(message):
-        raise jinja2.TemplateError(message)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    environment.filters["tojson"] = tojson
-    environment.globals.update(raise_exception=raise_exception, strftime_now=lambda form: datetime.now().strftime(form))
-    return environment.from_string(template)
+    from .sandbox import Environment
+    return Environment().from_string(template)
 
 
 def _text(path):

@@ -1,0 +1,242 @@
+"""Chat templates in four documented formats, written here, against transformers' rendering and against the texts that the formats
+prescribe: tools, calls and their results, thoughts, a message that is continued. Templates that mean harm are refused or bounded."""
+import json
+import threading
+import time
+
+import jinja2
+from tokenizers import Tokenizer as TheirTokenizer
+from transformers import PreTrainedTokenizerFast
+
+import napier
+from napier._lm import sandbox
+from support import raises
+from test_rl_tokenizer import TOOLS, trained
+
+# ChatML as Qwen3 documents it: tools in <tools>, calls in <tool_call>, results in <tool_response> of a user's turn, thoughts in <think> of
+# the turns after the last question, and enable_thinking.
+QWEN3 = """
+{%- if tools %}{{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+    {{- '# Tools\\n\\n<tools>' }}{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}{{- '\\n</tools><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
+{%- set ns = namespace(last=0) %}
+{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}
+{%- for m in messages %}
+    {%- if m.role == 'user' %}{{- '<|im_start|>user\\n' + m.content + '<|im_end|>\\n' }}
+    {%- elif m.role == 'assistant' %}{{- '<|im_start|>assistant\\n' }}
+        {%- set thoughts = m.reasoning_content if m.reasoning_content is string else '' %}
+        {%- set content = m.content if m.content is string else '' %}
+        {%- if '</think>' in content %}{%- set thoughts = content.split('</think>')[0].split('<think>')[-1].strip('\\n') %}
+            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}{%- endif %}
+        {%- if loop.index0 > ns.last and thoughts %}{{- '<think>\\n' ~ thoughts.strip('\\n') ~ '\\n</think>\\n\\n' }}{%- endif %}
+        {%- generation %}{{- content }}{%- endgeneration %}
+        {%- for call in m.tool_calls or [] %}{%- set f = call.function or call %}
+            {{- '\\n<tool_call>\\n{"name": "' ~ f.name ~ '", "arguments": ' }}
+            {{- f.arguments if f.arguments is string else f.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}{{- '<|im_end|>\\n' }}
+    {%- elif m.role == 'tool' %}
+        {%- if loop.first or loop.previtem.role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\\n<tool_response>\\n' + m.content + '\\n</tool_response>' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
+{%- endif %}"""
+
+# Qwen2.5's: a system's message of its own where there is none.
+QWEN2_5 = """{%- if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are Qwen.<|im_end|>\\n' }}{% endif -%}
+{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+# Llama 3: a BOS, headers and <|eot_id|>; texts are stripped.
+LLAMA3 = """{{- bos_token }}{% macro turn(role, text) %}<|start_header_id|>{{ role }}<|end_header_id|>
+
+{{ text | trim }}<|eot_id|>{% endmacro %}
+{%- for m in messages %}
+    {%- if m.tool_calls %}
+        {%- if m.tool_calls | length != 1 %}{{ raise_exception('one call at a time') }}{% endif %}
+        {%- set f = m.tool_calls[0].function %}
+        {{- turn('assistant', '{"name": "%s", "parameters": %s}' % (f.name, f.arguments | tojson)) }}
+    {%- elif m.role == 'tool' %}{{- turn('ipython', m.content) }}
+    {%- else %}{{- turn(m.role, m.content) }}{% endif %}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"""
+
+# Mistral's: roles alternate, [INST], the system's text before the last question, tools before it, and an EOS.
+MISTRAL = """{%- set system = messages[0].content if messages[0].role == 'system' else none %}
+{%- set loop_messages = messages[1:] if system is not none else messages %}
+{%- set users = loop_messages | selectattr('role', 'equalto', 'user') | list %}{{ bos_token }}
+{%- for m in loop_messages %}
+    {%- if m.role == 'user' %}
+        {%- if (loop.index0 % 2 == 1) and not tools %}{{ raise_exception('roles must alternate') }}{% endif %}
+        {%- if tools and m == users[-1] %}{{ '[AVAILABLE_TOOLS] ' + (tools | map(attribute='function') | list | tojson) + '[/AVAILABLE_TOOLS]' }}{% endif %}
+        {{- '[INST] ' + (system + '\\n\\n' if loop.last and system else '') + m.content + '[/INST]' }}
+    {%- elif m.tool_calls %}{{ '[TOOL_CALLS] [' }}{% for call in m.tool_calls %}{{ call.function | tojson(sort_keys=true) }}
+        {%- if not loop.last %}, {% endif %}{% endfor %}{{ ']' + eos_token }}
+    {%- elif m.role == 'tool' %}{{ '[TOOL_RESULTS] ' + {'content': m.content} | tojson + '[/TOOL_RESULTS]' }}
+    {%- else %}{{ ' ' + m.content | trim + eos_token }}{% endif %}
+{%- endfor %}"""
+
+TEMPLATES = {"qwen3": QWEN3, "qwen2.5": QWEN2_5, "llama3": LLAMA3, "mistral": MISTRAL}
+
+CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Zürich", "days": 2}}}
+TALKS = [
+    [{"role": "user", "content": "Why is the sky blue? "}],
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": " Hello! "},
+     {"role": "user", "content": "Bye <|im_end|> \u00e9\u4e2d"}],
+    [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": "", "tool_calls": [CALL], "reasoning_content": "\nI should look.\n"},
+     {"role": "tool", "content": "{\"sun\": true}"}, {"role": "tool", "content": "12 \u00b0C"},
+     {"role": "assistant", "content": "<think>\nok\n</think>\n\nSunny.", "thinking": None}],
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning": "because"}, {"role": "user", "content": "c"},
+     {"role": "assistant", "content": " d ", "reasoning": "really"}],
+    [{"role": "assistant", "content": "I begin", "tool_calls": [CALL, CALL]}],
+]
+
+
+def pair(template):
+    theirs = PreTrainedTokenizerFast(tokenizer_object=TheirTokenizer.from_str(trained()), bos_token="<s>", eos_token="</s>",
+                                     chat_template=template)
+    ours = napier.Tokenizer(trained().encode())
+    ours._template = template, {"bos_token": "<s>", "eos_token": "</s>"}
+    return theirs, ours
+
+
+def outcome(call):
+    try:
+        return call()
+    except Exception:
+        return None
+
+
+def test_four_formats():
+    texts = 0
+    for name, template in TEMPLATES.items():
+        theirs, ours = pair(template)
+        for talk in TALKS:
+            for tools in (None, list(TOOLS)):
+                for options in ({}, {"add_generation_prompt": True}, {"add_generation_prompt": True, "enable_thinking": False}):
+                    wanted = outcome(lambda: theirs.apply_chat_template(talk, tools=tools, tokenize=False, **options))
+                    assert outcome(lambda: ours.apply_chat_template(talk, tools=tools, **options)) == wanted, (name, talk, options)
+                    texts += wanted is not None
+    assert texts > 60
+    return f"{texts} texts"
+
+
+def test_what_the_formats_prescribe():
+    said = {name: pair(template)[1].apply_chat_template for name, template in TEMPLATES.items()}
+    question, talk = TALKS[0], TALKS[2]
+    assert said["qwen3"](question, add_generation_prompt=True) == (
+        "<|im_start|>user\nWhy is the sky blue? <|im_end|>\n<|im_start|>assistant\n")
+    assert said["qwen3"](talk, tools=[CALL]) == (
+        f'<|im_start|>system\n# Tools\n\n<tools>\n{json.dumps(CALL, ensure_ascii=False)}\n</tools><|im_end|>\n'
+        '<|im_start|>user\nWeather?<|im_end|>\n<|im_start|>assistant\n<think>\nI should look.\n</think>\n\n'
+        '\n<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich", "days": 2}}\n</tool_call><|im_end|>\n'
+        '<|im_start|>user\n<tool_response>\n{"sun": true}\n</tool_response>\n<tool_response>\n12 \u00b0C\n</tool_response><|im_end|>\n'
+        '<|im_start|>assistant\n<think>\nok\n</think>\n\nSunny.<|im_end|>\n')
+    assert said["qwen2.5"](question).startswith("<|im_start|>system\nYou are Qwen.<|im_end|>\n<|im_start|>user\nWhy")
+    assert said["llama3"](talk) == (
+        '<s><|start_header_id|>user<|end_header_id|>\n\nWeather?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n'
+        '{"name": "weather", "parameters": {"city": "Zürich", "days": 2}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n'
+        '{"sun": true}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n12 \u00b0C<|eot_id|>'
+        '<|start_header_id|>assistant<|end_header_id|>\n\n<think>\nok\n</think>\n\nSunny.<|eot_id|>')
+    assert said["mistral"](TALKS[1]) == "<s>[INST] Hi[/INST] Hello!</s>[INST] Be brief.\n\nBye <|im_end|> \u00e9\u4e2d[/INST]"
+
+
+def test_a_message_that_is_continued():
+    for template in TEMPLATES.values():
+        theirs, ours = pair(template)
+        for talk in TALKS:
+            parts = [{**talk[-1], "content": [{"type": "text", "text": "x"}]}]
+            for messages, field in ((talk, True), (talk, "content"), (talk, "reasoning_content"), (talk, "thinking"), (talk[:-1], True),
+                                    (talk + parts, True)):
+                wanted = outcome(lambda: theirs.apply_chat_template(messages, tokenize=False, continue_final_message=field))
+                got = outcome(lambda: ours.apply_chat_template(messages, continue_final_message=field))
+                assert got == wanted, (messages, field, got, wanted)
+    _, ours = pair(QWEN3)
+    text = ours.apply_chat_template([*TALKS[0], {"role": "assistant", "content": "Because"}], continue_final_message=True)
+    assert text.endswith("<|im_start|>assistant\nBecause")
+    for messages, options, word in ((TALKS[0], {"add_generation_prompt": True}, "give one of them"), ([], {}, "the last message has no content"),
+                                    ([{"role": "system"}], {}, "has no content")):
+        raises(ValueError, ("continue_final_message", word), lambda: ours.apply_chat_template(messages, continue_final_message=True, **options))
+    raises(ValueError, "does not write the last message",
+           lambda: ours.apply_chat_template(TALKS[0], chat_template="{{ messages[0].content | length }}", continue_final_message=True))
+
+
+# ---- Templates that mean harm ------------------------------------------------------------------------------------------------
+
+TOO_MUCH = [
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% if false %}x{% endif %}{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{% for a in [[1], [2]] recursive %}{{ loop([[1], [2]]) }}{% endfor %}",
+    "{% for a in range(10 ** 9) %}{% endfor %}",
+    "{{ 'x' * 10 ** 12 }}", "{{ 10 ** 12 * 'x' }}", "{{ ([0] * 10 ** 12) | length }}", "{{ 9 ** (9 ** 9) }}",
+    "{% set ns = namespace(x=7) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] | join %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = ''.join([ns.x, ns.x]) %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='aa') %}{% for i in range(99) %}{% set ns.x = ns.x | replace('a', 'aa') %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='aa') %}{% for i in range(99) %}{% set ns.x = ns.x.replace('a', 'aa') %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = '%s%s' % (ns.x, ns.x) %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = '%s%s' | format(ns.x, ns.x) %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x='a') %}{% for i in range(99) %}{% set ns.x = '{0}{0}'.format(ns.x) %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+    "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x | tojson }}",
+    "{{ '%999999999d' % 1 }}", "{{ '%*d' % (999999999, 1) }}", "{{ '{:999999999}'.format(1) }}", "{{ '{:{w}}'.format(1, w=999999999) }}",
+    "{{ 'a'.ljust(999999999) }}", "{{ 'a' | center(999999999) }}", "{{ 'a'.zfill(width=999999999) if false else 'a'.zfill(999999999) }}",
+    "{{ 'a\\nb' | indent(999999999) }}", "{{ [1] | tojson(indent=999999999) }}", "{{ [1] | batch(999999999, 0) | list }}",
+    "{{ [[0] * 999999, [0] * 999999] | sum(start=[]) | length }}", "{{ 'a'.translate({97: 'bbbb'}) }}", "{{ lipsum(999999) }}",
+]
+NOT_ITS_BUSINESS = [
+    "{{ ''.__class__ }}", "{{ ''['__class__'] }}", "{{ '' | attr('__class__') }}", "{{ [].__class__.__base__.__subclasses__() }}",
+    "{{ messages.append(1) }}", "{{ messages[0].update(a=1) }}", "{{ messages[0].clear() }}", "{{ raise_exception.__globals__ }}",
+    "{{ strftime_now.__code__ }}", "{{ self._TemplateReference__context }}", "{{ namespace.__init__.__globals__ }}",
+    "{{ cycler.__init__.__globals__.os }}", "{{ '{0.__class__}'.format(1) }}", "{% set ns = namespace(__class__=1) %}",
+    "{% set ns = namespace() %}{% set ns.__init__ = 1 %}", "{% include 'x' %}", "{% import 'x' as x %}", "{% extends 'x' %}",
+    "{{ messages | map(attribute='__class__') | list }}", "{{ [1] | map('attr', '__class__') | map('upper') | list | first | upper }}",
+    "{{ ({}.items.__self__) }}", "{{ joiner.__call__.__func__ }}",
+]
+
+
+def test_templates_that_mean_harm():
+    _, ours = pair(None)
+    slowest = 0.0
+    for template in TOO_MUCH:
+        begin = time.monotonic()
+        raises(ValueError, "the chat template fails", lambda: ours.apply_chat_template(TALKS[0], chat_template=template))
+        slowest = max(slowest, time.monotonic() - begin)
+    talk = [{"role": "user", "content": "x"}]
+    for template in NOT_ITS_BUSINESS:
+        found = outcome(lambda: ours.apply_chat_template(talk, chat_template=template))
+        assert found in (None, "", "[]") or "class" not in found and "<" not in found, (template, found)
+    assert talk == [{"role": "user", "content": "x"}]
+    return f"{len(TOO_MUCH) + len(NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s"
+
+
+def test_bounds_are_those_of_one_rendering():
+    """What one rendering spends, another has: one after the other, in other threads, and after a refusal."""
+    _, ours = pair("{% for a in range(99999) %}{% endfor %}{{ 'x' * 999 }}")
+    results = []
+
+    def render():
+        results.extend(len(ours.apply_chat_template(TALKS[0])) for _ in range(30))
+
+    threads = [threading.Thread(target=render) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [999] * 90 and sandbox.STEPS < 30 * 99999
+
+
+def test_long_conversations():
+    """A thousand turns of two thousand characters are far from the bounds."""
+    talk = [{"role": ("user", "assistant")[i % 2], "content": f"{i} " * 500} for i in range(1000)]
+    for template in (QWEN3, QWEN2_5, LLAMA3, MISTRAL):
+        theirs, ours = pair(template)
+        assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, tokenize=False)
+    environment = sandbox.Environment()
+    assert isinstance(environment, jinja2.sandbox.ImmutableSandboxedEnvironment)
