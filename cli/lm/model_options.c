@@ -5,7 +5,7 @@
 
 #include <float.h>
 
-static const option_word modes[] = {
+const option_word compute_modes[] = {
     {"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {"split", NAPIER_COMPUTE_SPLIT}, {NULL, 0}};
 
 const option_word chat_formats[] = {{"qwen3", NAPIER_CHAT_QWEN3},
@@ -39,7 +39,7 @@ const option model_options[] = {
      .help = "the model: config.json, model.safetensors or shards of it, and for texts tokenizer.json"},
     {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
      .help = "where the result goes (default or -: standard output)"},
-    {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = modes,
+    {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = compute_modes,
      .help = "f32 (default), bf16: activations rounded to bf16 before each product, or split: f32's accuracy by "
              "three products of bf16, for weights of bf16"},
     {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE_0(0x1p63),

@@ -30,7 +30,7 @@ extern const option model_options[];
 extern const option scoring_options[];      /* the temperature, which is above 0 */
 extern const option prompt_options[];       /* how prompts that are texts or conversations become ids */
 extern const option conversation_options[]; /* of commands that read conversations */
-extern const option_word chat_formats[];
+extern const option_word chat_formats[], compute_modes[];
 int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */

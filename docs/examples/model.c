@@ -13,7 +13,8 @@ static napier_model *load(napier_context *context, const char *path) {
     return model;
 }
 
-/* A directory with config.json and model.safetensors becomes a model. The weights are mapped, not read. */
+/* A directory with config.json and model.safetensors becomes a model. The weights are mapped, not read. Its tensors can be
+ * listed. */
 static void load_a_model(napier_context *context) {
     napier_model *model = NULL;
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
@@ -23,6 +24,9 @@ static void load_a_model(napier_context *context) {
     EXPECT(napier_model_get_info(context, model, &info) == NAPIER_OK);
     printf("%s: %d layers, %d parameters\n", info.family, (int)info.layers, (int)info.parameters);
     EXPECT(napier_model_head(model).rows == info.vocabulary && napier_model_head(model).cols == info.hidden);
+    napier_named_tensor tensor;
+    EXPECT(napier_model_tensor(context, model, 0, &tensor) == NAPIER_OK && napier_model_tensor_count(model) > 10);
+    printf("first tensor: %s [%d, %d]\n", tensor.name, (int)tensor.shape[0], (int)tensor.shape[1]);
     napier_model_destroy(context, model);
 }
 

@@ -132,6 +132,14 @@ NAPIER_API napier_status napier_model_get_info(napier_context *context, const na
  * the model. */
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
+/* The model's tensors as they are stored, sorted by name: to list them, or to compare them with another copy. NULL has none.
+ * *out is valid until the model is updated or destroyed. Tensors that the model does not use are listed too, with dtype 0
+ * where it is one that Napier lacks. Their data may lie at any address.
+ * Errors: INVALID_ARGUMENT (an index outside [0, count)). */
+NAPIER_API int64_t napier_model_tensor_count(const napier_model *model);
+NAPIER_API napier_status napier_model_tensor(napier_context *context, const napier_model *model, int64_t index,
+                                             napier_named_tensor *out);
+
 /* ---- All positions ------------------------------------------------------------------------------------------------
  * The states after the last norm (hidden [N, H]) and the logits [N, V] of the tokens ids [N], which form ragged
  * sequences (offsets of size 0: one sequence). Row i of the logits predicts token i + 1. Either output may be absent

@@ -1,10 +1,23 @@
-"""The examples with PyTorch. grpo_qwen3.py: rewards rise, and the C forward pass agrees with PyTorch's on the way.
+"""The examples with PyTorch. compare_with_transformers.py: the same ids and close log-probabilities. grpo_qwen3.py: rewards rise, and the C forward pass agrees with PyTorch's on the way.
 zero_mismatch.py: sampler, scorer and trainer agree on every token."""
 import os
 import re
+import shutil
 import tempfile
 
+import torch
+
+import model_data
 from support import ROOT, python
+
+
+def test_a_model_beside_transformers():
+    with tempfile.TemporaryDirectory() as folder:
+        model_data.save(model_data.make(torch.bfloat16, vocab_size=307), folder, torch.bfloat16)
+        shutil.copy(os.path.join(ROOT, "tests", "support", "tiny_tokenizer.json"), os.path.join(folder, "tokenizer.json"))
+        done = python(os.path.join(ROOT, "examples", "compare_with_transformers.py"), folder)
+        assert done.returncode == 0 and "token ids: the same" in done.stdout, done.stdout + done.stderr
+        return done.stdout.splitlines()[-1]
 
 
 def test_a_small_qwen3_learns_by_reward():

@@ -244,7 +244,7 @@ OTHERWISE = {
     "encode_texts": "CausalLM.batch_logprobs", "token_buffer_free": "Tokenizer",
     "kv_create": "CausalLM.kv", "kv_destroy": "CausalLM.kv", "kv_tokens": "len(CausalLM.kv())", "kv_bytes": "CausalLM.kv().nbytes",
     "chat_text": "Tokenizer.chat", "chat_format_of": "Tokenizer.chat", "chat_format_load": "Tokenizer.chat",
-    "text_buffer_free": "Tokenizer", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
+    "text_buffer_free": "Tokenizer", "tensor": "napier check-model", "tensor_count": "napier check-model", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
 }
 
 

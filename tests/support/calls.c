@@ -941,9 +941,13 @@ static napier_status model_reads(napier_context *c) {
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     const napier_status status = CALL(napier_model_get_info, c, model, &info);
     const napier_const_matrix head = CALL(napier_model_head, model);
+    const int64_t last = CALL(napier_model_tensor_count, model) - 1;
+    napier_named_tensor t = {.ndim = 0};
+    const napier_status found = CALL(napier_model_tensor, c, model, last, &t);
+    expect(found || t.ndim > 0, "napier_model_tensor: a tensor without dimensions");
     keep(&info, sizeof info);
     keep(head.data, (size_t)(head.rows * head.cols) * sizeof(float));
-    return status || head.rows == info.vocabulary ? status : NAPIER_CORRUPT_DATA;
+    return status || found || head.rows == info.vocabulary ? (status ? status : found) : NAPIER_CORRUPT_DATA;
 }
 static napier_status model_forward(napier_context *c) {
     static const int64_t sequences[] = {0, 6, 20};

@@ -47,6 +47,24 @@ napier_status napier_model_get_info(napier_context *context, const napier_model 
     return NAPIER_OK;
 }
 
+int64_t napier_model_tensor_count(const napier_model *model) {
+    return model ? napier_safetensors_count(model->tensors) : 0;
+}
+
+napier_status napier_model_tensor(napier_context *context, const napier_model *model, int64_t index,
+                                  napier_named_tensor *out) {
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    const int64_t count = napier_model_tensor_count(model);
+    NAPIER_REFUSE_IF(context, index < 0 || index >= count,
+                     "index: %" PRId64 " is not one of the model's %" PRId64 " tensors", index, count);
+    const napier_tensor *const t = napier_safetensors_at(model->tensors, index);
+    *out =
+        (napier_named_tensor){.name = t->name, .data = t->data, .shape = t->shape, .ndim = t->ndim, .dtype = t->dtype};
+    return NAPIER_OK;
+}
+
 napier_status napier_model_check_head(napier_context *context, const napier_model *model, bool rewards) {
     const int64_t labels = model->config.labels;
     NAPIER_REFUSE_IF(context, rewards && labels == 0,
