@@ -85,7 +85,15 @@ def linear(x, weight, bias=None, *, compute="f32"):
     compute "f32" multiplies in float32, and widens weights of 16 bits exactly. "bf16" rounds x to bfloat16 first; then weights of
     bfloat16 are multiplied in the order of matrix engines (napier.matmul). "split" has the accuracy of "f32" on matrix engines,
     for weights of bfloat16. So the bits are those of a Qwen3 with this compute. The gradients are computed in float32 and rounded once; that of weight takes x as it was multiplied, that of x passes through
-    the rounding."""
+    the rounding.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x, weight = torch.ones(2, 3, requires_grad=True), torch.eye(3, dtype=torch.bfloat16)
+    >>> napier.torch.linear(x, weight, torch.tensor([0.0, 0.0, 5.0])).tolist()
+    [[1.0, 1.0, 6.0], [1.0, 1.0, 6.0]]
+    """
     _check(x=x, weight=weight)
     _check_given(bias=bias)
     if compute not in ("f32", "bf16", "split"):
