@@ -6,7 +6,15 @@ from .softmax import log_softmax, softmax
 
 
 class Softmax(torch.nn.Module):
-    """softmax as a module; temperature divides its input."""
+    """softmax as a module; temperature divides its input.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(4, 3), napier.torch.Softmax(dim=-1, temperature=2.0))
+    >>> layer(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
 
     _function = staticmethod(softmax)
 
@@ -22,13 +30,27 @@ class Softmax(torch.nn.Module):
 
 
 class LogSoftmax(Softmax):
-    """log_softmax as a module."""
+    """log_softmax as a module.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.LogSoftmax(dim=0)(torch.zeros(2, 3))[0].exp().tolist()
+    [0.5, 0.5, 0.5]
+    """
 
     _function = staticmethod(log_softmax)
 
 
 class LogSumExp(torch.nn.Module):
-    """logsumexp as a module."""
+    """logsumexp as a module.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.LogSumExp(dim=-1, keepdim=True)(torch.zeros(2, 3)).shape
+    torch.Size([2, 1])
+    """
 
     def __init__(self, dim=-1, keepdim=False, temperature=1.0):
         super().__init__()
