@@ -266,7 +266,16 @@ def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1
 
 def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. Arguments as in softmax. A hidden element
-    is -inf; the gradient with respect to it is ignored."""
+    is -inf; the gradient with respect to it is ignored.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> (-napier.torch.log_softmax(x)[2]).backward()  # the cross-entropy of class 2
+    >>> [round(g, 4) for g in x.grad.tolist()]
+    [0.09, 0.2447, -0.3348]
+    """
     if dtype is None and mask is None and not causal and algorithm == "auto" and not _is_traced():
         y = _plain_log_softmax(input, dim, temperature, masked_rows)
         if y is not None:
@@ -277,7 +286,17 @@ def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperatu
 
 def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. Arguments as in
-    softmax."""
+    softmax.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1.0, 0.5, -1.0], requires_grad=True)
+    >>> probs = napier.torch.sparsemax(x)
+    >>> probs[0].backward()
+    >>> probs.tolist(), x.grad.tolist()
+    ([0.75, 0.25, 0.0], [0.5, -0.5, 0.0])
+    """
     if dtype is None and mask is None and not causal and algorithm == "auto" and not _is_traced():
         y = _plain_sparsemax(input, dim, temperature, masked_rows)
         if y is not None:
@@ -287,17 +306,38 @@ def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature
 
 def safe_softmax(input, dim=-1, **options):
     """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`, as are the options. With
-    masked_rows="zero" it is torch._safe_softmax."""
+    masked_rows="zero" it is torch._safe_softmax.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.safe_softmax(torch.tensor([0.0, 0.0, -1e30])).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(input, dim, algorithm="safe", **options)
 
 
 def online_softmax(input, dim=-1, **options):
-    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`."""
+    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.online_softmax(torch.tensor([0.0, 0.0, -1e30])).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(input, dim, algorithm="online", **options)
 
 
 def reduce_softmax(input, dim=-1, **options):
-    """softmax with every row split over all threads. The bits are those of `softmax`."""
+    """softmax with every row split over all threads. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.reduce_softmax(torch.tensor([0.0, 0.0, -1e30])).tolist()
+    [0.5, 0.5, 0.0]
+    """
     return softmax(input, dim, algorithm="parallel", **options)
 
 
