@@ -786,7 +786,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X, method="mean"):
         """Data, float32 [rows, features], for points of the map [rows, n_components]; sparse if the fitted data are.
         method: 'mean', the weighted mean of the data of the nearest points of the map, or 'gradient': from there by
-        gradient descent, as umap-learn does it, for metrics with a gradient."""
+        gradient descent, as umap-learn does it, for metrics with a gradient.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> data = np.random.default_rng(0).normal(size=(100, 5))
+        >>> reducer = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data)
+        >>> reducer.inverse_transform(reducer.embedding_[:3]).shape
+        (3, 5)
+        """
         self._check_fitted("inverse_transform")
         if self._model is None:
             raise ValueError("inverse_transform: there is no map of data")
