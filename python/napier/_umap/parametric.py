@@ -18,7 +18,16 @@ def parametric_loss(source, target, negatives, a=1.5769434603, b=0.8950608780, r
     for an edge and -repulsion_strength log(1 - q(d)) for a sample, where q(d) = 1 / (1 + a d^2b).
 
     source, target: places of both ends of the edges [n, components], tensors, drawn in proportion to the edges' weights.
-    negatives: places of samples for each source, [n, rate, components]. a, b: as find_ab_params returns them."""
+    negatives: places of samples for each source, [n, rate, components]. a, b: as find_ab_params returns them.
+
+    Examples
+    --------
+    >>> import torch, napier
+    >>> source, target = torch.zeros(4, 2, requires_grad=True), torch.ones(4, 2)
+    >>> napier.umap.parametric_loss(source, target, negatives=torch.full((4, 5, 2), 9.0)).backward()
+    >>> bool((source.grad < 0).all())  # a step against the gradient leads to the target
+    True
+    """
     import torch
     import torch.nn.functional as F
     near = (source - target).square().sum(-1).clamp(min=1e-12)  # no gradient where both ends are at one place
@@ -72,6 +81,20 @@ class ParametricUMAP(UMAP):
     device : of the networks, such as "cuda".
 
     A second fit goes on from the trained networks.
+
+    Examples
+    --------
+    >>> import numpy as np, napier, torch
+    >>> data = np.random.default_rng(0).random((100, 5), np.float32)
+    >>> mapper = napier.umap.ParametricUMAP(n_neighbors=10, n_epochs=10, parametric_reconstruction=True)
+    >>> mapper.fit_transform(data).shape, mapper.transform(data[:3]).shape
+    ((100, 2), (3, 2))
+    >>> mapper.inverse_transform(mapper.embedding_[:3]).shape
+    (3, 5)
+    >>> mapper.add_landmarks(data, sample_pct=0.1)  # they stay near their places when it is trained with more rows
+    >>> mapper.fit(data + 0.1).embedding_.shape
+    (110, 2)
+    >>> mapper.remove_landmarks()
     """
 
     __module__ = "napier.umap"
