@@ -743,7 +743,17 @@ def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist
                     dens_frac=0.3, dens_var_shift=0.1, knn=None, maps_after=(), threads=0, progress=None):
     """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed.
     densmap: densMAP's forces act too; they need knn, (indices, distances) of the data. maps_after: numbers of epochs;
-    then the result is the list of the maps after these, and the last one."""
+    then the result is the list of the maps after these, and the last one.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> indices, distances = napier.umap.nearest_neighbors(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> graph = napier.umap.fuzzy_simplicial_set(indices, distances)
+    >>> start = napier.umap.spectral_layout(graph)
+    >>> napier.umap.optimize_layout(graph, start, n_epochs=50).shape
+    (100, 2)
+    """
     bits, n = _vertices(graph)
     embedding = _array(embedding, "embedding", np.float32, 2).copy()
     if densmap and knn is None:
