@@ -284,7 +284,17 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     last query attends to all keys.) A query that attends to no key gives 0.
 
     float64 and dropout are computed in steps, which is slow; all orders of derivatives and forward mode exist there, and
-    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws."""
+    attn_mask has a gradient. Dropout draws from PyTorch's generator what its math backend draws.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> q = k = v = torch.randn(2, 4, 5, 8)
+    >>> ours = napier.torch.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> torch.allclose(ours, theirs, atol=1e-5)
+    True
+    """
     given = {"query": query, "key": key, "value": value}
     _check(**given)
     _check_given(attn_mask=attn_mask)
@@ -979,7 +989,17 @@ def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logp
 def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
-    as in grpo_loss, they are [B, L]."""
+    as in grpo_loss, they are [B, L].
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logprobs = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
+    >>> losses = napier.torch.grpo_token_loss(logprobs, torch.tensor([1.0, -1.0]), [0, 2, 3])
+    >>> losses.mean().backward()  # reduced in a way of your own
+    >>> losses.tolist(), [round(g, 4) for g in logprobs.grad.tolist()]
+    ([-1.0, -1.0, 1.0], [-0.3333, -0.3333, 0.3333])
+    """
     _check_given(entropies=entropies)
     entropies = None if entropies is None else entropies.detach()
     losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
