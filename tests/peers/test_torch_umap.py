@@ -90,6 +90,13 @@ def test_arguments():
             raise AssertionError(f"{options} is not refused")
 
 
+def test_example():
+    done = python(os.path.join(ROOT, "examples", "umap_parametric.py"), "--epochs", 40, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("among their own") == 2
+    return "; ".join(done.stdout.splitlines())
+
+
 def test_umap_learn_with_napier():
     folder = os.environ.get("UMAP_LEARN_TESTS")
     if not folder:
