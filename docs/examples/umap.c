@@ -244,6 +244,20 @@ static void optimize_in_two_halves(napier_context *context) {
     napier_umap_optimizer_destroy(context, optimizer);
 }
 
+/* A picture of more points than pixels: how many points, and how many of each kind, a pixel has. Lines add their amount to
+ * each pixel on them. */
+static void picture_of_points(napier_context *context) {
+    const napier_umap_frame frame = {.left = 0, .right = 2, .bottom = 0, .top = 2, .width = 2, .height = 2};
+    const float places[3][2] = {{0.5F, 0.5F}, {0.6F, 0.4F}, {1.5F, 1.5F}};
+    const int32_t kinds[] = {0, 1, 1}, amounts[2][2] = {{1, 0}, {0, 1}}, weights[] = {5, 7, 0};
+    int64_t counts[2][2][2], lines[2][2]; /* row 0 is at the top */
+    const napier_const_matrix map = napier_const_rows_f32(places[0], 3, 2);
+    EXPECT(napier_umap_raster_points(context, &frame, map, kinds, amounts[0], 2, 2, counts[0][0]) == NAPIER_OK);
+    EXPECT(counts[1][0][0] == 1 && counts[1][0][1] == 1 && counts[0][1][1] == 1 && counts[0][0][1] == 0);
+    EXPECT(napier_umap_raster_lines(context, &frame, map, weights, lines[0]) == NAPIER_OK);
+    EXPECT(lines[0][1] == 7 && lines[1][1] == 0);
+}
+
 int main(void) {
     for (int i = 0; i < POINTS * COLUMNS; i++) {
         data[i / COLUMNS][i % COLUMNS] = (float)(10 * (i / COLUMNS / 10)) + (float)(i * 37 % 17) / 17;
@@ -251,5 +265,5 @@ int main(void) {
     return run_examples((example *const[]){
         map_in_one_call, new_points_on_a_map, save_and_load_a_map, model_of_a_given_map, look_up_metrics,
         nearest_points, map_in_stages, other_starts, scale_of_a_point, join_targets, combine_two_views,
-        curve_of_min_dist, attract_along_edges, repel_from_samples, optimize_in_two_halves, NULL});
+        curve_of_min_dist, attract_along_edges, repel_from_samples, optimize_in_two_halves, picture_of_points, NULL});
 }

@@ -53,6 +53,8 @@ typedef struct array {
     dlpack_managed *old_tensor;
     dlpack_managed_versioned *tensor;
     const dlpack_exchange *exchange; /* of a KIND_TENSOR that provides it */
+    PyObject
+        *library; /* the namespace of an array of JAX or another library, owned; NULL: NumPy's, PyTorch's and others */
     array_kind kind;
     char *data;
     int ndim;
@@ -94,7 +96,8 @@ bool array_is_contiguous(const array *a);
  * a tuple, with its axes joined into the last one. */
 PyObject *call_with_copies(const signature *s, PyObject *const *values);
 
-/* Makes a new array of a's kind. Its object is in result->object; array_give returns it as the function's value. */
+/* Makes a new array of a's kind. Its object is in result->object, one of NumPy or PyTorch; array_give returns it as the function's
+ * value, for other libraries as an array of theirs. */
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype);
 int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape);
 PyObject *array_give(array *result);

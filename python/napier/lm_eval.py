@@ -140,7 +140,14 @@ class NapierLM(TemplateLM):
         return "napier__" + os.path.abspath(self.model.directory or "").replace(os.sep, "__")
 
     def chat_template(self, chat_template=False):
-        """The text of the model's chat template, or of the one of this name; None if it is not to be applied."""
+        """The text of the model's chat template, or of the one of this name; None if it is not to be applied.
+
+        Examples
+        --------
+        >>> import napier.lm_eval
+        >>> napier.lm_eval.NapierLM("Qwen3-0.6B").chat_template(False) is None
+        True
+        """
         if not chat_template:
             return None
         known = self.model.tokenizer._chat_template()[0]
@@ -151,7 +158,17 @@ class NapierLM(TemplateLM):
 
     def apply_chat_template(self, chat_history, add_generation_prompt=True):
         """The prompt of a conversation by the model's own template. Without add_generation_prompt the model goes on with the last
-        message. Where a template has no place for a system's message, it is left out, as in the harness's hf."""
+        message. Where a template has no place for a system's message, it is left out, as in the harness's hf.
+
+        Examples
+        --------
+        >>> import napier.lm_eval
+        >>> model = napier.lm_eval.NapierLM("Qwen3-0.6B")
+        >>> print(model.apply_chat_template([{"role": "user", "content": "2 + 2?"}]), end="")
+        <|im_start|>user
+        2 + 2?<|im_end|>
+        <|im_start|>assistant
+        """
         def render(messages):
             return self.model.tokenizer.apply_chat_template(
                 messages, add_generation_prompt=add_generation_prompt, continue_final_message=not add_generation_prompt,

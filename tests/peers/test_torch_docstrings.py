@@ -28,7 +28,7 @@ def examples_of(*modules):
 
 
 def test_pytorch():
-    return examples_of("napier.torch", "napier.torch.distributed")
+    return examples_of("napier.torch", "napier.torch.distributed", "napier.umap")
 
 
 def test_transformers_and_trl():

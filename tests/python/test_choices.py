@@ -189,8 +189,91 @@ def test_gumbel_softmax():
     assert np.array_equal(napier.gumbel_softmax(x, 0.5, rng=7).argmax(-1), hard.argmax(-1))
     assert napier.gumbel_softmax(np.float32(x), axis=0, rng=np.random.default_rng(1)).dtype == np.float32
     the_same_everywhere(lambda: napier.gumbel_softmax(np.float32(x[:300]), rng=3))
-    for call, text in ((lambda: napier.gumbel_softmax(x, 0.0), "temperature 0"), (lambda: napier.gumbel_softmax(x, noise=noise), "noise: shape")):
+    for call, text in ((lambda: napier.gumbel_softmax(x, 0.0), "tau: 0.0 is not"), (lambda: napier.gumbel_softmax(x, noise=noise), "noise: shape")):
         with pytest.raises(ValueError, match=text):
+            call()
+
+
+# ---- Arrays of other libraries, wrong arguments --------------------------------------------------------------------------------
+
+
+class Elsewhere:
+    """An array on a CUDA device, such as CuPy's: it must not be asked for its elements."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **_):
+        raise AssertionError("asked")
+
+
+class Foreign:
+    """An array of another library: with DLPack, and a namespace by the array API's standard."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return Namespace
+
+
+class Namespace:
+    from_dlpack = staticmethod(lambda x: Foreign(np.from_dlpack(x)))
+    asarray = staticmethod(lambda x: Foreign(np.asarray(x)))
+
+
+def test_arrays_of_other_libraries():
+    x = normal(2, 3)
+    for call in (napier.softmax, napier.log_softmax, napier.sparsemax, napier.entmax, napier.logcumsumexp, lambda x: napier.logsumexp(x),
+                 lambda x: napier.logsumexp(x, axis=(0, 1)), lambda x: napier.softmax(x, (0, 1)), lambda x: napier.softmax(x, mask=[1, 1, 0]),
+                 lambda x: napier.softmax_backward(x, x), lambda x: napier.logsumexp(x, b=[1, 2, 3]), lambda x: napier.logaddexp(x, x),
+                 lambda x: napier.swiglu(x, x), lambda x: napier.cross_entropy(x, [0, 1]), lambda x: napier.gumbel_softmax(x, rng=1)):
+        y = call(Foreign(x))
+        assert isinstance(y, Foreign) and np.array_equal(y.array, call(x))
+    pair = napier.logsumexp(Foreign(x), axis=1, return_sign=True)
+    assert all(isinstance(y, Foreign) for y in pair)
+    jnp = pytest.importorskip("jax.numpy")
+    y = napier.softmax(jnp.asarray(x, "float32"))
+    assert isinstance(y, type(jnp.zeros(1))) and np.array_equal(np.asarray(y), napier.softmax(np.float32(x)))
+    assert napier.softmax(jnp.asarray(x, "bfloat16")).dtype == jnp.bfloat16
+
+
+def test_arrays_on_another_device_are_refused_by_name():
+    x, there = normal(2, 3), Elsewhere()
+    for name, call in (("x", napier.softmax), ("a", napier.logsumexp), ("x", napier.entmax), ("x", napier.logcumsumexp),
+                       ("x1", lambda d: napier.logaddexp(d, 1.0)), ("q", lambda d: napier.attention(d, d, d)),
+                       ("out", lambda d: napier.softmax(x, out=d)), ("mask", lambda d: napier.softmax(x, mask=d)),
+                       ("x", lambda d: napier.softmax(d, mask=[1])), ("input", lambda d: napier.cross_entropy(d, [0]))):
+        with pytest.raises(NotImplementedError, match=rf"^{name}: the array is on a CUDA device .*torch.from_dlpack\({name}\)"):
+            call(there)
+
+
+def test_wrong_arguments_are_named():
+    x, z, heads = normal(2, 3), np.array([1j]), np.zeros((1, 2, 3, 4), np.float32)
+    for call, kind, text in ((lambda: napier.logsumexp(z, b="a"), TypeError, "b: expected numbers"),
+                             (lambda: napier.logsumexp(z, b=object()), TypeError, "b: expected numbers"),
+                             (lambda: napier.logsumexp(z, b=[[1], [1, 2]]), ValueError, "b: not an array"),
+                             (lambda: napier.logsumexp(z, temperature="1"), TypeError, "temperature: expected a number, got '1'"),
+                             (lambda: napier.softmax(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
+                             (lambda: napier.logsumexp(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
+                             (lambda: napier.attention(None, heads, heads), TypeError, "q: expected numbers"),
+                             (lambda: napier.attention(heads, heads, heads, mask="a"), TypeError, "mask: expected numbers"),
+                             (lambda: napier.attention(heads, heads, heads, scale="a"), TypeError, "scale: expected a number, got 'a'"),
+                             (lambda: napier.logaddexp("a", 1), TypeError, "x1: expected numbers"),
+                             (lambda: napier.entmax(None), TypeError, "x: expected numbers"),
+                             (lambda: napier.entmax(x, temperature="a"), TypeError, "temperature: expected a number"),
+                             (lambda: napier.cross_entropy(None, [1]), TypeError, "input: expected numbers"),
+                             (lambda: napier.cross_entropy(x, None), TypeError, "target: expected numbers"),
+                             (lambda: napier.cross_entropy(x, [0, 1], label_smoothing="a"), TypeError, "label_smoothing: expected"),
+                             (lambda: napier.gumbel_softmax(x, "a"), TypeError, "tau: expected a number"),
+                             (lambda: napier.gumbel_softmax(x, rng="a"), TypeError, "rng: expected a numpy.random.Generator")):
+        with pytest.raises(kind, match=text):
             call()
 
 

@@ -22,11 +22,16 @@ CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_
           "tie_word_embeddings": True, "max_position_embeddings": 512, "attention_bias": False, "bos_token_id": 278,
           "eos_token_id": 280, "torch_dtype": "float32"}
 
+TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+
 # Names without an example, and why.
 WITHOUT = {
     "napier.rl": {name: "a result; the functions that return it have one" for name in
                   ("GrpoFromHidden", "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs")},
-    "napier.umap": {name: "a result; the functions that return it have one" for name in ("Graph", "Quality")},
+    "napier.umap": {**{name: "a result; the functions that return it have one" for name in ("Graph", "Quality")},
+                    "ParametricUMAP.update": "an error that says what to call instead"},
+    "napier.umap.plot": {name: "for a window, a notebook or a browser" for name in ("output_file", "output_notebook", "show")},
     "napier.torch": {f"{kind}.{method}": "PyTorch calls it" for kind in ("LogSoftmax", "LogSumExp", "Softmax")
                      for method in ("extra_repr", "forward")},
     "napier.lm_eval": {"main": "the harness's command: python -m napier.lm_eval"},
@@ -66,6 +71,7 @@ def write_model(folder, config, shapes):
 
 def models(folder):
     write_model(folder / "Qwen3-0.6B", CONFIG, shapes())
+    (folder / "Qwen3-0.6B" / "chat_template.jinja").write_text(TEMPLATE)
     reward = {**CONFIG, "architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "reward"}}
     write_model(folder / "Qwen3-0.6B-Reward", reward, [*shapes(), ("score.weight", (1, HIDDEN))])
 
@@ -74,7 +80,7 @@ def public(module):
     """The public names of a module, with what they stand for: functions and classes of this package."""
     names = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     if module.__name__ == "napier.umap":
-        names = {*names, "AlignedUMAP"}  # imported on first use
+        names = {*names, "AlignedUMAP", "ParametricUMAP", "parametric_loss"}  # imported on first use
     found = {n: getattr(module, n) for n in names}
     return {n: x for n, x in found.items() if callable(x) and (getattr(x, "__module__", None) or "").startswith("napier")}
 

@@ -8,8 +8,8 @@
 
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: that of ml_dtypes, loaded when needed */
-static PyObject *numpy_int64, *convert_function, *copies_function, *device_convert_function, *device_empty_function,
-    *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
+static PyObject *numpy_int64, *convert_function, *copies_function, *give_function, *device_convert_function,
+    *device_empty_function, *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -393,10 +393,31 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     return tensor_serves(a, t) && array_is_wanted(a, what);
 }
 
-/* Takes a capsule of __dlpack__, from a library without the exchange. */
-static int array_take_capsule(array *a, PyObject *object, int what) {
+/* Returns -1 with an error set if the array says that it is not on the CPU. */
+static int refuse_device(PyObject *object, const char *name) {
+    PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+    PyObject *type = pair && PyTuple_Check(pair) ? PyTuple_GetItem(pair, 0) : NULL;
+    const long device = type ? PyLong_AsLong(type) : DLPACK_CPU;
+    Py_XDECREF(pair);
+    PyErr_Clear();
+    if (device == DLPACK_CPU || device == DLPACK_CUDA_HOST) {
+        return 0;
+    }
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "%s: the array is on %s (DLPack's device type %ld), where napier computes with PyTorch's tensors only: use "
+        "torch.from_dlpack(%s), or copy it to the CPU",
+        name, device == DLPACK_CUDA || device == DLPACK_CUDA_MANAGED ? "a CUDA device" : "a device", device, name);
+    return -1;
+}
+
+/* Takes a capsule of __dlpack__, from a library without the exchange. Returns as array_take_exchange. */
+static int array_take_capsule(array *a, PyObject *object, const char *name, int what) {
     if (!PyObject_HasAttrString(object, "__dlpack__") || PyObject_CheckBuffer(object)) {
         return 0;
+    }
+    if (refuse_device(object, name)) {
+        return -1;
     }
     PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
     if (!capsule) {
@@ -427,10 +448,24 @@ static void array_start_empty(array *a) {
     a->old_tensor = NULL;
     a->tensor = NULL;
     a->exchange = NULL;
+    a->library = NULL;
     a->data = NULL;
     a->read_only = false;
     a->device_type = 0;
     a->device_id = 0;
+}
+
+/* The namespace of an array that is neither NumPy's nor PyTorch's, by the array API's standard; NULL if it has none. */
+static PyObject *library_of(PyObject *object) {
+    if ((PyObject *)Py_TYPE(object) == numpy_ndarray || PyObject_IsInstance(object, numpy_ndarray) != 0) {
+        return NULL;
+    }
+    PyObject *space = PyObject_CallMethod(object, "__array_namespace__", NULL);
+    if (space && (space == numpy_module || !PyObject_HasAttrString(space, "from_dlpack"))) {
+        Py_CLEAR(space);
+    }
+    PyErr_Clear();
+    return space;
 }
 
 /* array_take, without telling PyTorch that it may be written. */
@@ -442,7 +477,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     }
     int taken = array_take_buffer(a, object, what) ? 1 : array_take_exchange(a, object, name, what);
     if (taken == 0) {
-        taken = array_take_capsule(a, object, what);
+        taken = array_take_capsule(a, object, name, what);
     }
     if (taken < 0) {
         array_release(a);
@@ -455,6 +490,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     }
     if (taken > 0) {
         a->object = a->object ? a->object : Py_NewRef(object);
+        a->library = a->kind == KIND_NUMPY ? library_of(object) : NULL;
         return 0;
     }
     /* the slow path: through NumPy, converted to a supported dtype */
@@ -474,6 +510,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     }
     a->kind = kind;
     a->exchange = exchange;
+    a->library = kind == KIND_NUMPY && PyObject_HasAttrString(object, "__dlpack__") ? library_of(object) : NULL;
     a->object = Py_NewRef(converted);
     Py_DECREF(pair);
     if (is_bfloat ? !array_element(a, 'b', 16) || !buffer_layout(a) : !buffer_serves(a)) {
@@ -532,6 +569,7 @@ void array_release(array *a) {
     }
     array_release_tensor(a);
     Py_CLEAR(a->object);
+    Py_CLEAR(a->library);
 }
 
 PyObject *call_with_copies(const signature *s, PyObject *const *values) {
@@ -761,6 +799,7 @@ static int make_layout(array *result, const array *like, int ndim, const int64_t
     }
     result->kind = like->kind;
     result->exchange = like->exchange;
+    result->library = Py_XNewRef(like->library);
     result->ndim = ndim;
     if (ndim > 0) {
         memcpy(result->shape, shape, (size_t)ndim * sizeof *shape);
@@ -863,7 +902,9 @@ int array_make_integers(array *result, const array *like, int ndim, const int64_
 
 PyObject *array_give(array *result) {
     PyObject *object = NULL;
-    if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as NumPy's functions return */
+    if (result->library) {
+        object = PyObject_CallFunction(give_function, "OO", result->object, result->library);
+    } else if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as NumPy's functions return */
         PyObject *none = PyTuple_New(0);
         object = none ? PyObject_GetItem(result->object, none) : NULL;
         Py_XDECREF(none);
@@ -932,6 +973,7 @@ int array_start(void) {
     }
     convert_function = PyObject_GetAttrString(convert, "convert");
     copies_function = PyObject_GetAttrString(convert, "call_with_copies");
+    give_function = PyObject_GetAttrString(convert, "given_by");
     device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
     device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
@@ -946,7 +988,7 @@ int array_start(void) {
     is_neg_name = PyUnicode_InternFromString("is_neg");
     current_level_name = PyUnicode_InternFromString("_current_level");
     return requires_grad_name && is_neg_name && current_level_name && convert_function && copies_function &&
-                   device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
+                   give_function && device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
                    numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
                    block_type
                ? 0

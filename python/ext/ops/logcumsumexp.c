@@ -82,9 +82,17 @@ PyMethodDef logcumsumexp_functions[] = {
      "[1000.0, 1000.6931, 1000.6931]\n"},
     {"logcumsumexp_backward", FAST(py_logcumsumexp_backward),
      "logcumsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
-     "The gradient with respect to x, from that with respect to the result of logcumsumexp.\n"},
+     "The gradient with respect to x, from that with respect to the result of logcumsumexp.\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.logcumsumexp_backward([0.0, 0.0], [0.0, 1.0]).tolist()\n"
+     "[0.5, 0.5]\n"},
     {"logcumsumexp_tangent", FAST(py_logcumsumexp_tangent),
      "logcumsumexp_tangent(x, tangent, axis=-1, *, temperature=1.0)\n--\n\n"
      "Forward mode: the tangent of logcumsumexp's result, from that of x. With temperature 1 it is the mean of the "
-     "tangents so\nfar, weighted by exp(x).\n"},
+     "tangents so\nfar, weighted by exp(x).\n"
+     "\nExamples\n--------\n"
+     ">>> import napier\n"
+     ">>> napier.logcumsumexp_tangent([0.0, 0.0], [1.0, 0.0]).tolist()\n"
+     "[1.0, 0.5]\n"},
     {NULL, NULL, 0, NULL}};

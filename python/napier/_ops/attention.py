@@ -2,9 +2,11 @@
 import numpy as np
 
 from .. import _napier
+from .convert import in_its_kind, number
 from .logsumexp import _array, _is_tensor
 
 
+@in_its_kind
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
               prefix=None, return_lse=False):
     """softmax(scale * q k^T + mask) v, without the matrix of scores.
@@ -51,6 +53,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     return (output, lse) if return_lse else output
 
 
+@in_its_kind
 def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
                        query_offsets=None, key_offsets=None, prefix=None):
     """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
@@ -91,7 +94,7 @@ def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_off
         begin, end = (None, None) if prefix is None else prefix
         offsets = (_int64(query_offsets), _int64(keys), _int64(begin), _int64(end))
     mask = None if mask is None or shape is None else _mask(mask, shape)
-    return (q, k, v, mask, 0.0 if scale is None else float(scale), bool(causal), masked_rows, *offsets), plain
+    return (q, k, v, mask, 0.0 if scale is None else number(scale, "scale"), bool(causal), masked_rows, *offsets), plain
 
 
 def _int64(x):

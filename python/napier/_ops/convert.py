@@ -1,4 +1,6 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
+import functools
+
 import numpy as np
 
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
@@ -13,7 +15,7 @@ def _as_numpy(x, name):
             x = x.float()
         return x.resolve_neg().cpu().numpy()
     try:
-        return as_array(x)
+        return as_array(x, name)
     except ValueError as error:
         raise ValueError(f"{name}: not an array: {error}") from None
 
@@ -23,9 +25,67 @@ def has_only_dlpack(x):
     return hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
 
 
-def as_array(x):
+def as_array(x, name="x"):
     """x as NumPy's array."""
+    if not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack_device__"):
+        device = x.__dlpack_device__()[0]
+        if device not in (1, 3):  # DLPack's types of the host's memory
+            raise NotImplementedError(f"{name}: the array is on {'a CUDA device' if device in (2, 13) else 'a device'} (DLPack's device "
+                                      f"type {int(device)}), where napier computes with PyTorch's tensors only: use "
+                                      f"torch.from_dlpack({name}), or copy it to the CPU")
     return np.from_dlpack(x) if has_only_dlpack(x) else np.asarray(x)
+
+
+def number(x, name):
+    """x as a float."""
+    try:
+        if not isinstance(x, (str, bytes)):
+            return float(x)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name}: expected a number, got {x!r}")
+
+
+def positive(x, name):
+    value = number(x, name)
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name}: {x} is not a finite number > 0")
+    return value
+
+
+def given_by(array, namespace):
+    """NumPy's array as one of another library, without a copy where the library allows it."""
+    try:
+        return namespace.from_dlpack(array)
+    except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):  # a number, or bfloat16, which NumPy does not export
+        return namespace.asarray(array)
+
+
+def _namespace(x):
+    if isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "permute") or not hasattr(x, "__array_namespace__"):
+        return None
+    space = x.__array_namespace__()
+    return space if space is not np and hasattr(space, "from_dlpack") else None
+
+
+def in_its_kind(function):
+    """A function of NumPy's arrays that also takes those of libraries with the array API's standard, such as JAX, and gives results of
+    the first one's kind."""
+
+    @functools.wraps(function)
+    def call(*args, **options):
+        first = args[0] if args else next(iter(options.values()), None)
+        space = None if type(first) is np.ndarray else _namespace(first)
+        if space is None:
+            return function(*args, **options)
+        made = function(*[_as_host(x) for x in args], **{name: _as_host(x) for name, x in options.items()})
+        return tuple(given_by(x, space) for x in made) if isinstance(made, tuple) else given_by(made, space)
+
+    return call
+
+
+def _as_host(x):
+    return as_array(x) if _namespace(x) is not None else x
 
 
 def _has_floats(array, name, wide):
@@ -89,6 +149,11 @@ def call_with_copies(name, inputs, arguments):
     """A function of the extension with a mask, along several axes, or of all elements of arrays that are no single run: by copies in which
     they lie together. The first `inputs` of the arguments are such arrays."""
     from .. import _napier
+    first = next(iter(arguments.values()))
+    space = _namespace(first)
+    if space is not None:
+        made = call_with_copies(name, inputs, {key: _as_host(x) if key != "out" else x for key, x in arguments.items()})
+        return made if "out" in arguments else given_by(made, space)
     if "mask" in arguments or "causal" in arguments:
         from .masked import call_masked
         return call_masked(getattr(_napier, name), arguments)
@@ -136,7 +201,7 @@ def _over_axes(function, inputs, arguments):
         x = arguments.pop(key)
         if isinstance(x, np.ma.MaskedArray):
             raise TypeError(f"{key}: masked arrays are not supported (use .filled())")
-        arrays[key] = x if hasattr(x, "permute") else as_array(x)
+        arrays[key] = x if hasattr(x, "permute") else as_array(x, key)
     shape = tuple(next(iter(arrays.values())).shape)
     for key, x in [*arrays.items(), *([("out", out)] if out is not None else [])]:
         if tuple(x.shape) != shape:

@@ -8,7 +8,8 @@ everywhere.
 import numpy as np
 
 from .. import _napier
-from .convert import as_array, axes_of
+from .convert import axes_of, in_its_kind, positive
+from .logsumexp import _array
 from .sums import dot_rows, exp, log
 
 
@@ -64,6 +65,7 @@ def check_alpha(alpha):
     return float(alpha)
 
 
+@in_its_kind
 def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=None, causal=False, dtype=None):
     """alpha-entmax along an axis: probabilities of which many are exactly 0.
 
@@ -97,11 +99,10 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
         y = torch.entmax(x, axes[0], alpha=alpha, temperature=temperature, masked_rows=masked_rows, mask=mask, causal=causal)
         return y if dtype is None else y.to(dtype)
     from .masked import hidden
-    x = hidden(as_array(x), mask, causal)
+    x = hidden(_array(x, "x"), mask, causal)
     if x.dtype.kind == "c":
         raise TypeError("x: complex numbers are not supported")
-    if not 0 < temperature < np.inf:
-        raise ValueError(f"temperature: {temperature} is not a finite number > 0")
+    temperature = positive(temperature, "temperature")
     if masked_rows not in ("nan", "zero"):
         raise ValueError(f"masked_rows: {masked_rows!r} is not one of 'nan', 'zero'")
     axes = axes_of(axis, x.ndim) if x.ndim else []

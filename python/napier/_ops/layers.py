@@ -2,9 +2,11 @@
 import math
 
 from .. import _napier
+from .convert import in_its_kind
 from .logsumexp import _array, _is_tensor
 
 
+@in_its_kind
 def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
     """x / sqrt(mean(x^2) + epsilon) * weight along the last axis, in float32.
 
@@ -26,6 +28,7 @@ def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
     return _napier._rms_norm(_rows(x, "x"), _array(weight, "weight"), epsilon, dtype).reshape(x.shape)
 
 
+@in_its_kind
 def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
     """The gradients (grad_x, grad_weight) of rms_norm, from the gradient with respect to its result.
 
@@ -43,6 +46,7 @@ def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
     return grads[0].reshape(x.shape), grads[1]
 
 
+@in_its_kind
 def swiglu(gate, up, *, dtype=None):
     """gate / (1 + exp(-gate)) * up, element by element, in float32. Both have one shape.
 
@@ -57,6 +61,7 @@ def swiglu(gate, up, *, dtype=None):
     return _napier._swiglu(_elements(gate), _elements(up), dtype).reshape(gate.shape)
 
 
+@in_its_kind
 def swiglu_backward(grad_out, gate, up):
     """The gradients (grad_gate, grad_up) of swiglu, from the gradient with respect to its result.
 
@@ -73,6 +78,7 @@ def swiglu_backward(grad_out, gate, up):
     return tuple(g.reshape(gate.shape) for g in _napier._swiglu_backward(*map(_elements, (grad_out, gate, up))))
 
 
+@in_its_kind
 def rotary(x, cosines, sines, *, dtype=None):
     """Rotary position embedding with the pairs (i, i + dim / 2) of Llama.
 
@@ -94,6 +100,7 @@ def rotary(x, cosines, sines, *, dtype=None):
     return _rotate(x, cosines, sines, False, dtype, "x")
 
 
+@in_its_kind
 def rotary_backward(grad_out, cosines, sines):
     """The gradient of rotary with respect to x: grad_out rotated back.
 

@@ -1,7 +1,7 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
-from .convert import as_array, axes_of, has_only_dlpack, transposed
+from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, transposed
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
@@ -42,15 +42,27 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     if not hasattr(a, "dtype") and not has_only_dlpack(a):
         a = _array(a, "a")
     if mask is not None or causal:
-        from .masked import hidden
-        a = hidden(a, mask, causal, "a")
+        return _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype)
     if _is_complex(a) or b is not None and _is_complex(b):
-        return _of_complex(_array(a, "a"), axis, b, keepdims, return_sign, temperature, dtype)
+        return _of_complex(a, axis, b, keepdims, return_sign, temperature, dtype)
     if b is None and not return_sign:
         if axis is None or type(axis) is int:
             result = _logsumexp(a, axis, keepdims, temperature=temperature, dtype=dtype)
             if result is not None:  # None: all elements, but the array has gaps
                 return result
+    return _of_rows(a, axis, b, keepdims, return_sign, temperature, dtype)
+
+
+@in_its_kind
+def _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype):
+    from .masked import hidden
+    return logsumexp(hidden(a, mask, causal, "a"), axis, b, keepdims, return_sign, temperature=temperature, dtype=dtype)
+
+
+@in_its_kind
+def _of_rows(a, axis, b, keepdims, return_sign, temperature, dtype):
+    """Over several axes, or with weights, or with the sign."""
+    if b is None and not return_sign:
         row, axis, finish = _one_axis(_array(a, "a"), axis, keepdims)
         return finish(_logsumexp(row, axis, False, temperature=temperature, dtype=dtype))
     a, b = _broadcast(_array(a, "a"), 1.0 if b is None else b)
@@ -70,11 +82,12 @@ def _is_complex(a):
     return getattr(dtype, "is_complex", False) or getattr(dtype, "kind", "") == "c"
 
 
+@in_its_kind
 def _of_complex(a, axis, b, keepdims, return_sign, temperature, dtype):
     """logsumexp where a or b is complex, by rows of complex128 in NumPy."""
     from .complex import logsumexp_rows
-    if not 0 < temperature < np.inf:
-        raise ValueError(f"temperature: {temperature} is not a finite number > 0")
+    a = _array(a, "a")
+    temperature = positive(temperature, "temperature")
     if b is not None:
         a, b = _broadcast(a, b)
         dtype = _dtype_of_weights(a, b, dtype)
@@ -130,9 +143,12 @@ def _array(a, name):
     if _is_tensor(a):
         return a
     try:
-        return as_array(a)
+        a = as_array(a, name)
     except ValueError as error:
         raise ValueError(f"{name}: not an array: {error}") from None
+    if a.dtype.kind in "OSUMm":
+        raise TypeError(f"{name}: expected numbers, got an array of dtype {a.dtype}")
+    return a
 
 
 def _broadcast(a, b):

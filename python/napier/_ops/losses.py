@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import _napier
-from .convert import as_array
+from .convert import in_its_kind, number, positive
 from .logsumexp import _array, _is_tensor, logsumexp
 from .sums import dot_rows, log
 
@@ -15,6 +15,7 @@ def _floating(x):
     return x if x.dtype.kind not in "biu" else x.astype(np.float64)
 
 
+@in_its_kind
 def logaddexp(x1, x2, *, dtype=None):
     """log(exp(x1) + exp(x2)), element by element: logsumexp of each pair, with its bits. Complex numbers as there.
 
@@ -44,6 +45,14 @@ def logaddexp(x1, x2, *, dtype=None):
     return logsumexp(np.stack([x.astype(kind) for x in pair], -1), axis=-1, dtype=dtype)
 
 
+def _generator(rng):
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise TypeError(f"rng: expected a numpy.random.Generator or a seed, got {rng!r}") from None
+
+
+@in_its_kind
 def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None):
     """softmax((logits + noise) / tau) along an axis, where the noise has Gumbel's distribution: a random choice that has a gradient.
 
@@ -66,11 +75,11 @@ def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None
     if _is_tensor(x):
         raise TypeError("logits: a tensor (use napier.torch.gumbel_softmax)")
     if noise is None:
-        noise = -log(np.random.default_rng(rng).standard_exponential(x.shape))
-    noise = as_array(noise)
+        noise = -log(_generator(rng).standard_exponential(x.shape))
+    noise = _array(noise, "noise")
     if noise.shape != x.shape:
         raise ValueError(f"noise: shape {noise.shape} is not that of logits, {x.shape}")
-    y = np.asarray(_napier.softmax((x + noise).astype(x.dtype), axis, temperature=tau))
+    y = np.asarray(_napier.softmax((x + noise).astype(x.dtype), axis, temperature=positive(tau, "tau")))
     if not hard:
         return y[()]
     one = np.zeros_like(y)
@@ -88,7 +97,7 @@ def class_axis(ndim):
 def check_reduction(reduction, label_smoothing):
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"reduction: {reduction!r} is not one of 'none', 'sum', 'mean'")
-    if not 0 <= label_smoothing <= 1:
+    if not 0 <= number(label_smoothing, "label_smoothing") <= 1:
         raise ValueError(f"label_smoothing: {label_smoothing} is not in [0, 1]")
 
 
@@ -99,6 +108,7 @@ def check_target(shape, target_shape, soft, axis):
                          f"{'probabilities' if soft else 'class indices'}")
 
 
+@in_its_kind
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """The cross-entropy of logits and targets, with the arguments and the meaning of torch.nn.functional.cross_entropy.
 
@@ -123,14 +133,14 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     """
     if _tensors(input, target):
         raise TypeError("input: a tensor (use napier.torch.cross_entropy)")
-    x, target = _floating(_array(input, "input")), as_array(target)
+    x, target = _floating(_array(input, "input")), _array(target, "target")
     check_reduction(reduction, label_smoothing)
     axis = class_axis(x.ndim)
     kind, soft, classes = x.dtype, target.dtype.kind == "f", x.shape[axis]
     check_target(x.shape, target.shape, soft, axis)
     wide = np.float64 if kind == np.float64 else np.float32
     logprobs = np.moveaxis(np.asarray(_napier.log_softmax(x, axis, dtype=np.dtype(wide).name)), axis, -1)
-    weights = np.ones(classes, wide) if weight is None else as_array(weight).astype(wide)
+    weights = np.ones(classes, wide) if weight is None else _array(weight, "weight").astype(wide)
     if weights.shape != (classes,):
         raise ValueError(f"weight: shape {weights.shape} is not ({classes},), one factor a class")
     one, share = wide(1.0 - label_smoothing), wide(label_smoothing / max(classes, 1))

@@ -11,7 +11,7 @@ def kept(x, mask, causal):
         return _kept(x, mask, causal)
     keep = None
     if mask is not None:
-        mask = as_array(mask)
+        mask = as_array(mask, "mask")
         if mask.dtype.kind not in "biu":
             raise TypeError(f"mask: expected bool or integers, of which 0 hides an element, got {mask.dtype} (add other masks to x)")
         try:
@@ -35,7 +35,7 @@ def hidden(x, mask, causal, name="x"):
         x = x if x.dtype.is_floating_point or x.dtype.is_complex else x.double()
         keep = kept(x, mask, causal)
         return x if keep is None else x.masked_fill(~keep, -np.inf)
-    x = as_array(x)
+    x = as_array(x, name)
     x = x.astype(np.float64) if x.dtype.kind in "biu" else x
     keep = kept(x, mask, causal)
     return x if keep is None else np.where(keep, x, np.asarray(-np.inf, x.dtype))

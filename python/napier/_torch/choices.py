@@ -48,7 +48,15 @@ _entmax = _differentiable(_entmax, 1, ("result", "temperature"), _through_entmax
 
 def entmax(input, dim=-1, dtype=None, *, alpha=1.5, mask=None, causal=False, temperature=1.0, masked_rows="nan"):
     """napier.entmax with gradients: probabilities between softmax (alpha = 1) and sparsemax (alpha = 2), many of them exactly 0.
-    Other arguments as in softmax. On the CPU."""
+    Other arguments as in softmax. On the CPU.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> probs = napier.torch.entmax(torch.tensor([1.0, 1.5, 0.25, -3.0]), alpha=1.5)
+    >>> [round(p, 4) for p in probs.tolist()]
+    [0.3122, 0.6541, 0.0338, 0.0]
+    """
     alpha = check_alpha(alpha)
     if alpha in (1.0, 2.0):
         function = softmax if alpha == 1.0 else sparsemax
@@ -72,7 +80,15 @@ def _positive(name, x):
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """torch.nn.functional.gumbel_softmax by Napier's softmax: a random choice that has a gradient. The noise is what PyTorch's function
-    draws from its generator. hard: 1 at the largest element and 0 elsewhere, with the gradient of the soft choice. eps: unused."""
+    draws from its generator. hard: 1 at the largest element and 0 elsewhere, with the gradient of the soft choice. eps: unused.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> drawn = napier.torch.gumbel_softmax(torch.zeros(5, 3), tau=0.5, hard=True)
+    >>> drawn.sum(-1).tolist()  # one 1 in each row
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
     del eps
     logits = _floats(logits)
     _check(logits=logits)
@@ -90,7 +106,16 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 def logaddexp(input, other):
-    """log(exp(input) + exp(other)), element by element, with gradients: logsumexp of each pair, with its bits. Complex numbers too."""
+    """log(exp(input) + exp(other)), element by element, with gradients: logsumexp of each pair, with its bits. Complex numbers too.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1000.0], requires_grad=True)
+    >>> napier.torch.logaddexp(x, torch.tensor([1000.0])).backward()
+    >>> x.grad.tolist()
+    [0.5]
+    """
     beside = input if isinstance(input, Tensor) else other
     pair = [_floats(_as_tensor(x, beside)) for x in (input, other)]
     for name, x in zip(("input", "other"), pair):
@@ -126,6 +151,15 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     label smoothing. Sums have a fixed order. 16-bit logits are computed in float32, and the loss is rounded once.
 
     A class of probability 0 or weight 0 adds nothing, even where its logit is -inf.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> logits = torch.tensor([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    >>> loss = napier.torch.cross_entropy(logits, torch.tensor([2, 0]))
+    >>> loss.backward()
+    >>> round(loss.item(), 4), [round(g, 4) for g in logits.grad[1].tolist()]
+    (0.6342, [-0.3333, 0.1667, 0.1667])
     """
     if size_average is not None or reduce is not None:
         raise ValueError("size_average: and reduce are replaced by reduction= ('mean', 'sum' or 'none')")

@@ -70,8 +70,9 @@ def logcumsumexp(input, dim=-1, *, temperature=1.0):
     Examples
     --------
     >>> import torch, napier.torch
-    >>> napier.torch.logcumsumexp(torch.tensor([1000.0, 1000.0, 0.0]), 0).tolist()
-    [1000.0, 1000.693115234375, 1000.693115234375]
+    >>> lse = napier.torch.logcumsumexp(torch.tensor([1000.0, 1000.0, 0.0]), 0)
+    >>> [round(x, 4) for x in lse.tolist()]
+    [1000.0, 1000.6932, 1000.6932]
     """
     x, kind = _logits(input, None)
     return _logcumsumexp(x, _dimension(dim, x.ndim), _numbers(temperature=temperature)).to(kind)

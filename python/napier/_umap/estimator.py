@@ -195,6 +195,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """
 
     __module__ = "napier"  # what pickles and help show
+    _own_layout = False  # of a class whose _lay_out is not the library's
 
     def __init__(self, n_neighbors=15, n_components=2, metric="euclidean", metric_kwds=None,
                  output_metric="euclidean", output_metric_kwds=None, n_epochs=None, learning_rate=1.0, init="spectral",
@@ -392,7 +393,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if self.transform_mode == "graph":
                 self._graph = self._make_graph()
             elif start is None and "join" not in known and not callable(self.metric) and self._is_flat() and \
-                    self.n_epochs != 0 and not self._maps_after():
+                    self.n_epochs != 0 and not self._maps_after() and not self._own_layout:
                 self._model = self._fit_model(kept, known, seed, watch)
             else:
                 self._graph = self._make_graph()

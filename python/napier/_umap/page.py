@@ -133,7 +133,17 @@ def places_data(places, rows, subtitle):
 
 
 class InteractiveMap:
-    """A page with a map. In a notebook it shows itself; save(path) writes it as an .html file, which loads nothing."""
+    """A page with a map. In a notebook it shows itself; save(path) writes it as an .html file, which loads nothing.
+
+    Examples
+    --------
+    >>> import napier, napier.umap.plot, numpy as np
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> page = napier.umap.plot.interactive(mapper)
+    >>> page.save("map.html")
+    >>> "</html>" in page.to_html(title="A map")
+    True
+    """
 
     __module__ = "napier.umap.plot"
 

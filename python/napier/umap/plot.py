@@ -263,6 +263,15 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
     subset_points : a mask, or indices, of the points to be drawn.
     ax : the axes to draw on. alpha : opacity, 0 to 1.
     Points without a place on the map (NaN) are left out.
+
+    Examples
+    --------
+    >>> import matplotlib, napier, napier.umap.plot, numpy as np
+    >>> matplotlib.use("agg")
+    >>> data = np.random.default_rng(0).normal(size=(100, 5))
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(data)
+    >>> axes = napier.umap.plot.points(mapper, labels=np.arange(100) % 3, theme="fire")
+    >>> axes.figure.savefig("map.png")
     """
     look = colours.theme_of(theme, cmap, color_key_cmap, background)
     _check_alpha(alpha)
@@ -292,6 +301,14 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
         of the edges (Hurter, Ersoy and Telea, 2012). That takes long for large maps.
     edge_cmap : the scale of the edges. show_points : draws the points over the edges. The other arguments are those of
     `points`.
+
+    Examples
+    --------
+    >>> import matplotlib, napier, napier.umap.plot, numpy as np
+    >>> matplotlib.use("agg")
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> axes = napier.umap.plot.connectivity(mapper, edge_bundling="hammer", show_points=True)
+    >>> axes.figure.savefig("edges.png")
     """
     look = colours.theme_of(theme, cmap, color_key_cmap, background, edge_cmap)
     if edge_bundling not in (None, "hammer"):
@@ -330,6 +347,15 @@ def diagnostic(umap_object, diagnostic_type="pca", nhood_size=15, local_variance
         'neighborhood' shows the Jaccard index of the nhood_size nearest in the data and on the map. 'all' draws all five.
         The first three need scikit-learn.
     Returns the axes, with return_diagnostics (axes, numbers), without plot_result only the numbers or None.
+
+    Examples
+    --------
+    >>> import matplotlib, napier, napier.umap.plot, numpy as np
+    >>> matplotlib.use("agg")
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> axes, kept = napier.umap.plot.diagnostic(mapper, "neighborhood", nhood_size=10, return_diagnostics=True)
+    >>> kept.shape, bool((kept >= 0).all() and (kept <= 1).all())
+    ((100,), True)
     """
     if diagnostic_type != "all" and diagnostic_type not in diagnostics.MEASURES:
         raise ValueError(f"diagnostic_type: {diagnostic_type!r} is not 'all' or one of "
@@ -382,7 +408,17 @@ def _draw_diagnostic(ax, umap_object, places, kind, numbers, cmap, size, backgro
 
 
 def nearest_neighbour_distribution(umap_object, bins=25, ax=None):
-    """Draws a histogram of the points' mean distance to their neighbours in the data, and returns the axes."""
+    """Draws a histogram of the points' mean distance to their neighbours in the data, and returns the axes.
+
+    Examples
+    --------
+    >>> import matplotlib, napier, napier.umap.plot, numpy as np
+    >>> matplotlib.use("agg")
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> axes = napier.umap.plot.nearest_neighbour_distribution(mapper, bins=10)
+    >>> len(axes.patches)
+    10
+    """
     distances = getattr(umap_object, "_knn_dists", None)
     if distances is None:
         raise ValueError("umap_object: the map has no distances of neighbours")
@@ -412,6 +448,13 @@ def interactive(umap_object, labels=None, values=None, hover_data=None, tools=No
     interactive_text_search : adds a field that searches the labels and hover_data, or interactive_text_search_columns
         ('label' are the labels). Points that do not match fade to 1 - interactive_text_search_alpha_contrast.
     The other arguments are those of `points`; width and height are the size in a notebook.
+
+    Examples
+    --------
+    >>> import napier, napier.umap.plot, numpy as np
+    >>> mapper = napier.UMAP(n_neighbors=10, n_epochs=50).fit(np.random.default_rng(0).normal(size=(100, 5)))
+    >>> page = napier.umap.plot.interactive(mapper, hover_data={"number": np.arange(100)})
+    >>> page.save("map.html")
     """
     look = colours.theme_of(theme, cmap, color_key_cmap, background)
     _check_alpha(alpha)
