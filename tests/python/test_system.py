@@ -219,7 +219,7 @@ def test_results_too_large_are_refused():
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
 MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.causal_lm", "napier.lm_eval",
-           "napier._napier", "napier.rl", "napier._umap.stages", "napier._umap.estimator", "napier._umap.aligned"]
+           "napier._napier", "napier.rl", "napier._umap.stages", "napier._umap.estimator", "napier._umap.aligned", "napier._umap.raster"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -319,7 +319,7 @@ def found_signature(target):
 
 
 STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "dask", "hf", "lm_eval", "ray", "rl",
-           "torch", "torch.distributed", "trl", "umap", "_umap.estimator", "_umap.aligned"]
+           "torch", "torch.distributed", "trl", "umap", "umap.plot", "_umap.estimator", "_umap.aligned"]
 
 
 def stubbed(name):

@@ -29,7 +29,8 @@ def raster_points(points, codes=None, amounts=((1,),), *, extent, width=800, hei
     channels], integers: what a point of each kind adds. codes [n]: the kind of each point, or below 0 to leave it out;
     None: all are of kind 0. The default counts the points.
 
-    >>> raster_points([[0.1, 0.1], [0.2, 0.9], [0.3, 0.8]], extent=(0, 1, 0, 1), width=2, height=2)[:, :, 0]
+    >>> from napier import umap
+    >>> umap.raster_points([[0.1, 0.1], [0.2, 0.9], [0.3, 0.8]], extent=(0, 1, 0, 1), width=2, height=2)[:, :, 0]
     array([[2, 0],
            [1, 0]])
     """
@@ -48,7 +49,8 @@ def raster_lines(points, amounts=None, *, extent, width=800, height=800, threads
     Line i leads from points[i] to points[i + 1] and adds amounts[i], an integer (None: 1). A row of points that is NaN or
     outside of `extent` has no line, so NaN rows separate paths.
 
-    >>> raster_lines([[0.2, 0.2], [1.8, 1.8]], extent=(0, 2, 0, 2), width=2, height=2)
+    >>> from napier import umap
+    >>> umap.raster_lines([[0.2, 0.2], [1.8, 1.8]], extent=(0, 2, 0, 2), width=2, height=2)
     array([[0, 1],
            [1, 0]])
     """
