@@ -3,8 +3,9 @@
 
     python3 bench/python/umap_plot.py [POINTS [ROUNDS]]      default: 200,000 points, 5 rounds
 
-The map is random: ten groups of points. Prints the fastest and the median time in seconds, and the size of the file. umap.plot is
-timed beside it if umap-learn[plot] is installed, without hover, which it does not have above 64,000 points."""
+The map is random: ten groups of points. Prints the fastest and the median time in seconds, and the size of the file.
+umap.plot's points are timed beside it if umap-learn[plot] is installed. Its interactive plot is not, because it has no
+hover and no search above 64,000 points."""
 import pathlib
 import statistics
 import sys

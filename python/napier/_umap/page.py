@@ -43,7 +43,7 @@ def column_of(name, values):
     values = np.asarray(values)
     if values.dtype.kind in "biufMm":
         distinct, codes = np.unique(values, return_inverse=True)
-        texts, codes = [_text(value) for value in distinct.tolist() if True], codes.ravel()
+        texts, codes = [_text(value) for value in distinct.tolist()], codes.ravel()
         if values.dtype.kind in "Mm":
             texts = [_text(str(value)) if value == value else "" for value in distinct]
     else:

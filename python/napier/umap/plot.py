@@ -546,6 +546,12 @@ def _page_search(columns, has_labels, wanted, names, contrast):
             "search": bool(wanted and known), "searchNames": has_labels and "label" in chosen, "faded": 1 - contrast}
 
 
+def __getattr__(name):
+    if name == "plt":  # umap.plot.plt, which umap-learn's documentation uses
+        return _pyplot()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 # ---- Showing ----------------------------------------------------------------------------------------------------------
 
 def output_notebook(*_, **__):
