@@ -9,11 +9,14 @@ from ._umap.estimator import UMAP as UMAP
 
 Array = Any
 
+EDGE: np.dtype[Any]
+METRICS: tuple[str, ...]
+
 class Graph(NamedTuple):
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-    shape: tuple
+    data: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    indptr: np.ndarray[Any, Any]
+    shape: tuple[int, int]
 
 class Quality(NamedTuple):
     trustworthiness: float
