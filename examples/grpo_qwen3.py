@@ -12,6 +12,7 @@ Needs torch and transformers, and a Napier built with its model (cJSON, PCRE2, u
 """
 import argparse
 import copy
+from typing import Iterable
 
 import numpy as np
 import tokenizers
@@ -27,7 +28,7 @@ END = "<|im_end|>"
 GROUP, BATCH, UPDATES, BETA = 8, 32, 2, 0.01
 
 
-def byte_tokenizer():
+def byte_tokenizer() -> tokenizers.Tokenizer:
     """Bytes in, bytes out: a byte-level BPE without merges, behind Qwen's normal form."""
     letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate(sorted(letters))}, []))
@@ -40,7 +41,7 @@ def byte_tokenizer():
     return tokenizer
 
 
-def small_qwen3(tokenizer):
+def small_qwen3(tokenizer: tokenizers.Tokenizer) -> transformers.Qwen3ForCausalLM:
     end = tokenizer.token_to_id(END)
     config = transformers.Qwen3Config(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4,
@@ -49,11 +50,12 @@ def small_qwen3(tokenizer):
     return transformers.Qwen3ForCausalLM(config)
 
 
-def encode(tokenizer, texts):
+def encode(tokenizer: tokenizers.Tokenizer, texts: Iterable[str]) -> torch.Tensor:
     return torch.tensor([tokenizer.encode(t).ids for t in texts])
 
 
-def warm_start(model, tokenizer, rng, steps=150):
+def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: tokenizers.Tokenizer, rng: np.random.Generator,
+               steps: int = 150) -> None:
     """Cross-entropy on answers of the right form: any digit, then the end."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
@@ -65,12 +67,13 @@ def warm_start(model, tokenizer, rng, steps=150):
         optimizer.step()
 
 
-def reward(prompt, response, tokenizer):
+def reward(prompt: str, response: list[int], tokenizer: tokenizers.Tokenizer) -> float:
     right = max(prompt[0], prompt[2])
     return float(tokenizer.decode(response, skip_special_tokens=False) == right + END)
 
 
-def policy_logprobs(model, prompts, responses, end):
+def policy_logprobs(model: transformers.Qwen3ForCausalLM, prompts: torch.Tensor, responses: list[list[int]],
+                    end: int) -> torch.Tensor:
     """Log-probabilities of the responses' tokens, one after another, with their gradients."""
     padded = torch.tensor([r + [end] * (2 - len(r)) for r in responses])
     logits = model(torch.cat([prompts, padded], dim=1)).logits[:, prompts.shape[1] - 1:-1]
@@ -78,16 +81,16 @@ def policy_logprobs(model, prompts, responses, end):
     return napier.torch.token_logprobs(logits[there].float(), padded[there]).logprobs
 
 
-def train(steps, seed=0):
+def train(steps: int, seed: int = 0) -> list[float]:
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     tokenizer = byte_tokenizer()
-    end = tokenizer.token_to_id(END)
+    end = tokenizer.token_to_id(END) or 0
     model = small_qwen3(tokenizer)
     warm_start(model, tokenizer, rng)
     policy, reference = (napier.CausalLM.from_model(m, tokenizer=tokenizer) for m in (model, copy.deepcopy(model)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
-    curve = []
+    curve, apart = [], 0.0
     for step in range(steps):
         questions = rng.choice(PROMPTS, BATCH)
         drawn = policy.generate(questions.tolist(), samples=GROUP, max_tokens=2, seed=step)
@@ -114,8 +117,8 @@ def train(steps, seed=0):
     return curve
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--curve", help="an SVG file for the reward curve")
     arguments = parser.parse_args()

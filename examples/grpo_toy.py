@@ -7,8 +7,10 @@ advantages within the group, and goes down napier.grpo_from_logits' gradient, a 
 log-probabilities, as GRPO does. The mean reward is printed, and drawn if a file is named.
 """
 import sys
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import napier
 
@@ -16,18 +18,18 @@ WORD, LETTERS = "napier", "abcdefghijklmnopqrstuvwxyz"
 GROUP, STEPS, UPDATES, RATE = 64, 60, 2, 400.0
 
 
-def sample(logits, rng):
+def sample(logits: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """A group of words, as ids [GROUP, positions]: a letter by the softmax of its position."""
     cumulative = napier.softmax(logits).cumsum(axis=1)
-    return (rng.random((GROUP, len(WORD), 1)) > cumulative[None]).sum(axis=2).clip(0, len(LETTERS) - 1)
+    return np.asarray((rng.random((GROUP, len(WORD), 1)) > cumulative[None]).sum(axis=2).clip(0, len(LETTERS) - 1))
 
 
-def rewards_of(ids):
+def rewards_of(ids: NDArray[Any]) -> NDArray[Any]:
     target = np.array([LETTERS.index(c) for c in WORD])
-    return (ids == target).mean(axis=1).astype(np.float32)
+    return np.asarray((ids == target).mean(axis=1), np.float32)
 
 
-def train(seed=0):
+def train(seed: int = 0) -> tuple[Any, list[float]]:
     rng = np.random.default_rng(seed)
     logits = np.zeros((len(WORD), len(LETTERS)), np.float32)
     offsets = np.arange(GROUP + 1) * len(WORD)
@@ -47,7 +49,7 @@ def train(seed=0):
     return logits, curve
 
 
-def draw(curve, path):
+def draw(curve: list[float], path: str) -> None:
     points = " ".join(f"{20 + 560 * i / (len(curve) - 1):.1f},{180 - 160 * r:.1f}" for i, r in enumerate(curve))
     with open(path, "w", encoding="ascii") as file:
         file.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 200" font-family="sans-serif" font-size="11">'
@@ -55,7 +57,7 @@ def draw(curve, path):
                    f'<polyline points="{points}" fill="none" stroke="#1565c0" stroke-width="2"/></svg>\n')
 
 
-def main():
+def main() -> None:
     logits, curve = train()
     for step in range(0, STEPS, 10):
         print(f"step {step:3d}  mean reward {curve[step]:.2f}  {'#' * round(50 * curve[step])}")

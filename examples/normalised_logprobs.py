@@ -3,12 +3,15 @@
 A log-probability l = (x - max) - log(sum) in float32 is off by at most 1 ulp of itself and 15.6 * 2^-24 (docs/numerics.md), so
 log(sum(exp(l))) is off from 0 by at most that. The rows: ordinary logits, huge ones, a vocabulary of 151,936, masks.
 """
+from typing import Iterator
+
 import numpy as np
+from numpy.typing import NDArray
 
 import napier
 
 
-def rows():
+def rows() -> Iterator[tuple[str, NDArray[np.float32]]]:
     rng = np.random.default_rng(0)
     yield "ten ordinary logits", rng.standard_normal((100, 10)).astype(np.float32)
     yield "around 10,000", (1e4 + 3 * rng.standard_normal((100, 50))).astype(np.float32)
@@ -19,7 +22,7 @@ def rows():
     yield "all but three masked", masked
 
 
-def main():
+def main() -> None:
     for name, x in rows():
         logprobs = napier.log_softmax(x)
         probs = napier.softmax(x)

@@ -9,20 +9,22 @@ cluster, start Ray there, and give --address auto.
 """
 import argparse
 import json
+from typing import Any
 
 import ray
 
 import napier.ray
 
 
-def samples_of(prompts, model, actors, batch_size=16, cpus=1, **options):
+def samples_of(prompts: list[str], model: str, actors: int, batch_size: int = 16, cpus: float = 1,
+               **options: Any) -> ray.data.Dataset:
     """A lazy dataset with a row for each sample. Prompts are numbered here, because batches come in any order."""
     data = ray.data.from_items([{"number": i, "prompt": prompt} for i, prompt in enumerate(prompts)])
     return data.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": model, **options}, batch_size=batch_size,
                             compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("prompts")

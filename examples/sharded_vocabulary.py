@@ -6,6 +6,7 @@ in an environment with napier and torch. Each process has some rows of the head'
 gradients are the same for any --nproc-per-node.
 """
 import zlib
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -15,11 +16,12 @@ import napier.torch.distributed as nd
 TOKENS, HIDDEN, VOCABULARY = 16, 64, 20000
 
 
-def checksum(x):
+def checksum(x: Optional[torch.Tensor]) -> str:
+    assert x is not None
     return f"{zlib.crc32(x.detach().reshape(-1).view(torch.uint8).numpy().tobytes()):08x}"
 
 
-def main():
+def main() -> None:
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)  # the same numbers everywhere
@@ -32,7 +34,7 @@ def main():
     loss = -nd.linear_token_logprobs(hidden, mine, ids).logprobs.sum()
     loss.backward()
 
-    parts = [None] * ranks
+    parts: list[Any] = [None] * ranks
     dist.all_gather_object(parts, mine.grad)
     if rank == 0:
         print(f"{ranks} processes: loss {loss.item():.6f} {checksum(loss)}, gradients {checksum(hidden.grad)} "

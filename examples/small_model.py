@@ -8,6 +8,7 @@ answers are random text.
 import json
 import pathlib
 import sys
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -18,7 +19,7 @@ CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_
           "max_position_embeddings": 4096, "attention_bias": False, "eos_token_id": VOCABULARY - 1, "torch_dtype": "float32"}
 
 
-def shapes():
+def shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
     yield "model.norm.weight", (HIDDEN,)
     for i in range(LAYERS):
@@ -30,9 +31,10 @@ def shapes():
             yield f"model.layers.{i}.{name}.weight", tuple(shape)
 
 
-def write_weights(path, seed=0):
+def write_weights(path: pathlib.Path, seed: int = 0) -> None:
     """A file of safetensors: the length of the header, the header in JSON, and the numbers."""
-    rng, header, body = np.random.default_rng(seed), {}, b""
+    rng, body = np.random.default_rng(seed), b""
+    header: dict[str, Any] = {}
     for name, shape in shapes():
         x = (rng.standard_normal(shape) * 0.1 + (len(shape) == 1)).astype(np.float32)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + x.nbytes]}
@@ -42,7 +44,7 @@ def write_weights(path, seed=0):
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
 
 
-def write_tokenizer(path):
+def write_tokenizer(path: pathlib.Path) -> None:
     """One token for each byte. Byte-level tokenizers write the bytes that are no visible characters as other ones."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
@@ -55,7 +57,7 @@ def write_tokenizer(path):
         "model": {"type": "BPE", "vocab": {name: i for i, name in enumerate(names)}, "merges": [], "byte_fallback": False}}))
 
 
-def write_model(folder):
+def write_model(folder: pathlib.Path) -> None:
     folder.mkdir(exist_ok=True)
     write_weights(folder / "model.safetensors")
     write_tokenizer(folder / "tokenizer.json")

@@ -10,22 +10,24 @@ import resource
 import sys
 import tempfile
 import threading
+from typing import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 import napier
 
 BLOCK = 1 << 18  # floats
 
 
-def write_logits(path, count):
+def write_logits(path: str, count: int) -> None:
     rng = np.random.default_rng(0)
     with open(path, "wb") as file:
         for at in range(0, count, BLOCK):
             file.write((4 * rng.standard_normal(min(BLOCK, count - at), np.float32)).tobytes())
 
 
-def blocks(path, begin, end):
+def blocks(path: str, begin: int, end: int) -> Iterator[NDArray[np.float32]]:
     """The floats begin .. end of a file, block by block."""
     with open(path, "rb") as file:
         file.seek(4 * begin)
@@ -33,14 +35,14 @@ def blocks(path, begin, end):
             yield np.frombuffer(file.read(4 * min(BLOCK, end - at)), np.float32)
 
 
-def state_of(path, begin, end):
+def state_of(path: str, begin: int, end: int) -> napier.SoftmaxState:
     state = napier.SoftmaxState(first_index=begin)
     for block in blocks(path, begin, end):
         state.update(block)
     return state
 
 
-def main(megabytes):
+def main(megabytes: int) -> None:
     count = megabytes * (1 << 18)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = os.path.join(folder, "logits.f32")
@@ -58,9 +60,9 @@ def main(megabytes):
 
         threading.stack_size(1 << 20)
         cuts = [0, count // 5 + 7, count // 2, count - 100, count]
-        states = [None] * 4
+        states: dict[int, napier.SoftmaxState] = {}
 
-        def work(k):
+        def work(k: int) -> None:
             states[k] = state_of(path, cuts[k], cuts[k + 1])
 
         threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
@@ -69,8 +71,8 @@ def main(megabytes):
         for thread in threads:
             thread.join()
         state = states[0]
-        for other in states[1:]:
-            state.merge(other)
+        for k in range(1, 4):
+            state.merge(states[k])
         lse = state.finish()
         total = sum(float(state.apply(block).sum(dtype=np.float64)) for block in blocks(path, 0, count))
     print(f"logsumexp of {count} logits in four parts: {lse!r}, {'the same bits' if lse == whole else 'other bits'} as in one")

@@ -17,8 +17,10 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 BUILT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "release", "napier")
 WORD = re.compile(r"[a-z][a-z+]{2,}")
@@ -28,16 +30,18 @@ libraries program programs development dummy transitional your they these been b
 then there through very was were what while who""".split())
 
 
-def paragraphs():
+def paragraphs() -> Iterator[tuple[str, str, str, str]]:
     """(package, section, description and tags, first line of the description) of every package, once."""
     try:
         text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
         with open("/var/lib/dpkg/status", encoding="utf-8", errors="replace") as file:
             text = file.read()
-    seen = set()
+    seen: set[str] = set()
     for paragraph in text.split("\n\n"):
-        fields, first, key = {}, {}, None
+        fields: dict[str, str] = {}
+        first: dict[str, str] = {}
+        key = ""
         for line in paragraph.split("\n"):
             if line[:1] in (" ", "\t") and key:
                 fields[key] += " " + line.strip()
@@ -51,7 +55,7 @@ def paragraphs():
             yield name, fields["Section"].split("/")[-1], text, first["Description"]
 
 
-def choose(most):
+def choose(most: int) -> tuple[list[tuple[str, str, str, str]], list[str]]:
     """Packages of the twelve largest sections, evenly spread, but not the transitional ones."""
     found = [p for p in paragraphs() if len(WORD.findall(p[2].lower())) >= 5 and "transitional" not in p[2]]
     form = {"libs", "libdevel", "doc", "oldlibs", "debug", "localization", "introspection", "misc"}  # say no topic
@@ -61,7 +65,7 @@ def choose(most):
     return found[::step][:most], sections
 
 
-def tf_idf(texts, vocabulary=4000):
+def tf_idf(texts: list[str], vocabulary: int = 4000) -> NDArray[np.float32]:
     words = [[w for w in WORD.findall(t.lower()) if w not in COMMON] for t in texts]
     spread = collections.Counter(w for text in words for w in set(text))
     kept = [w for w, n in spread.most_common(vocabulary) if n >= 3]
@@ -71,19 +75,20 @@ def tf_idf(texts, vocabulary=4000):
         for w, n in collections.Counter(text).items():
             if w in column:
                 x[i, column[w]] = (1 + np.log(n)) * np.log(len(texts) / spread[w])
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    return x
 
 
-def truncated_svd(x, k, rounds=4):
+def truncated_svd(x: NDArray[np.float32], k: int, rounds: int = 4) -> NDArray[np.float32]:
     """x V of the k leading right singular vectors, by a randomised range finder (Halko, Martinsson and Tropp, 2011)."""
     q = np.random.default_rng(0).normal(size=(x.shape[1], k + 10)).astype(np.float32)
     for _ in range(rounds):
         q, _ = np.linalg.qr(x.T @ (x @ q))
     u, s, _ = np.linalg.svd(x @ q, full_matrices=False)
-    return (u * s)[:, :k].astype(np.float32)
+    return np.asarray((u * s)[:, :k], np.float32)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--napier", default=BUILT if os.path.exists(BUILT) else "napier")
     parser.add_argument("--out", default="topic-map")
@@ -92,8 +97,12 @@ def main():
     if not shutil.which(options.napier):
         sys.exit(f"topic_map: no program {options.napier}: build it with make, or say where it is with --napier")
     os.makedirs(options.out, exist_ok=True)
-    at = lambda name: os.path.join(options.out, name)
-    run = lambda *words: subprocess.run([options.napier, *words], check=True)
+
+    def at(name: str) -> str:
+        return os.path.join(options.out, name)
+
+    def run(*words: str) -> None:
+        subprocess.run([options.napier, *words], check=True)
 
     chosen, sections = choose(options.most)
     if len(chosen) < 50:

@@ -19,8 +19,8 @@ from napier import UMAP, umap
 DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "digits")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--out", help="a picture, .png or .svg; needs matplotlib")
     parser.add_argument("--verbose", action="store_true", help="show progress")
     options = parser.parse_args()

@@ -18,6 +18,7 @@ import math
 import tempfile
 import time
 import warnings
+from typing import Any
 
 import datasets
 import numpy as np
@@ -32,19 +33,19 @@ GROUP, BATCH, LENGTH = 8, 64, 4
 COLOURS = ("#1565c0", "#26a69a", "#ef6c00", "#c62828")
 
 
-def make_prompts(count=600):
+def make_prompts(count: int = 600) -> list[str]:
     rng = np.random.default_rng(1)
     return [",".join(map(str, rng.integers(10, size=rng.integers(2, 7)))) + ">" for _ in range(count)]
 
 
-def make_model(tokenizer):
+def make_model(tokenizer: Any) -> transformers.Qwen3ForCausalLM:
     end = tokenizer.eos_token_id
     return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
         vocab_size=len(tokenizer), hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, head_dim=32, max_position_embeddings=64, tie_word_embeddings=True, eos_token_id=end, bos_token_id=None))
 
 
-def warm_start(model, tokenizer, prompts, steps):
+def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: Any, prompts: list[str], steps: int) -> None:
     """Cross-entropy on answers of the right form: any digit, then the end."""
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
@@ -58,15 +59,20 @@ def warm_start(model, tokenizer, prompts, steps):
         optimizer.zero_grad()
 
 
-class Compared:
+class Compared(trl.GRPOTrainer):  # type: ignore[misc]
     """Notes, for each step, how far the trainer's log-probabilities are from those of the sampler."""
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.apart: list[float] = []
+        self.scored: list[float] = []
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         self.forward = results[0].detach()
         return results
 
-    def _compute_loss(self, model, inputs):
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         loss = super()._compute_loss(model, inputs)
         mask = inputs["completion_mask"].bool()
         self.apart.append((self.forward - inputs["sampling_per_token_logps"])[mask].abs().max().item())
@@ -76,22 +82,22 @@ class Compared:
 class WithNapier(Compared, napier.trl.GRPOTrainer):
     """Compares the sampler with the scorer, too."""
 
-    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
         ids, logprobs = super()._generate_single_turn(prompt_ids, *args, **kwargs)
         model = self.rollout.sampler(self)
         scored = model.batch_logprobs(prompt_ids, ids, temperature=self.temperature).logprobs
-        self.scored.append(float(np.abs(scored - np.concatenate(logprobs, dtype=np.float32)).max()))
+        self.scored.append(float(np.abs(scored - np.concatenate(logprobs or [], dtype=np.float32)).max()))
         return ids, logprobs
 
 
-class WithTransformers(Compared, trl.GRPOTrainer):
+class WithTransformers(Compared):
     """Keeps the log-probabilities that generate() draws with, which TRL discards."""
 
-    def _generate_single_turn(self, *args, **kwargs):
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         model, found = self.accelerator.unwrap_model(self.model), []
         plain = model.generate
 
-        def generate(**inputs):
+        def generate(**inputs: Any) -> Any:
             out = plain(**inputs, return_dict_in_generate=True, output_scores=True)
             found.append(torch.stack(out.scores, dim=1).float().log_softmax(dim=-1))
             return out.sequences
@@ -104,12 +110,14 @@ class WithTransformers(Compared, trl.GRPOTrainer):
         return ids, [[row[t, i].item() for t, i in enumerate(each)] for row, each in zip(found[0], ids)]
 
 
-def reward(prompts, completion_ids, end, digits, **_):
+def reward(prompts: list[str], completion_ids: list[list[int]], end: int, digits: dict[str, int],
+           **_: Any) -> list[float]:
     """1 for the largest digit and then the end."""
     return [float(ids == [digits[max(p[:-1].split(","))], end]) for p, ids in zip(prompts, completion_ids)]
 
 
-def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
+def train(kind: Any, start: transformers.Qwen3ForCausalLM, tokenizer: Any, steps: int, folder: str, bf16: bool = False,
+          **options: Any) -> tuple[list[float], list[float], list[float], float]:
     """One run: (rewards, differences to the trainer, differences to the scorer) of each step, and its seconds."""
     end, digits = tokenizer.eos_token_id, {d: tokenizer.encode(d)[0] for d in "0123456789"}
     config = trl.GRPOConfig(
@@ -117,13 +125,12 @@ def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
         learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.0, bf16=bf16, use_cpu=True, gradient_checkpointing=False,
         report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False, seed=1)
 
-    def right(prompts, completion_ids, **others):
+    def right(prompts: list[str], completion_ids: list[list[int]], **others: Any) -> list[float]:
         return reward(prompts, completion_ids, end, digits)
 
     trainer = kind(model=copy.deepcopy(start), reward_funcs=right, args=config, processing_class=tokenizer,
                    train_dataset=datasets.Dataset.from_dict({"prompt": make_prompts()}), **options)
     trainer.remove_callback(transformers.PrinterCallback)
-    trainer.apart, trainer.scored = [], []
     begin = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begin
@@ -133,19 +140,19 @@ def train(kind, start, tokenizer, steps, folder, bf16=False, **options):
 # ---- The picture ---------------------------------------------------------------------------------------------------------------
 
 
-def smooth(curve, width=10):
+def smooth(curve: list[float], width: int = 10) -> list[float]:
     return [float(np.mean(curve[max(0, i - width + 1):i + 1])) for i in range(len(curve))]
 
 
-def curve(points, left, colour):
+def curve(points: list[tuple[float, float]], left: int, colour: str) -> str:
     """A line through (x, y) in 0 .. 1, in the panel that begins at `left`."""
     line = " ".join(f"{left + 250 * x:.1f},{190 - 150 * y:.1f}" for x, y in points)
     return f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
-def draw(runs, path):
+def draw(runs: dict[str, tuple[list[float], list[float], list[float], float]], path: str) -> None:
     """Rewards on the left; on the right the largest difference of each step, by its logarithm, with 0 at the bottom."""
-    def height(apart):
+    def height(apart: float) -> float:
         return 0.0 if apart == 0 else 0.1 + 0.9 * min(1.0, max(0.0, (math.log10(apart) + 8) / 8))
 
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 270" font-family="sans-serif" font-size="11">',
@@ -163,8 +170,8 @@ def draw(runs, path):
         file.write("\n".join(parts) + "</svg>\n")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--picture", help="an SVG file for the curves")
     arguments = parser.parse_args()
@@ -174,8 +181,9 @@ def main():
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=END, pad_token=END)
     start = make_model(tokenizer)
     warm_start(start, tokenizer, make_prompts(), 100 if arguments.steps > 10 else 20)
-    kinds = {"Napier, f32": (WithNapier, {"compute": "f32"}), "Napier, bf16": (WithNapier, {"compute": "bf16"}),
-             "transformers, float32": (WithTransformers, {}), "transformers, bf16": (WithTransformers, {"bf16": True})}
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "Napier, f32": (WithNapier, {"compute": "f32"}), "Napier, bf16": (WithNapier, {"compute": "bf16"}),
+        "transformers, float32": (WithTransformers, {}), "transformers, bf16": (WithTransformers, {"bf16": True})}
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, (kind, options) in kinds.items():

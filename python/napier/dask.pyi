@@ -1,6 +1,8 @@
 """Types of napier.dask. Array: a dask.array.Array."""
 from typing import Any, Literal, Optional, Sequence
 
+__all__ = ["UMAP", "log_softmax", "logsumexp", "softmax"]
+
 Array = Any
 DType = Any
 MaskedRows = Literal["nan", "zero"]

@@ -2,6 +2,8 @@
 from os import PathLike
 from typing import Any, Mapping, Optional, Sequence
 
+__all__ = ["Generate", "Judge", "Logprobs"]
+
 class Generate:
     def __init__(self, model: str | PathLike[str], *, prompt: str = "prompt", number: str = "number", samples: int = 1,
                  compute: str = "float32", memory: int = 0, threads: int = 0, **options: Any) -> None: ...

@@ -1,6 +1,18 @@
 """Types of napier.rl. Array: as in _napier.pyi."""
 from typing import Any, NamedTuple, Optional
 
+from ._napier import (
+    gather_logprobs_backward as gather_logprobs_backward, grpo_token_loss_backward as grpo_token_loss_backward,
+    kl_full_backward as kl_full_backward, kl_per_response_backward as kl_per_response_backward,
+    linear_token_logprobs_backward as linear_token_logprobs_backward,
+    rubric_score_backward as rubric_score_backward, token_logprobs_backward as token_logprobs_backward)
+
+__all__ = ["GrpoFromHidden", "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs", "compute_grpo_loss", "compute_kl",
+           "gather_logprobs", "gather_logprobs_backward", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss",
+           "grpo_token_loss", "grpo_token_loss_backward", "kl_full", "kl_full_backward", "kl_per_response", "kl_per_response_backward",
+           "linear_token_logprobs", "linear_token_logprobs_backward", "rubric_score", "rubric_score_backward", "sample",
+           "token_logprobs", "token_logprobs_backward"]
+
 Array = Any
 
 class TokenLogprobs(NamedTuple):

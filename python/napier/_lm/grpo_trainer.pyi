@@ -5,6 +5,8 @@ import trl
 
 from .causal_lm import CausalLM
 
+__all__ = ["GRPOTrainer", "Rollout"]
+
 class Rollout:
     def __init__(self, compute: Optional[Literal["f32", "bf16"]] = None, memory: int = 0) -> None: ...
     def __call__(self, prompts: list[Any], trainer: trl.GRPOTrainer) -> dict[str, Any]: ...

@@ -6,6 +6,8 @@ import torch.distributed as dist
 
 from ..rl import TokenLogprobs as TokenLogprobs
 
+__all__ = ["cross_entropy", "linear_token_logprobs", "log_softmax", "logsumexp", "softmax", "token_logprobs"]
+
 def softmax(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, sizes: Optional[Sequence[int]] = None,
             temperature: float = 1.0, masked_rows: Literal["nan", "zero"] = 'nan') -> torch.Tensor: ...
 def log_softmax(x: torch.Tensor, group: Optional[dist.ProcessGroup] = None, *, sizes: Optional[Sequence[int]] = None,

@@ -10,11 +10,14 @@ from .._umap.parametric import ParametricUMAP as ParametricUMAP, parametric_loss
 
 Array = Any
 
+EDGE: np.dtype[Any]
+METRICS: tuple[str, ...]
+
 class Graph(NamedTuple):
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-    shape: tuple
+    data: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    indptr: np.ndarray[Any, Any]
+    shape: tuple[int, int]
 
 class Quality(NamedTuple):
     trustworthiness: float

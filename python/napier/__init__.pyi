@@ -1,0 +1,43 @@
+"""Types of napier. Array: as in _napier.pyi."""
+from typing import Any, Optional
+
+from . import hf as hf, rl as rl, torch as torch, umap as umap
+from ._lm.causal_lm import CausalLM as CausalLM, Qwen3 as Qwen3, Tokenizer as Tokenizer
+from ._napier import (
+    SoftmaxState as SoftmaxState, __version__ as __version__, cuda_device_count as cuda_device_count,
+    get_isa as get_isa, get_num_threads as get_num_threads, isa_available as isa_available,
+    log_softmax as log_softmax, log_softmax_backward as log_softmax_backward, logsumexp_all as logsumexp_all,
+    logsumexp_all_backward as logsumexp_all_backward, logsumexp_backward as logsumexp_backward, matmul as matmul,
+    numerics_version as numerics_version, release_memory as release_memory,
+    rotary_frequencies as rotary_frequencies, set_isa as set_isa, set_num_threads as set_num_threads,
+    softmax as softmax, softmax_backward as softmax_backward, sparsemax as sparsemax,
+    sparsemax_backward as sparsemax_backward)
+from ._ops.attention import attention as attention, attention_backward as attention_backward
+from ._ops.layers import (
+    rms_norm as rms_norm, rms_norm_backward as rms_norm_backward, rotary as rotary, rotary_angles as rotary_angles,
+    rotary_backward as rotary_backward, swiglu as swiglu, swiglu_backward as swiglu_backward)
+from ._ops.logsumexp import logsumexp as logsumexp
+from ._umap.estimator import UMAP as UMAP
+from .rl import (
+    compute_grpo_loss as compute_grpo_loss, compute_kl as compute_kl, gather_logprobs as gather_logprobs,
+    group_advantages as group_advantages, grpo_from_hidden as grpo_from_hidden,
+    grpo_from_logits as grpo_from_logits, grpo_loss as grpo_loss, grpo_token_loss as grpo_token_loss,
+    kl_full as kl_full, kl_per_response as kl_per_response, linear_token_logprobs as linear_token_logprobs,
+    rubric_score as rubric_score, sample as sample, token_logprobs as token_logprobs)
+
+fused_log_softmax = log_softmax
+
+def safe_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any: ...
+def online_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any: ...
+def reduce_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any: ...
+
+__all__ = [
+    "CausalLM", "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
+    "compute_kl", "cuda_device_count", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads", "group_advantages",
+    "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full", "kl_per_response",
+    "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all", "logsumexp_all_backward",
+    "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax", "release_memory", "rl", "rms_norm",
+    "rms_norm_backward", "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score", "safe_softmax",
+    "sample", "set_isa", "set_num_threads", "softmax", "softmax_backward", "sparsemax", "sparsemax_backward", "swiglu",
+    "swiglu_backward", "token_logprobs", "umap",
+]
