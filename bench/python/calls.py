@@ -1,6 +1,7 @@
-"""What a call from Python costs, and whether the C library's speed arrives: small calls, importing, softmax without out=.
+"""What a call from Python costs, and whether the C library's speed arrives: small calls, calls of napier.torch, importing, softmax
+without out=.
 
-    python bench/python/calls.py [--json FILE]        in an environment with napier, numpy and torch
+    python bench/python/calls.py [--json FILE] [--only small|recorded|large]        in an environment with napier, numpy and torch
 
 Rounds alternate between the contestants; the least time of many counts. One thread for small calls; all of them for the large.
 """
@@ -32,6 +33,42 @@ def small(torch, rounds):
             yield name, "us", times[0] * 1e6, times[1] * 1e6 if theirs else None
 
 
+def empty_node(torch):
+    """A node of autograd that computes nothing, written in Python: what every such node costs at least."""
+
+    class Empty(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.empty_like(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.empty_like(ctx.saved_tensors[0])
+
+    return Empty.apply
+
+
+def recorded(torch, rounds):
+    """napier.torch: calls without a gradient, calls that record one, and calls with their backward."""
+    import napier.torch as nt
+    napier.set_num_threads(1)
+    torch.set_num_threads(1)
+    empty = empty_node(torch)
+    for shape in [(1, 10), (8, 100), (32, 1000)]:
+        x, grad = torch.randn(shape), torch.randn(shape)
+        r = x.clone().requires_grad_()
+        pairs = [(name, getattr(nt, name), getattr(torch, name)) for name in ("softmax", "log_softmax", "logsumexp")]
+        for name, ours, theirs in [*pairs, ("a node in Python", lambda x, _: empty(x), None)]:
+            to = grad[:, 0].contiguous() if name == "logsumexp" else grad
+            both = [f for f in (ours, theirs) if f]
+            ways = [("", [lambda f=f: f(x, -1) for f in both]), (", recorded", [lambda f=f: f(r, -1) for f in both]),
+                    (", with backward", [lambda f=f: torch.autograd.grad(f(r, -1), r, to) for f in both])]
+            for what, calls in ways:
+                times = least(calls, rounds, 1000)
+                yield (f"{name}, {shape[0]} x {shape[1]}{what}", "us", times[0] * 1e6, times[1] * 1e6 if theirs else None)
+
+
 def large(torch, rounds):
     napier.set_num_threads(0)
     torch.set_num_threads(napier.get_num_threads())
@@ -55,9 +92,15 @@ def importing():
 
 
 def main():
-    options = parser(__doc__, 30).parse_args()
+    arguments = parser(__doc__, 30)
+    arguments.add_argument("--only", choices=("small", "recorded", "large"))
+    options = arguments.parse_args()
     import torch
-    results = [*importing(), *small(torch, options.rounds), *large(torch, options.rounds)]
+    parts = {"small": small, "recorded": recorded, "large": large}
+    results = [] if options.only else [*importing()]
+    for name, part in parts.items():
+        if options.only in (None, name):
+            results += part(torch, options.rounds)
     print(f"{'':34s} {'napier':>10s} {'PyTorch':>10s}")
     for name, unit, ours, theirs in results:
         print(f"{name:34s} {ours:7.2f} {unit} " + (f"{theirs:7.2f} {unit}  {theirs / ours:.2f}x" if theirs else ""))

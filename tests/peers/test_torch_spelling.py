@@ -61,3 +61,46 @@ def test_scaled_dot_product_attention():
                        (lambda: nt.scaled_dot_product_attention(x, y[:, :3], y), "query: batch"),
                        (lambda: nt.scaled_dot_product_attention(x, y, y, mask[:, :2]), "attn_mask: shape")):
         raises(ValueError, text, call)
+
+
+def test_attention_of_many_dimensions():
+    q, k, v = (constant(2, 3, 4, 5, 8, seed=i).requires_grad_() for i in range(3))
+    mask = constant(3, 1, 5, 5, seed=4)
+    out, lse = nt.attention(q, k, v, mask=mask, return_lse=True)
+    close(out, torch.nn.functional.scaled_dot_product_attention(q, k, v, mask), 2e-6, "5 dimensions")
+    assert torch.equal(out[1], nt.attention(q[1], k[1], v[1], mask=mask)) and lse.shape == (2, 3, 4, 5)
+    mine = torch.autograd.grad(out.sum(), (q, k, v))
+    for one, other in zip(mine, torch.autograd.grad(nt.attention(q[1], k[1], v[1], mask=mask).sum(), (q, k, v))):
+        assert torch.equal(one[1], other[1])
+    arrays = [x.detach().numpy() for x in (q, k, v)]
+    output, sums = napier.attention(*arrays, mask=mask.numpy(), return_lse=True)
+    assert torch.equal(out.detach(), torch.from_numpy(output)) and sums.shape == (2, 3, 4, 5)
+    ones = torch.ones(output.shape).numpy()
+    for one, other in zip(mine, napier.attention_backward(ones, *arrays, output, sums, mask=mask.numpy())):
+        assert torch.equal(one, torch.from_numpy(other))
+    raises(ValueError, "k: batch (3,) is not that of q, (2, 3)", lambda: nt.attention(q, k[0], v))
+
+
+def test_messages_name_the_argument():
+    x = constant(1, 2, 3, 4)
+    attention = nt.scaled_dot_product_attention
+    for kind, text, call in ((TypeError, "query: expected a tensor, got NoneType", lambda: attention(None, x, x)),
+                             (TypeError, "value: expected a tensor, got NoneType", lambda: attention(x, x, None)),
+                             (TypeError, "attn_mask: expected a tensor, got str", lambda: attention(x, x, x, "a")),
+                             (TypeError, "dropout_p: expected a number, got None", lambda: attention(x, x, x, dropout_p=None)),
+                             (TypeError, "scale: expected a number, got 'a'", lambda: attention(x.double(), x.double(), x.double(), scale="a")),
+                             (TypeError, "q: expected a tensor, got NoneType", lambda: nt.attention(None, x, x)),
+                             (TypeError, "mask: expected a tensor, an array or numbers, got 'a'", lambda: nt.attention(x, x, x, mask="a")),
+                             (TypeError, "input: expected a tensor, got NoneType", lambda: nt.softmax(None)),
+                             (TypeError, "dim: expected an int, got (0, 1)", lambda: nt.softmax(x, (0, 1))),
+                             (TypeError, "dim: expected an int, got (1,)", lambda: nt.logsumexp(x, (0, (1,)))),
+                             (TypeError, "dtype: expected a floating-point dtype of torch, got 'float32'", lambda: nt.softmax(x, -1, "float32")),
+                             (TypeError, "dtype: expected a floating-point dtype of torch, got torch.int8", lambda: nt.softmax(x, -1, torch.int8)),
+                             (TypeError, "b: expected a tensor, an array or numbers, got 'a'", lambda: nt.logsumexp(x, b="a")),
+                             (TypeError, "mask: expected a tensor, an array or numbers, got 'a'", lambda: nt.softmax(x, mask="a")),
+                             (TypeError, "temperature: expected a number, got 'a'", lambda: nt.softmax(x, temperature="a")),
+                             (TypeError, "a: expected a tensor, got NoneType", lambda: nt.matmul(None, x)),
+                             (TypeError, "ids: expected a tensor, got NoneType", lambda: nt.gather_logprobs(x[0, 0], None)),
+                             (TypeError, "logprobs: expected a tensor, got NoneType", lambda: nt.grpo_loss(None, None))):
+        raises(kind, text, call)
+    assert nt.logsumexp(torch.tensor(2.0), dim=(0,)) == 2 and nt.logsumexp(torch.tensor(2.0), dim=(0,), keepdim=True).shape == ()

@@ -787,6 +787,32 @@ static void check_sparsemax(napier_context *context) {
     check(fabs(sum - 1) < 1e-6 && tau[0] - tau[1] < 1e-7 && highest <= tau[0], "sparsemax is a projection");
 }
 
+/* Each element is the logsumexp of its prefix, and the gradient of their sum is a sum of shares, which add up to the columns. */
+static void check_logcumsumexp(napier_context *context) {
+    enum { N = 200 };
+    float x[N], lse[N], whole[N], ones[N], grad[N];
+    double sum = 0;
+    bool same = true;
+    fill(NAPIER_F32, x, NORMAL, N);
+    expect_ok(context, napier_logcumsumexp(context, napier_const_rows_f32(x, 1, N), napier_rows_f32(lse, 1, N), NULL),
+              "logcumsumexp");
+    for (int i = 0; i < N; i++) {
+        ones[i] = 1;
+        expect_ok(context,
+                  napier_logsumexp(context, napier_const_rows_f32(x, 1, i + 1), napier_array_f32(whole + i, 1), NULL),
+                  "logsumexp");
+        same = same && fabs((double)whole[i] - (double)lse[i]) < 2e-6;
+    }
+    expect_ok(context,
+              napier_logcumsumexp_backward(context, napier_const_rows_f32(x, 1, N), napier_const_rows_f32(ones, 1, N),
+                                           napier_rows_f32(grad, 1, N), NULL),
+              "logcumsumexp_backward");
+    for (int i = 0; i < N; i++) {
+        sum += (double)grad[i];
+    }
+    check(same && fabs(sum - N) < 1e-4, "logcumsumexp is the logsumexp of every prefix");
+}
+
 /* An id is drawn from the two that top_k keeps, with the log-probability of its distribution. */
 static void check_sample(napier_context *context) {
     const float x[4] = {1, 3, -2, 3};
@@ -971,6 +997,7 @@ int main(int argc, char **argv) {
     check_state(context, NAPIER_F32);
     check_state(context, NAPIER_F64);
     check_sparsemax(context);
+    check_logcumsumexp(context);
     check_layers(context);
     check_sample(context);
     check_gradients(context, NAPIER_F32);

@@ -1,4 +1,6 @@
 """softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
+import math
+
 import numpy as np
 
 from .. import _napier
@@ -14,7 +16,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     Parameters
     ----------
     q : array [batch, heads, queries, dim], or [heads, queries, dim]
-        The layout of torch.nn.functional.scaled_dot_product_attention. With query_offsets: [tokens, heads, dim], with
+        The layout of torch.nn.functional.scaled_dot_product_attention; the batch may have several dimensions. With query_offsets: [tokens, heads, dim], with
         the tokens of all sequences one after another.
     k, v : arrays [batch, key heads, keys, dim], [.., keys, v dim]
         float32, float16 or bfloat16, the same for all; float64 becomes float32, because the arithmetic is float32.
@@ -46,10 +48,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     """
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
-    arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
-    output, lse = _napier._attention(*arguments)
-    if plain:
-        output, lse = output[0], lse[0]
+    arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
+    output, lse = (x if lead is None else x.reshape((*lead, *x.shape[1:])) for x in _napier._attention(*arguments))
     return (output, lse) if return_lse else output
 
 
@@ -69,32 +69,37 @@ def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=F
     ([[[2.0]]], [[[0.5], [0.5]]])
     """
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
-    arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
+    arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
     grad_output, output, lse = _array(grad_output, "grad_output"), _array(output, "output"), _array(lse, "lse")
-    if plain:
-        grad_output, output, lse = grad_output[None], output[None], lse[None]
+    if lead is not None:
+        grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead):])) for x in (grad_output, output, lse))
     grads = _napier._attention_backward(*arguments, grad_output, output, lse)
-    return tuple(g[0] for g in grads) if plain else grads
+    return grads if lead is None else tuple(g.reshape((*lead, *g.shape[1:])) for g in grads)
 
 
 def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix):
-    """The arguments of the C functions, and whether q, k and v were made a batch of one."""
+    """The arguments of the C functions, and the batch dimensions that were made one: () or several; None: there is one."""
+    lead = None
     if query_offsets is None:
         if key_offsets is not None or prefix is not None:
             raise ValueError("query_offsets: missing, but there are key_offsets or a prefix")
-        plain = q.ndim == 3
-        if plain:
-            q, k, v = q[None], k[None], v[None]
+        if q.ndim == 3 or q.ndim > 4:
+            lead = tuple(q.shape[:-3])
+            for name, x in (("k", k), ("v", v)):
+                if tuple(x.shape[:-3]) != lead:
+                    raise ValueError(f"{name}: batch {tuple(x.shape[:-3])} is not that of q, {lead}")
+            whole = (*q.shape[:-1], k.shape[-2])
+            mask = None if mask is None else _mask(mask, whole).reshape((math.prod(lead), *whole[-3:]))
+            q, k, v = (x.reshape((math.prod(lead), *x.shape[-3:])) for x in (q, k, v))
         shape = (*q.shape[:3], k.shape[2]) if q.ndim == k.ndim == 4 else None
         offsets = (None,) * 4
     else:
-        plain = False
         shape = None if mask is None or q.ndim != 3 else (q.shape[1], q.shape[0], _array(mask, "mask").shape[-1])
         keys = query_offsets if key_offsets is None else key_offsets
         begin, end = (None, None) if prefix is None else prefix
         offsets = (_int64(query_offsets), _int64(keys), _int64(begin), _int64(end))
     mask = None if mask is None or shape is None else _mask(mask, shape)
-    return (q, k, v, mask, 0.0 if scale is None else number(scale, "scale"), bool(causal), masked_rows, *offsets), plain
+    return (q, k, v, mask, 0.0 if scale is None else number(scale, "scale"), bool(causal), masked_rows, *offsets), lead
 
 
 def _int64(x):

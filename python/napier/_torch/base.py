@@ -318,11 +318,16 @@ def _single(x):
     return x.float() if x.dtype == torch.float64 else x
 
 
-def _as_tensor(x, beside=None):
-    """Converts lists and arrays to tensors, on the device of `beside`."""
+def _as_tensor(x, beside=None, name=None):
+    """Converts lists and arrays to tensors, on the device of `beside`. An error begins with the name."""
     if x is None or isinstance(x, Tensor):
         return x
-    return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+    try:
+        return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if name is None or torch.compiler.is_compiling():
+            raise
+        raise TypeError(f"{name}: expected a tensor, an array or numbers, got {x!r}") from error
 
 
 def _size(shape):

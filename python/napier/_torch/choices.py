@@ -117,7 +117,7 @@ def logaddexp(input, other):
     [0.5]
     """
     beside = input if isinstance(input, Tensor) else other
-    pair = [_floats(_as_tensor(x, beside)) for x in (input, other)]
+    pair = [_floats(_as_tensor(x, beside, name)) for name, x in (("input", input), ("other", other))]
     for name, x in zip(("input", "other"), pair):
         _check(**{name: x.real if isinstance(x, Tensor) and x.is_complex() else x})
     kind = torch.result_type(*pair)
@@ -164,7 +164,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if size_average is not None or reduce is not None:
         raise ValueError("size_average: and reduce are replaced by reduction= ('mean', 'sum' or 'none')")
     input = _floats(input)
-    target, weight = _as_tensor(target, input), _as_tensor(weight, input)
+    target, weight = _as_tensor(target, input, "target"), _as_tensor(weight, input, "weight")
     _check(input=input, target=target)
     _check_given(weight=weight)
     check_reduction(reduction, label_smoothing)

@@ -4,7 +4,7 @@ import torch
 from .. import _napier
 from .._ops.complex import exp_of_array as _exp_of_array
 from .._ops.logsumexp import logsumexp as _logsumexp_of_array
-from .base import (Tensor, _check, _common, _differentiable, _is_traced, _last, _numbers, _once, _operator, _recorded,
+from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _is_traced, _last, _numbers, _once, _operator, _recorded,
                    _row_major_like, _size)
 from .softmax import (_at_least_single, _dimensions, _dot, _exp_operator, _kept, _logits, _over, _softmax, _softmax_backward,
                       _sum_of)
@@ -170,8 +170,7 @@ _last(_logsumexp_weighted_backward)
 
 def _weights_like(b, x):
     """Weights as a tensor. Numbers, integers and bool get x's dtype."""
-    if not isinstance(b, Tensor):
-        b = torch.as_tensor(b, device=x.device)
+    b = _as_tensor(b, x, "b")
     _check(b=b)
     return b.to(x.dtype) if not b.dtype.is_floating_point or b.ndim == 0 else b
 

@@ -180,6 +180,8 @@ def _floats(input):
 def _logits(input, dtype):
     """The tensor in the dtype of the call, and the dtype of a result that is rounded afterwards. Integers are computed in
     float64, and give PyTorch's default dtype; 8-bit floats give float32."""
+    if dtype is not None and (not isinstance(dtype, torch.dtype) or not dtype.is_floating_point):
+        raise TypeError(f"dtype: expected a floating-point dtype of torch, got {dtype!r}")
     if dtype is not None and isinstance(input, Tensor) and input.is_complex():
         input = input.to(dtype)
     input = _floats(input)
@@ -194,7 +196,7 @@ def _kept(x, mask, causal):
     """Which elements a mask and causal keep, as bool with x's shape."""
     keep = None
     if mask is not None:
-        mask = _as_tensor(mask, x)
+        mask = _as_tensor(mask, x, "mask")
         _check(mask=mask)
         if mask.dtype.is_floating_point:
             raise TypeError(f"mask: expected bool or integers, of which 0 hides an element, got {mask.dtype} (add other masks to the "

@@ -204,18 +204,18 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     >>> output.shape, round(v.grad[0, 0].item(), 4)
     (torch.Size([1, 2, 1, 3]), 0.6667)
     """
-    mask = _as_tensor(mask, q)
+    mask = _as_tensor(mask, q, "mask")
     prefix = None if prefix is None else tuple(_as_tensor(x, q) for x in prefix)
     query_offsets, key_offsets = _as_tensor(query_offsets, q), _as_tensor(key_offsets, q)
     _check(q=q, k=k, v=v)
     _check_given(mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
-    (q, k, v, mask, _, *options), plain = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
+    (q, k, v, mask, _, *options), lead = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
                                                      key_offsets, prefix)
     output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options)
-    if plain:
-        output, lse = output[0], lse[0]
+    if lead is not None:
+        output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
     return (output, lse) if return_lse else output
 
 
@@ -308,8 +308,10 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         raise ValueError(f"attn_mask: expected bool or floating-point numbers, got {attn_mask.dtype}")
     if is_causal and attn_mask is not None:
         raise ValueError("is_causal: True, but there is an attn_mask")
-    if not 0 <= dropout_p <= 1:
+    if not 0 <= _number("dropout_p", dropout_p) <= 1:
         raise ValueError(f"dropout_p: {dropout_p} is not in [0, 1]")
+    if scale is not None and not isinstance(scale, Tensor):
+        scale = _number("scale", scale)
     query, key, value = _autocast(query, key, value)
     queries, keys, kind = query.shape[-2], key.shape[-2], query.dtype
     if is_causal and (queries != keys or kind == torch.float64 or dropout_p > 0):
