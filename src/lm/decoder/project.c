@@ -194,7 +194,7 @@ static void few_gated_task(void *argument, int worker, int64_t begin, int64_t en
     float *other = scratch + napier_product_scratch(g->gate.row_block);
     float *room = other + napier_product_scratch(g->gate.row_block);
     for (int64_t i = begin; i < end; i++) {
-        const napier_product_stretch all = napier_product_stretch_of(f->context, s->rows.rows, i);
+        const napier_product_stretch all = napier_product_stretch_of(f->context, &s->rows, s->rows.rows, i);
         for (int64_t row = all.begin; row < all.end; row += g->gate.row_block) {
             const int64_t rows = napier_least(all.end - row, g->gate.row_block);
             const float *gate = napier_product_strip(s, 0, row, rows, scratch);
@@ -215,7 +215,7 @@ static void run_few_gated(const napier_context *context, gated *g, napier_const_
     napier_pack_lanes(context, s, 0, s->lanes.rows);
     t->first_lane = s->first_lane;
     t->lane_count = s->lane_count;
-    napier_parallel(context, napier_product_stretches(context, s->rows.rows), 1, few_gated_task, &f);
+    napier_parallel(context, napier_product_stretches(context, &s->rows, s->rows.rows), 1, few_gated_task, &f);
     g->down.sides.lanes.data = middle;
     napier_product_run(context, &g->down, rest);
 }

@@ -12,8 +12,10 @@ enum {
     ONE_K = 16 * BLOCK,   /* the k of 16 blocks of one row */
     ONE_MOST = 8 * ONE_K, /* as many k of the lane stay in the first-level cache */
     ONE_BLOCKS = ONE_MOST / BLOCK,
-    ONE_AHEAD = 4 * ONE_K * 2, /* bytes that are prefetched, because the hardware stops at each page */
-    SOME_LANES = 4             /* that are computed together: their sums and a turned block stay in registers */
+    ONE_AHEAD = 8 * ONE_K * 2, /* bytes from a line to the one that is prefetched with it */
+    PAGE = 4096,
+    PAGES_AHEAD = 6, /* from a page to the one in which the hardware prefetcher is started */
+    SOME_LANES = 4   /* that are computed together: their sums and a turned block stay in registers */
 };
 
 #if NAPIER_HAS_BF16_PAIRS
@@ -87,6 +89,16 @@ void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
 
 /* ---- One lane ---------------------------------------------------------------------------------------------------- */
 
+/* The hardware prefetcher follows a stream to the end of its page, and takes a while to start in the next one. The first
+ * lines of a page to come start it there early, once for each page that x passes in steps of 2 * ONE_K. */
+NAPIER_PAIRS_KERNEL void start_page(uintptr_t x) {
+    if (x % PAGE >= PAGE - 2 * ONE_K) {
+        const uintptr_t page = x - x % PAGE + PAGES_AHEAD * PAGE;
+        __builtin_prefetch((const void *)page, 0, 2);
+        __builtin_prefetch((const void *)(page + 64), 0, 2);
+    }
+}
+
 /* The sum of each of 16 blocks of a row. */
 NAPIER_PAIRS_KERNEL vf sum_blocks(const char *x, const uint32_t *lane) {
     vf words[16], even = vf_zero(), odd = vf_zero();
@@ -125,6 +137,7 @@ NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_
         int64_t b = 0;
         for (; b + 2 * ONE_K <= bytes; b += 2 * ONE_K) {
             const int64_t ahead = b + ONE_AHEAD;
+            start_page((uintptr_t)x + (uintptr_t)b);
             fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64, 1);
             vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
         }

@@ -580,26 +580,30 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
  * Such products wait for memory. So a thread reads long stretches of rows, which get shorter towards the end, where they
  * even out the threads' speeds. Products of the same lanes are one piece of work: threads wait for each other once. */
 
-enum { SHORTEST = 96 }; /* rows of a stretch */
+/* A thread reads so many bytes in a few microseconds, which is how long another one waits for it. */
+enum { SHORTEST_BYTES = 96 << 10, SHORTEST = 16 };
 
-static napier_product_stretch next_stretch(const napier_context *context, int64_t rows, int64_t begin) {
-    const int64_t left = rows - begin;
+static napier_product_stretch next_stretch(const napier_context *context, const napier_const_matrix *rows,
+                                           int64_t count, int64_t begin) {
+    const int64_t row_bytes = (rows->cols + 1) * (int64_t)napier_dtype_size(rows->dtype), left = count - begin;
+    const int64_t few = napier_round_up(SHORTEST_BYTES / row_bytes + 1, SHORTEST);
     const int64_t share = napier_round_up(left / (4 * (int64_t)context->threads) * 3, NAPIER_ROW_GROUP);
-    return (napier_product_stretch){begin, begin + napier_least(left, share > SHORTEST ? share : SHORTEST)};
+    return (napier_product_stretch){begin, begin + napier_least(left, share > few ? share : few)};
 }
 
-int64_t napier_product_stretches(const napier_context *context, int64_t rows) {
-    int64_t count = 0;
-    for (int64_t row = 0; row < rows; count++) {
-        row = next_stretch(context, rows, row).end;
+int64_t napier_product_stretches(const napier_context *context, const napier_const_matrix *rows, int64_t count) {
+    int64_t stretches = 0;
+    for (int64_t row = 0; row < count; stretches++) {
+        row = next_stretch(context, rows, count, row).end;
     }
-    return count;
+    return stretches;
 }
 
-napier_product_stretch napier_product_stretch_of(const napier_context *context, int64_t rows, int64_t index) {
+napier_product_stretch napier_product_stretch_of(const napier_context *context, const napier_const_matrix *rows,
+                                                 int64_t count, int64_t index) {
     napier_product_stretch s = {0, 0};
     for (int64_t i = 0; i <= index; i++) {
-        s = next_stretch(context, rows, s.end);
+        s = next_stretch(context, rows, count, s.end);
     }
     return s;
 }
@@ -617,7 +621,8 @@ static void few_task(void *argument, int worker, int64_t begin, int64_t end) {
     const few_job *job = argument;
     float *scratch = job->scratch + (size_t)worker * job->scratch_floats;
     for (int64_t i = begin; i < end; i++) {
-        const napier_product_stretch all = napier_product_stretch_of(job->context, job->rows, i);
+        const napier_product_stretch all =
+            napier_product_stretch_of(job->context, &job->plans[0].sides.rows, job->rows, i);
         int64_t first = 0; /* row of this plan, counted over all plans */
         for (int p = 0; p < job->count; first += job->plans[p++].sides.rows.rows) {
             const napier_product_plan *plan = &job->plans[p];
@@ -640,7 +645,8 @@ void napier_product_run_few(const napier_context *context, napier_product_plan *
         plans[p].sides.first_lane = 0;
         plans[p].sides.lane_count = plans[p].sides.lanes.rows;
     }
-    napier_parallel(context, napier_product_stretches(context, job.rows), 1, few_task, &job);
+    const int64_t stretches = napier_product_stretches(context, &plans[0].sides.rows, job.rows);
+    napier_parallel(context, stretches, 1, few_task, &job);
 }
 
 /* ---- Whole products ---------------------------------------------------------------------------------------------- */

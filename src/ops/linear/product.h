@@ -144,8 +144,10 @@ void napier_product_run_packed(const napier_context *context, napier_product_pla
 typedef struct napier_product_stretch {
     int64_t begin, end; /* rows */
 } napier_product_stretch;
-int64_t napier_product_stretches(const napier_context *context, int64_t rows);
-napier_product_stretch napier_product_stretch_of(const napier_context *context, int64_t rows, int64_t index);
+/* count: of rows such as `rows`, which may be those of several products. */
+int64_t napier_product_stretches(const napier_context *context, const napier_const_matrix *rows, int64_t count);
+napier_product_stretch napier_product_stretch_of(const napier_context *context, const napier_const_matrix *rows,
+                                                 int64_t count, int64_t index);
 
 /* Runs plans with few lanes that pack alike, together, on panels that one of them has packed. scratch: for each thread
  * napier_product_scratch of the largest row_block. */
