@@ -9,6 +9,9 @@ set(NAPIER_WARNINGS
 function(napier_defaults target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -ffp-contract=off ${NAPIER_WARNINGS})
+  if(WIN32) # files beyond 2 GB; printf as C11 defines it
+    target_compile_definitions(${target} PRIVATE _FILE_OFFSET_BITS=64 __USE_MINGW_ANSI_STDIO=1)
+  endif()
   if(NAPIER_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
