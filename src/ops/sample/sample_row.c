@@ -316,7 +316,7 @@ static float top_p_bound(const drawing *d, double top_p, uint64_t whole) {
 /* If few elements are above the bound: a higher one, from every 8th tile, below which the weight is half of what it may
  * be. */
 static bool find_in_few(const drawing *d, double top_p, uint64_t whole, float bound, float *least, int64_t *ties) {
-    const double spare = 0.5 * (1.0 - top_p) * (double)whole / (double)FEW_STEP;
+    const double spare = 0.5 * (1.0 - top_p) * (double)whole / FEW_STEP;
     double part = 0;
     float higher = bound;
     const int64_t n = d->call->tiles < GUESS_TILES ? INT64_MAX : collect(d, bound, no_cut, FEW_STEP);

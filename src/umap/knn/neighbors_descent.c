@@ -148,7 +148,7 @@ static napier_status plant_trees(descent *d) {
         napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, d);
         NAPIER_TRY(napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order));
         napier_parallel_each(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, d);
-        NAPIER_TRY(napier_search_progress(s, 0.1 * (tree + 1) / (double)TREES));
+        NAPIER_TRY(napier_search_progress(s, 0.1 * (tree + 1) / TREES));
     }
     return NAPIER_OK;
 }
@@ -323,7 +323,7 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- Recall ------------------------------------------------------------------------------------------------------ */
 
-static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / (double)CHECKED); }
+static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
 
 /* Measures a checked row against all others. */
 static void reach_task(void *argument, int64_t c) {
@@ -385,7 +385,7 @@ static napier_status run_rounds(descent *d, int workers, double *recall) {
         done = *recall >= RECALL_AIMED_AT || (double)changes <= ENOUGH * (double)d->n * (double)d->size ||
                (d->round >= 2 && forecast(before, last, *recall) < RECALL_LEAST);
         NAPIER_TRY(napier_search_progress(
-            s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / (double)MOST_ROUNDS));
+            s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / MOST_ROUNDS));
     }
     return NAPIER_OK;
 }

@@ -363,7 +363,7 @@ static napier_status cost_of_search(const exact *e, double *cost) {
         all.measured += t.found[i].measured;
     }
     const napier_subspace *u = e->subspace;
-    const double steps = (double)all.met * (double)NAPIER_PANEL * (double)NAPIER_PANEL * napier_subspace_bound_steps(u) +
+    const double steps = (double)all.met * NAPIER_PANEL * NAPIER_PANEL * napier_subspace_bound_steps(u) +
                          (double)all.looked_at * napier_subspace_look_steps(u) +
                          (double)all.measured * napier_subspace_pair_steps(u);
     *cost = steps * (2.0 / 3.0) / (double)(t.count * NAPIER_PANEL);

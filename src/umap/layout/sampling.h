@@ -34,7 +34,7 @@ typedef struct napier_sampling {
 /* Samples are drawn in whole vectors. Each stands for up to NAPIER_SAMPLE_FOR samples that the rate asks for, and is
  * weighted so that the mean force is the same. */
 NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
-    const float most = 16.0f * (float)NAPIER_SAMPLE_FOR; /* samples that one vector stands for; a power of two */
+    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* samples that one vector stands for; a power of two */
     napier_sampling s = {16, wanted * 0.0625f};
     if (wanted > 0.0f && wanted <= most) { /* most vertices: as below, without a division */
         return s;
