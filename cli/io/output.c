@@ -51,8 +51,8 @@ file_format output_format(const char *path, file_format input_format) {
 }
 
 static int file_error(const char *name, int error) {
-    /* EPIPE: the reader of a pipe has closed it because it has read enough, so no message is needed. */
-    return error == EPIPE ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
+    /* The reader of a pipe has closed it because it has read enough, so no message is needed. */
+    return system_is_closed_pipe(error) ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
 }
 
 int output_error(const output *out) { return file_error(out->name, errno); }

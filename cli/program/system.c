@@ -86,6 +86,8 @@ void system_hold_signals(void) {
 
 void system_release_signals(void) { sigprocmask(SIG_SETMASK, &before_hold, NULL); }
 
+bool system_is_closed_pipe(int error) { return error == EPIPE; }
+
 /* ---- Memory and files -------------------------------------------------------------------------------------------- */
 
 static int64_t machine_memory(void) {
@@ -246,6 +248,8 @@ void system_handle_signals(void (*remove_files)(void)) {
 
 void system_hold_signals(void) {}
 void system_release_signals(void) {}
+
+bool system_is_closed_pipe(int error) { return error == EPIPE || error == EINVAL; } /* EINVAL: since Windows 10 */
 
 /* ---- Memory and files -------------------------------------------------------------------------------------------- */
 

@@ -25,6 +25,9 @@ void system_handle_signals(void (*remove_files)(void));
 void system_hold_signals(void);
 void system_release_signals(void);
 
+/* Whether this errno of write says that the reader of a pipe has closed it. */
+bool system_is_closed_pipe(int error);
+
 /* Bytes of memory of this machine, or fewer if the system limits this process (RLIMIT_DATA, RLIMIT_AS). */
 int64_t system_memory(void);
 

@@ -173,8 +173,9 @@ static int stat_handle(HANDLE file, struct napier_windows_stat *info) {
     case FILE_TYPE_PIPE: info->st_mode = S_IFIFO | 0666; return 0;
     default: break;
     }
-    if (!GetFileInformationByHandle(file, &found)) {
-        return fail();
+    if (!GetFileInformationByHandle(file, &found)) { /* a stream that tells nothing: to be read to its end */
+        info->st_mode = S_IFIFO | 0666;
+        return 0;
     }
     const unsigned rights = found.dwFileAttributes & FILE_ATTRIBUTE_READONLY ? 0444 : 0666;
     info->st_mode = rights | (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? S_IFDIR | 0111 : S_IFREG);
