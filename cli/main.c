@@ -1,16 +1,15 @@
 /* cli/main.c - the `napier` program: finds the subcommand.
- * The program uses only the library's public headers, and core/base/output_file.h. */
+ * The program uses only the library's public headers, core/base/output_file.h and core/base/platform.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "commands.h"
 #include "io/output.h"
 #include "program/command.h"
 #include "program/message.h"
+#include "program/system.h"
 
 #include <napier/napier.h>
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 
 static const command *const commands[] = {
@@ -72,19 +71,8 @@ static int help_command(int count, char **words) {
     return finish_standard_output();
 }
 
-/* If standard streams are closed, opens a file on each of their numbers, so that no file of this program gets such a
- * number. Each is opened for the wrong direction, so using the stream is an error. */
-static int occupy_standard_streams(void) {
-    for (int fd = 0; fd < 3; fd++) {
-        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) {
-            return STATUS_FAILED;
-        }
-    }
-    return STATUS_OK;
-}
-
 int main(int argc, char **argv) {
-    if (occupy_standard_streams() != STATUS_OK) {
+    if (!system_start(&argc, &argv)) {
         return STATUS_FAILED;
     }
     if (argc < 2) {

@@ -6,9 +6,19 @@ set(NAPIER_WARNINGS
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla
   -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion)
 
+# New clang warns of an enumeration constant among doubles, which C allows: -Wconversion warns where a value may change.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-Wenum-float-conversion napier_has_enum_float_conversion)
+if(napier_has_enum_float_conversion)
+  list(APPEND NAPIER_WARNINGS -Wno-enum-float-conversion)
+endif()
+
 function(napier_defaults target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -ffp-contract=off ${NAPIER_WARNINGS})
+  if(WIN32) # files beyond 2 GB; printf as C11 defines it
+    target_compile_definitions(${target} PRIVATE _FILE_OFFSET_BITS=64 __USE_MINGW_ANSI_STDIO=1)
+  endif()
   if(NAPIER_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -31,7 +31,7 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier-config.cmake" "${CMAKE_CURRENT
 
 # pkg-config: the prefix is found from where the file lies, so that the tree may be moved.
 set(napier_pc_private -lm)
-foreach(name IN LISTS OpenMP_C_LIB_NAMES)
+foreach(name IN LISTS napier_thread_names)
   list(APPEND napier_pc_private -l${name})
 endforeach()
 if(napier_have_model)

@@ -35,6 +35,7 @@ groups=(
     "hostile 1800 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 900 a short run of every fuzzer, with sanitizers"
+    "port 1700 macOS and Windows: compiled by zig, Windows run under wine; the library's own threads in place of OpenMP"
     "cli 800 the program, as script and exact expected output"
     "style 900 clang-format; clang-tidy; documents and comments name only what exists"
     "valgrind 700 memory errors and leaks"
@@ -354,6 +355,8 @@ group_cli() {
 group_install() { CC=$main_cc check_counted 840 "the installed package" "$root/tests/install/run.sh"; }
 
 group_python() { CC=$main_cc check_counted 1400 "the Python package" "$root/tests/python/run.sh" "$work/python"; }
+
+group_port() { check_counted 1600 "other systems" "$root/tests/port/run.sh" "$work/port"; }
 
 group_bare() { CC=$main_cc check_counted 840 "without CMake" "$root/tests/bare/run.sh"; }
 

@@ -5,15 +5,12 @@
 
 #include "../program/message.h"
 #include "../program/memory.h"
+#include "../program/system.h"
 #include "npy.h"
 #include "source.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -120,7 +117,7 @@ void input_close(input *in) {
     free(in->table);
     scratch_free(&in->room);
     if (in->mapping != NULL) {
-        munmap(in->mapping, in->mapping_size);
+        napier_unmap_file(in->mapping, in->mapping_size);
     }
     source_close(in->file);
     memset(in, 0, sizeof *in);
@@ -309,14 +306,10 @@ static const void *map_file(input *in) {
     }
     const size_t size = (size_t)(in->first + in->count * (int64_t)in->element.size);
     if (in->mapping == NULL) {
-        void *const mapping = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fileno(in->file), 0);
-        if (mapping == MAP_FAILED) {
-            return NULL;
-        }
-        in->mapping = mapping;
+        in->mapping = napier_map_file(fileno(in->file), size);
         in->mapping_size = size;
     }
-    return (const char *)in->mapping + in->first;
+    return in->mapping != NULL ? (const char *)in->mapping + in->first : NULL;
 }
 
 const void *input_map(input *in) {

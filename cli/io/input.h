@@ -24,7 +24,7 @@ typedef struct input {
     double *table;         /* all numbers of a text, once loaded */
     const char *unordered; /* all elements of a Fortran-ordered .npy file, to be returned in C order */
     scratch room;          /* the memory of `unordered` if it is not mapped */
-    void *mapping;
+    const void *mapping;
     size_t mapping_size;
 } input;
 

@@ -5,18 +5,14 @@
 #include "output.h"
 
 #include "../program/message.h"
+#include "../program/system.h"
 #include "npy.h"
 #include "text.h"
 
-#include "core/base/output_file.h" /* the only file of src/ that the program compiles too */
+#include "core/base/output_file.h" /* with platform.h the only files of src/ that the program compiles too */
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- The files of this run --------------------------------------------------------------------------------------- */
 
@@ -29,12 +25,7 @@ static struct output_slot {
     bool is_used, is_complete;
 } slots[MOST_OUTPUTS];
 
-/* ---- Signals remove the temporary files -------------------------------------------------------------------------- */
-
-static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGBUS};
-enum { FATAL_SIGNALS = sizeof fatal_signals / sizeof fatal_signals[0] };
-
-/* Only async-signal-safe calls are allowed here. The array changes only while these signals are blocked. */
+/* A signal handler: only async-signal-safe calls are allowed. The array changes only while signals are held. */
 static void remove_temporaries(void) {
     for (int i = 0; i < MOST_OUTPUTS; i++) {
         if (slots[i].is_used && slots[i].file.temporary[0] != '\0') {
@@ -43,59 +34,7 @@ static void remove_temporaries(void) {
     }
 }
 
-static void on_signal(int number) {
-    remove_temporaries();
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-/* SIGBUS occurs when another program shortens a file that is mapped here, or when its disk cannot be read. Several
- * threads can meet it at once. The first one reports it and ends the program; the others wait for that. */
-static void on_bus_error(int number) {
-    static const char text[] = "napier: a file became shorter while it was read, or its disk failed\n";
-    static atomic_flag is_reported = ATOMIC_FLAG_INIT;
-    (void)number;
-    while (atomic_flag_test_and_set(&is_reported)) {
-        pause();
-    }
-    remove_temporaries();
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
-        _exit(STATUS_FAILED);
-    }
-    _exit(STATUS_FAILED);
-}
-
-static void fatal_set(sigset_t *set) {
-    sigemptyset(set);
-    for (int i = 0; i < FATAL_SIGNALS; i++) {
-        sigaddset(set, fatal_signals[i]);
-    }
-}
-
-/* A signal that was ignored when the program started (nohup) stays ignored. A full pipe or file limit is an error of
- * write, not a signal. */
-void output_handle_signals(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    fatal_set(&action.sa_mask);
-    for (int i = 0; i < FATAL_SIGNALS; i++) {
-        struct sigaction before;
-        action.sa_handler = fatal_signals[i] == SIGBUS ? on_bus_error : on_signal;
-        if (sigaction(fatal_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
-            sigaction(fatal_signals[i], &action, NULL);
-        }
-    }
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
-}
-
-static void block_signals(sigset_t *before) {
-    sigset_t fatal;
-    fatal_set(&fatal);
-    sigprocmask(SIG_BLOCK, &fatal, before);
-}
-
-static void unblock_signals(const sigset_t *before) { sigprocmask(SIG_SETMASK, before, NULL); }
+void output_handle_signals(void) { system_handle_signals(remove_temporaries); }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
@@ -112,8 +51,8 @@ file_format output_format(const char *path, file_format input_format) {
 }
 
 static int file_error(const char *name, int error) {
-    /* EPIPE: the reader of a pipe has closed it because it has read enough, so no message is needed. */
-    return error == EPIPE ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
+    /* The reader of a pipe has closed it because it has read enough, so no message is needed. */
+    return system_is_closed_pipe(error) ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
 }
 
 int output_error(const output *out) { return file_error(out->name, errno); }
@@ -130,13 +69,12 @@ static struct output_slot *free_slot(void) {
 /* Creates a temporary file while signals are blocked, so that the handler knows it from the moment it exists. Opening a
  * pipe may take for ever and can be interrupted. */
 static int open_file(struct output_slot *slot) {
-    sigset_t before;
     if (!slot->file.is_moved) {
         return napier_output_file_open(&slot->file);
     }
-    block_signals(&before);
+    system_hold_signals();
     const int error = napier_output_file_open(&slot->file);
-    unblock_signals(&before);
+    system_release_signals();
     return error;
 }
 
@@ -248,11 +186,10 @@ int output_commit(output *out) {
 }
 
 static void drop_slot(struct output_slot *slot) {
-    sigset_t before;
-    block_signals(&before);
+    system_hold_signals();
     napier_output_file_discard(&slot->file);
     slot->is_used = false;
-    unblock_signals(&before);
+    system_release_signals();
 }
 
 void output_discard(output *out) {
@@ -266,13 +203,12 @@ void output_discard(output *out) {
 }
 
 int output_settle(int status) {
-    sigset_t before;
-    block_signals(&before);
+    system_hold_signals();
     for (int i = 0; i < MOST_OUTPUTS && status == STATUS_OK; i++) {
         const int error = slots[i].is_used ? napier_output_file_move(&slots[i].file) : 0;
         status = error == 0 ? STATUS_OK : file_error(slots[i].name, error);
     }
-    unblock_signals(&before);
+    system_release_signals();
     for (int i = 0; i < MOST_OUTPUTS; i++) {
         if (slots[i].is_used) {
             drop_slot(&slots[i]);

@@ -5,14 +5,10 @@
 
 #include "../program/memory.h"
 #include "../program/message.h"
+#include "../program/system.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Returns NULL, or why a file cannot be read. An empty device such as /dev/null can be read. */
 static const char *fault_of(FILE *file) {

@@ -5,6 +5,7 @@
 #include "../io/output.h"
 #include "../program/message.h"
 #include "../program/progress.h"
+#include "../program/system.h"
 #include "results.h"
 
 #include <napier/generate.h>
@@ -13,7 +14,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_STOPS = 16 };
 

@@ -7,14 +7,11 @@
 
 #include "../io/jsonl.h"
 #include "../program/message.h"
+#include "../program/system.h"
 
 #include <cjson/cJSON.h>
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 bool results_are_early(const model_request *q) {
     return q->resume || q->shared.out_path == NULL || is_standard(q->shared.out_path);
@@ -44,14 +41,14 @@ static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
 }
 
 /* The end of the complete lines. A last line that is not complete must begin as a result does. */
-static int find_end(FILE *file, const char *path, long *complete) {
+static int find_end(FILE *file, const char *path, off_t *complete) {
     static const char begin[] = "{\"line\": ";
-    long end = 0;
+    off_t end = 0;
     bool ours = true;
     int c;
-    for (long at = 0; (c = getc(file)) != EOF; at++) {
-        const long column = at - end;
-        ours = (column == 0 || ours) && (column >= (long)sizeof begin - 1 || c == begin[column]);
+    for (off_t at = 0; (c = getc(file)) != EOF; at++) {
+        const off_t column = at - end;
+        ours = (column == 0 || ours) && (column >= (off_t)sizeof begin - 1 || c == begin[column]);
         if (c == '\n') {
             end = at + 1;
             ours = true;
@@ -61,17 +58,12 @@ static int find_end(FILE *file, const char *path, long *complete) {
         return complain("%s: its last line is not a result of this command; --resume wants its own file", path);
     }
     *complete = end;
-    return ferror(file) || fseek(file, 0, SEEK_SET) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK;
+    return ferror(file) || fseeko(file, 0, SEEK_SET) != 0 ? complain("%s: %s", path, strerror(errno)) : STATUS_OK;
 }
 
-/* Two processes that write one file would leave lines twice. Not all file systems have locks. */
+/* Two processes that write one file would leave lines twice. */
 static int lock(FILE *file, const char *path) {
-    struct flock whole;
-    memset(&whole, 0, sizeof whole);
-    whole.l_type = F_WRLCK;
-    whole.l_whence = SEEK_SET;
-    const bool is_taken = fcntl(fileno(file), F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN);
-    return is_taken ? complain("%s: another process is writing it", path) : STATUS_OK;
+    return system_lock(file) ? STATUS_OK : complain("%s: another process is writing it", path);
 }
 
 /* Opens OUT, which need not exist, counts its complete lines, and cuts off what is behind them. It checks them all before
@@ -88,12 +80,12 @@ static int open_partial(const result_lines *results, FILE **file, int64_t *done)
     if (!S_ISREG(about.st_mode)) { /* devices and pipes have no end, or cannot be read again */
         return complain("%s: --resume needs a regular file", path);
     }
-    long end = 0;
+    off_t end = 0;
     if (lock(*file, path) || find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, &check)) {
         return STATUS_FAILED;
     }
     *done = check.done;
-    return ftruncate(fileno(*file), end) != 0 || fseek(*file, end, SEEK_SET) != 0
+    return ftruncate(fileno(*file), end) != 0 || fseeko(*file, end, SEEK_SET) != 0
                ? complain("%s: %s", path, strerror(errno))
                : STATUS_OK;
 }

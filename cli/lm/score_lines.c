@@ -11,6 +11,7 @@
 #include "../program/command.h"
 #include "../program/memory.h"
 #include "../program/message.h"
+#include "../program/system.h"
 
 #include <cjson/cJSON.h>
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PLACE = 320 };
 
@@ -91,8 +91,7 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
 }
 
 int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format) {
-    const char *const slash = strrchr(path, '/');
-    const size_t size = is_folder(path) ? strlen(path) : slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    const size_t size = is_folder(path) ? strlen(path) : (size_t)(napier_path_name(path) - path);
     char *const folder = malloc(size + 2);
     if (folder == NULL) {
         return out_of_memory(path);

@@ -2,10 +2,8 @@
 #include "command.h"
 
 #include "message.h"
+#include "system.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const option_word isas[] = {{"auto", NAPIER_ISA_AUTO}, {"scalar", NAPIER_ISA_SCALAR},
@@ -36,7 +34,7 @@ int finish_standard_output(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return STATUS_OK;
     }
-    return errno == EPIPE ? STATUS_FAILED : complain("standard output: %s", strerror(errno));
+    return system_is_closed_pipe(errno) ? STATUS_FAILED : complain("standard output: %s", strerror(errno));
 }
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */

@@ -4,12 +4,9 @@
 #include "command.h"
 
 #include "message.h"
+#include "system.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* A file that the command line names. An existing one is identified by its device and number, and a new one by its
  * folder's device and number and its name. */
@@ -30,14 +27,9 @@ typedef struct file_list {
 
 bool is_standard(const char *path) { return path != NULL && strcmp(path, "-") == 0; }
 
-static const char *name_of(const char *path) {
-    const char *const slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* The folder of a path; NULL if memory is short. Free it. */
 static char *folder_of(const char *path) {
-    const size_t size = (size_t)(name_of(path) - path);
+    const size_t size = (size_t)(napier_path_name(path) - path);
     char *const folder = malloc(size + 2);
     if (folder != NULL) {
         memcpy(folder, size > 0 ? path : ".", size > 0 ? size : 1);
@@ -88,7 +80,8 @@ static bool same_file(const named_file *a, const named_file *b) {
         return false;
     }
     return a->exists ? same_inode(&a->info, &b->info)
-                     : same_inode(&a->folder, &b->folder) && strcmp(name_of(a->path), name_of(b->path)) == 0;
+                     : same_inode(&a->folder, &b->folder) &&
+                           strcmp(napier_path_name(a->path), napier_path_name(b->path)) == 0;
 }
 
 static bool lies_in(const named_file *f, const named_file *folder) {

@@ -1,38 +1,18 @@
 /* cli/program/memory.c - limits on memory. */
-#define _DEFAULT_SOURCE /* RLIMIT_DATA is POSIX, RLIMIT_AS too; _SC_PHYS_PAGES is not */
+#define _POSIX_C_SOURCE 200809L
 
 #include "memory.h"
 
+#include "system.h"
+
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 enum { PATH_ROOM = 4096 };
 
 static void lower(int64_t *limit, uint64_t other) {
     if (other < (uint64_t)*limit) {
         *limit = (int64_t)other;
-    }
-}
-
-static int64_t machine_memory(void) {
-#ifdef _SC_PHYS_PAGES
-    const int64_t pages = sysconf(_SC_PHYS_PAGES);
-    const int64_t page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0 && pages < INT64_MAX / page) {
-        return pages * page;
-    }
-#endif
-    return (int64_t)2 << 30;
-}
-
-static void lower_by_resource(int64_t *limit, int resource) {
-    struct rlimit r;
-    if (getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
-        lower(limit, (uint64_t)r.rlim_cur);
     }
 }
 
@@ -112,12 +92,8 @@ static void lower_by_cgroups(int64_t *limit, const char *root) {
 }
 
 int64_t memory_limit(const char *root) {
-    int64_t limit = machine_memory();
+    int64_t limit = system_memory();
     lower_by_cgroups(&limit, root);
-    lower_by_resource(&limit, RLIMIT_DATA);
-#ifdef RLIMIT_AS
-    lower_by_resource(&limit, RLIMIT_AS);
-#endif
     return limit;
 }
 

@@ -3,15 +3,9 @@
 
 #include "progress.h"
 
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
+#include "system.h"
 
-double clock_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+double clock_seconds(void) { return 1e-9 * (double)napier_nanoseconds(); }
 
 void progress_start(progress_line *p, int64_t total) {
     p->total = total;

@@ -117,11 +117,11 @@ arrows_point_down() {
 circles() {
     sed -E 's/[.][ch]( |$)/\1/g' "$work/includes" | awk '$1 != $2' | sort -u | tsort >/dev/null
 }
-# The program and the examples use the public headers, the standard library and their own files. They share one file of
-# src, which writes a file.
+# The program and the examples use the public headers, the standard library and their own files. They share two files of
+# src, which write a file and know the operating system.
 faces_use_the_api() {
     ! grep -rnE '#include ["<](\.\./)*(src/)?(core|ops|umap|lm)/[a-z_0-9]+/' "$root/cli" "$root/examples" --include='*.[ch]' |
-        grep -vE '/cli/io/output\.c:[0-9]+:#include "core/base/output_file\.h"'
+        grep -vE '/cli/(io/output\.c|program/system\.h):[0-9]+:#include "core/base/(output_file|platform)\.h"'
 }
 check "rooms use what stands below them" arrows_point_down
 check "no circle of files" circles

@@ -10,6 +10,7 @@
 
 #include <napier/linear.h>
 
+#include "core/base/platform.h"
 #include "support/formats.h"
 
 enum { LINE = 200 };
@@ -35,7 +36,7 @@ typedef struct block {
 static block *last;
 
 void *golden_room(int64_t count, size_t size) {
-    block *const b = aligned_alloc(64, (sizeof *b + ((size_t)count + 1) * size + 63) / 64 * 64);
+    block *const b = napier_aligned_take(64, sizeof *b + ((size_t)count + 1) * size);
     if (!b) {
         golden_give_up("out of memory", "");
     }
@@ -49,7 +50,7 @@ void golden_release(void) {
     while (last) {
         block *const b = last;
         last = b->before;
-        free(b);
+        napier_aligned_give(b);
     }
 }
 

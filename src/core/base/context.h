@@ -22,6 +22,7 @@ typedef enum napier_engine {
 struct napier_context {
     napier_allocator allocator;
     int threads;
+    struct napier_pool *pool; /* NULL: OpenMP's threads, or none */
     napier_isa isa;
     napier_engine engine;
     char error[NAPIER_ERROR_TEXT];

@@ -1,11 +1,12 @@
 /* core/base/context_create.c - creates and destroys contexts. */
 #include <stdint.h>
-#include <stdlib.h>
 
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
 
+#include "core/base/platform.h"
+#include "core/base/pool.h"
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
@@ -18,30 +19,68 @@ static void *allocate_by_default(size_t size, size_t alignment, void *user) {
     if (size > SIZE_MAX - alignment) {
         return NULL;
     }
-    return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
+    return napier_aligned_take(alignment, size);
 }
 
 static void deallocate_by_default(void *memory, void *user) {
     (void)user;
-    free(memory);
+    napier_aligned_give(memory);
 }
 
 static int default_threads(void) {
 #if defined(_OPENMP)
     const int threads = omp_get_max_threads();
     return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+#elif defined(NAPIER_POOL)
+    const int processors = napier_pool_processors();
+    return processors > MAX_THREADS ? MAX_THREADS : processors;
 #else
     return 1;
 #endif
 }
 
-/* A build without OpenMP uses one thread, whatever was asked for. */
+/* A build without OpenMP and without a pool uses one thread, whatever was asked for. */
 static int resolve_threads(int asked) {
-#if defined(_OPENMP)
+#if defined(_OPENMP) || defined(NAPIER_POOL)
     return asked == 0 ? default_threads() : asked;
 #else
     (void)asked;
     return default_threads();
+#endif
+}
+
+/* A context and its pool are one block of memory. */
+static size_t pool_place(void) {
+    return (sizeof(napier_context) + NAPIER_ALIGNMENT - 1) / NAPIER_ALIGNMENT * NAPIER_ALIGNMENT;
+}
+
+static size_t context_size(int threads) {
+#if defined(NAPIER_POOL)
+    return pool_place() + napier_pool_size(threads);
+#else
+    (void)threads;
+    return pool_place();
+#endif
+}
+
+static napier_pool *create_pool(napier_context *context) {
+#if defined(NAPIER_POOL)
+    napier_pool *const pool = (napier_pool *)(void *)((char *)context + pool_place());
+    napier_pool_create(pool, context->threads);
+    return pool;
+#else
+    (void)context;
+    return NULL;
+#endif
+}
+
+static void destroy_pool(napier_pool *pool) {
+#if defined(NAPIER_POOL)
+    if (!napier_is_child()) {
+        napier_pool_destroy(pool);
+    }
+#else
+    (void)pool;
 #endif
 }
 
@@ -76,13 +115,15 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         allocator.allocate = allocate_by_default;
         allocator.deallocate = deallocate_by_default;
     }
-    napier_context *context = napier_alloc(&allocator, 1, sizeof *context);
+    const int threads = resolve_threads(o.threads);
+    napier_context *context = napier_alloc(&allocator, 1, context_size(threads));
     if (context == NULL) {
         return NAPIER_OUT_OF_MEMORY;
     }
     context->allocator = allocator;
     napier_watch_forks();
-    context->threads = resolve_threads(o.threads);
+    context->threads = threads;
+    context->pool = create_pool(context);
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
     context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;
     context->error[0] = '\0';
@@ -95,5 +136,6 @@ void napier_context_destroy(napier_context *context) {
         return;
     }
     const napier_allocator allocator = context->allocator;
+    destroy_pool(context->pool);
     napier_free(&allocator, context);
 }

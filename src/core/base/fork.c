@@ -1,7 +1,7 @@
 /* core/base/fork.c - whether this process is a child of fork. */
 #include "core/base/context.h"
 
-#if defined(_OPENMP) && (defined(__unix__) || defined(__APPLE__))
+#if (defined(_OPENMP) || defined(NAPIER_POOL)) && (defined(__unix__) || defined(__APPLE__))
 #include <pthread.h>
 #define NAPIER_MAY_FORK 1
 #endif

@@ -5,22 +5,37 @@
 
 #include <cpuid.h>
 
-/* CPUID is read directly for half-precision conversion, because not every compiler has a name for it.
- * __builtin_cpu_supports for AVX2 also checks that the operating system saves the wide registers. */
-static int has_f16c(void) {
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29)) != 0;
+/* CPUID is read directly. __builtin_cpu_supports has no name for half-precision conversion with every compiler, and where
+ * zig links it, it finds nothing. */
+enum { FMA = 1 << 12, OSXSAVE = 1 << 27, F16C = 1 << 29 }; /* leaf 1, ecx */
+enum { AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512BW = 1 << 30 };
+static const unsigned avx512vl = 1u << 31; /* leaf 7, ebx */
+
+/* Whether the operating system saves these registers: bits of XCR0. */
+enum { YMM = 0x6, ZMM = 0xe6 };
+static int saves(unsigned wanted) {
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & wanted) == wanted;
 }
 
-static int has_avx2(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+/* Leaf 7, ebx; 0 on a machine or system without AVX2's companions. */
+static unsigned extensions(unsigned registers) {
+    const unsigned needed = FMA | OSXSAVE | F16C;
+    unsigned eax, ebx, ecx, edx;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & needed) != needed || !saves(registers) ||
+        !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
+        return 0;
+    }
+    return ebx;
 }
+
+static int has_avx2(void) { return (extensions(YMM) & AVX2) != 0; }
 
 /* The AVX-512 kernels use FMA and half-precision conversion too, which every such machine has. */
 static int has_avx512(void) {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const unsigned needed = AVX2 | AVX512F | AVX512DQ | AVX512BW | avx512vl;
+    return (extensions(ZMM) & needed) == needed;
 }
 
 static int has_neon(void) { return 0; }

@@ -1,17 +1,11 @@
 /* core/base/output_file.c - writes a temporary file in the same directory, then renames it. */
-#define _XOPEN_SOURCE 700 /* realpath, fchmod, clock_gettime */
+#define _XOPEN_SOURCE 700 /* realpath, fchmod */
 
 #include "core/base/output_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "core/base/platform.h"
 
 /* The path without symbolic links, or unchanged if the file does not exist yet. */
 static int resolve(const char *path, char place[NAPIER_PATH_ROOM]) {
@@ -44,22 +38,17 @@ int napier_output_file_place(napier_output_file *file, const char *path) {
     if (exists && access(path, W_OK) != 0) {
         return errno;
     }
-    file->mode = exists ? info.st_mode & 07777 : 0;
+    file->mode = (mode_t)(exists ? info.st_mode & 07777 : 0);
     return resolve(path, file->place);
 }
 
 /* The length of the directory part of the path, including the slash. */
-static size_t directory_size(const char *place) {
-    const char *const slash = strrchr(place, '/');
-    return slash ? (size_t)(slash - place) + 1 : 0;
-}
+static size_t directory_size(const char *place) { return (size_t)(napier_path_name(place) - place); }
 
 /* A number that differs between processes, files and moments, which makes a
  * clash of names rare. O_EXCL detects a clash. */
 static uint32_t draw(const napier_output_file *file, unsigned attempt) {
-    struct timespec now = {0};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t x = (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)file ^ attempt;
+    uint64_t x = napier_nanoseconds() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)file ^ attempt;
     x *= 0x9e3779b97f4a7c15u;
     return (uint32_t)(x >> 32);
 }

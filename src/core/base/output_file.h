@@ -18,14 +18,9 @@
 #ifndef NAPIER_CORE_BASE_OUTPUT_FILE_H
 #define NAPIER_CORE_BASE_OUTPUT_FILE_H
 
-#include <limits.h>
 #include <sys/types.h>
 
-#ifdef PATH_MAX
-enum { NAPIER_PATH_ROOM = PATH_MAX };
-#else
-enum { NAPIER_PATH_ROOM = 4096 };
-#endif
+enum { NAPIER_PATH_ROOM = 4096 }; /* no system's PATH_MAX is more */
 
 typedef struct napier_output_file {
     int fd;       /* open for writing; -1: none */

@@ -1,4 +1,4 @@
-/* core/base/parallel.c - chunks of work over OpenMP threads, or in a loop where there is no OpenMP. */
+/* core/base/parallel.c - chunks of work over OpenMP's threads, those of a pool, or in a loop where there is neither. */
 #include "core/base/parallel.h"
 
 #include <stdatomic.h>
@@ -7,6 +7,7 @@
 #endif
 
 #include "core/base/fenv.h"
+#include "core/base/pool.h"
 
 /* ---- Work --------------------------------------------------------------------------------------------------------- */
 
@@ -38,8 +39,10 @@ void napier_run_once(napier_step *step, void *argument) {
 #if defined(_OPENMP)
 /* A nested parallel region may get fewer threads than it asks for. The loop still
  * runs all chunks on the threads that exist. */
-static void run_team(int workers, int64_t items, int64_t chunk, napier_task *task, void *argument) {
+static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
+                     void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
+    (void)context;
 #pragma omp parallel num_threads(workers)
     {
         const napier_fenv saved = napier_fenv_enter();
@@ -51,16 +54,38 @@ static void run_team(int workers, int64_t items, int64_t chunk, napier_task *tas
         napier_fenv_leave(saved);
     }
 }
+#elif defined(NAPIER_POOL)
+typedef struct team_job {
+    napier_task *task;
+    void *argument;
+    int64_t items, chunk, chunks;
+    _Atomic int64_t next;
+} team_job;
+
+static void run_member(void *argument, int worker) {
+    team_job *j = argument;
+    const napier_fenv saved = napier_fenv_enter();
+    for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
+        run_chunk(j->task, j->argument, worker, index, j->items, j->chunk);
+    }
+    napier_fenv_leave(saved);
+}
+
+static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
+                     void *argument) {
+    team_job job = {task, argument, items, chunk, chunk_count(items, chunk), 0};
+    napier_pool_run(context->pool, workers, run_member, &job);
+}
 #endif
 
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
     if (items <= 0) {
         return;
     }
-#if defined(_OPENMP)
+#if defined(_OPENMP) || defined(NAPIER_POOL)
     const int workers = napier_workers(context, items, chunk);
     if (workers > 1) {
-        run_team(workers, items, chunk, task, argument);
+        run_team(context, workers, items, chunk, task, argument);
         return;
     }
 #else

@@ -3,16 +3,12 @@
 
 #include "lm/decoder/safetensors.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "core/base/bytes.h"
+#include "core/base/platform.h"
 #include "lm/text/file.h"
 #include "lm/text/json.h"
 #include "core/base/scope.h"
@@ -237,12 +233,9 @@ static napier_status map_file(napier_json *json, int fd, shard *s) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%zu bytes, where the length of the header takes 8",
                                 s->size);
     }
-    void *const map = mmap(NULL, s->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        return napier_json_fail(json, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
-    }
-    s->map = map;
-    return NAPIER_OK;
+    s->map = napier_map_file(fd, s->size);
+    return s->map != NULL ? NAPIER_OK
+                          : napier_json_fail(json, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
 }
 
 /* Call shard_free afterwards, also after a failure. */
@@ -260,7 +253,7 @@ static napier_status shard_open(napier_context *context, const char *path, shard
 
 static void shard_free(napier_context *context, shard *s) {
     if (s->map != NULL) {
-        munmap((void *)(uintptr_t)s->map, s->size);
+        napier_unmap_file(s->map, s->size);
     }
     napier_free(&context->allocator, s->names);
     napier_free(&context->allocator, s->tensors);

@@ -3,12 +3,9 @@
 
 #include "lm/text/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "core/base/platform.h"
 
 /* A message shows only the end of a long path. */
 static napier_status fail(napier_context *context, const char *path, const char *why) {

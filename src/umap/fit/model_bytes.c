@@ -11,15 +11,11 @@
  * number. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/bytes.h"
 #include "core/base/output_file.h"
+#include "core/base/platform.h"
 #include "core/base/scope.h"
 #include "umap/fit/model.h"
 

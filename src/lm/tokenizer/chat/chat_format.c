@@ -1,9 +1,9 @@
 /* lm/tokenizer/chat/chat_format.c - which format a model's chat template writes, recognised by parts of its text. */
-#include <stdio.h>
-#include <unistd.h>
+#define _POSIX_C_SOURCE 200809L
 
 #include <cjson/cJSON.h>
 
+#include "core/base/platform.h"
 #include "core/base/scope.h"
 #include "lm/text/file.h"
 #include "lm/text/json.h"

@@ -1,0 +1,146 @@
+#!/bin/bash
+# tests/port/run.sh [DIRECTORY] - the library on other systems, and its own threads (default: build/test/port).
+#
+# - NAPIER_THREADS=pool on this machine: self-test, golden bits, fork, and ThreadSanitizer where clang is.
+# - macOS, arm64 and x86-64: library, program, self-test and golden program are compiled and linked by zig. Nothing of it
+#   runs here.
+# - Windows, x86-64: the same by zig; under wine its self-test, its tables of golden bits on each instruction set, and the
+#   cases of tests/cli that are not about POSIX.
+# What is missing (zig from PyPI, clang, wine: apt-get install wine64) is skipped by name. TARGETS picks some of "pool
+# aarch64-macos x86_64-macos x86_64-windows-gnu". The last line counts: N passed, N failed, N skipped.
+# shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+kept=${1:-$root/build/test/port}
+case $kept in /*) ;; *) kept=$PWD/$kept ;; esac
+work=$(mktemp -d)
+mkdir -p "$kept"
+. "$root/tests/support/checks.sh"
+targets=${TARGETS:-pool aarch64-macos x86_64-macos x86_64-windows-gnu}
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+goldens=$(sed -nE 's/^(golden[a-z_]*) .*/\1/p' "$root/tests/bits/programs.list" | grep -v golden_model)
+
+wanted() { case " $targets " in *" $1 "*) ;; *) return 1 ;; esac; }
+
+# ---- The pool --------------------------------------------------------------------------------------------------------
+
+pool_build() { # directory, targets, options of cmake...
+    local dir=$kept/$1 what=$2
+    shift 2
+    # shellcheck disable=SC2086 # a list of targets
+    (. "$root/tests/support/compile_once.sh" && cmake -S "$root" -B "$dir" -DNAPIER_THREADS=pool -DNAPIER_EXAMPLES=OFF "$@" &&
+        cmake --build "$dir" -j "$jobs" --target $what)
+}
+
+has_no_openmp() { ! ldd "$1" | grep -E 'libgomp|libomp'; }
+
+pool() {
+    local program
+    check "pool: build" pool_build pool "selftest golden golden_umap golden_linear" -DCMAKE_BUILD_TYPE=Release || return
+    check "pool: no library of OpenMP" has_no_openmp "$kept/pool/tests/golden"
+    check "pool: self-test" "$kept/pool/tests/selftest" --quick
+    for program in golden golden_umap golden_linear; do
+        check "pool: $program, 7 threads" "$kept/pool/tests/$program" --threads 7 --check "$root/tests/bits/$program.txt"
+    done
+    if pool_build pool "test_fork test_base" >"$work/fork.log" 2>&1; then # needs cmocka and MPFR
+        check "pool: a child of fork" "$kept/pool/tests/test_fork"
+        check "pool: contexts" "$kept/pool/tests/test_base"
+    else
+        skip "pool: a child of fork" "no cmocka and MPFR on this machine"
+    fi
+    command -v clang >/dev/null || { skip "pool: ThreadSanitizer" "no clang on this machine"; return; }
+    check "pool: build for ThreadSanitizer" pool_build tsan "selftest golden golden_linear" -DCMAKE_C_COMPILER=clang \
+        -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
+    export TSAN_OPTIONS="halt_on_error=1"
+    check "pool: self-test, ThreadSanitizer" "$kept/tsan/tests/selftest" --quick
+    for program in golden golden_linear; do
+        check "pool: $program, ThreadSanitizer" "$kept/tsan/tests/$program" --quick --threads 7 \
+            --check "$root/tests/bits/$program.txt"
+    done
+}
+
+# ---- zig -------------------------------------------------------------------------------------------------------------
+
+find_zig() {
+    zig=${NAPIER_ZIG:-$(command -v zig)}
+    [ -x "$zig" ] && return
+    [ -e "$kept/venv/ready" ] || { rm -rf "$kept/venv" && python3 -m venv "$kept/venv" &&
+        "$kept/venv/bin/pip" install --quiet --disable-pip-version-check ziglang && touch "$kept/venv/ready"; }
+    zig=$("$kept/venv/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))') &&
+        [ -x "$zig" ]
+}
+
+# Libraries of tools/libraries.sh are used where someone has built them.
+cross_build() { # target, options of cmake...
+    local target=$1 dir=$kept/$1
+    shift
+    export ZIG_GLOBAL_CACHE_DIR=$kept/zig ZIG_LOCAL_CACHE_DIR=$kept/zig CMAKE_C_COMPILER_LAUNCHER=
+    cmake -S "$root" -B "$dir" --toolchain "$root/cmake/zig.cmake" -DNAPIER_ZIG="$zig" -DNAPIER_TARGET="$target" \
+        -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF "$@" &&
+        cmake --build "$dir" -j "$jobs" --target napier_cli selftest goldens
+}
+
+# A Mach-O file of 64 bits for this processor.
+is_for_mac() { # file, type of processor in hexadecimal
+    [ "$(od -An -tx4 -N8 "$1" | tr -d ' ')" = "feedfacf$2" ]
+}
+
+mac() { # target, type of processor
+    check "$1: compiled and linked" cross_build "$1" || return
+    check "$1: the library" is_for_mac "$(readlink -f "$kept/$1/libnapier.dylib")" "$2"
+    check "$1: the program" is_for_mac "$kept/$1/napier" "$2"
+    check "$1: the golden program" is_for_mac "$kept/$1/tests/golden" "$2"
+    skip "$1: everything that runs" "nothing runs a Mac's programs here"
+}
+
+# ---- Windows ---------------------------------------------------------------------------------------------------------
+
+# Cases of tests/cli that hold on Windows too. The others are about modes, links, devices, limits of POSIX, or names that
+# differ only in case.
+cases="npy-dimensions npy-empty npy-fortran npy-types npy-versions pipes environment help info isa-missing misuse axis
+    axis-all dtype sparsemax special-rows temperature text-errors text-header text-input rl-misuse"
+
+under_wine() { # program, arguments...
+    WINEPREFIX=$kept/wine WINEDEBUG=-all LC_ALL=C.UTF-8 timeout 300 "$wine" "$@"
+}
+
+golden_under_wine() { # program, instruction set
+    under_wine "$kept/x86_64-windows-gnu/tests/$1.exe" --quick --isa "$2" --threads 7 --check "$root/tests/bits/$1.txt"
+    local status=$?
+    [ "$status" -eq 77 ] || return "$status"
+}
+
+windows() {
+    local program isa server
+    check "Windows: compiled and linked" cross_build x86_64-windows-gnu -DBUILD_SHARED_LIBS=OFF || return
+    wine=$(command -v wine64 || ls /usr/lib/wine/wine64 2>/dev/null)
+    [ -n "$wine" ] || { skip "Windows: everything that runs" "no wine64 on this machine"; return; }
+    server=$(command -v wineserver || ls /usr/lib/wine/wineserver64 2>/dev/null)
+    [ -n "$server" ] && WINEPREFIX=$kept/wine "$server" -p 2>/dev/null # else each program starts wine anew
+    check "Windows: self-test" under_wine "$kept/x86_64-windows-gnu/tests/selftest.exe" --quick
+    for program in $goldens; do
+        for isa in scalar avx2 avx512; do
+            check "Windows: $program, $isa" golden_under_wine "$program" "$isa"
+        done
+    done
+    mkdir "$work/bin"
+    # TMPDIR: wine keeps files of its own there, which the tests take for files left over.
+    cat >"$work/bin/napier" <<EOF
+#!/bin/sh
+TMPDIR=/tmp WINEPREFIX='$kept/wine' WINEDEBUG=-all LC_ALL=C.UTF-8 exec '$wine' '$kept/x86_64-windows-gnu/napier.exe' "\$@"
+EOF
+    chmod +x "$work/bin/napier"
+    # shellcheck disable=SC2086 # a list of cases
+    check "Windows: the program, $(echo $cases | wc -w) cases" "$root/tests/cli/run.sh" "$work/bin/napier" $cases
+    [ -n "$server" ] && WINEPREFIX=$kept/wine "$server" -k 2>/dev/null
+}
+
+wanted pool && pool
+if find_zig >"$work/zig.log" 2>&1; then
+    wanted aarch64-macos && mac aarch64-macos 0100000c
+    wanted x86_64-macos && mac x86_64-macos 01000007
+    wanted x86_64-windows-gnu && windows
+else
+    skip "macOS and Windows" "no zig: pip cannot fetch ziglang"
+fi
+finish

@@ -1,0 +1,51 @@
+"""What an installed wheel must do without a compiler, without this repository's build: run as a program, or by
+tests/wheel/run.sh. Prints one line per check; the last line counts."""
+
+import importlib.metadata
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+passed = failed = 0
+
+
+def check(name, is_good, detail=""):
+    global passed, failed
+    passed, failed = passed + bool(is_good), failed + (not is_good)
+    print("ok   " if is_good else "FAIL ", name, detail, flush=True)
+
+
+def main():
+    import numpy as np
+
+    import napier
+
+    native = pathlib.Path(napier.__file__).parent
+    check("imported from the wheel", HERE.parent.parent not in native.parents, str(native))
+    files = [str(file) for file in importlib.metadata.files("napier-math")]
+    for name in ("cJSON.txt", "PCRE2.md", "utf8proc.md", "LICENSE"):
+        check(f"licence {name}", any(file.endswith(name) for file in files))
+    x = np.array([[1, 2, 3], [1000, 0, -1000]], dtype=np.float32)
+    want = np.array([[0.09003057, 0.24472848, 0.66524094], [1, 0, 0]], dtype=np.float32)
+    check("softmax", (napier.softmax(x) == want).all())
+    check("logsumexp", (napier.logsumexp(x) == np.array([3.407606, 1000], dtype=np.float32)).all())
+    random = np.random.default_rng(1)
+    logits, ids = random.standard_normal((64, 1000)).astype(np.float32), random.integers(0, 1000, 64)
+    check("token_logprobs", np.allclose(napier.token_logprobs(logits, ids),
+                                        napier.log_softmax(logits)[np.arange(64), ids], atol=1e-5))
+    check("UMAP", napier.UMAP(n_neighbors=5).fit_transform(random.standard_normal((200, 8))).shape == (200, 2))
+    check("the tokenizer is in this build", hasattr(napier, "Tokenizer"))
+    code = "import time; a = time.perf_counter(); import napier; print(time.perf_counter() - a)"
+    numpy_first = "import numpy; " + code
+    for what, text in (("import napier", code), ("import napier after numpy", numpy_first)):
+        seconds = min(float(subprocess.run([sys.executable, "-c", text], check=True, capture_output=True).stdout)
+                      for _ in range(7))
+        print(f"      {what}: {1e3 * seconds:.1f} ms")
+    print(f"{passed} passed, {failed} failed (Python {sys.version.split()[0]}, NumPy {np.__version__})")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
