@@ -24,6 +24,7 @@ def _factorials(first, count):
 
 
 _SINE, _COSINE = _factorials(1, 10), _factorials(0, 10)
+_LOG = [1 / k for k in range(1, 24, 2)]
 _EXP = [abs(c) for pair in zip(_factorials(0, 8), _factorials(1, 8), strict=True) for c in pair][:15]
 
 
@@ -42,7 +43,7 @@ def log(x):
     part, exponent = np.where(low, part * 2, part), exponent - low
     with np.errstate(invalid="ignore", divide="ignore"):
         f = (part - 1) / (part + 1)
-        result = exponent * _LOG2_HIGH + (exponent * _LOG2_LOW + 2 * f * _polynomial(f * f, [1 / k for k in range(1, 24, 2)]))
+        result = exponent * _LOG2_HIGH + (exponent * _LOG2_LOW + 2 * f * _polynomial(f * f, _LOG))
     result = np.where(x == 0, -np.inf, result)
     return np.where(np.isposinf(x), np.inf, np.where((x < 0) | np.isnan(x), np.nan, result))
 

@@ -174,7 +174,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         any of 'manhattan', 'chebyshev', 'minkowski', 'wminkowski', 'seuclidean', 'mahalanobis', 'canberra',
         'braycurtis', 'cosine', 'correlation', 'hellinger', 'softmax_hellinger' and 'symmetric_kl', with their keywords
         in output_metric_kwds; 'spherical_gaussian_energy', 'diagonal_gaussian_energy' or 'gaussian_energy' for maps of
-        Gaussians (centre, then variances, then the angle: 3, 4 or 5 components); or a function of two rows that returns the distance and its gradient by the first row.
+        Gaussians (centre, then variances, then the angle: 3, 4 or 5 components); or a function of two rows that returns
+        the distance and its gradient by the first row.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A plug-in of pytest for umap-learn's test_parametric_umap.py: napier.umap.ParametricUMAP in the place of umap-learn's.
+"""A plug-in of pytest for umap-learn's tests of its ParametricUMAP: napier.umap.ParametricUMAP in the place of umap-learn's.
 umap-learn's needs TensorFlow, which the test file asks for by importing it; Napier's needs PyTorch.
 """
 import importlib.machinery
