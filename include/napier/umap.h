@@ -249,7 +249,13 @@ typedef enum napier_metric {
     NAPIER_METRIC_SOKALSNEATH = 19,
     NAPIER_METRIC_KULSINSKI = 20,
     NAPIER_METRIC_MATCHING = 21,
-    NAPIER_METRIC_PRECOMPUTED = 22 /* samples are distances [n, n]; sparse: pairs not stored are no neighbours */
+    NAPIER_METRIC_PRECOMPUTED = 22, /* samples are distances [n, n]; sparse: pairs not stored are no neighbours */
+    NAPIER_METRIC_WMINKOWSKI = 23,  /* with exponent p: (sum w |x - y|^p)^(1/p); weights >= 0, without them all are 1 */
+    NAPIER_METRIC_POINCARE = 24,    /* points of the unit ball: rows shorter than 1 */
+    NAPIER_METRIC_SYMMETRIC_KL = 25,      /* of rows x + 1e-11 divided by their sums; no negative values */
+    NAPIER_METRIC_LL_DIRICHLET = 26,      /* relative log likelihood of counts; no negative values */
+    NAPIER_METRIC_SOFTMAX_HELLINGER = 27, /* hellinger of the softmax of the rows */
+    NAPIER_METRIC_STRING = 28 /* edit distance of character codes; a row ends at its first negative number */
 } napier_metric;
 
 /* A metric's name in umap-learn's spelling, such as "euclidean"; NULL if `metric` is not one. from_name is the inverse;
@@ -271,8 +277,10 @@ typedef struct napier_neighbors_options {
     size_t struct_size;
     int64_t n_neighbors;  /* 2 to n, counting the point itself, which is the first; default 15 */
     napier_metric metric; /* default EUCLIDEAN */
-    double p;             /* exponent of minkowski, >= 1; default 2 */
-    /* seuclidean: variances [cols]; mahalanobis: inverse covariance [cols, cols]; NULL: computed from the data */
+    double p;             /* exponent of minkowski and wminkowski, >= 1; default 2 */
+    /* seuclidean: variances [cols]; mahalanobis: inverse covariance [cols, cols]; NULL: computed from the data.
+     * wminkowski: weights [cols]. string: the largest distance, 1 to 1024, to which longer ones are cut, and a divisor of
+     * all distances; NULL: 20 and 1. */
     const float *metric_values;
     napier_neighbors_method method; /* default AUTO */
     uint64_t seed;                  /* of NN-descent; default 42 */
@@ -290,7 +298,8 @@ NAPIER_API napier_status napier_nearest_neighbors(napier_context *context, napie
                                                   const napier_neighbors_options *options, int32_t *indices,
                                                   float *distances);
 /* The nearest rows of `samples` for each row of `queries`: outputs [queries, n_neighbors]. No query counts as one of
- * the samples, even if it is equal, so n_neighbors may be 1. */
+ * the samples, even if it is equal, so n_neighbors may be 1. With precomputed distances the queries are distances [queries,
+ * n]; of the samples only the shape is used. */
 NAPIER_API napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                                      napier_umap_samples queries,
                                                      const napier_neighbors_options *options, int32_t *indices,
@@ -415,7 +424,7 @@ typedef struct napier_umap_options {
 
 /* Runs the layout of napier_umap_fit on a symmetric graph, in place, from the start in `embedding` [n, 1 to 50]. The
  * options it uses are n_epochs, the curve, learning_rate, repulsion_strength, negative_sample_rate, seed and progress.
- * It ignores densmap, which needs distances. On CANCELLED the embedding is that after the last complete epoch. */
+ * densmap acts if the neighbours' distances are given too, as knn_indices and knn_distances. On CANCELLED the embedding is that after the last complete epoch. */
 NAPIER_API napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
                                                      const napier_umap_options *options, napier_matrix embedding);
 
@@ -426,8 +435,8 @@ typedef struct napier_umap_model napier_umap_model;
  * is at 0. If there are fewer points than n_neighbors, all are neighbours. Equal points lie near one another on the
  * map. A point is disconnected if no point nearer than disconnection_distance is its neighbour or has it as a
  * neighbour. Its row is NaN, which is not an error; napier_umap_disconnected counts such rows. Every other element of
- * the result is finite. If distances overflow f32 (euclidean: from about 1e19 on), the call returns INVALID_ARGUMENT;
- * divide the data by a power of two. */
+ * the result is finite. Very large values (from 2^52 on) are multiplied by a power of two before they are measured, so
+ * that no distance overflows f32; that does not change the map. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 /* Makes a model of samples [n, cols] and a map that was made elsewhere: embedding [n, n_components], f32 contiguous; a
@@ -458,7 +467,7 @@ NAPIER_API napier_status napier_umap_transform(napier_context *context, const na
 /* Maps points of the map [rows, n_components] back to data: samples [rows, features], f32 contiguous. A result is the
  * mean of the data of the n_neighbors fitted points nearest on the map, weighted by their memberships there.
  * Disconnected points are left out. Each row is computed independently, as in transform. INVALID_ARGUMENT if all points
- * are disconnected; UNSUPPORTED for models of sparse data or of precomputed distances. */
+ * are disconnected; UNSUPPORTED for models of precomputed distances. */
 NAPIER_API napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
                                                        napier_const_matrix points, napier_matrix samples);
 

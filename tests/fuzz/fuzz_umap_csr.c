@@ -63,7 +63,7 @@ FUZZ(in) {
     napier_umap_model *model = NULL;
     float placed[ROWS * 2];
     csr m;
-    options.neighbors.metric = (napier_metric)take_below(&in, NAPIER_METRIC_PRECOMPUTED + 1);
+    options.neighbors.metric = (napier_metric)take_below(&in, NAPIER_METRIC_STRING + 1);
     options.neighbors.method = (napier_neighbors_method)take_below(&in, 3);
     options.neighbors.n_neighbors = 2 + take_below(&in, 4);
     options.init = (napier_umap_init)take_below(&in, 3);

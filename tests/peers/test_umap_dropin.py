@@ -8,15 +8,17 @@ import tempfile
 
 from support import Skip, python
 
-# Files that test the estimators; the others test functions of umap-learn itself.
-FILES = ("aligned_umap", "composite_models", "data_input", "densmap", "umap_get_feature_names_out", "umap_on_iris",
+# Files that test the estimators and the search. Others test functions of umap-learn itself; test_torch_umap.py runs those
+# of ParametricUMAP.
+FILES = ("aligned_umap", "composite_models", "data_input", "densmap", "umap_get_feature_names_out", "umap_nn", "umap_on_iris",
          "umap_ops", "umap_repeated_data", "umap_trustworthiness", "umap_validation_params")
 
 # Tests that fail with Napier, and why.
 KNOWN = {
     "test_densmap_trustworthiness_on_iris": "wants transform after densMAP to be refused; Napier places the rows",
     "test_precomputed_knn_on_iris": "wants transform after precomputed_knn to be refused; Napier needs no search index",
-    "test_umap_inverse_transform_fails_expectedly": "wants the inverse for dice to be refused; Napier's needs no gradient",
+    "test_umap_inverse_transform_fails_expectedly": "wants inverses of sparse data and for dice to be refused; Napier has both",
+    "test_nn_bad_metric_sparse_data": "wants seuclidean of sparse data to be refused; Napier measures it",
 }
 
 

@@ -82,6 +82,47 @@ def test_neighbors_by_metrics_with_values():
     return ", ".join(name for name, _, _ in cases)
 
 
+def test_neighbors_by_rare_metrics():
+    """Those of umap-learn that change their arguments get copies."""
+    x, named = digits()[0][:100], umap.distances.named_distances
+    weights = np.linspace(0.5, 2, 64).astype(np.float32)
+    cases = [("wminkowski", x, {"p": 3.0, "metric_values": weights}, (weights.astype(float), 3.0)),
+             ("poincare", x / 150, {}, ()), ("symmetric_kl", x, {}, ()), ("ll_dirichlet", x, {}, ()),
+             ("softmax_hellinger", x / 4, {}, ())]
+    for name, data, options, arguments in cases:
+        data = np.ascontiguousarray(data, np.float32)
+        indices, distances = neighbors(data, K, metric=metric_number(name), **options)
+        theirs = brute_force(lambda a, b: named[name](a.copy(), b.copy(), *arguments), data.astype(np.float64))
+        check_neighbors(name, data, theirs, indices, distances, 1e-5)
+    words = [a + b for a in ("cat", "horse", "mouse", "m") for b in ("", "s", "es", "ing", "ing around the houses again")]
+    codes = np.array([[ord(c) for c in word.ljust(40, "\0")] for word in words], np.float32)
+    codes[codes == 0] = -1
+    indices, distances = neighbors(codes, K, metric=metric_number("string"))
+    theirs = np.array([[min(float(named["string"](a, b)), 20.0) for b in words] for a in words])
+    check_neighbors("string", codes, theirs, indices, distances, 0)
+    return ", ".join([name for name, *_ in cases] + ["string"])
+
+
+def test_gradients():
+    """Distances and gradients of our own, where umap-learn's gradient is that of its distance."""
+    from napier._umap import gradients
+    draw = np.random.default_rng(5)
+    theirs = umap.distances.named_distances_with_gradients
+    plain = ("euclidean", "manhattan", "chebyshev", "minkowski", "canberra", "braycurtis", "cosine", "hellinger",
+             "haversine", "hyperboloid", "spherical_gaussian_energy", "softmax_hellinger")
+    for name in plain:
+        x, y = draw.uniform(0.2, 1.2, size=(2, 40, gradients.COMPONENTS.get(name, 5)))
+        ours = (gradients.OF_MAPS | {"euclidean": gradients.OF_DATA["euclidean"]})[name](x, y)
+        pairs = [theirs[name](a.copy(), b.copy()) for a, b in zip(x, y, strict=True)]
+        at_most(worst(ours[0], np.array([p[0] for p in pairs])), 1e-5, f"{name}: distances")
+        at_most(np.abs(ours[1] - np.array([p[1] for p in pairs])).max(), 1e-4, f"{name}: gradients")
+    for name in ("diagonal_gaussian_energy", "gaussian_energy", "symmetric_kl", "correlation"):  # only the distances
+        x, y = draw.uniform(0.2, 1.2, size=(2, 40, gradients.COMPONENTS.get(name, 5)))
+        ours = gradients.OF_MAPS[name](x, y)[0]
+        at_most(worst(ours, np.array([theirs[name](a.copy(), b.copy())[0] for a, b in zip(x, y, strict=True)])), 1e-5, name)
+    return ", ".join(plain)
+
+
 def test_neighbors_of_sparse_rows():
     x, _ = digits()
     x = x[:300]

@@ -319,7 +319,7 @@ def found_signature(target):
 
 
 STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.logsumexp", "_lm.causal_lm", "dask", "hf", "lm_eval", "ray", "rl",
-           "torch", "torch.distributed", "trl", "umap", "umap.plot", "_umap.estimator", "_umap.aligned"]
+           "torch", "torch.distributed", "trl", "umap", "umap.plot", "_umap.estimator", "_umap.aligned", "_umap.parametric"]
 
 
 def stubbed(name):

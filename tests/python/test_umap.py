@@ -153,7 +153,7 @@ def test_metric_keywords(data, rng):
     for metric, options, text in (("euklidean", None, "metric"), ("euclidean", {"p": 3}, "metric_kwds"),
                                   ("seuclidean", {"V": v[:3]}, "metric_values")):
         refuses(lambda: umap.nearest_neighbors(data, 5, metric, options), ValueError, text)
-    refuses(lambda: umap.nearest_neighbors(data, 5, lambda x, y: 0), TypeError, "metric")
+    refuses(lambda: umap.nearest_neighbors(data, 5, lambda x, y: 0), ValueError, "metric")
 
 
 def test_layouts_and_dtypes_of_the_data(data):

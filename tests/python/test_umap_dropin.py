@@ -11,7 +11,7 @@ from sklearn.manifold import trustworthiness
 
 from conftest import bits, refuses
 from napier import UMAP, umap
-from napier._umap import surfaces, targets
+from napier._umap import gradients, surfaces, targets
 
 
 @pytest.fixture(scope="module")
@@ -239,13 +239,19 @@ def test_rows_are_known_by_their_values(iris):
 
 @pytest.mark.parametrize("metric", sorted(surfaces.METRICS))
 def test_gradients_on_surfaces(metric):
-    x, y = np.random.default_rng(1).normal(size=(2, 50, 2))
-    distance, gradient = surfaces.METRICS[metric](x, y)
-    assert (distance >= 0).all()
-    for column in range(2):
-        step = np.zeros(2)
+    columns = gradients.COMPONENTS.get(metric, 2)
+    x, y = np.random.default_rng(1).normal(size=(2, 50, columns))
+    if metric in ("hellinger", "symmetric_kl"):
+        x, y = np.abs(x) + 0.1, np.abs(y) + 0.1
+    keywords = {"seuclidean": {"V": [2.0, 0.5]}, "mahalanobis": {"VI": [[2.0, 0.5], [0.5, 1.0]]}, "minkowski": {"p": 3.5},
+                "wminkowski": {"p": 1.5, "w": [0.5, 2.0]}}.get(metric, {})
+    measure = surfaces.metric_of(metric, keywords)
+    distance, gradient = measure(x, y)
+    assert (distance >= 0).all() or metric.endswith("energy")
+    for column in range(columns):
+        step = np.zeros(columns)
         step[column] = 1e-6
-        difference = (surfaces.METRICS[metric](x + step, y)[0] - surfaces.METRICS[metric](x - step, y)[0]) / 2e-6
+        difference = (measure(x + step, y)[0] - measure(x - step, y)[0]) / 2e-6
         assert np.abs(difference - gradient[:, column]).max() < 1e-4 * max(1, np.abs(gradient).max())
 
 
@@ -296,9 +302,19 @@ def test_starts_on_surfaces(iris):
     refuses(lambda: UMAP(output_metric="haversine", output_metric_kwds={"r": 1}).fit(iris), ValueError, "output_metric_kwds")
 
 
-def test_densmap_is_refused_where_it_would_not_act(iris):
-    refuses(lambda: UMAP(densmap=True, target_metric="ordinal").fit(iris, np.arange(150)), ValueError, "densmap")
-    refuses(lambda: UMAP(densmap=True, metric=lambda x, y: 0.0).fit(iris), ValueError, "densmap")
-    refuses(lambda: UMAP(densmap=True, n_epochs=5).fit(iris).update(iris), ValueError, "densMAP")
+def test_densmap_acts_everywhere(iris):
+    def spread(options, y=None):
+        mapper = UMAP(output_dens=True, densmap=True, **({"n_epochs": 100} | options)).fit(iris, y)
+        kept = np.isfinite(mapper.rad_emb_)
+        return np.corrcoef(mapper.rad_orig_[kept], mapper.rad_emb_[kept])[0, 1]
+
+    def euclidean(x, y):
+        return float(np.sqrt(((x - y) ** 2).sum()))
+    for options, y in (({"target_metric": "ordinal", "target_weight": 0.1}, np.arange(150)), ({"n_epochs": [50, 100]}, None)):
+        assert spread(options, y) > 0.6
+    plain, mine = (UMAP(n_epochs=20, densmap=True, metric=m).fit(iris[:60]) for m in ("euclidean", euclidean))
+    assert plain.graph_dists_.shape == (60, 60) and (plain.graph_dists_ != plain.graph_dists_.T).nnz == 0
+    assert trustworthiness(iris[:60], mine.embedding_) > trustworthiness(iris[:60], plain.embedding_) - 0.03
+    assert np.isfinite(UMAP(densmap=True, n_epochs=5).fit(iris[:100]).update(iris[100:]).embedding_).all()
     one = UMAP(densmap=True, output_dens=True).fit_transform(iris[:1])
     assert one[0].shape == (1, 2) and np.isnan(one[1]).all()

@@ -195,9 +195,12 @@ def test_precomputed(digits):
     assert np.abs(mapper.transform(sparse[:30]) - mapper.embedding_[:30]).max() < 2
     refuses(lambda: UMAP(metric="precomputed").fit(every[:, :9]), ValueError, "X")
     knn = umap.nearest_neighbors(x, 20)
-    given = UMAP(precomputed_knn=knn).fit_transform(x)
+    with pytest.warns(UserWarning, match="transforming new data"):
+        given = UMAP(precomputed_knn=knn).fit_transform(x)
     assert bits(given) == bits(UMAP().fit_transform(x))
-    refuses(lambda: UMAP(precomputed_knn=knn, n_neighbors=30).fit(x), ValueError, "precomputed_knn")
+    with pytest.warns(UserWarning, match="ignored"):
+        assert bits(UMAP(precomputed_knn=knn, n_neighbors=30).fit_transform(x)) == bits(UMAP(n_neighbors=30).fit_transform(x))
+    refuses(lambda: UMAP(precomputed_knn=(knn[0], knn[1][:, :9])).fit(x), ValueError, "precomputed_knn")
 
 
 def test_unique_rows(digits):
@@ -242,8 +245,19 @@ def test_points_without_neighbours(metric, tmp_path):
 
 
 def test_distances_that_overflow(digits):
-    refuses(lambda: UMAP().fit(digits[0][:50] * 1e30), ValueError, "X: .* divide the data")
-    refuses(lambda: umap.fit(digits[0][:50] * 1e30), ValueError, "samples: .* divide the data")
+    x = digits[0][:60].astype(np.float64)
+    plain = UMAP(n_epochs=20, disconnection_distance=40.0).fit(x)
+    for scale in (2.0**90, 2.0**122, 2.0**1000):  # float32 ends at 2^128
+        large = UMAP(n_epochs=20, disconnection_distance=40.0 * scale).fit(x * scale)
+        assert bits(large.embedding_) == bits(plain.embedding_) and (large.graph_ != plain.graph_).nnz == 0
+        assert bits(large.transform(x * scale)) == bits(plain.embedding_)
+        assert np.isfinite(large.transform(x[:5] * scale * 1.5)).all()
+        assert np.allclose(large._knn_dists / scale, plain._knn_dists) and np.allclose(large._rhos / scale, plain._rhos)
+        back = large.inverse_transform(large.embedding_[:5])
+        assert np.allclose(back / scale, plain.inverse_transform(plain.embedding_[:5]), rtol=1e-5)
+    assert np.isfinite(umap.fit(x * 1e30, n_epochs=20).embedding).all()
+    sparse = scipy.sparse.csr_matrix(x)
+    assert bits(UMAP(n_epochs=20).fit_transform(sparse * 2.0**1000)) == bits(UMAP(n_epochs=20).fit_transform(sparse))
 
 
 @pytest.mark.parametrize("distance", [0, -1.0, np.nan, "far"])
@@ -270,7 +284,8 @@ def test_few_points(digits):
     ({"n_neighbors": 1}, ValueError), ({"n_neighbors": 2.5}, ValueError), ({"n_components": 0}, ValueError),
     ({"n_components": 51}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
     ({"metric": "euklidean"}, ValueError), ({"metric": 45}, ValueError), ({"metric_kwds": {"q": 1}}, ValueError),
-    ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, 20]}, ValueError),
+    ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, -1]}, ValueError),
+    ({"n_epochs": []}, ValueError), ({"n_epochs": [1.5]}, ValueError),
     ({"learning_rate": 0.0}, ValueError), ({"learning_rate": "fast"}, TypeError),
     ({"set_op_mix_ratio": 2.0}, ValueError),
     ({"local_connectivity": -1.0}, ValueError), ({"repulsion_strength": -1.0}, ValueError),

@@ -35,7 +35,7 @@ enum {
 };
 
 static float numbers[NUMBERS]; /* the input of all calls that want floats; one in eight is subnormal */
-static float positive[NUMBERS], negative[NUMBERS];
+static float positive[NUMBERS], negative[NUMBERS], small[NUMBERS]; /* small: within the unit ball */
 static int32_t ids[NUMBERS];
 static const int64_t offsets[BATCH + 1] = {0, 15, 15, 38, TOKENS};
 static const int32_t narrow_offsets[BATCH + 1] = {0, 15, 15, 38, TOKENS};
@@ -719,12 +719,17 @@ static napier_status nearest_neighbors_of(napier_context *c) {
 }
 static napier_status neighbors_by_each_metric(napier_context *c) {
     napier_status status = NAPIER_OK;
-    for (int m = NAPIER_METRIC_EUCLIDEAN; m < NAPIER_METRIC_PRECOMPUTED && !status; m++) {
+    for (int m = NAPIER_METRIC_EUCLIDEAN; m <= NAPIER_METRIC_STRING && !status; m++) {
+        if (m == NAPIER_METRIC_PRECOMPUTED) {
+            continue;
+        }
         napier_neighbors_options o = near_options;
         napier_umap_samples s = points();
         o.metric = (napier_metric)m;
         o.p = 2.7;
-        s.dense.data = m == NAPIER_METRIC_HELLINGER ? positive : numbers;
+        const bool shares = m == NAPIER_METRIC_HELLINGER || m == NAPIER_METRIC_SYMMETRIC_KL ||
+                            m == NAPIER_METRIC_LL_DIRICHLET || m == NAPIER_METRIC_STRING;
+        s.dense.data = shares ? positive : m == NAPIER_METRIC_POINCARE ? small : numbers;
         s.dense.cols = m == NAPIER_METRIC_HAVERSINE ? 2 : FEATURES;
         status = neighbors_by(c, s, &o);
         o.method = NAPIER_NEIGHBORS_EXACT;
@@ -1356,6 +1361,7 @@ static void fill(void) {
         numbers[i] = (float)(3.0 * rng_normal(&r)) * (i % 8 == 5 ? 0x1p-130f : 1.0f);
         positive[i] = fabsf(numbers[i]);
         negative[i] = -positive[i];
+        small[i] = 0.005f * numbers[i];
         ids[i] = i * 7 % 80;
     }
     for (int i = 0; i < TOKENS; i++) {

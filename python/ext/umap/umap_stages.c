@@ -50,7 +50,12 @@ static bool work_metric_values(umap_work *w, int place, const sample_set *s, nap
         return true;
     }
     options->metric_values = elements(a);
-    return shape_is(a, "metric_values", square ? s->cols * s->cols : s->cols, -1);
+    const int64_t pair = 2; /* string's options */
+    return shape_is(a, "metric_values",
+                    square                                    ? s->cols * s->cols
+                    : options->metric == NAPIER_METRIC_STRING ? pair
+                                                              : s->cols,
+                    -1);
 }
 
 static bool work_neighbors_options(umap_work *w, napier_neighbors_options *options) {
@@ -271,14 +276,24 @@ static bool work_fit_options(umap_work *w, napier_umap_options *options) {
     return true;
 }
 
+static bool take_lists(const array *indices, const array *distances, napier_umap_options *options) {
+    options->knn_indices = elements(indices);
+    options->knn_distances = elements(distances);
+    return true;
+}
+
+/* edges, n, embedding, indices, distances, options */
 RAW(optimize_layout) {
-    START(optimize_layout, 4)
+    START(optimize_layout, 6)
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     napier_matrix embedding;
     napier_umap_graph *graph = NULL;
-    const bool good = work_fit_options(&w, &options) && work_result(&w, 2, "embedding", -1, -1, 0, &embedding) &&
-                      work_vertices(&w, 0, &graph) &&
-                      WORK(&w, napier_umap_optimize_layout(w.context, graph, &options, embedding));
+    array *indices, *distances;
+    const bool good =
+        work_fit_options(&w, &options) && work_result(&w, 2, "embedding", -1, -1, 0, &embedding) &&
+        work_lists(&w, 3, embedding.rows, options.neighbors.n_neighbors, OPTIONAL, &indices, &distances) &&
+        take_lists(indices, distances, &options) && work_vertices(&w, 0, &graph) &&
+        WORK(&w, napier_umap_optimize_layout(w.context, graph, &options, embedding));
     napier_umap_graph_destroy(w.context, graph);
     return work_end(&w, good, good ? none() : NULL);
 }
@@ -303,8 +318,7 @@ static bool work_known(umap_work *w, int place, int64_t n, napier_umap_options *
         !work_array(w, place + 4, "y", 'f', 1, OPTIONAL, &numbers) || !shape_is(numbers, "y", n, -1)) {
         return false;
     }
-    options->knn_indices = elements(indices);
-    options->knn_distances = elements(distances);
+    (void)take_lists(indices, distances, options);
     options->init_embedding = elements(start);
     options->target_categories = elements(categories);
     options->target_numbers = elements(numbers);

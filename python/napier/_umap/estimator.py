@@ -3,10 +3,11 @@ BaseEstimator if that is installed, and works without it."""
 import hashlib
 import numbers
 import sys
+import warnings
 
 import numpy as np
 
-from . import densities, stages, surfaces, targets
+from . import densities, gradients, inverse, rows as row_forms, stages, surfaces, targets
 from .functions import as_distances, distance_of
 
 try:
@@ -19,6 +20,7 @@ except ImportError:  # not installed, or older than 1.6: our own version of the 
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}
 _GRAPH_NEIGHBORS = 15  # of a combined graph, as in umap-learn
+_SPARSE_ROWS = 256  # of an inverse of sparse data that are dense at a time
 
 
 # ---- Parameters -----------------------------------------------------------------------------------------------------
@@ -36,6 +38,13 @@ def _seed(value, name):
     if hasattr(value, "integers"):
         return int(value.integers(2**63))
     raise ValueError(f"{name}: expected None, an integer or a random generator, got {value!r}")
+
+
+def _check_count(name, value, least):
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise ValueError(f"{name}: expected an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: {value} is less than {least}")
 
 
 def _threads(n_jobs):
@@ -141,9 +150,12 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
     n_components : 1 to 50, the dimensions of the map.
     metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances, or a function of two rows, which is
-        called for every pair. It returns the distance, or a tuple that begins with it.
-    metric_kwds : p of minkowski, V (variances) of seuclidean, VI (inverse covariance) of mahalanobis.
-    n_epochs : None is 500 for up to 10,000 points, else 200. 0 is the start.
+        called for every pair. It returns the distance, or a tuple that begins with it. 'string': X is a list of strings.
+        'bit_hamming', 'bit_jaccard': X are bytes of 8 bits each.
+    metric_kwds : p of minkowski, p and w (weights) of wminkowski, V (variances) of seuclidean, VI (inverse covariance) of
+        mahalanobis, max_distance and normalisation of string.
+    n_epochs : None is 500 for up to 10,000 points, else 200. 0 is the start. A list: the map after the largest of these,
+        and in embedding_list_ the maps after each.
     learning_rate, set_op_mix_ratio, local_connectivity, repulsion_strength, negative_sample_rate : as in umap-learn.
     init : 'spectral', 'pca', 'random', or an array [n, n_components] that is used unchanged.
     min_dist, spread, a, b : the curve. If a and b are given, both together, min_dist and spread are ignored.
@@ -165,11 +177,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     transform_mode : 'embedding', or 'graph': fit_transform and transform return memberships, and there is no map.
     output_dens : with densmap: fit_transform returns (embedding, rad_orig, rad_emb), the local radii of data and map.
     output_metric : the distance on the map: 'euclidean', 'haversine' (a sphere: polar angle, azimuth), 'hyperboloid',
-        'manhattan', 'cosine', or a function of two rows that returns the distance and its gradient by the first row.
+        any of 'manhattan', 'chebyshev', 'minkowski', 'wminkowski', 'seuclidean', 'mahalanobis', 'canberra',
+        'braycurtis', 'cosine', 'correlation', 'hellinger', 'softmax_hellinger' and 'symmetric_kl', with their keywords
+        in output_metric_kwds; 'spherical_gaussian_energy', 'diagonal_gaussian_energy' or 'gaussian_energy' for maps of
+        Gaussians (centre, then variances, then the angle: 3, 4 or 5 components); or a function of two rows that returns
+        the distance and its gradient by the first row.
 
     Attributes
     ----------
     embedding_ : the map, float32 [n, n_components].
+    embedding_list_ : where n_epochs is a list: the maps after so many epochs, ascending, and embedding_.
     graph_ : the fuzzy set, scipy.sparse.csr_matrix [n, n]; computed on first access.
     rad_orig_, rad_emb_ : with output_dens: the logarithms of the local radii.
     model_ : napier.umap.Model, which can be saved, and loaded by any program that uses the library.
@@ -177,6 +194,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """
 
     __module__ = "napier"  # what pickles and help show
+    _own_layout = False  # of a class whose _lay_out is not the library's
 
     def __init__(self, n_neighbors=15, n_components=2, metric="euclidean", metric_kwds=None,
                  output_metric="euclidean", output_metric_kwds=None, n_epochs=None, learning_rate=1.0, init="spectral",
@@ -234,7 +252,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ensure_all_finite: as in scikit-learn; only a metric that is a function may get NaN or infinity."""
         self._check_parameters()
         X = self._validated(X, ensure_all_finite)
-        if self.metric == "precomputed" and X.shape[0] != X.shape[1]:
+        if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(f"X: expected a square matrix of distances, got the shape {X.shape}")
         known = {} if y is None else targets.prepare(y, X.shape[0], self.target_metric, self.target_metric_kwds)
         self._fit_rows(X, known)
@@ -251,7 +269,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Adds rows to the fitted ones. Fitted rows keep their places and new ones get theirs from transform, unless
         n_epochs is given: then so many epochs start from these places. Not for precomputed distances or with y."""
         self._check_fitted("update")
-        if self.metric == "precomputed":
+        if self._is_precomputed():
             raise ValueError("update: a map of precomputed distances cannot take new rows")
         if self._raw_data is None:
             raise ValueError("update: a combined map has no data of its own")
@@ -259,8 +277,6 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("update: a map that was fitted with y cannot take new rows")
         if self._model is None:
             raise ValueError("update: with transform_mode 'graph' there is no map; fit all rows")
-        if self.densmap and self.n_epochs:
-            raise ValueError("update: densMAP's forces do not act; leave n_epochs at None")
         X = self._validated(X, ensure_all_finite, reset=False)
         start = np.vstack([self.embedding_, self._places(X)])
         if stages._is_sparse(self._raw_data):
@@ -271,14 +287,19 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._fit_rows(rows, {}, start)
         return self
 
+    def _is_precomputed(self):
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
     def _validated(self, X, ensure_all_finite, reset=True):
+        if row_forms.is_text(self.metric):
+            X = row_forms.of_strings(X, None if reset else self.n_features_in_, self.metric_kwds)
+        elif row_forms.is_packed(self.metric):
+            X = row_forms.of_bits(X)
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16],
                              ensure_all_finite=ensure_all_finite, reset=reset)
 
     def _check_parameters(self):
         self._check_output()
-        if self.densmap and callable(self.metric):
-            raise ValueError("densmap: not with a metric that is a function")
         targets.check_metric(self.target_metric)
         if isinstance(self.init, str) and self.init not in _INITS:
             raise ValueError(f"init: {self.init!r} is not one of {tuple(_INITS)}, nor an array")
@@ -288,18 +309,17 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"a and b: give both or neither, got {self.a!r} and {self.b!r}")
         for name, least in (("n_neighbors", 2), ("n_components", 1), ("n_epochs", 0)):
             value = getattr(self, name)
-            if value is None and name == "n_epochs":
+            if name == "n_epochs":
+                for number in self._epoch_numbers():
+                    _check_count(name, number, least)
                 continue
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                raise ValueError(f"{name}: expected an integer, got {value!r}")
-            if value < least:
-                raise ValueError(f"{name}: {value} is less than {least}")
+            _check_count(name, value, least)
         limit = self.disconnection_distance
         if limit is not None and not (isinstance(limit, numbers.Real) and limit > 0):
             raise ValueError(f"disconnection_distance: {limit!r} is not None or a number above 0")
         if self.target_n_neighbors != -1 and self.target_n_neighbors < 2:
             raise ValueError(f"target_n_neighbors: {self.target_n_neighbors} is less than 2, and not -1")
-        if self.unique and (self.metric == "precomputed" or self.precomputed_knn[0] is not None):
+        if self.unique and (self._is_precomputed() or self._has_given_neighbors()):
             raise ValueError("unique: not with distances or neighbours that are precomputed")
 
     def _check_output(self):
@@ -309,12 +329,31 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("output_dens: radii are those of densMAP; set densmap=True")
         surfaces.check(self.output_metric, self.n_components, self.densmap, dict(self.output_metric_kwds or {}))
 
+    def _epoch_numbers(self):
+        """n_epochs as a list; empty if it is None."""
+        given = self.n_epochs
+        if isinstance(given, (list, tuple, np.ndarray)):
+            if not len(given):
+                raise ValueError("n_epochs: the list is empty")
+            return list(given)
+        return [] if given is None else [given]
+
+    def _last_epoch(self):
+        return max(self._epoch_numbers(), default=None)
+
+    def _maps_after(self):
+        """The epochs after which maps are kept, before the last one."""
+        several = isinstance(self.n_epochs, (list, tuple, np.ndarray))
+        return sorted({int(n) for n in self._epoch_numbers()} - {int(self._last_epoch())}) if several else ()
+
     def _is_flat(self):
         return surfaces.is_flat(self.output_metric)
 
     def _fit_rows(self, X, known, start=None):
         """Fits the rows of X. start: places for all of them, which stay if n_epochs is None."""
+        self._exponents = row_forms.scale_of(X, self.metric, self.metric_kwds)
         rows, known, start = self._without_twins(X, known, start)
+        kept = self._scale.to_keep(rows)
         threads, seed = _threads(self.n_jobs), _seed(self.random_state, "random_state")
         a, b = (self.a, self.b) if self.a is not None else stages.find_ab_params(self.spread, self.min_dist)
         with _Progress(self.tqdm_kwds) as bars:
@@ -322,24 +361,25 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             knn = self._neighbors(rows, seed, watch)
             self._a, self._b, self._knn, self._raw_data, self._supervised = a, b, knn, X, bool(known)
             self._graph = self._model = None
-            if self.densmap and "join" in known:
-                raise ValueError(f"densmap: not with target_metric {self.target_metric!r}")
             self._fuzzy = self.local_connectivity, self.set_op_mix_ratio, known, self.target_weight, \
                 self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors
             if self.transform_mode == "graph":
                 self._graph = self._make_graph()
             elif start is None and "join" not in known and not callable(self.metric) and self._is_flat() and \
-                    self.n_epochs != 0:
-                self._model = self._fit_model(rows, known, seed, watch)
+                    self.n_epochs != 0 and not self._maps_after() and not self._own_layout:
+                self._model = self._fit_model(kept, known, seed, watch)
             else:
                 self._graph = self._make_graph()
-                self._model = self._model_of(rows, self._lay_out(rows, start, seed, watch))
+                maps = self._lay_out(kept, start, seed, watch)
+                self._model = self._model_of(kept, maps[-1])
         self._fuzzy[2].pop("join", None)  # its work is done, and it cannot be pickled
-        self._known = {} if self.metric == "precomputed" else _known_places(rows)
+        self._known = {} if self._is_precomputed() else _known_places(kept)
         self._set_results()
+        if self._maps_after() and self._model is not None:
+            self.embedding_list_ = maps if self._twins is None else [each[self._twins] for each in maps]
 
     def _set_results(self):
-        for name in ("model_", "embedding_", "rad_orig_", "rad_emb_"):  # of an earlier fit
+        for name in ("model_", "embedding_", "embedding_list_", "rad_orig_", "rad_emb_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         self._n_features_out = self.n_components
         if self._model is None:
@@ -359,7 +399,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._twins = None
         if not self.unique:
             return X, known, start
-        keys = np.array([np.void(key) for key in _row_keys(X)])
+        keys = np.array([np.void(key) for key in _row_keys(self._scale.to_keep(X))])
         first, back = np.unique(keys, return_index=True, return_inverse=True)[1:]
         order = np.sort(first)  # keep the order of the data
         self._twins = np.searchsorted(order, first)[back.ravel()]
@@ -372,26 +412,52 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n, k = X.shape[0], min(self.n_neighbors, X.shape[0])
         if n < 2:
             return None
-        if self.precomputed_knn[0] is not None:
-            indices, distances = (np.asarray(part) for part in self.precomputed_knn[:2])
-            if indices.shape != distances.shape or indices.ndim != 2 or len(indices) != n or indices.shape[1] < k:
-                raise ValueError(f"precomputed_knn: expected indices and distances of the shape ({n}, {k}) or wider, "
-                                 f"got {indices.shape} and {distances.shape}")
-            indices, distances = indices[:, :k].astype(np.int32), distances[:, :k].astype(np.float32)
-        elif callable(self.metric):
+        given = self._given_neighbors(n, k)
+        if given is not None:
+            return self._disconnect(*given, self._limit(scaled=False))
+        X = self._scale.to_search(X)
+        if callable(self.metric):
             indices, distances = self._function().neighbors(_dense(X), k, watch["progress"])
         else:
             method = "nn_descent" if self.force_approximation_algorithm else "auto"
-            indices, distances = stages.nearest_neighbors(X, k, self.metric, self.metric_kwds, method=method,
-                                                          random_state=seed, **watch)
+            indices, distances = stages.nearest_neighbors(X, k, row_forms.library_metric(self.metric), self.metric_kwds,
+                                                          method=method, random_state=seed, **watch)
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
-        return self._disconnect(indices, distances)  # the point itself is at 0, so it stays
+        return self._disconnect(indices, distances, self._limit())
 
-    def _disconnect(self, indices, distances):
-        limit = self.disconnection_distance
-        if limit is None:
-            limit = np.inf if callable(self.metric) else stages.metric_disconnection(self.metric)
+    def _has_given_neighbors(self):
+        return self.precomputed_knn is not None and self.precomputed_knn[0] is not None
+
+    def _given_neighbors(self, n, k):
+        """precomputed_knn of n points, k of each; None, with a warning, if it is not of these."""
+        if not self._has_given_neighbors():
+            return None
+        indices, distances = self.precomputed_knn[:2]
+        for i, part in enumerate((indices, distances)):
+            if not isinstance(part, np.ndarray) or part.ndim != 2:
+                raise ValueError(f"precomputed_knn: element {i} is not an array of 2 dimensions")
+        if indices.shape != distances.shape:
+            raise ValueError(f"precomputed_knn: indices of the shape {indices.shape}, distances of {distances.shape}")
+        wrong = "of a different number of samples than the data" if len(indices) != n else \
+            f"of fewer neighbors than n_neighbors, {k}" if indices.shape[1] < k else None
+        if wrong:
+            warnings.warn(f"precomputed_knn is {wrong}: it is ignored, and the neighbors are computed", stacklevel=4)
+            return None
+        if len(self.precomputed_knn) < 3 or self.precomputed_knn[2] is None:
+            warnings.warn(f"precomputed_knn has no search index: transforming new data compares them with the fitted rows "
+                          f"by the metric {self.metric!r}", stacklevel=4)
+        return indices[:, :k].astype(np.int32), distances[:, :k].astype(np.float32)
+
+    def _limit(self, scaled=True):
+        """The distance from which on points are not neighbours."""
+        if self.disconnection_distance is not None:
+            return self._scale.limit(self.disconnection_distance) if scaled else self.disconnection_distance
+        return np.inf if callable(self.metric) else stages.metric_disconnection(row_forms.library_metric(self.metric))
+
+    @staticmethod
+    def _disconnect(indices, distances, limit):
+        """Points at the limit or farther are no neighbours; the point itself is at 0, so it stays."""
         far = distances >= limit
         indices[far], distances[far] = -1, np.inf
         return indices, distances
@@ -405,12 +471,12 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "local_connectivity": self.local_connectivity, "repulsion_strength": self.repulsion_strength,
                 "negative_sample_rate": self.negative_sample_rate,
                 "transform_seed": _seed(self.transform_seed, "transform_seed"),
-                "disconnection_distance": self.disconnection_distance}
+                "disconnection_distance": self._scale.limit(self.disconnection_distance, kept=True)}
 
     def _fit_model(self, X, known, seed, watch):
         return stages.fit(
-            X, metric=self.metric, metric_kwds=self.metric_kwds, knn=self._knn, n_components=self.n_components,
-            n_epochs=self.n_epochs, set_op_mix_ratio=self.set_op_mix_ratio,
+            X, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds, knn=self._knn,
+            n_components=self.n_components, n_epochs=self._last_epoch(), set_op_mix_ratio=self.set_op_mix_ratio,
             init=_INITS[self.init] if isinstance(self.init, str) else self.init, random_state=seed,
             target_n_neighbors=max(0, self.target_n_neighbors), target_weight=self.target_weight,
             densmap=self.densmap, dens_lambda=self.dens_lambda, dens_frac=self.dens_frac,
@@ -422,36 +488,47 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             n = X.shape[0]
             X = as_distances(*(self._knn or (np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32))), n)
             return stages.model_of(X, embedding, metric="precomputed", **self._model_options(X))
-        return stages.model_of(X, embedding, metric=self.metric, metric_kwds=self.metric_kwds, **self._model_options(X))
+        return stages.model_of(X, embedding, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds,
+                               **self._model_options(X))
 
     def _lay_out(self, X, start, seed, watch):
-        """The map of self._graph. start: places for all rows, which stay if n_epochs is None."""
-        keep = self.n_epochs == 0 or start is not None and self.n_epochs is None
+        """The maps of self._graph: those after some epochs, if n_epochs is a list, and the last. start: places for all
+        rows, which stay if n_epochs is None."""
+        keep = self._last_epoch() == 0 or start is not None and self.n_epochs is None
         if start is None:
             start = self._start(X, seed, watch["threads"])
+        wanted = {} if keep else {"maps_after": self._maps_after()}
         if keep or X.shape[0] == 1:
-            embedding = start
+            maps = start
         elif not self._is_flat():
-            embedding = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed,
-                                   watch["progress"])
+            maps = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed,
+                              progress=watch["progress"], **wanted)
         else:
-            embedding = stages.optimize_layout(
-                self._graph, np.nan_to_num(start), n_epochs=self.n_epochs, a=self._a, b=self._b,
+            if self.densmap and self._knn is not None:
+                wanted |= {"densmap": True, "dens_lambda": self.dens_lambda, "dens_frac": self.dens_frac,
+                           "dens_var_shift": self.dens_var_shift, "knn": self._knn}
+            maps = stages.optimize_layout(
+                self._graph, np.nan_to_num(start), n_epochs=self._last_epoch(), a=self._a, b=self._b,
                 learning_rate=self.learning_rate, repulsion_strength=self.repulsion_strength,
-                negative_sample_rate=self.negative_sample_rate, random_state=seed, **watch)
-        embedding = _fill_in(np.array(embedding, np.float32), self._graph) if keep else np.array(embedding, np.float32)
-        embedding[np.diff(self._graph.indptr) == 0] = np.nan if X.shape[0] > 1 else 0.0
-        return embedding
+                negative_sample_rate=self.negative_sample_rate, random_state=seed, **wanted, **watch)
+        maps = [np.array(each, np.float32) for each in (maps if isinstance(maps, list) else [maps])]
+        for each in maps:
+            if keep:
+                _fill_in(each, self._graph)
+            each[np.diff(self._graph.indptr) == 0] = np.nan if X.shape[0] > 1 else 0.0
+        return maps
 
     def _epochs(self, n):
-        return self.n_epochs if self.n_epochs is not None else 500 if n <= 10000 else 200
+        last = self._last_epoch()
+        return last if last is not None else 500 if n <= 10000 else 200
 
-    def _move(self, graph, start, fitted, n_epochs, seed, progress=None):
+    def _move(self, graph, start, fitted, n_epochs, seed, maps_after=(), progress=None):
         """The layout with another distance than the Euclidean one."""
         measure = surfaces.metric_of(self.output_metric, dict(self.output_metric_kwds or {}))
         return surfaces.optimize(graph, start, fitted, measure, n_epochs=n_epochs, a=self._a, b=self._b,
                                  learning_rate=self.learning_rate / 10, repulsion_strength=self.repulsion_strength,
-                                 negative_sample_rate=self.negative_sample_rate, random_state=seed, progress=progress)
+                                 negative_sample_rate=self.negative_sample_rate, random_state=seed, maps_after=maps_after,
+                                 progress=progress)
 
     def _start(self, X, seed, threads):
         n = self._graph.shape[0]
@@ -460,7 +537,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if start.shape != (n, self.n_components) or not np.isfinite(start).all():
                 raise ValueError(f"init: expected finite places of shape ({n}, {self.n_components}), got {start.shape}")
             return start
-        data = None if X is None or callable(self.metric) or self.metric == "precomputed" else X
+        data = None if X is None or callable(self.metric) or self._is_precomputed() else X
         if _INITS[self.init] == "random":
             start = stages.random_layout(n, self.n_components, seed)
         elif _INITS[self.init] == "pca" and data is not None:
@@ -483,6 +560,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         graph = stages.fuzzy_simplicial_set(*self._knn, local_connectivity, set_op_mix_ratio)
         return targets.join(graph, known, k, weight)
 
+    @property
+    def _scale(self):
+        return row_forms.Scale(*self._exponents)
+
     # ---- What umap-learn keeps
 
     @property
@@ -491,15 +572,71 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _knn_dists(self):
-        return None if self._knn is None else self._knn[1]
+        return None if self._knn is None else self._unscaled(self._knn[1])
+
+    def _unscaled(self, distances):
+        return row_forms.times(distances, 0 if self._has_given_neighbors() else -self._scale.of_distances)
+
+    @property
+    def _knn_search_index(self):
+        return None  # there is none: new rows are compared with the data
 
     @property
     def _sigmas(self):
-        return None if self._knn is None else stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[0]
+        return None if self._knn is None else self._unscaled(stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[0])
 
     @property
     def _rhos(self):
-        return None if self._knn is None else stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[1]
+        return None if self._knn is None else self._unscaled(stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[1])
+
+    @property
+    def graph_dists_(self):
+        """With densmap: the distances of neighbours, a symmetric sparse matrix."""
+        self._check_fitted("graph_dists_", AttributeError)
+        if not self.densmap or self._knn is None:
+            return None
+        made = as_distances(self._knn[0], self._knn_dists, self.graph_.shape[0])
+        return made.maximum(made.T).tocsr()
+
+    @property
+    def _unique_inverse_(self):
+        self._check_fitted("_unique_inverse_", AttributeError)
+        if self._twins is None:
+            raise AttributeError("_unique_inverse_: unique was not set")
+        return self._twins
+
+    @property
+    def _disconnection_distance(self):
+        return self._limit(scaled=False)
+
+    @property
+    def _initial_alpha(self):
+        return self.learning_rate
+
+    @property
+    def _small_data(self):
+        return self.graph_.shape[0] < 4096
+
+    @property
+    def _metric_kwds(self):
+        return dict(self.metric_kwds or {})
+
+    @property
+    def _output_metric_kwds(self):
+        return dict(self.output_metric_kwds or {})
+
+    @property
+    def _target_metric_kwds(self):
+        return dict(self.target_metric_kwds or {})
+
+    @property
+    def _densmap_kwds(self):
+        return {"lambda": self.dens_lambda if self.densmap else 0.0, "frac": self.dens_frac if self.densmap else 0.0,
+                "var_shift": self.dens_var_shift, "n_neighbors": self._n_neighbors, "graph_dists": self.graph_dists_}
+
+    @property
+    def _input_hash(self):
+        return hashlib.blake2b(b"".join(_row_keys(self._raw_data)), digest_size=16).hexdigest()
 
     @property
     def _n_neighbors(self):
@@ -540,9 +677,12 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         result._graph = stages.combine(self.graph_, other.graph_, operation, n_neighbors=n_neighbors)
         result._a, result._b = (self._a + other._a) / 2, (self._b + other._b) / 2
         result._knn = result._model = result._raw_data = result._twins = None
-        result._supervised, result._known = True, {}
+        result._supervised, result._known, result._exponents = True, {}, ()
         watch = {"threads": _threads(self.n_jobs), "progress": None}
-        result.embedding_ = result._lay_out(result._graph, None, _seed(self.random_state, "random_state"), watch)
+        maps = result._lay_out(result._graph, None, _seed(self.random_state, "random_state"), watch)
+        result.embedding_ = maps[-1]
+        if result._maps_after():
+            result.embedding_list_ = maps
         result._n_features_out = result.n_components
         return result
 
@@ -573,7 +713,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _places(self, X):
         places = np.full(X.shape[0], -1, np.int64)
         if self._known:
-            places[:] = [self._known.get(key, -1) for key in _row_keys(X)]
+            places[:] = [self._known.get(key, -1) for key in _row_keys(self._scale.to_keep(X))]
         new = np.flatnonzero(places < 0)
         result = self.model_.embedding[np.maximum(places, 0)]
         if len(new) and not self._is_flat():
@@ -584,45 +724,104 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                                      self._epochs(len(fitted)) // 3, _seed(self.transform_seed, "transform_seed"))
             result[new[lost | np.isnan(fitted[indices[:, 0]]).any(axis=1)]] = np.nan
         elif len(new):
-            rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else X[new]
+            rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else \
+                self._scale.to_keep(X[new])
             result[new] = self.model_._transform(rows, _threads(self.n_jobs))
         return result
 
     def _nearest(self, X):
         """The fitted rows nearest to each row of X: (indices, distances)."""
-        fitted = self._raw_data if self._twins is None else self._raw_data[np.unique(self._twins, return_index=True)[1]]
-        k = self._knn[0].shape[1]
+        fitted, X, k = self._scale.to_search(self._fitted_rows()), self._scale.to_search(X), self._knn[0].shape[1]
         if callable(self.metric):
             found = self._function().neighbors_of(_dense(fitted), _dense(X), k)
         else:
-            found = stages.nearest_neighbors_of(fitted, X, k, self.metric, self.metric_kwds,
+            found = stages.nearest_neighbors_of(fitted, X, k, row_forms.library_metric(self.metric), self.metric_kwds,
                                                 threads=_threads(self.n_jobs))
-        return self._disconnect(*found)
+        return self._disconnect(*found, self._limit())
+
+    def _fitted_rows(self):
+        """The rows that the map has been made of: distinct ones with `unique`."""
+        return self._raw_data if self._twins is None else self._raw_data[np.unique(self._twins, return_index=True)[1]]
 
     def _memberships(self, indices, distances):
         """Rows of the fuzzy set for new rows."""
         return as_distances(indices, densities.memberships(distances, self.local_connectivity), self.graph_.shape[0])
 
-    def inverse_transform(self, X):
-        """Data, float32 [rows, features], for points of the map [rows, n_components]."""
+    def inverse_transform(self, X, method="mean"):
+        """Data, float32 [rows, features], for points of the map [rows, n_components]; sparse if the fitted data are.
+        method: 'mean', the weighted mean of the data of the nearest points of the map, or 'gradient': from there by
+        gradient descent, as umap-learn does it, for metrics with a gradient."""
         self._check_fitted("inverse_transform")
         if self._model is None:
             raise ValueError("inverse_transform: there is no map of data")
+        if self._is_precomputed() or row_forms.is_text(self.metric) or row_forms.is_packed(self.metric):
+            raise ValueError(f"inverse_transform: not for the metric {self.metric!r}")
+        if method not in ("mean", "gradient"):
+            raise ValueError(f"method: {method!r} is not 'mean' or 'gradient'")
+        points = stages._array(X, "X", np.float32, 2)
+        measure = self._gradient() if method == "gradient" else None
+        steps = range(0, max(len(points), 1), _SPARSE_ROWS if stages._is_sparse(self._raw_data) else max(len(points), 1))
+        made = [self._inverse(points[begin:begin + steps.step], measure) for begin in steps]
+        if not stages._is_sparse(self._raw_data):
+            return made[0]
+        import scipy.sparse
+        return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in made], format="csr")
+
+    def _inverse(self, points, measure):
         if callable(self.metric):
-            return self._mean_of_nearest(np.asarray(X, np.float32))
-        try:
-            return self.model_.inverse_transform(X, threads=_threads(self.n_jobs))
-        except NotImplementedError as error:
-            raise ValueError(str(error)) from None
+            result = self._mean_of_nearest(points)
+        else:
+            result = self.model_.inverse_transform(points, threads=_threads(self.n_jobs))
+        if measure is not None and len(points):
+            result = self._descend(points, result, measure)
+        return row_forms.times(result, -self._scale.kept)
+
+    def _gradient(self):
+        """The metric's distances and gradients."""
+        if callable(self.metric):
+            probe = _dense(self._raw_data[:1])[0].astype(np.float64)
+            if not isinstance(self.metric(probe.copy(), probe.copy(), **self._metric_kwds), tuple):
+                raise ValueError("inverse_transform: the metric returns no gradient; use method='mean'")
+            return surfaces.metric_of(self.metric, self._metric_kwds)
+        if row_forms.library_metric(self.metric) not in gradients.OF_DATA:
+            raise ValueError(f"inverse_transform: {self.metric!r} has no gradient; use method='mean'")
+        keywords = self._metric_kwds
+        if row_forms.library_metric(self.metric) == "seuclidean" and not keywords:
+            rows = _dense(self._fitted_rows()).astype(np.float64)
+            keywords = {"V": np.where(rows.var(axis=0, ddof=1) > 0, rows.var(axis=0, ddof=1), np.inf)}
+        if row_forms.library_metric(self.metric) == "mahalanobis" and not keywords:
+            raise ValueError("inverse_transform: give VI, the inverse covariance, in metric_kwds, or method='mean'")
+        return surfaces.metric_of(self.metric, keywords, gradients.OF_DATA)
+
+    def _descend(self, points, start, measure):
+        last = self._last_epoch()
+        n_epochs = last // 3 if last is not None else 100 if self.graph_.shape[0] <= 10000 else 30
+        sigmas, rhos = stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])
+        down = self._scale.searched - self._scale.kept  # sigmas and rhos are those of the scaled rows
+        made = inverse.by_gradients(
+            row_forms.times(start, down), self._scale.to_search(self._fitted_rows()), sigmas, rhos, measure,
+            *self._nearest_on_map(points), n_epochs=n_epochs, a=self._a, b=self._b, learning_rate=self.learning_rate / 4,
+            repulsion_strength=self.repulsion_strength, negative_sample_rate=self.negative_sample_rate,
+            random_state=_seed(self.transform_seed, "transform_seed"),
+            least=0.0 if row_forms.library_metric(self.metric) in ("hellinger", "symmetric_kl") else -np.inf)
+        return row_forms.times(made, -down)
+
+    def _nearest_on_map(self, points):
+        """Indices of the fitted points nearest on the map, and their distances."""
+        embedding = self.model_.embedding
+        placed = np.flatnonzero(~np.isnan(embedding).any(axis=1))
+        indices, distances = stages.nearest_neighbors_of(embedding[placed], points, min(self.n_neighbors, len(placed)))
+        return placed[indices], distances
 
     def _mean_of_nearest(self, points):
-        placed = np.flatnonzero(~np.isnan(self.embedding_).any(axis=1))
-        k = min(self.n_neighbors, len(placed))
-        indices, distances = stages.nearest_neighbors_of(self.embedding_[placed], points, k)
-        weights = densities.memberships(distances, self.local_connectivity)
-        weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        rows = _dense(self._raw_data)[placed]
-        return np.stack([w @ rows[i] for w, i in zip(weights, indices, strict=True)]).astype(np.float32)
+        indices, distances = self._nearest_on_map(points)
+        weights = densities.memberships(distances, self.local_connectivity).astype(np.float64)
+        total = np.zeros(len(points))
+        mean = np.zeros((len(points), self._raw_data.shape[1]))
+        for slot in range(indices.shape[1]):  # in this order, so that the bits are the same everywhere
+            total += weights[:, slot]
+            mean += weights[:, slot, None] * _dense(self._fitted_rows()[indices[:, slot]])
+        return (mean / np.maximum(total, np.finfo(np.float64).tiny)[:, None]).astype(np.float32)
 
     def plot(self, labels=None, ax=None, **options):
         """Draws the map with matplotlib and returns the axes. labels, one for each point, set the colour:

@@ -1,5 +1,5 @@
 """Types of napier.UMAP. Array: as in _napier.pyi."""
-from typing import Any, Callable, Optional, Self
+from typing import Any, Callable, Optional, Self, Sequence
 
 from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
@@ -8,7 +8,7 @@ Array = Any
 class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def __init__(self, n_neighbors: int = 15, n_components: int = 2, metric: str | Callable[..., Any] = 'euclidean',
                  metric_kwds: Optional[dict[str, Any]] = None, output_metric: str | Callable[..., Any] = 'euclidean',
-                 output_metric_kwds: Optional[Any] = None, n_epochs: Optional[int] = None,
+                 output_metric_kwds: Optional[Any] = None, n_epochs: Optional[int | Sequence[int]] = None,
                  learning_rate: float = 1.0, init: str = 'spectral', min_dist: float = 0.1, spread: float = 1.0,
                  low_memory: bool = True, n_jobs: int = -1, set_op_mix_ratio: float = 1.0,
                  local_connectivity: float = 1.0, repulsion_strength: float = 1.0, negative_sample_rate: int = 5,
@@ -31,5 +31,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def __mul__(self, other: UMAP) -> UMAP: ...
     def __sub__(self, other: UMAP) -> UMAP: ...
     def transform(self, X: Array, ensure_all_finite: bool | str = True) -> Any: ...
-    def inverse_transform(self, X: Array) -> Any: ...
+    @property
+    def graph_dists_(self) -> Any: ...
+    def inverse_transform(self, X: Array, method: str = 'mean') -> Any: ...
     def plot(self, labels: Optional[Any] = None, ax: Optional[Any] = None, **options: Any) -> Any: ...

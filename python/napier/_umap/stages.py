@@ -7,7 +7,7 @@ import numpy as np
 from .. import _napier
 
 EDGE = np.dtype([("source", np.uint32), ("target", np.uint32), ("weight", np.float32)])
-METRICS = tuple(_napier._umap_metric_name(i, {}) for i in range(23))
+METRICS = tuple(_napier._umap_metric_name(i, {}) for i in range(29))
 
 _METHODS = {"auto": 0, "exact": 1, "nn_descent": 2}
 _OPTIMIZERS = {"sgd": 0, "momentum": 1, "adam": 2}
@@ -15,8 +15,9 @@ _EDGE_USES = {"weighted": 0, "sampled": 1}
 _RATES = {"edge": 0, "vertex": 1}
 _OPERATIONS = {"union": 0, "intersection": 1, "difference": 2}
 _INITS = {"spectral": 0, "pca": 1, "random": 2}
-_ALIASES = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
-            "linfinity": "chebyshev", "linfty": "chebyshev", "linf": "chebyshev", "kulsinksi": "kulsinski"}
+_KEYWORDS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",),
+             "string": ("max_distance", "normalisation")}
+_SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 
 
 class Graph(NamedTuple):
@@ -367,23 +368,30 @@ def metric_from_name(name):
 def _metric(metric, metric_kwds, name="metric"):
     """(options, metric_values) of a metric and its keywords."""
     if not isinstance(metric, str):
-        raise TypeError(f"{name}: {metric!r} is not a name; for distances of your own give name 'precomputed' and the "
-                        f"matrix")
-    number = metric_from_name(_ALIASES.get(metric, metric))
+        raise ValueError(f"{name}: {metric!r} is not a name; for distances of your own give name 'precomputed' and the "
+                         f"matrix")
+    number = metric_from_name(metric)
     if number < 0:
         raise ValueError(f"{name}: {metric!r} is not one of {', '.join(METRICS)}")
-    word, keys = METRICS[number], dict(metric_kwds or {})
-    known = {"minkowski": ("p",), "seuclidean": ("V", "v"), "mahalanobis": ("VI", "vinv")}.get(word, ())
+    word, keys = METRICS[number], plain_keywords(metric_kwds)
     for key in keys:
-        if key not in known:
+        if key not in _KEYWORDS.get(word, ()):
             raise ValueError(f"{name}_kwds: {word} takes no {key!r}")
-    options, values = {"metric": number}, None
-    for key, value in keys.items():
-        if key == "p":
-            options["p"] = value
-        else:
-            values = np.ascontiguousarray(value, dtype=np.float32).ravel()
-    return options, values
+    options = {"metric": number} | ({"p": keys["p"]} if "p" in keys else {})
+    values = [keys[key] for key in ("V", "VI", "w") if key in keys]
+    if word == "string" and keys:
+        values = [(keys.get("max_distance", 20), keys.get("normalisation", 1))]
+    return options, np.ascontiguousarray(values[0], dtype=np.float32).ravel() if values else None
+
+
+def plain_name(metric):
+    """The name of a metric without its aliases; a name that the library does not know is unchanged."""
+    number = metric_from_name(metric)
+    return metric if number < 0 else METRICS[number]
+
+
+def plain_keywords(metric_kwds):
+    return {_SPELLINGS.get(key, key): value for key, value in dict(metric_kwds or {}).items()}
 
 
 def metric_disconnection(metric):
@@ -501,15 +509,46 @@ def random_layout(n, n_components=2, random_state=42):
 # ---- Layouts and models ---------------------------------------------------------------------------------------------
 
 def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist=0.1, spread=1.0, learning_rate=1.0,
-                    repulsion_strength=1.0, negative_sample_rate=5, random_state=42, threads=0, progress=None):
-    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed."""
+                    repulsion_strength=1.0, negative_sample_rate=5, random_state=42, densmap=False, dens_lambda=2.0,
+                    dens_frac=0.3, dens_var_shift=0.1, knn=None, maps_after=(), threads=0, progress=None):
+    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed.
+    densmap: densMAP's forces act too; they need knn, (indices, distances) of the data. maps_after: numbers of epochs;
+    then the result is the list of the maps after these, and the last one."""
     bits, n = _vertices(graph)
     embedding = _array(embedding, "embedding", np.float32, 2).copy()
+    if densmap and knn is None:
+        raise ValueError("densmap: needs knn, the neighbours and their distances")
+    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2),
+                                                           _array(knn[1], "knn", np.float32, 2))
     options = _without_none(n_epochs=n_epochs, a=a, b=b)
     options |= {"min_dist": min_dist, "spread": spread, "learning_rate": learning_rate, "seed": random_state,
-                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate}
-    _napier._umap_optimize_layout(bits, n, embedding, options | _common(threads, progress))
-    return embedding
+                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
+                "densmap": int(bool(densmap)), "dens_lambda": dens_lambda, "dens_frac": dens_frac,
+                "dens_var_shift": dens_var_shift} | ({} if knn is None else {"n_neighbors": indices.shape[1]})
+    kept = _Kept(embedding, maps_after, progress)
+    _napier._umap_optimize_layout(bits, n, embedding, indices, distances, options | _common(threads, kept.watch))
+    return embedding if not kept.wanted else [*kept.maps, embedding]
+
+
+class _Kept:
+    """Copies of the embedding after some epochs. The library calls `watch` after each, and changes it in place."""
+
+    def __init__(self, embedding, maps_after, progress):
+        self.wanted, self.progress = {int(n) for n in maps_after}, progress
+        self.embedding, self.epochs, self.maps = embedding, 0, []
+        self.watch = progress
+        if self.wanted:
+            self.watch = self._after_epoch
+            self._keep()
+
+    def _keep(self):
+        if self.epochs in self.wanted:
+            self.maps.append(self.embedding.copy())
+
+    def _after_epoch(self, stage, done):
+        self.epochs += 1
+        self._keep()
+        return self.progress is not None and self.progress(stage, done)
 
 
 def disconnected(embedding):

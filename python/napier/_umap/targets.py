@@ -120,7 +120,7 @@ def _hierarchy(y, cat_hierarchy=()):
     return distance
 
 
-_DISTANCES = {"ordinal": _ordinal, "count": _count, "string": _string, "hierarchical_categorical": _hierarchy}
+_DISTANCES = {"ordinal": _ordinal, "count": _count, "string": _string, "myers": _string, "hierarchical_categorical": _hierarchy}
 NAMES = ("categorical", *_DISTANCES)
 
 

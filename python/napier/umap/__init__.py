@@ -42,4 +42,7 @@ def __getattr__(name):
     if name == "plot":
         import importlib
         return importlib.import_module(".plot", __name__)
+    if name in ("ParametricUMAP", "parametric_loss"):
+        from .._umap import parametric
+        return getattr(parametric, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,12 @@
 """Types of napier.umap. Array: as in _napier.pyi."""
 from os import PathLike
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from .._umap.aligned import AlignedUMAP as AlignedUMAP
 from .._umap.estimator import UMAP as UMAP
+from .._umap.parametric import ParametricUMAP as ParametricUMAP, parametric_loss as parametric_loss
 
 Array = Any
 
@@ -70,7 +71,9 @@ def random_layout(n: int, n_components: int = 2, random_state: int = 42) -> Any:
 def optimize_layout(graph: Array, embedding: Array, *, n_epochs: Optional[int] = None, a: Optional[float] = None,
                     b: Optional[float] = None, min_dist: float = 0.1, spread: float = 1.0,
                     learning_rate: float = 1.0, repulsion_strength: float = 1.0, negative_sample_rate: int = 5,
-                    random_state: int = 42, threads: int = 0, progress: Optional[Callable[..., Any]] = None) -> Any: ...
+                    random_state: int = 42, densmap: bool = False, dens_lambda: float = 2.0, dens_frac: float = 0.3,
+                    dens_var_shift: float = 0.1, knn: Optional[Any] = None, maps_after: Iterable[int] = (),
+                    threads: int = 0, progress: Optional[Callable[..., Any]] = None) -> Any: ...
 def disconnected(embedding: Array) -> int: ...
 
 class Model:

@@ -14,7 +14,13 @@
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
 int64_t napier_umap_metric_count(napier_metric metric, int64_t cols) {
-    return metric == NAPIER_METRIC_MAHALANOBIS ? cols * cols : metric == NAPIER_METRIC_SEUCLIDEAN ? cols : 0;
+    switch (metric) {
+    case NAPIER_METRIC_MAHALANOBIS: return cols * cols;
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_WMINKOWSKI: return cols;
+    case NAPIER_METRIC_STRING: return 2;
+    default: return 0;
+    }
 }
 
 napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
@@ -65,6 +71,35 @@ int64_t napier_umap_disconnected(napier_const_matrix embedding) {
 
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
+/* ---- Very large values ------------------------------------------------------------------------------------------- */
+
+napier_status napier_umap_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
+                                 napier_umap_samples *out) {
+    *out = samples;
+    if (exponent == 0) {
+        return NAPIER_OK;
+    }
+    napier_samples_copy *copy = napier_take(memory, 1, sizeof *copy);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory"));
+    NAPIER_TRY(napier_samples_copy_of(memory, samples, copy));
+    napier_samples_multiply(copy, exponent);
+    *out = napier_samples_view(copy);
+    return NAPIER_OK;
+}
+
+void napier_umap_scale_limit(napier_umap_options *o, int exponent) {
+    if (napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL)) {
+        o->disconnection_distance = ldexp(o->disconnection_distance, exponent);
+    }
+}
+
+void napier_umap_scale_distances(const napier_umap_options *o, int exponent, int64_t count, float *distances) {
+    const bool large = exponent != 0 && napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL);
+    for (int64_t i = 0; large && i < count; i++) {
+        distances[i] *= 0x1p-31f;
+    }
+}
+
 /* ---- Neighbours and the fuzzy set -------------------------------------------------------------------------------- */
 
 typedef struct knn {
@@ -98,7 +133,7 @@ void napier_umap_disconnect(const napier_umap_options *o, int64_t count, int32_t
 /* Finds the neighbours of every point, or takes those of the caller. Those at the disconnection distance or farther
  * become -1 at infinity. */
 static napier_status find_neighbors(napier_memory *memory, napier_umap_samples samples, const napier_umap_options *o,
-                                    int64_t n, knn *out) {
+                                    int exponent, int64_t n, knn *out) {
     napier_context *const context = memory->context;
     const int64_t count = n * o->neighbors.n_neighbors;
     *out = (knn){o->knn_indices, o->knn_distances};
@@ -125,6 +160,7 @@ static napier_status find_neighbors(napier_memory *memory, napier_umap_samples s
         NAPIER_TRY(napier_umap_check_found(context, "samples", indices, distances, n, neighbors.n_neighbors));
     }
     napier_umap_disconnect(o, count, indices, distances);
+    napier_umap_scale_distances(o, o->knn_indices ? 0 : exponent, count, distances);
     *out = (knn){indices, distances};
     return NAPIER_OK;
 }
@@ -235,7 +271,11 @@ napier_status napier_umap_optimize_layout(napier_context *context, const napier_
     NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols));
     NAPIER_TRY(napier_umap_check_embedding(context, "embedding", napier_read_only(embedding)));
     NAPIER_TRY(napier_umap_check_apart_graph(context, "embedding", embedding, graph));
-    return lay_out(context, graph, &o, NULL, embedding);
+    const knn given = {o.knn_indices, o.knn_distances};
+    if (o.densmap && given.indices) {
+        NAPIER_TRY(check_given(context, &o, graph->n));
+    }
+    return lay_out(context, graph, &o, given.indices ? &given : NULL, embedding);
 }
 
 /* Sets points without edges to NaN: only samples moved them, so their position has no meaning. */
@@ -250,8 +290,9 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
 
 /* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
+/* exponent: of the power of two by which the samples are multiplied. */
 static napier_status fit_points(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                                napier_matrix embedding) {
+                                int exponent, napier_matrix embedding) {
     if (embedding.rows == 1) { /* a single point has no neighbours */
         memset(embedding.data, 0, (size_t)o->n_components * sizeof(float));
         return NAPIER_OK;
@@ -259,7 +300,7 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     knn k;
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(find_neighbors(&memory, samples, o, embedding.rows, &k));
+    NAPIER_TRY(find_neighbors(&memory, samples, o, exponent, embedding.rows, &k));
     NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
     NAPIER_TRY(make_start(context, samples, o, graph, embedding));
     NAPIER_TRY(lay_out(context, graph, o, &k, embedding));
@@ -293,8 +334,14 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
     NAPIER_MEMORY(memory, context);
+    NAPIER_MEMORY(own, context);
     NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
-    NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, model->n, o.n_components)));
+    const int exponent = napier_samples_exponent(context, &model->data, o.neighbors.metric);
+    NAPIER_TRY(napier_umap_scaled(&own, samples, exponent, &samples));
+    if (!o.knn_indices) {
+        napier_umap_scale_limit(&o, exponent);
+    }
+    NAPIER_TRY(fit_points(context, samples, &o, exponent, napier_rows_f32(model->embedding, model->n, o.n_components)));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

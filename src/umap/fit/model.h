@@ -22,6 +22,14 @@ int64_t napier_umap_metric_count(napier_metric metric, int64_t cols);
 napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
                                        int64_t metric_count, napier_umap_model **out);
 
+/* The rows to measure: those given, or copies of them, in `memory`, that are multiplied by 2^exponent. The limit of the
+ * options, disconnection_distance, is multiplied too. */
+napier_status napier_umap_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
+                                 napier_umap_samples *out);
+void napier_umap_scale_limit(napier_umap_options *options, int exponent);
+/* Brings the distances of such rows to about 1e6, where their scales are found to full precision. */
+void napier_umap_scale_distances(const napier_umap_options *options, int exponent, int64_t count, float *distances);
+
 /* Neighbours at the disconnection distance or farther become -1 at infinity. */
 void napier_umap_disconnect(const napier_umap_options *options, int64_t count, int32_t *indices, float *distances);
 

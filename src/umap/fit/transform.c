@@ -46,7 +46,7 @@ static void memberships(const napier_umap_kernels *kernels, const nearest *n, in
  * `distant`, if that is not NULL, become -1. */
 static napier_status find_nearest(napier_memory *memory, const napier_umap_model *model, napier_umap_samples fitted,
                                   napier_umap_samples rows, const napier_neighbors_options *options,
-                                  const napier_umap_options *distant, nearest *n) {
+                                  const napier_umap_options *distant, int exponent, nearest *n) {
     napier_context *const context = memory->context;
     *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
     const int64_t count = n->rows * n->k;
@@ -61,6 +61,7 @@ static napier_status find_nearest(napier_memory *memory, const napier_umap_model
     NAPIER_TRY(napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k));
     if (distant) {
         napier_umap_disconnect(distant, count, n->indices, n->distances);
+        napier_umap_scale_distances(distant, exponent, count, n->distances);
     }
     const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
     NAPIER_TRY(napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
@@ -211,7 +212,13 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
     NAPIER_TRY(napier_umap_params_of(context, o, &params, &task.forces));
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(find_nearest(&memory, model, napier_samples_view(&model->data), samples, &o->neighbors, o, &near));
+    napier_umap_options distant = *o;
+    napier_umap_samples fitted;
+    const int exponent = napier_samples_exponent(context, &model->data, o->neighbors.metric);
+    napier_umap_scale_limit(&distant, exponent);
+    NAPIER_TRY(napier_umap_scaled(&memory, napier_samples_view(&model->data), exponent, &fitted));
+    NAPIER_TRY(napier_umap_scaled(&memory, samples, exponent, &samples));
+    NAPIER_TRY(find_nearest(&memory, model, fitted, samples, &o->neighbors, &distant, exponent, &near));
     leave_out(model, &near);
     napier_parallel_each(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
     return NAPIER_OK;
@@ -251,17 +258,40 @@ static napier_status find_on_map(napier_memory *memory, const napier_umap_model 
     NAPIER_REFUSE_IF(context, count == 0, "model: none of its %lld points has a place on the map", (long long)model->n);
     options.n_neighbors = wanted < count ? wanted : count;
     const napier_umap_samples map = {napier_const_rows_f32(places, count, components), NULL}, rows = {points, NULL};
-    NAPIER_TRY(find_nearest(memory, model, map, rows, &options, NULL, near));
+    NAPIER_TRY(find_nearest(memory, model, map, rows, &options, NULL, 0, near));
     for (int64_t i = 0; i < near->rows * near->k; i++) {
         near->indices[i] = near->indices[i] < 0 ? -1 : kept[near->indices[i]];
     }
     return NAPIER_OK;
 }
 
+/* The weighted mean of sparse rows. */
+static void sparse_mean(const nearest *n, int64_t row, const napier_csr_matrix *data, float *out) {
+    double total = 0.0;
+    for (int64_t s = 0; s < n->k; s++) {
+        total += (double)n->weights[row * n->k + s];
+    }
+    memset(out, 0, (size_t)data->cols * sizeof *out);
+    for (int64_t s = 0; s < n->k; s++) {
+        const float w = n->weights[row * n->k + s];
+        const float share = w > 0.0f ? (float)((double)w / total) : 0.0f;
+        const int64_t v = w > 0.0f ? n->indices[row * n->k + s] : 0;
+        for (int64_t e = data->row_starts[v]; w > 0.0f && e < data->row_starts[v + 1]; e++) {
+            float *at = &out[data->columns[e]];
+            *at = fmaf(share, data->values[e], *at);
+        }
+    }
+}
+
 static void inverse_rows(void *argument, int64_t row) {
     const inverse_task *t = argument;
-    const int64_t features = t->model->data.cols;
-    weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
+    const napier_samples_copy *data = &t->model->data;
+    float *out = t->out + row * data->cols;
+    if (data->dense) {
+        weighted_mean(t->near, row, data->dense, data->cols, out);
+    } else {
+        sparse_mean(t->near, row, &data->sparse, out);
+    }
 }
 
 napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
@@ -270,9 +300,8 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
     const napier_samples_copy *data = &model->data;
-    if (!data->dense || model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on %s",
-                           data->dense ? "precomputed distances" : "sparse data");
+    if (model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
     }
     NAPIER_TRY(napier_umap_check_embedding(context, "points", points));
     NAPIER_REFUSE_IF(context, points.cols != model->options.n_components, "points: %lld components, the model has %lld",

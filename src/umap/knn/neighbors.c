@@ -147,6 +147,23 @@ static napier_status check_apart(napier_context *context, const char *name, napi
                                       samples);
 }
 
+/* The points to search. Of precomputed distances only those of the queries are read, so these are not copied. */
+static napier_status create_searched(napier_memory *memory, napier_umap_samples samples, bool has_queries,
+                                     const napier_neighbors_options *o, napier_points **out) {
+    if (o->metric != NAPIER_METRIC_PRECOMPUTED || !has_queries) {
+        return napier_points_create(memory, "samples", samples, o, NULL, out);
+    }
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(memory->context, n != cols, "samples: distances are %lld x %lld, not square", (long long)n,
+                     (long long)cols);
+    napier_points *points = napier_take(memory, 1, sizeof *points);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory"));
+    *points = (napier_points){
+        .n = n, .cols = cols, .metric = o->metric, .p = o->p, .kernels = napier_umap_kernels_of(memory->context->isa)};
+    *out = points;
+    return NAPIER_OK;
+}
+
 napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
                                     const napier_umap_samples *queries, const napier_neighbors_options *options,
                                     int32_t *indices, float *distances) {
@@ -154,7 +171,7 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     napier_points *points, *others;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_search_read_options(context, options, queries ? 1 : 2, &o));
-    NAPIER_TRY(napier_points_create(&memory, "samples", samples, &o, NULL, &points));
+    NAPIER_TRY(create_searched(&memory, samples, queries != NULL, &o, &points));
     others = points;
     if (queries) {
         NAPIER_TRY(napier_points_create(&memory, "queries", *queries, &o, points, &others));

@@ -321,6 +321,17 @@ static float sparse_euclidean(const napier_points *a, int64_t i, const napier_po
     return (float)sqrt(squared);
 }
 
+/* ---- ll_dirichlet ------------------------------------------------------------------------------------------------ */
+
+static float ll_dirichlet(pairs *p) {
+    napier_dirichlet sums = {0};
+    const float *x, *y;
+    for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
+        napier_dirichlet_add(p->a->count_logs, x, y, n, &sums);
+    }
+    return napier_dirichlet_distance(p->a->count_logs, &sums);
+}
+
 /* ---- Precomputed ------------------------------------------------------------------------------------------------- */
 
 static float precomputed(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
@@ -342,6 +353,18 @@ static float precomputed(const napier_points *a, int64_t i, const napier_points 
     return a == b && i == j ? 0.0f : INFINITY;
 }
 
+/* ---- Dense rows only --------------------------------------------------------------------------------------------- */
+
+static float dense_distance(const napier_points *p, const float *x, const float *y) {
+    switch (p->metric) {
+    case NAPIER_METRIC_POINCARE: return napier_poincare(x, y, p->cols);
+    case NAPIER_METRIC_SYMMETRIC_KL: return napier_symmetric_kl(x, y, p->cols);
+    case NAPIER_METRIC_STRING:
+        return (float)napier_edit_distance(x, y, p->cols, (int64_t)p->metric_values[0]) / p->metric_values[1];
+    default: return haversine(x, y);
+    }
+}
+
 /* ---- One distance, for any metric -------------------------------------------------------------------------------- */
 
 static float general_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
@@ -353,7 +376,7 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
     case NAPIER_METRIC_CANBERRA: return sum_of(&p, NAPIER_GAP_CANBERRA);
     case NAPIER_METRIC_BRAYCURTIS: return braycurtis(&p);
     case NAPIER_METRIC_HAMMING: return hamming(&p);
-    case NAPIER_METRIC_HAVERSINE: return haversine(a->rows + i * a->width, b->rows + j * b->width);
+    case NAPIER_METRIC_LL_DIRICHLET: return ll_dirichlet(&p);
     default: return napier_boolean_distance(a->metric, counts_of(&p));
     }
 }
@@ -364,6 +387,9 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
             a->kernels->linear->squared_distance(a->rows + i * a->width, b->rows + j * b->width, a->width);
         return napier_from_squared(a->kind, squared);
     }
+    if (napier_metric_needs_dense(a->metric)) {
+        return dense_distance(a, a->rows + i * a->width, b->rows + j * b->width);
+    }
     switch (a->metric) {
     case NAPIER_METRIC_PRECOMPUTED: return precomputed(a, i, b, j);
     case NAPIER_METRIC_EUCLIDEAN:
@@ -371,7 +397,8 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
     case NAPIER_METRIC_CORRELATION:
     case NAPIER_METRIC_HELLINGER:
     case NAPIER_METRIC_SEUCLIDEAN: return sparse_euclidean(a, i, b, j);
-    case NAPIER_METRIC_MINKOWSKI: return a->p == 2.0 ? sparse_euclidean(a, i, b, j) : minkowski(a, i, b, j);
+    case NAPIER_METRIC_MINKOWSKI:
+    case NAPIER_METRIC_WMINKOWSKI: return a->p == 2.0 ? sparse_euclidean(a, i, b, j) : minkowski(a, i, b, j);
     default: return general_distance(a, i, b, j);
     }
 }
@@ -388,11 +415,16 @@ napier_gap napier_gap_of_metric(napier_metric metric, double p) {
     switch (metric) {
     case NAPIER_METRIC_MANHATTAN: return NAPIER_GAP_PLAIN;
     case NAPIER_METRIC_CHEBYSHEV: return NAPIER_GAP_LARGEST;
-    case NAPIER_METRIC_MINKOWSKI: return p == 1.0 ? NAPIER_GAP_PLAIN : isinf(p) ? NAPIER_GAP_LARGEST : NAPIER_GAPS;
+    case NAPIER_METRIC_MINKOWSKI:
+    case NAPIER_METRIC_WMINKOWSKI: return p == 1.0 ? NAPIER_GAP_PLAIN : isinf(p) ? NAPIER_GAP_LARGEST : NAPIER_GAPS;
     case NAPIER_METRIC_CANBERRA: return NAPIER_GAP_CANBERRA;
     case NAPIER_METRIC_BRAYCURTIS: return NAPIER_GAP_RATIO;
     case NAPIER_METRIC_HAMMING: return NAPIER_GAP_UNEQUAL;
     case NAPIER_METRIC_HAVERSINE:
+    case NAPIER_METRIC_POINCARE:
+    case NAPIER_METRIC_SYMMETRIC_KL:
+    case NAPIER_METRIC_LL_DIRICHLET:
+    case NAPIER_METRIC_STRING:
     case NAPIER_METRIC_PRECOMPUTED: return NAPIER_GAPS;
     default: return NAPIER_GAP_COUNTS;
     }

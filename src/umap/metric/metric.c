@@ -4,8 +4,10 @@
  *   cosine, correlation             rows of length 1 (correlation: after subtracting their mean)
  *   hellinger                       sqrt(x / sum x), also of length 1
  *   seuclidean                      x / sqrt(variance)
+ *   wminkowski                      x * w^(1/p)
  *   mahalanobis                     L' x, where L L' is the inverse covariance (Cholesky)
  *   boolean metrics                 0 and 1
+ *   others                          umap/metric/special.h
  * A row without a direction (all zero; correlation: all equal) has length 1 in an additional column. So it is at
  * distance 0 from other such rows and 1 from every other row, as umap-learn defines it. Parameters and transformed
  * values are computed in double and rounded once.
@@ -20,6 +22,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/math/f64.h"
 #include "umap/metric/samples.h"
 
 /* CSR data of more columns or more bytes stays CSR, */
@@ -65,6 +68,12 @@ static const struct {
     {"kulsinski", NAPIER_METRIC_KULSINSKI},
     {"matching", NAPIER_METRIC_MATCHING},
     {"precomputed", NAPIER_METRIC_PRECOMPUTED},
+    {"wminkowski", NAPIER_METRIC_WMINKOWSKI},
+    {"poincare", NAPIER_METRIC_POINCARE},
+    {"symmetric_kl", NAPIER_METRIC_SYMMETRIC_KL},
+    {"ll_dirichlet", NAPIER_METRIC_LL_DIRICHLET},
+    {"softmax_hellinger", NAPIER_METRIC_SOFTMAX_HELLINGER},
+    {"string", NAPIER_METRIC_STRING},
     /* aliases: */
     {"l2", NAPIER_METRIC_EUCLIDEAN},
     {"l1", NAPIER_METRIC_MANHATTAN},
@@ -75,6 +84,9 @@ static const struct {
     {"linf", NAPIER_METRIC_CHEBYSHEV},
     {"standardised_euclidean", NAPIER_METRIC_SEUCLIDEAN},
     {"standardized_euclidean", NAPIER_METRIC_SEUCLIDEAN},
+    {"weighted_minkowski", NAPIER_METRIC_WMINKOWSKI},
+    {"myers", NAPIER_METRIC_STRING},
+    {"kulsinksi", NAPIER_METRIC_KULSINSKI}, /* as umap-learn spells it for sparse data */
 };
 enum { NAMES = sizeof names / sizeof *names };
 
@@ -117,31 +129,38 @@ napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
     case NAPIER_METRIC_EUCLIDEAN:
     case NAPIER_METRIC_SEUCLIDEAN:
     case NAPIER_METRIC_MAHALANOBIS: return NAPIER_POINTS_EUCLIDEAN;
-    case NAPIER_METRIC_MINKOWSKI: return p == 2.0 ? NAPIER_POINTS_EUCLIDEAN : NAPIER_POINTS_GENERAL;
+    case NAPIER_METRIC_MINKOWSKI:
+    case NAPIER_METRIC_WMINKOWSKI: return p == 2.0 ? NAPIER_POINTS_EUCLIDEAN : NAPIER_POINTS_GENERAL;
     case NAPIER_METRIC_COSINE:
     case NAPIER_METRIC_CORRELATION: return NAPIER_POINTS_HALF;
-    case NAPIER_METRIC_HELLINGER: return NAPIER_POINTS_HALF_ROOT;
+    case NAPIER_METRIC_HELLINGER:
+    case NAPIER_METRIC_SOFTMAX_HELLINGER: return NAPIER_POINTS_HALF_ROOT;
     default: return NAPIER_POINTS_GENERAL;
     }
 }
 
 /* What a finite value violates: the error message, or NULL if it is valid. */
 static const char *value_fault(napier_metric metric, float x) {
-    if ((metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED) && x < 0.0f) {
-        return metric == NAPIER_METRIC_HELLINGER ? "hellinger takes no negative values" : "a distance is not negative";
+    switch (metric) {
+    case NAPIER_METRIC_HELLINGER: return x < 0.0f ? "hellinger takes no negative values" : NULL;
+    case NAPIER_METRIC_SYMMETRIC_KL: return x < 0.0f ? "symmetric_kl takes no negative values" : NULL;
+    case NAPIER_METRIC_LL_DIRICHLET: return x < 0.0f ? "ll_dirichlet takes no negative counts" : NULL;
+    case NAPIER_METRIC_PRECOMPUTED: return x < 0.0f ? "a distance is not negative" : NULL;
+    case NAPIER_METRIC_HAVERSINE: return fabsf(x) > MOST_RADIANS ? "haversine takes radians" : NULL;
+    default: return NULL;
     }
-    if (metric == NAPIER_METRIC_HAVERSINE && fabsf(x) > MOST_RADIANS) {
-        return "haversine takes radians";
-    }
-    return NULL;
+}
+
+static bool may_refuse_values(napier_metric metric) {
+    return metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED ||
+           metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_SYMMETRIC_KL ||
+           metric == NAPIER_METRIC_LL_DIRICHLET;
 }
 
 static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
-    if (metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED || metric == NAPIER_METRIC_HAVERSINE) {
-        for (int64_t i = 0; i < n; i++) {
-            if (value_fault(metric, x[i])) {
-                return i;
-            }
+    for (int64_t i = 0; i < n && may_refuse_values(metric); i++) {
+        if (value_fault(metric, x[i])) {
+            return i;
         }
     }
     return -1;
@@ -157,6 +176,8 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
         }
     } else if (napier_has_direction(metric)) {
         napier_direct_row(metric, row, 1, cols);
+    } else {
+        napier_special_row(metric, row, cols);
     }
 }
 
@@ -170,7 +191,8 @@ static bool fill_row(void *argument, int64_t i) {
     const fill_task *t = argument;
     const napier_points *p = t->points;
     float *row = p->rows + i * p->width;
-    const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0;
+    const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 ||
+                     first_fault(p->metric, row, p->cols) >= 0 || napier_special_fault(p->metric, row, p->cols) >= 0;
     memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
     change_row(p->metric, row, p->cols);
     return bad;
@@ -191,12 +213,15 @@ static napier_status refuse_row(napier_context *context, const char *name, const
         return napier_read_refuse(context, name, t->samples, row, bad);
     }
     const int64_t c = first_fault(p->metric, p->rows, p->cols);
+    NAPIER_REFUSE_IF(context, c < 0, "%s: row %lld is not shorter than 1, as poincare takes points of the unit ball",
+                     name, (long long)row);
     return refuse_value(context, name, p->metric, row, c, p->rows[c]);
 }
 
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
-    const int64_t columns = points->cols + (napier_has_direction(points->metric) ? 1 : 0);
+    const int64_t columns =
+        napier_special_width(points->metric, points->cols) + (napier_has_direction(points->metric) ? 1 : 0);
     points->width = napier_round_up(columns, 16);
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
     NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
@@ -212,7 +237,7 @@ static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
     if (metric == NAPIER_METRIC_PRECOMPUTED) {
         return 0; /* missing entries are far, not 0 */
     }
-    if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
+    if (napier_metric_needs_dense(metric)) {
         return 1;
     }
     const int64_t bytes = m->rows * (m->cols + 16) * (int64_t)sizeof(float);
@@ -417,6 +442,62 @@ static napier_status scale_by_variances(napier_memory *memory, napier_points *p,
     return NAPIER_OK;
 }
 
+/* ---- Weights of wminkowski, options of string --------------------------------------------------------------------- */
+
+/* w^(1/p): what a column is multiplied with, so that the distance is minkowski's. */
+static float weight_root(float weight, double p) {
+    return weight > 0.0f ? isinf(p) ? 1.0f : (float)napier_f64_exp(napier_f64_log((double)weight) / p) : 0.0f;
+}
+
+static void weigh_row(void *argument, int64_t i) {
+    napier_points *p = argument;
+    for (int64_t c = 0; c < p->cols; c++) {
+        p->rows[i * p->width + c] *= p->metric_values[c];
+    }
+}
+
+/* Multiplies the columns. metric_values become the factors, which queries use too. */
+static napier_status weigh_columns(napier_memory *memory, napier_points *p, const napier_points *like,
+                                   const float *given) {
+    napier_context *const context = memory->context;
+    const float *known = like ? like->metric_values : given;
+    if (!known) {
+        return NAPIER_OK;
+    }
+    p->metric_values = napier_take(memory, p->cols, sizeof *p->metric_values);
+    NAPIER_TRY(napier_taken(memory, "metric_values: no memory for %lld", (long long)p->cols));
+    for (int64_t c = 0; c < p->cols; c++) {
+        NAPIER_REFUSE_IF(context, !isfinite(known[c]) || known[c] < 0.0f, "metric_values: weight %lld is %g",
+                         (long long)c, (double)known[c]);
+        p->metric_values[c] = like ? known[c] : weight_root(known[c], p->p);
+    }
+    if (p->rows) {
+        napier_parallel_each(context, p->n, ROW_CHUNK, weigh_row, p);
+        return NAPIER_OK;
+    }
+    float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
+    for (int64_t e = 0; e < p->sparse.row_starts[p->n]; e++) {
+        values[e] *= p->metric_values[p->sparse.columns[e]];
+    }
+    return NAPIER_OK;
+}
+
+/* The largest distance, and what distances are divided by. */
+static napier_status string_options(napier_memory *memory, napier_points *p, const napier_points *like,
+                                    const float *given) {
+    napier_context *const context = memory->context;
+    const float usual[2] = {NAPIER_STRING_MOST, 1.0f};
+    const float *known = like ? like->metric_values : given ? given : usual;
+    p->metric_values = napier_take(memory, 2, sizeof *p->metric_values);
+    NAPIER_TRY(napier_taken(memory, "metric_values: no memory"));
+    NAPIER_REFUSE_IF(context, !(known[0] >= 1.0f && known[0] <= (float)NAPIER_STRING_HIGHEST),
+                     "metric_values: the largest distance %g is not 1 to %d", (double)known[0], NAPIER_STRING_HIGHEST);
+    NAPIER_REFUSE_IF(context, !(known[1] > 0.0f && isfinite(known[1])), "metric_values: the divisor %g is not above 0",
+                     (double)known[1]);
+    memcpy(p->metric_values, known, sizeof usual);
+    return NAPIER_OK;
+}
+
 /* ---- Mahalanobis ------------------------------------------------------------------------------------------------- */
 
 /* Computes the lower L of a = L L' in place; reads only the lower half. A pivot that is 0 up to rounding gives a column
@@ -576,7 +657,7 @@ static napier_status turn_by_covariance(napier_memory *memory, napier_points *p,
 static napier_status check_metric(napier_context *context, const char *name, const napier_neighbors_options *options,
                                   const napier_points *like, int64_t n, int64_t cols) {
     NAPIER_REFUSE_IF(context, !napier_metric_name(options->metric), "metric: %d is no metric", (int)options->metric);
-    NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_MINKOWSKI && !(options->p >= 1.0),
+    NAPIER_REFUSE_IF(context, napier_metric_has_power(options->metric) && !(options->p >= 1.0),
                      "p: %g is not a number of at least 1", options->p);
     NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_HAVERSINE && cols != 2,
                      "%s: haversine takes 2 columns (latitude, longitude), not %lld", name, (long long)cols);
@@ -599,6 +680,24 @@ static napier_status fill(napier_memory *memory, const char *name, napier_points
                             : fill_sparse_of_dense(memory, name, points, samples);
 }
 
+/* Applies the metric's parameters: given, those of `like`, or from the data. */
+static napier_status apply_parameters(napier_memory *memory, const char *name, napier_points *points,
+                                      const napier_neighbors_options *options, const napier_points *like) {
+    const float *given = options->metric_values;
+    switch (points->metric) {
+    case NAPIER_METRIC_SEUCLIDEAN: return scale_by_variances(memory, points, like, given);
+    case NAPIER_METRIC_MAHALANOBIS: return turn_by_covariance(memory, points, like, given);
+    case NAPIER_METRIC_WMINKOWSKI: return weigh_columns(memory, points, like, given);
+    case NAPIER_METRIC_STRING: return string_options(memory, points, like, given);
+    case NAPIER_METRIC_LL_DIRICHLET:
+        points->count_logs = napier_take(memory, 1, sizeof *points->count_logs);
+        NAPIER_TRY(napier_taken(memory, "%s: no memory for logarithms", name));
+        napier_count_logs_fill(points->count_logs);
+        return NAPIER_OK;
+    default: return NAPIER_OK;
+    }
+}
+
 napier_status napier_points_create(napier_memory *memory, const char *name, napier_umap_samples samples,
                                    const napier_neighbors_options *options, const napier_points *like,
                                    napier_points **out) {
@@ -615,12 +714,7 @@ napier_status napier_points_create(napier_memory *memory, const char *name, napi
                               .p = like ? like->p : options->p,
                               .kernels = napier_umap_kernels_of(context->isa)};
     NAPIER_TRY(fill(memory, name, points, samples, like));
-    if (points->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        NAPIER_TRY(scale_by_variances(memory, points, like, options->metric_values));
-    }
-    if (points->metric == NAPIER_METRIC_MAHALANOBIS) {
-        NAPIER_TRY(turn_by_covariance(memory, points, like, options->metric_values));
-    }
+    NAPIER_TRY(apply_parameters(memory, name, points, options, like));
     points->kind = points->rows ? napier_points_kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
     *out = points;
     return NAPIER_OK;

@@ -10,6 +10,7 @@
 #include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
 #include "umap/metric/formulas.h"
+#include "umap/metric/special.h"
 
 typedef struct napier_points {
     int64_t n, cols; /* of the caller's samples */
@@ -21,6 +22,7 @@ typedef struct napier_points {
     float *metric_values;     /* a copy, or computed from the data; NULL if the metric has none */
     napier_csr_matrix sparse; /* a copy if the data stays sparse; else row_starts is NULL */
     double *shifts;           /* [n] for sparse correlation: subtracted from every column; inf: all equal. Else NULL */
+    napier_count_logs *count_logs; /* of ll_dirichlet, else NULL */
     const napier_umap_kernels *kernels;
 } napier_points;
 

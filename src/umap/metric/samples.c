@@ -207,6 +207,86 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
     return NAPIER_OK;
 }
 
+/* ---- Very large values ------------------------------------------------------------------------------------------- */
+
+/* The square of a difference of smaller values, summed over 2^20 columns, is within f32. */
+#define LARGE 0x1p52f
+enum { SCALED_TO = 51, LARGE_CHUNK = 1024 };
+
+static bool may_be_scaled(napier_metric metric) {
+    switch (metric) {
+    case NAPIER_METRIC_CANBERRA:
+    case NAPIER_METRIC_BRAYCURTIS:
+    case NAPIER_METRIC_COSINE:
+    case NAPIER_METRIC_CORRELATION:
+    case NAPIER_METRIC_HELLINGER:
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_MAHALANOBIS: return true;
+    default: return metric != NAPIER_METRIC_PRECOMPUTED && napier_metric_grows(metric, true);
+    }
+}
+
+bool napier_metric_grows(napier_metric metric, bool has_values) {
+    switch (metric) {
+    case NAPIER_METRIC_EUCLIDEAN:
+    case NAPIER_METRIC_MANHATTAN:
+    case NAPIER_METRIC_CHEBYSHEV:
+    case NAPIER_METRIC_MINKOWSKI:
+    case NAPIER_METRIC_WMINKOWSKI: return true;
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_MAHALANOBIS: return has_values;
+    default: return false;
+    }
+}
+
+/* The values of row i of a copy. */
+static const float *values_of(const napier_samples_copy *copy, int64_t i, int64_t *count) {
+    if (copy->dense) {
+        *count = copy->cols;
+        return copy->dense + i * copy->cols;
+    }
+    *count = copy->sparse.row_starts[i + 1] - copy->sparse.row_starts[i];
+    return *count > 0 ? copy->sparse.values + copy->sparse.row_starts[i] : NULL;
+}
+
+static float largest_of(const napier_samples_copy *copy, int64_t i) {
+    int64_t count;
+    const float *x = values_of(copy, i, &count);
+    float largest = 0.0f;
+    for (int64_t c = 0; c < count; c++) {
+        const float size = fabsf(x[c]);
+        largest = isfinite(size) && size > largest ? size : largest;
+    }
+    return largest;
+}
+
+static bool has_large(void *argument, int64_t i) { return largest_of(argument, i) >= LARGE; }
+
+int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric) {
+    napier_samples_copy rows = *copy;
+    if (!may_be_scaled(metric)) {
+        return 0;
+    }
+    const int64_t first = napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows);
+    float largest = 0.0f;
+    for (int64_t i = first; first >= 0 && i < rows.rows; i++) {
+        const float own = largest_of(&rows, i);
+        largest = own > largest ? own : largest;
+    }
+    return first < 0 ? 0 : SCALED_TO - ilogbf(largest);
+}
+
+void napier_samples_multiply(napier_samples_copy *copy, int exponent) {
+    const float factor = ldexpf(1.0f, exponent);
+    for (int64_t i = 0; i < copy->rows; i++) {
+        int64_t count;
+        float *x = (float *)(uintptr_t)values_of(copy, i, &count); /* our own copy */
+        for (int64_t c = 0; c < count; c++) {
+            x[c] *= factor;
+        }
+    }
+}
+
 napier_umap_samples napier_samples_view(const napier_samples_copy *copy) {
     napier_umap_samples samples = {napier_const_rows_f32(copy->dense, copy->rows, copy->cols), NULL};
     if (!copy->dense) {

@@ -66,6 +66,16 @@ typedef struct napier_samples_copy {
 
 napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out);
 
+/* Multiplies the copy by 2^exponent. */
+void napier_samples_multiply(napier_samples_copy *copy, int exponent);
+
+/* The exponent by which to multiply these rows, so that no distance of this metric overflows f32; 0 for all but very
+ * large values, and where a metric is not proportional to the rows' size or is precomputed. */
+int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric);
+
+/* Are distances multiplied too, if rows are? Otherwise they stay as they are. has_values: metric_values are given. */
+bool napier_metric_grows(napier_metric metric, bool has_values);
+
 /* The copy as samples; `copy` must live as long as the result. */
 napier_umap_samples napier_samples_view(const napier_samples_copy *copy);
 

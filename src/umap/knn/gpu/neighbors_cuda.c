@@ -30,7 +30,8 @@ typedef struct search {
 static napier_status check_metric(napier_context *context, const napier_neighbors_options *o) {
     NAPIER_REFUSE_IF(context, o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0),
                      "p: %g is not a number of at least 1", o->p);
-    if (napier_gap_of_metric(o->metric, o->p) == NAPIER_GAPS || o->metric == NAPIER_METRIC_MAHALANOBIS) {
+    if (napier_gap_of_metric(o->metric, o->p) == NAPIER_GAPS || o->metric == NAPIER_METRIC_MAHALANOBIS ||
+        o->metric == NAPIER_METRIC_WMINKOWSKI || o->metric == NAPIER_METRIC_SOFTMAX_HELLINGER) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "options: metric %s (p %g) is not one of the device's",
                            napier_metric_name(o->metric), o->p);
     }
