@@ -62,10 +62,8 @@ def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: Any, prompts: li
 class Compared(trl.GRPOTrainer):  # type: ignore[misc]
     """Notes, for each step, how far the trainer's log-probabilities are from those of the sampler."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.apart: list[float] = []
-        self.scored: list[float] = []
+    apart: list[float]
+    scored: list[float]
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -110,8 +108,7 @@ class WithTransformers(Compared):
         return ids, [[row[t, i].item() for t, i in enumerate(each)] for row, each in zip(found[0], ids)]
 
 
-def reward(prompts: list[str], completion_ids: list[list[int]], end: int, digits: dict[str, int],
-           **_: Any) -> list[float]:
+def reward(prompts: list[str], completion_ids: list[list[int]], end: int, digits: dict[str, int], **_: Any) -> list[float]:
     """1 for the largest digit and then the end."""
     return [float(ids == [digits[max(p[:-1].split(","))], end]) for p, ids in zip(prompts, completion_ids)]
 
@@ -131,6 +128,7 @@ def train(kind: Any, start: transformers.Qwen3ForCausalLM, tokenizer: Any, steps
     trainer = kind(model=copy.deepcopy(start), reward_funcs=right, args=config, processing_class=tokenizer,
                    train_dataset=datasets.Dataset.from_dict({"prompt": make_prompts()}), **options)
     trainer.remove_callback(transformers.PrinterCallback)
+    trainer.apart, trainer.scored = [], []
     begin = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begin

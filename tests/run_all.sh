@@ -29,7 +29,7 @@ groups=(
     "arm 1800 AArch64 under emulation: scalar and NEON against the same table"
     "clang 1300 the library, the program and the self-test with clang"
     "bits 1800 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
-    "python 1500 the Python package: pip install, and its tests against NumPy and SciPy"
+    "python 1500 the Python package: pip install, its tests against NumPy and SciPy, and its types"
     "install 900 the installed package, as CMake and pkg-config see it"
     "bare 900 the library and the self-test without CMake"
     "hostile 1800 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
@@ -354,7 +354,10 @@ group_cli() {
 
 group_install() { CC=$main_cc check_counted 840 "the installed package" "$root/tests/install/run.sh"; }
 
-group_python() { CC=$main_cc check_counted 1400 "the Python package" "$root/tests/python/run.sh" "$work/python"; }
+group_python() {
+    CC=$main_cc check_counted 1100 "the Python package" "$root/tests/python/run.sh" "$work/python"
+    check_counted 300 "its types" "$root/tests/style/types.sh" "$work/types" "$work/python/venv/bin/python"
+}
 
 group_port() { check_counted 1600 "other systems" "$root/tests/port/run.sh" "$work/port"; }
 
