@@ -28,7 +28,7 @@ def run(*command, **more):
 
 
 def python_headers(out):
-    """The headers of this Python. Debian's pyconfig.h only includes one from a folder that no other machine has."""
+    """The headers of this Python. On Debian one of them only includes another, from a folder that zig does not look into."""
     folder = out / "python"
     if not folder.exists():
         shutil.copytree(sysconfig.get_path("include"), folder, symlinks=False)
