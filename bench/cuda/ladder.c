@@ -196,7 +196,7 @@ int main(int argc, char **argv) {
     }
     if (napier_cuda_device_count() == 0) {
         fprintf(stderr, "no CUDA device\n");
-        return 1;
+        return 77;
     }
     napier_cuda_context *device = NULL;
     napier_context *host = NULL;

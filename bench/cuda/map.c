@@ -241,7 +241,7 @@ int main(int argc, char **argv) {
     }
     if (napier_context_create(&host, NULL) || napier_cuda_context_create(&cuda, -1)) {
         fputs("no CUDA device\n", stderr);
-        return 1;
+        return 77;
     }
     check_layout();
     check_neighbors();

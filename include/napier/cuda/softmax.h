@@ -62,14 +62,15 @@ NAPIER_API napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context 
  * and their states merged in any grouping and order; the result has the bits of one call on the whole row. On a device,
  * states come in batches: `states` is an array of `rows` states in device memory, one for each row of a batch. It has
  * rows * napier_cuda_softmax_state_size(compute) bytes and is aligned to 8. The caller may copy, send and gather states
- * as bytes between machines of the same numerics version. Their format is private.
+ * as bytes between machines of the same numerics version. Their format is private. napier_cuda_softmax_part_save below
+ * writes the portable byte form.
  *
  *     device k of 4:  clear(states); update(states, k * 37888, shard k of [rows, 151936])     37888 = 37 * 1024
  *     anywhere:       merge(states of 0, states of 1), ...
  *     device k:       apply(states, shard k)
  *
  * A part begins at a multiple of 1024 elements of its row, and ends at such a multiple or at the end of the row,
- * because these states hold no incomplete tiles (unlike those of napier/softmax.h). `compute` is F32 or F64. A part
+ * because these states hold no incomplete tiles (unlike those of napier/softmax.h, and the parts below). `compute` is F32 or F64. A part
  * that is added twice counts twice. Rows have fewer than 2^40 elements. All calls are bitwise. They do not check the
  * contents of device memory. */
 
@@ -105,6 +106,44 @@ NAPIER_API napier_status napier_cuda_softmax_state_apply(napier_cuda_context *co
                                                          napier_dtype compute, napier_softmax_kind kind,
                                                          napier_const_matrix logits, napier_matrix result,
                                                          const napier_softmax_options *options);
+
+/* ---- Parts that begin and end anywhere -----------------------------------------------------------------------------
+ * The same bytes as napier_softmax_state_save on the CPU, in device memory: one part of each row of a batch, for shards
+ * of any size. A part holds the elements of the tiles at its two ends, at most 2046 of them. Parts that follow one
+ * another in their rows are added to states (above); any engine may send them, and the CPU loads them too.
+ *
+ *     rank k:    part_save(my columns, part)          all ranks: gather the parts
+ *     rank k:    clear(states); part_update(states, the parts of all ranks); apply(states, my columns)
+ */
+
+/* The bytes of one part of each row. The columns begin at element first_index of their row. */
+typedef struct napier_cuda_softmax_part {
+    void *data;     /* of row 0, on a boundary of 8 bytes */
+    int64_t stride; /* bytes from a row to the next, a multiple of 8 and at least the part's size */
+    int64_t first_index, cols;
+} napier_cuda_softmax_part;
+
+/* The bytes of one row's part: napier_softmax_state_size of such a state. 0 if no state is like that. */
+NAPIER_API size_t napier_cuda_softmax_part_size(napier_dtype compute, int64_t first_index, int64_t cols);
+
+/* Writes the parts of logits [rows, part.cols]: the bytes that napier_softmax_state_save writes for a state that was created at
+ * part.first_index with these options and updated with the row. A row with a NaN has other bytes, which mean the same.
+ * Bytes of a row behind the part's size stay as they are. `part` does not overlap `logits`. */
+NAPIER_API napier_status napier_cuda_softmax_part_save(napier_cuda_context *context, struct CUstream_st *stream,
+                                                       napier_cuda_workspace *workspace, napier_dtype compute,
+                                                       napier_const_matrix logits,
+                                                       const napier_softmax_options *options,
+                                                       napier_cuda_softmax_part part);
+
+/* Adds `count` parts of each of `rows` rows to the states of these rows. Each part begins where the one before it ends.
+ * The first begins at a multiple of 1024, and the last ends at one or at the end of the row. options: those of the parts.
+ * A kernel compares what each part says about itself (columns, dtype, options, numerics version) with the arguments. A
+ * row with another part becomes NaN, and napier_cuda_synchronize reports it. Checksums are not compared: check bytes from
+ * elsewhere with napier_softmax_state_load. */
+NAPIER_API napier_status napier_cuda_softmax_part_update(napier_cuda_context *context, struct CUstream_st *stream,
+                                                         napier_cuda_workspace *workspace, void *states, int64_t rows,
+                                                         napier_dtype compute, const napier_cuda_softmax_part *parts,
+                                                         int64_t count, const napier_softmax_options *options);
 
 #ifdef __cplusplus
 }

@@ -251,6 +251,22 @@ static const napier_cuda_umap_graph *graph_there(const napier_cuda_umap_graph *g
     return &g;
 }
 
+static napier_cuda_softmax_part part_there(napier_cuda_softmax_part part) { /* a known array */
+    part.data = visit(part.data, 1, true);
+    return part;
+}
+
+static const napier_cuda_softmax_part *parts_there(const napier_cuda_softmax_part *given, int64_t count) {
+    static napier_cuda_softmax_part parts[16];
+    if (given == NULL) {
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        parts[i] = part_there(given[i]);
+    }
+    return parts;
+}
+
 #define there(x) \
     _Generic((x),                                          \
              napier_const_matrix: matrix_there,            \

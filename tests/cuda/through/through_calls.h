@@ -32,6 +32,13 @@
     CALL(softmax_state_update, \
          (void *states, napier_dtype compute, int64_t first, napier_const_matrix x, const napier_softmax_options *o), \
          (visit(states, 1, true), compute, first, there(x), o)) \
+    CALL(softmax_part_save, \
+         (napier_dtype compute, napier_const_matrix x, const napier_softmax_options *o, napier_cuda_softmax_part part), \
+         (compute, there(x), o, part_there(part))) \
+    CALL(softmax_part_update, \
+         (void *states, int64_t rows, napier_dtype compute, const napier_cuda_softmax_part *parts, int64_t count, \
+          const napier_softmax_options *o), \
+         (visit(states, 1, true), rows, compute, parts_there(parts, count), count, o)) \
     CALL(softmax_state_apply, \
          (const void *states, napier_dtype compute, napier_softmax_kind kind, napier_const_matrix x, napier_matrix y, \
           const napier_softmax_options *o), \

@@ -63,6 +63,17 @@ void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax
 napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *call);
+
+/* ---- States, for part_cuda.c ------------------------------------------------------------------------------------- */
+
+napier_status napier_softmax_cuda_check_states(napier_cuda_context *context, const char *name, const void *states,
+                                               int64_t rows, napier_dtype compute);
+/* Adds the sums of one part each, `sums` [rows], to the states. NULL: makes the states empty. */
+napier_status napier_softmax_cuda_states_take(napier_cuda_call gpu, void *states, const void *sums, int64_t rows,
+                                              napier_dtype compute);
+/* Adds columns that begin at a tile. Checks nothing but the workspace. */
+napier_status napier_softmax_cuda_states_update(napier_cuda_call gpu, napier_cuda_workspace *workspace, void *states,
+                                                napier_dtype compute, napier_const_matrix x, double temperature);
 #endif
 
 #endif

@@ -15,8 +15,8 @@ size_t napier_cuda_softmax_state_size(napier_dtype compute) {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_states(napier_cuda_context *context, const char *name, const void *states, int64_t rows,
-                                  napier_dtype compute) {
+napier_status napier_softmax_cuda_check_states(napier_cuda_context *context, const char *name, const void *states,
+                                               int64_t rows, napier_dtype compute) {
     const size_t size = napier_cuda_softmax_state_size(compute);
     NAPIER_REFUSE_IF(context->host, size == 0, "compute: dtype %d (%s) is not f32 or f64", (int)compute,
                      napier_dtype_name(compute));
@@ -49,9 +49,8 @@ static napier_softmax_cuda_call states_call(napier_cuda_call gpu, void *states, 
         gpu, {.op = NAPIER_OP_LOGSUMEXP, .temperature = 1.0f, .lines = rows, .states = states}};
 }
 
-/* Adds the sums of one part each, `sums` [rows], to the states. NULL: makes the states empty. */
-static napier_status states_take(napier_cuda_call gpu, void *states, const void *sums, int64_t rows,
-                                 napier_dtype compute) {
+napier_status napier_softmax_cuda_states_take(napier_cuda_call gpu, void *states, const void *sums, int64_t rows,
+                                              napier_dtype compute) {
     if (compute == NAPIER_F64) {
         napier_f64_cuda_job job = {.result = NAPIER_F64_STATE, .lines = rows, .parts = 1, .states = states};
         return napier_f64_cuda_take_states(&gpu, &job, sums);
@@ -67,19 +66,19 @@ static napier_status states_take(napier_cuda_call gpu, void *states, const void 
 napier_status napier_cuda_softmax_state_clear(napier_cuda_context *context, struct CUstream_st *stream, void *states,
                                               int64_t rows, napier_dtype compute) {
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(check_states(context, "states", states, rows, compute));
-    return states_take((napier_cuda_call){context, stream, "states"}, states, NULL, rows, compute);
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "states", states, rows, compute));
+    return napier_softmax_cuda_states_take((napier_cuda_call){context, stream, "states"}, states, NULL, rows, compute);
 }
 
 napier_status napier_cuda_softmax_state_merge(napier_cuda_context *context, struct CUstream_st *stream, void *into,
                                               const void *from, int64_t rows, napier_dtype compute) {
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(check_states(context, "into", into, rows, compute));
-    NAPIER_TRY(check_states(context, "from", from, rows, compute));
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "into", into, rows, compute));
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "from", from, rows, compute));
     const uintptr_t a = (uintptr_t)into, b = (uintptr_t)from;
     NAPIER_REFUSE_IF(context->host, (a < b ? b - a : a - b) < (size_t)rows * napier_cuda_softmax_state_size(compute),
                      "from: overlaps into");
-    return states_take((napier_cuda_call){context, stream, "into"}, into, from, rows, compute);
+    return napier_softmax_cuda_states_take((napier_cuda_call){context, stream, "into"}, into, from, rows, compute);
 }
 
 /* ---- Update ------------------------------------------------------------------------------------------------------ */
@@ -100,6 +99,19 @@ static napier_status update_f32(napier_softmax_cuda_call *c, napier_cuda_workspa
     return napier_softmax_cuda_merge(c);
 }
 
+napier_status napier_softmax_cuda_states_update(napier_cuda_call gpu, napier_cuda_workspace *workspace, void *states,
+                                                napier_dtype compute, napier_const_matrix x, double temperature) {
+    if (compute == NAPIER_F64) {
+        napier_f64_cuda_job job = {.result = NAPIER_F64_STATE, .x = x, .temperature = temperature, .states = states};
+        return napier_f64_cuda_run(&gpu, workspace, &job);
+    }
+    napier_softmax_cuda_call call = states_call(gpu, states, x.rows);
+    call.job.x = x;
+    call.job.temperature = napier_float_of(temperature);
+    call.job.update = true;
+    return update_f32(&call, workspace);
+}
+
 napier_status napier_cuda_softmax_state_update(napier_cuda_context *context, struct CUstream_st *stream,
                                                napier_cuda_workspace *workspace, void *states, napier_dtype compute,
                                                int64_t first_index, napier_const_matrix logits,
@@ -107,21 +119,12 @@ napier_status napier_cuda_softmax_state_update(napier_cuda_context *context, str
     napier_softmax_options o;
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_TRY(napier_check_matrix(context->host, "logits", logits));
-    NAPIER_TRY(check_states(context, "states", states, logits.rows, compute));
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "states", states, logits.rows, compute));
     NAPIER_TRY(check_compute(context, "logits", logits.dtype, compute));
     NAPIER_TRY(check_part(context, first_index, logits.cols));
     NAPIER_TRY(napier_softmax_options_read(context->host, options, compute, &o));
-    const napier_cuda_call gpu = {context, stream, "states"};
-    if (compute == NAPIER_F64) {
-        napier_f64_cuda_job job = {
-            .result = NAPIER_F64_STATE, .x = logits, .temperature = o.temperature, .states = states};
-        return napier_f64_cuda_run(&gpu, workspace, &job);
-    }
-    napier_softmax_cuda_call call = states_call(gpu, states, logits.rows);
-    call.job.x = logits;
-    call.job.temperature = napier_float_of(o.temperature);
-    call.job.update = true;
-    return update_f32(&call, workspace);
+    return napier_softmax_cuda_states_update((napier_cuda_call){context, stream, "states"}, workspace, states, compute,
+                                             logits, o.temperature);
 }
 
 /* ---- Finish and apply -------------------------------------------------------------------------------------------- */
@@ -130,7 +133,7 @@ napier_status napier_cuda_softmax_state_finish(napier_cuda_context *context, str
                                                const void *states, napier_dtype compute, napier_vector lse) {
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_TRY(napier_check_vector_out(context->host, "lse", lse));
-    NAPIER_TRY(check_states(context, "states", states, lse.size, compute));
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "states", states, lse.size, compute));
     NAPIER_TRY(check_compute(context, "lse", lse.dtype, compute));
     void *const read = (void *)(uintptr_t)states; /* only read */
     const napier_cuda_call gpu = {context, stream, "lse"};
@@ -171,7 +174,7 @@ napier_status napier_cuda_softmax_state_apply(napier_cuda_context *context, stru
     NAPIER_REFUSE_IF(context->host, kind != NAPIER_KIND_SOFTMAX && kind != NAPIER_KIND_LOG_SOFTMAX,
                      "kind: %d is unknown", (int)kind);
     NAPIER_TRY(napier_elementwise_arguments(context->host, "result", logits, result, options, &o));
-    NAPIER_TRY(check_states(context, "states", states, logits.rows, compute));
+    NAPIER_TRY(napier_softmax_cuda_check_states(context, "states", states, logits.rows, compute));
     NAPIER_TRY(check_compute(context, "logits", napier_compute_dtype(logits.dtype, result.dtype), compute));
     NAPIER_TRY(napier_softmax_options_read(context->host, options, compute, &o));
     void *const read = (void *)(uintptr_t)states;

@@ -71,6 +71,9 @@ static inline const napier_weighted_sum *napier_state_weighted_sum_of(const napi
     return (const napier_weighted_sum *)(const void *)napier_state_elements_of(s, NAPIER_STATE_BLOCKS);
 }
 
+/* Writes the first NAPIER_STATE_HEADER bytes of the byte form (state_format.h). */
+void napier_state_put_header(unsigned char *at, const napier_softmax_state *s);
+
 /* The elements that a state may have, plus one. */
 static inline int64_t napier_state_most(const napier_softmax_state *s) {
     return s->weighted ? NAPIER_WEIGHTED_MOST : NAPIER_SUM_MOST;

@@ -16,14 +16,13 @@
 #include "core/base/scope.h"
 #include "core/math/f64.h"
 #include "ops/softmax/state/state.h"
+#include "ops/softmax/state/state_format.h"
 
 static const unsigned char NAPIER_STATE_MAGIC[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'S', 'T'};
 
 enum {
     NAPIER_STATE_FORMAT = 1,
-    NAPIER_STATE_WEIGHTED = 2,                               /* the format of a weighted state */
-    NAPIER_STATE_FIELDS = 8 + 4 * 4 + 8 + 4 * 4 + 3 * 8 + 8, /* up to the maximum */
-    NAPIER_STATE_CHECKSUM = 8
+    NAPIER_STATE_WEIGHTED = 2 /* the format of a weighted state */
 };
 
 /* ---- Bytes --------------------------------------------------------------------------------------------------------- */
@@ -113,13 +112,7 @@ static unsigned flags(const napier_softmax_state *s) {
     return (nan ? 1u : 0u) | (pinf ? 2u : 0u);
 }
 
-napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
-                                        size_t capacity) {
-    NAPIER_TRY(napier_begin(context));
-    NAPIER_REFUSE_IF(context, !state || !bytes, "%s: is NULL", state ? "bytes" : "state");
-    const size_t size = napier_softmax_state_size(state);
-    NAPIER_REFUSE_IF(context, capacity < size, "capacity: %zu is less than the state's %zu bytes", capacity, size);
-    unsigned char *at = bytes;
+void napier_state_put_header(unsigned char *at, const napier_softmax_state *state) {
     memcpy(at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC);
     at += sizeof NAPIER_STATE_MAGIC;
     put_bytes(&at, state->weighted ? NAPIER_STATE_WEIGHTED : NAPIER_STATE_FORMAT, 4);
@@ -134,6 +127,16 @@ napier_status napier_softmax_state_save(napier_context *context, const napier_so
     put_bytes(&at, (uint64_t)state->first, 8);
     put_bytes(&at, (uint64_t)state->end, 8);
     put_bytes(&at, (uint64_t)state->count, 8);
+}
+
+napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
+                                        size_t capacity) {
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !state || !bytes, "%s: is NULL", state ? "bytes" : "state");
+    const size_t size = napier_softmax_state_size(state);
+    NAPIER_REFUSE_IF(context, capacity < size, "capacity: %zu is less than the state's %zu bytes", capacity, size);
+    unsigned char *at = (unsigned char *)bytes + NAPIER_STATE_HEADER;
+    napier_state_put_header(bytes, state);
     if (state->weighted) {
         put_weighted_sum(&at, napier_state_weighted_sum_of(state));
     } else {
