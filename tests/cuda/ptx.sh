@@ -11,11 +11,13 @@
 # cores (mma, wgmma): these promise bits that do not depend on the batch, but not the CPU's.
 # From ptxas it takes the most registers, and checks that no kernel spills more than 256 bytes (a few around a rare call
 # do no harm).
+# Where nvdisasm is found (NVDISASM, or beside nvcc), it counts the instructions of softmax's hot loops (sass.py).
 # JOBS files at a time. The last line counts: N passed, N failed. Exit status 77: no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)}
 [ -n "$nvcc" ] || { echo "skip: no nvcc on this machine"; exit 77; }
+nvdisasm=${NVDISASM:-$(command -v nvdisasm || ls "$(dirname "$nvcc")/nvdisasm" 2>/dev/null)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -52,6 +54,16 @@ look_at() { # FILE.cu, folder of its own
     awk '/Compiling entry function/ { split($0, part, "\x27"); kernel = part[2] }
          match($0, /[0-9]+ bytes spill stores/) && substr($0, RSTART) + 0 > 256 { print kernel ": " $0 }' "$dir/log" >"$dir/bad"
     report "$name: few spills (most registers: $(grep -oE 'Used [0-9]+' "$dir/log" | sort -n -k2 | tail -1 | cut -d' ' -f2))" "$dir/bad"
+    count_loops "$name" "$dir"
+}
+
+# What an ordinary tile may take, of the kernels that the documents count.
+count_loops() { # name, folder
+    [ -n "$nvdisasm" ] && [ "$1" = src/ops/softmax/gpu/softmax.cu ] || return 0
+    NVDISASM=$nvdisasm python3 "$root/tests/cuda/sass.py" "$2"/keep/*.cubin napier_softmax_rows_bf16 \
+        sum=256:REDUX:672 write=256:STG.E.EF.128:640 >"$2/counts" 2>&1 && : >"$2/bad" || cp "$2/counts" "$2/bad"
+    sed 's/^/note  /' "$2/counts"
+    report "$1: instructions of the hot loops" "$2/bad"
 }
 
 files=("$@")

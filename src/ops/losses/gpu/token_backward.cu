@@ -160,7 +160,7 @@ NAPIER_OUTLINE float napier_cuda_back_big(float max, float max_prob, float scale
 CUDA_INLINE float napier_cuda_back_value(const napier_final *f, const napier_term_scale *s, const napier_token_slope *g,
                                          bool big, float z) {
     const float p = big ? napier_cuda_back_big(f->max, f->max_prob, f->scale, f->exponent, z)
-                        : napier_prob_of_term(f, z >= s->cutoff ? vf_exp_scaled(z, s->magic) : 0.0f);
+                        : napier_prob_of_term(f, napier_near_term(s, z, vf_exp_scaled(z, s->magic)));
     const float factor =
         g->entropy == 0.0f && g->base != 0.0f ? g->base : fmaf(-g->entropy, (z - f->max) - f->log_sum, g->base);
     return p == 0.0f ? g->constant : fmaf(p, factor, g->constant);

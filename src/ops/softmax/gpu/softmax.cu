@@ -237,7 +237,9 @@ NAPIER_INLINE void napier_span_sum(const napier_dtype dtype, const napier_span *
             }
         }
         napier_unpack_tile(dtype, 4, words, temperature, z);
-        const float max = napier_tile_max(4, CUDA_WARP, z);
+        const bool as_stored = dtype == NAPIER_BF16 && temperature == 1.0f;
+        const float mine_max = as_stored ? napier_largest_bf16(words, z) : napier_largest(4, z);
+        const float max = napier_group_max(CUDA_WARP, mine_max) + 0.0f; /* makes -0 and +0 one maximum */
         napier_tile_part part;
         if (napier_is_ordinary(max)) {
             part = napier_sum_tile(dtype, 4, CUDA_WARP, lane, max, false, z);
@@ -268,7 +270,7 @@ NAPIER_INLINE napier_warp_sum napier_block_span_sum(const napier_dtype dtype, co
     return napier_block_sum(napier_warp_sum_load(mine, lane), room);
 }
 
-/* The results of a warp's chunks. */
+/* The results of the chunk that begins at element i, of a row that is not odd. */
 NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
                                       const napier_writing *w, const napier_line *y, int64_t i) {
     const int per = napier_chunk_of(dtype);
@@ -276,7 +278,7 @@ NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_wor
     napier_unpack_chunk(dtype, words, temperature, z);
     NAPIER_UNROLL
     for (int e = 0; e < per; e++) {
-        z[e] = napier_result_of(w, z[e]);
+        z[e] = napier_result_of(w->op == NAPIER_OP_LOG_SOFTMAX, w, z[e]);
     }
     const int64_t tile_end = (i / NAPIER_TILE + 1) * NAPIER_TILE;
     const bool plain = y->stride == 1 && y->cols == 0 && per * napier_element_bytes(y->dtype) == 16;
@@ -287,11 +289,50 @@ NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_wor
     }
 }
 
+/* The results of a tile of the input's dtype that is whole in the result, where it is on a boundary of 16 bytes: nearly all
+ * tiles. Without the other cases nothing is decided inside the loop. */
+NAPIER_INLINE void napier_write_plain(const napier_dtype dtype, const bool log, const napier_words *words,
+                                      const int step, float temperature, const napier_writing *w, char *at) {
+    const int per = napier_chunk_of(dtype);
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+        float z[8];
+        napier_words out;
+        napier_unpack_chunk(dtype, words + c * step, temperature, z);
+        NAPIER_UNROLL
+        for (int e = 0; e < per; e++) {
+            z[e] = napier_result_of(log, w, z[e]);
+        }
+        NAPIER_UNROLL
+        for (int e = 0; e < 4; e++) {
+            out.w[e] =
+                dtype == NAPIER_F32 ? napier_float_bits(z[e]) : napier_narrow_numbers(dtype, z[2 * e], z[2 * e + 1]);
+        }
+        cuda_store_16(at + c * CUDA_WARP * 16, &out);
+    }
+}
+
+/* The results of the tile that begins at element `first`, whose chunks are `step` apart. */
+NAPIER_INLINE void napier_write_tile(const napier_dtype dtype, const napier_words *words, const int step,
+                                     float temperature, const napier_writing *w, const napier_line *y, int64_t first) {
+    const int lane = (int)threadIdx.x % CUDA_WARP;
+    const int64_t i = first + napier_chunk_at(dtype, CUDA_WARP, lane, 0);
+    if (!(y->dtype == dtype && napier_is_wide(y, 16) && first + NAPIER_TILE <= y->size)) {
+        NAPIER_UNROLL
+        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+            napier_write_chunk(dtype, &words[c * step], temperature, w, y, i + c * CUDA_WARP * napier_chunk_of(dtype));
+        }
+    } else if (w->op == NAPIER_OP_LOG_SOFTMAX) {
+        napier_write_plain(dtype, true, words, step, temperature, w, y->data + i * napier_element_bytes(dtype));
+    } else {
+        napier_write_plain(dtype, false, words, step, temperature, w, y->data + i * napier_element_bytes(dtype));
+    }
+}
+
 /* The results of the span. Each warp writes those of the tiles that it summed. */
 NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span *span, float temperature,
                                      const napier_writing *w, const napier_line *y) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
-    const int chunks = napier_chunks(dtype, 4);
     for (int64_t tile = span->begin + threadIdx.x / CUDA_WARP; tile < span->end; tile += warps) {
         const int64_t first = tile * NAPIER_TILE;
         if (napier_is_odd_row(w)) {
@@ -299,18 +340,11 @@ NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span
             const napier_writing odd = *w;
             napier_write_odd(&from, &to, &odd, temperature, first, CUDA_WARP, lane);
         } else if (span->kept != NULL) {
-            for (int c = 0; c < chunks; c++) {
-                napier_write_chunk(dtype, napier_kept_chunk(dtype, span, tile, c), temperature, w, y,
-                                   first + napier_chunk_at(dtype, CUDA_WARP, lane, c));
-            }
+            napier_write_tile(dtype, napier_kept_chunk(dtype, span, tile, 0), CUDA_WARP, temperature, w, y, first);
         } else {
             napier_words words[8];
             napier_load_tile(dtype, 4, CUDA_WARP, &span->line, first, lane, words);
-            NAPIER_UNROLL
-            for (int c = 0; c < chunks; c++) {
-                napier_write_chunk(dtype, &words[c], temperature, w, y,
-                                   first + napier_chunk_at(dtype, CUDA_WARP, lane, c));
-            }
+            napier_write_tile(dtype, words, 1, temperature, w, y, first);
         }
     }
 }

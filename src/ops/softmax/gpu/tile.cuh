@@ -93,8 +93,8 @@ NAPIER_INLINE float napier_widen(napier_dtype dtype, uint32_t bits) {
 #endif
 }
 
-/* The bits of two 16-bit elements, the first in the low half. */
-NAPIER_INLINE uint32_t napier_narrow_two(napier_dtype dtype, float first, float second) {
+/* The bits of two 16-bit elements, the first in the low half. Neither is NaN. */
+NAPIER_INLINE uint32_t napier_narrow_numbers(napier_dtype dtype, float first, float second) {
 #if defined(__CUDACC__)
     uint32_t both;
     if (dtype == NAPIER_BF16) {
@@ -102,16 +102,21 @@ NAPIER_INLINE uint32_t napier_narrow_two(napier_dtype dtype, float first, float 
     } else {
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
     }
-    if (vf_unordered(first, second)) {
-        const uint32_t nan = dtype == NAPIER_BF16 ? 0x7fc0u : 0x7e00u;
-        both = (first != first ? nan : both & 0xffffu) | (second != second ? nan << 16 : both & 0xffff0000u);
-    }
     return both;
 #else
     const uint32_t low = (uint32_t)(dtype == NAPIER_BF16 ? vf_to_bf16(first) : vf_to_f16_canonical(first));
     const uint32_t high = (uint32_t)(dtype == NAPIER_BF16 ? vf_to_bf16(second) : vf_to_f16_canonical(second));
     return low | high << 16;
 #endif
+}
+/* The same of any floats: a NaN becomes the canonical one. */
+NAPIER_INLINE uint32_t napier_narrow_two(napier_dtype dtype, float first, float second) {
+    uint32_t both = napier_narrow_numbers(dtype, first, second);
+    if (vf_unordered(first, second)) {
+        const uint32_t nan = dtype == NAPIER_BF16 ? 0x7fc0u : 0x7e00u;
+        both = (first != first ? nan : both & 0xffffu) | (second != second ? nan << 16 : both & 0xffff0000u);
+    }
+    return both;
 }
 
 NAPIER_INLINE uint32_t napier_element_bits(napier_dtype dtype, const char *at) {
@@ -238,6 +243,14 @@ NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, 
                                     int64_t first, int t, napier_words *words) {
     const int chunks = napier_chunks(dtype, eights), per = napier_chunk_of(dtype);
     const bool wide = napier_is_wide(l, 16), whole = first + NAPIER_TILE <= l->size;
+    if (wide && whole && group == CUDA_WARP && eights == 4) { /* most tiles */
+        const char *const at = l->data + (first + t * per) * napier_element_bytes(dtype);
+        NAPIER_UNROLL
+        for (int c = 0; c < chunks; c++) {
+            cuda_load_16(at + c * CUDA_WARP * 16, &words[c]);
+        }
+        return;
+    }
     if (!wide && l->stride == 1 && l->cols == 0 && first > 0 && first + NAPIER_TILE + per <= l->size) {
         const char *const at = l->data + first * napier_element_bytes(dtype) + t * 16;
         NAPIER_UNROLL
@@ -259,6 +272,9 @@ NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, 
     napier_load_whole_chunks(dtype, eights, group, l, first, t, words);
 }
 
+/* Called, because a division is 20 instructions, and most calls have the temperature 1. */
+NAPIER_OUTLINE float napier_quotient(float x, float temperature) { return x / temperature; }
+
 /* z = x / temperature of one chunk. */
 NAPIER_INLINE void napier_unpack_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
                                        float *z) {
@@ -274,7 +290,7 @@ NAPIER_INLINE void napier_unpack_chunk(const napier_dtype dtype, const napier_wo
     if (temperature != 1.0f) {
         NAPIER_UNROLL
         for (int e = 0; e < napier_chunk_of(dtype); e++) {
-            z[e] = z[e] / temperature;
+            z[e] = napier_quotient(z[e], temperature);
         }
     }
 }
@@ -379,6 +395,17 @@ NAPIER_INLINE float napier_max_or_nan(float x, float m) {
 #endif
 }
 
+/* The lesser of two numbers, in one instruction. */
+NAPIER_INLINE float napier_least_of(float a, float b) {
+#if defined(__CUDACC__)
+    float y;
+    asm("min.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+#else
+    return a < b ? a : b;
+#endif
+}
+
 /* Floats in the order of their keys, NaN above all. */
 NAPIER_INLINE uint32_t napier_key_of(float x) {
     const uint32_t bits = napier_float_bits(x);
@@ -400,6 +427,9 @@ NAPIER_INLINE float napier_group_max(const int group, float m) {
     return m;
 }
 NAPIER_INLINE int32_t napier_group_add(const int group, int32_t n) {
+    if (group == CUDA_WARP) {
+        return (int32_t)cuda_add_u32((uint32_t)n);
+    }
     NAPIER_UNROLL
     for (int lanes = group / 2; lanes > 0; lanes /= 2) {
         n += cuda_shuffle_xor_i32(n, lanes);
@@ -412,41 +442,44 @@ NAPIER_INLINE int32_t napier_group_add(const int group, int32_t n) {
  * half of the lanes, the other the upper, and the halves are joined at the end. This takes 12 shuffles instead of 40.
  * Every thread gets the sum. */
 NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t, float *lane) {
-    int held = 8, shared = 0;
-    if (dtype == NAPIER_F32) {
-        held = 4;
+    const int steps = group >= 32 ? 5 : group >= 16 ? 4 : group >= 8 ? 3 : group >= 4 ? 2 : group >= 2 ? 1 : 0;
+    const int first = dtype == NAPIER_F32 ? 4 : 8,
+              most = dtype == NAPIER_F32 ? 2 : 3; /* lanes held, and its logarithm */
+    const int shared = steps < most ? steps : most, held = first >> shared;
+    /* All bounds of loops are literals, so that the lanes become registers before anything else is decided. */
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        lane[i] = dtype == NAPIER_F32 ? lane[i] + lane[i + 4] : lane[i];
+    }
+    NAPIER_UNROLL
+    for (int step = 0; step < 5; step++) {
+        const int apart = group >> (step + 1), half = first >> (step + 1);
+        const bool upper = (t & apart) != 0;
+        if (step < steps && half == 0) {
+            lane[0] += cuda_shuffle_xor_f32(lane[0], apart);
+        }
         NAPIER_UNROLL
         for (int i = 0; i < 4; i++) {
-            lane[i] += lane[i + 4];
+            if (step < steps && i < half) {
+                const float mine = upper ? lane[i + half] : lane[i], other = upper ? lane[i] : lane[i + half];
+                lane[i] = mine + cuda_shuffle_xor_f32(other, apart);
+            }
         }
     }
     NAPIER_UNROLL
-    for (int apart = group / 2; apart > 0; apart /= 2) {
-        if (held == 1) {
-            lane[0] += cuda_shuffle_xor_f32(lane[0], apart);
-            continue;
-        }
-        held /= 2;
-        shared++;
+    for (int s = 0; s < 3; s++) {
         NAPIER_UNROLL
-        for (int i = 0; i < held; i++) {
-            const bool upper = (t & apart) != 0;
-            const float mine = upper ? lane[i + held] : lane[i], other = upper ? lane[i] : lane[i + held];
-            lane[i] = mine + cuda_shuffle_xor_f32(other, apart);
+        for (int i = 0; i < 8; i++) {
+            lane[i] = s < shared && i < held ? lane[i] + cuda_shuffle_xor_f32(lane[i], group >> (s + 1)) : lane[i];
         }
     }
     NAPIER_UNROLL
-    for (int s = 0; s < shared; s++) {
+    for (int half = 4; half > 0; half /= 2) {
         NAPIER_UNROLL
-        for (int i = 0; i < held; i++) {
-            lane[i] += cuda_shuffle_xor_f32(lane[i], group >> (s + 1));
-        }
-    }
-    NAPIER_UNROLL
-    for (int half = held / 2; half > 0; half /= 2) {
-        NAPIER_UNROLL
-        for (int i = 0; i < half; i++) {
-            lane[i] += lane[i + half];
+        for (int i = 0; i < 4; i++) {
+            if (i < half && half < held) {
+                lane[i] += lane[i + half];
+            }
         }
     }
     return lane[0];
@@ -508,9 +541,53 @@ NAPIER_INLINE float napier_largest(const int eights, const float *z) {
     return max;
 }
 
+/* The same for 32 elements of bf16 as stored, two at a time. */
+NAPIER_INLINE float napier_largest_bf16(const napier_words *words, const float *z) {
+#if defined(__CUDACC__)
+    uint32_t max = words[0].w[0];
+    (void)z;
+    NAPIER_UNROLL
+    for (int i = 1; i < 16; i++) {
+        asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
+    }
+    return napier_max_or_nan(napier_float_of_bits(max << 16), napier_float_of_bits(max & 0xffff0000u));
+#else
+    (void)words;
+    return napier_largest(4, z);
+#endif
+}
+
 /* The maximum of a tile, as its sum and its results use it: both zeros become +0. */
 NAPIER_INLINE float napier_tile_max(const int eights, const int group, const float *z) {
     return napier_group_max(group, napier_largest(eights, z)) + 0.0f;
+}
+
+/* The term, or 0 beyond the cutoff. The compiler would make a choice between exp and 0 a branch, which some threads take. */
+NAPIER_INLINE float napier_near_term(const napier_term_scale *s, float z, float term) {
+#if defined(__CUDACC__)
+    float near;
+    asm("{ .reg .pred p; setp.ge.f32 p, %1, %2; selp.f32 %0, %3, 0f00000000, p; }"
+        : "=f"(near)
+        : "f"(z), "f"(s->cutoff), "f"(term));
+    return near;
+#else
+    return z >= s->cutoff ? term : 0.0f;
+#endif
+}
+
+/* Adds an element's term to its lane, if it is below the maximum and not beyond the cutoff; counts it if it is not below.
+ * Predicates, because a branch here would be taken by some threads only. */
+NAPIER_INLINE void napier_sum_step(const napier_term_scale *s, float z, float term, float *lane, int32_t *count) {
+#if defined(__CUDACC__)
+    asm("{ .reg .pred p, q; setp.lt.f32 p, %2, %3; setp.ge.and.f32 q, %2, %4, p; @q add.rn.f32 %0, %0, %5;"
+        " @!p add.s32 %1, %1, 1; }"
+        : "+f"(*lane), "+r"(*count)
+        : "f"(z), "f"(s->max), "f"(s->cutoff), "f"(term));
+#else
+    const bool below = z < s->max;
+    *lane = below && z >= s->cutoff ? *lane + term : *lane;
+    *count += below ? 0 : 1;
+#endif
 }
 
 /* The sum of an ordinary tile. keep: its terms replace z, relative to the tile's own exponent. */
@@ -522,12 +599,8 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
     NAPIER_UNROLL
     for (int e = 0; e < 8 * eights; e++) {
         const float term = vf_exp_scaled(z[e], s.magic);
-        const bool near = z[e] >= s.cutoff, below = z[e] < s.max;
-        if (near && below) {
-            lane[e % 8] += term;
-        }
-        part.count += below ? 0 : 1;
-        z[e] = keep ? (near ? term : 0.0f) : z[e];
+        napier_sum_step(&s, z[e], term, &lane[e % 8], &part.count);
+        z[e] = keep ? napier_near_term(&s, z[e], term) : z[e];
     }
     part.count = napier_group_add(group, part.count);
     part.rest = napier_fold(dtype, group, t, lane);
@@ -594,16 +667,15 @@ NAPIER_OUTLINE void napier_write_odd(const napier_line *x, const napier_line *y,
 
 /* softmax of a term; 0 is that of an element beyond the cutoff. Subnormal products are not slow on a device. */
 NAPIER_INLINE float napier_prob_of_term(const napier_final *f, float term) {
-    const float prob = term * f->scale;
-    return prob < f->max_prob ? prob : f->max_prob;
+    return napier_least_of(term * f->scale, f->max_prob);
 }
 
-/* For a row that is not odd. */
-NAPIER_INLINE float napier_result_of(const napier_writing *w, float z) {
-    if (w->op == NAPIER_OP_LOG_SOFTMAX) {
+/* For a row that is not odd, so it is not NaN. */
+NAPIER_INLINE float napier_result_of(const bool log, const napier_writing *w, float z) {
+    if (log) {
         return (z - w->final.max) - w->final.log_sum;
     }
-    return napier_prob_of_term(&w->final, z >= w->s.cutoff ? vf_exp_scaled(z, w->s.magic) : 0.0f);
+    return napier_prob_of_term(&w->final, napier_near_term(&w->s, z, vf_exp_scaled(z, w->s.magic)));
 }
 
 #endif

@@ -112,19 +112,10 @@ CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_r
     }
 }
 
-/* Loads a tile as stored. Most tiles are whole and aligned to 16 bytes. */
+/* Loads a tile as stored. */
 CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *line, int64_t first,
                                  napier_words *words) {
-    if (napier_is_wide(line, 16) && first + NAPIER_TILE <= line->size) {
-        const int per = napier_chunk_of(dtype);
-        const char *const at = line->data + (first + cuda_lane() * per) * (16 / per);
-        NAPIER_UNROLL
-        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
-            cuda_load_16(at + c * CUDA_WARP * 16, &words[c]);
-        }
-    } else {
-        napier_load_tile(dtype, 4, CUDA_WARP, line, first, cuda_lane(), words);
-    }
+    napier_load_tile(dtype, 4, CUDA_WARP, line, first, cuda_lane(), words);
 }
 
 /* ---- A tile to its slot ------------------------------------------------------------------------------------------ */
