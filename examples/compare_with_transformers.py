@@ -18,8 +18,8 @@ TEXT = """John Napier published the first table of logarithms in 1614. The logar
 factors, so a product of many small probabilities is a sum that does not underflow: log(a * b) = log(a) + log(b)."""
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("model", help="a folder")
     parser.add_argument("--compute", choices=("float32", "bfloat16"), default="float32", help="Napier's mode")
     parser.add_argument("--text", type=argparse.FileType(encoding="utf-8"), help="a text to compare on")

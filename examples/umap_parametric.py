@@ -11,6 +11,7 @@ napier.umap.parametric_loss. Exit status 1 if fewer than 3 in 5 of the held-out 
 import argparse
 import os
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,14 +21,14 @@ from napier import umap
 DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "digits")
 
 
-def among_their_own(map_, labels, places, wanted):
+def among_their_own(map_: Any, labels: Any, places: Any, wanted: Any) -> float:
     """The share of places whose five neighbours on the map vote for the wanted label."""
     nearest, _ = umap.nearest_neighbors_of(map_, places, 5)
     votes = np.array([np.bincount(row, minlength=10).argmax() for row in labels[nearest]])
-    return (votes == wanted).mean()
+    return float((votes == wanted).mean())
 
 
-def train(images, steps, seed=42):
+def train(images: Any, steps: int, seed: int = 42) -> torch.nn.Module:
     """A training loop of one's own: edges drawn by their weights, negatives among their ends."""
     torch.manual_seed(seed)
     graph = umap.fuzzy_simplicial_set(*umap.nearest_neighbors(images, 15)).tocoo()
@@ -47,8 +48,8 @@ def train(images, steps, seed=42):
     return network
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--epochs", type=int, default=100, help="how often an edge of weight 1 is drawn")
     options = parser.parse_args()
     images = np.load(os.path.join(DATA, "images.npy")).reshape(-1, 64).astype(np.float32) / 16

@@ -11,6 +11,7 @@ def parametric_loss(source: Tensor, target: Tensor, negatives: Tensor, a: float 
                     b: float = 0.8950608780, repulsion_strength: float = 1.0) -> Tensor: ...
 
 class ParametricUMAP(UMAP):
+    _history: dict[str, list[float]]
     def __init__(self, batch_size: Optional[int] = None, dims: Optional[tuple[int, ...]] = None,
                  encoder: Optional[Module] = None, decoder: Optional[Module] = None,
                  parametric_reconstruction: bool = False,

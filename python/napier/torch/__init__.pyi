@@ -5,10 +5,14 @@ import torch
 
 from ..rl import Sampled as Sampled, TokenLogprobs as TokenLogprobs
 
-__all__ = ["LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "gather_logprobs", "group_advantages",
-           "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_per_response", "linear",
-           "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
-           "rubric_score", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize", "token_logprobs"]
+__all__ = [
+    "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "cross_entropy", "entmax", "fused_log_softmax",
+    "gather_logprobs", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
+    "gumbel_softmax", "kl_full", "kl_per_response", "linear", "linear_token_logprobs", "log_softmax", "logaddexp", "logcumsumexp",
+    "logsumexp", "matmul", "online_softmax", "reduce_softmax", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
+    "rubric_score", "safe_softmax", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize",
+    "token_logprobs",
+]
 
 Array: TypeAlias = torch.Tensor
 Number: TypeAlias = float | torch.Tensor

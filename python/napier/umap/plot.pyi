@@ -2,6 +2,9 @@
 from os import PathLike
 from typing import Any, Mapping, Optional, Sequence
 
+__all__ = ["InteractiveMap", "connectivity", "diagnostic", "interactive", "nearest_neighbour_distribution", "output_file",
+           "output_notebook", "points", "show"]
+
 Array = Any
 Axes = Any
 Cmap = Any
