@@ -98,7 +98,7 @@ mac() { # target, type of processor
 # Cases of tests/cli that hold on Windows too. The others are about modes, links, devices, limits of POSIX, or names that
 # differ only in case.
 cases="npy-dimensions npy-empty npy-fortran npy-types npy-versions pipes environment help info isa-missing misuse axis
-    axis-all dtype sparsemax special-rows temperature text-errors text-header text-input rl-misuse"
+    axis-all dtype sparsemax special-rows temperature text-errors text-header text-input rl-misuse options"
 
 under_wine() { # program, arguments...
     WINEPREFIX=$kept/wine WINEDEBUG=-all LC_ALL=C.UTF-8 timeout 300 "$wine" "$@"

@@ -23,17 +23,17 @@ def main():
     import napier
 
     native = pathlib.Path(napier.__file__).parent
-    check("imported from the wheel", HERE.parent.parent not in native.parents, str(native))
+    check("imported from the wheel", "site-packages" in native.parts, str(native))
     files = [str(file) for file in importlib.metadata.files("napier-math")]
     for name in ("cJSON.txt", "PCRE2.md", "utf8proc.md", "LICENSE"):
         check(f"licence {name}", any(file.endswith(name) for file in files))
     x = np.array([[1, 2, 3], [1000, 0, -1000]], dtype=np.float32)
     want = np.array([[0.09003057, 0.24472848, 0.66524094], [1, 0, 0]], dtype=np.float32)
     check("softmax", (napier.softmax(x) == want).all())
-    check("logsumexp", (napier.logsumexp(x) == np.array([3.407606, 1000], dtype=np.float32)).all())
+    check("logsumexp", np.allclose(napier.logsumexp(x, axis=-1), [3.40760596, 1000], rtol=1e-7))
     random = np.random.default_rng(1)
     logits, ids = random.standard_normal((64, 1000)).astype(np.float32), random.integers(0, 1000, 64)
-    check("token_logprobs", np.allclose(napier.token_logprobs(logits, ids),
+    check("token_logprobs", np.allclose(napier.token_logprobs(logits, ids).logprobs,
                                         napier.log_softmax(logits)[np.arange(64), ids], atol=1e-5))
     check("UMAP", napier.UMAP(n_neighbors=5).fit_transform(random.standard_normal((200, 8))).shape == (200, 2))
     check("the tokenizer is in this build", hasattr(napier, "Tokenizer"))
