@@ -176,7 +176,7 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has
  * no other state. One thread at a time may use a context. Give each of your threads a context of its own: it is small.
- * A child of fork may use its parent's contexts and create new ones. All its calls run on one thread, because OpenMP's threads
+ * A child of fork may use its parent's contexts and create new ones. All its calls run on one thread, because threads
  * stay with the parent. The results are the same. */
 typedef struct napier_context napier_context;
 
@@ -190,7 +190,7 @@ typedef struct napier_allocator {
 
 typedef struct napier_context_options {
     size_t struct_size; /* sizeof(napier_context_options) */
-    int threads;        /* worker threads; 0: OpenMP's default, at most 1024 */
+    int threads;        /* worker threads, at most 1024; 0: OpenMP's default, or in a build without it the processors */
     napier_isa
         highest_isa; /* AUTO: the best of this machine, with its matrix engine (AMX) for products of bf16. AVX512 does
                                    not use the engine. UNSUPPORTED if the machine lacks the instruction set */
