@@ -51,7 +51,9 @@ static int64_t elements_of(const napier_named_tensor *t) {
 static int64_t not_finite(const napier_named_tensor *t, int64_t elements) {
     const unsigned char *const bytes = t->data;
     const size_t size = napier_dtype_size(t->dtype);
-    const unsigned exponent = t->dtype == NAPIER_F16 ? 0x7c00 : 0x7f80; /* of the upper two bytes */
+    const unsigned exponent = t->dtype == NAPIER_F16   ? 0x7c00
+                              : t->dtype == NAPIER_F64 ? 0x7ff0
+                                                       : 0x7f80; /* of the upper two bytes */
     int64_t count = 0;
     for (int64_t i = 0; i < elements; i++) {
         const unsigned char *const upper = bytes + (size_t)i * size + size - 2;

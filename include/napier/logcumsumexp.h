@@ -8,7 +8,7 @@
  * strides. Only the option temperature is used; options NULL: defaults.
  *
  * Error before rounding to the dtype: lse 2^-51 absolute and 2^-53 relative; the derivatives 2^-50 times the sum of the absolute
- * values of their terms.
+ * values of their terms; in f64 they may overflow where gradients or tangents are beyond 2^1000.
  *
  *     prefix                      lse                     derivatives
  *     one finite element z        z exactly

@@ -253,7 +253,7 @@ typedef enum napier_metric {
     NAPIER_METRIC_WMINKOWSKI = 23,  /* with exponent p: (sum w |x - y|^p)^(1/p); weights >= 0, without them all are 1 */
     NAPIER_METRIC_POINCARE = 24,    /* points of the unit ball: rows shorter than 1 */
     NAPIER_METRIC_SYMMETRIC_KL = 25,      /* of rows x + 1e-11 divided by their sums; no negative values */
-    NAPIER_METRIC_LL_DIRICHLET = 26,      /* relative log likelihood of counts; no negative values */
+    NAPIER_METRIC_LL_DIRICHLET = 26,      /* relative log likelihood of counts, 0 to 2^53 */
     NAPIER_METRIC_SOFTMAX_HELLINGER = 27, /* hellinger of the softmax of the rows */
     NAPIER_METRIC_STRING = 28 /* edit distance of character codes; a row ends at its first negative number */
 } napier_metric;
@@ -435,8 +435,9 @@ typedef struct napier_umap_model napier_umap_model;
  * is at 0. If there are fewer points than n_neighbors, all are neighbours. Equal points lie near one another on the
  * map. A point is disconnected if no point nearer than disconnection_distance is its neighbour or has it as a
  * neighbour. Its row is NaN, which is not an error; napier_umap_disconnected counts such rows. Every other element of
- * the result is finite. Very large values (from 2^52 on) are multiplied by a power of two before they are measured, so
- * that no distance overflows f32; that does not change the map. */
+ * the result is finite. Where values are very large (from 2^52 on), samples are multiplied by a power of two before
+ * they are measured, which does not change the map, unless other rows are so small that it would lose their distances.
+ * Distances that overflow f32 are INVALID_ARGUMENT. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 /* Makes a model of samples [n, cols] and a map that was made elsewhere: embedding [n, n_components], f32 contiguous; a

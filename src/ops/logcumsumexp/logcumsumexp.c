@@ -20,8 +20,14 @@ typedef struct job {
     kept_prefix *scratch; /* of backward: a row for each worker */
 } job;
 
+/* A logit over the temperature, rounded to the compute type. */
 static double divided(const job *j, double x) {
     return j->wide ? x / j->temperature : (double)((float)x / (float)j->temperature);
+}
+
+/* A derivative, which is rounded when it is stored. */
+static double over_temperature(const job *j, double x) {
+    return x / (j->wide ? j->temperature : (double)(float)j->temperature);
 }
 
 static double load(napier_const_matrix m, int64_t row, int64_t col) {
@@ -77,7 +83,7 @@ static void tangent_row(void *argument, int64_t row) {
             total = prefix_add(total, prefix_scaled(product.high, shift), prefix_scaled(product.low, shift));
         }
         const double mean = s.max.z == -HUGE_VAL ? 0.0 : (total.high + total.low) / prefix_sum(&s);
-        store(j, row, col, special != 0 ? napier_f64_nan() : divided(j, mean));
+        store(j, row, col, special != 0 ? napier_f64_nan() : over_temperature(j, mean));
     }
 }
 
@@ -126,7 +132,7 @@ static void backward_row(const job *j, int64_t row, kept_prefix *kept) {
             const prefix_term term = prefix_term_of(z);
             result = prefix_scaled(term.parts.p * (total.high + total.low), prefix_shift(term, unit));
         }
-        store(j, row, col, divided(j, result));
+        store(j, row, col, over_temperature(j, result));
     }
 }
 

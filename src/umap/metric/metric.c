@@ -144,7 +144,10 @@ static const char *value_fault(napier_metric metric, float x) {
     switch (metric) {
     case NAPIER_METRIC_HELLINGER: return x < 0.0f ? "hellinger takes no negative values" : NULL;
     case NAPIER_METRIC_SYMMETRIC_KL: return x < 0.0f ? "symmetric_kl takes no negative values" : NULL;
-    case NAPIER_METRIC_LL_DIRICHLET: return x < 0.0f ? "ll_dirichlet takes no negative counts" : NULL;
+    case NAPIER_METRIC_LL_DIRICHLET:
+        return x < 0.0f      ? "ll_dirichlet takes no negative counts"
+               : x > 0x1p53f ? "ll_dirichlet takes counts of at most 2^53"
+                             : NULL;
     case NAPIER_METRIC_PRECOMPUTED: return x < 0.0f ? "a distance is not negative" : NULL;
     case NAPIER_METRIC_HAVERSINE: return fabsf(x) > MOST_RADIANS ? "haversine takes radians" : NULL;
     default: return NULL;
@@ -192,7 +195,7 @@ static bool fill_row(void *argument, int64_t i) {
     const napier_points *p = t->points;
     float *row = p->rows + i * p->width;
     const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 ||
-                     first_fault(p->metric, row, p->cols) >= 0 || napier_special_fault(p->metric, row, p->cols) >= 0;
+                     first_fault(p->metric, row, p->cols) >= 0 || !napier_special_is_point(p->metric, row, p->cols);
     memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
     change_row(p->metric, row, p->cols);
     return bad;
@@ -408,6 +411,29 @@ static napier_status variances_of(napier_context *context, const napier_points *
 /* A constant column gets weight 0. */
 static double inverse_root(float variance) { return variance > 0.0f ? 1.0 / sqrt((double)variance) : 0.0; }
 
+static bool overflows(void *argument, int64_t i) {
+    const napier_points *p = argument;
+    const float *x = p->rows ? p->rows + i * p->width : p->sparse.values + p->sparse.row_starts[i];
+    const int64_t count = p->rows ? p->cols : p->sparse.row_starts[i + 1] - p->sparse.row_starts[i];
+    for (int64_t c = 0; c < count; c++) {
+        if (!isfinite(x[c])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Rows whose columns have been multiplied. A difference of two infinite values would count as no distance. */
+static napier_status check_factors(napier_context *context, napier_points *p) {
+    const int64_t bad = napier_parallel_find(context, p->n, ROW_CHUNK, overflows, p);
+    NAPIER_REFUSE_IF(
+        context, bad >= 0,
+        "metric_values: row %lld of samples, weighed by them, is more than f32 holds; divide the data by a "
+        "power of two",
+        (long long)bad);
+    return NAPIER_OK;
+}
+
 static void divide_rows(void *argument, int64_t i) {
     napier_points *p = argument;
     for (int64_t c = 0; c < p->cols; c++) {
@@ -433,13 +459,13 @@ static napier_status scale_by_variances(napier_memory *memory, napier_points *p,
     }
     if (p->rows) {
         napier_parallel_each(context, p->n, ROW_CHUNK, divide_rows, p);
-        return NAPIER_OK;
+        return check_factors(context, p);
     }
     float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
     for (int64_t e = 0; e < p->sparse.row_starts[p->n]; e++) {
         values[e] = (float)((double)values[e] * inverse_root(p->metric_values[p->sparse.columns[e]]));
     }
-    return NAPIER_OK;
+    return check_factors(context, p);
 }
 
 /* ---- Weights of wminkowski, options of string --------------------------------------------------------------------- */
@@ -473,13 +499,13 @@ static napier_status weigh_columns(napier_memory *memory, napier_points *p, cons
     }
     if (p->rows) {
         napier_parallel_each(context, p->n, ROW_CHUNK, weigh_row, p);
-        return NAPIER_OK;
+        return check_factors(context, p);
     }
     float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
     for (int64_t e = 0; e < p->sparse.row_starts[p->n]; e++) {
         values[e] *= p->metric_values[p->sparse.columns[e]];
     }
-    return NAPIER_OK;
+    return check_factors(context, p);
 }
 
 /* The largest distance, and what distances are divided by. */
@@ -492,6 +518,8 @@ static napier_status string_options(napier_memory *memory, napier_points *p, con
     NAPIER_TRY(napier_taken(memory, "metric_values: no memory"));
     NAPIER_REFUSE_IF(context, !(known[0] >= 1.0f && known[0] <= (float)NAPIER_STRING_HIGHEST),
                      "metric_values: the largest distance %g is not 1 to %d", (double)known[0], NAPIER_STRING_HIGHEST);
+    NAPIER_REFUSE_IF(context, known[0] != floorf(known[0]), "metric_values: the largest distance %g is not whole",
+                     (double)known[0]);
     NAPIER_REFUSE_IF(context, !(known[1] > 0.0f && isfinite(known[1])), "metric_values: the divisor %g is not above 0",
                      (double)known[1]);
     memcpy(p->metric_values, known, sizeof usual);

@@ -211,19 +211,17 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
 
 /* The square of a difference of smaller values, summed over 2^20 columns, is within f32. */
 #define LARGE 0x1p52f
-enum { SCALED_TO = 51, LARGE_CHUNK = 1024 };
+/* The square of a difference of one unit in the last place of a larger value than 2^-40 is a normal number. */
+enum { SCALED_TO = 51, SCALED_LEAST = -40, LARGE_CHUNK = 1024 };
 
+/* Do these metrics weigh each column by itself, so that a column of small values counts like one of large values? */
+static bool is_by_column(napier_metric metric) {
+    return metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS;
+}
+
+/* The other metrics that do not change with a factor divide by a row's size first, so they need none. */
 static bool may_be_scaled(napier_metric metric) {
-    switch (metric) {
-    case NAPIER_METRIC_CANBERRA:
-    case NAPIER_METRIC_BRAYCURTIS:
-    case NAPIER_METRIC_COSINE:
-    case NAPIER_METRIC_CORRELATION:
-    case NAPIER_METRIC_HELLINGER:
-    case NAPIER_METRIC_SEUCLIDEAN:
-    case NAPIER_METRIC_MAHALANOBIS: return true;
-    default: return metric != NAPIER_METRIC_PRECOMPUTED && napier_metric_grows(metric, true);
-    }
+    return metric == NAPIER_METRIC_BRAYCURTIS || is_by_column(metric) || napier_metric_grows(metric, true);
 }
 
 bool napier_metric_grows(napier_metric metric, bool has_values) {
@@ -249,31 +247,44 @@ static const float *values_of(const napier_samples_copy *copy, int64_t i, int64_
     return *count > 0 ? copy->sparse.values + copy->sparse.row_starts[i] : NULL;
 }
 
-static float largest_of(const napier_samples_copy *copy, int64_t i) {
+/* The least and the largest size of a row's values, without 0 and those that are not finite; INFINITY and 0 if it has no
+ * other. */
+static void sizes_of(const napier_samples_copy *copy, int64_t i, float *least, float *largest) {
     int64_t count;
     const float *x = values_of(copy, i, &count);
-    float largest = 0.0f;
+    *least = INFINITY;
+    *largest = 0.0f;
     for (int64_t c = 0; c < count; c++) {
         const float size = fabsf(x[c]);
-        largest = isfinite(size) && size > largest ? size : largest;
+        *largest = isfinite(size) && size > *largest ? size : *largest;
+        *least = size > 0.0f && size < *least ? size : *least;
     }
-    return largest;
 }
 
-static bool has_large(void *argument, int64_t i) { return largest_of(argument, i) >= LARGE; }
+static bool has_large(void *argument, int64_t i) {
+    float least, largest;
+    sizes_of(argument, i, &least, &largest);
+    return largest >= LARGE;
+}
 
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric) {
     napier_samples_copy rows = *copy;
     if (!may_be_scaled(metric)) {
         return 0;
     }
-    const int64_t first = napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows);
-    float largest = 0.0f;
-    for (int64_t i = first; first >= 0 && i < rows.rows; i++) {
-        const float own = largest_of(&rows, i);
+    if (napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows) < 0) {
+        return 0;
+    }
+    float least = INFINITY, largest = 0.0f; /* of rows, or of values */
+    for (int64_t i = 0; i < rows.rows; i++) {
+        float own_least, own;
+        sizes_of(&rows, i, &own_least, &own);
+        const float small = is_by_column(metric) || own == 0.0f ? own_least : own;
+        least = small < least ? small : least;
         largest = own > largest ? own : largest;
     }
-    return first < 0 ? 0 : SCALED_TO - ilogbf(largest);
+    const int exponent = SCALED_TO - ilogbf(largest);
+    return ilogbf(least) + exponent < SCALED_LEAST ? 0 : exponent;
 }
 
 void napier_samples_multiply(napier_samples_copy *copy, int exponent) {

@@ -69,8 +69,8 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
 /* Multiplies the copy by 2^exponent. */
 void napier_samples_multiply(napier_samples_copy *copy, int exponent);
 
-/* The exponent by which to multiply these rows, so that no distance of this metric overflows f32; 0 for all but very
- * large values, and where a metric is not proportional to the rows' size or is precomputed. */
+/* The exponent by which to multiply these rows, so that distances of this metric stay within f32. It is 0 for all but very
+ * large values, where the metric needs no factor or is precomputed, and where distances between small rows would be lost. */
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric);
 
 /* Are distances multiplied too, if rows are? Otherwise they stay as they are. has_values: metric_values are given. */

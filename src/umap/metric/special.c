@@ -85,15 +85,8 @@ static double squared_length(const float *row, int64_t cols) {
     return sum;
 }
 
-int64_t napier_special_fault(napier_metric metric, const float *row, int64_t cols) {
-    if (metric != NAPIER_METRIC_POINCARE || squared_length(row, cols) < 1.0) {
-        return -1;
-    }
-    int64_t largest = 0;
-    for (int64_t c = 1; c < cols; c++) {
-        largest = fabsf(row[c]) > fabsf(row[largest]) ? c : largest;
-    }
-    return largest;
+bool napier_special_is_point(napier_metric metric, const float *row, int64_t cols) {
+    return metric != NAPIER_METRIC_POINCARE || squared_length(row, cols) < 1.0;
 }
 
 /* ---- poincare, symmetric_kl -------------------------------------------------------------------------------------- */

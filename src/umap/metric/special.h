@@ -29,8 +29,8 @@ int64_t napier_special_width(napier_metric metric, int64_t cols);
  *   string              all columns from the first negative one on are -1 */
 void napier_special_row(napier_metric metric, float *row, int64_t cols);
 
-/* The first column at which a row, not yet transformed, is not a point of the metric; -1 if it is one. */
-int64_t napier_special_fault(napier_metric metric, const float *row, int64_t cols);
+/* Is a row, not yet transformed, a point of the metric? Poincare's are shorter than 1. */
+bool napier_special_is_point(napier_metric metric, const float *row, int64_t cols);
 
 /* acosh(1 + 2 |x - y|^2 / ((1 - |x|^2) (1 - |y|^2))) */
 float napier_poincare(const float *x, const float *y, int64_t cols);

@@ -305,14 +305,40 @@ static void test_scaled_numbers(void) {
     }
 }
 
+/* Metrics that divide by a row's size need no factor: rows of any sizes give the map of rows of one size. */
+static void test_rows_of_many_sizes(void) {
+    static float x[N * COLS], sized[N * COLS];
+    static const napier_metric metrics[] = {NAPIER_METRIC_COSINE, NAPIER_METRIC_CORRELATION, NAPIER_METRIC_HELLINGER};
+    fill(x, N, COLS);
+    for (int i = 0; i < N * COLS; i++) {
+        x[i] = fabsf(x[i]);
+        sized[i] = ldexpf(x[i], i < COLS ? 110 : i / COLS % 2 ? -100 : 0);
+    }
+    for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
+        napier_umap_options o = short_options();
+        napier_umap_model *model = NULL, *other = NULL;
+        o.neighbors.metric = metrics[k];
+        o.init = NAPIER_UMAP_INIT_RANDOM;
+        must(napier_umap_fit(context, samples_of(x, N, COLS), &o, &model));
+        must(napier_umap_fit(context, samples_of(sized, N, COLS), &o, &other));
+        expect(memcmp(napier_umap_model_embedding(model).data, napier_umap_model_embedding(other).data,
+                      sizeof(float) * N * 2) == 0,
+               "metric %d: rows of other sizes have another map", (int)metrics[k]);
+        napier_umap_model_destroy(context, model);
+        napier_umap_model_destroy(context, other);
+    }
+}
+
 /* A row that is far beyond the fitted ones is refused, with the way out. */
 static void test_numbers_that_overflow(void) {
     static float x[N * COLS];
     napier_umap_options o = short_options();
     napier_umap_model *model = NULL;
     fill(x, N, COLS);
-    x[3 * COLS + 1] = 1e30f;
-    check_map("one of 1e30", samples_of(x, N, COLS), N, &o);
+    x[3 * COLS + 1] = 1e20f;
+    check_map("one of 1e20", samples_of(x, N, COLS), N, &o);
+    x[3 * COLS + 1] = 1e30f; /* a factor would make all other points equal */
+    invalid(context, napier_umap_fit(context, samples_of(x, N, COLS), &o, &model), "divide the data by a power of two");
     x[3 * COLS + 1] = 1.0f;
     must(napier_umap_fit(context, samples_of(x, N, COLS), &o, &model));
     float far[COLS] = {1e30f}, y[2];
@@ -466,7 +492,7 @@ static void test_refused_options(void) {
 int main(void) {
     return RUN_UMAP_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse), TEST(test_few_and_equal_points),
                           TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
-                          TEST(test_scaled_numbers), TEST(test_numbers_that_overflow),
+                          TEST(test_scaled_numbers), TEST(test_rows_of_many_sizes), TEST(test_numbers_that_overflow),
                           TEST(test_precomputed_without_neighbors), TEST(test_refused_data),
                           TEST(test_refused_options));
 }

@@ -2,6 +2,8 @@
  * and layout, symmetric, the same bits on every instruction set and for any number of threads; hostile input. */
 #include "unit/umap/umap_support.h"
 
+#include <float.h>
+
 #include "support/memory.h"
 #include "umap/metric/metric.h"
 
@@ -602,6 +604,7 @@ static void test_refused(napier_context *context) {
     refuse(context, (napier_umap_samples){napier_const_rows(big, 2, 1, NAPIER_F64), NULL},
            options_for(NAPIER_METRIC_EUCLIDEAN, 2.0), "row 1, column 0", "1e+39");
     const float y[4] = {1, -2, 3, 4}, indefinite[4] = {1, 2, 2, 1}, lopsided[4] = {1, 0, 1, 1};
+    const float part[2] = {1.5f, 1}, large[2] = {1, FLT_MAX};
     const struct {
         napier_metric metric;
         int64_t rows;
@@ -622,7 +625,9 @@ static void test_refused(napier_context *context) {
                  {NAPIER_METRIC_SYMMETRIC_KL, 2, 2, NULL, "row 0, column 1", "negative"},
                  {NAPIER_METRIC_LL_DIRICHLET, 2, 2, NULL, "row 0, column 1", "negative"},
                  {NAPIER_METRIC_STRING, 2, 2, lopsided + 1, "largest distance", "0"},
-                 {NAPIER_METRIC_STRING, 2, 2, lopsided, "divisor", "0"}};
+                 {NAPIER_METRIC_STRING, 2, 2, lopsided, "divisor", "0"},
+                 {NAPIER_METRIC_STRING, 2, 2, part, "largest distance", "1.5"},
+                 {NAPIER_METRIC_WMINKOWSKI, 2, 1, large, "row 0", "power of two"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         napier_neighbors_options options = options_for(cases[i].metric, cases[i].p);
         options.metric_values = cases[i].values;
