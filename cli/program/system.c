@@ -152,7 +152,7 @@ FILE *system_temporary_file(const char *directory) {
     return file;
 }
 
-/* Allocates the disk blocks at once, so that a full disk is an error here instead of a SIGBUS later. */
+/* Allocates the disk blocks at once, so that a full disk is an error here instead of a SIGBUS later; not on macOS. */
 static int reserve(int fd, off_t size) {
 #ifdef __APPLE__ /* macOS has no posix_fallocate */
     return ftruncate(fd, size) == 0 ? 0 : errno;

@@ -114,7 +114,7 @@ def _weighted_sum(rewards, weights):
     """The sum over the functions, in their order. NaN where no function gave a reward, as NaNs count in no sum."""
     total = torch.zeros_like(rewards[:, 0])
     for column, weight in zip(rewards.unbind(1), weights):
-        total = total + torch.nan_to_num(column, nan=0.0) * weight
+        total = total + torch.where(column.isnan(), 0.0, column) * weight
     return total.masked_fill(rewards.isnan().all(1), math.nan)
 
 

@@ -2,6 +2,7 @@
 functions, derivatives of every order, the bits of NumPy's functions; and calls without an operator."""
 import functools
 import itertools
+import math
 
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -274,3 +275,38 @@ def test_the_same_bits():
     napier.set_isa("auto")
     napier.set_num_threads(0)
     assert all(len(each) == 1 for each in found.values()), [name for name, each in found.items() if len(each) > 1]
+
+
+def test_targets_of_eight_bits_and_numbers_beside_float64():
+    for kind, classes, ids in ((torch.uint8, 256, [5, 6]), (torch.uint8, 200, [156, 0]), (torch.int8, 200, [100, 3])):
+        x, target = torch.randn(2, classes, dtype=torch.float64), torch.tensor(ids, dtype=kind)
+        wanted = torch.nn.functional.cross_entropy(x, target.long())
+        assert abs(napier.torch.cross_entropy(x, target) - wanted) < 1e-12, (kind, classes)
+    zero = torch.zeros(2, dtype=torch.float64)
+    assert (napier.torch.logaddexp(zero, 0.1) - torch.logaddexp(zero, torch.tensor(0.1, dtype=torch.float64))).abs().max() < 1e-15
+    assert abs(napier.torch.logsumexp(zero, b=[0.1, 0.3]) - math.log(0.4)) < 1e-15
+    mask, b = torch.ones(2, dtype=torch.bool), torch.ones(2, dtype=torch.float64)
+    for x in (torch.zeros(2), torch.zeros(2, dtype=torch.int64)):
+        assert napier.torch.logsumexp(x, b=b, mask=mask).dtype == napier.torch.logsumexp(x, b=b).dtype
+
+
+def test_entmax_refuses_what_it_cannot_compute():
+    x = torch.tensor([1.0, 2.0, 3.0])
+    raises(ValueError, "temperature: -1.0", lambda: napier.torch.entmax(x, temperature=torch.tensor(-1.0)))
+    raises(ValueError, "alpha: 1.0000000001", lambda: napier.torch.entmax(x, alpha=1 + 1e-10))
+    raises(TypeError, "dtype: expected one of floating-point", lambda: napier.entmax(x.numpy(), dtype="int32"))
+    assert napier.entmax(x, dtype="float64").dtype == torch.float64
+    with torch.no_grad():
+        assert napier.entmax(x.clone().requires_grad_()).shape == (3,)
+
+
+def test_a_mode_of_functions_sees_the_operators():
+    class Log(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    seen = []
+    with Log():
+        napier.torch.softmax(torch.zeros(3))
+    assert any("napier" in name for name in seen), seen

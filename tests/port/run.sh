@@ -42,7 +42,8 @@ pool() {
     for program in golden golden_umap golden_linear; do
         check "pool: $program, 7 threads" "$kept/pool/tests/$program" --threads 7 --check "$root/tests/bits/$program.txt"
     done
-    if pool_build pool "test_fork test_base" >"$work/fork.log" 2>&1; then # needs cmocka and MPFR
+    if cmake --build "$kept/pool" --target help | grep -q test_fork; then # needs cmocka and MPFR
+        check "pool: build of tests" pool_build pool "test_fork test_base"
         check "pool: a child of fork" "$kept/pool/tests/test_fork"
         check "pool: contexts" "$kept/pool/tests/test_base"
     else
@@ -65,7 +66,7 @@ find_zig() {
     zig=${NAPIER_ZIG:-$(command -v zig)}
     [ -x "$zig" ] && return
     [ -e "$kept/venv/ready" ] || { rm -rf "$kept/venv" && python3 -m venv "$kept/venv" &&
-        "$kept/venv/bin/pip" install --quiet --disable-pip-version-check ziglang && touch "$kept/venv/ready"; }
+        "$kept/venv/bin/pip" install --quiet --disable-pip-version-check ziglang==0.17.1 && touch "$kept/venv/ready"; }
     zig=$("$kept/venv/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))') &&
         [ -x "$zig" ]
 }
@@ -106,8 +107,11 @@ under_wine() { # program, arguments...
 
 golden_under_wine() { # program, instruction set
     under_wine "$kept/x86_64-windows-gnu/tests/$1.exe" --quick --isa "$2" --threads 7 --check "$root/tests/bits/$1.txt"
-    local status=$?
-    [ "$status" -eq 77 ] || return "$status"
+}
+
+has_under_wine() { # instruction set
+    golden_under_wine golden "$1" >/dev/null 2>&1
+    [ $? -ne 77 ]
 }
 
 windows() {
@@ -118,8 +122,9 @@ windows() {
     server=$(command -v wineserver || ls /usr/lib/wine/wineserver64 2>/dev/null)
     [ -n "$server" ] && WINEPREFIX=$kept/wine "$server" -p 2>/dev/null # else each program starts wine anew
     check "Windows: self-test" under_wine "$kept/x86_64-windows-gnu/tests/selftest.exe" --quick
-    for program in $goldens; do
-        for isa in scalar avx2 avx512; do
+    for isa in scalar avx2 avx512; do
+        has_under_wine "$isa" || { skip "Windows: golden tables, $isa" "not on this machine"; continue; }
+        for program in $goldens; do
             check "Windows: $program, $isa" golden_under_wine "$program" "$isa"
         done
     done

@@ -315,3 +315,19 @@ def test_wrong_arguments_of_cross_entropy():
                              (lambda: napier.cross_entropy(3.0, 1), ValueError, "input: expected at least 1")):
         with pytest.raises(kind, match=text):
             call()
+
+
+def test_floats_of_eight_bits_may_have_no_infinity():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for kind in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        x = np.array([1.0, 2.0, 3.0]).astype(kind)
+        assert napier.softmax(x, mask=[1, 1, 0]).tolist() == napier.softmax(np.array([1, 2, -np.inf], np.float32)).tolist()
+        assert napier.entmax(x).dtype == np.float32 and napier.cross_entropy(x, 1).dtype == np.float32
+
+
+def test_choices_that_are_refused():
+    with pytest.raises(TypeError, match="axis: None"):
+        napier.gumbel_softmax(np.zeros((2, 3)), hard=True, axis=None)
+    assert napier.gumbel_softmax(np.zeros((3, 0)), hard=True).shape == (3, 0)
+    with pytest.raises(TypeError, match="weight: expected real"):
+        napier.cross_entropy(np.zeros((1, 2)), [0], np.ones(2, complex))

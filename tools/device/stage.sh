@@ -65,7 +65,7 @@ golden() { # NAME PREFIX...: one table, by another program in front
 have() { command -v "$1" >/dev/null || { echo "skip  $1 is not on this machine" && skipped=$((skipped + 1)) && return 1; }; }
 
 stage_1() {
-    have nvidia-smi && run nvidia-smi 30 nvidia-smi
+    have nvidia-smi && { run nvidia-smi 30 nvidia-smi || return; }
     run test_cuda_device 60 "$here/bin/test_cuda_device_device" || [ $? -eq 77 ] || return
     for name in golden golden_rl golden_umap; do
         run "$name" 120 $(golden $name) || [ $? -eq 77 ] || return

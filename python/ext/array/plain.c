@@ -4,7 +4,7 @@
 /* What PyTorch is asked for. Its module is loaded: only napier.torch calls this. */
 static struct {
     PyObject *tensor, *parameter; /* types; subclasses have their own rules */
-    PyObject *dispatch_modes, *tracing, *transforms, *grad_enabled, *forward_mode;
+    PyObject *dispatch_modes, *function_modes, *tracing, *transforms, *grad_enabled, *forward_mode;
     PyObject *requires_grad, *level; /* names */
 } torch;
 
@@ -22,13 +22,14 @@ static bool torch_start(void) {
     torch.tensor = attribute("torch", "Tensor");
     torch.parameter = attribute("torch.nn", "Parameter");
     torch.dispatch_modes = attribute("torch._C", "_len_torch_dispatch_stack");
+    torch.function_modes = attribute("torch._C", "_len_torch_function_stack");
     torch.tracing = attribute("torch._C", "_get_tracing_state");
     torch.transforms = attribute("torch._C", "_are_functorch_transforms_active");
     torch.grad_enabled = attribute("torch", "is_grad_enabled");
     torch.forward_mode = attribute("torch.autograd.forward_ad", NULL);
     torch.requires_grad = PyUnicode_InternFromString("requires_grad");
-    if (torch.tensor && torch.parameter && torch.dispatch_modes && torch.tracing && torch.transforms &&
-        torch.grad_enabled && torch.forward_mode && torch.requires_grad) {
+    if (torch.tensor && torch.parameter && torch.dispatch_modes && torch.function_modes && torch.tracing &&
+        torch.transforms && torch.grad_enabled && torch.forward_mode && torch.requires_grad) {
         torch.level = PyUnicode_InternFromString("_current_level");
     }
     return torch.level;
@@ -47,7 +48,7 @@ static bool nothing_active(void) {
     const bool outside = level && PyLong_AsLong(level) < 0;
     Py_XDECREF(level);
     return outside && !is_true(PyObject_CallNoArgs(torch.dispatch_modes)) &&
-           !is_true(PyObject_CallNoArgs(torch.tracing));
+           !is_true(PyObject_CallNoArgs(torch.function_modes)) && !is_true(PyObject_CallNoArgs(torch.tracing));
 }
 
 static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }

@@ -36,6 +36,24 @@ def as_array(x, name="x"):
     return np.from_dlpack(x) if has_only_dlpack(x) else np.asarray(x)
 
 
+def without_float8(x):
+    """An array of floats of 8 bits, of which some kinds have no infinity, as float32."""
+    return x.astype(np.float32) if x.dtype.name.startswith("float8") else x
+
+
+def torch_dtype(dtype):
+    """PyTorch's dtype of this name, or of this dtype of NumPy."""
+    import torch
+    return dtype if isinstance(dtype, torch.dtype) else getattr(torch, floating_dtype(dtype).name)
+
+
+def floating_dtype(dtype):
+    kind = np.dtype(getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
+    if kind.kind != "f" and kind.name != "bfloat16":
+        raise TypeError(f"dtype: expected one of floating-point numbers, got {dtype!r}")
+    return kind
+
+
 def number(x, name):
     """x as a float."""
     try:

@@ -8,7 +8,7 @@ everywhere.
 import numpy as np
 
 from .. import _napier
-from .convert import axes_of, in_its_kind, positive
+from .convert import axes_of, floating_dtype, in_its_kind, positive, torch_dtype
 from .logsumexp import _array
 from .sums import dot_rows, exp, log
 
@@ -62,6 +62,8 @@ def check_alpha(alpha):
         raise TypeError(f"alpha: expected a number, got {alpha!r}")
     if not 1 <= alpha <= 4:
         raise ValueError(f"alpha: {alpha} is not in 1 (softmax) .. 4")
+    if 1 < alpha < 1 + 2**-20:
+        raise ValueError(f"alpha: {alpha!r} is so near to 1 that digits are lost; use 1, which is softmax")
     return float(alpha)
 
 
@@ -89,15 +91,17 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
         function = _napier.softmax if alpha == 1 else _napier.sparsemax
         return function(x, axis, temperature=temperature, masked_rows=masked_rows, mask=mask, causal=causal, dtype=dtype)
     if hasattr(x, "permute"):
+        from torch import is_grad_enabled
+
         from .. import torch
-        if x.requires_grad:
+        if x.requires_grad and is_grad_enabled():
             raise RuntimeError("x: the tensor requires grad, which this function does not record: use the one of napier.torch, or "
                                "x.detach()")
         axes = axes_of(axis, x.ndim)
         if len(axes) != 1:
             raise ValueError(f"axis: {axis} is not one axis, which a tensor needs here")
         y = torch.entmax(x, axes[0], alpha=alpha, temperature=temperature, masked_rows=masked_rows, mask=mask, causal=causal)
-        return y if dtype is None else y.to(dtype)
+        return y if dtype is None else y.to(torch_dtype(dtype))
     from .masked import hidden
     x = hidden(_array(x, "x"), mask, causal)
     if x.dtype.kind == "c":
@@ -110,5 +114,5 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
     lead = [x.shape[i] for i in order[:x.ndim - len(axes)]]
     rows = np.transpose(x, order).reshape(*lead, int(np.prod([x.shape[i] for i in axes], dtype=np.int64)))
     p = entmax_rows(rows.astype(np.float64) / temperature, alpha, 0.0 if masked_rows == "zero" else np.nan)
-    p = p.astype(x.dtype if dtype is None else np.dtype(dtype))
+    p = p.astype(x.dtype if dtype is None else floating_dtype(dtype))
     return np.transpose(p.reshape([x.shape[i] for i in order]), np.argsort(order))[()]

@@ -1,7 +1,7 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
-from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, transposed
+from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, transposed, without_float8
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
@@ -148,7 +148,7 @@ def _array(a, name):
         raise ValueError(f"{name}: not an array: {error}") from None
     if a.dtype.kind in "OSUMm":
         raise TypeError(f"{name}: expected numbers, got an array of dtype {a.dtype}")
-    return a
+    return without_float8(a)
 
 
 def _broadcast(a, b):

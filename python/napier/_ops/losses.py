@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import _napier
-from .convert import in_its_kind, number, positive
+from .convert import in_its_kind, number, positive, torch_dtype
 from .logsumexp import _array, _is_tensor, logsumexp
 from .sums import dot_rows, log
 
@@ -35,7 +35,7 @@ def logaddexp(x1, x2, *, dtype=None):
             if isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled():
                 raise RuntimeError(f"{name}: the tensor requires grad, which this function does not record: use the one of "
                                    f"napier.torch, or {name}.detach()")
-        return made if dtype is None else made.to(dtype)
+        return made if dtype is None else made.to(torch_dtype(dtype))
     x1, x2 = _array(x1, "x1"), _array(x2, "x2")
     kind = np.result_type(_floating(x1).dtype, _floating(x2).dtype)
     try:
@@ -83,6 +83,10 @@ def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None
     if not hard:
         return y[()]
     one = np.zeros_like(y)
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"axis: {axis!r} is not one axis, along which there is one choice")
+    if y.size == 0:
+        return one
     np.put_along_axis(one, np.expand_dims(y.argmax(axis), axis), 1.0, axis)
     return one
 
@@ -131,8 +135,8 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     >>> round(float(napier.cross_entropy([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]], [2, 0])), 4)
     0.6342
     """
-    if _tensors(input, target):
-        raise TypeError("input: a tensor (use napier.torch.cross_entropy)")
+    if _tensors(input, target, weight):
+        raise TypeError("input, target or weight is a tensor (use napier.torch.cross_entropy)")
     x, target = _floating(_array(input, "input")), _array(target, "target")
     check_reduction(reduction, label_smoothing)
     axis = class_axis(x.ndim)
@@ -140,7 +144,10 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     check_target(x.shape, target.shape, soft, axis)
     wide = np.float64 if kind == np.float64 else np.float32
     logprobs = np.moveaxis(np.asarray(_napier.log_softmax(x, axis, dtype=np.dtype(wide).name)), axis, -1)
-    weights = np.ones(classes, wide) if weight is None else _array(weight, "weight").astype(wide)
+    weights = np.ones(classes, wide) if weight is None else _floating(_array(weight, "weight"))
+    if weights.dtype.kind != "f":
+        raise TypeError(f"weight: expected real numbers, got {weights.dtype}")
+    weights = weights.astype(wide)
     if weights.shape != (classes,):
         raise ValueError(f"weight: shape {weights.shape} is not ({classes},), one factor a class")
     one, share = wide(1.0 - label_smoothing), wide(label_smoothing / max(classes, 1))

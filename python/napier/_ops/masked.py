@@ -1,7 +1,7 @@
 """softmax, log_softmax, sparsemax and logsumexp where a mask or causality hides elements: each becomes a logit of -inf."""
 import numpy as np
 
-from .convert import as_array
+from .convert import as_array, without_float8
 
 
 def kept(x, mask, causal):
@@ -33,9 +33,10 @@ def hidden(x, mask, causal, name="x"):
         raise TypeError(f"{name}: masked arrays are not supported (use .filled())")
     if hasattr(x, "permute"):
         x = x if x.dtype.is_floating_point or x.dtype.is_complex else x.double()
+        x = x.float() if x.dtype.itemsize < 2 else x  # some floats of 8 bits have no infinity
         keep = kept(x, mask, causal)
         return x if keep is None else x.masked_fill(~keep, -np.inf)
-    x = as_array(x, name)
+    x = without_float8(as_array(x, name))
     x = x.astype(np.float64) if x.dtype.kind in "biu" else x
     keep = kept(x, mask, causal)
     return x if keep is None else np.where(keep, x, np.asarray(-np.inf, x.dtype))

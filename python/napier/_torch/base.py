@@ -319,11 +319,14 @@ def _single(x):
 
 
 def _as_tensor(x, beside=None, name=None):
-    """Converts lists and arrays to tensors, on the device of `beside`. An error begins with the name."""
+    """Converts lists and arrays to tensors, on the device of `beside`. Python's floats are float64 beside float64. An error begins
+    with the name."""
     if x is None or isinstance(x, Tensor):
         return x
     try:
-        return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+        made = torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
+        wide = isinstance(beside, Tensor) and beside.dtype == torch.float64 and made.is_floating_point() and not hasattr(x, "dtype")
+        return torch.as_tensor(x, dtype=torch.float64, device=made.device) if wide else made
     except (TypeError, ValueError, RuntimeError) as error:
         if name is None or torch.compiler.is_compiling():
             raise

@@ -22,7 +22,7 @@ def _entmax(x: Tensor, axis: int, alpha: float, temperature: Tensor, masked_rows
 
 
 def _entmax_of(x, axis, alpha, temperature, masked_rows):
-    rows = x.movedim(axis, -1).double() / temperature
+    rows = x.movedim(axis, -1).double() / _positive("temperature", temperature.item())
     made = entmax_rows(rows.contiguous().numpy(), alpha, 0.0 if masked_rows == "zero" else float("nan"))
     return torch.from_numpy(made).movedim(-1, axis).to(x.dtype).contiguous()
 
@@ -138,19 +138,20 @@ def _sum_all(x):
 
 def _target_ids(target, ignore_index, classes):
     """(ids, those that count), with 0 in place of the ids that do not."""
+    target = target.long()  # which holds every number that it is compared with
     counts = target != ignore_index
     if not _is_traced() and target.device.type == "cpu" and _napier._are_plain(target):
         wrong = target[counts & ((target < 0) | (target >= classes))]
         if wrong.numel():
             raise IndexError(f"target: {wrong[0].item()} is not in 0 .. {classes - 1}")
-    return torch.where(counts, target, 0).long(), counts
+    return torch.where(counts, target, 0), counts
 
 
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
     """torch.nn.functional.cross_entropy by Napier's log_softmax, with its arguments: class indices or probabilities, weights of classes,
     label smoothing. Sums have a fixed order. 16-bit logits are computed in float32, and the loss is rounded once.
 
-    A class of probability 0 or weight 0 adds nothing, even where its logit is -inf.
+    Where targets are probabilities, a class of probability 0 or weight 0 adds nothing, even if its logit is -inf.
 
     Examples
     --------

@@ -223,6 +223,10 @@ def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None
     if keep is not None:
         hidden = x.masked_fill(~keep, -torch.inf)
         made = logsumexp(hidden, dim, keepdim, b=b, return_sign=return_sign, temperature=temperature, algorithm=algorithm)
+        if input.dtype.is_floating_point or of_complex:
+            return made
+        kind = kind if b is None or not torch.is_tensor(b) or not b.dtype.is_floating_point or not b.ndim else \
+            torch.promote_types(kind, b.dtype)
         return tuple(r.to(kind) for r in made) if return_sign else made.to(kind)
     if b is not None or return_sign:
         b_floats = isinstance(b, Tensor) and b.dtype.is_floating_point and b.ndim > 0

@@ -1,14 +1,13 @@
 """Napier for PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors of float32,
-float16, bfloat16 and (softmax, log_softmax, logsumexp) float64, on the CPU and, if napier was built with CUDA, on GPUs.
+float16, bfloat16 and (softmax and its kin) float64, on the CPU and, if napier was built with CUDA, on GPUs.
 
 On a GPU a call adds its work to the device's current stream and does not wait. All tensors of a call must be on one device.
 Invalid ids and offsets give NaN there, and synchronize() raises an error for them.
 
-Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
-compiled graphs contain it as one node. Results have the same bits as those of `napier`. softmax, log_softmax, sparsemax and
-logsumexp without weights have derivatives of every order, in torch.func's transforms and in forward mode too. Gradients of other
-functions are once differentiable, with backward() and torch.autograd.grad. An operator without a derivative raises an error if
-one is requested.
+Functions are custom operators of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, or are made of
+such, so compiled graphs contain each operator as one node. Results have the same bits as those of `napier`. docs/python.md lists the
+functions that have derivatives of every order, in torch.func's transforms and in forward mode too. Gradients of the others are once
+differentiable, with backward() and torch.autograd.grad. An operator without a derivative raises an error if one is requested.
 """
 from typing import Optional
 

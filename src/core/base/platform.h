@@ -7,7 +7,7 @@
  * - Files are opened for bytes, not for text, and another process may rename or delete a file that is open.
  * - stat finds the number by which two paths to one file are recognized.
  *
- * A source that includes this header asks for POSIX (_POSIX_C_SOURCE or _XOPEN_SOURCE) before its first #include. The
+ * A source that calls POSIX through this header asks for it (_POSIX_C_SOURCE or _XOPEN_SOURCE) before its first #include. The
  * program napier compiles platform.c too, because the shared library does not export it. */
 #ifndef NAPIER_CORE_BASE_PLATFORM_H
 #define NAPIER_CORE_BASE_PLATFORM_H

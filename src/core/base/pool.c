@@ -57,6 +57,7 @@ int napier_pool_processors(void) {
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 typedef pthread_mutex_t lock_type;
@@ -74,13 +75,28 @@ static void condition_destroy(condition *c) { (void)pthread_cond_destroy(c); }
 static void condition_wait(condition *c, lock_type *l) { (void)pthread_cond_wait(c, l); }
 static void condition_wake(condition *c) { (void)pthread_cond_broadcast(c); }
 
+/* A thread holds the signals that its maker held. So those of the process are left to the program's own threads; faults are a
+ * thread's own. */
+static void hold_signals(sigset_t *before) {
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    sigset_t held;
+    (void)sigfillset(&held);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        (void)sigdelset(&held, faults[i]);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &held, before);
+}
+
 static bool thread_start(thread_handle *t, thread_result (*run)(void *), void *argument) {
     pthread_attr_t attributes;
+    sigset_t before;
     if (pthread_attr_init(&attributes) != 0) {
         return false;
     }
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    hold_signals(&before);
     const bool is_started = pthread_create(t, &attributes, run, argument) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_attr_destroy(&attributes);
     return is_started;
 }
