@@ -98,11 +98,12 @@ typedef struct napier_generate_results {
 /* Generates all sequences. No result may overlap another or an input. Entropies and argmax read the logits once more;
  * texts take some bytes for each sequence and each byte of a stop text. The time of stop texts is linear in the bytes of
  * the tokens; with on_text each token also costs the bytes that are held back because a stop text may begin with them, so
- * a long stop text whose beginning occurs makes it slow. Temperature 0 is greedy (napier/sample.h). The keys and values of the sequences that run together take what the layers leave of the
- * model's memory, and each step as much more as its logits. Dtypes of log-probabilities and entropies: f32, f16 or bf16.
- * Errors: INVALID_ARGUMENT (also where the logits have a NaN or leave no id),
- * OUT_OF_MEMORY (also where not even one sequence fits: the message says how much it needs), CANCELLED. After an error
- * other than those of arguments the results are undefined. */
+ * a long stop text whose beginning occurs makes it slow. Temperature 0 is greedy (napier/sample.h). The keys and values of
+ * the sequences that run together take what the layers leave of the model's memory, and each step as much more as its
+ * logits. Dtypes of log-probabilities and entropies: f32, f16 or bf16.
+ * Errors: INVALID_ARGUMENT (also where the logits have a NaN or leave no id), OUT_OF_MEMORY (also where not even one
+ * sequence fits: the message says how much it needs), CANCELLED. After an error other than those of arguments the results
+ * are undefined. */
 NAPIER_API napier_status napier_generate(napier_context *context, const napier_model *model,
                                          const napier_generate_batch *batch, const napier_generate_options *options,
                                          const napier_generate_results *results);

@@ -9,8 +9,8 @@
  *
  * Bits. A row's results depend only on that row and on what all rows share (weight, options). They do not depend on the
  * number of rows, on threads, strides, instruction set or compiler. The gradient of a weight is a sum over rows in
- * their order, in double. The bits are contractual. The caller's rounding mode and flush-to-zero flags neither change results nor
- * are changed.
+ * their order, in double. The bits are contractual. The caller's rounding mode and flush-to-zero flags neither change
+ * results nor are changed.
  *
  * Arrays may have any strides. An output overlaps nothing else, except where "in place" is said: there it may be exactly that
  * input (data, dtype and strides). Empty arrays are allowed. A context must not be used by two threads at once.
@@ -38,8 +38,8 @@ typedef struct napier_rms_norm_options {
 /* out[i][j] = x[i][j] r_i weight[j],  r_i = 1 / sqrt(mean_j x[i][j]^2 + epsilon). x and out are [N, H], weight is [H].
  * In place allowed. Takes memory for a row per thread. options NULL: defaults.
  * Error bound of an f32 result: (H / 128 + 8) 2^-24 of its value. Squares beyond f32 are added in double, so that bound holds
- * for all finite x unless squares underflow: a root mean square below 2^-60 with an epsilon of 0. A row with NaN is NaN. A row with an infinite
- * element is NaN there and 0 elsewhere. A row of zeros is 0, or NaN if epsilon is 0.
+ * for all finite x unless squares underflow: a root mean square below 2^-60 with an epsilon of 0. A row with NaN is NaN. A
+ * row with an infinite element is NaN there and 0 elsewhere. A row of zeros is 0, or NaN if epsilon is 0.
  * Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. */
 NAPIER_API napier_status napier_rms_norm(napier_context *context, napier_const_matrix x, napier_const_vector weight,
                                          napier_matrix out, const napier_rms_norm_options *options);
@@ -47,8 +47,9 @@ NAPIER_API napier_status napier_rms_norm(napier_context *context, napier_const_m
 /* Gradients with respect to x and weight, given the gradient with respect to out. Pass the one that you do not want without
  * data. With u = x r and h = grad_out weight of a row:
  *     grad_x = r (h - u mean(u h)),   grad_weight = sum over rows of grad_out u
- * grad_weight is rounded to f32, then to its dtype. Takes memory for rows per thread and for N factors. Error bound of an f32 grad_x: (H / 32 + 24) 2^-24 r (|h| + |u| mean |u h|);
- * of grad_weight (H / 128 + 8) 2^-24 times the sum of the terms' absolute values. */
+ * grad_weight is rounded to f32, then to its dtype. Takes memory for rows per thread and for N factors. Error bound of an
+ * f32 grad_x: (H / 32 + 24) 2^-24 r (|h| + |u| mean |u h|); of grad_weight (H / 128 + 8) 2^-24 times the sum of the terms'
+ * absolute values. */
 NAPIER_API napier_status napier_rms_norm_backward(napier_context *context, napier_const_matrix grad_out,
                                                   napier_const_matrix x, napier_const_vector weight,
                                                   napier_matrix grad_x, napier_vector grad_weight,

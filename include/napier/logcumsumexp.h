@@ -2,13 +2,13 @@
  *
  *     lse_k = log(sum over j <= k of exp(z_j)),    z = logits / temperature
  *
- * All matrices are [rows, cols], of f32, f16, bf16 or f64. The compute type is f64 if any of a call's matrices is f64, else f32:
- * z is rounded to it, and results are rounded to it, then to their dtype. In between the arithmetic is double precision, with
- * sums of two doubles, in the order of the columns. The bits are contractual: they do not depend on threads, instruction set or
- * strides. Only the option temperature is used; options NULL: defaults.
+ * All matrices are [rows, cols], of f32, f16, bf16 or f64. The compute type is f64 if any of a call's matrices is f64, else
+ * f32: z is rounded to it, and results are rounded to it, then to their dtype. In between the arithmetic is double
+ * precision, with sums of two doubles, in the order of the columns. The bits are contractual: they do not depend on
+ * threads, instruction set or strides. Only the option temperature is used; options NULL: defaults.
  *
- * Error before rounding to the dtype: lse 2^-51 absolute and 2^-53 relative; the derivatives 2^-50 times the sum of the absolute
- * values of their terms; in f64 they may overflow where gradients or tangents are beyond 2^1000.
+ * Error before rounding to the dtype: lse 2^-51 absolute and 2^-53 relative; the derivatives 2^-50 times the sum of the
+ * absolute values of their terms; in f64 they may overflow where gradients or tangents are beyond 2^1000.
  *
  *     prefix                      lse                     derivatives
  *     one finite element z        z exactly

@@ -89,8 +89,8 @@ NAPIER_API napier_status napier_model_from_tensors(napier_context *context, cons
  * count 0: the model's own tensors, whose values have changed in place. If a model from files gets tensors, it reads memory
  * from then on, and its files are closed. A mixture's experts may be one tensor each or fused, whatever they were.
  * A change in place shows in the next call, but not in norms and biases, which the model keeps in f32, nor in a
- * napier_kv. So after a change call this before anything else uses the model. Every napier_kv of the model becomes stale: calls refuse
- * it. On an error the model is as before.
+ * napier_kv. So after a change call this before anything else uses the model. Every napier_kv of the model becomes stale:
+ * calls refuse it. On an error the model is as before.
  * context: the one that made the model. No other call may use the model meanwhile.
  * Errors: as napier_model_from_tensors; INVALID_ARGUMENT also for another dtype. */
 NAPIER_API napier_status napier_model_update(napier_context *context, napier_model *model,

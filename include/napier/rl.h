@@ -350,8 +350,8 @@ NAPIER_API napier_status napier_grpo_token_loss(napier_context *context, const n
                                                 napier_vector grad_logprobs);
 
 /* From grad_losses [T], the gradient with respect to the losses of napier_grpo_token_loss, to grad_logprobs [T]. Absent
- * grad_losses are all 1, up to the sign of a gradient of 0. At the sequence level the gradients of all losses of a response flow to each of its tokens.
- * A token with a gradient of 0 adds 0, whatever its derivative is. Error bound: as above. */
+ * grad_losses are all 1, up to the sign of a gradient of 0. At the sequence level the gradients of all losses of a response
+ * flow to each of its tokens. A token with a gradient of 0 adds 0, whatever its derivative is. Error bound: as above. */
 NAPIER_API napier_status napier_grpo_token_loss_backward(napier_context *context, const napier_grpo_batch *batch,
                                                          const napier_grpo_options *options,
                                                          napier_const_vector grad_losses, napier_vector grad_logprobs);

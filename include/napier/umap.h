@@ -423,8 +423,9 @@ typedef struct napier_umap_options {
     }
 
 /* Runs the layout of napier_umap_fit on a symmetric graph, in place, from the start in `embedding` [n, 1 to 50]. The
- * options it uses are n_epochs, the curve, learning_rate, repulsion_strength, negative_sample_rate, seed and progress.
- * densmap acts if the neighbours' distances are given too, as knn_indices and knn_distances. On CANCELLED the embedding is that after the last complete epoch. */
+ * options it uses are n_epochs, the curve, learning_rate, repulsion_strength, negative_sample_rate, seed, progress, and
+ * with densmap dens_lambda, dens_frac, dens_var_shift, and knn_indices and knn_distances [n, n_neighbors], without which
+ * densmap does nothing. On CANCELLED the embedding is that after the last complete epoch. */
 NAPIER_API napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
                                                      const napier_umap_options *options, napier_matrix embedding);
 

@@ -70,9 +70,9 @@ NAPIER_API napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context 
  *     device k:       apply(states, shard k)
  *
  * A part begins at a multiple of 1024 elements of its row, and ends at such a multiple or at the end of the row,
- * because these states hold no incomplete tiles (unlike those of napier/softmax.h, and the parts below). `compute` is F32 or F64. A part
- * that is added twice counts twice. Rows have fewer than 2^40 elements. All calls are bitwise. They do not check the
- * contents of device memory. */
+ * because these states hold no incomplete tiles (unlike those of napier/softmax.h, and the parts below). `compute` is F32
+ * or F64. A part that is added twice counts twice. Rows have fewer than 2^40 elements. All calls are bitwise. They do not
+ * check the contents of device memory. */
 
 /* The bytes of one state; 0 if compute is neither F32 nor F64. */
 NAPIER_API size_t napier_cuda_softmax_state_size(napier_dtype compute);
