@@ -128,13 +128,14 @@ def mean(ratios):
 
 
 def comparison(records):
-    """A row for each operation, dtype, axis and number of threads: how many times Napier's time each peer takes."""
-    groups = {}
-    for record in filter(ours, records):
+    """A row for each operation, dtype, axis and number of threads, and one for all: how many times Napier's time each peer takes."""
+    groups, everything = {}, list(filter(ours, records))
+    for record in everything:
         groups.setdefault(tuple(record[name] for name in ("op", "dtype", "axis", "threads")), []).append(record)
     lines = []
     ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
-    for group, records in sorted(groups.items(), key=lambda g: (ops.index(g[0][0]), g[0][1] != "f32", g[0][2] != "last", g[0][3])):
+    ordered = sorted(groups.items(), key=lambda g: (ops.index(g[0][0]), g[0][1] != "f32", g[0][2] != "last", g[0][3]))
+    for group, records in [*ordered, (("all", "", "", ""), everything)]:
         fastest = [ratio for _, ratio in map(best_peer, records) if ratio]
         ahead = sum(ratio >= 1 for ratio in fastest)
         peers = [[ms(r, peer) / ours(r) for r in records if ms(r, peer)] for peer in COLUMNS]
