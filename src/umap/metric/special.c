@@ -182,8 +182,8 @@ static double halves(double x) { return LOG_2 * (0.5 - 2.0 * x) + 0.5 * napier_f
 
 static double small_beta(double low, double high) {
     double sum = -napier_f64_log(high);
-    for (double i = 1.0; i < floor(low); i += 1.0) {
-        sum += napier_f64_log(i) - napier_f64_log(high + i);
+    for (int i = 1; i < (int)low; i++) { /* low < NAPIER_COUNTS_SMALL */
+        sum += napier_f64_log((double)i) - napier_f64_log(high + (double)i);
     }
     return sum;
 }
