@@ -457,7 +457,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                                                           method=method, random_state=seed, **watch)
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
-        return self._disconnect(indices, distances, self._limit())
+        return self._disconnect(indices, self._scale.lowered(distances), self._limit())
 
     def _has_given_neighbors(self):
         return self.precomputed_knn is not None and self.precomputed_knn[0] is not None
@@ -779,7 +779,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             found = stages.nearest_neighbors_of(fitted, X, k, row_forms.library_metric(self.metric), self.metric_kwds,
                                                 threads=_threads(self.n_jobs))
-        return self._disconnect(*found, self._limit())
+        return self._disconnect(found[0], self._scale.lowered(found[1]), self._limit())
 
     def _fitted_rows(self):
         """The rows that the map has been made of: distinct ones with `unique`."""
@@ -848,9 +848,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         last = self._last_epoch()
         n_epochs = last // 3 if last is not None else 100 if self.graph_.shape[0] <= 10000 else 30
         sigmas, rhos = stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])
-        down = self._scale.searched - self._scale.kept  # sigmas and rhos are those of the scaled rows
+        down = self._scale.of_rows - self._scale.kept  # sigmas and rhos are those of the scaled rows
         made = inverse.by_gradients(
-            row_forms.times(start, down), self._scale.to_search(self._fitted_rows()), sigmas, rhos, measure,
+            row_forms.times(start, down), row_forms.times(self._fitted_rows(), self._scale.of_rows), sigmas, rhos, measure,
             *self._nearest_on_map(points), n_epochs=n_epochs, a=self._a, b=self._b, learning_rate=self.learning_rate / 4,
             repulsion_strength=self.repulsion_strength, negative_sample_rate=self.negative_sample_rate,
             random_state=_seed(self.transform_seed, "transform_seed"),
