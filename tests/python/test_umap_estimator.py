@@ -113,6 +113,8 @@ def test_categories_that_are_not_known(digits):
     objects = y.astype(object)
     objects[~known] = [missing[i % len(missing)] for i in range((~known).sum())]
     assert bits(UMAP(n_epochs=20).fit_transform(x, objects)) == want
+    sides = y % 2 == 0
+    assert bits(UMAP(n_epochs=20).fit_transform(x, sides.astype(object))) == bits(UMAP(n_epochs=20).fit_transform(x, sides))
     days = np.where(known, np.datetime64("2024-01-01") + y, np.datetime64("NaT"))
     assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
     with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
