@@ -1,17 +1,19 @@
 """napier.umap.parametric_loss and ParametricUMAP, with PyTorch as the judge of gradients; and umap-learn's own tests of its
 ParametricUMAP (UMAP_LEARN_TESTS names the folder umap/tests of its repository)."""
+import copy
 import os
 import pathlib
 import pickle
 import re
 
 import numpy as np
+import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from napier import umap
-from support import ROOT, Skip, python
+from support import ROOT, Skip, python, raises
 
 # Tests of umap-learn that fail with Napier, and why.
 KNOWN = {"test_custom_encoder_decoder": "its networks are Keras models"}
@@ -88,6 +90,60 @@ def test_arguments():
             assert re.search("encoder|dims|precomputed_distances", str(error)), error
         else:
             raise AssertionError(f"{options} is not refused")
+
+
+def test_refusals():
+    data = np.random.default_rng(1).random((60, 6), np.float32)
+    mapper = umap.ParametricUMAP(n_epochs=5, n_neighbors=5).fit(data)
+    sparse = scipy.sparse.csr_matrix(data)
+    for words, call in [
+        ("ParametricUMAP: maps of networks cannot be combined", lambda: mapper + mapper),
+        ("X: rows of 4 numbers, but the network was trained with 6", lambda: mapper.transform(data[:, :4])),
+        ("X: rows of 4 numbers, but the network was trained with 6", lambda: mapper.fit(data[:, :4])),
+        ("n_components: 3, but the network was trained for 2",
+         lambda: copy.copy(mapper).set_params(n_components=3).fit(data)),
+        ("X: points of 3 numbers, but the map has 2", lambda: mapper.inverse_transform(np.zeros((4, 3)))),
+        ("batch_size: 0 is less than 1", lambda: mapper.transform(data, batch_size=0)),
+        ("batch_size: -5 is less than 1", lambda: umap.ParametricUMAP(batch_size=-5).fit(data)),
+        ("n_training_epochs: -1 is less than 0", lambda: umap.ParametricUMAP(n_training_epochs=-1).fit(data)),
+        ("n_epochs: [2, 5] is not a number", lambda: umap.ParametricUMAP(n_epochs=[2, 5]).fit(data)),
+        ("encoder: fails for a row of the shape (6,)",
+         lambda: umap.ParametricUMAP(n_epochs=5, encoder=torch.nn.Linear(4, 2)).fit(data)),
+        ("X: sparse rows cannot be landmarks", lambda: mapper.add_landmarks(sparse)),
+        ("sample_pct: 3 is not", lambda: mapper.add_landmarks(data, sample_pct=3)),
+    ]:
+        raises(ValueError, words, call, one_line=True)
+    for none in (data[:0], [], sparse[:0]):
+        assert mapper.transform(none).shape == (0, 2)
+    assert mapper.fit(data).embedding_.shape == (60, 2)  # as before the refusals
+
+
+def test_fits_with_landmarks():
+    data = np.random.default_rng(1).random((60, 6), np.float32)
+    mapper = umap.ParametricUMAP(n_epochs=5, n_neighbors=5).fit(data)
+    mapper.add_landmarks(data, sample_pct=0.1)
+    raises(ValueError, "y: 60 values for 60 rows and 6 landmarks", lambda: mapper.fit(data, np.zeros(60)))
+    raises(ValueError, "X: sparse rows cannot be joined", lambda: mapper.fit(scipy.sparse.csr_matrix(data)))
+    assert mapper.fit(data, np.zeros(66)).embedding_.shape == (66, 2)
+    mapper.remove_landmarks()
+    assert mapper.fit(data, np.zeros(60)).embedding_.shape == (60, 2)
+
+
+def test_data_that_are_no_shares():
+    data = np.random.default_rng(1).random((60, 6), np.float32)
+    options = {"n_epochs": 20, "n_neighbors": 5, "parametric_reconstruction": True, "n_training_epochs": 5, "batch_size": 60}
+    far = umap.ParametricUMAP(**options).fit(10 * data - 5)
+    made = far.inverse_transform(far.embedding_)
+    assert made.min() < 0, made.min()  # what the sigmoid of logits cannot be
+    assert min(far._history["loss"]) > 0
+    assert (pickle.loads(pickle.dumps(far)).inverse_transform(far.embedding_) == made).all()
+    usual = umap.ParametricUMAP(**options).fit(data)
+    made = usual.inverse_transform(usual.embedding_)
+    assert 0 <= made.min() and made.max() <= 1
+    before = usual.embedding_
+    raises(ValueError, "X: numbers below 0 or above 1", lambda: usual.fit(data - 0.5))
+    assert usual.embedding_ is before
+    raises(ValueError, "method: 'nonsense'", lambda: usual.inverse_transform(before, method="nonsense"))
 
 
 def test_example():

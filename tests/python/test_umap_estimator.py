@@ -113,6 +113,8 @@ def test_categories_that_are_not_known(digits):
     objects = y.astype(object)
     objects[~known] = [missing[i % len(missing)] for i in range((~known).sum())]
     assert bits(UMAP(n_epochs=20).fit_transform(x, objects)) == want
+    sides = y % 2 == 0
+    assert bits(UMAP(n_epochs=20).fit_transform(x, sides.astype(object))) == bits(UMAP(n_epochs=20).fit_transform(x, sides))
     days = np.where(known, np.datetime64("2024-01-01") + y, np.datetime64("NaT"))
     assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
     with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
@@ -258,6 +260,42 @@ def test_distances_that_overflow(digits):
     assert np.isfinite(umap.fit(x * 1e30, n_epochs=20).embedding).all()
     sparse = scipy.sparse.csr_matrix(x)
     assert bits(UMAP(n_epochs=20).fit_transform(sparse * 2.0**1000)) == bits(UMAP(n_epochs=20).fit_transform(sparse))
+
+
+def test_outliers(digits):
+    x = digits[0][:60].astype(np.float64)
+    plain = UMAP(n_epochs=20).fit(x)
+    x[7, 3] = 1e300
+    for data in (x, scipy.sparse.csr_matrix(x)):
+        for metric in ("euclidean", "manhattan", "seuclidean", "cosine", "canberra", "braycurtis"):
+            refuses(lambda: UMAP(metric=metric).fit(data), ValueError, r"^X: sizes from \d+ to 1e\+300 are more than "
+                    "float32 holds together; scale the columns, or leave out the outliers")
+    x[7, 3] = 1e20
+    far = UMAP(n_epochs=20).fit(x)
+    others = np.arange(60) != 7
+    apart = others & (plain._knn_indices != 7).all(axis=1)  # the outlier is no neighbour in either
+    assert apart.sum() > 20 and np.array_equal(far._knn_indices[apart], plain._knn_indices[apart])
+    assert np.allclose(far._knn_dists[apart], plain._knn_dists[apart], rtol=1e-6)
+    x[7, 3] = 1e30
+    refuses(lambda: UMAP().fit(x), ValueError, "divide the data by a power of two")
+
+
+def test_sizes_of_single_numbers(digits):
+    x = digits[0][:60].astype(np.float64) * 2.0**200
+    x[:, 3] = 2.0**-200 * (1 + np.arange(60))  # a column that counts as much as the others, or not at all
+    for metric in ("seuclidean", "canberra"):
+        refuses(lambda: UMAP(metric=metric).fit(x), ValueError, "X: sizes from 6.22302e-61 to")
+    assert np.isfinite(UMAP(n_epochs=10).fit_transform(x)).all()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "correlation", "hellinger"])
+def test_rows_of_many_sizes(digits, metric):
+    x = digits[0][:60].astype(np.float64)
+    sizes = 2.0 ** np.where(np.arange(60) == 5, 110, np.where(np.arange(60) % 2, -90, 0))[:, None]
+    for factor in (1.0, 2.0**100):  # the second is beyond float32
+        made = UMAP(metric=metric, n_epochs=20).fit(x * (sizes if factor == 1.0 else np.sqrt(sizes)) * factor)
+        want = UMAP(metric=metric, n_epochs=20).fit(x)
+        assert np.array_equal(made._knn_indices, want._knn_indices) and bits(made._knn_dists) == bits(want._knn_dists)
 
 
 @pytest.mark.parametrize("distance", [0, -1.0, np.nan, "far"])

@@ -89,6 +89,18 @@ def test_lists_of_epochs(digits):
     assert not hasattr(mapper.set_params(n_epochs=5).fit(x), "embedding_list_")
 
 
+@pytest.mark.parametrize("epochs", [[10], (10, 10), np.array([10]), np.array([5, 10]), [0], np.array([0, 0])])
+def test_a_list_of_epochs_always_gives_a_list_of_maps(digits, epochs):
+    x = digits[0][:80]
+    mapper = UMAP(n_epochs=epochs).fit(x)
+    assert len(mapper.embedding_list_) == len(set(np.asarray(epochs).tolist()))
+    assert bits(mapper.embedding_list_[-1]) == bits(mapper.embedding_) == bits(UMAP(n_epochs=max(epochs)).fit_transform(x))
+    single = UMAP(n_epochs=epochs).fit(x[:1])
+    assert len(single.embedding_list_) == len(mapper.embedding_list_)
+    assert len((mapper + mapper).embedding_list_) == len(mapper.embedding_list_)
+    refuses(lambda: UMAP(n_epochs=np.array(10)).fit(x), ValueError, "n_epochs: expected an integer, got array")
+
+
 # ---- Inverses -------------------------------------------------------------------------------------------------------
 
 def test_inverse_of_sparse_data(digits):

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -211,6 +212,11 @@ def test_plots_refuse(fitted):
         (ValueError, "labels and values", lambda: plot.points(mapper, labels=labels, values=labels)),
         (ValueError, "theme: 'pink' is not one of 'fire'", lambda: plot.points(mapper, theme="pink")),
         (ValueError, "alpha: 2", lambda: plot.points(mapper, alpha=2)),
+        (ValueError, "alpha: 'x' is not 0 to 1", lambda: plot.points(mapper, alpha="x")),
+        (ValueError, "^values: 'a' is not a number", lambda: plot.points(mapper, values=["1"] * 119 + ["a"])),
+        (ValueError, "^background: 'nope' is not a colour", lambda: plot.points(mapper, background="nope")),
+        (ValueError, "^background: 'nope' is not a colour", lambda: plot.connectivity(mapper, background="nope")),
+        (ValueError, "^background: 'nope' is not a colour", lambda: plot.diagnostic(mapper, "neighborhood", background="nope")),
         (ValueError, "no colour for the label 2", lambda: plot.points(mapper, labels=labels, color_key={0: "red", 1: "red"})),
         (ValueError, "2 colours are not enough for 3", lambda: plot.points(mapper, labels=labels, color_key=["red"] * 2)),
         (ValueError, "'reddish' is not a colour", lambda: plot.points(mapper, labels=labels, color_key=["reddish"] * 3)),
@@ -319,6 +325,32 @@ def test_texts_of_columns():
     assert page.column_of("a", np.array(["2020-01-01", "NaT"], "datetime64[D]"))["texts"] == ["2020-01-01", ""]
     assert page.column_of("a", [True, False, True])["texts"] == ["False", "True"]
     assert page.column_of("a", [None, "x", 3])["texts"] == ["", "x", "3"]
+    assert page.column_of("id", [1234567.0, np.nan, 987654321012.0, -0.0])["texts"] == ["0", "1234567", "987654321012", ""]
+    mixed = page.column_of("id", np.array([1234567.0, None, True, 2.0**53], object))
+    assert mixed["texts"] == ["1234567", "", "True", "9.00719925e+15"]
+    assert page.column_of("a", np.array([0.1, 1234.5678], np.float32))["texts"] == ["0.1", "1234.5677"]
+    assert page.column_of("a", [1 / 3, np.inf, 0.1])["texts"] == ["0.1", "0.333333333", "inf"]
+
+
+def test_floats_as_ids_on_the_page():
+    shown = plot.interactive(some_map(np.eye(2)), labels=[1234567.0, 2.5], hover_data={"id": [7654321.0, np.nan]})
+    data = data_of(shown.to_html())
+    assert data["names"] == ["2.5", "1234567"] and data["columns"][0]["texts"] == ["7654321", ""]
+
+
+def test_maps_without_points(fitted):
+    mapper, labels = fitted
+    none = np.zeros(120, bool)
+    for options in ({"labels": labels}, {"values": labels}, {}):
+        assert data_of(plot.interactive(mapper, subset_points=none, **options).to_html())["count"] == 0
+        plot.points(mapper, subset_points=none, **options)
+
+
+def test_the_largest_values():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = data_of(plot.interactive(some_map(np.eye(2)), values=[1.7e308, -1.7e308]).to_html())
+    assert (data["least"], data["most"], data["wide"]) == (-1.7e308, 1.7e308, True)
     assert page.column_of("a", ["x"] * 4)["texts"] == ["x"] and "codes" in page.column_of("a", ["x"] * 4)
 
 
@@ -343,7 +375,12 @@ def test_interactive_refuses(fitted):
         (ValueError, "hover_data: column 'x' has the shape", lambda: plot.interactive(mapper, hover_data={"x": [1, 2, 3]})),
         (TypeError, "hover_data: expected a data frame", lambda: plot.interactive(mapper, hover_data=[1] * 120)),
         (ValueError, "point_size: 0", lambda: plot.interactive(mapper, point_size=0)),
+        (ValueError, "point_size: '9'", lambda: plot.interactive(mapper, point_size="9")),
         (ValueError, "alpha: nan", lambda: plot.interactive(mapper, alpha=np.nan)),
+        (ValueError, "alpha: 'x'", lambda: plot.interactive(mapper, alpha="x")),
+        (ValueError, "tools: 5 is not", lambda: plot.interactive(mapper, tools=5)),
+        (ValueError, "^values: 'a'", lambda: plot.interactive(mapper, values=["a"] * 120)),
+        (ValueError, "^background: 'nope'", lambda: plot.interactive(mapper, background="nope")),
         (ValueError, "contrast: 3", lambda: plot.interactive(mapper, interactive_text_search_alpha_contrast=3)),
         (ValueError, "'x' is not one of 'label'", lambda: plot.interactive(
             mapper, labels=labels, interactive_text_search=True, interactive_text_search_columns=["x"])),
@@ -353,6 +390,16 @@ def test_interactive_refuses(fitted):
         plot.interactive(mapper, interactive_text_search=True)
     with pytest.warns(UserWarning, match="no 'lasso_select'"):
         plot.interactive(mapper, tools=["pan", type("LassoSelectTool", (), {})()])
+
+
+@pytest.mark.parametrize("size", ['"><script>', "800", 0, -5, 800.5, None, True])
+def test_sizes_are_whole_numbers(fitted, size):
+    refuses(lambda: plot.interactive(fitted[0], width=size), ValueError, f"^width: {size!r} is not a whole number")
+    refuses(lambda: plot.interactive(fitted[0], height=size), ValueError, "^height: ")
+    shown = plot.interactive(fitted[0], width=np.int64(640), height=480)
+    assert 'width="640" height="480"' in shown._repr_html_()
+    shown.width = size
+    refuses(shown._repr_html_, ValueError, "^width: ")
 
 
 def test_save_replaces_whole_files(fitted, tmp_path, monkeypatch):

@@ -52,25 +52,26 @@ def needs(package, what):
 def theme_of(theme, cmap, color_key_cmap, background, edge_cmap=None):
     """The theme of this name, or one of the four values."""
     if theme is None:
+        rgb(background, "background: ")
         return Theme(cmap, color_key_cmap, background, edge_cmap)
     if theme not in THEMES:
         raise ValueError(f"theme: {theme!r} is not one of {', '.join(map(repr, THEMES))}")
     return THEMES[theme]
 
 
-def rgb(colour):
-    """A colour as three numbers from 0 to 255."""
+def rgb(colour, argument=""):
+    """A colour as three numbers from 0 to 255. argument: what an error begins with."""
     text = {"white": "#ffffff", "black": "#000000"}.get(colour, colour) if isinstance(colour, str) else colour
     if isinstance(text, str) and text.startswith("#") and len(text) == 7:
         try:
             return tuple(bytes.fromhex(text[1:]))
         except ValueError:
-            raise ValueError(f"{colour!r} is not a colour") from None
+            raise ValueError(f"{argument}{colour!r} is not a colour") from None
     known = needs("matplotlib.colors", f"the colour {colour!r}")
     try:
         return tuple(int(255 * part + 0.5) for part in known.to_rgb(text))
     except (TypeError, ValueError):
-        raise ValueError(f"{colour!r} is not a colour") from None
+        raise ValueError(f"{argument}{colour!r} is not a colour") from None
 
 
 def hexes(colours):
@@ -149,7 +150,7 @@ def category_colours(names, color_key, color_key_cmap):
         chosen = list(color_key)
         if len(chosen) < len(names):
             raise ValueError(f"color_key: {len(chosen)} colours are not enough for {len(names)} labels")
-    return np.array([rgb(colour) for colour in chosen[:len(names)]], np.uint8).reshape(-1, 3)
+    return np.array([rgb(colour, "color_key: ") for colour in chosen[:len(names)]], np.uint8).reshape(-1, 3)
 
 
 class Values(NamedTuple):

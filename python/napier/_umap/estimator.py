@@ -357,10 +357,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("output_dens: radii are those of densMAP; set densmap=True")
         surfaces.check(self.output_metric, self.n_components, self.densmap, dict(self.output_metric_kwds or {}))
 
+    def _keeps_maps(self):
+        """Is n_epochs a list, so that the maps after these epochs are kept?"""
+        return isinstance(self.n_epochs, (list, tuple, np.ndarray)) and getattr(self.n_epochs, "ndim", 1) > 0
+
     def _epoch_numbers(self):
         """n_epochs as a list; empty if it is None."""
         given = self.n_epochs
-        if isinstance(given, (list, tuple, np.ndarray)):
+        if self._keeps_maps():
             if not len(given):
                 raise ValueError("n_epochs: the list is empty")
             return list(given)
@@ -371,8 +375,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _maps_after(self):
         """The epochs after which maps are kept, before the last one."""
-        several = isinstance(self.n_epochs, (list, tuple, np.ndarray))
-        return sorted({int(n) for n in self._epoch_numbers()} - {int(self._last_epoch())}) if several else ()
+        if not self._keeps_maps():
+            return []
+        return sorted({int(n) for n in self._epoch_numbers()} - {int(self._last_epoch())})
 
     def _is_flat(self):
         return surfaces.is_flat(self.output_metric)
@@ -394,7 +399,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if self.transform_mode == "graph":
                 self._graph = self._make_graph()
             elif start is None and "join" not in known and not callable(self.metric) and self._is_flat() and \
-                    self.n_epochs != 0 and not self._maps_after() and not self._own_layout:
+                    self._last_epoch() != 0 and not self._keeps_maps() and not self._own_layout:
                 self._model = self._fit_model(kept, known, seed, watch)
             else:
                 self._graph = self._make_graph()
@@ -403,7 +408,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._fuzzy[2].pop("join", None)  # its work is done, and it cannot be pickled
         self._known = {} if self._is_precomputed() else _known_places(kept)
         self._set_results()
-        if self._maps_after() and self._model is not None:
+        if self._keeps_maps() and self._model is not None:
             self.embedding_list_ = maps if self._twins is None else [each[self._twins] for each in maps]
 
     def _set_results(self):
@@ -452,7 +457,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                                                           method=method, random_state=seed, **watch)
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
-        return self._disconnect(indices, distances, self._limit())
+        return self._disconnect(indices, self._scale.lowered(distances), self._limit())
 
     def _has_given_neighbors(self):
         return self.precomputed_knn is not None and self.precomputed_knn[0] is not None
@@ -527,7 +532,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             start = self._start(X, seed, watch["threads"])
         wanted = {} if keep else {"maps_after": self._maps_after()}
         if keep or X.shape[0] == 1:
-            maps = start
+            maps = [start] * (len(self._maps_after()) + 1)
         elif not self._is_flat():
             maps = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed,
                               progress=watch["progress"], **wanted)
@@ -709,7 +714,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         watch = {"threads": _threads(self.n_jobs), "progress": None}
         maps = result._lay_out(result._graph, None, _seed(self.random_state, "random_state"), watch)
         result.embedding_ = maps[-1]
-        if result._maps_after():
+        if result._keeps_maps():
             result.embedding_list_ = maps
         result._n_features_out = result.n_components
         return result
@@ -774,7 +779,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             found = stages.nearest_neighbors_of(fitted, X, k, row_forms.library_metric(self.metric), self.metric_kwds,
                                                 threads=_threads(self.n_jobs))
-        return self._disconnect(*found, self._limit())
+        return self._disconnect(found[0], self._scale.lowered(found[1]), self._limit())
 
     def _fitted_rows(self):
         """The rows that the map has been made of: distinct ones with `unique`."""
@@ -843,9 +848,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         last = self._last_epoch()
         n_epochs = last // 3 if last is not None else 100 if self.graph_.shape[0] <= 10000 else 30
         sigmas, rhos = stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])
-        down = self._scale.searched - self._scale.kept  # sigmas and rhos are those of the scaled rows
+        down = self._scale.of_rows - self._scale.kept  # sigmas and rhos are those of the scaled rows
         made = inverse.by_gradients(
-            row_forms.times(start, down), self._scale.to_search(self._fitted_rows()), sigmas, rhos, measure,
+            row_forms.times(start, down), row_forms.times(self._fitted_rows(), self._scale.of_rows), sigmas, rhos, measure,
             *self._nearest_on_map(points), n_epochs=n_epochs, a=self._a, b=self._b, learning_rate=self.learning_rate / 4,
             repulsion_strength=self.repulsion_strength, negative_sample_rate=self.negative_sample_rate,
             random_state=_seed(self.transform_seed, "transform_seed"),

@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import math
+import numbers
 import os
 import pathlib
 import secrets
@@ -12,6 +13,7 @@ import stat
 import numpy as np
 
 from .colours import GREY, hexes
+from .targets import is_missing
 
 MOST_COLOURED = 254  # categories with a colour and a legend entry of their own
 NAMED = 20           # categories with a name on the map
@@ -31,11 +33,20 @@ def _script_json(value):
 
 def _text(value):
     """A value as it is shown; nothing for a missing one."""
-    if value is None or value != value:  # NaN, NaT
+    if is_missing(value):
         return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
+    return _number_text(value) if isinstance(value, float) else str(value)
+
+
+def _number_text(value):
+    """Whole numbers as integers, so that an id can be read and found; others with at most 9 significant digits."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"{value:.9g}"
+
+
+def _numbers_of(values):
+    """As Python's numbers. Those of float32 have as few digits as in float32."""
+    short = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    return [float(str(value)) for value in values] if short else values.tolist()
 
 
 def column_of(name, values):
@@ -43,7 +54,7 @@ def column_of(name, values):
     values = np.asarray(values)
     if values.dtype.kind in "biufMm":
         distinct, codes = np.unique(values, return_inverse=True)
-        texts, codes = [_text(value) for value in distinct.tolist()], codes.ravel()
+        texts, codes = [_text(value) for value in _numbers_of(distinct)], codes.ravel()
         if values.dtype.kind in "Mm":
             texts = [_text(str(value)) if value == value else "" for value in distinct]
     else:
@@ -73,7 +84,7 @@ def _middle(places, members):
 def _marks(places, codes, names, sizes):
     """Names of the largest categories on the map, without overlap: [code, point, lift above the point]."""
     marks, boxes = [], []
-    span = float(np.ptp(places, axis=0).max()) or 1.0
+    span = (float(np.ptp(places, axis=0).max()) if len(places) else 0.0) or 1.0
     for code in np.argsort(-sizes, kind="stable")[:NAMED].tolist():
         if not 0 < len(names[code]) <= LONGEST_NAME or len(names) < 2 or sizes[code] == 0:
             continue
@@ -112,7 +123,7 @@ def categories_data(places, categories, colours):
 
 def values_data(values, steps, colours):
     known = np.where(np.isfinite(values), values, np.nan)
-    wide = max(abs(steps.least), abs(steps.most)) > np.finfo(np.float32).max
+    wide = max(abs(steps.least), abs(steps.most)) > float(np.finfo(np.float32).max)
     return {"kind": "numbers", "values": _bytes(known, np.float64 if wide else np.float32), "wide": bool(wide),
             "least": steps.least, "most": steps.most, "colours": hexes([*colours.tolist(), GREY]), "marks": [],
             "ticks": _ticks(steps.least, steps.most)}
@@ -132,6 +143,13 @@ def places_data(places, rows, subtitle):
     return data if rows is None else data | {"rows": _bytes(rows, np.int32)}
 
 
+def _pixels(name, value):
+    """A size in pixels, which is written into a page."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: {value!r} is not a whole number of pixels above 0")
+    return int(value)
+
+
 class InteractiveMap:
     """A page with a map. In a notebook it shows itself; save(path) writes it as an .html file, which loads nothing.
 
@@ -148,7 +166,7 @@ class InteractiveMap:
     __module__ = "napier.umap.plot"
 
     def __init__(self, data, width, height):
-        self._data, self.width, self.height = data, width, height
+        self._data, self.width, self.height = data, _pixels("width", width), _pixels("height", height)
 
     def to_html(self, title=None):
         """The page as text."""
@@ -163,8 +181,8 @@ class InteractiveMap:
         write_beside(path, self.to_html(title).encode("utf-8", "replace"))
 
     def _repr_html_(self):
-        page = html.escape(self.to_html())
-        return (f'<iframe srcdoc="{page}" width="{self.width}" height="{self.height}" style="border: 0; max-width: 100%" '
+        page, width, height = html.escape(self.to_html()), _pixels("width", self.width), _pixels("height", self.height)
+        return (f'<iframe srcdoc="{page}" width="{width}" height="{height}" style="border: 0; max-width: 100%" '
                 'sandbox="allow-scripts allow-downloads"></iframe>')
 
     def __repr__(self):

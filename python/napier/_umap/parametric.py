@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 
 from . import stages
-from .estimator import UMAP, _seed
+from .estimator import UMAP, _check_count, _seed
 
 _STEPS_TO_REPORT = 10  # parts of a training epoch whose mean losses are kept, as in umap-learn
 _NEAREST = 1e-3  # added to the square of a sample's distance, as napier.umap.loss does
@@ -69,7 +69,8 @@ class ParametricUMAP(UMAP):
     dims : the shape of a row for the network, such as (1, 28, 28); None: flat rows.
     encoder, decoder : networks [n, *dims] -> [n, n_components] and back. None: three layers of 100.
     parametric_reconstruction : train the decoder too. parametric_reconstruction_loss_fcn : a function of
-        (output, data); None is the cross-entropy of logits, for data of 0 to 1.
+        (output, data); None is the cross-entropy of logits if the data of the first fit are all 0 to 1, else the mean
+        squared error.
     parametric_reconstruction_loss_weight : its weight in the loss.
     autoencoder_loss : the encoder learns from the reconstruction too.
     reconstruction_validation : rows whose reconstruction loss is kept in _history["val_loss"].
@@ -80,7 +81,7 @@ class ParametricUMAP(UMAP):
     n_training_epochs : how often the edges are drawn, each n_epochs times its weight.
     device : of the networks, such as "cuda".
 
-    A second fit goes on from the trained networks.
+    A second fit goes on from the trained networks. n_epochs is a number, as maps of other epochs are not kept.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class ParametricUMAP(UMAP):
     >>> mapper.inverse_transform(mapper.embedding_[:3]).shape
     (3, 5)
     >>> mapper.add_landmarks(data, sample_pct=0.1)  # they stay near their places when it is trained with more rows
-    >>> mapper.fit(data + 0.1).embedding_.shape
+    >>> mapper.fit(data / 2).embedding_.shape
     (110, 2)
     >>> mapper.remove_landmarks()
     """
@@ -125,24 +126,60 @@ class ParametricUMAP(UMAP):
     def fit(self, X, y=None, precomputed_distances=None, landmark_positions=None, ensure_all_finite=True):
         """Trains the network on the rows of X [n, features]. precomputed_distances [n, n]: for metric 'precomputed'.
         landmark_positions [n, n_components]: where rows should be; NaN for those that may be anywhere."""
-        kept = self.__dict__.get("prev_epoch_X")
-        if kept is not None and landmark_positions is None:
-            free = np.full((len(X), self.n_components), np.nan, np.float32)
-            landmark_positions = np.concatenate([free, self.transform(kept)])
-            X = np.concatenate([X, kept])
+        self._check_parameters()
+        if self.parametric_model is not None:
+            self._check_goes_on(X)
+        if self.__dict__.get("prev_epoch_X") is not None and landmark_positions is None:
+            X, landmark_positions = self._with_landmarks(X, y)
         if landmark_positions is not None:
-            landmark_positions = np.asarray(landmark_positions, np.float32)
-            if landmark_positions.shape != (np.shape(X)[0], self.n_components):
-                raise ValueError(f"landmark_positions: expected the shape ({np.shape(X)[0]}, {self.n_components}), got "
-                                 f"{landmark_positions.shape}")
-            if self.unique:
-                raise ValueError("landmark_positions: not with unique")
+            landmark_positions = self._landmark_positions(landmark_positions, np.shape(X)[0])
         if self._is_precomputed() and precomputed_distances is None:
             raise ValueError("precomputed_distances: needed with the metric 'precomputed'")
-        if self.transform_mode == "graph":
-            raise ValueError("transform_mode: 'graph' trains no network")
         self._landmarks, self._network_rows = landmark_positions, X if self._is_precomputed() else None
         return super().fit(precomputed_distances if self._is_precomputed() else X, y, ensure_all_finite)
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        if self._keeps_maps():
+            raise ValueError(f"n_epochs: {self.n_epochs!r} is not a number; a ParametricUMAP keeps no maps of other epochs")
+        if self.batch_size is not None:
+            _check_count("batch_size", self.batch_size, 1)
+        _check_count("n_training_epochs", self.n_training_epochs, 0)
+        if self.transform_mode == "graph":
+            raise ValueError("transform_mode: 'graph' trains no network")
+
+    def _check_goes_on(self, X):
+        """Can the trained networks be trained with these rows?"""
+        if self.n_components != self.embedding_.shape[1]:
+            raise ValueError(f"n_components: {self.n_components}, but the network was trained for "
+                             f"{self.embedding_.shape[1]}; make a new ParametricUMAP")
+        width = _width(X)
+        if width != self._n_inputs:
+            raise ValueError(f"X: rows of {width} numbers, but the network was trained with {self._n_inputs}; make a new "
+                             "ParametricUMAP for other data")
+        usual = self.parametric_reconstruction and self.parametric_reconstruction_loss_fcn is None
+        if usual and self.parametric_model.is_logits and not _are_shares(X):
+            raise ValueError("X: numbers below 0 or above 1, but the decoder was trained for 0 to 1, by the cross-entropy; "
+                             "scale them to 0 to 1, or make a new ParametricUMAP")
+
+    def _with_landmarks(self, X, y):
+        """X with the landmarks behind it, and where the rows should be."""
+        kept = self.prev_epoch_X
+        if stages._is_sparse(X):
+            raise ValueError("X: sparse rows cannot be joined with landmarks; give X.toarray(), or call remove_landmarks()")
+        if y is not None and len(y) != len(X) + len(kept):
+            raise ValueError(f"y: {len(y)} values for {len(X)} rows and {len(kept)} landmarks, which come last; give one for "
+                             "each landmark too, or call remove_landmarks()")
+        free = np.full((len(X), self.n_components), np.nan, np.float32)
+        return np.concatenate([X, kept]), np.concatenate([free, self.transform(kept)])
+
+    def _landmark_positions(self, given, n):
+        places = np.asarray(given, np.float32)
+        if places.shape != (n, self.n_components):
+            raise ValueError(f"landmark_positions: expected the shape ({n}, {self.n_components}), got {places.shape}")
+        if self.unique:
+            raise ValueError("landmark_positions: not with unique")
+        return places
 
     def fit_transform(self, X, y=None, precomputed_distances=None, landmark_positions=None, ensure_all_finite=True):
         """Trains the network and returns the map, float32 [n, n_components]."""
@@ -154,7 +191,7 @@ class ParametricUMAP(UMAP):
         rows = X if self._network_rows is None else np.asarray(self._network_rows, np.float32)
         training = _Training(self, rows, seed)
         history = training.run(watch["progress"])
-        self._trained = training.model
+        self._trained, self._n_inputs = training.model, rows.shape[1]
         self.encoder, self.decoder = training.model.encoder, training.model.decoder
         known = self.__dict__.setdefault("_history", {})
         for name, values in history.items():
@@ -169,6 +206,8 @@ class ParametricUMAP(UMAP):
 
     def _encode(self, X, batch_size=None):
         import torch
+        if X.shape[0] == 0:
+            return np.empty((0, self.n_components), np.float32)
         size = batch_size or max(self.batch_size or 0, 1000)
         places = [_run(self.encoder, _tensor(X, part, self._shape(X.shape[1]), self.device))
                   for part in (slice(i, i + size) for i in range(0, X.shape[0], size))]
@@ -177,19 +216,35 @@ class ParametricUMAP(UMAP):
     def transform(self, X, batch_size=None):
         """Where the network places new rows, float32 [rows, n_components]."""
         self._check_fitted("transform")
-        if not stages._is_sparse(X):
-            X = np.asarray(X)
-            X = X.reshape(len(X), -1)
-        return self._encode(X, batch_size)
+        if batch_size is not None:
+            _check_count("batch_size", batch_size, 1)
+        return self._encode(self._rows_for_network(X), batch_size)
+
+    def _rows_for_network(self, X):
+        width = _width(X)
+        if width != self._n_inputs and np.shape(X) != (0,):
+            raise ValueError(f"X: rows of {width} numbers, but the network was trained with {self._n_inputs}")
+        return X.tocsr() if stages._is_sparse(X) else np.asarray(X).reshape(np.shape(X)[0], self._n_inputs)
 
     def inverse_transform(self, X, method="mean"):
         """Data for points of the map: with parametric_reconstruction by the decoder, [rows, *dims], else as UMAP does."""
-        if not self.parametric_reconstruction:
-            return super().inverse_transform(X, method)
-        import torch
         self._check_fitted("inverse_transform")
-        made = _run(self.decoder, torch.as_tensor(np.asarray(X, np.float32), device=self.device))
-        return (made if self.parametric_reconstruction_loss_fcn else torch.sigmoid(made)).numpy()
+        if method not in ("mean", "gradient"):
+            raise ValueError(f"method: {method!r} is not 'mean' or 'gradient'")
+        points = stages._array(X, "X", np.float32, 2)
+        if points.shape[1] != self.n_components:
+            raise ValueError(f"X: points of {points.shape[1]} numbers, but the map has {self.n_components} dimensions")
+        if not self.parametric_reconstruction:
+            return super().inverse_transform(points, method)
+        import torch
+        made = _run(self.decoder, torch.as_tensor(points, device=self.device))
+        is_logits = not self.parametric_reconstruction_loss_fcn and self.parametric_model.is_logits
+        return (torch.sigmoid(made) if is_logits else made).numpy()
+
+    def _combined(self, other, operation, n_neighbors):
+        if not isinstance(other, UMAP):
+            return NotImplemented
+        raise ValueError("ParametricUMAP: maps of networks cannot be combined; combine their graph_ with napier.umap.combine")
 
     def update(self, X, ensure_all_finite=True):
         raise ValueError("update: call fit with the new rows; it goes on from the trained network")
@@ -199,12 +254,17 @@ class ParametricUMAP(UMAP):
         """Rows of X that the next fit keeps near their places: a share sample_pct of them, or those at idx with
         sample_mode 'predetermined'."""
         self._check_fitted("add_landmarks")
+        if stages._is_sparse(X):
+            raise ValueError("X: sparse rows cannot be landmarks; give X.toarray()")
+        if not 0 <= sample_pct <= 1:
+            raise ValueError(f"sample_pct: {sample_pct!r} is not a share from 0 to 1")
+        X = self._rows_for_network(X)
         if sample_mode == "uniform":
             draw = np.random.Generator(np.random.Philox(_seed(self.random_state, "random_state")))
             idx = np.sort(draw.choice(len(X), int(len(X) * sample_pct), replace=False))
         elif sample_mode != "predetermined" or idx is None:
             raise ValueError(f"sample_mode: {sample_mode!r} is not 'uniform', or 'predetermined' with idx")
-        self.prev_epoch_idx, self.prev_epoch_X = list(idx), np.asarray(X)[idx]
+        self.prev_epoch_idx, self.prev_epoch_X = list(idx), X[idx]
         self.landmark_loss_weight = self.parametric_model.landmark_loss_weight = landmark_loss_weight
         if reset_optimizer:
             self.parametric_model.optimizer = None
@@ -229,6 +289,11 @@ def _signature():
 ParametricUMAP.__init__.__signature__ = _signature()
 
 
+def _width(X):
+    """How many numbers a row has; rows may have several dimensions."""
+    return int(np.prod(X.shape[1:] if hasattr(X, "shape") else np.shape(X)[1:]))
+
+
 def _run(network, x):
     import torch
     network.eval()
@@ -248,21 +313,28 @@ def _tensor(X, rows, shape, device):
 class _Trained:
     """The networks, and the optimizer that trains them."""
 
-    def __init__(self, encoder, decoder, optimizer, landmark_loss_weight):
+    def __init__(self, encoder, decoder, optimizer, landmark_loss_weight, is_logits=True):
         self.encoder, self.decoder, self.optimizer = encoder, decoder, optimizer
         self.landmark_loss_weight = landmark_loss_weight
+        self.is_logits = is_logits  # is the decoder trained by the cross-entropy, so that it returns logits?
 
     __module__ = "napier.umap"
 
     def __reduce__(self):
-        return _trained, (self.encoder, self.decoder, self.landmark_loss_weight)
+        return _trained, (self.encoder, self.decoder, self.landmark_loss_weight, self.is_logits)
 
     def without_optimizer(self):
-        return _Trained(self.encoder, self.decoder, None, self.landmark_loss_weight)
+        return _Trained(self.encoder, self.decoder, None, self.landmark_loss_weight, self.is_logits)
 
 
-def _trained(encoder, decoder, landmark_loss_weight):
-    return _Trained(encoder, decoder, None, landmark_loss_weight)
+def _trained(encoder, decoder, landmark_loss_weight, is_logits=True):
+    return _Trained(encoder, decoder, None, landmark_loss_weight, is_logits)
+
+
+def _are_shares(rows):
+    """Are all numbers 0 to 1, so that the cross-entropy is a loss?"""
+    values = np.asarray(rows.data if stages._is_sparse(rows) else rows)
+    return values.dtype.kind not in "fi" or not ((values < 0) | (values > 1)).any()
 
 
 class _Training:
@@ -300,12 +372,19 @@ class _Training:
             if decoder is None and mapper.parametric_reconstruction:
                 decoder = _network(mapper.n_components, features, self.shape)
         encoder.to(mapper.device)
-        probe = _run(encoder, _tensor(self.rows, slice(0, 1), self.shape, mapper.device))
-        if tuple(probe.shape) != (1, mapper.n_components):
-            raise ValueError(f"encoder: returns the shape {tuple(probe.shape)} for one row, not (1, {mapper.n_components})")
+        self._check_encoder(encoder)
         if decoder is not None:
             decoder.to(mapper.device)
-        return _Trained(encoder, decoder, None, mapper.landmark_loss_weight)
+        return _Trained(encoder, decoder, None, mapper.landmark_loss_weight, _are_shares(self.rows))
+
+    def _check_encoder(self, encoder):
+        mapper = self.mapper
+        try:
+            probe = _run(encoder, _tensor(self.rows, slice(0, 1), self.shape, mapper.device))
+        except RuntimeError as error:
+            raise ValueError(f"encoder: fails for a row of the shape {self.shape}: {error}") from error
+        if tuple(probe.shape) != (1, mapper.n_components):
+            raise ValueError(f"encoder: returns the shape {tuple(probe.shape)} for one row, not (1, {mapper.n_components})")
 
     def _optimizer(self):
         import torch
@@ -365,7 +444,8 @@ class _Training:
 
     def _reconstruction(self, places, data):
         import torch.nn.functional as F
-        measure = self.mapper.parametric_reconstruction_loss_fcn or F.binary_cross_entropy_with_logits
+        usual = F.binary_cross_entropy_with_logits if self.model.is_logits else F.mse_loss
+        measure = self.mapper.parametric_reconstruction_loss_fcn or usual
         return measure(self.model.decoder(places), data)
 
     def _away_from_landmarks(self, places, wanted):

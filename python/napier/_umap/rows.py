@@ -5,11 +5,15 @@ from . import stages
 
 _PACKED = {"bit_hamming": "manhattan", "bit_jaccard": "jaccard"}  # the metric of the bits
 _LARGE = 2.0 ** 52  # squares of differences of smaller numbers are within float32
-_SEARCHED, _KEPT = 34, 100  # exponents of the largest number: for a search, and in a model where float32 holds no larger
+_SEARCHED, _KEPT = 51, 100  # exponents of the largest number: for a search, and in a model where float32 holds no larger
+_LOWERED = -31  # of distances after a search, as in the library: the search for sigmas begins at 1
+_LEAST_SEARCHED = -40  # squares of differences of one unit in the last place of larger numbers are normal in float32
+_MOST = float(np.finfo(np.float32).max)
 
 # Metrics that a factor changes in proportion or not at all.
 _GROWING = ("euclidean", "manhattan", "chebyshev", "minkowski", "wminkowski")
-_FIXED = ("canberra", "braycurtis", "cosine", "correlation", "hellinger")
+_FIXED = ("canberra", "braycurtis", "cosine", "correlation", "hellinger")  # they divide by a row's size first
+_BY_COLUMN = ("canberra", "seuclidean", "mahalanobis")  # a column of small numbers counts like one of large numbers
 
 
 def library_metric(metric):
@@ -79,11 +83,13 @@ def _grows(metric, metric_kwds):
 
 
 class Scale:
-    """Powers of two by which rows are multiplied: `searched` where distances are measured, `kept` in the model."""
+    """Powers of two by which rows are multiplied: `searched` where distances are measured, `kept` in the model. Measured
+    distances are then those of rows times 2^of_rows."""
 
     def __init__(self, searched=0, kept=0, grows=False):
         self.searched, self.kept, self.grows = searched, kept, grows
-        self.of_distances = searched if grows else 0
+        self.of_rows = searched + _LOWERED if grows and searched else searched
+        self.of_distances = self.of_rows if grows else 0
 
     def to_search(self, X):
         return times(X, self.searched)
@@ -91,19 +97,43 @@ class Scale:
     def to_keep(self, X):
         return times(X, self.kept)
 
+    def lowered(self, distances):
+        """Distances between rows of to_search, as they are taken from then on."""
+        return np.ldexp(distances, _LOWERED) if self.of_distances else distances
+
     def limit(self, distance, kept=False):
         """A limit of the user's, for distances as they are measured here or by the model."""
         exponent = self.kept if kept and self.grows else 0 if kept else self.of_distances
         return distance if distance is None else float(np.ldexp(np.float64(distance), exponent))
 
 
+def _least(X, name):
+    """The size of the smallest row, or number for a metric of columns, that is not 0."""
+    sizes = np.abs(_values(X)) if name in _BY_COLUMN else _row_sizes(X)
+    return float(sizes.min(where=sizes > 0, initial=np.inf))
+
+
+def _row_sizes(X):
+    if not stages._is_sparse(X):
+        return np.maximum(X.max(axis=1), -X.min(axis=1))
+    return abs(X).max(axis=1).toarray()
+
+
 def scale_of(X, metric, metric_kwds):
-    """The arguments of Scale for these rows."""
+    """The arguments of Scale for these rows; none where a factor is not needed, or would lose distances of small rows."""
     grows, largest = _grows(metric, metric_kwds), _largest(X)
-    if grows is None or largest < _LARGE:
+    name = None if callable(metric) else stages.plain_name(metric)
+    beyond = largest > _MOST
+    if grows is None or largest < _LARGE or name in _FIXED and not beyond:
         return ()
-    exponent = int(np.frexp(largest)[1])
-    return _SEARCHED - exponent, _KEPT - exponent if largest > float(np.finfo(np.float32).max) else 0, grows
+    searched, lowest = (_KEPT, -_KEPT) if name in _FIXED else (_SEARCHED, _LEAST_SEARCHED)
+    exponent, least = int(np.frexp(largest)[1]), _least(X, name)
+    if np.frexp(least)[1] - 1 + searched - exponent >= lowest:
+        return searched - exponent, _KEPT - exponent if beyond else 0, grows
+    if beyond:
+        raise ValueError(f"X: sizes from {least:g} to {largest:g} are more than float32 holds together; scale the columns, "
+                         "or leave out the outliers")
+    return ()  # float32 holds these, so the library decides
 
 
 def times(X, exponent):

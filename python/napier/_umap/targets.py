@@ -9,12 +9,17 @@ from .functions import distance_of
 NUMBER_METRICS = ("euclidean", "l2", "l1", "manhattan")  # for single numbers these are the same distance
 
 
-def _is_unknown(value):
-    """Is a category unknown: None, NaN, pandas' NA or NaT, or a negative number?"""
-    if value is None or isinstance(value, numbers.Real) and value < 0:
-        return True
+def is_missing(value):
+    """Is it None, NaN, or pandas' NA or NaT?"""
+    if value is None or isinstance(value, bool):
+        return value is None
     unequal = value != value
     return unequal is value or bool(unequal)  # NA != NA is NA
+
+
+def _is_unknown(value):
+    """Is a category missing or a negative number?"""
+    return is_missing(value) or isinstance(value, numbers.Real) and bool(value < 0)
 
 
 def _categories(y):

@@ -11,6 +11,7 @@ Pictures are matplotlib's, which is imported at the first plot. Where points or 
 them up in the pixels of a picture, which has the same bytes on every machine. The interactive map is one HTML page, which
 needs neither matplotlib nor a network. docs/umap-plot.md has pictures and the differences from umap.plot.
 """
+import numbers
 import warnings
 
 import numpy as np
@@ -57,7 +58,7 @@ class _Points:
         if labels is not None and values is not None:
             raise ValueError("labels and values: give only one of them")
         self.labels = _one_each(labels, "labels", n)
-        self.values = None if values is None else _one_each(values, "values", n).astype(np.float64)
+        self.values = None if values is None else _as_numbers(_one_each(values, "values", n))
         shown = np.isfinite(places[:, 0]) & np.isfinite(places[:, 1])
         if subset_points is not None:
             shown &= _mask(subset_points, n)
@@ -92,6 +93,21 @@ def _one_each(given, name, n):
     return array
 
 
+def _as_numbers(values):
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        wrong = next((value for value in values.tolist() if not _is_number(value)), values.dtype)
+        raise ValueError(f"values: {wrong!r} is not a number; give categories as labels") from None
+
+
+def _is_number(value):
+    try:
+        return value is None or float(value) is not None
+    except (TypeError, ValueError):
+        return False
+
+
 def _mask(subset_points, n):
     """A subset as a mask; umap.plot takes masks, and indices here too."""
     subset = np.asarray(subset_points)
@@ -107,9 +123,14 @@ def _mask(subset_points, n):
     return mask
 
 
+def _check_share(name, value):
+    if not isinstance(value, numbers.Real) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name}: {value!r} is not 0 to 1")
+
+
 def _check_alpha(alpha):
-    if alpha is not None and not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"alpha: {alpha!r} is not 0 to 1")
+    if alpha is not None:
+        _check_share("alpha", alpha)
 
 
 def _extent(places):
@@ -363,6 +384,7 @@ def diagnostic(umap_object, diagnostic_type="pca", nhood_size=15, local_variance
     places = _places(umap_object)
     if plot_result:
         _pyplot()
+        colours.rgb(background, "background: ")
     options = {"nhood_size": nhood_size, "local_variance_threshold": local_variance_threshold}
     size = 100.0 / np.sqrt(max(len(places), 1)) if point_size is None else point_size
     if diagnostic_type == "all":
@@ -458,9 +480,8 @@ def interactive(umap_object, labels=None, values=None, hover_data=None, tools=No
     """
     look = colours.theme_of(theme, cmap, color_key_cmap, background)
     _check_alpha(alpha)
-    if not 0 <= interactive_text_search_alpha_contrast <= 1:
-        raise ValueError(f"interactive_text_search_alpha_contrast: {interactive_text_search_alpha_contrast!r} is not 0 to 1")
-    if point_size is not None and not 0 < point_size < np.inf:
+    _check_share("interactive_text_search_alpha_contrast", interactive_text_search_alpha_contrast)
+    if point_size is not None and not (isinstance(point_size, numbers.Real) and 0 < point_size < np.inf):
         raise ValueError(f"point_size: {point_size!r} is not above 0")
     places = _places(umap_object)
     drawn = _Points(places, labels, values, subset_points)
@@ -503,6 +524,8 @@ def _page_look(look, tools, point_size, alpha):
 
 def _tool_names(tools):
     """The names of tools. Those of bokeh that the page lacks are left out with a warning."""
+    if not isinstance(tools, str) and not np.iterable(tools):
+        raise ValueError(f"tools: {tools!r} is not a list of names, or text with commas")
     given = tools.split(",") if isinstance(tools, str) else list(tools)
     names = []
     for tool in given:
