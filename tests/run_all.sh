@@ -25,6 +25,7 @@ export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use
 groups=(
     "release 1500 the library, the program and the unit tests, built with $main_cc"
     "sanitize 2600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
+    "port 3300 macOS and Windows: compiled by zig, Windows run under wine; the library's own threads in place of OpenMP"
     "cuda 1800 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "arm 1800 AArch64 under emulation: scalar and NEON against the same table"
     "clang 1300 the library, the program and the self-test with clang"
@@ -35,7 +36,6 @@ groups=(
     "hostile 1800 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 900 a short run of every fuzzer, with sanitizers"
-    "port 1700 macOS and Windows: compiled by zig, Windows run under wine; the library's own threads in place of OpenMP"
     "cli 800 the program, as script and exact expected output"
     "style 900 clang-format; clang-tidy; documents and comments name only what exists"
     "valgrind 700 memory errors and leaks"
@@ -359,7 +359,7 @@ group_python() {
     check_counted 300 "its types" "$root/tests/style/types.sh" "$work/types" "$work/python/venv/bin/python"
 }
 
-group_port() { check_counted 1600 "other systems" "$root/tests/port/run.sh" "$work/port"; }
+group_port() { check_counted 3200 "other systems" "$root/tests/port/run.sh" "$work/port"; }
 
 group_bare() { CC=$main_cc check_counted 840 "without CMake" "$root/tests/bare/run.sh"; }
 

@@ -72,13 +72,14 @@ find_zig() {
 }
 
 # Libraries of tools/libraries.sh are used where someone has built them.
-cross_build() { # target, options of cmake...
-    local target=$1 dir=$kept/$1
-    shift
+cross_build() { # target, targets of cmake, options of cmake...
+    local target=$1 dir=$kept/$1 what=$2
+    shift 2
     export ZIG_GLOBAL_CACHE_DIR=$kept/zig ZIG_LOCAL_CACHE_DIR=$kept/zig CMAKE_C_COMPILER_LAUNCHER=
+    # shellcheck disable=SC2086 # a list of targets
     cmake -S "$root" -B "$dir" --toolchain "$root/cmake/zig.cmake" -DNAPIER_ZIG="$zig" -DNAPIER_TARGET="$target" \
         -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF "$@" &&
-        cmake --build "$dir" -j "$jobs" --target napier_cli selftest goldens
+        cmake --build "$dir" -j "$jobs" --target $what
 }
 
 # A Mach-O file of 64 bits for this processor.
@@ -87,7 +88,7 @@ is_for_mac() { # file, type of processor in hexadecimal
 }
 
 mac() { # target, type of processor
-    check "$1: compiled and linked" cross_build "$1" || return
+    check "$1: compiled and linked" cross_build "$1" "napier_cli selftest golden" || return
     check "$1: the library" is_for_mac "$(readlink -f "$kept/$1/libnapier.dylib")" "$2"
     check "$1: the program" is_for_mac "$kept/$1/napier" "$2"
     check "$1: the golden program" is_for_mac "$kept/$1/tests/golden" "$2"
@@ -116,7 +117,7 @@ has_under_wine() { # instruction set
 
 windows() {
     local program isa server
-    check "Windows: compiled and linked" cross_build x86_64-windows-gnu -DBUILD_SHARED_LIBS=OFF || return
+    check "Windows: compiled and linked" cross_build x86_64-windows-gnu "napier_cli selftest goldens" -DBUILD_SHARED_LIBS=OFF || return
     wine=$(command -v wine64 || ls /usr/lib/wine/wine64 2>/dev/null)
     [ -n "$wine" ] || { skip "Windows: everything that runs" "no wine64 on this machine"; return; }
     server=$(command -v wineserver || ls /usr/lib/wine/wineserver64 2>/dev/null)
