@@ -212,6 +212,8 @@ TOO_MUCH += [
     "{% set a = namespace() %}" + "{% set a = namespace(x=a, y=a) %}" * 60 + "{{ a }}",
     "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60
     + "{{ [namespace(x=a), namespace(x=b)] | sort(attribute='x') | length }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60 + "{{ [cycler(a), cycler(b)] | max(false, 'items') }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60 + "{{ [{1: a}, {1: b}] | sort(false, false, 1) }}",
     "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60
     + "{% for x in [a, b] %}{{ loop.changed(x) }}{% endfor %}",
     "{% set ns = namespace() %}{% set ns.a = ns %}{{ [ns] * 9999 | map(attribute='a' + '.a' * 99999) | list }}",

@@ -1,5 +1,5 @@
-"""The environment of jinja2 in which chat templates run. A template comes from a stranger. jinja2's sandbox keeps it from objects and
-attributes that are none of its business; what is here bounds its work, so that no template runs or grows without end.
+"""The environment of jinja2 in which chat templates run. A template comes from a stranger. jinja2's sandbox keeps it from objects
+and attributes that are none of its business; what is here bounds its work, so that no template runs or grows without end.
 
 A rendering has a budget of rounds of loops, one of characters and one of time. The parser's tree is changed so that loops, texts,
 lists, slices and comparisons pay; operators, filters, tests and methods pay before they make something large."""
@@ -22,7 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 SOURCE = 2**18  # characters of a template; those of published models have some 20,000
 STEPS = 2**21  # rounds of loops
 CHARACTERS = 2**24  # of all texts that a template makes or reads; an element of a list counts as 8
-EACH = 64  # and as many more for each character of the conversation
+EACH = 256  # and as many more for each character of the conversation
 SECONDS = 10  # of the thread's own time: a backstop, looked at between operations
 _CALL = 16  # as many rounds as the call of a macro takes
 _BITS = 4096  # of an integer
@@ -35,6 +35,7 @@ _REFUSED_FILTERS = ("pprint", "striptags", "urlize", "wordwrap", "xmlattr")
 _REFUSED_METHODS = ("translate", "maketrans", "encode", "to_bytes", "striptags", "unescape")
 _CONSTANT_FILTERS = ("count", "d", "default", "first", "last", "length")  # they look at no element but one
 _SHALLOW_FILTERS = ("attr", "batch", "items", "list", "map", "reject", "rejectattr", "reverse", "select", "selectattr", "slice")
+_ATTRIBUTES = {"groupby": 0, "join": 1, "max": 1, "min": 1, "sort": 2, "sum": 0, "unique": 1}  # the place of the argument
 _COMPARING_TESTS = {*"== eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le in lower upper escaped".split()}
 
 
@@ -118,7 +119,8 @@ class Environment(ImmutableSandboxedEnvironment):
         self.globals.pop("lipsum")
         self.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now, namespace=_Namespace)
         self.filters["tojson"] = self.tojson
-        self.filters = {name: self._bounded(name, filter) for name, filter in self.filters.items() if name not in _REFUSED_FILTERS}
+        self.filters = {name: self._bounded(name, filter) for name, filter in self.filters.items()
+                        if name not in _REFUSED_FILTERS}
         self.tests = {name: self._paid(test) if name in _COMPARING_TESTS else test for name, test in self.tests.items()}
         # No filter with such a name can be written. map("step!") finds it and gains nothing: it only spends.
         self.filters.update({"step!": self.step, "call!": self.call_step, "made!": self.made, "weighed!": self.written,
@@ -317,18 +319,12 @@ class Environment(ImmutableSandboxedEnvironment):
         special = getattr(self, f"_cost_of_{name}_filter", None)
         if special is not None:
             self.spend(special(value, *rest, **named))
-        attribute = named.get("attribute", next((x for x in rest if name in ("groupby", "sum")), None))
-        if name not in _SHALLOW_FILTERS:
-            self._pay_for_attributes(value, attribute)
-        elif isinstance(attribute, str):
-            _width(attribute)
-
-    def _pay_for_attributes(self, value, attribute):
-        """For what a filter reads of the elements instead of the elements."""
-        if attribute is not None:
+        place = _ATTRIBUTES.get(name, len(rest))
+        attribute = named.get("attribute", rest[place] if place < len(rest) else None)
+        if attribute is not None and name not in _SHALLOW_FILTERS:  # it reads this of the elements
             _width(attribute)
             get = make_multi_attrgetter(self, attribute)
-            self.spend_on([get(x) for x in value])
+            self.spend(len(value).bit_length() * _size([get(x) for x in value], {}))
 
     def _cost_of_sorting(self, value, *_, **__):
         return _size(value, {}) * len(value).bit_length() if hasattr(value, "__len__") else 0
