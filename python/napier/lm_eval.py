@@ -109,6 +109,7 @@ class NapierLM(TemplateLM):
             raise ValueError("think_end_token: missing; enable_thinking needs it, such as </think>, to find the answer")
         thinking = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
         self._chat_variables = {**(chat_template_args or {}), **thinking}
+        self._chat_name = None  # of the model's several templates, the one to render
         self._think_end = int(think_end_token) if str(think_end_token).isdigit() else think_end_token
         if max_length is not None and int(max_length) < 1:
             raise ValueError(f"max_length: expected 1 or more, got {max_length}")
@@ -140,7 +141,8 @@ class NapierLM(TemplateLM):
         return "napier__" + os.path.abspath(self.model.directory or "").replace(os.sep, "__")
 
     def chat_template(self, chat_template=False):
-        """The text of the model's chat template, or of the one of this name; None if it is not to be applied.
+        """The text of the model's chat template, or of the one of this name; None if it is not to be applied. It is the one
+        that apply_chat_template renders from then on.
 
         Examples
         --------
@@ -148,12 +150,14 @@ class NapierLM(TemplateLM):
         >>> napier.lm_eval.NapierLM("Qwen3-0.6B").chat_template(False) is None
         True
         """
+        self._chat_name = None
         if not chat_template:
             return None
         known = self.model.tokenizer._chat_template()[0]
         named = chat_template if isinstance(known, dict) and isinstance(chat_template, str) else None
         if named is not None and named not in known:
             raise ValueError(f"chat_template: the model has none called {named!r}; choose one of {sorted(known)}")
+        self._chat_name = named
         return None if known is None else chat_templates.choose(known, named, None)
 
     def apply_chat_template(self, chat_history, add_generation_prompt=True):
@@ -171,8 +175,8 @@ class NapierLM(TemplateLM):
         """
         def render(messages):
             return self.model.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=add_generation_prompt, continue_final_message=not add_generation_prompt,
-                **self._chat_variables)
+                messages, chat_template=self._chat_name, add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt, **self._chat_variables)
 
         without = [message for message in chat_history if message["role"] != "system"]
         try:

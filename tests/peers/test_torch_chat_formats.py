@@ -1,6 +1,7 @@
 """Chat templates in four documented formats, written here, against transformers' rendering and against the texts that the formats
 prescribe: tools, calls and their results, thoughts, a message that is continued. Templates that mean harm are refused or bounded."""
 import json
+import resource
 import threading
 import time
 
@@ -190,6 +191,59 @@ TOO_MUCH = [
     "{{ 'a\\nb' | indent(999999999) }}", "{{ [1] | tojson(indent=999999999) }}", "{{ [1] | batch(999999999, 0) | list }}",
     "{{ [[0] * 999999, [0] * 999999] | sum(start=[]) | length }}", "{{ 'a'.translate({97: 'bbbb'}) }}", "{{ lipsum(999999) }}",
 ]
+TOO_MUCH += [
+    # work that looks like none
+    "{% for i in range(3000) %}{% for j in range(1000) %}{% set _ = 0|step(-2) %}{% endfor %}{% endfor %}",
+    "{% for i in range(3000) %}{% for j in range(1000) %}{% set _ = [0] | map('step!', -2) | list %}{% endfor %}{% endfor %}",
+    "{% for i in range(3000) %}{% for j in range(1000) %}{% set _ = [0] | map('step!') | list %}{% endfor %}{% endfor %}",
+    "{% for i in range(100000) %}{% for j in range(100000) if j < 0 %}{% endfor %}{% endfor %}",
+    "{% for i in range(100000) %}{% set _ = range(100000) | sum %}{% endfor %}",
+    "{% for i in range(100000) %}{% set _ = range(100000) | sort %}{% endfor %}",
+    "{% for i in range(100000) %}{% set _ = range(100000) | select('lt', 0) | list %}{% endfor %}",
+    "{% for i in range(100000) %}{% for j in range(100000) | select('lt', 0) %}{% endfor %}{% endfor %}",
+    "{% for i in range(100000) %}{% if -1 in range(100000) | list %}{% endif %}{% endfor %}",
+    "{% set t = 'ab' * 5000000 %}{% for i in range(100000) %}{% if 'abb' in t %}{% endif %}{% endfor %}",
+    "{% set t = 'ab' * 5000000 %}{% for i in range(100000) %}{% set _ = t.find('abb') %}{% endfor %}",
+    "{% set t = 'ab' * 5000000 %}{% for i in range(100000) %}{% set _ = t is lower %}{% endfor %}",
+    *(make.replace("TWICE", twice) for twice in ("[a, a]", "(a, a)", "{1: a, 2: a}", "dict(x=a, y=a)", "[a] * 2", "[a] + [a]") for make in (
+        "{% set a = [1] %}" + "{% set a = TWICE %}" * 60 + "{% set b = [1] %}" + "{% set b = TWICE %}".replace("a", "b") * 60 + "{{ a == b }}",
+        "{% set a = (1,) %}" + "{% set a = TWICE %}" * 60 + "{{ {a: 1} }}", "{% set a = (1,) %}" + "{% set a = TWICE %}" * 60 + "{{ {}[a] }}",
+        "{% set a = (1,) %}" + "{% set a = TWICE %}" * 60 + "{{ {}.get(a) }}{{ [a, a] | sort }}{{ a in [a] }}")),
+    "{% set a = namespace() %}" + "{% set a = namespace(x=a, y=a) %}" * 60 + "{{ a }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60
+    + "{{ [namespace(x=a), namespace(x=b)] | sort(attribute='x') | length }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60 + "{{ [cycler(a), cycler(b)] | max(false, 'items') }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60 + "{{ [{1: a}, {1: b}] | sort(false, false, 1) }}",
+    "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60
+    + "{% for x in [a, b] %}{{ loop.changed(x) }}{% endfor %}",
+    "{% set ns = namespace() %}{% set ns.a = ns %}{{ [ns] * 9999 | map(attribute='a' + '.a' * 99999) | list }}",
+    "{% block b0 %}{% endblock %}" + "".join(f"{{% block b{i} %}}{{{{ self.b{i - 1}() }}}}{{{{ self.b{i - 1}() }}}}{{% endblock %}}" for i in range(1, 60)),
+    "{% set n = ('f' * 1000000) | int(base=16) %}{{ n // 3 }}", "{{ (9 ** 9999) // 7 }}", "{{ [1.5] | map('round', 999999) | list }}",
+    # texts and lists without limit
+    "{{ '{:{}}'.format('x', '1500000000') }}", "{{ '{:{}{}}'.format('x', 15000, 50000) }}", "{{ '{0:{1}}'.format('x', 1001) }}",
+    "{{ '{:\u0661\u0665\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660}'.format('x') }}", "{{ '{:.999999999f}'.format(1.5) }}",
+    "{{ '{x:999999999}'.format_map({'x': 1}) }}", "{{ ('%999999d' * 800) % ((1,) * 800) }}", "{{ '%.999999999f' % 1.5 }}",
+    "{{ '%(a(b))999999999d' % {'a(b)': 1} }}", "{{ ('%999999d' * 800) | format(*((1,) * 800)) }}", "{{ '%-+999999999d' % 1 }}",
+    "{{ ('\n' * 30000) | indent(30000, true, true) }}", "{{ ('\n' * 30000) | indent('b' * 30000, true, true) }}",
+    "{{ ('\t' * 800).expandtabs(1000000) }}", "{{ ('\t' * 800).expandtabs(tabsize=1000000) }}",
+    "{{ ('a' * 30000) | replace(new='b' * 30000, old='a') }}", "{{ ('a' * 30000) | replace('a', new='b' * 30000) }}",
+    "{{ ('a' * 30000).replace('a', 'b' * 30000) }}", "{{ ('a' * 30000).replace('', 'b' * 30000) }}", "{{ ('b' * 30000).join('a' * 30000) }}",
+    "{{ ('a' * 30000) | join('b' * 30000) }}", "{{ (['a'] * 30000) | join(d='b' * 30000) }}", "{{ ('a' * 30000) | wordwrap(1, true, 'b' * 30000) }}",
+    "{{ 'a'.encode().ljust(9999999999) }}", "{{ (1).to_bytes(9999999999, 'big') }}", "{{ [1, 2] | tojson(indent=1001) }}",
+    "{{ ([1] * 30000) | tojson(separators=('b' * 30000, ':')) }}", "{{ {}.fromkeys(range(99999), {}.fromkeys(range(99999), 1)) }}",
+    "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson(indent=1000) | length }}",
+    "{% set t = 'a' * 8000000 %}{% set l = [" + ", ".join(f"t[{i}:]" for i in range(20)) + "] %}{{ l | length }}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(500) %}{% set ns.l = [ns.l, range(100000) | list] %}{% endfor %}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(500) %}{% set ns.l = [ns.l, [" + "0, " * 9999 + "]] %}{% endfor %}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(500) %}{% set ns.l = [ns.l, ('\u4e00' * 100000) | list] %}{% endfor %}",
+    "{% set ns = namespace(l=[]) %}{% for i in range(500) %}{% set ns.l = [ns.l, ('x ' * 100000).split()] %}{% endfor %}",
+    "{% for i in range(2000) %}" + "x" * 10000 + "{% endfor %}", "{% for i in range(2000) %}{{ '" + "x" * 10000 + "' }}{% endfor %}",
+    "{% for i in range(2000) %}{{ '" + "x" * 5000 + "' ~ '" + "x" * 5000 + "' }}{% endfor %}",
+    "{% macro f() %}" + "x" * 10000 + "{% endmacro %}{% for i in range(2000) %}{{ f() }}{% endfor %}", "x" * 300000,
+    "{% set ns = namespace(x=namespace(t='a' * 4000000)) %}{{ ([ns] * 999) | join(attribute='x.t') }}",
+    "{% set ns = namespace(t='a' * 4000000) %}{{ ([ns] * 999) | map(attribute='t') | join }}", "{{ strftime_now('%Y' * 999999) }}",
+    "{{ ''.join(([namespace(t='a' * 4000000)] * 999) | map(attribute='t')) }}",
+]
 NOT_ITS_BUSINESS = [
     "{{ ''.__class__ }}", "{{ ''['__class__'] }}", "{{ '' | attr('__class__') }}", "{{ [].__class__.__base__.__subclasses__() }}",
     "{{ messages.append(1) }}", "{{ messages[0].update(a=1) }}", "{{ messages[0].clear() }}", "{{ raise_exception.__globals__ }}",
@@ -203,17 +257,19 @@ NOT_ITS_BUSINESS = [
 
 def test_templates_that_mean_harm():
     _, ours = pair(None)
-    slowest = 0.0
+    slowest, memory = 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for template in TOO_MUCH:
         begin = time.monotonic()
         raises(ValueError, "the chat template fails", lambda: ours.apply_chat_template(TALKS[0], chat_template=template))
         slowest = max(slowest, time.monotonic() - begin)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+        assert slowest < 20 and grown < 2**20, (template[:200], slowest, grown)  # KiB
     talk = [{"role": "user", "content": "x"}]
     for template in NOT_ITS_BUSINESS:
         found = outcome(lambda: ours.apply_chat_template(talk, chat_template=template))
         assert found in (None, "", "[]") or "class" not in found and "<" not in found, (template, found)
     assert talk == [{"role": "user", "content": "x"}]
-    return f"{len(TOO_MUCH) + len(NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s"
+    return f"{len(TOO_MUCH) + len(NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s, and they need {grown >> 10} MiB"
 
 
 def test_bounds_are_those_of_one_rendering():

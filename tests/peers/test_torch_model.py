@@ -252,6 +252,8 @@ def test_the_harness_s_chat_templates():
                     assert ours.apply_chat_template(talk, generates) == hf.apply_chat_template(talk, generates), (roles, generates)
             for name in (True, False, *(["other"] if template is not CHAT else [])):
                 assert ours.chat_template(name) == hf.chat_template(name), name
+                said = ours.apply_chat_template([{"role": "user", "content": "a cat"}])
+                assert (said == "a cat") == (name == "other"), (name, said)  # what is logged is what is rendered
         assert ours.tokenizer_name != NapierLM(both()[1]).tokenizer_name
         prompt = ours.apply_chat_template([{"role": "user", "content": "the cat"}])
         for token in ("e", " ", 5, "270", "no such text"):

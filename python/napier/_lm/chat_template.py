@@ -48,11 +48,13 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
     last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
     try:
         compiled = _compiled(template)
-        compiled.environment.start()
-        text = compiled.render(messages=plain, tools=_plain(tools), documents=_plain(documents),
-                               add_generation_prompt=add_generation_prompt, **{**special, **_plain(variables)})
+        given = {"messages": plain, "tools": _plain(tools), "documents": _plain(documents), **special, **_plain(variables)}
+        compiled.environment.start(*given.values())
+        text = compiled.render(add_generation_prompt=add_generation_prompt, **given)
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"messages: the chat template fails: {error}") from error
+    except MemoryError as error:
+        raise ValueError("messages: the chat template fails: it needs more memory than there is") from error
     return text if last is None else _cut(text, last)
 
 
