@@ -242,6 +242,7 @@ TOO_MUCH += [
     "{% macro f() %}" + "x" * 10000 + "{% endmacro %}{% for i in range(2000) %}{{ f() }}{% endfor %}", "x" * 300000,
     "{% set ns = namespace(x=namespace(t='a' * 4000000)) %}{{ ([ns] * 999) | join(attribute='x.t') }}",
     "{% set ns = namespace(t='a' * 4000000) %}{{ ([ns] * 999) | map(attribute='t') | join }}", "{{ strftime_now('%Y' * 999999) }}",
+    "{{ ('a ' * 4000000) | title | length }}", "{{ ('a ' * 4000000).split() | length }}", "{{ ('\u4e00' * 4000000) | list | length }}",
     "{{ ''.join(([namespace(t='a' * 4000000)] * 999) | map(attribute='t')) }}",
 ]
 NOT_ITS_BUSINESS = [
@@ -296,3 +297,37 @@ def test_long_conversations():
         assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, tokenize=False)
     environment = sandbox.Environment()
     assert isinstance(environment, jinja2.sandbox.ImmutableSandboxedEnvironment)
+
+
+def test_what_ordinary_templates_do_is_within_the_bounds():
+    """Accumulated texts and lists, lengths, slices, formats and filters, in conversations of 300 turns."""
+    talk = [{"role": ("user", "assistant")[i % 2], "content": f"{i} word " * 40} for i in range(300)]
+    for template in (
+            "{% set ns = namespace(t='', l=[]) %}{% for m in messages %}{% set ns.t = ns.t ~ m.content %}{% set ns.l = ns.l + [m] %}"
+            "{{ messages | length }}{{ (messages | last).role }}{{ messages[loop.index0:] | length }}{% endfor %}{{ ns.t }}{{ ns.l | length }}",
+            "{% for m in messages if m.content and '5' in m.content %}{{ '%-9s|%.3f' % (m.role, 1.5) }}{{ '{:>9}'.format(m.role) }}"
+            "{{ m.content.split(' ')[-2:] | join('-') | upper }}{{ m.content | trim | indent(2) | title }}{% else %}none{% endfor %}",
+            "{% macro f(m, all) %}{{ m.content | replace('word', 'w') }}{{ all[0] == m }}{{ m in all }}{% endmacro %}"
+            "{% for m in messages[:20] %}{{ f(m, messages) }}{% endfor %}{{ messages | map(attribute='role') | unique | list | tojson(indent=4) }}",
+            "{% set d = {'a': (1, 2), 'b': [3]} %}{% for k, v in d | dictsort %}{{ k }}{{ v }}{% endfor %}{{ d.items() | list }}{{ 1 < 2 < 3 }}"
+            "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}{{ messages | groupby('role') | length }}"
+            "{% autoescape true %}<b>{{ '<' }}{% endautoescape %}{{ messages | sum(attribute='x', start=1) if false else [1, 2] | sum }}"):
+        theirs, ours = pair(template)
+        assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, tokenize=False), template
+
+
+def test_time_and_memory_end():
+    """The backstop, and memory that runs out, are errors that name the template."""
+    _, ours = pair(None)
+    seconds, render = sandbox.SECONDS, jinja2.Template.render
+
+    def fails(*_, **__):
+        raise MemoryError
+
+    try:
+        sandbox.SECONDS = 0
+        raises(ValueError, ("the chat template fails", "more than 0 s"), lambda: ours.apply_chat_template(TALKS[0], chat_template="{{ messages }}"))
+        sandbox.SECONDS, jinja2.Template.render = seconds, fails
+        raises(ValueError, "the chat template fails: it needs more memory", lambda: ours.apply_chat_template(TALKS[0], chat_template="x"))
+    finally:
+        sandbox.SECONDS, jinja2.Template.render = seconds, render

@@ -48,9 +48,9 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
     last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
     try:
         compiled = _compiled(template)
-        given = {"messages": plain, "tools": _plain(tools), "documents": _plain(documents), **special, **_plain(variables)}
+        given = {"messages": plain, "tools": _plain(tools), "documents": _plain(documents), **_plain(variables)}
         compiled.environment.start(*given.values())
-        text = compiled.render(add_generation_prompt=add_generation_prompt, **given)
+        text = compiled.render({**special, "add_generation_prompt": add_generation_prompt, **given})
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"messages: the chat template fails: {error}") from error
     except MemoryError as error:

@@ -353,7 +353,11 @@ class Environment(ImmutableSandboxedEnvironment):
     def _cost_of_int_filter(self, value, default=0, base=10):
         return _width(value) if isinstance(value, str) else 0
 
-    _cost_of_slice_filter = _cost_of_batch_filter
+    def _cost_of_title_filter(self, value):
+        """It makes a list of the words first."""
+        return _PLACE * len(value) if isinstance(value, str) else 0
+
+    _cost_of_slice_filter, _cost_of_wordcount_filter = _cost_of_batch_filter, _cost_of_title_filter
 
     def _cost_of_sum_filter(self, value, attribute=None, start=0):
         if not isinstance(start, (int, float)):
