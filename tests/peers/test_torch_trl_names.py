@@ -292,6 +292,6 @@ def test_refusals():
 
 def test_the_functions_need_no_trl():
     said = python("-c", "import sys; sys.modules['trl'] = sys.modules['transformers'] = None\nimport doctest, napier.trl\n"
-                  "assert doctest.testmod(napier.trl) == (0, 5)\n"
+                  "assert doctest.testmod(napier.trl).failed == 0\n"
                   "try: napier.trl.GRPOTrainer\nexcept ImportError as error: print(error)")
     assert said.returncode == 0 and "trl" in said.stdout, said.stderr

@@ -320,12 +320,26 @@ def safe_softmax(input, dim=-1, **options):
 
 
 def online_softmax(input, dim=-1, **options):
-    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`."""
+    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.online_softmax(torch.tensor([1000.0, 1000.0])).tolist()
+    [0.5, 0.5]
+    """
     return softmax(input, dim, algorithm="online", **options)
 
 
 def reduce_softmax(input, dim=-1, **options):
-    """softmax with every row split over all threads. The bits are those of `softmax`."""
+    """softmax with every row split over all threads. The bits are those of `softmax`.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> napier.torch.reduce_softmax(torch.tensor([0.0, -torch.inf])).tolist()
+    [1.0, 0.0]
+    """
     return softmax(input, dim, algorithm="parallel", **options)
 
 

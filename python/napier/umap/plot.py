@@ -270,11 +270,13 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
     """Draws a map of two dimensions as points, and returns the axes.
 
     Up to width * height / 10 points are matplotlib's. More are added up in width x height pixels: their number as a shade,
-    or their mean colour, which is fainter where there are few.
+    or their mean colour, which is fainter where there are few. Points without a place on the map (NaN) are left out.
 
+    Parameters
+    ----------
     umap_object : a fitted UMAP, or anything with an `embedding_`.
     points : other points [n, 2] than the map's, such as those of transform.
-    labels : the category of each point. Or
+    labels : the category of each point, or
     values : a number for each point; grey is NaN.
     theme : 'fire', 'viridis', 'inferno', 'blue', 'red', 'green', 'darkblue', 'darkred' or 'darkgreen', in place of cmap,
         color_key_cmap and background.
@@ -282,8 +284,8 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
     color_key : the colour of each label, as a dict or in the order of the labels.
     color_key_cmap : the scale that labels get colours from, if color_key is None.
     subset_points : a mask, or indices, of the points to be drawn.
-    ax : the axes to draw on. alpha : opacity, 0 to 1.
-    Points without a place on the map (NaN) are left out.
+    ax : the axes to draw on.
+    alpha : opacity, 0 to 1.
 
     Examples
     --------
@@ -316,12 +318,14 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
                  theme=None, cmap="Blues", color_key=None, color_key_cmap="Spectral", background="white", width=800,
                  height=800):
     """Draws the edges of the map's graph, and returns the axes. The shade of a pixel is the sum of the weights of the
-    edges through it.
+    edges through it. The other arguments are those of `points`.
 
+    Parameters
+    ----------
     edge_bundling : None for straight lines, or 'hammer': edges that run side by side are drawn together, by the density
         of the edges (Hurter, Ersoy and Telea, 2012). That takes long for large maps.
-    edge_cmap : the scale of the edges. show_points : draws the points over the edges. The other arguments are those of
-    `points`.
+    edge_cmap : the scale of the edges.
+    show_points : draws the points over the edges.
 
     Examples
     --------
@@ -360,14 +364,16 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
 
 def diagnostic(umap_object, diagnostic_type="pca", nhood_size=15, local_variance_threshold=0.8, ax=None, cmap="viridis",
                point_size=None, background="white", width=800, height=800, return_diagnostics=False, plot_result=True):
-    """Colours the points by what they are in the data, to judge the map.
+    """Colours the points by what they are in the data, to judge the map. Returns the axes, with return_diagnostics (axes, numbers),
+    without plot_result only the numbers or None.
 
+    Parameters
+    ----------
     diagnostic_type : 'pca', 'ica' and 'vq' show the data's three main directions, three independent components, or the
         distances to three centres as red, green and blue. 'local_dim' shows the local dimension of the data: the index,
         from 0, of the principal component of a neighbourhood with which its variance exceeds local_variance_threshold.
         'neighborhood' shows the Jaccard index of the nhood_size nearest in the data and on the map. 'all' draws all five.
         The first three need scikit-learn.
-    Returns the axes, with return_diagnostics (axes, numbers), without plot_result only the numbers or None.
 
     Examples
     --------
@@ -461,15 +467,17 @@ def interactive(umap_object, labels=None, values=None, hover_data=None, tools=No
                 subset_points=None, interactive_text_search=False, interactive_text_search_columns=None,
                 interactive_text_search_alpha_contrast=0.95, alpha=None):
     """Returns a map that can be zoomed, with what is known of the point under the pointer. It shows itself in a notebook;
-    save(path) writes it as one .html file.
+    save(path) writes it as one .html file. The other arguments are those of `points`; width and height are the size in a notebook.
 
+    Parameters
+    ----------
     hover_data : what is said of each point: a data frame or a dict of columns.
     tools : which of 'pan', 'wheel_zoom', 'box_zoom' (drag with Shift), 'save' and 'reset' work, as a list or as text with
         commas; None: all.
-    point_size : the diameter of a point in pixels. alpha : its opacity, 0 to 1.
+    point_size : the diameter of a point in pixels.
+    alpha : its opacity, 0 to 1.
     interactive_text_search : adds a field that searches the labels and hover_data, or interactive_text_search_columns
         ('label' are the labels). Points that do not match fade to 1 - interactive_text_search_alpha_contrast.
-    The other arguments are those of `points`; width and height are the size in a notebook.
 
     Examples
     --------
