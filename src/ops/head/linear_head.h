@@ -39,7 +39,7 @@ enum {
     NAPIER_HEAD_STRIP = 8 * NAPIER_ROW_GROUP, /* columns multiplied at a time: their sums stay in the second-level
                                                  cache */
     NAPIER_HEAD_Z = NAPIER_TILE + 16,         /* floats of a row of z */
-    NAPIER_HEAD_PRODUCT = NAPIER_ROW_GROUP * NAPIER_ROW_STEP + NAPIER_HEAD_STRIP * NAPIER_LANE_BLOCK,
+    NAPIER_HEAD_PRODUCT = NAPIER_ROW_GROUP * NAPIER_ROW_STEP + NAPIER_HEAD_STRIP * NAPIER_STRIP_STEP,
     NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 

@@ -75,63 +75,91 @@ void napier_engine_pack_rows(const napier_const_matrix *m, int64_t row, int64_t 
 #if NAPIER_HAS_AMX
 
 /* ---- The product -------------------------------------------------------------------------------------------------
- * Tiles hold 2 x 2 groups of sums, or 3 x 1 where there is one group of lanes, so that a weight read from memory
- * is used as often as it can be. A row of a tile is 32 k. */
+ * Four tiles hold the sums of 32 rows and 32 lanes. A row of a tile is 32 k.
+ *
+ * Rows that lie 2 KB apart fall on few sets of the first-level cache, so that they would come from the second-level cache
+ * for each pair of groups. So for many lanes 32 rows are packed, as many k at a time as that cache holds beside the
+ * lanes, which stream through it. Meanwhile the rows that follow are fetched. For few lanes rows are read in place. */
 
-enum { TILE_K = NAPIER_PAIRS_BLOCK, LANES = NAPIER_ENGINE_LANES, LANES_STEP = LANES * sizeof(uint32_t) };
+enum {
+    TILE_K = NAPIER_PAIRS_BLOCK,
+    LANES = NAPIER_ENGINE_LANES,
+    LANES_STEP = LANES * sizeof(uint32_t),
+    ROWS = NAPIER_TILE_ROWS,
+    SQUARE = 2 * ROWS,
+    PACKED_K = 512,
+    MANY_LANES = 96
+};
 
-/* A piece of 16 rows and 32 k, where the matrix may end within it. */
-typedef struct piece {
-    uint16_t k[NAPIER_TILE_ROWS][TILE_K];
-} piece;
+/* Up to 32 rows and some k. */
+typedef struct tile_rows {
+    const uint16_t *upper, *lower; /* at the first k; the upper 16 rows, the lower 16 */
+    size_t row_bytes;
+    int64_t k_step; /* elements from a tile to the next, 32 k further */
+    int64_t begin, k;
+    uintptr_t next; /* the rows that are multiplied afterwards, at their first k: 32 rows, next_bytes apart */
+    size_t next_bytes;
+} tile_rows;
 
-typedef struct tile_source {
-    const void *data;
-    size_t step; /* bytes from row to row */
-} tile_source;
-
-static __attribute__((noinline)) void fill_piece(const napier_engine_block *b, int64_t row, int64_t k, piece *out) {
-    const int64_t rows = napier_least(b->row_count - row, NAPIER_TILE_ROWS), cols = napier_least(b->cols - k, TILE_K);
-    memset(out, 0, sizeof *out);
-    for (int64_t r = 0; r < rows && cols > 0; r++) {
-        memcpy(out->k[r], b->rows + (row + r) * b->row_step + k, (size_t)cols * sizeof *b->rows);
+/* Packs as tiles, one k after the other: 32 rows, filled up with +0. */
+NAPIER_AMX static void pack_rows(const napier_engine_block *b, int64_t row, int64_t k, int64_t count, uint16_t *out) {
+    const int64_t rows = napier_least(b->row_count - row, SQUARE);
+    const uint16_t *const from = b->rows + row * b->row_step + k;
+    for (int64_t i = 0; i < count; i += TILE_K, out += SQUARE * TILE_K) {
+        const int64_t cols = b->cols - k - i;
+        if (rows < SQUARE || cols < TILE_K) {
+            memset(out, 0, SQUARE * TILE_K * sizeof *out);
+        }
+        for (int64_t r = 0; r < rows && cols >= TILE_K; r++) {
+            napier_line_copy(out + r * TILE_K, from + r * b->row_step + i);
+        }
+        for (int64_t r = 0; r < rows && cols > 0 && cols < TILE_K; r++) {
+            memcpy(out + r * TILE_K, from + r * b->row_step + i, (size_t)cols * sizeof *out);
+        }
     }
 }
 
-/* Rows from `row` on, k from `k` on: in place, or in `room` filled up with +0. */
-NAPIER_AMX static inline tile_source rows_at(const napier_engine_block *b, int64_t row, int64_t k, piece *room) {
-    if (b->row_count - row >= NAPIER_TILE_ROWS && b->cols - k >= TILE_K) {
-        return (tile_source){b->rows + row * b->row_step + k, (size_t)b->row_step * sizeof *b->rows};
+/* Rows from `row` on, as many k from k on as go together: in place, or packed. */
+NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, int64_t k, uint16_t *packed) {
+    const int64_t whole = napier_least(b->k, b->cols) / TILE_K * TILE_K - k;
+    const uint16_t *const from = b->rows + row * b->row_step + k;
+    const bool wide = b->lane_count >= MANY_LANES, in_place = !wide && b->row_count - row >= SQUARE && whole > 0;
+    tile_rows t = {.row_bytes = TILE_K * sizeof *from, .k_step = SQUARE * TILE_K, .begin = k};
+    t.k = in_place ? whole : napier_least(b->k - k, PACKED_K);
+    t.upper = in_place ? from : packed;
+    t.lower = t.upper + (in_place ? ROWS * b->row_step : ROWS * TILE_K);
+    if (in_place) {
+        t.row_bytes = (size_t)b->row_step * sizeof *from;
+        t.k_step = TILE_K;
+    } else {
+        pack_rows(b, row, k, t.k, packed);
     }
-    fill_piece(b, row, k, room);
-    return (tile_source){room, sizeof room->k[0]};
+    const int64_t ahead = k + t.k < b->k ? t.k : SQUARE * b->row_step - k;
+    t.next = (uintptr_t)from + (uintptr_t)(ahead * (int64_t)sizeof *from);
+    t.next_bytes = (size_t)b->row_step * sizeof *from;
+    return t;
 }
 
-#define LOAD_ROWS(tile, row)                                    \
-    do {                                                        \
-        const tile_source source = rows_at(b, (row), k, &room); \
-        NAPIER_AMX_FENCE();                                     \
-        napier_tile_load(tile, source.data, source.step);       \
-    } while (0)
-
-#define LOAD_LANES(tile, group) napier_tile_load(tile, b->lanes + ((group)*b->lane_step + k / 2 * LANES), LANES_STEP)
+#define LOAD_LANES(tile, group) napier_tile_stream(tile, lanes + (group)*b->lane_step, LANES_STEP)
 
 #define START_SUMS(tile, c)                       \
     do {                                          \
-        if (b->first) {                           \
+        if (first) {                              \
             napier_tile_zero(tile);               \
         } else {                                  \
             napier_tile_load(tile, (c), c_bytes); \
         }                                         \
     } while (0)
 
-/* Up to 32 rows and up to 32 lanes. */
-NAPIER_AMX static void multiply_square(const napier_engine_block *b, int64_t row, int64_t group) {
-    const bool two_rows = row + NAPIER_TILE_ROWS < b->row_count, two_lanes = (group + 1) * LANES < b->lane_count;
-    const size_t c_bytes = (size_t)b->c_step * sizeof(float);
-    float *const c = b->c + row * b->c_step + group * LANES, *const below = c + NAPIER_TILE_ROWS * b->c_step;
-    piece room;
-    NAPIER_AMX_FENCE();
+/* Rows t and one or two groups of lanes. fetch, end: of the next rows, which of them are fetched meanwhile. */
+NAPIER_AMX_INLINE void multiply_square(const bool two_rows, const bool two_lanes, const napier_engine_block *b,
+                                       const tile_rows *t, int64_t group, float *c, int fetch, int end) {
+    const size_t c_bytes = (size_t)b->c_step * sizeof(float), row_bytes = t->row_bytes, next_bytes = t->next_bytes;
+    const bool first = b->first && t->begin == 0;
+    float *const below = c + ROWS * b->c_step;
+    const uint32_t *lanes = b->lanes + group * b->lane_step + t->begin / 2 * LANES;
+    const uint16_t *upper = t->upper, *lower = t->lower;
+    uintptr_t next = t->next;
     START_SUMS(0, c);
     if (two_lanes) {
         START_SUMS(1, c + LANES);
@@ -142,21 +170,28 @@ NAPIER_AMX static void multiply_square(const napier_engine_block *b, int64_t row
     if (two_rows && two_lanes) {
         START_SUMS(3, below + LANES);
     }
-    for (int64_t k = 0; k < b->k; k += TILE_K) {
-        LOAD_ROWS(4, row);
-        LOAD_LANES(6, group);
+    for (int64_t k = 0; k < t->k; k += TILE_K) {
+        for (int r = fetch; r < end; r++) {
+            __builtin_prefetch((const void *)(next + (size_t)r * next_bytes), 0, 2);
+        }
+        next += TILE_K * sizeof *upper;
+        napier_tile_load(4, upper, row_bytes);
+        LOAD_LANES(6, 0);
         napier_tile_multiply(0, 4, 6);
         if (two_lanes) {
-            LOAD_LANES(7, group + 1);
+            LOAD_LANES(7, 1);
             napier_tile_multiply(1, 4, 7);
         }
         if (two_rows) {
-            LOAD_ROWS(5, row + NAPIER_TILE_ROWS);
+            napier_tile_load(5, lower, row_bytes);
             napier_tile_multiply(2, 5, 6);
         }
         if (two_rows && two_lanes) {
             napier_tile_multiply(3, 5, 7);
         }
+        upper += t->k_step;
+        lower += t->k_step;
+        lanes += TILE_K / 2 * LANES;
     }
     napier_tile_store(0, c, c_bytes);
     if (two_lanes) {
@@ -168,46 +203,70 @@ NAPIER_AMX static void multiply_square(const napier_engine_block *b, int64_t row
     if (two_rows && two_lanes) {
         napier_tile_store(3, below + LANES, c_bytes);
     }
-    NAPIER_AMX_FENCE();
 }
 
-/* 48 rows and the only 16 lanes: as many weights are on their way from memory as tiles allow. */
+/* Up to 32 rows, some k, all lanes. */
+NAPIER_AMX static void multiply_lanes(const napier_engine_block *b, int64_t row, const tile_rows *t) {
+    const bool two_rows = row + ROWS < b->row_count;
+    const int64_t groups = b->lane_count / LANES, pairs = (groups + 1) / 2, each = (SQUARE + pairs - 1) / pairs;
+    float *c = b->c + row * b->c_step;
+    for (int64_t group = 0; group < groups; group += 2, c += 2 * LANES) {
+        const int fetch = (int)(group / 2 * each), end = (int)napier_least(fetch + each, SQUARE);
+        if (two_rows && group + 1 < groups) {
+            multiply_square(true, true, b, t, group, c, fetch, end);
+        } else if (two_rows) {
+            multiply_square(true, false, b, t, group, c, fetch, end);
+        } else if (group + 1 < groups) {
+            multiply_square(false, true, b, t, group, c, fetch, end);
+        } else {
+            multiply_square(false, false, b, t, group, c, fetch, end);
+        }
+    }
+}
+
+/* 48 rows and the only 16 lanes: as many weights are on their way from memory as tiles allow. k is whole tiles. */
 NAPIER_AMX static void multiply_column(const napier_engine_block *b, int64_t row) {
-    const size_t c_bytes = (size_t)b->c_step * sizeof(float);
-    const int64_t down = NAPIER_TILE_ROWS * b->c_step;
+    const size_t c_bytes = (size_t)b->c_step * sizeof(float), row_bytes = (size_t)b->row_step * sizeof *b->rows;
+    const int64_t down = ROWS * b->c_step, rows_down = ROWS * b->row_step;
+    const uint16_t *const from = b->rows + row * b->row_step;
+    const bool first = b->first;
     float *const c = b->c + row * b->c_step;
-    piece room;
-    NAPIER_AMX_FENCE();
     START_SUMS(0, c);
     START_SUMS(1, c + down);
     START_SUMS(2, c + 2 * down);
     for (int64_t k = 0; k < b->k; k += TILE_K) {
-        LOAD_LANES(7, 0);
-        LOAD_ROWS(4, row);
+        napier_tile_load(7, b->lanes + k / 2 * LANES, LANES_STEP);
+        napier_tile_load(4, from + k, row_bytes);
         napier_tile_multiply(0, 4, 7);
-        LOAD_ROWS(5, row + NAPIER_TILE_ROWS);
+        napier_tile_load(5, from + rows_down + k, row_bytes);
         napier_tile_multiply(1, 5, 7);
-        LOAD_ROWS(6, row + 2 * NAPIER_TILE_ROWS);
+        napier_tile_load(6, from + 2 * rows_down + k, row_bytes);
         napier_tile_multiply(2, 6, 7);
     }
     napier_tile_store(0, c, c_bytes);
     napier_tile_store(1, c + down, c_bytes);
     napier_tile_store(2, c + 2 * down, c_bytes);
-    NAPIER_AMX_FENCE();
 }
 
 NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
-    enum { SQUARE = 2 * NAPIER_TILE_ROWS, COLUMN = 3 * NAPIER_TILE_ROWS };
+    enum { COLUMN = 3 * ROWS };
+    _Alignas(64) uint16_t packed[SQUARE * PACKED_K];
     int64_t row = 0;
     napier_tile_configure();
-    for (; b->lane_count == LANES && row + COLUMN <= b->row_count; row += COLUMN) {
+    NAPIER_AMX_FENCE();
+    for (; b->lane_count == LANES && b->cols >= b->k && row + COLUMN <= b->row_count; row += COLUMN) {
         multiply_column(b, row);
     }
     for (; row < b->row_count; row += SQUARE) {
-        for (int64_t group = 0; group * LANES < b->lane_count; group += 2) {
-            multiply_square(b, row, group);
+        for (int64_t k = 0; k < b->k;) {
+            const tile_rows t = rows_at(b, row, k, packed);
+            NAPIER_AMX_FENCE();
+            multiply_lanes(b, row, &t);
+            NAPIER_AMX_FENCE();
+            k += t.k;
         }
     }
+    NAPIER_AMX_FENCE();
     napier_tile_release();
 }
 

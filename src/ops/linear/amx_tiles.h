@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { NAPIER_TILE_ROWS = 16, NAPIER_TILE_BYTES = 64 };
 
@@ -14,12 +15,15 @@ enum { NAPIER_TILE_ROWS = 16, NAPIER_TILE_BYTES = 64 };
 
 #define NAPIER_HAS_AMX 1
 #define NAPIER_AMX
+#define NAPIER_AMX_INLINE static inline
 #define NAPIER_AMX_FENCE()
+#define napier_line_copy(to, from) memcpy(to, from, NAPIER_TILE_BYTES)
 
 void napier_tile_configure(void);
 void napier_tile_release(void);
 void napier_tile_zero(int tile);
 void napier_tile_load(int tile, const void *from, size_t step);
+#define napier_tile_stream napier_tile_load
 void napier_tile_store(int tile, void *to, size_t step);
 void napier_tile_multiply(int sums, int rows, int lanes);
 
@@ -27,6 +31,7 @@ void napier_tile_multiply(int sums, int rows, int lanes);
 
 #define NAPIER_HAS_AMX 1
 #define NAPIER_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
+#define NAPIER_AMX_INLINE NAPIER_AMX __attribute__((always_inline)) static inline
 /* The compiler does not know what tile instructions read and write. */
 #define NAPIER_AMX_FENCE() __asm__ volatile("" : : : "memory")
 
@@ -49,9 +54,12 @@ NAPIER_AMX static inline void napier_tile_configure(void) {
     _tile_loadconfig(&config);
 }
 
+/* Copies the row of a tile. */
+#define napier_line_copy(to, from) _mm512_storeu_si512(to, _mm512_loadu_si512(from))
 #define napier_tile_release() _tile_release()
 #define napier_tile_zero(tile) _tile_zero(tile)
 #define napier_tile_load(tile, from, step) _tile_loadd(tile, from, step) /* row r from `from` + r * step bytes */
+#define napier_tile_stream(tile, from, step) _tile_stream_loadd(tile, from, step) /* the caches keep other data first */
 #define napier_tile_store(tile, to, step) _tile_stored(tile, to, step)
 /* sums[r][l] += rows[r] . lanes[.][l], over 32 k: rows of 32 bf16; lanes in 16 rows, of a pair of k each. */
 #define napier_tile_multiply(sums, rows, lanes) _tile_dpbf16ps(sums, rows, lanes)

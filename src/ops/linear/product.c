@@ -9,7 +9,7 @@
 #include "ops/linear/amx.h"
 #include "ops/linear/bf16_pairs.h"
 
-/* Results larger than this are stored past the caches, because they would not stay in those of a core. */
+/* Results of this size and larger ones are stored past the caches, because they would not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 /* How many lanes are multiplied at a time with rows that are read directly: one whole patch, so that sums go from
@@ -68,6 +68,9 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     const int64_t panels = panels_of(&s, together);
     s.k_block = s.direct || s.engine ? large_k_block(s.k, panels * s.panel_step) : NAPIER_K_BLOCK;
     s.c_step = s.few ? napier_few_width(lanes.rows) : napier_round_up(together, 16);
+    if (s.engine && s.c_step == NAPIER_LANE_BLOCK) {
+        s.c_step = NAPIER_STRIP_STEP; /* the rows of a tile spread over the sets of a cache */
+    }
     s.sum_step = s.few ? napier_few_width(few_sums(&s, lanes.rows)) : napier_sums_of(&s, s.c_step);
     return s;
 }
@@ -105,6 +108,17 @@ static uint32_t *engine_lanes_at(const napier_product_sides *s, int64_t block, i
     return panels + (group * cols + k - begin) / 2 * NAPIER_ENGINE_LANES;
 }
 
+/* True if pairs of k lie as numbers of 32 bits do. */
+static bool are_pairs(const napier_const_matrix *m) {
+    return m->col_stride == 1 && m->row_stride % 2 == 0 && (uintptr_t)m->data % sizeof(float) == 0;
+}
+
+/* Such a matrix as one of floats, transposed: [k / 2, lanes]. */
+static napier_const_matrix pairs_of(const napier_const_matrix *m) {
+    return napier_const_transposed(
+        (napier_const_matrix){m->data, m->rows, m->cols / 2, m->row_stride / 2, 1, NAPIER_F32});
+}
+
 static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const int64_t groups = NAPIER_LANES / NAPIER_ENGINE_LANES, each = s->lane_block / NAPIER_LANES;
     const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
@@ -112,7 +126,13 @@ static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64
         const int64_t lane = panel * NAPIER_LANES + g * NAPIER_ENGINE_LANES, left = s->lane_count - lane;
         const int64_t lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
         uint32_t *const out = engine_lanes_at(s, panel / each, panel % each * groups + g, k);
-        napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols, out);
+        if (lanes == NAPIER_ENGINE_LANES && there == cols && are_pairs(&s->lanes)) {
+            const napier_const_matrix pairs = pairs_of(&s->lanes);
+            s->kernels->pack(&pairs, k / 2, cols / 2, s->first_lane + lane, lanes, false, (float *)(void *)out,
+                             NAPIER_ENGINE_LANES, NAPIER_ENGINE_LANES);
+        } else {
+            napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols, out);
+        }
         if (s->turned) {
             napier_bf16_pairs_turn(out, cols);
         }
@@ -161,13 +181,15 @@ static void pack_engine_half(const napier_product_sides *s, int64_t block, int64
     }
 }
 
-/* One k of one lane, or sum, of a block. */
-static void write_engine_element(const napier_product_sides *s, int64_t block, int64_t lane, int64_t k,
-                                 uint16_t value) {
+/* One k of a group of lanes, or sums, of a block: `lanes` of them. */
+static void write_engine_group(const napier_product_sides *s, int64_t block, int64_t group, int64_t lanes, int64_t k,
+                               const uint16_t *values) {
     const int64_t pair = s->turned ? napier_bf16_pair_of(k) : k / 2;
     const int64_t high = s->turned ? napier_bf16_is_high(k) : k % 2;
-    uint32_t *const at = engine_lanes_at(s, block, lane / NAPIER_ENGINE_LANES, 2 * pair) + lane % NAPIER_ENGINE_LANES;
-    memcpy((char *)at + high * (int64_t)sizeof value, &value, sizeof value);
+    char *at = (char *)engine_lanes_at(s, block, group, 2 * pair) + high * (int64_t)sizeof *values;
+    for (int64_t l = 0; l < lanes; l++, at += sizeof(uint32_t)) {
+        memcpy(at, values + l, sizeof *values);
+    }
 }
 
 /* One k of a split block. */
@@ -182,11 +204,13 @@ static void write_pieces(const napier_product_sides *s, int64_t block, int64_t k
             memcpy(half_panel_at(s, block, half, k), x, sizeof x);
             continue;
         }
+        uint16_t upper[NAPIER_PIECE_LANES];
         for (int l = 0; l < NAPIER_PIECE_LANES; l++) {
             uint32_t bits;
             memcpy(&bits, x + l, sizeof bits);
-            write_engine_element(s, block, half * NAPIER_PIECE_LANES + l, k, (uint16_t)(bits >> 16));
+            upper[l] = (uint16_t)(bits >> 16);
         }
+        write_engine_group(s, block, half, NAPIER_PIECE_LANES, k, upper);
     }
 }
 
@@ -202,10 +226,9 @@ void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_
         s->kernels->pack(&row, 0, 1, l, napier_least(lanes - l, NAPIER_LANES), s->pairs, out, NAPIER_LANES,
                          NAPIER_LANES);
     }
-    for (int64_t l = 0; l < lanes && s->engine; l++) {
-        uint16_t value;
-        memcpy(&value, (const char *)values + l * (int64_t)sizeof value, sizeof value);
-        write_engine_element(s, block, l, k, value);
+    for (int64_t l = 0; l < lanes && s->engine; l += NAPIER_ENGINE_LANES) {
+        write_engine_group(s, block, l / NAPIER_ENGINE_LANES, napier_least(lanes - l, NAPIER_ENGINE_LANES), k,
+                           (const uint16_t *)values + l);
     }
 }
 
@@ -510,9 +533,11 @@ static int64_t row_block_of(const napier_context *context, const napier_product_
     enum { UNITS = 8 };
     const int64_t most = s->k_block < s->k ? 8 : 4;
     const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
-    const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
+    const int64_t group =
+        s->engine ? 2 * NAPIER_ROW_GROUP : NAPIER_ROW_GROUP; /* whole tiles, and whole lines of bf16 */
+    const int64_t groups = (s->rows.rows + group - 1) / group;
     const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
-    return (napier_least(fair, most)) * NAPIER_ROW_GROUP;
+    return napier_least(fair, most * NAPIER_ROW_GROUP / group) * group;
 }
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
@@ -524,7 +549,7 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
     }
     p.lanes = napier_lanes_at_a_time(&p.sides);
     p.row_block = row_block_of(context, &p.sides, p.lanes);
-    p.stream = !add && out.rows * out.cols > NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
+    p.stream = !add && out.rows * out.cols >= NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
     return p;
 }
 

@@ -11,7 +11,8 @@
 #include "ops/isa/ops_kernels.h"
 
 enum {
-    NAPIER_LANE_BLOCK = 256, /* most lanes that a worker takes at a time */
+    NAPIER_LANE_BLOCK = 256,                    /* most lanes that a worker takes at a time */
+    NAPIER_STRIP_STEP = NAPIER_LANE_BLOCK + 16, /* most floats from one row of a strip's products to the next */
     NAPIER_PANEL_BYTES_MOST =
         32 << 20 /* panels of at most so many bytes are packed at a time, but at least one block of lanes */
 };
@@ -68,7 +69,7 @@ void napier_pack_few(const napier_product_kernels *kernels, const napier_const_m
 
 /* Floats of scratch for a strip of so many rows. */
 static inline size_t napier_product_scratch(int64_t rows) {
-    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_LANE_BLOCK;
+    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_STRIP_STEP;
 }
 
 static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {

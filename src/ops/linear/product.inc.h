@@ -425,23 +425,51 @@ NAPIER_KERNEL void napier_unpack_along(const napier_dtype dtype, const float *c,
 }
 
 /* Rows are neighbours in memory: 16 x 16 at a time, transposed. */
+NAPIER_KERNEL void napier_unpack_square(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
+                                        int64_t lanes, char *y, int64_t col_bytes, bool stream) {
+    vf v[16];
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        v[i] = i < rows ? napier_canonical(vf_load(c + i * step)) : vf_zero();
+    }
+    vf_transpose(v);
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        if (i < lanes) {
+            napier_unpack_store(y + i * col_bytes, dtype, (int)rows, v[i], stream);
+        }
+    }
+}
+
+/* 32 rows of bf16, 16 lanes: two rows are rounded to the halves of a vector, which is transposed as one. */
+NAPIER_KERNEL void napier_unpack_halves(const float *c, int64_t step, int64_t lanes, char *y, int64_t col_bytes,
+                                        bool stream) {
+    vf v[16];
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        const vf even = napier_canonical(vf_load(c + 2 * i * step));
+        v[i] = vf_from_bits(napier_bf16_pairs(even, napier_canonical(vf_load(c + (2 * i + 1) * step))));
+    }
+    vf_transpose(v);
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        if (i < lanes) {
+            napier_unpack_store(y + i * col_bytes, NAPIER_F32, 16, v[i], stream);
+        }
+    }
+}
+
 NAPIER_KERNEL void napier_unpack_across(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
                                         int64_t lanes, char *y, int64_t col_bytes, bool stream) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     for (int64_t l = 0; l < lanes; l += 16) {
-        for (int64_t r = 0; r < rows; r += 16) {
-            vf v[16];
-            NAPIER_PATCH_UNROLL
-            for (int i = 0; i < 16; i++) {
-                v[i] = r + i < rows ? napier_canonical(vf_load(c + (r + i) * step + l)) : vf_zero();
-            }
-            vf_transpose(v);
-            NAPIER_PATCH_UNROLL
-            for (int i = 0; i < 16; i++) {
-                if (l + i < lanes) {
-                    napier_unpack_store(y + (l + i) * col_bytes + r * size, dtype, (int)(rows - r), v[i], stream);
-                }
-            }
+        char *const out = y + l * col_bytes;
+        int64_t r = 0;
+        for (; dtype == NAPIER_BF16 && r + 32 <= rows; r += 32) {
+            napier_unpack_halves(c + r * step + l, step, lanes - l, out + r * size, col_bytes, stream);
+        }
+        for (; r < rows; r += 16) {
+            napier_unpack_square(dtype, c + r * step + l, step, rows - r, lanes - l, out + r * size, col_bytes, stream);
         }
     }
 }
