@@ -35,6 +35,16 @@ static void pack_pair(const napier_const_matrix *m, int64_t lane, int64_t lanes,
     }
 }
 
+/* The same for 16 lanes that are neighbours in memory. */
+static void pack_neighbours(const napier_const_matrix *m, int64_t lane, int64_t k, uint32_t *out) {
+    uint16_t even[NAPIER_ENGINE_LANES], odd[NAPIER_ENGINE_LANES];
+    memcpy(even, element(m, lane, k), sizeof even);
+    memcpy(odd, element(m, lane, k + 1), sizeof odd);
+    for (int l = 0; l < NAPIER_ENGINE_LANES; l++) {
+        out[l] = even[l] | (uint32_t)odd[l] << 16;
+    }
+}
+
 void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,
                               int64_t padded, uint32_t *out) {
     if (lanes < NAPIER_ENGINE_LANES || cols < padded) {
@@ -45,8 +55,14 @@ void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_
     }
     const int64_t whole = m->col_stride == 1 ? cols / 2 : 0;
     pack_along(m, lane, lanes, k, whole, out);
+    const bool neighbours = m->row_stride == 1 && lanes == NAPIER_ENGINE_LANES;
     for (int64_t i = 2 * whole; i < cols; i += 2) {
-        pack_pair(m, lane, lanes, k + i, i + 1 < cols, out + i / 2 * NAPIER_ENGINE_LANES);
+        uint32_t *const pairs = out + i / 2 * NAPIER_ENGINE_LANES;
+        if (neighbours && i + 1 < cols) {
+            pack_neighbours(m, lane, k + i, pairs);
+        } else {
+            pack_pair(m, lane, lanes, k + i, i + 1 < cols, pairs);
+        }
     }
 }
 

@@ -553,6 +553,15 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
     return p;
 }
 
+void napier_product_widen(const napier_context *context, napier_product_plan *p) {
+    napier_product_sides *s = &p->sides;
+    if (s->engine && !s->turned && !s->split && s->k <= s->k_block && s->lanes.rows > NAPIER_LANE_BLOCK) {
+        s->lane_block = NAPIER_ENGINE_LANE_BLOCK;
+        s->c_step = s->sum_step = napier_round_up(napier_least(s->lanes.rows, s->lane_block), 16) + 16;
+        p->row_block = row_block_of(context, s, p->lanes);
+    }
+}
+
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
     const size_t panels = napier_panel_floats(&p->sides, p->lanes);
     return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;

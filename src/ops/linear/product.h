@@ -12,6 +12,7 @@
 
 enum {
     NAPIER_LANE_BLOCK = 256,                    /* most lanes that a worker takes at a time */
+    NAPIER_ENGINE_LANE_BLOCK = 512,             /* the same after napier_product_widen */
     NAPIER_STRIP_STEP = NAPIER_LANE_BLOCK + 16, /* most floats from one row of a strip's products to the next */
     NAPIER_PANEL_BYTES_MOST =
         32 << 20 /* panels of at most so many bytes are packed at a time, but at least one block of lanes */
@@ -67,9 +68,9 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *side
 void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
                      int64_t count, bool flush, int64_t k, float *out);
 
-/* Floats of scratch for a strip of so many rows. */
+/* Floats of scratch for a strip of so many rows, of a plan too. */
 static inline size_t napier_product_scratch(int64_t rows) {
-    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_STRIP_STEP;
+    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * (NAPIER_ENGINE_LANE_BLOCK + 16);
 }
 
 static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {
@@ -121,6 +122,9 @@ napier_product_unit napier_product_unit_of(const napier_product_plan *plan, int6
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool split, bool add);
+/* On the engine: rows are read from memory once for 512 lanes, whose panels take half of a second-level cache of 2 MB.
+ * Only for plans that run alone. */
+void napier_product_widen(const napier_context *context, napier_product_plan *plan);
 /* Floats of memory that the plan needs; 0 if the size overflows. */
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
 void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);
