@@ -91,7 +91,7 @@ def main():
     options = wanted.parse_args()
     napier.set_num_threads(options.threads)
     torch.set_num_threads(options.threads)
-    for kind, counts in ((forward, (64, 512, 2048)), (step, (64, 512)), (grpo, (64, 512))):
+    for kind, counts in ((forward, (64, 512, 2048)), (step, (64, 512, 2048)), (grpo, (64, 512))):
         for rows in counts:
             for name, dtype in DTYPES.items():
                 cell = f"{kind.__name__}-{name}-{rows}x{options.vocabulary}"
