@@ -56,8 +56,11 @@ def forward(rows, vocabulary, dtype):
 def step(rows, vocabulary, dtype):
     hidden, weights, ids = head_of(rows, vocabulary, dtype)
     inputs = [hidden.requires_grad_(), weights.requires_grad_()]
-    return {"napier": pulled(inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids).logprobs.sum()),
-            "torch": pulled(inputs, lambda h, w: of_ids(torch.log_softmax(h @ w.T, -1), ids).sum())}
+    ours = {"napier": pulled(inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids).logprobs.sum())}
+    if dtype == torch.bfloat16:  # which is what PyTorch computes
+        ours["bf16_gradient"] = pulled(
+            inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids, bf16_gradient=True).logprobs.sum())
+    return {**ours, "torch": pulled(inputs, lambda h, w: of_ids(torch.log_softmax(h @ w.T, -1), ids).sum())}
 
 
 def grpo(rows, vocabulary, dtype):
@@ -88,7 +91,7 @@ def main():
     options = wanted.parse_args()
     napier.set_num_threads(options.threads)
     torch.set_num_threads(options.threads)
-    for kind, counts in ((forward, (64, 512, 2048)), (step, (64, 512)), (grpo, (64, 512))):
+    for kind, counts in ((forward, (64, 512, 2048)), (step, (64, 512, 2048)), (grpo, (64, 512))):
         for rows in counts:
             for name, dtype in DTYPES.items():
                 cell = f"{kind.__name__}-{name}-{rows}x{options.vocabulary}"

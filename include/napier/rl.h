@@ -62,10 +62,14 @@ typedef struct napier_token_options {
     int64_t keep_stride; /* bytes from one row of keep to the next; at least V, or 0: all rows share one set */
     int64_t split; /* not 0: calls from hidden states multiply them by weights of bf16 as napier_matmul_split does;
                             default 0: as napier_matmul. A GPU does not: UNSUPPORTED */
+    int64_t
+        bf16_gradient; /* not 0: backward calls from hidden states, which like the weights are bf16, round the gradient
+                              of the logits to bf16, as PyTorch does. Its products are then of bf16 by bf16, which a
+                              matrix engine computes; default 0: f32. A GPU does not: UNSUPPORTED */
 } napier_token_options;
 
 #define NAPIER_TOKEN_OPTIONS_INIT \
-    { sizeof(napier_token_options), 1.0, 0.0, -100, 0.0, 0.0, NULL, 0, 0 }
+    { sizeof(napier_token_options), 1.0, 0.0, -100, 0.0, 0.0, NULL, 0, 0, 0 }
 
 /* Results that one read of each row can give, for K ids per row. Leave data (or the pointer) NULL for those you do not
  * want. */
@@ -145,7 +149,8 @@ NAPIER_API napier_status napier_linear_token_logprobs(napier_context *context, n
 /* grad_hidden [N, H] and grad_weights [V, H], either of which may be absent, from gradients as in
  * napier_token_logprobs_backward. With g the gradient of the logits in f32:
  *     grad_hidden = g weights     (one chain of fma over v, ascending)
- *     grad_weights = g^T hidden   (one chain of fma over n, ascending) */
+ *     grad_weights = g^T hidden   (one chain of fma over n, ascending)
+ * With options.bf16_gradient g is rounded to bf16, and the sums are in the order of bf16 by bf16 (napier/linear.h). */
 NAPIER_API napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
                                                                napier_const_matrix weights, napier_indices ids,
                                                                const napier_token_options *options,

@@ -157,6 +157,16 @@ def test_gradients_of_tokens(rng):
     assert gathered.tolist() == [[0, 0, 0, 1], [2, 0, 0, 0]]
 
 
+def test_gradient_of_tokens_in_bf16(rng):
+    hidden, weights = rng.standard_normal((3, 40)).astype(BF16), rng.standard_normal((7, 40)).astype(BF16)
+    named = dict(ids=np.array([1, 6, 1]), grad_logprobs=f32(rng.standard_normal((3, 1))))
+    slopes = napier.rl.token_logprobs_backward(f32(napier.matmul(hidden, weights.T, dtype=np.float32)), **named).astype(BF16)
+    h, w = napier.rl.linear_token_logprobs_backward(hidden, weights, bf16_gradient=True, **named)
+    assert bits(h) == bits(napier.matmul(slopes, weights)) and bits(w) == bits(napier.matmul(slopes.T, hidden))
+    with pytest.raises(ValueError, match="both are bf16"):
+        napier.rl.linear_token_logprobs_backward(f32(hidden), weights, bf16_gradient=True, **named)
+
+
 def test_errors_of_tokens(logits, ids):
     for refused in [
         (lambda: napier.token_logprobs(logits, ids[:5]), ValueError, "^ids: shape"),

@@ -114,10 +114,10 @@ static napier_status cuda_linear_backward(napier_cuda_context *context, struct C
                                                       NAPIER_CUDA_BATCH_INVARIANT);
 }
 
-/* Refuses a split product of arrays on a GPU. */
-static int check_split(const array *like, const char *function, int split) {
-    if (split && array_on_device(like)) {
-        PyErr_Format(PyExc_NotImplementedError, "%s: split is for arrays on the CPU only", function);
+/* Refuses an option that a GPU does not have. */
+static int check_on_host(const array *like, const char *function, const char *option, int given) {
+    if (given && array_on_device(like)) {
+        PyErr_Format(PyExc_NotImplementedError, "%s: %s is for arrays on the CPU only", function, option);
         return -1;
     }
     return 0;
@@ -139,7 +139,7 @@ static PyObject *token_forward(const char *function, PyObject *const *v, PyObjec
         (each = ids_per_row(ids, x.rows)) < 0 ||
         take_token_options(&c, v + 2, x.rows, weights ? w.rows : x.cols, &options) ||
         take_int(v[2 + TOKEN_OPTION_COUNT], "want", &want) || take_int64(v[3 + TOKEN_OPTION_COUNT], "top_k", &top_k) ||
-        take_bool(split, "split", &splits) || check_split(&c.arrays[0], function, splits) ||
+        take_bool(split, "split", &splits) || check_on_host(&c.arrays[0], function, "split", splits) ||
         make_token_outputs(&c, x.rows, each, want, top_k, &o)) {
         call_release(&c);
         return NULL;
@@ -231,10 +231,13 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
 /* (grad_hidden, grad_weights), each of its input's dtype. */
 static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                                    PyObject *keywords) {
-    static const signature names = {
-        "linear_token_logprobs_backward", 13, 13, 2, {"hidden", "weights", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS}};
+    static const signature names = {"linear_token_logprobs_backward",
+                                    14,
+                                    13,
+                                    2,
+                                    {"hidden", "weights", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS, "bf16_gradient"}};
     (void)self;
-    PyObject *v[13];
+    PyObject *v[14];
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
@@ -247,11 +250,14 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
     napier_indices ids;
     array *hidden = NULL, *weights = NULL;
     PyObject *given = NULL;
+    int bf16_gradient = 0;
     if (!call_matrix(&c, v[0], "hidden", &x) && !call_matrix(&c, v[1], "weights", &w) &&
         !call_indices(&c, v[2], "ids", &ids) && !take_token_options(&c, v + 3, x.rows, w.rows, &options) &&
-        !take_token_gradients(&c, v + 9, &gradients) &&
+        !take_token_gradients(&c, v + 9, &gradients) && !take_bool(v[13], "bf16_gradient", &bf16_gradient) &&
+        !check_on_host(&c.arrays[0], names.function, "bf16_gradient", bf16_gradient) &&
         !call_made_matrix(&c, x.rows, x.cols, x.dtype, &hidden, &grad_hidden) &&
         !call_made_matrix(&c, w.rows, w.cols, w.dtype, &weights, &grad_weights)) {
+        options.bf16_gradient = bf16_gradient;
         RUN_ANYWHERE_FOR(given, PyTuple_Pack(2, hidden->object, weights->object), &c.arrays[0], names.function,
                          napier_linear_token_logprobs_backward, cuda_linear_backward, x, w, ids, &options, &gradients,
                          grad_hidden, grad_weights);
@@ -344,7 +350,7 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (!call_matrix(&c, v[0], "a", &a) && !call_matrix(&c, v[1], "b", &b)) {
         napier_dtype dtype = a.dtype == b.dtype ? a.dtype : NAPIER_F32;
         if (!take_dtype(v[2], "dtype", &dtype) && !take_bool(v[3], "split", &split) &&
-            !check_split(&c.arrays[0], names.function, split) &&
+            !check_on_host(&c.arrays[0], names.function, "split", split) &&
             !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
             RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function,
                              (split ? napier_matmul_split : napier_matmul), cuda_matmul, a, b, product);
@@ -421,10 +427,11 @@ PyMethodDef token_functions[] = {
     {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward),
      "linear_token_logprobs_backward(hidden, weights, ids=None, temperature=1.0, softcap=0.0, ignore_index=-100, "
      "label_smoothing=0.0, z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, "
-     "grad_loss=None)\n--\n\n"
+     "grad_loss=None, *, bf16_gradient=False)\n--\n\n"
      "(grad_hidden [N, H], grad_weights [V, H]), given gradients with respect to results of linear_token_logprobs. "
      "Logits are\n"
-     "computed again, tile by tile."
+     "computed again, tile by tile. bf16_gradient: hidden and weights are bfloat16, and the gradient of the logits is\n"
+     "rounded to bfloat16, as PyTorch does; its products then run on matrix engines. On the CPU only."
      "\n\nExamples\n--------\n"
      ">>> import numpy as np, napier\n"
      ">>> hidden, weights = np.array([[1, 0]], np.float32), np.zeros((2, 2), np.float32)\n"

@@ -77,7 +77,7 @@ def linear_token_logprobs(hidden: Array, weights: Array, ids: Optional[Any] = No
                           softcap: Number = 0.0, ignore_index: int = -100, label_smoothing: Number = 0.0,
                           z_loss: Number = 0.0, keep: Optional[Any] = None, lse: bool = False,
                           entropy: bool = False, loss: bool = False, argmax: bool = False, rank: bool = False,
-                          top_k: int = 0) -> TokenLogprobs: ...
+                          top_k: int = 0, bf16_gradient: bool = False) -> TokenLogprobs: ...
 def sample(logits: Array, *, temperature: Number = 1.0, top_k: int = 0, top_p: Number = 1.0, min_p: Number = 0.0,
            repetition_penalty: Number = 1.0, presence_penalty: Number = 0.0, frequency_penalty: Number = 0.0,
            keep: Optional[Any] = None, prompts: Optional[Any] = None, prompt_offsets: Optional[Any] = None,
@@ -103,7 +103,7 @@ def group_advantages(rewards: Array, groups: Any, *, scale: str = 'group', epsil
 def grpo_from_hidden(hidden: Array, weights: Array, ids: Array, advantages: Array, offsets: Optional[Any] = None, *,
                      old_logprobs: Optional[Any] = None, ref_logprobs: Optional[Any] = None,
                      sampler_logprobs: Optional[Any] = None, mask: Optional[Any] = None, temperature: Number = 1.0,
-                     softcap: Number = 0.0, **options: Any) -> Any: ...
+                     softcap: Number = 0.0, bf16_gradient: bool = False, **options: Any) -> Any: ...
 def grpo_from_logits(logits: Array, ids: Array, advantages: Array, offsets: Optional[Any] = None, *,
                      old_logprobs: Optional[Any] = None, ref_logprobs: Optional[Any] = None,
                      sampler_logprobs: Optional[Any] = None, mask: Optional[Any] = None, temperature: Number = 1.0,

@@ -5,7 +5,9 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. Memory that the rows leave keeps logits of the first tokens, which then are not computed again. */
+ * row. Memory that the rows leave keeps logits of the first tokens, which then are not computed again.
+ *
+ * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
 
 #include "ops/head/linear_backward.h"
@@ -30,8 +32,9 @@ typedef struct napier_linear_back {
     napier_linear_row *rows; /* [N] */
     double *doubles;         /* [N][3 K] */
     int64_t *ids;            /* [N][K] */
-    float *g;                /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
-    float *turned;           /* [NAPIER_LINEAR_COLS][turned_step]: g^T */
+    napier_dtype dtype;      /* of g */
+    void *g;                 /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
+    void *turned;            /* [NAPIER_LINEAR_COLS][turned_step]: g^T */
     float *hidden_sums;      /* [rows_at_a_time][H], a row in whole vectors */
     float *weight_sums;      /* [NAPIER_LINEAR_COLS][H] */
     float *memory;           /* of a product */
@@ -55,27 +58,34 @@ static napier_matrix part_of_logits(const napier_linear_back *b, float *part, in
     return m;
 }
 
-static napier_matrix whole_logits(const napier_linear_back *b) {
-    return part_of_logits(b, b->g, b->row, b->col, NAPIER_LINEAR_COLS);
-}
-
 static napier_const_matrix kept_logits(const napier_linear_back *b) {
     return napier_read_only(part_of_logits(b, b->head.kept, b->head.first, 0, napier_kept_step(&b->head)));
 }
 
-/* Row stride of g^T, in floats. */
+/* Row stride of g^T, in elements. */
 static int64_t turned_step(const napier_linear_back *b) { return (b->head.rows_at_a_time + 15) / 16 * 16; }
 
 static napier_const_matrix gradient_view(const napier_linear_back *b) {
-    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
+    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, b->dtype};
 }
 
 /* Transposes n tokens of g by `rows` of its rows into g^T. */
 static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
     const int64_t step = turned_step(b), token = tile * NAPIER_TILE;
     const napier_const_matrix turned = napier_const_transposed(gradient_view(b));
-    b->head.sides.kernels->pack(&turned, token, n, row, rows, false, b->turned + token * step + row, step,
+    b->head.sides.kernels->pack(&turned, token, n, row, rows, false, (float *)b->turned + token * step + row, step,
                                 (rows + 15) / 16 * 16);
+}
+
+/* Rounds `rows` rows of the f32 gradient g of a tile to b->g and b->turned. */
+static void narrow_tile(const napier_linear_back *b, const float *g, int64_t tile, int64_t n, int64_t row,
+                        int64_t rows) {
+    const napier_matrix along = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_BF16};
+    const napier_matrix across = {b->turned, b->count, b->cols, 1, turned_step(b), NAPIER_BF16};
+    b->head.sides.kernels->unpack(g, NAPIER_HEAD_Z, rows, n, along, row, tile * NAPIER_TILE, false);
+    if (b->wants_weights) {
+        b->head.sides.kernels->unpack(g, NAPIER_HEAD_Z, rows, n, across, row, tile * NAPIER_TILE, false);
+    }
 }
 
 static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, int64_t block) {
@@ -84,20 +94,24 @@ static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, 
     const int64_t n = napier_least(left, NAPIER_TILE), lanes = napier_block_lanes(&h->sides, block);
     const int64_t first = b->row + block * h->sides.lane_block;
     float *scratch = h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
-    const bool kept = b->reads_kept && begin < h->kept_cols;
-    const int64_t there = (block * h->sides.lane_block) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
-    const napier_matrix turned = {b->g + there, n, lanes, 1, NAPIER_LINEAR_COLS, NAPIER_F32};
+    const bool kept = b->reads_kept && begin < h->kept_cols, narrow = b->dtype == NAPIER_BF16;
+    const int64_t step = narrow ? NAPIER_HEAD_Z : NAPIER_LINEAR_COLS;
+    float *const g = narrow ? scratch + NAPIER_HEAD_PRODUCT
+                            : (float *)b->g + (first - b->row) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
+    const napier_matrix turned = {g, n, lanes, 1, step, NAPIER_F32};
     if (!kept) {
         napier_head_logits(h, worker, block, begin, n, turned);
     }
-    const napier_matrix whole = whole_logits(b);
+    const napier_matrix whole = part_of_logits(b, g, first, begin, step);
     const napier_token_job job = {kept ? kept_logits(b) : napier_read_only(whole), h->call->rules, h->call->wants};
     for (int64_t row = first; row < first + lanes; row++) {
         h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, NULL, whole,
                                    false, scratch);
     }
-    if (b->wants_weights) {
-        turn_tile(b, tile, n, block * h->sides.lane_block, lanes);
+    if (narrow) {
+        narrow_tile(b, g, tile, n, first - b->row, lanes);
+    } else if (b->wants_weights) {
+        turn_tile(b, tile, n, first - b->row, lanes);
     }
 }
 
@@ -142,7 +156,7 @@ static napier_product_plan to_hidden(const napier_context *context, const napier
 static napier_product_plan to_weights(const napier_context *context, const napier_linear_back *b, napier_matrix out,
                                       bool add) {
     const napier_const_matrix hidden = napier_some_rows(b->hidden, b->row, b->count);
-    const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, NAPIER_F32};
+    const napier_const_matrix turned = {b->turned, b->cols, b->count, turned_step(b), 1, b->dtype};
     return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, false, add);
 }
 
@@ -317,8 +331,10 @@ static int64_t kept_cols(const napier_linear_back *b, int64_t row_floats) {
 
 static napier_linear_back back_of(const napier_context *context, const napier_token_call *call,
                                   napier_const_matrix hidden, napier_const_matrix weights) {
-    napier_linear_back b = {
-        .head = napier_head_of(context, call, hidden, weights), .hidden = hidden, .weights = weights};
+    napier_linear_back b = {.head = napier_head_of(context, call, hidden, weights),
+                            .hidden = hidden,
+                            .weights = weights,
+                            .dtype = call->options.bf16_gradient ? NAPIER_BF16 : NAPIER_F32};
     const int64_t row_floats =
         2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
@@ -330,13 +346,12 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
 
 static size_t bytes_of(const napier_linear_back *b) {
     const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
-    const size_t turned = NAPIER_LINEAR_COLS * (size_t)turned_step(b);
+    const size_t g = NAPIER_LINEAR_COLS * (at_a_time + (size_t)turned_step(b)) * napier_dtype_size(b->dtype);
     const size_t kept = at_a_time * (size_t)napier_kept_step(&b->head);
-    const size_t floats =
-        at_a_time * (NAPIER_LINEAR_COLS + h) + kept + turned + NAPIER_LINEAR_COLS * h + b->memory_floats;
+    const size_t floats = at_a_time * h + kept + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
-    return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
+    return napier_head_bytes(&b->head) + g + floats * sizeof(float) + (size_t)b->hidden.rows * row;
 }
 
 static napier_status take(napier_memory *memory, napier_linear_back *b) {
@@ -349,8 +364,8 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
     const size_t kept = (size_t)napier_kept_step(&b->head) * sizeof(float);
     b->head.kept = kept > 0 ? napier_take(memory, at_a_time, kept) : NULL;
-    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
-    b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
+    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * napier_dtype_size(b->dtype));
+    b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * napier_dtype_size(b->dtype));
     b->hidden_sums = napier_take(memory, at_a_time, sums);
     b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
     b->memory =

@@ -37,7 +37,15 @@ napier_status napier_head_check_split(napier_context *context, napier_place plac
     }
     NAPIER_REFUSE_IF(context, call->options.split && weights.dtype != NAPIER_BF16,
                      "weights: dtype %s, but with the option split they are bf16", napier_dtype_name(weights.dtype));
-    if (weights.dtype == NAPIER_BF16 && (call->options.split || hidden.dtype == NAPIER_BF16)) {
+    const bool narrow = hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16;
+    if (call->options.bf16_gradient && place == NAPIER_ON_DEVICE) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "options: bf16_gradient %" PRId64 " is for the CPU only",
+                           call->options.bf16_gradient);
+    }
+    NAPIER_REFUSE_IF(context, call->options.bf16_gradient && !narrow,
+                     "weights: dtype %s, hidden: dtype %s, but with the option bf16_gradient both are bf16",
+                     napier_dtype_name(weights.dtype), napier_dtype_name(hidden.dtype));
+    if (narrow || (weights.dtype == NAPIER_BF16 && call->options.split)) {
         napier_matrix_engine_decide(context);
     }
     return NAPIER_OK;

@@ -27,8 +27,19 @@ static void pack_along(const napier_const_matrix *m, int64_t lane, int64_t lanes
     }
 }
 
+/* Two k of neighbouring lanes. */
+static void weave(const uint16_t *restrict even, const uint16_t *restrict odd, uint32_t *restrict out) {
+    for (int l = 0; l < NAPIER_ENGINE_LANES; l++) {
+        out[l] = even[l] | (uint32_t)odd[l] << 16;
+    }
+}
+
 static void pack_pair(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, bool odd, uint32_t *out) {
     const uint16_t *even_k = element(m, lane, k), *odd_k = odd ? element(m, lane, k + 1) : NULL;
+    if (odd_k && m->row_stride == 1 && lanes == NAPIER_ENGINE_LANES) {
+        weave(even_k, odd_k, out);
+        return;
+    }
     for (int64_t l = 0; l < lanes; l++) {
         const uint32_t high = odd_k ? odd_k[l * m->row_stride] : 0;
         out[l] = even_k[l * m->row_stride] | high << 16;

@@ -38,6 +38,8 @@ napier_status napier_shard_no_keep(napier_context *context, const napier_token_c
                      "options: keep is not supported on shards (set the dropped logits to -inf)");
     NAPIER_REFUSE_IF(context, call->options.split, "options: split %" PRId64 " is not supported on shards",
                      call->options.split);
+    NAPIER_REFUSE_IF(context, call->options.bf16_gradient,
+                     "options: bf16_gradient %" PRId64 " is not supported on shards", call->options.bf16_gradient);
     return NAPIER_OK;
 }
 

@@ -36,7 +36,7 @@ napier_argument napier_shard_chosen(const float *chosen, napier_indices ids, int
 napier_status napier_shard_columns(napier_context *context, int64_t first, int64_t cols, int64_t vocabulary,
                                    bool aligned);
 
-/* Refuses the options keep and split. */
+/* Refuses the options keep, split and bf16_gradient. */
 napier_status napier_shard_no_keep(napier_context *context, const napier_token_call *call);
 
 #endif

@@ -191,10 +191,10 @@ static pull pull_of(const linear_case *c) {
     return p;
 }
 
-/* g by way of the logits, and the two products of it: one chain each, as g is f32. */
+/* g by way of the logits, and the two products of it. */
 static void expected_gradients(const linear_case *c, const pull *p, grid *hidden, grid *weights) {
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-    grid g = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
+    grid g = grid_plain(c->rows, c->vocabulary, c->options.bf16_gradient ? NAPIER_BF16 : NAPIER_F32);
     works(napier_token_logprobs_backward, context, grid_input(&c->logits), case_ids(c), &c->options, &p->gradients,
           g.view);
     works(napier_matmul, context, grid_input(&g), grid_input(&c->w), hidden->view);
@@ -251,10 +251,31 @@ static void gradients_have_the_bits_of_their_chains(void) {
     }
 }
 
+static linear_case narrow_case(int64_t rows, int64_t hidden, int64_t vocabulary) {
+    linear_case c = ordinary_case(rows, hidden, vocabulary);
+    c.hidden_dtype = c.weights_dtype = NAPIER_BF16;
+    c.options.bf16_gradient = 1;
+    return c;
+}
+
+static void gradients_of_bf16_have_the_bits_of_their_products(void) {
+    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 20, 1025}, {40, 33, 50}, {17, 5, 4200}, {300, 40, 5000}};
+    numbers = rng_make(9);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        linear_case c = narrow_case(shapes[s][0], shapes[s][1], shapes[s][2]);
+        c.per_row = s == 2 ? 3 : 1;
+        c.options.softcap = s == 1 ? 4.0 : 0.0;
+        check_backward(&c, NAPIER_BF16, (layout)((int)s * 2 % LAYOUTS), 1, "bf16 gradient");
+        check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 7, "bf16 gradient, 7 threads");
+    }
+}
+
 static void gradients_of_several_lots_of_rows(void) {
     numbers = rng_make(6);
     linear_case c = ordinary_case(5900, 3, 4150);
     check_backward(&c, NAPIER_BF16, LAYOUT_CONTIGUOUS, 2, "several lots");
+    c = narrow_case(5900, 3, 4150);
+    check_backward(&c, NAPIER_BF16, LAYOUT_CONTIGUOUS, 2, "several lots, bf16 gradient");
 }
 
 /* Memory keeps the logits of the first 8192 tokens. */
@@ -427,14 +448,24 @@ static void wrong_arguments_are_named(napier_context *context) {
             napier_linear_token_logprobs_backward(context, hidden, weights, none, &options, &gradients, NO_MATRIX,
                                                   NO_MATRIX),
             "weights", "dtype f32", "split");
+    options.split = 0;
+    options.bf16_gradient = 1;
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, none, &options, &gradients, NO_MATRIX,
+                                                  NO_MATRIX),
+            "weights", "dtype f32", "bf16_gradient");
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, napier_const_rows(x, 3, 4, NAPIER_BF16), weights, none,
+                                                  &options, &gradients, NO_MATRIX, NO_MATRIX),
+            "weights", "dtype f32", "bf16_gradient");
 }
 
 int main(void) {
     return RUN_TESTS("linear_token_logprobs", TEST(results_are_those_of_the_logits),
                      TEST(options_are_those_of_the_logits), TEST(rows_in_several_lots),
                      TEST(odd_rows_are_those_of_the_logits), TEST(gradients_have_the_bits_of_their_chains),
-                     TEST(gradients_of_several_lots_of_rows), TEST(gradients_of_logits_that_are_kept_in_part),
-                     TEST_2(gradients_are_close_to_float64), TEST_2(nothing_gives_nothing),
-                     TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited),
-                     TEST_1(wrong_arguments_are_named));
+                     TEST(gradients_of_bf16_have_the_bits_of_their_products), TEST(gradients_of_several_lots_of_rows),
+                     TEST(gradients_of_logits_that_are_kept_in_part), TEST_2(gradients_are_close_to_float64),
+                     TEST_2(nothing_gives_nothing), TEST(the_workspace_is_what_the_query_says),
+                     TEST(the_workspace_is_limited), TEST_1(wrong_arguments_are_named));
 }

@@ -299,6 +299,9 @@ static void test_check_of_linear_backward(void) {
     g.logprobs = napier_const_rows_f32(rows, N, 1);
     o.split = 1;
     invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none), "split");
+    o.split = 0;
+    o.bf16_gradient = 1;
+    invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, &o, &g, out, none), "bf16");
     invalid(c, napier_shard_linear_backward_check(c, hidden, head, INT64_MAX, ids, NULL, NULL, out, none), "gradients");
     invalid(c, napier_shard_linear_backward_check(c, hidden, head, V - 1, ids, NULL, &g, out, none), "vocabulary");
 }

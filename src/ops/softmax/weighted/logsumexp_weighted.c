@@ -63,9 +63,9 @@ static void store(const job *j, int64_t row, napier_weighted_result r) {
     napier_f64_store(j->lse.data, j->lse.dtype, row * j->lse.stride, r.lse);
 }
 
-/* ---- Rows of one tile in f32: there is nothing to add up --------------------------------------------------------------- */
+/* ---- Rows of one tile: there is nothing to add up ---------------------------------------------------------------------- */
 
-/* Rows that are neighbours in memory are packed together. At a distance that is a
+/* Rows of f32 that are neighbours in memory are packed together. At a distance that is a
  * power of two they would share cache sets. */
 enum { STRIP = 16, STRIP_COLS = NAPIER_TILE + 16 };
 
@@ -77,6 +77,13 @@ static void short_row(void *argument, int64_t row) {
     const job *j = argument;
     const int n = (int)j->logits.cols;
     tile t;
+    if (j->wide) {
+        if (n > 0) {
+            load_f64(j, row, 0, n, &t);
+        }
+        store(j, row, napier_weighted_one_tile_f64(j->kernels, t.x.f64, t.b.f64, n));
+        return;
+    }
     load_f32(j, row, 0, n, &t);
     store(j, row, napier_weighted_one_tile(j->kernels, t.x.f32, t.b.f32, n));
 }
@@ -115,7 +122,7 @@ static bool is_columns(napier_const_matrix m) { return m.row_stride == 1 && m.co
 
 static napier_status run_short(napier_context *context, job *j) {
     const int64_t chunk = (napier_f64_lines_chunk(j->logits.cols) + STRIP - 1) / STRIP * STRIP;
-    if (!is_columns(j->logits) || j->logits.rows == 1) {
+    if (j->wide || !is_columns(j->logits) || j->logits.rows == 1) {
         napier_parallel_each(context, j->logits.rows, chunk, short_row, j);
         return NAPIER_OK;
     }
@@ -186,7 +193,7 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options));
     j.wide = compute == NAPIER_F64;
     j.kernels = &napier_ops_kernels_of(context->isa)->softmax;
-    if (!j.wide && logits.cols <= NAPIER_TILE) {
+    if (logits.cols <= NAPIER_TILE) {
         return run_short(context, &j);
     }
     if (napier_f64_split(context, logits.rows, logits.cols, j.options.algorithm)) {

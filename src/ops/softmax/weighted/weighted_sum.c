@@ -231,21 +231,28 @@ static napier_weighted_result finish_sum_f32(const napier_weighted_sum *s) {
     return finish_f32(s->max, weight, rest);
 }
 
-/* As f64_finish_finite. If the largest term and the maximum's term lie far apart, W and R are in units of the largest
- * term. */
-static napier_weighted_result finish_sum_f64(const napier_weighted_sum *s) {
-    napier_f64_parts parts = {.p = 1, .low = 0, .n = 0};
-    int64_t unit = 0;
-    double rest = 0;
-    if (!is_huge(s, s->max)) {
-        parts = napier_f64_exp_parts(s->max);
-        unit = s->unit - parts.n;
-        unit = unit >= -UNIT_MOST_F64 && unit <= UNIT_MOST_F64 ? 0 : unit;
-        const int64_t exponent = parts.n + unit - NAPIER_F64_TERM_SCALE;
-        rest = napier_digits_value(s->rest, NAPIER_F64_DIGITS, top_of(s->unit), exponent) / parts.p;
-        rest = fma(-rest, parts.low / parts.p, rest) * 0x1p-512;
+/* The unit of W and R of an f64 sum, relative to exp(max): 1, or that of the largest term if this lies far away. */
+typedef struct scale_f64 {
+    napier_f64_parts parts; /* of exp(max); 1 if max is huge */
+    int64_t unit;
+} scale_f64;
+
+static scale_f64 scale_of_f64(double max, int64_t unit) {
+    if (napier_f64_is_huge(max)) {
+        return (scale_f64){{.p = 1, .low = 0, .n = 0}, 0};
     }
-    const double weight = napier_digits_value(s->weight, NAPIER_WEIGHT_DIGITS_F64, WEIGHT_TOP_F64, unit);
+    const napier_f64_parts parts = napier_f64_exp_parts(max);
+    const int64_t away = unit - parts.n;
+    return (scale_f64){parts, away >= -UNIT_MOST_F64 && away <= UNIT_MOST_F64 ? 0 : away};
+}
+
+/* As f64_finish_finite. weight: W in units of the scale; rest: R 2^512, likewise, but not yet divided by the significand of
+ * exp(max). */
+static napier_weighted_result finish_f64(double max, const scale_f64 *scale, double weight, double rest) {
+    const napier_f64_parts parts = scale->parts;
+    const int64_t unit = scale->unit;
+    rest /= parts.p;
+    rest = fma(-rest, parts.low / parts.p, rest) * 0x1p-512;
     napier_double2 u = napier_two_sum(weight, rest);
     if (u.high == 0) {
         return (napier_weighted_result){-HUGE_VAL, 0};
@@ -259,8 +266,19 @@ static napier_weighted_result finish_sum_f64(const napier_weighted_sum *s) {
         const double low = high.low + (log_u.low + shift.low + (double)unit * 0x1.abc9e3b39803fp-56);
         log_u = (napier_double2){high.high, low};
     }
-    const napier_double2 lse = napier_two_sum(s->max, log_u.high);
+    const napier_double2 lse = napier_two_sum(max, log_u.high);
     return (napier_weighted_result){lse.high + (lse.low + log_u.low), sign};
+}
+
+static napier_weighted_result finish_sum_f64(const napier_weighted_sum *s) {
+    const scale_f64 scale = scale_of_f64(s->max, s->unit);
+    const double weight = napier_digits_value(s->weight, NAPIER_WEIGHT_DIGITS_F64, WEIGHT_TOP_F64, scale.unit);
+    double rest = 0;
+    if (!is_huge(s, s->max)) {
+        const int64_t exponent = scale.parts.n + scale.unit - NAPIER_F64_TERM_SCALE;
+        rest = napier_digits_value(s->rest, NAPIER_F64_DIGITS, top_of(s->unit), exponent);
+    }
+    return finish_f64(s->max, &scale, weight, rest);
 }
 
 static napier_weighted_result special_result(bool nan, bool plus, bool minus) {
@@ -280,7 +298,7 @@ napier_weighted_result napier_weighted_sum_finish(const napier_weighted_sum *s) 
     return s->wide ? finish_sum_f64(s) : finish_sum_f32(s);
 }
 
-/* ---- A row of one tile in f32: there is nothing to add up ------------------------------------------------------------ */
+/* ---- A row of one tile: there is nothing to add up ------------------------------------------------------------------- */
 
 /* The weights of several elements that equal the maximum. */
 static double weight_of_ties(const float *b, const int *at, int ties) {
@@ -308,6 +326,46 @@ napier_weighted_result napier_weighted_one_tile(const napier_softmax_kernels *ke
         rest = ldexp((double)kernels->weighted_rest(x, b, n, &look), (int)unit);
     }
     return finish_f32(look.max, weight, rest);
+}
+
+/* The weights of the elements that equal the maximum, in units of 2^unit. */
+static double weight_of_ties_f64(const double *x, const double *b, int n, double max, int64_t unit) {
+    int ties = 0;
+    double only = 0;
+    for (int i = 0; i < n; i++) {
+        const bool tied = x[i] == max && b[i] != 0;
+        ties += tied;
+        only = tied ? b[i] : only;
+    }
+    if (ties == 1) {
+        return unit == 0 ? only : ldexp(only, (int)-unit);
+    }
+    napier_weighted_sum s = {.wide = true};
+    for (int i = 0; i < n; i++) {
+        if (x[i] == max && b[i] != 0) {
+            add_weight(&s, b[i]);
+        }
+    }
+    return napier_digits_value(s.weight, NAPIER_WEIGHT_DIGITS_F64, WEIGHT_TOP_F64, unit);
+}
+
+napier_weighted_result napier_weighted_one_tile_f64(const napier_softmax_kernels *kernels, const double *x,
+                                                    const double *b, int n) {
+    napier_weighted_look look;
+    kernels->f64_weighted_look(x, b, n, &look);
+    if (is_special(look.nan, look.plus, look.minus) || look.max == -HUGE_VAL) {
+        return special_result(look.nan, look.plus, look.minus);
+    }
+    const double max = look.max + 0.0; /* -0 and +0 are one maximum */
+    const scale_f64 scale = scale_of_f64(max, look.unit);
+    const double weight = weight_of_ties_f64(x, b, n, max, scale.unit);
+    double rest = 0;
+    if (!napier_f64_is_huge(max)) {
+        rest = kernels->f64_weighted_rest(x, b, n, &look) + 0.0;
+        const int64_t shift = look.unit - scale.parts.n - scale.unit;
+        rest = shift == 0 ? rest : ldexp(rest, (int)shift);
+    }
+    return finish_f64(max, &scale, weight, rest);
 }
 
 /* ---- Untrusted sums ------------------------------------------------------------------------------------------------- */

@@ -56,8 +56,10 @@ napier_weighted_result napier_weighted_sum_finish(const napier_weighted_sum *s);
  * bytes. */
 bool napier_weighted_sum_valid(const napier_weighted_sum *s, int64_t elements);
 
-/* The same for the only tile of a row, in f32, without digits for its rest. */
+/* The same for the only tile of a row, without digits for its rest. */
 napier_weighted_result napier_weighted_one_tile(const napier_softmax_kernels *kernels, const float *x, const float *b,
                                                 int n);
+napier_weighted_result napier_weighted_one_tile_f64(const napier_softmax_kernels *kernels, const double *x,
+                                                    const double *b, int n);
 
 #endif
