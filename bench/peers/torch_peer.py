@@ -39,7 +39,8 @@ def reduction(function):
 # ---- Inputs --------------------------------------------------------------------------------------------------------------
 
 KINDS = {"ids": torch.int64, "offsets": torch.int64}
-OF_DTYPE = ("input", "logits", "hidden", "weights", "rubric", "a")
+OF_DTYPE = ("input", "logits", "hidden", "weights", "rubric", "a", "q", "k", "v", "grad")
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 class Inputs:
@@ -47,7 +48,7 @@ class Inputs:
 
     def __init__(self, job):
         self.job, self.rows, self.cols = job, job.rows, job.cols
-        self.kind = torch.bfloat16 if job.dtype == "bf16" else torch.float32
+        self.kind = DTYPES[job.dtype]
         for name, raw in job.arrays.items():
             kind = KINDS.get(name, self.kind if name in OF_DTYPE else torch.float32)
             setattr(self, name, torch.from_numpy(raw).view(kind))

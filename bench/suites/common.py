@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def item(self):
-        return 2 if self.words["dtype"] == "bf16" else 4
+        return 4 if self.words["dtype"] == "f32" else 2
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Truth:
 
 
 # What a peer's error may be, by its dtype: a plain f32 sum over the vocabulary, or every step rounded to bf16.
-PEER_BOUND = {"f32": 1e-3, "bf16": 0.2}
+PEER_BOUND = {"f32": 1e-3, "f16": 0.05, "bf16": 0.2}
 
 
 def rounded(x, digits=5):
@@ -62,7 +62,12 @@ def bf16_bits(x):
     return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
 
 
+def rounded_to(dtype, x):
+    return bf16_bits(x) if dtype == "bf16" else x.astype(np.float16) if dtype == "f16" else x
+
+
 def widen(x):
+    """As float64. 16 bits that are no float16 are a bf16."""
     return x.astype(np.float64) if x.dtype != np.uint16 else (
         (x.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64))
 
@@ -97,7 +102,7 @@ def compare(path, truth, cell, peer):
     if size not in (2, 4, 8):  # a shared file is as large as the largest result
         size = cell.item
     whole = np.issubdtype(truth.values.dtype, np.integer)
-    kind = {2: np.uint16, 4: np.float32, 8: np.int64 if whole else np.float64}[size]
+    kind = {2: np.float16 if cell.dtype == "f16" else np.uint16, 4: np.float32, 8: np.int64 if whole else np.float64}[size]
     got = np.memmap(path, kind, "r", shape=truth.shape)
     got = widen(np.ascontiguousarray(got if truth.where is None else got[truth.where]))
     difference = np.abs(got - truth.values)

@@ -2,7 +2,7 @@
 Against PyTorch and TRL, and against the floors of the machine."""
 import numpy as np
 
-from suites.common import Cell, Truth, block_of, spread_over, widen
+from suites.common import Cell, Truth, block_of, rounded_to, spread_over, widen
 
 NAME = "ops"
 PEERS = QUICK_PEERS = ("napier", "torch")
@@ -32,6 +32,7 @@ MATMULS = [*((m, 1024, 3072, "f32") for m in (1, 4, 16, 64, 128, 512, 2048)),
 ATTENTION = [*((n, n, kv, dim, causal) for kv, dim in ((16, 128), (16, 64), (8, 128))
                for n in (128, 512, 2048, 8192) for causal in (0, 1)),
              *((12, keys, 8, 128, 0) for keys in (132, 1012))]
+NARROW_ATTENTION = [shape for shape in ATTENTION if shape[2:4] == (8, 128) and shape[0] <= 2048]  # also in bf16 and f16
 
 
 # ---- Cells -------------------------------------------------------------------------------------------------------------
@@ -51,11 +52,11 @@ def matmul_cell(m, k, n, dtype, threads):
                 {"dtype": dtype, "rows": m, "inner": k, "cols": n})
 
 
-def attention_cell(op, queries, keys, kv_heads, dim, causal, threads):
-    label = f"{op}-f32-{queries}x{keys}-{HEADS}:{kv_heads}x{dim}{'-causal' if causal else ''}"
+def attention_cell(op, dtype, queries, keys, kv_heads, dim, causal, threads):
+    label = f"{op}-{dtype}-{queries}x{keys}-{HEADS}:{kv_heads}x{dim}{'-causal' if causal else ''}"
     size = 16 * dim * (HEADS * queries + kv_heads * keys)
-    return Cell(label, op, threads, ("attention", queries, keys, kv_heads, dim), size,
-                {"dtype": "f32", "rows": queries, "cols": keys, "heads": HEADS, "kv_heads": kv_heads, "dim": dim,
+    return Cell(label, op, threads, ("attention", dtype, queries, keys, kv_heads, dim), size,
+                {"dtype": dtype, "rows": queries, "cols": keys, "heads": HEADS, "kv_heads": kv_heads, "dim": dim,
                  "causal": causal})
 
 
@@ -72,7 +73,9 @@ def cells(options, threads):
         order = ["tokens", "logits", "linear"]
         found += sorted(logits, key=lambda c: (order.index(c.data[0]), c.rows, c.dtype))
         found += [matmul_cell(*shape, count) for shape in (MATMULS[:3] if options.quick else MATMULS)]
-        found += [attention_cell(op, *shape, count) for shape in (ATTENTION[:2] if options.quick else ATTENTION)
+        attended = [("f32", shape) for shape in (ATTENTION[:2] if options.quick else ATTENTION)]
+        attended += [(dtype, shape) for dtype in ("bf16", "f16") for shape in NARROW_ATTENTION if not options.quick]
+        found += [attention_cell(op, dtype, *shape, count) for dtype, shape in attended
                   for op in ("attention", "attention_backward")]
     return found
 
@@ -131,10 +134,10 @@ def make_matmul(rng, dtype, m, k, n):
     return {"a": np.resize(block_of(dtype, 1 / 3), (m, k)), "weights": np.resize(block_of(dtype, k**-0.5), (n, k))}
 
 
-def make_attention(rng, queries, keys, kv_heads, dim):
+def make_attention(rng, dtype, queries, keys, kv_heads, dim):
     shapes = {"q": (HEADS, queries, dim), "k": (kv_heads, keys, dim), "v": (kv_heads, keys, dim),
               "grad": (HEADS, queries, dim)}
-    return {name: small(rng, *shape) for name, shape in shapes.items()}
+    return {name: rounded_to(dtype, small(rng, *shape)) for name, shape in shapes.items()}
 
 
 MAKERS = {"logits": make_logits, "linear": make_linear, "tokens": make_tokens, "matmul": make_matmul,
@@ -310,14 +313,15 @@ def attend(q, k, v, grad, causal):
 def truth_attention(c, d):
     """Of the last head of keys, and the heads of queries that share it."""
     heads = range(HEADS - HEADS // c.kv_heads, HEADS)
-    k, v = d["k"][-1].astype(np.float64), d["v"][-1].astype(np.float64)
-    found = [attend(d["q"][h].astype(np.float64), k, v, d["grad"][h].astype(np.float64), c.causal) for h in heads]
+    k, v = widen(d["k"][-1]), widen(d["v"][-1])
+    found = [attend(widen(d["q"][h]), k, v, widen(d["grad"][h]), c.causal) for h in heads]
     output, grad_q, grad_k, grad_v = (np.stack(x) for x in zip(*found))
     many, few = (HEADS, c.rows, c.dim), (c.kv_heads, c.cols, c.dim)
     last = slice(c.kv_heads - 1, c.kv_heads)
     results = {"output": (many, output, slice(heads[0], HEADS)), "grad_q": (many, grad_q, slice(heads[0], HEADS)),
                "grad_k": (few, grad_k.sum(0, keepdims=True), last), "grad_v": (few, grad_v.sum(0, keepdims=True), last)}
-    return {name: Truth(shape, values, np.full(1, np.abs(values).max()), 2e-5, where)
+    bound = {"f32": 2e-5, "f16": 2.0**-9, "bf16": 2.0**-6}[c.dtype]  # the gradients also see an output that was rounded
+    return {name: Truth(shape, values, np.full(1, np.abs(values).max()), bound, where)
             for name, (shape, values, where) in results.items()}
 
 

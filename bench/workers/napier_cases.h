@@ -12,7 +12,7 @@ extern const bench_case softmax_cases[], token_cases[], product_cases[], umap_ca
 extern napier_context *context;
 extern int context_threads;
 
-/* f32 or bf16, as the prepare line says. */
+/* f32, bf16 or f16, as the prepare line says. */
 napier_dtype job_dtype(void);
 
 /* NULL, or why the status is not NAPIER_OK. */

@@ -23,7 +23,7 @@ static unsigned matmul(const int variant) {
     return (unsigned)napier_matmul(context, a, weights, product);
 }
 
-/* ---- Attention: f32, [heads, tokens, dim] ------------------------------------------------------------------------ */
+/* ---- Attention: [heads, tokens, dim] ----------------------------------------------------------------------------- */
 
 static napier_const_heads q, k, v, grad;
 static napier_heads output, grad_q, grad_k, grad_v;
@@ -31,7 +31,7 @@ static napier_matrix lse;
 static napier_attention_options attention_options;
 
 static napier_heads heads_of(void *const data, const int64_t heads, const int64_t tokens, const int64_t dim) {
-    return (napier_heads){data, tokens, heads, dim, dim, tokens * dim, 1, NAPIER_F32};
+    return (napier_heads){data, tokens, heads, dim, dim, tokens * dim, 1, job_dtype()};
 }
 
 static napier_const_heads read_only(const napier_heads h) {
@@ -44,7 +44,7 @@ static napier_const_heads input_heads(const char *const name, int64_t heads, int
 
 static napier_heads result_heads(const char *const name, const napier_const_heads like) {
     const size_t count = (size_t)(like.heads * like.tokens * like.dim);
-    return heads_of(bench_result(name, count * sizeof(float)), like.heads, like.tokens, like.dim);
+    return heads_of(bench_result(name, count * napier_dtype_size(job_dtype())), like.heads, like.tokens, like.dim);
 }
 
 static unsigned attention(const int variant) {

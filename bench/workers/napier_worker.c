@@ -14,7 +14,9 @@ static int best_exp, best_row;
 static floor_op row_op;
 static bool row_bf16;
 
-napier_dtype job_dtype(void) { return bench_is("dtype", "bf16") ? NAPIER_BF16 : NAPIER_F32; }
+napier_dtype job_dtype(void) {
+    return bench_is("dtype", "bf16") ? NAPIER_BF16 : bench_is("dtype", "f16") ? NAPIER_F16 : NAPIER_F32;
+}
 
 static const char *reason(void) {
     const char *const text = napier_last_error(context);

@@ -125,14 +125,23 @@ static panel_room room_of(const napier_key_chunk *chunk, int64_t head, int64_t p
                         values_of(chunk, head, &panel->segment) + within * SQUARE, panel->segment.panels * SQUARE};
 }
 
+/* Whether some row that uses a panel may not attend to all its keys. A shared panel has rows of many sequences. */
+static bool may_be_hidden(const napier_key_chunk *chunk, const napier_key_panel *panel, const napier_sequence *s,
+                          int64_t n) {
+    const bool shared = panel->place < whole_prefix_panels(s) * NAPIER_LANES;
+    return chunk->plan->options.mask ||
+           (chunk->plan->options.causal && (shared || panel->place + n > napier_keys_seen(chunk->plan, s, 0)));
+}
+
+/* Returns whether the values have an inf or a NaN, if `look`. */
 static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
-                        float *out, int64_t step) {
+                        bool look, float *out, int64_t step) {
     const napier_attention_plan *const plan = chunk->plan;
     bool special = false;
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
         const int64_t cols = napier_least(plan->v.dim - col, NAPIER_LANES);
         napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
-        special = special || plan->kernels->any_special(out, n * NAPIER_LANES);
+        special = special || (look && plan->kernels->any_special(out, n * NAPIER_LANES));
     }
     return special;
 }
@@ -160,7 +169,8 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
         const panel_room room = room_of(chunk, head, index);
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
         napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned, room.keys);
-        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, room.values, room.value_step);
+        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n,
+                                        may_be_hidden(chunk, panel, &s, n), room.values, room.value_step);
     }
 }
 
@@ -169,6 +179,8 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
 enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel will be packed when it is first needed */
 enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
 
+/* Keys and values are in one block. If the largest block is at least half of all, glibc gives none of it back to the
+ * system, and the next call finds its pages present. */
 napier_key_chunk *napier_key_chunks_take(napier_memory *memory, const napier_attention_plan *plan, int64_t floats,
                                          int64_t heads_most, int chunks, int workers) {
     enum { LINE = 64 }; /* the chunks' workers write to cache lines of their own */
@@ -177,24 +189,22 @@ napier_key_chunk *napier_key_chunks_take(napier_memory *memory, const napier_att
     const int64_t all = napier_round_up(most.all, LINE), keys = most.all * NAPIER_LANES * plan->k.dim;
     const int64_t values = most.all * NAPIER_LANES * napier_value_columns(plan);
     const int64_t turned = workers * NAPIER_LANES * napier_round_up(plan->k.dim, 16);
+    float *const packed = napier_take(memory, chunks, (size_t)(keys + values + turned) * sizeof(float));
     const napier_key_chunk of_all = {.plan = plan,
                                      .floats = floats,
                                      .heads_most = heads_most,
                                      .packed = napier_take(memory, chunks, (size_t)sequences * sizeof *of_all.packed),
                                      .panels = napier_take(memory, chunks, (size_t)panels * sizeof *of_all.panels),
-                                     .special = napier_take(memory, chunks, (size_t)all),
-                                     .keys = napier_take(memory, chunks, (size_t)keys * sizeof(float)),
-                                     .values = napier_take(memory, chunks, (size_t)values * sizeof(float)),
-                                     .turned = napier_take(memory, chunks, (size_t)turned * sizeof(float))};
+                                     .special = napier_take(memory, chunks, (size_t)all)};
     napier_key_chunk *const made = napier_take(memory, chunks, sizeof *made);
     for (int i = 0; !memory->missing && i < chunks; i++) {
         made[i] = of_all;
         made[i].packed += i * sequences;
         made[i].panels += i * panels;
         made[i].special += i * all;
-        made[i].keys += i * keys;
-        made[i].values += i * values;
-        made[i].turned += i * turned;
+        made[i].keys = packed + i * (keys + values + turned);
+        made[i].values = made[i].keys + keys;
+        made[i].turned = made[i].values + values;
     }
     return made;
 }
