@@ -259,6 +259,7 @@ NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_soft
             if (job->stream) {
                 vf_stream((float *)(void *)y + 16 * k, v[k]);
             } else {
+                napier_fetch_to_write(y + 64 * k);
                 vf_store((float *)(void *)y + 16 * k, v[k]);
             }
         }
@@ -493,6 +494,8 @@ NAPIER_KERNEL void strip_write_any(napier_softmax_op op, const napier_softmax_jo
     unpack_strip(job, row, rows, 0, n, z);
 }
 
+enum { NAPIER_COLUMNS_AHEAD = 8 }; /* whose lines are fetched while a column is written */
+
 /* Writes columns [begin, begin + n) straight to y, column by column, if all rows are ordinary and y is f32 or bf16.
  * stream: the rows are whole vectors. */
 NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype, bool stream,
@@ -505,7 +508,10 @@ NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job
             const vf result = result16(op, &w, vf_load(z + (g * n + i) * 16), false);
             if (stream) {
                 vf_stream((float *)y + g * 16, result);
-            } else if (g * 16 + 16 <= rows) {
+                continue;
+            }
+            __builtin_prefetch(napier_at_out(y, dtype, g * 16 + NAPIER_COLUMNS_AHEAD * job->y.col_stride), 1);
+            if (g * 16 + 16 <= rows) {
                 napier_store16(napier_at_out(y, dtype, g * 16), dtype, result);
             } else {
                 napier_store_part(napier_at_out(y, dtype, g * 16), dtype, rows - g * 16, result);
@@ -588,6 +594,7 @@ NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype
                 if (stream) {
                     vf_stream((float *)y, v[i]);
                 } else {
+                    napier_fetch_to_write(y);
                     napier_store16(y, dtype, v[i]);
                 }
             }
@@ -622,6 +629,7 @@ NAPIER_KERNEL int64_t tiny_columns_pairs(napier_softmax_op op, int width, const 
         for (int i = 0; i < width; i++) {
             if (i < n) {
                 void *y = napier_at_out(job->y.data, NAPIER_BF16, row + i * job->y.col_stride);
+                napier_fetch_to_write(y);
                 vi_store((int32_t *)y, napier_bf16_pairs(even[i], odd[i]));
             }
         }

@@ -4,21 +4,20 @@
  * The three passes over a row (scan, sum, write) use different parts of the processor. So rows come in batches, and one
  * loop over the columns does all three passes, each on a row of another batch:
  *
- *     batch b + 2    scan     load, maximum, minimum              (load and add pipes)
+ *     batch b + 1    scan     load, maximum, minimum              (load and add pipes)
  *     batch b        sum      terms                               (fma pipes)
- *     batch b - 2    write    terms * scale, store                (store pipe)
+ *     batch b - 1    write    terms * scale, store                (store pipe)
  *
- * Loads and stores then overlap with the exponentials. The result of a pass (the maximum of a row, the end of a sum)
- * has the time of a whole batch to become ready. A batch is finished as a whole, with a row in each lane. A row that is
- * not ordinary is computed by itself. The names of the scan begin with look. */
+ * Loads and stores then overlap with the exponentials. A batch is finished as a whole, with a row in each lane. A row
+ * that is not ordinary is computed by itself. The names of the scan begin with look. */
 #ifndef NAPIER_OPS_SOFTMAX_SHORT_ROWS_INC_H
 #define NAPIER_OPS_SOFTMAX_SHORT_ROWS_INC_H
 
 #include "ops/softmax/softmax.inc.h"
 
 enum {
-    NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
-    NAPIER_BATCH_TERMS = 3,                        /* batches b - 2 .. b hold terms */
+    NAPIER_BATCH_SLOTS = 3,                        /* batches b - 1 .. b + 1 */
+    NAPIER_BATCH_TERMS = 2,                        /* batches b - 1 and b hold terms */
     NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
 };
 
@@ -41,8 +40,8 @@ typedef struct napier_batch {
     bool any_alone, cut, care; /* of any row */
 } napier_batch;
 
-/* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
-static int batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
+/* Rows in a batch: few enough that the columns in progress stay in the first-level cache. */
+static int batch_rows(int64_t cols) { return cols <= 256 ? 16 : cols <= 512 ? 8 : 4; }
 
 /* Batch `index` takes the place of an earlier one in `scratch`: as few places as possible, one after the other, stay in
  * the first-level cache. */
@@ -182,12 +181,12 @@ typedef struct napier_stages {
 } napier_stages;
 
 typedef struct napier_three_rows {
-    const void *look_x; /* row of batch b + 2 */
+    const void *look_x; /* row of batch b + 1 */
     float *look_z;
     const float *sum_z; /* row of batch b */
     float *terms;
     napier_adder adder;
-    const void *values; /* row of batch b - 2: its terms, or for log_softmax the row itself */
+    const void *values; /* row of batch b - 1: its terms, or for log_softmax the row itself */
     napier_writer writer;
     void *y;
     bool stream;
@@ -231,6 +230,9 @@ NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i
                                                      : napier_load16(values, dtype);
     const vf result = result16(k.op, &t->writer, v, false);
     void *y = napier_at_out(t->y, k.out, i);
+    if (!t->stream) {
+        napier_fetch_to_write(y);
+    }
     if (n < 16) {
         napier_store_part(y, k.out, n, result);
     } else if (k.out == NAPIER_F32 && t->stream) {
@@ -248,6 +250,9 @@ NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i
  * memory that is read in order takes a third of the time that the lanes' order takes. */
 NAPIER_KERNEL vf three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
     look_step(k, t, next, next_left);
+    if (k.sum && k.op == NAPIER_OP_SOFTMAX && k.vectors == 64) {
+        __builtin_prefetch(t->terms + next + NAPIER_TILE, 1); /* the next tile's, which may be where its results go */
+    }
     const vf sum = sum_step(k, t, i, left);
     write_step(k, t, next, next_left);
     return sum;
@@ -516,19 +521,19 @@ static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end
     napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
     napier_batch slot[NAPIER_BATCH_SLOTS];
     slots_start(slot, batches);
-    for (int64_t b = -2; b < batches + 2; b++) {
+    for (int64_t b = -1; b <= batches; b++) {
         napier_batch *look = NULL, *sum = NULL, *write = NULL;
-        if (b + 2 < batches) {
-            const int64_t first = begin + (b + 2) * plan.batch_rows;
-            look = &slot[(b + 2) % NAPIER_BATCH_SLOTS];
+        if (b + 1 < batches) {
+            const int64_t first = begin + (b + 1) * plan.batch_rows;
+            look = &slot[(b + 1) % NAPIER_BATCH_SLOTS];
             const int rows = end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows;
-            batch_start(look, job, b + 2, first, rows, plan.room, plan.plain, scratch);
+            batch_start(look, job, b + 1, first, rows, plan.room, plan.plain, scratch);
         }
         if (b >= 0 && b < batches) {
             sum = &slot[b % NAPIER_BATCH_SLOTS];
         }
-        if (b >= 2) {
-            write = &slot[(b - 2) % NAPIER_BATCH_SLOTS];
+        if (b >= 1) {
+            write = &slot[(b - 1) % NAPIER_BATCH_SLOTS];
         }
         if (write && plan.stage) {
             stage_next(&stage, write);
@@ -536,8 +541,7 @@ static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end
         batch_round(job, &plan, look, sum, write, &stage.flush, spare);
         flush_all(&stage.flush);
         if (write && plan.stage) {
-            stage_filled(&stage, row_out(job, write->first), write->rows * plan.row_bytes, b == 2,
-                         b + 1 == batches + 2);
+            stage_filled(&stage, row_out(job, write->first), write->rows * plan.row_bytes, b == 1, b == batches);
         }
     }
     flush_all(&stage.flush);

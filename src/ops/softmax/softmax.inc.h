@@ -51,8 +51,15 @@ NAPIER_KERNEL napier_range range_add_part(napier_range r, vf v, int n) {
 }
 NAPIER_KERNEL vm napier_range_nan(napier_range r) { return vf_unordered(r.sum, r.sum); }
 
-/* Memory takes longer to answer than the exponentials of 2 KB take; 4 KB are not enough, 16 KB no better. */
-enum { NAPIER_PREFETCH_BYTES = 8192 };
+/* Memory takes longer to answer than the exponentials of 2 KB take; 4 KB are not enough, 16 KB no better. A store to a
+ * line that is not in a cache waits for it too, while others fill the store buffer: lines are fetched for the stores
+ * as well, and those only just in time, so that they are still in the first-level cache. */
+enum { NAPIER_PREFETCH_BYTES = 8192, NAPIER_WRITE_AHEAD_BYTES = 2048 };
+
+/* Fetches what lies ahead of a result that is stored to a cache. */
+NAPIER_KERNEL void napier_fetch_to_write(const void *y) {
+    __builtin_prefetch((const char *)y + NAPIER_WRITE_AHEAD_BYTES, 1);
+}
 
 /* Scans n contiguous elements: writes z = x / temperature to `z` (if pack is true) and
  * returns their range. Whole vectors are stored. */
