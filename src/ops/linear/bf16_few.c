@@ -13,6 +13,7 @@ enum {
     ONE_MOST = 8 * ONE_K, /* as many k of the lane stay in the first-level cache */
     ONE_BLOCKS = ONE_MOST / BLOCK,
     ONE_AHEAD = 8 * ONE_K * 2, /* bytes from a line to the one that is prefetched with it */
+    SOME_AHEAD = 512,          /* the same with several lanes, along each row; then its 16th follower */
     PAGE = 4096,
     PAGES_AHEAD = 6, /* from a page to the one in which the hardware prefetcher is started */
     SOME_LANES = 4   /* that are computed together: their sums and a turned block stay in registers */
@@ -38,14 +39,10 @@ NAPIER_PAIRS_KERNEL void turn_lines(const char *x, int64_t step, int height, vf 
     vf_transpose(words);
 }
 
-NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step, const int level) {
+NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step) {
     UNROLL
     for (int i = 0; i < 16; i++) {
-        if (level == 1) {
-            __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)));
-        } else {
-            __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)), 0, 2);
-        }
+        __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)));
     }
 }
 
@@ -138,7 +135,7 @@ NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_
         for (; b + 2 * ONE_K <= bytes; b += 2 * ONE_K) {
             const int64_t ahead = b + ONE_AHEAD;
             start_page((uintptr_t)x + (uintptr_t)b);
-            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64, 1);
+            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64);
             vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
         }
         if (b < bytes) {
@@ -181,12 +178,15 @@ NAPIER_PAIRS_KERNEL void add_block(const int lanes, const int width, const vf wo
 NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, int64_t row, int height) {
     const int lanes = width < SOME_LANES ? width : SOME_LANES;
     const char *const x = (const char *)p->rows + row * p->row_step;
+    const int64_t bytes = 2 * p->k;
     float total[NAPIER_FEW * 16] = {0};
     for (int64_t k = 0; k < p->k; k += BLOCK) {
         const uint32_t *const y = (const uint32_t *)(const void *)p->lane_data + k / 2 * width;
         vf words[16];
         if (p->k - k >= BLOCK) {
-            fetch_lines((uintptr_t)(x + 2 * k) + (uintptr_t)(16 * p->row_step), p->row_step, 2);
+            const int64_t ahead = 2 * k + SOME_AHEAD;
+            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * p->row_step),
+                        p->row_step);
             turn_lines(x + 2 * k, p->row_step, height, words);
         } else {
             char rest[16][64] = {{0}};

@@ -4,21 +4,21 @@
  * Such a product should take one read of the rows from memory. So rows are read once, in place, and the work for each
  * element is small. 16 words of 32 bits come from each of 16 rows, and are turned in registers: then a vector holds the
  * same word of 16 rows, and the rows are the lanes of the sums. A word is an f32, or two neighbours of 16 bits: the even
- * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles. */
+ * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles.
+ *
+ * Not more than 16 rows: the hardware prefetcher follows about so many streams. It stops at the end of each page, so
+ * that what a row, or the row 16 further on, has next is prefetched besides. */
 
-/* The sums in registers, and the lanes that are computed together. */
+/* The lanes that are computed together, whose sums are in registers; and where turned words stay in registers too, the
+ * loop over them is unrolled. */
 #if defined(NAPIER_LANES_AVX512)
-enum { NAPIER_FEW_SUMS = 24, NAPIER_FEW_CHAINS = 8, NAPIER_FEW_PAIRS = 8 };
+enum { NAPIER_FEW_CHAINS = 8, NAPIER_FEW_PAIRS = 8 };
+#define NAPIER_FEW_UNROLL NAPIER_PATCH_UNROLL
 #else
-enum { NAPIER_FEW_SUMS = 4, NAPIER_FEW_CHAINS = 4, NAPIER_FEW_PAIRS = 2 };
+enum { NAPIER_FEW_CHAINS = 4, NAPIER_FEW_PAIRS = 2 };
+#define NAPIER_FEW_UNROLL
 #endif
-/* Groups of 16 rows that are computed together: in one long chain each sum waits for the one before, so there should be
- * several. In pairs chains are short. Strips have 48 rows or a multiple, so that no group is left over, whose followers
- * would not be prefetched. */
-enum { NAPIER_FEW_GROUPS = NAPIER_ROW_GROUP / 16 };
-
-/* Lane i of word j of group g of rows is word j of row 16 g + i. */
-typedef vf napier_few_words[NAPIER_FEW_GROUPS][16];
+enum { NAPIER_FEW_AHEAD = 512 }; /* bytes from a line to the one that is prefetched with it */
 
 /* Element `part` of each word, widened. */
 NAPIER_KERNEL vf napier_few_element(const napier_dtype dtype, const vf word, const int part) {
@@ -53,98 +53,85 @@ static void napier_few_turn_part(const char *x, const int64_t row_step, const in
     vf_transpose(words);
 }
 
-/* Prefetches what the next rows have at the same place. The hardware prefetcher does not follow so many rows. */
-NAPIER_KERNEL void napier_few_fetch(const char *x, const int64_t row_step, const int rows) {
+/* Prefetches the line of each of 16 rows that is NAPIER_FEW_AHEAD bytes after `at`. Where a row is at its end, the row
+ * 16 further on follows. bytes: of a row. */
+NAPIER_KERNEL void napier_few_fetch(const char *x, const int64_t row_step, const int64_t at, const int64_t bytes) {
+    const int64_t ahead = at + NAPIER_FEW_AHEAD, next = ahead < bytes ? ahead : ahead - bytes + 16 * row_step;
     NAPIER_PATCH_UNROLL
     for (int i = 0; i < 16; i++) {
-        __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)((rows + i) * row_step)), 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)(i * row_step + next)));
     }
 }
 
-/* Adds 16 words to the sums of `lanes` of `width` lanes, whose elements are y[k][width]. total: [lanes][groups][16] */
-NAPIER_KERNEL void napier_few_add(const napier_dtype dtype, const bool pairs, const int groups, const int lanes,
-                                  const int width, vf words[][16], const float *y, float *total) {
+/* Adds 16 words to the sums of `lanes` of `width` lanes, whose elements are y[k][width]. total: [lanes][16] */
+NAPIER_KERNEL void napier_few_add(const napier_dtype dtype, const bool pairs, const int lanes, const int width,
+                                  const vf words[16], const float *y, float *total) {
     const int parts = dtype == NAPIER_F32 ? 1 : 2;
-    vf sum[2][NAPIER_FEW_SUMS];
+    vf sum[2][NAPIER_FEW];
     NAPIER_PATCH_UNROLL
-    for (int i = 0; i < lanes * groups; i++) {
-        sum[0][i] = pairs ? vf_zero() : vf_load(total + 16 * i);
-        sum[1][i] = vf_zero();
+    for (int l = 0; l < lanes; l++) {
+        sum[0][l] = pairs ? vf_zero() : vf_load(total + 16 * l);
+        sum[1][l] = vf_zero();
     }
-    for (int j = 0; j < 16; j++) { /* not unrolled: the code of all variants stays small, and is as fast */
+    NAPIER_FEW_UNROLL
+    for (int j = 0; j < 16; j++) {
         NAPIER_PATCH_UNROLL
         for (int part = 0; part < parts; part++) {
-            vf x[NAPIER_FEW_GROUPS];
-            NAPIER_PATCH_UNROLL
-            for (int g = 0; g < groups; g++) {
-                x[g] = napier_few_element(dtype, words[g][j], part);
-            }
+            const vf x = napier_few_element(dtype, words[j], part);
             NAPIER_PATCH_UNROLL
             for (int l = 0; l < lanes; l++) {
-                const vf element = vf_set(y[(j * parts + part) * width + l]);
-                NAPIER_PATCH_UNROLL
-                for (int g = 0; g < groups; g++) {
-                    vf *const s = &sum[pairs ? part : 0][l * groups + g];
-                    *s = vf_fma(element, x[g], *s);
-                }
+                vf *const s = &sum[pairs ? part : 0][l];
+                *s = vf_fma(vf_set(y[(j * parts + part) * width + l]), x, *s);
             }
         }
     }
     NAPIER_PATCH_UNROLL
-    for (int i = 0; i < lanes * groups; i++) {
-        const vf both = pairs ? vf_add(vf_load(total + 16 * i), vf_add(sum[0][i], sum[1][i])) : sum[0][i];
-        vf_store(total + 16 * i, both);
+    for (int l = 0; l < lanes; l++) {
+        const vf both = pairs ? vf_add(vf_load(total + 16 * l), vf_add(sum[0][l], sum[1][l])) : sum[0][l];
+        vf_store(total + 16 * l, both);
     }
 }
 
 /* The k after the last whole words: one by one. */
-NAPIER_KERNEL void napier_few_add_rest(const napier_dtype dtype, const int groups, const int width, vf words[][16],
-                                       const int64_t k, const float *y, float *total) {
+NAPIER_KERNEL void napier_few_add_rest(const napier_dtype dtype, const int width, const vf words[16], const int64_t k,
+                                       const float *y, float *total) {
     const int parts = dtype == NAPIER_F32 ? 1 : 2;
     for (int64_t i = 0; i < k; i++) {
+        const vf x = napier_few_element(dtype, words[i / parts], (int)(i % parts));
         for (int l = 0; l < width; l++) {
-            for (int g = 0; g < groups; g++) {
-                float *const s = total + 16 * (l * groups + g);
-                const vf x = napier_few_element(dtype, words[g][i / parts], (int)(i % parts));
-                vf_store(s, vf_fma(vf_set(y[i * width + l]), x, vf_load(s)));
-            }
+            vf_store(total + 16 * l, vf_fma(vf_set(y[i * width + l]), x, vf_load(total + 16 * l)));
         }
     }
 }
 
-/* `groups` groups of rows from `row` on, the last of `height` rows, with `width` lanes, `lanes` of them at a time. */
-NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, const int groups, const int lanes,
-                                   const int width, const int height, const napier_few_block *p, int64_t row) {
+/* `height` rows from `row` on with `width` lanes, `lanes` of them at a time. */
+NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, const int lanes, const int width,
+                                   const int height, const napier_few_block *p, int64_t row) {
     enum { BYTES = 64 };
     const int size = dtype == NAPIER_F32 ? 4 : 2, each = BYTES / size;
     const char *const x = (const char *)p->rows + row * p->row_step;
-    float total[NAPIER_FEW * NAPIER_FEW_GROUPS * 16];
-    memset(total, 0, (size_t)(width * groups * 16) * sizeof *total);
+    float total[NAPIER_FEW * 16] = {0};
     for (int64_t k = 0; k < p->k; k += each) {
         const int64_t left = p->k - k;
         const float *const y = p->lane_data + k * width;
-        napier_few_words words;
-        NAPIER_UNROLL
-        for (int g = 0; g < groups; g++) {
-            const char *const from = x + 16 * g * p->row_step + k * size;
-            if (left >= each) {
-                napier_few_fetch(from, p->row_step, 16 * groups);
-                napier_few_turn(from, p->row_step, height, words[g]);
-            } else {
-                napier_few_turn_part(from, p->row_step, height, left * size, words[g]);
-            }
+        vf words[16];
+        if (left >= each) {
+            napier_few_fetch(x, p->row_step, k * size, p->k * size);
+            napier_few_turn(x + k * size, p->row_step, height, words);
+        } else {
+            napier_few_turn_part(x + k * size, p->row_step, height, left * size, words);
         }
         if (!pairs && left < each) {
-            napier_few_add_rest(dtype, groups, width, words, left, y, total);
+            napier_few_add_rest(dtype, width, words, left, y, total);
             break;
         }
         for (int l = 0; l < width; l += lanes) {
-            napier_few_add(dtype, pairs, groups, lanes, width, words, y + l, total + l * groups * 16);
+            napier_few_add(dtype, pairs, lanes, width, words, y + l, total + 16 * l);
         }
     }
     for (int64_t l = 0; l < p->lanes; l++) {
-        for (int i = 0; i < 16 * (groups - 1) + height; i++) {
-            p->c[(row + i) * p->c_step + l] = total[l * groups * 16 + i];
+        for (int i = 0; i < height; i++) {
+            p->c[(row + i) * p->c_step + l] = total[16 * l + i];
         }
     }
 }
@@ -264,16 +251,12 @@ NAPIER_KERNEL void napier_one_lane(const napier_few_block *p) {
 NAPIER_KERNEL void napier_few_lanes(const napier_dtype dtype, const bool pairs, const int width,
                                     const napier_few_block *p) {
     const int most = pairs ? NAPIER_FEW_PAIRS : NAPIER_FEW_CHAINS, lanes = width < most ? width : most;
-    const int groups = !pairs && lanes * NAPIER_FEW_GROUPS <= NAPIER_FEW_SUMS ? NAPIER_FEW_GROUPS : 1;
     int64_t row = 0;
-    for (; row + 16 * groups <= p->row_count; row += 16 * groups) {
-        napier_few_rows(dtype, pairs, groups, lanes, width, 16, p, row);
-    }
-    for (; groups > 1 && row + 16 <= p->row_count; row += 16) {
-        napier_few_rows(dtype, pairs, 1, lanes, width, 16, p, row);
+    for (; row + 16 <= p->row_count; row += 16) {
+        napier_few_rows(dtype, pairs, lanes, width, 16, p, row);
     }
     if (row < p->row_count) {
-        napier_few_rows(dtype, pairs, 1, lanes, width, (int)(p->row_count - row), p, row);
+        napier_few_rows(dtype, pairs, lanes, width, (int)(p->row_count - row), p, row);
     }
 }
 
@@ -306,3 +289,5 @@ static void napier_few_pairs(const napier_few_block *p) {
 #else
 #define napier_few_pairs NULL
 #endif
+
+#undef NAPIER_FEW_UNROLL
