@@ -8,6 +8,7 @@
  * row. Memory that the rows leave keeps logits of the first tokens, which then are not computed again. */
 #include <napier/rl.h>
 
+#include "core/base/stop.h"
 #include "ops/head/linear_backward.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
@@ -375,8 +376,9 @@ static napier_status back_run(napier_context *context, napier_linear_back *b) {
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, b));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     compute(context, b);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_linear_backward_of(napier_context *context, const napier_token_call *call,

@@ -4,6 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 
 enum {
@@ -83,7 +84,7 @@ static napier_status run_short(napier_context *context, split *s) {
     NAPIER_TRY(take(&memory, s, napier_workers(context, rows, chunk),
                     columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0));
     napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
@@ -185,7 +186,7 @@ static napier_status run_by_rows(napier_context *context, split *s) {
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, s, workers, floats, columns ? NAPIER_STRIP : 0, kept));
     napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
@@ -260,7 +261,7 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
             napier_parallel(context, tiles, chunk, write_tiles_task, s);
         }
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Entry --------------------------------------------------------------------------------------------------------- */
@@ -328,7 +329,7 @@ static napier_status run_few(napier_context *context, const split *s) {
         few.back = true;
         napier_parallel(context, cols, chunk, few_task, &few);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static napier_status run_long(napier_context *context, split *s) {
@@ -337,6 +338,7 @@ static napier_status run_long(napier_context *context, split *s) {
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
     NAPIER_DEFAULT_FENV; /* workers set their own; rows are also finished on this thread */
+    NAPIER_MAY_STOP(context);
     split s = split_of(context, job, algorithm);
     if (job->x.cols > 0) {
         return job->x.cols <= NAPIER_TILE ? run_short(context, &s) : run_long(context, &s);
@@ -350,6 +352,7 @@ napier_status napier_softmax_split(napier_context *context, const napier_softmax
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
                                     napier_const_vector factor) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
     return run_long(context, &s);
@@ -393,7 +396,7 @@ static napier_status sum_all(napier_context *context, const napier_softmax_job *
     s.rows = 1;
     sum_in_flight(context, &s, workers, sum_elements_task, tiles, chunk);
     *sum = s.sums[0];
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static void write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -405,6 +408,7 @@ static void write_rows_task(void *argument, int worker, int64_t begin, int64_t e
 
 napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
     napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
@@ -414,6 +418,7 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
 napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
                                         napier_const_vector factor) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
@@ -424,5 +429,5 @@ napier_status napier_scaled_softmax_all(napier_context *context, const napier_so
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0));
     napier_parallel(context, job->x.rows, chunk, write_rows_task, &s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
