@@ -124,6 +124,9 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
     const int workers = napier_workers(context, items, chunk);
     if (workers > 1) {
         run_team(context, workers, items, chunk, task, argument);
+        if (stop != NULL) {
+            napier_stop_soon(stop); /* the others may have left nothing to this thread, which asks */
+        }
         return;
     }
 #endif

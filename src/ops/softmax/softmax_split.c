@@ -10,6 +10,7 @@
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
+    NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
         2048 * 1024,          /* up to here the terms of a row stay in a cache: cheaper than to compute them again */
     NAPIER_COLUMN_ROWS = 8,   /* fewer neighbouring rows do not fill the lanes: they are gathered */
@@ -19,7 +20,7 @@ enum {
 
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     const int64_t elements = rows * cols, threads = context->threads;
-    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
+    const int64_t wanted = threads * (1 + elements / (threads * NAPIER_PIECE));
     const int64_t pieces = napier_least(wanted, 1 + elements / NAPIER_PIECE_LEAST);
     const int64_t chunk = (rows + pieces - 1) / pieces;
     return (chunk + granule - 1) / granule * granule;
@@ -274,8 +275,9 @@ static napier_status run_as_they_lie(napier_context *context, split *s) {
     const int64_t pieces = is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
     const bool alone = s->job->x.rows == 1 && keeps_in_result(s); /* nothing to sum while it is written */
-    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone ? run_by_rows(context, s)
-                                                                              : run_by_tiles(context, s);
+    const bool endless = s->job->x.cols > NAPIER_ROW_MOST;
+    const bool by_rows = s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone && !endless;
+    return by_rows ? run_by_rows(context, s) : run_by_tiles(context, s);
 }
 
 /* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
