@@ -77,11 +77,11 @@ static void test_loops(void) {
             memset(c.done, 0, sizeof c.done);
             a = (asker){0, at};
             const napier_status status = at % 2 == 0 ? count_twice(&c) : count_nested(&c);
-            if (status == NAPIER_CANCELLED) { /* with more threads the others may leave no chance to ask */
+            if (status == NAPIER_CANCELLED) { /* how often there is a chance to ask depends on time */
                 assert_int_equal(a.asked, at + 1);
                 assert_string_equal(napier_last_error(c.context), "stopped by the interrupt");
             } else {
-                assert_true(a.asked <= at && c.context->threads > 1);
+                assert_true(a.asked <= at);
             }
         }
         memset(c.done, 0, sizeof c.done);
@@ -238,7 +238,7 @@ static void check_larger(const public_call *call, int threads, const float *want
     napier_context *const context = asking_context(threads, &a);
     succeeded(context, call->run(context), call->name);
     const int64_t all = a.asked, at[] = {0, 1, all / 2, all - 1};
-    expect(all > (threads > 1 ? 0 : 2), "%s: asks %lld times", call->name, (long long)all);
+    expect(all > 0, "%s: asks %lld times", call->name, (long long)all);
     for (int i = 0; i < 4; i++) {
         a = (asker){0, at[i]};
         const napier_status status = call->run(context);
