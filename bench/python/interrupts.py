@@ -67,6 +67,7 @@ def operations(scale):
     yield "log_softmax", size, lambda: napier.log_softmax(x, out=out)
     yield "softmax, first axis", size, lambda: napier.softmax(x, axis=0, out=out)
     yield "softmax, one row", f"1 x {x.size}", lambda: napier.softmax(x.reshape(-1), out=out.reshape(-1))
+    yield "logsumexp", size, lambda: napier.logsumexp(x)
     yield "softmax_backward", size, lambda: napier.softmax_backward(x, x, out=out)
     yield "sparsemax", size, lambda: napier.sparsemax(x, out=out)
     wide = x[:len(x) // 4].astype(np.float64)
@@ -75,7 +76,6 @@ def operations(scale):
     yield "logcumsumexp", f"{len(few)} x {VOCABULARY}", lambda: napier.logcumsumexp(few)
     count = int(8000 * scale)
     many, ids, size = rows(count), np.arange(count), f"{count} x {VOCABULARY}"
-    yield "logsumexp", size, lambda: napier.logsumexp(many)
     yield "token_logprobs, entropy", size, lambda: napier.token_logprobs(many, ids, entropy=True)
     yield "kl_full", size, lambda: napier.kl_full(many, many)
     yield "sample, top_p", size, lambda: napier.sample(many, top_p=0.9)
@@ -131,7 +131,7 @@ def maps(scale):
     yield "umap.fit", f"{len(points)} x 50", lambda: umap.fit(points)
     part = points[:len(points) // 4]
     plane = part[:, :2].copy()
-    yield "umap.quality", f"{len(part)} x 50", lambda: umap.trustworthiness(part, plane)
+    yield "umap.quality_of", f"{len(part)} x 50", lambda: umap.quality_of(part, plane)
 
 
 def model_calls(folder):

@@ -30,11 +30,6 @@ def matmul():
     return lambda n: napier.matmul(np.broadcast_to(a[:1], (n * 512, 1 << 14)), a.T)
 
 
-def logsumexp():
-    x = many(1 << 16)
-    return lambda n: napier.logsumexp(x[:n * 500])
-
-
 def softmax():
     x = np.zeros((60, VOCABULARY))
     return lambda n: napier.softmax(x[:3 * n] if n < 20 else np.broadcast_to(x[0], (200, VOCABULARY)))
@@ -81,17 +76,18 @@ def attention_backward():
     return call
 
 
-CALLS = [matmul, softmax, logsumexp, token_logprobs, kl_full, sample, linear_token_logprobs, linear_token_logprobs_backward,
+CALLS = [matmul, softmax, token_logprobs, kl_full, sample, linear_token_logprobs, linear_token_logprobs_backward,
          attention, attention_backward]
 
 
 def interrupted(call, size, after=0.1):
-    """The seconds from a signal to the exception, of a call that is made longer until the signal comes within it."""
+    """The processor's seconds, which a busy machine does not change, from a signal to the exception, of a call that is made
+    longer until the signal comes within it."""
     while True:
         sent = []
 
         def send():
-            sent.append(time.perf_counter())
+            sent.append(time.process_time())
             os.kill(os.getpid(), signal.SIGINT)
 
         timer = threading.Timer(after, send)
@@ -99,13 +95,13 @@ def interrupted(call, size, after=0.1):
         timer.start()
         try:
             call(size)
-            ended = time.perf_counter()
+            ended = time.process_time()
             timer.join()
             time.sleep(1)
         except KeyboardInterrupt:
             timer.join()
             if ended is None:
-                return time.perf_counter() - sent[0]
+                return time.process_time() - sent[0]
         assert size < 1 << 12, "the call is too short for this machine"
         size *= 4
 
@@ -117,7 +113,7 @@ def test_ctrl_c_ends_the_call(make, threads):
     napier.set_num_threads(threads)
     try:
         before = bits(call(1))
-        assert interrupted(call, 4) < 5  # a busy machine; alone it is a tenth of a second
+        assert interrupted(call, 4) < threads
         assert bits(call(1)) == before
     finally:
         napier.set_num_threads(0)
@@ -163,9 +159,9 @@ def test_torch():
     torch = pytest.importorskip("torch")
     import napier.torch as nt
 
-    a = torch.from_numpy(random(512, 1 << 14))
+    a = torch.from_numpy(random(512, 2048))
     wide = a[:1].clone().requires_grad_()
-    assert interrupted(lambda n: nt.matmul(wide.expand(n * 512, -1), a.T).sum().backward(), 4) < 5
-    states, head = torch.from_numpy(random(1, 256)).requires_grad_(), torch.from_numpy(random(50000, 256))
+    assert interrupted(lambda n: nt.matmul(wide.expand(n * 512, -1), a.T).sum().backward(), 4) < 2
+    states, head = torch.from_numpy(random(1, 256)).requires_grad_(), torch.from_numpy(random(10000, 256))
     assert interrupted(lambda n: nt.linear_token_logprobs(states.expand(n * 50, -1), head,
-                                                          torch.arange(n * 50)).logprobs.sum().backward(), 4) < 5
+                                                          torch.arange(n * 50)).logprobs.sum().backward(), 4) < 2

@@ -42,15 +42,19 @@ static int64_t next_part(int64_t part, int64_t chunk, int64_t items, uint64_t na
 
 static void run_parts(napier_stop *stop, int64_t items, int64_t chunk, napier_task *task, void *argument) {
     const napier_fenv saved = napier_fenv_enter();
-    uint64_t start = napier_nanoseconds();
+    uint64_t start = 0; /* of a part; the first one is not timed */
     int64_t part = chunk, end = 0;
-    for (int64_t begin = 0; begin < items && !napier_stop_at(stop, start); begin = end) {
+    for (int64_t begin = 0; begin < items && !napier_has_stopped(stop); begin = end) {
         end = items - begin > part ? begin + part : items;
         task(argument, 0, begin, end);
-        const uint64_t now = napier_nanoseconds();
-        part = next_part(part, chunk, items, now - start);
-        start = now;
+        if (end < items) {
+            const uint64_t now = napier_nanoseconds();
+            (void)napier_stop_at(stop, now);
+            part = start > 0 ? next_part(part, chunk, items, now - start) : part;
+            start = now;
+        }
     }
+    napier_stop_soon(stop);
     napier_fenv_leave(saved);
 }
 
