@@ -31,6 +31,19 @@ static void report_an_error_of_your_own(napier_context *context) {
     EXPECT(strcmp(napier_last_error(context), "rank: 4 is not below 4") == 0);
 }
 
+/* A long call ends with NAPIER_CANCELLED where the interrupt answers other than 0, as for a key that was pressed. */
+static int was_asked_to_stop(void *user) { return *(const volatile sig_atomic_t *)user != 0; }
+
+static void let_a_call_be_interrupted(napier_context *context) {
+    volatile sig_atomic_t stop = 0; /* a signal handler sets it */
+    float probs[3] = {1.0f, 2.0f, 3.0f};
+    napier_context_set_interrupt(context, was_asked_to_stop, (void *)(uintptr_t)&stop);
+    const napier_status status =
+        napier_softmax(context, napier_const_rows_f32(probs, 1, 3), napier_rows_f32(probs, 1, 3), NULL);
+    EXPECT(status == NAPIER_OK);
+    napier_context_set_interrupt(context, NULL, NULL);
+}
+
 /* A view has a dtype; its size says how many bytes an array of it needs. */
 static void allocate_for_a_dtype(napier_context *context) {
     const size_t bytes = 1024 * napier_dtype_size(NAPIER_BF16);
@@ -46,5 +59,5 @@ static void compare_versions(napier_context *context) {
 
 int main(void) {
     return run_examples((example *const[]){create_a_context, read_the_text_of_an_error, report_an_error_of_your_own,
-                                           allocate_for_a_dtype, compare_versions, NULL});
+                                           let_a_call_be_interrupted, allocate_for_a_dtype, compare_versions, NULL});
 }

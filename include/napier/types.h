@@ -32,7 +32,7 @@ typedef enum napier_status {
     NAPIER_UNSUPPORTED = 3,      /* this machine or this build lacks an instruction set, a device or a feature */
     NAPIER_STATE_MISMATCH = 4,   /* two states that cannot be merged, or a state that has not been finished */
     NAPIER_CORRUPT_DATA = 5,     /* bytes or a file that do not follow their format */
-    NAPIER_CANCELLED = 6,        /* a progress callback asked to stop */
+    NAPIER_CANCELLED = 6,        /* a progress callback or the context's interrupt asked to stop */
     NAPIER_IO_ERROR = 7,         /* a file could not be read or written */
     NAPIER_DEVICE_ERROR = 8      /* a GPU failed, in this call or in earlier work on it */
 } napier_status;
@@ -213,6 +213,16 @@ NAPIER_API void napier_context_destroy(napier_context *context);
 /* The text of this context's last error. It names the argument and its value ("probs: row_stride 3 is less than cols 8").
  * "" if the last call succeeded. The text is valid until the next call with this context. */
 NAPIER_API const char *napier_last_error(const napier_context *context);
+
+/* Asked by the library whether a long call should stop: 0 to go on, any other value to stop. */
+typedef int napier_interrupt(void *user);
+
+/* Sets the interrupt of a context; NULL for none, which is the default. While a call works for long, the library asks the
+ * interrupt from the thread that made the call, between pieces of the work and at most ten times a second. If it answers
+ * other than 0, the call returns NAPIER_CANCELLED within a fraction of a second; its outputs then have unspecified values, and
+ * the next call with the context works as any other. A call that is short may end without having asked. An interrupt must not
+ * use the context; other contexts it may use. Calls that take a napier_progress ask that in addition. */
+NAPIER_API void napier_context_set_interrupt(napier_context *context, napier_interrupt *interrupt, void *user);
 
 /* For libraries that build on this one, as napier_mpi does: makes `text` the text of the context's last error, cut to 255
  * bytes, and returns `status`. */

@@ -69,6 +69,34 @@ static void pool_empty(void) {
     }
 }
 
+/* Python runs signal handlers on its main thread only, so that of Ctrl-C. */
+static unsigned long main_thread;
+
+static int find_main_thread(void) {
+    PyObject *const threading = PyImport_ImportModule("threading");
+    PyObject *const thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *const ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+    main_thread = ident ? PyLong_AsUnsignedLong(ident) : 0;
+    Py_XDECREF(ident);
+    Py_XDECREF(thread);
+    Py_XDECREF(threading);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Ends a long call where a signal handler raises, as that of Ctrl-C does. The call then raises what the handler raised. */
+static int has_raised(void *user) {
+    (void)user;
+    if (PyThread_get_thread_ident() != main_thread) {
+        return 0;
+    }
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    const int raised = PyErr_CheckSignals();
+    PyGILState_Release(gil);
+    return raised;
+}
+
+void context_watch_signals(napier_context *context) { napier_context_set_interrupt(context, has_raised, NULL); }
+
 napier_context *context_take(void) {
     if (pool.count > 0) {
         return pool.free[--pool.count];
@@ -81,7 +109,9 @@ napier_context *context_take(void) {
     const napier_status status = napier_context_create(&context, &options);
     if (status) {
         raise_status(NULL, status, "context");
+        return NULL;
     }
+    context_watch_signals(context);
     return context;
 }
 
@@ -101,6 +131,7 @@ void context_give(napier_context *context) {
 static void before_fork(void);
 static void after_fork(void);
 static void pool_after_fork(void) {
+    main_thread = PyThread_get_thread_ident(); /* in the child, that which called fork is the main one */
     pool.forked = true;
     pool.count = 0;
     after_fork();
@@ -246,7 +277,7 @@ int context_start(PyObject *module) {
         PyErr_SetString(PyExc_ImportError, "napier: pthread_atfork failed");
         return -1;
     }
-    return PyModule_AddFunctions(module, settings) ||
+    return find_main_thread() || PyModule_AddFunctions(module, settings) ||
                    PyModule_AddStringConstant(module, "__version__", napier_version()) ||
                    PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version())
                ? -1

@@ -135,6 +135,8 @@ void block_give(void *block);
 /* A context that no one else uses; taken and returned with the GIL held. NULL with an error set. */
 napier_context *context_take(void);
 void context_give(napier_context *context);
+/* Long calls with this context end with an exception where a signal handler raises one: contexts of context_take do. */
+void context_watch_signals(napier_context *context);
 
 /* Raises the exception of a status, with the context's text, and returns -1; returns 0 for NAPIER_OK. */
 int raise_status(napier_context *context, napier_status status, const char *function);

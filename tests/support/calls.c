@@ -1222,7 +1222,8 @@ static napier_status softmax_in_layout(napier_context *c) {
     const uint64_t before = grid_bits(&out, 0, 0);
     const napier_status status = run_case(c, s, grid_input(&case_input), result.view, out.view);
     expect(grid_damage(&out) == 0, "%s wrote beside its result", s->name);
-    expect(!status || grid_bits(&out, 0, 0) == before, "%s failed, but wrote a result", s->name);
+    expect(!status || status == NAPIER_CANCELLED || grid_bits(&out, 0, 0) == before, "%s failed, but wrote a result",
+           s->name);
     if (!status) {
         void *const copy = room(rows * cols, napier_dtype_size(s->out));
         for (int64_t i = 0; i < rows * cols; i++) {

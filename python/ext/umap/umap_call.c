@@ -19,7 +19,9 @@ static napier_context *context_new(int threads) {
     context_give(like);
     if (status) {
         raise_status(NULL, status, "context");
+        return NULL;
     }
+    context_watch_signals(context);
     return context;
 }
 

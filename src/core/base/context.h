@@ -23,6 +23,7 @@ struct napier_context {
     napier_allocator allocator;
     int threads;
     struct napier_pool *pool; /* NULL: OpenMP's threads, or none */
+    struct napier_stop *stop; /* core/base/stop.h; NULL: nothing stops it */
     napier_isa isa;
     napier_engine engine;
     char error[NAPIER_ERROR_TEXT];

@@ -8,6 +8,7 @@
 #include "core/base/platform.h"
 #include "core/base/pool.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/struct_size.h"
 
 enum { MAX_THREADS = 1024 };
@@ -49,9 +50,15 @@ static int resolve_threads(int asked) {
 #endif
 }
 
-/* A context and its pool are one block of memory. */
-static size_t pool_place(void) {
-    return (sizeof(napier_context) + NAPIER_ALIGNMENT - 1) / NAPIER_ALIGNMENT * NAPIER_ALIGNMENT;
+/* A context, its stop and its pool are one block of memory. */
+static size_t aligned(size_t size) { return (size + NAPIER_ALIGNMENT - 1) / NAPIER_ALIGNMENT * NAPIER_ALIGNMENT; }
+static size_t stop_place(void) { return aligned(sizeof(napier_context)); }
+static size_t pool_place(void) { return stop_place() + aligned(napier_stop_size()); }
+
+static napier_stop *create_stop(napier_context *context) {
+    napier_stop *const stop = (napier_stop *)(void *)((char *)context + stop_place());
+    napier_stop_create(stop);
+    return stop;
 }
 
 static size_t context_size(int threads) {
@@ -123,6 +130,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     context->allocator = allocator;
     napier_watch_forks();
     context->threads = threads;
+    context->stop = create_stop(context);
     context->pool = create_pool(context);
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
     context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;

@@ -7,7 +7,9 @@
 #endif
 
 #include "core/base/fenv.h"
+#include "core/base/platform.h"
 #include "core/base/pool.h"
+#include "core/base/stop.h"
 
 /* ---- Work --------------------------------------------------------------------------------------------------------- */
 
@@ -30,6 +32,43 @@ static void run_alone(int64_t items, napier_task *task, void *argument) {
     napier_fenv_leave(saved);
 }
 
+/* The same in parts, between which the interrupt may be asked. A part has as many chunks as take about a millisecond, so
+ * that starting a task and reading the clock cost nothing. */
+enum { PART = 1000 * 1000 };
+
+static int64_t next_part(int64_t part, int64_t chunk, int64_t items, uint64_t nanoseconds) {
+    return nanoseconds > 4 * PART ? chunk : nanoseconds < PART && part <= items / 2 ? 2 * part : part;
+}
+
+static void run_parts(napier_stop *stop, int64_t items, int64_t chunk, napier_task *task, void *argument) {
+    const napier_fenv saved = napier_fenv_enter();
+    uint64_t start = 0; /* of a part; the first one is not timed */
+    int64_t part = chunk, end = 0;
+    for (int64_t begin = 0; begin < items && !napier_has_stopped(stop); begin = end) {
+        end = items - begin > part ? begin + part : items;
+        task(argument, 0, begin, end);
+        if (end < items) {
+            const uint64_t now = napier_nanoseconds();
+            (void)napier_stop_at(stop, now);
+            part = start > 0 ? next_part(part, chunk, items, now - start) : part;
+            start = now;
+        }
+    }
+    napier_stop_soon(stop);
+    napier_fenv_leave(saved);
+}
+
+static void run_on_this_thread(napier_stop *stop, int64_t items, int64_t chunk, napier_task *task, void *argument) {
+    if (stop != NULL && items > chunk) {
+        run_parts(stop, items, chunk, task, argument);
+        return;
+    }
+    run_alone(items, task, argument);
+    if (stop != NULL) {
+        napier_stop_soon(stop);
+    }
+}
+
 void napier_run_once(napier_step *step, void *argument) {
     const napier_fenv saved = napier_fenv_enter();
     step(argument);
@@ -42,20 +81,22 @@ void napier_run_once(napier_step *step, void *argument) {
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
-    (void)context;
 #pragma omp parallel num_threads(workers)
     {
         const napier_fenv saved = napier_fenv_enter();
         const int worker = omp_get_thread_num();
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
         for (int64_t index = 0; index < chunks; index++) {
-            run_chunk(task, argument, worker, index, items, chunk);
+            if (napier_goes_on(context)) {
+                run_chunk(task, argument, worker, index, items, chunk);
+            }
         }
         napier_fenv_leave(saved);
     }
 }
 #elif defined(NAPIER_POOL)
 typedef struct team_job {
+    const napier_context *context;
     napier_task *task;
     void *argument;
     int64_t items, chunk, chunks;
@@ -65,7 +106,7 @@ typedef struct team_job {
 static void run_member(void *argument, int worker) {
     team_job *j = argument;
     const napier_fenv saved = napier_fenv_enter();
-    for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
+    for (int64_t index = j->next++; index < j->chunks && napier_goes_on(j->context); index = j->next++) {
         run_chunk(j->task, j->argument, worker, index, j->items, j->chunk);
     }
     napier_fenv_leave(saved);
@@ -73,25 +114,27 @@ static void run_member(void *argument, int worker) {
 
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
-    team_job job = {task, argument, items, chunk, chunk_count(items, chunk), 0};
+    team_job job = {context, task, argument, items, chunk, chunk_count(items, chunk), 0};
     napier_pool_run(context->pool, workers, run_member, &job);
 }
 #endif
 
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
-    if (items <= 0) {
+    napier_stop *const stop = napier_stop_of(context);
+    if (items <= 0 || (stop != NULL && napier_has_stopped(stop))) {
         return;
     }
 #if defined(_OPENMP) || defined(NAPIER_POOL)
     const int workers = napier_workers(context, items, chunk);
     if (workers > 1) {
         run_team(context, workers, items, chunk, task, argument);
+        if (stop != NULL) {
+            napier_stop_soon(stop); /* the others may have left nothing to this thread, which asks */
+        }
         return;
     }
-#else
-    (void)context;
 #endif
-    run_alone(items, task, argument);
+    run_on_this_thread(stop, items, chunk, task, argument);
 }
 
 typedef struct each_task {

@@ -16,7 +16,8 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
 
 /* Runs the task over all items. Chunks of `chunk` (>= 1) items go in order to the next free worker; each begins at a
  * multiple of chunk. With one worker all items run on this thread, in one call. The results must not depend on which
- * worker computes what; the kernels guarantee that. */
+ * worker computes what; the kernels guarantee that. Where the caller may stop (stop.h), a single worker runs the task more
+ * often, on parts that begin at a multiple of chunk, and chunks are left out after a stop. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
 /* Works on item i. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "ops/softmax/softmax_kernels.h"
 
 enum { SOME_ROWS = 16 }; /* rows that a thread takes at a time */
@@ -133,6 +134,7 @@ static napier_status route(napier_context *context, const mixture *e, const napi
     napier_project(context, e->x, &router, 1, napier_model_splits(e->model), memory);
     NAPIER_TRY(napier_softmax(context, napier_read_only(probs), probs, NULL));
     napier_parallel(context, e->x.rows, SOME_ROWS, choose_task, (void *)(uintptr_t)e);
+    NAPIER_TRY(napier_stopped(context)); /* choices may be unwritten */
     group(e);
     return NAPIER_OK;
 }

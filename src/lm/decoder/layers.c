@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "core/isa/core_kernels.h"
 #include "lm/decoder/experts.h"
 #include "lm/decoder/project.h"
@@ -435,6 +436,7 @@ static napier_status after_attention(const run *r, const napier_layer *layer, in
         const napier_projection o = {layer->o.weights, sums_of(l->wide, rows, layer->o.weights.rows)};
         project(r, l->attended, first, rows, &o, 1);
         add_and_norm(r, first, rows, &layer->o, &layer->mlp_norm);
+        NAPIER_TRY(napier_stopped(r->context));
         NAPIER_TRY(run_mlp(r, layer, first, rows));
         add_and_norm(r, first, rows, &layer->down, next);
     }
@@ -475,6 +477,7 @@ static napier_status run_layer(const run *r, int64_t index) {
 
 static napier_status tell(const run *r, int64_t layers_done) {
     const napier_layers *l = r->layers;
+    NAPIER_TRY(napier_stopped(r->context));
     const double through = (double)layers_done / (double)l->model->config.num_hidden_layers;
     if (l->progress && l->progress("scoring", l->done + l->share * through, l->user)) {
         return napier_fail(r->context, NAPIER_CANCELLED, "cancelled by the progress callback");
@@ -487,6 +490,7 @@ napier_status napier_layers_run(napier_context *context, napier_layers *layers) 
     const run r = {context, layers, napier_ops_kernels_of(context->isa)};
     step s = {.layers = layers, .kernels = r.kernels, .norm = &m->layers[0].attention_norm};
     s.math = &napier_core_kernels_of(context->isa)->math;
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
     NAPIER_TRY(tell(&r, 0));
     for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {

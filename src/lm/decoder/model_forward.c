@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/engine.h"
@@ -144,10 +145,11 @@ static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged
     if (f->hidden.data) {
         write_states(f, begin_of(f, s), size.tokens);
     }
+    NAPIER_MAY_STOP(f->context);
     if (f->logits.data) {
         write_logits(f, begin_of(f, s), size.tokens);
     }
-    return NAPIER_OK;
+    return napier_stopped(f->context);
 }
 
 static napier_status run_all(forward *f) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/stop.h"
 #include "ops/attention/attention_few.h"
 #include "ops/attention/attention_keys.h"
 #include "ops/attention/attention_rows.h"
@@ -283,7 +284,7 @@ static void attend_tiles(void *argument, int worker, int64_t begin, int64_t end)
 
 static void attend_together(attend_job *job) {
     napier_key_chunk *const chunk = job->chunks;
-    while (napier_key_chunk_next(chunk)) {
+    while (napier_goes_on(job->plan->context) && napier_key_chunk_next(chunk)) {
         job->tiles = 0;
         for (int64_t i = 0, end; i < chunk->sequences; i = end) {
             end = batch_end(job, chunk, i);
@@ -310,7 +311,8 @@ static void attend_own(void *argument, int worker, int64_t begin, int64_t end) {
         }
         for (int64_t first = 0, next; first < chunk->sequences; first = next) {
             next = batch_end(job, chunk, first);
-            for (int64_t tile = 0; tile < tiles_of_batch(job, chunk, first, next); tile++) {
+            const int64_t tiles = tiles_of_batch(job, chunk, first, next);
+            for (int64_t tile = 0; tile < tiles && napier_goes_on(job->plan->context); tile++) {
                 attend_sequences(job, chunk, first, next, tile, i % heads, &state);
             }
         }
@@ -351,13 +353,14 @@ static napier_status attend_all(napier_context *context, attend_job *job) {
     NAPIER_TRY(napier_taken(&memory, "output: no memory for packed keys and values of dim %" PRId64 " and %" PRId64,
                             plan->k.dim, plan->v.dim));
     memset(job->scratch, 0, (size_t)floats * sizeof(float));
+    NAPIER_MAY_STOP(context);
     if (items > 0) {
         napier_key_chunk_starts(plan, NAPIER_OWN_FLOATS, 1, job->starts);
         napier_parallel(context, items, 1, attend_own, job);
     } else {
         attend_together(job);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */

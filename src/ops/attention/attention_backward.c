@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/stop.h"
 #include "ops/attention/attention_rows.h"
 #include "core/math/exp.h"
 
@@ -303,7 +304,8 @@ static void back_block(const back_job *job, const napier_sequence *sequence, int
     memset(s->sum_k, 0, (size_t)(NAPIER_BACK_KEYS * s->q_step) * sizeof *s->sum_k);
     memset(s->sum_v, 0, (size_t)(NAPIER_BACK_KEYS * s->v_step) * sizeof *s->sum_v);
     pack_block(&tile, place, count, s);
-    for (int64_t query = hidden > 0 ? hidden : 0; query < sequence->queries; query += job->tile_queries) {
+    for (int64_t query = hidden > 0 ? hidden : 0; query < sequence->queries && napier_goes_on(plan->context);
+         query += job->tile_queries) {
         tile = tile_of(job, sequence, head, query);
         back_tile(job, &tile, place, count, s);
     }
@@ -318,7 +320,7 @@ static void back_sequence(const back_job *job, int64_t index, int64_t head, back
         memset(s->sum_q, 0, (size_t)(napier_rows_filled(rows) * s->q_step) * sizeof *s->sum_q);
     }
     prepare_rows(job, &sequence, head, s);
-    for (int64_t place = 0; place < sequence.keys; place += NAPIER_BACK_KEYS) {
+    for (int64_t place = 0; place < sequence.keys && napier_goes_on(plan->context); place += NAPIER_BACK_KEYS) {
         back_block(job, &sequence, head, place, s);
     }
     if (rows > 0 && job->grad_q.data) {
@@ -335,7 +337,7 @@ static void back_all_sequences(const back_job *job, int64_t head, back_state *s)
     const int64_t tokens = plan->k.tokens;
     memset(s->total_k, 0, (size_t)(tokens * s->q_step) * sizeof *s->total_k);
     memset(s->total_v, 0, (size_t)(tokens * s->v_step) * sizeof *s->total_v);
-    for (int64_t index = 0; index < plan->sequences; index++) {
+    for (int64_t index = 0; index < plan->sequences && napier_goes_on(plan->context); index++) {
         back_sequence(job, index, head, s);
     }
     if (job->grad_k.data) {
@@ -408,8 +410,9 @@ static napier_status back(napier_context *context, back_job *job) {
                             job->most_rows, plan->k.tokens));
     memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
     clear_unused(job);
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, items, 1, back_task, job);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * To pack keys and values pays where many queries use them. A single query reads each key once, so keys and values are
  * read in place: the keys are the rows of a product with few lanes, which are the heads that share them. The order of
  * all sums is that of attention.c, so the bits are the same. */
+#include "core/base/stop.h"
 #include "ops/attention/attention_few.h"
 
 #include <inttypes.h>
@@ -206,6 +207,7 @@ napier_status napier_attention_few(napier_context *context, const napier_attenti
     job.scratch = napier_take(&memory, job.scratch_floats * workers, sizeof(float));
     NAPIER_TRY(
         napier_taken(&memory, "output: no memory for rows of dim %" PRId64 " and %" PRId64, plan->k.dim, plan->v.dim));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, items, 1, attend_task, &job);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

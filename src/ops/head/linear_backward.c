@@ -10,6 +10,7 @@
  * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
 
+#include "core/base/stop.h"
 #include "ops/head/linear_backward.h"
 #include "ops/head/linear_head.h"
 #include "ops/tokens/responses.h"
@@ -390,8 +391,9 @@ static napier_status back_run(napier_context *context, napier_linear_back *b) {
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, b));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     compute(context, b);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_linear_backward_of(napier_context *context, const napier_token_call *call,

@@ -1,6 +1,7 @@
 /* ops/head/linear_token_logprobs.c - log-probabilities of tokens from hidden states and the head's weights. */
 #include <napier/rl.h>
 
+#include "core/base/stop.h"
 #include "ops/head/linear_head.h"
 
 static void write_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
@@ -19,9 +20,10 @@ napier_status napier_linear_token_logprobs(napier_context *context, napier_const
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_head_take(&memory, &head));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
         const int64_t count = napier_least(call.rows - row, head.rows_at_a_time);
         napier_head_rows(context, &head, row, count, write_row, &call);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

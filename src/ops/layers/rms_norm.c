@@ -7,6 +7,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/layers/layer_rows.h"
@@ -127,8 +128,9 @@ napier_status napier_rms_norm(napier_context *context, napier_const_matrix x, na
     job j = job_of(context, x, epsilon);
     j.out = out;
     NAPIER_TRY(take(&memory, weight, &j));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, x.rows, napier_layer_chunk(x.cols), forward_task, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static napier_status check_backward(napier_context *context, const job *j, napier_const_vector weight,
@@ -149,11 +151,12 @@ static napier_status run_backward(napier_context *context, job *j, napier_const_
     const bool wants_weight = j->grad_weight.data != NULL;
     j->factors = wants_weight ? napier_take(&memory, j->x.rows, sizeof *j->factors) : NULL;
     NAPIER_TRY(take(&memory, weight, j));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, j->x.rows, napier_layer_chunk(j->x.cols), gradient_task, j);
     if (wants_weight) {
         napier_parallel_each(context, napier_round_up(j->norm.n, COLUMNS) / COLUMNS, 1, weight_columns, j);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_rms_norm_backward(napier_context *context, napier_const_matrix grad_out, napier_const_matrix x,

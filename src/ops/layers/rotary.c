@@ -5,6 +5,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/attention/attention_views.h"
 #include "ops/layers/layer_rows.h"
 
@@ -74,8 +75,9 @@ static napier_status rotate(napier_context *context, job *j, names name) {
     }
     j->kernels = napier_ops_kernels_of(context->isa);
     const int64_t elements = j->x.dim < NAPIER_LAYER_CHUNK / j->x.heads ? j->x.dim * j->x.heads : NAPIER_LAYER_CHUNK;
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, j->x.tokens, napier_layer_chunk(elements), rotate_token, j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_rotary(napier_context *context, napier_const_heads x, napier_const_matrix cosines,

@@ -7,6 +7,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/view.h"
 
 /* pi / 2 in three parts of 53 bits. For less than 2^26 quarter turns, x - n PI_2_A is exact: it is a multiple of 2^-52
@@ -115,6 +116,7 @@ napier_status napier_rotary_angles(napier_context *context, napier_const_vector 
     NAPIER_REFUSE_IF(context, !isfinite((float)scale), "scale: %g is not finite in f32", scale);
     angles a = {inverse, (float)scale, positions, cosines, sines};
     NAPIER_TRY(check(context, &a));
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, positions.size, 16, angles_row, &a);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

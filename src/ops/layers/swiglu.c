@@ -3,6 +3,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/view.h"
 #include "ops/layers/layer_rows.h"
 
@@ -55,15 +56,16 @@ static void backward_part(void *argument, int64_t index) {
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-static napier_status run(const napier_context *context, job *j, napier_each *each) {
+static napier_status run(napier_context *context, job *j, napier_each *each) {
     if (j->gate.rows == 0 || j->gate.cols == 0) {
         return NAPIER_OK;
     }
     j->kernels = napier_ops_kernels_of(context->isa);
     j->parts = napier_round_up(j->gate.cols, NAPIER_LAYER_COLS) / NAPIER_LAYER_COLS;
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, j->gate.rows * j->parts,
                          napier_layer_chunk(napier_least(j->gate.cols, NAPIER_LAYER_COLS)), each, j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_swiglu(napier_context *context, napier_const_matrix gate, napier_const_matrix up,

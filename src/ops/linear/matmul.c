@@ -3,6 +3,7 @@
 #include <napier/linear.h>
 
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/view.h"
 #include "ops/linear/engine.h"
 #include "ops/linear/product.h"
@@ -47,8 +48,9 @@ static napier_status multiply(napier_context *context, napier_const_matrix a, na
         napier_take(&memory, sizeof(float), floats); /* 0 means too many: an element of no size fails */
     NAPIER_TRY(
         napier_taken(&memory, "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols));
+    NAPIER_MAY_STOP(context);
     napier_product_run(context, &plan, packed);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/stop.h"
 #include "ops/linear/amx.h"
 #include "ops/linear/bf16_pairs.h"
 
@@ -46,7 +47,7 @@ static int64_t few_sums(const napier_product_sides *s, int64_t lanes) {
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows, bool split) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
-    napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
+    napier_product_sides s = {.context = context, .kernels = kernels, .lanes = lanes, .rows = rows};
     s.split = split && lanes.dtype != NAPIER_BF16;
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
@@ -457,7 +458,7 @@ static const float *multiply_strip(const napier_product_sides *s, int64_t block,
     } else if (s->few) {
         multiply_few(s, row, rows, c);
     }
-    for (int64_t k = 0; k < s->k && !s->few; k += s->k_block) {
+    for (int64_t k = 0; k < s->k && !s->few && (k == 0 || napier_goes_on(s->context)); k += s->k_block) {
         (s->engine   ? multiply_engine
          : s->direct ? multiply_direct
                      : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);

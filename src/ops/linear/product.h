@@ -26,6 +26,7 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
                                   napier_matrix product);
 
 typedef struct napier_product_sides {
+    const napier_context *context; /* may stop the work */
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */

@@ -3,6 +3,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/logcumsumexp/prefix.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/softmax_split.h"
@@ -156,10 +157,11 @@ napier_status napier_logcumsumexp(napier_context *context, napier_const_matrix l
     napier_softmax_options o;
     NAPIER_TRY(napier_elementwise_arguments(context, "lse", logits, lse, options, &o));
     job j = {logits, logits, lse, o.temperature, napier_compute_dtype(logits.dtype, lse.dtype) == NAPIER_F64, NULL};
+    NAPIER_MAY_STOP(context);
     if (!is_empty(&j)) {
         napier_parallel_each(context, logits.rows, chunk_of(context, &j), forward_row, &j);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* Checks the arguments of a derivative. */
@@ -182,10 +184,11 @@ napier_status napier_logcumsumexp_tangent(napier_context *context, napier_const_
                                           const napier_softmax_options *options) {
     job j;
     NAPIER_TRY(derivative_job(context, "tangent", "tangent_lse", logits, tangent, tangent_lse, options, &j));
+    NAPIER_MAY_STOP(context);
     if (!is_empty(&j)) {
         napier_parallel_each(context, logits.rows, chunk_of(context, &j), tangent_row, &j);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_logcumsumexp_backward(napier_context *context, napier_const_matrix logits,
@@ -203,6 +206,7 @@ napier_status napier_logcumsumexp_backward(napier_context *context, napier_const
                      "logits: %lld columns are too many", (long long)logits.cols);
     j.scratch = napier_take(&memory, workers, (size_t)logits.cols * sizeof(kept_prefix));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, logits.rows, chunk, backward_rows, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

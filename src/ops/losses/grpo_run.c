@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "core/math/f64.h"
 
 bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
@@ -189,6 +190,7 @@ napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
     run->totals = run->totals || twice;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_grpo_take(&memory, run));
+    NAPIER_MAY_STOP(context);
     napier_grpo_prepare(context, run);
     napier_grpo_run first = *run, second = *run;
     if (twice) {
@@ -201,11 +203,12 @@ napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
         napier_parallel(context, run->responses.count, 1 << 12, flow_of_responses, run);
         napier_grpo_tiles(context, &second);
     }
+    NAPIER_TRY(napier_stopped(context)); /* the totals count in integers, which unwritten sums could overflow */
     if (run->totals) {
         napier_grpo_finish(run);
     }
     if (run->job.grad_entropies.data) {
         napier_parallel(context, tokens, napier_token_chunk(context, tokens), entropy_gradients, run);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -4,6 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/struct_size.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
@@ -107,9 +108,10 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     NAPIER_MEMORY(memory, context);
     t.sums = napier_take(&memory, slots, sizeof *t.sums);
     NAPIER_TRY(napier_taken(&memory, "kl: no memory for the sums of %lld tiles", (long long)slots));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
     napier_parallel(context, t.responses.count, 1 << 14, sum_responses, &t);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Gradient ---------------------------------------------------------------------------------------------------- */
@@ -150,6 +152,7 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
     NAPIER_TRY(napier_kl_check(context, NAPIER_ON_HOST, offsets, options, grad_kl, true, &t.job, &t.options));
     t.responses = napier_responses_of(offsets);
     t.kernels = &napier_ops_kernels_of(context->isa)->kl;
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), write_gradients, &t);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -4,6 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
@@ -101,8 +102,9 @@ static napier_status run(napier_context *context, full_task *t, const napier_sof
     NAPIER_MEMORY(memory, context);
     t->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "kl: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, x[0].rows, chunk, rows, t);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_kl_full(napier_context *context, napier_const_matrix policy_logits, napier_const_matrix ref_logits,

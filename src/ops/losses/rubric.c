@@ -3,6 +3,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
@@ -94,6 +95,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
     const int64_t slots = napier_tile_slots(&t.responses), criteria = rubric.rows;
     t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
     NAPIER_MEMORY(memory, context);
+    NAPIER_MAY_STOP(context);
     if (criteria > 0) {
         const size_t row = (size_t)criteria <= SIZE_MAX / sizeof(float) ? (size_t)criteria * sizeof(float) : SIZE_MAX;
         t.sums = napier_take(&memory, slots, row);
@@ -101,7 +103,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
         napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), sum_tiles, &t);
     }
     napier_parallel(context, t.responses.count, 1 << 12, sum_responses, &t);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Gradient ---------------------------------------------------------------------------------------------------- */
@@ -157,6 +159,7 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
     NAPIER_MEMORY(memory, context);
     t.sums = napier_take(&memory, napier_workers(context, tokens, chunk), row);
     NAPIER_TRY(napier_taken(&memory, "factors: no memory for %lld criteria", (long long)rubric.rows));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, tokens, chunk, write_gradients, &t);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

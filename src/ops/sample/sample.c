@@ -5,6 +5,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "core/base/struct_size.h"
 #include "ops/sample/sample.h"
 #include "ops/softmax/arguments.h"
@@ -187,10 +188,13 @@ static void scan_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     napier_sample_scan(w->call, w->kernels, w->row, begin, end, &w->desks[0].scanned, w->desks[worker].scratch);
 }
 
-/* Each row, one after the other: all threads read it. */
+/* Each row, one after the other: all threads read it. After a stop a row is not drawn: its scan may be unwritten. */
 static void run_together(const napier_context *context, work *w, int64_t chunk) {
     for (w->row = 0; w->row < w->call->logits.rows; w->row++) {
         napier_parallel(context, w->call->tiles, chunk, scan_tiles, w);
+        if (!napier_goes_on(context)) {
+            return;
+        }
         w->drawn[w->row] = napier_sample_row(w->call, w->kernels, &w->desks[0], w->row);
     }
 }
@@ -259,13 +263,15 @@ static napier_status run(napier_context *context, const napier_sample_call *call
                                   : napier_row_chunk(context, items, NAPIER_TILE, 1);
     napier_memory memory = {.context = context};
     napier_status status = take_desks(&memory, &w, napier_workers(context, items, chunk));
+    NAPIER_MAY_STOP(context);
     if (!status) {
         if (by_rows) {
             napier_parallel(context, items, chunk, run_rows, &w);
         } else {
             run_together(context, &w, chunk);
         }
-        status = write_results(context, &w);
+        status = napier_stopped(context);
+        status = status ? status : write_results(context, &w);
     }
     napier_memory_free(&memory);
     return status;

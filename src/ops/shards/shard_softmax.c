@@ -1,5 +1,6 @@
 /* ops/shards/shard_softmax.c - softmax, log_softmax and their gradients for some columns of rows whose finals are known. */
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/shards/shards.h"
 #include "ops/softmax/arguments.h"
@@ -37,8 +38,9 @@ static napier_status write_all(napier_context *context, write_job *w) {
     w->kernels = &napier_ops_kernels_of(context->isa)->softmax;
     w->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, rows, chunk, write_rows, w);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_shard_softmax(napier_context *context, const int64_t *finals, napier_softmax_kind kind,
@@ -113,8 +115,9 @@ static napier_status run(napier_context *context, gradient_job *j, napier_task *
     j->kernels = &napier_ops_kernels_of(context->isa)->softmax;
     j->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, rows, chunk, task, j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static void dot_rows(void *argument, int worker, int64_t begin, int64_t end) {

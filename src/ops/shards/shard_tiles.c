@@ -1,5 +1,6 @@
 /* ops/shards/shard_tiles.c - reduces the tiles of a shard, from logits in memory and from hidden states and weights. */
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "ops/head/linear_head.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/shards/shards.h"
@@ -107,8 +108,9 @@ napier_status napier_shard_tiles(napier_context *context, napier_const_matrix lo
     j.scratch = napier_take(&memory, workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
     j.slots = napier_take(&memory, workers, (size_t)j.slot_floats * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, logits.rows, chunk, logits_rows, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Logits that are never stored ---------------------------------------------------------------------------------- */
@@ -152,8 +154,9 @@ napier_status napier_shard_linear_tiles(napier_context *context, napier_const_ma
     napier_head head = napier_head_of(context, &here, hidden, weights);
     NAPIER_TRY(napier_head_take(&memory, &head));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     for (int64_t row = 0; row < here.rows; row += head.rows_at_a_time) {
         napier_head_tiles(context, &head, row, napier_least(here.rows - row, head.rows_at_a_time), write_row, &s);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

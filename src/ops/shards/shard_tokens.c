@@ -1,5 +1,6 @@
 /* ops/shards/shard_tokens.c - log-probabilities of tokens and their gradients, for rows whose finals are known. */
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "ops/head/linear_backward.h"
 #include "ops/head/linear_head.h"
 #include "ops/isa/ops_kernels.h"
@@ -56,8 +57,9 @@ napier_status napier_shard_token_results(napier_context *context, int64_t rows, 
     NAPIER_MEMORY(memory, context);
     j.ids = napier_take(&memory, workers, (size_t)(j.call.per_row + 1) * sizeof(int64_t));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, rows, chunk, result_rows, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Slopes -------------------------------------------------------------------------------------------------------- */
@@ -160,8 +162,9 @@ napier_status napier_shard_token_backward(napier_context *context, const int64_t
     j.stream = j.stream && napier_leaves_caches(grad_logits);
     j.job = (napier_token_job){logits, j.rows.call.rules, j.rows.call.wants};
     j.kernels = &napier_ops_kernels_of(context->isa)->tokens;
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, logits.rows, chunk, back_rows, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Hidden states and weights ------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "core/base/parallel.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/softmax_split.h"
 
@@ -119,8 +120,9 @@ napier_status napier_shard_sums(napier_context *context, napier_const_matrix til
     NAPIER_TRY(check_values(context, values, tiles.cols));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
     sum_job job = {tiles, (int64_t)values, tiles.cols / (int64_t)values, sums};
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, tiles.rows, napier_row_chunk(context, tiles.rows, tiles.cols, 1), sum_row, &job);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Finals -------------------------------------------------------------------------------------------------------- */
@@ -189,8 +191,9 @@ napier_status napier_shard_finish_sums(napier_context *context, const int64_t *s
                                    napier_shard_words("finals", finals, rows, NAPIER_SHARD_FINAL_WORDS, NAPIER_IS_OUT)};
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
     merge_job job = {sums, parts, rows, finals};
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, rows, napier_row_chunk(context, rows, NAPIER_TILE, 1), merge_row, &job);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 typedef struct finish_job {
@@ -239,6 +242,7 @@ napier_status napier_shard_finish_tiles(napier_context *context, napier_const_ma
                       napier_take(&memory, workers, (size_t)floats * sizeof(float)),
                       finals};
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, tiles.rows, chunk, finish_rows, &job);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

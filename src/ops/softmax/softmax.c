@@ -5,6 +5,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/f64/softmax_f64.h"
@@ -133,8 +134,9 @@ static napier_status backward(napier_context *context, bool log, napier_const_ma
                           napier_float_of(o.temperature),
                           napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float))};
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, values.rows, chunk, backward_rows, &task);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,

@@ -4,12 +4,14 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
     NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 10 to 20 microseconds */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
+    NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
         2048 * 1024,          /* up to here the terms of a row stay in a cache: cheaper than to compute them again */
     NAPIER_COLUMN_ROWS = 8,   /* fewer neighbouring rows do not fill the lanes: they are gathered */
@@ -19,7 +21,7 @@ enum {
 
 static int64_t chunk_of(const napier_context *context, int64_t rows, int64_t cols, int64_t granule, int64_t least) {
     const int64_t elements = rows * cols, threads = context->threads;
-    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
+    const int64_t wanted = threads * (1 + elements / (threads * NAPIER_PIECE));
     const int64_t pieces = napier_least(wanted, 1 + elements / least);
     const int64_t chunk = (rows + pieces - 1) / pieces;
     return (chunk + granule - 1) / granule * granule;
@@ -93,7 +95,7 @@ static napier_status run_short(napier_context *context, split *s) {
     NAPIER_TRY(take(&memory, s, napier_workers(context, rows, chunk),
                     columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0));
     napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
@@ -195,7 +197,7 @@ static napier_status run_by_rows(napier_context *context, split *s) {
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, s, workers, floats, columns ? NAPIER_STRIP : 0, kept));
     napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
@@ -270,7 +272,7 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
             napier_parallel(context, tiles, chunk, write_tiles_task, s);
         }
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Entry --------------------------------------------------------------------------------------------------------- */
@@ -283,8 +285,9 @@ static napier_status run_as_they_lie(napier_context *context, split *s) {
     const int64_t pieces = is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
     const bool alone = s->job->x.rows == 1 && keeps_in_result(s); /* nothing to sum while it is written */
-    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone ? run_by_rows(context, s)
-                                                                              : run_by_tiles(context, s);
+    const bool endless = s->job->x.cols > NAPIER_ROW_MOST;
+    const bool by_rows = s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone && !endless;
+    return by_rows ? run_by_rows(context, s) : run_by_tiles(context, s);
 }
 
 /* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
@@ -338,7 +341,7 @@ static napier_status run_few(napier_context *context, const split *s) {
         few.back = true;
         napier_parallel(context, cols, chunk, few_task, &few);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static napier_status run_long(napier_context *context, split *s) {
@@ -347,6 +350,7 @@ static napier_status run_long(napier_context *context, split *s) {
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
     NAPIER_DEFAULT_FENV; /* workers set their own; rows are also finished on this thread */
+    NAPIER_MAY_STOP(context);
     split s = split_of(context, job, algorithm);
     if (job->x.cols > 0) {
         return job->x.cols <= NAPIER_TILE ? run_short(context, &s) : run_long(context, &s);
@@ -360,6 +364,7 @@ napier_status napier_softmax_split(napier_context *context, const napier_softmax
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
                                     napier_const_vector factor) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
     return run_long(context, &s);
@@ -403,7 +408,7 @@ static napier_status sum_all(napier_context *context, const napier_softmax_job *
     s.rows = 1;
     sum_in_flight(context, &s, workers, sum_elements_task, tiles, chunk);
     *sum = s.sums[0];
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 static void write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -415,6 +420,7 @@ static void write_rows_task(void *argument, int worker, int64_t begin, int64_t e
 
 napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
     napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
@@ -424,6 +430,7 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
 napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
                                         napier_const_vector factor) {
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
     split s = split_of(context, job, NAPIER_ALGORITHM_AUTO);
@@ -434,5 +441,5 @@ napier_status napier_scaled_softmax_all(napier_context *context, const napier_so
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0));
     napier_parallel(context, job->x.rows, chunk, write_rows_task, &s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -3,6 +3,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/softmax_split.h"
@@ -46,12 +47,13 @@ static void run_row(void *argument, int64_t row) {
     t->kernel(&t->job, row);
 }
 
-static napier_status run(const napier_context *context, task *t) {
+static napier_status run(napier_context *context, task *t) {
     const int64_t rows = t->job.out.rows;
+    NAPIER_MAY_STOP(context);
     if (rows > 0) {
         napier_parallel_each(context, rows, napier_row_chunk(context, rows, t->job.out.cols, 1), run_row, t);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_sparsemax(napier_context *context, napier_const_matrix logits, napier_matrix probs,

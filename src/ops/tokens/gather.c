@@ -4,6 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/tokens/gather.h"
@@ -56,8 +57,9 @@ napier_status napier_gather_logprobs(napier_context *context, napier_const_matri
                                      napier_vector gathered) {
     NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, napier_read_only_vector(gathered), false));
     gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, logprobs.rows, GATHER_ROWS, gather_task, &g);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
@@ -96,6 +98,7 @@ napier_status napier_gather_logprobs_backward(napier_context *context, napier_co
     NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, napier_read_only(grad_logprobs), ids, grad_gathered, true));
     scattering s = {grad_gathered, ids, grad_logprobs};
     const int64_t chunk = napier_row_chunk(context, grad_logprobs.rows, grad_logprobs.cols, 1);
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, grad_logprobs.rows, chunk, scatter_task, &s);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -4,6 +4,7 @@
 #include <napier/rl.h>
 
 #include "core/math/f64.h"
+#include "core/base/stop.h"
 #include "ops/softmax/softmax_split.h"
 #include "ops/tokens/token_backward.h"
 #include "ops/tokens/token_split.h"
@@ -179,12 +180,13 @@ static napier_status run(napier_context *context, const napier_token_call *call,
     NAPIER_TRY(take_slopes(&memory, &b));
     NAPIER_TRY(napier_token_split_take(&memory, &b.split));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     if (b.split.by_rows) {
         napier_parallel(context, call->rows, b.split.chunk, run_rows, &b);
     } else {
         run_together(context, &b);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- The calls --------------------------------------------------------------------------------------------------- */

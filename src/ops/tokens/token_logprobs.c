@@ -1,6 +1,7 @@
 /* ops/tokens/token_logprobs.c - log-probabilities of tokens from logits in memory: one read of each row. */
 #include <napier/rl.h>
 
+#include "core/base/stop.h"
 #include "ops/tokens/token_split.h"
 
 napier_status napier_fused_log_softmax(napier_context *context, napier_const_matrix logits, napier_matrix logprobs,
@@ -53,10 +54,11 @@ napier_status napier_token_logprobs(napier_context *context, napier_const_matrix
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_token_split_take(&memory, &s));
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     if (s.by_rows) {
         napier_parallel(context, call.rows, s.chunk, run_rows, &s);
     } else {
         run_together(context, &s);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -1,4 +1,5 @@
 /* ops/tokens/token_split.c - see token_split.h. */
+#include "core/base/stop.h"
 #include "ops/tokens/token_split.h"
 
 #include "ops/isa/ops_kernels.h"
@@ -80,6 +81,9 @@ napier_token_final napier_token_sum_together(const napier_context *context, napi
         napier_token_start(s->call, s->kernels, s->job.x, s->row, s->desks[w]);
     }
     napier_parallel(context, s->tiles, s->chunk, sum_tiles, s);
+    if (!napier_goes_on(context)) { /* slots may be unwritten */
+        return (napier_token_final){0};
+    }
     for (int w = 1; w < s->workers; w++) {
         napier_token_seen_merge(s->desks[0], s->desks[w], &s->call->wants);
     }

@@ -9,6 +9,7 @@
 #include "ops/softmax/f64/softmax_f64.h"
 
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/f64/span_f64.h"
 
@@ -211,6 +212,7 @@ static napier_status run_split(napier_context *context, const napier_f64_job *j)
     const int64_t tiles = napier_f64_tiles(line_size(j));
     const int workers = napier_workers(context, tiles, NAPIER_F64_CHUNK_TILES);
     NAPIER_DEFAULT_FENV;
+    NAPIER_MAY_STOP(context);
     NAPIER_MEMORY(memory, context);
     const int64_t count = has_plain_sum(j) ? tiles : workers;
     void *const sums = napier_take(&memory, count, has_plain_sum(j) ? sizeof(double) : sizeof(napier_f64_sum));
@@ -220,7 +222,7 @@ static napier_status run_split(napier_context *context, const napier_f64_job *j)
         open_line(&l, j, index);
         run_split_line(context, &l, workers);
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 napier_status napier_f64_run(napier_context *context, const napier_f64_job *job) {
@@ -234,6 +236,7 @@ napier_status napier_f64_run(napier_context *context, const napier_f64_job *job)
     if (napier_f64_split(context, lines, size, algorithm)) {
         return run_split(context, &copy);
     }
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, lines, napier_f64_lines_chunk(size), run_line, &copy);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

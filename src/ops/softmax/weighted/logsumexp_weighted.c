@@ -5,6 +5,7 @@
 #include <napier/softmax.h>
 
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/f64/span_f64.h"
@@ -124,14 +125,14 @@ static napier_status run_short(napier_context *context, job *j) {
     const int64_t chunk = (napier_f64_lines_chunk(j->logits.cols) + STRIP - 1) / STRIP * STRIP;
     if (j->wide || !is_columns(j->logits) || j->logits.rows == 1) {
         napier_parallel_each(context, j->logits.rows, chunk, short_row, j);
-        return NAPIER_OK;
+        return napier_stopped(context);
     }
     const int workers = napier_workers(context, j->logits.rows, chunk);
     NAPIER_MEMORY(memory, context);
     j->strips = napier_take(&memory, workers, sizeof *j->strips);
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
     napier_parallel(context, j->logits.rows, chunk, strips_task, j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Rows over threads --------------------------------------------------------------------------------------------- */
@@ -174,7 +175,7 @@ static napier_status run_split(napier_context *context, const job *j) {
         }
         store(j, s.row, napier_weighted_sum_finish(&s.sums[0]));
     }
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
@@ -193,6 +194,7 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options));
     j.wide = compute == NAPIER_F64;
     j.kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    NAPIER_MAY_STOP(context);
     if (logits.cols <= NAPIER_TILE) {
         return run_short(context, &j);
     }
@@ -200,5 +202,5 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
         return run_split(context, &j);
     }
     napier_parallel_each(context, logits.rows, napier_f64_lines_chunk(logits.cols), run_row, &j);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

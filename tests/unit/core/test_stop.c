@@ -1,0 +1,277 @@
+/* test_stop - the interrupt of a context (core/base/stop.h), asked at every chance: every public call (support/calls.h) and
+ * some larger ones end at the question that is answered by a stop, with CANCELLED and a text, and ask no more. The same call
+ * then gives its bits again, as it does where the interrupt lets it go on. Without sanitizers a wrong step on memory that was
+ * not written may go unseen: run_all.sh runs this under AddressSanitizer, too. */
+#include <napier/napier.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "core/base/stop.h"
+#include "support/calls.h"
+#include "support/check.h"
+
+typedef struct asker {
+    int64_t asked, stops_at; /* answers the question with this number by a stop; -1: none */
+} asker;
+
+static int ask(void *user) {
+    asker *const a = user;
+    return a->asked++ == a->stops_at;
+}
+
+static napier_context *asking_context(int threads, asker *a) {
+    napier_context *const context = context_for_test(NAPIER_ISA_AUTO, threads);
+    napier_context_set_interrupt(context, ask, a);
+    napier_stop_set_interval(context, 0);
+    return context;
+}
+
+/* ---- napier_parallel --------------------------------------------------------------------------------------------- */
+
+enum { ITEMS = 1000 };
+
+typedef struct counted {
+    napier_context *context;
+    int64_t chunk;
+    int done[ITEMS];
+} counted;
+
+static void count(void *argument, int worker, int64_t begin, int64_t end) {
+    counted *const c = argument;
+    (void)worker;
+    assert_int_equal(begin % c->chunk, 0);
+    for (int64_t i = begin; i < end; i++) {
+        c->done[i]++;
+    }
+}
+
+static napier_status count_twice(counted *c) {
+    NAPIER_MAY_STOP(c->context);
+    napier_parallel(c->context, ITEMS, c->chunk, count, c);
+    napier_parallel(c->context, ITEMS, c->chunk, count, c);
+    return napier_stopped(c->context);
+}
+
+static napier_status count_nested(counted *c) {
+    NAPIER_MAY_STOP(c->context);
+    const napier_status inner = count_twice(c);
+    napier_parallel(c->context, ITEMS, c->chunk, count, c);
+    const napier_status outer = napier_stopped(c->context);
+    assert_true(inner == NAPIER_OK || outer == inner);
+    return outer;
+}
+
+static void test_loops(void) {
+    static const int64_t chunks[] = {1, 7, ITEMS};
+    for (int i = 0; i < 9; i++) {
+        asker a = {0, -1};
+        counted c = {asking_context(1 + i % 3, &a), chunks[i / 3], {0}};
+        assert_int_equal(count_twice(&c), NAPIER_OK);
+        const int64_t all = a.asked;
+        assert_true(all >= 2);
+        for (int j = 0; j < ITEMS; j++) {
+            assert_int_equal(c.done[j], 2);
+        }
+        for (int64_t at = 0; at < all; at++) {
+            memset(c.done, 0, sizeof c.done);
+            a = (asker){0, at};
+            const napier_status status = at % 2 == 0 ? count_twice(&c) : count_nested(&c);
+            if (status == NAPIER_CANCELLED) { /* how often there is a chance to ask depends on time */
+                assert_int_equal(a.asked, at + 1);
+                assert_string_equal(napier_last_error(c.context), "stopped by the interrupt");
+            } else {
+                assert_true(a.asked <= at);
+            }
+        }
+        memset(c.done, 0, sizeof c.done);
+        napier_parallel(c.context, ITEMS, c.chunk, count, &c); /* outside NAPIER_MAY_STOP nothing stops */
+        assert_int_equal(c.done[ITEMS - 1], 1);
+    }
+}
+
+static void test_settings(void) {
+    asker a = {0, 0};
+    counted c = {asking_context(2, &a), 1, {0}};
+    napier_context_set_interrupt(NULL, ask, &a);
+    napier_context_set_interrupt(c.context, NULL, NULL);
+    assert_int_equal(count_twice(&c), NAPIER_OK);
+    assert_int_equal(a.asked, 0);
+    napier_context_set_interrupt(c.context, ask, &a);
+    napier_stop_set_interval(c.context, UINT64_MAX); /* it is never time */
+    assert_int_equal(count_twice(&c), NAPIER_OK);
+    assert_int_equal(a.asked, 0);
+}
+
+/* ---- Every call -------------------------------------------------------------------------------------------------- */
+
+/* Runs the call, which is stopped at a question or, if it ends before, gives the wanted bytes. */
+static bool stop_call(const public_call *call, napier_context *context, asker *a, int64_t at, const void *wanted) {
+    *a = (asker){0, at};
+    const napier_status status = call_run(call, context);
+    if (status == NAPIER_OK) {
+        return expect(a->asked <= at, "%s: went on after the stop at question %lld", call->name, (long long)at) &&
+               expect(memcmp(call_result, wanted, CALL_RESULT_BYTES) == 0, "%s: other bytes", call->name);
+    }
+    return expect(status == NAPIER_CANCELLED && a->asked == at + 1,
+                  "%s: stopped at question %lld: status %d after %lld", call->name, (long long)at, (int)status,
+                  (long long)a->asked);
+}
+
+static int64_t check_call(const public_call *call, napier_context *context, asker *a) {
+    enum { STOPS = 24 };
+    static unsigned char wanted[CALL_RESULT_BYTES];
+    *a = (asker){0, -1};
+    bool right = succeeded(context, call_run(call, context), call->name);
+    memcpy(wanted, call_result, sizeof wanted);
+    const int64_t all = a->asked, step = all / STOPS + 1;
+    for (int64_t at = 0; at < all && right; at += step) {
+        right = stop_call(call, context, a, at, wanted) && stop_call(call, context, a, INT64_MAX, wanted);
+    }
+    return all;
+}
+
+/* Some never ask: they are short, run on this thread only, or ask a progress callback. */
+static void test_every_call(void) {
+    asker a[2];
+    napier_context *const contexts[2] = {asking_context(1, &a[0]), asking_context(3, &a[1])};
+    int asking = 0;
+    calls_open("test_stop.tmp");
+    for (int i = 0; i < calls_count(); i++) {
+        const public_call call = call_at(i);
+        for (int c = 0; c < 2 && !(call.flags & CALL_LONG); c++) {
+            asking += check_call(&call, contexts[c], &a[c]) > 0;
+        }
+    }
+    assert_true(asking > 120);
+    calls_close();
+}
+
+/* ---- Larger calls ------------------------------------------------------------------------------------------------ */
+
+enum { SIDE = 700, VOCABULARY = 5000, HIDDEN = 96, TOKENS = 300, HEADS = 4, DIM = 32, FLOATS = 5 << 20 };
+
+static float *in, *out;
+
+static napier_status run_matmul(napier_context *c) {
+    return napier_matmul(c, napier_const_rows_f32(in, SIDE, SIDE), napier_const_rows_f32(in, SIDE, SIDE),
+                         napier_rows_f32(out, SIDE, SIDE));
+}
+static napier_status run_softmax(napier_context *c) {
+    return napier_softmax(c, napier_const_rows_f32(in, FLOATS / 4096, 4096), napier_rows_f32(out, FLOATS / 4096, 4096),
+                          NULL);
+}
+static napier_status run_long_row(napier_context *c) {
+    return napier_log_softmax(c, napier_const_rows_f32(in, 1, FLOATS), napier_rows_f32(out, 1, FLOATS), NULL);
+}
+static napier_status run_columns(napier_context *c) {
+    return napier_softmax(c, napier_const_transposed(napier_const_rows_f32(in, 4096, FLOATS / 4096)),
+                          napier_transposed(napier_rows_f32(out, 4096, FLOATS / 4096)), NULL);
+}
+static const int32_t *some_ids(void) {
+    static int32_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        ids[i] = i * 13 % VOCABULARY;
+    }
+    return ids;
+}
+static napier_status run_head(napier_context *c) {
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    results.logprobs = napier_rows_f32(out, TOKENS, 1);
+    results.entropy = napier_array_f32(out + TOKENS, TOKENS);
+    return napier_linear_token_logprobs(c, napier_const_rows_f32(in, TOKENS, HIDDEN),
+                                        napier_const_rows_f32(in, VOCABULARY, HIDDEN),
+                                        napier_indices_i32(some_ids(), TOKENS), NULL, &results);
+}
+static napier_status run_head_backward(napier_context *c) {
+    napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
+    gradients.logprobs = napier_const_rows_f32(in, TOKENS, 1);
+    return napier_linear_token_logprobs_backward(
+        c, napier_const_rows_f32(in, TOKENS, HIDDEN), napier_const_rows_f32(in, VOCABULARY, HIDDEN),
+        napier_indices_i32(some_ids(), TOKENS), NULL, &gradients, napier_rows_f32(out, TOKENS, HIDDEN),
+        napier_rows_f32(out + TOKENS * HIDDEN, VOCABULARY, HIDDEN));
+}
+static napier_status run_sample(napier_context *c) {
+    static int64_t drawn[8];
+    napier_sample_results results = NAPIER_SAMPLE_RESULTS_INIT;
+    results.ids = drawn;
+    const napier_status status = napier_sample(c, napier_const_rows_f32(in, 2, FLOATS / 8), NULL, &results);
+    memcpy(out, drawn, sizeof drawn);
+    return status;
+}
+static napier_const_heads heads(const float *data, int64_t tokens) {
+    return (napier_const_heads){data, tokens, HEADS, DIM, HEADS * DIM, DIM, 1, NAPIER_F32};
+}
+static napier_heads heads_out(int place, int64_t tokens) {
+    return (napier_heads){out + place * 2 * tokens * HEADS * DIM, tokens, HEADS, DIM, HEADS * DIM, DIM, 1, NAPIER_F32};
+}
+static napier_status run_attention_of(napier_context *c, int64_t tokens) {
+    napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
+    options.causal = 1;
+    const napier_const_heads x = heads(in, tokens);
+    return napier_attention(c, x, x, x, heads_out(0, tokens), napier_rows_f32(NULL, 0, 0), &options);
+}
+static napier_status run_attention(napier_context *c) { return run_attention_of(c, TOKENS); }
+static napier_status run_long_attention(napier_context *c) { return run_attention_of(c, 4 * TOKENS); }
+static napier_status run_attention_backward(napier_context *c) {
+    const napier_const_heads x = heads(in, TOKENS);
+    napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
+    return napier_attention_backward(c, x, x, x, x, x, napier_const_rows_f32(in, TOKENS, HEADS), heads_out(0, TOKENS),
+                                     heads_out(1, TOKENS), heads_out(2, TOKENS), &options);
+}
+
+static const public_call larger[] = {{"matmul", run_matmul, 0},
+                                     {"softmax", run_softmax, 0},
+                                     {"a long row", run_long_row, 0},
+                                     {"columns", run_columns, 0},
+                                     {"head", run_head, 0},
+                                     {"the head's gradients", run_head_backward, 0},
+                                     {"sample", run_sample, 0},
+                                     {"attention", run_attention, 0},
+                                     {"attention, all pack together", run_long_attention, 0},
+                                     {"attention's gradients", run_attention_backward, 0}};
+
+/* Stops the call at some of its questions, of which there may be fewer when the call runs again: each time it ends there,
+ * and its next run has the bits. */
+static void check_larger(const public_call *call, int threads, const float *wanted) {
+    asker a = {0, -1};
+    napier_context *const context = asking_context(threads, &a);
+    succeeded(context, call->run(context), call->name);
+    const int64_t all = a.asked, at[] = {0, 1, all / 2, all - 1};
+    expect(all > 0, "%s: asks %lld times", call->name, (long long)all);
+    for (int i = 0; i < 4; i++) {
+        a = (asker){0, at[i]};
+        const napier_status status = call->run(context);
+        expect(status == NAPIER_CANCELLED || (i > 0 && a.asked <= at[i]), "%s: status %d", call->name, (int)status);
+        a = (asker){0, -1};
+        memset(out, 0, FLOATS * sizeof *out);
+        succeeded(context, call->run(context), call->name);
+        expect(memcmp(out, wanted, FLOATS * sizeof *out) == 0, "%s: other bits after a stop", call->name);
+    }
+}
+
+static void test_larger_calls(void) {
+    in = malloc(FLOATS * sizeof *in);
+    out = malloc(FLOATS * sizeof *out);
+    float *const wanted = malloc(FLOATS * sizeof *out);
+    assert_true(in && out && wanted);
+    for (int i = 0; i < FLOATS; i++) {
+        in[i] = (float)(i * 37 % 1009) / 1009.0f;
+    }
+    napier_context *const plain = context_for_test(NAPIER_ISA_AUTO, 1);
+    for (size_t i = 0; i < sizeof larger / sizeof *larger; i++) {
+        memset(out, 0, FLOATS * sizeof *out);
+        succeeded(plain, larger[i].run(plain), larger[i].name);
+        memcpy(wanted, out, FLOATS * sizeof *out);
+        for (int threads = 1; threads <= 3; threads++) {
+            check_larger(&larger[i], threads, wanted);
+        }
+    }
+    free(wanted);
+    free(out);
+    free(in);
+}
+
+int main(void) {
+    return RUN_TESTS("stop", TEST(test_loops), TEST(test_settings), TEST(test_every_call), TEST(test_larger_calls));
+}
