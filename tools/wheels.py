@@ -74,6 +74,7 @@ def pack(arch, extension, licenses, out):
         info = metadata(tree)
         shutil.copytree(ROOT / "python" / "napier", tree / "napier", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(extension, tree / "napier")
+        shutil.copy(ROOT / "cli" / "plot" / "plot_page.html", tree / "napier" / "_umap" / "map_page.html")
         (info / "licenses").mkdir(exist_ok=True)
         for file in licenses.iterdir():
             shutil.copy(file, info / "licenses")

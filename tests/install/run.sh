@@ -81,6 +81,7 @@ has_soname() { readelf -d "$prefix/lib/libnapier.so" | grep -q 'SONAME.*\[libnap
 needs_version() { readelf -W -V "$work/own/by_pkg_config" | grep -q 'NAPIER_0[.]1'; }
 # The next minor version, from the same archive: one more function, in a node of its own.
 next_version() {
+    # shellcheck disable=SC2046
     mkdir "$work/next" && cat >"$work/next/new.c" <<<'int napier_new_function(void); int napier_new_function(void) { return 1; }' &&
         cat "$root/cmake/napier.map" - >"$work/next/next.map" <<<'NAPIER_0.2 { global: napier_new_function; } NAPIER_0.1;' &&
         "$cc" -shared -fPIC -fopenmp "$work/next/new.c" -Wl,--whole-archive "$prefix/lib/libnapier.a" -Wl,--no-whole-archive \
