@@ -14,8 +14,8 @@ command -v debootstrap >/dev/null || { echo "needs debootstrap"; exit 77; }
 inside() { # Debian, command
     # shellcheck disable=SC2016 # for the inner shell
     unshare --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" \
-        /usr/bin/env -i PATH=/usr/lib/ccache:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        DEB_BUILD_OPTIONS="parallel=$3" sh -euc "$2"' _ "$1" "$2" "${JOBS:-$(nproc)}"
+        /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=/root/.ccache DEB_BUILD_OPTIONS="parallel=$3" sh -euc "$2"' _ "$1" "$2" "${JOBS:-$(nproc)}"
 }
 
 mkdir -p "$work/packages"
