@@ -54,8 +54,8 @@ inside() { # command
         # shellcheck disable=SC2016 # for the inner shell
         unshare --mount --pid --fork sh -c 'system=$1; shift
             mount -t proc proc "$system/proc" && mount --rbind /dev "$system/dev" && exec chroot "$system" "$@"' _ "$system" "${words[@]}"
-    else
-        proot -q "qemu-$machine-static" -r "$system" -b /dev -b /proc -b /sys -w / "${words[@]}"
+    else # /tmp is this system's: proot 5.1 does not know faccessat2, and looks for the file here
+        proot -q "qemu-$machine-static" -r "$system" -b /dev -b /proc -b /sys -b /tmp -w / "${words[@]}"
     fi
 }
 if [ "$arch" != "$(dpkg --print-architecture)" ]; then
