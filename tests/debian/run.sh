@@ -2,8 +2,9 @@
 # tests/debian/run.sh [DIRECTORY] - builds the Debian packages of the last commit (debian/), checks them with lintian,
 # installs them into a Debian 12 that has nothing else, and runs debian/tests/smoke there (default: build/debian).
 #
-# It needs root, debootstrap and a network, and compiles everything, so CI does not run it. What it has made stays in
-# DIRECTORY/packages; ccache makes a repeated run short, DEB_BUILD_OPTIONS=noopt a first one. Exit status 0: built, nothing found by lintian, and all ran.
+# It needs root, debootstrap and a network, and compiles everything, so CI does not run it. The packages stay in
+# DIRECTORY/packages. ccache makes a repeated run short; DEB_BUILD_OPTIONS=noopt makes the first one short.
+# Exit status 0: built, without an error or a warning of lintian, and all ran.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=${1:-$root/build/debian}
@@ -15,7 +16,8 @@ inside() { # Debian, command
     # shellcheck disable=SC2016 # for the inner shell
     unshare --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" \
         /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=/root/.ccache DEB_BUILD_OPTIONS="parallel=$3" sh -euc "$2"' _ "$1" "$2" "${JOBS:-$(nproc)} ${DEB_BUILD_OPTIONS:-}"
+        CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=/root/.ccache DEB_BUILD_OPTIONS="parallel=$3" sh -euc "$2"' _ \
+        "$1" "$2" "${JOBS:-$(nproc)} ${DEB_BUILD_OPTIONS:-}"
 }
 
 mkdir -p "$work/packages"

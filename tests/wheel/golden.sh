@@ -15,7 +15,7 @@ cp "$root"/tests/bits/*.txt "$root/tests/bits/programs.list" "$out"
 cd "$root/tests/support" # the list names sources there
 while read -r program _ _ sources; do
     # shellcheck disable=SC2086 # a list of files
-    "$zig" cc -target "$1-linux-gnu.2.28" -std=c11 -O2 -ffp-contract=off -fno-sanitize=all -fPIC -shared -Wl,--allow-shlib-undefined \
-        -I"$root/include" -I"$root/src" -I"$root/tests" "$root/tests/bits/$program.c" $sources \
+    "$zig" cc -target "$1-linux-gnu.2.28" -std=c11 -O2 -ffp-contract=off -fno-sanitize=all -fPIC -shared \
+        -Wl,--allow-shlib-undefined -I"$root/include" -I"$root/src" -I"$root/tests" "$root/tests/bits/$program.c" $sources \
         "$root"/src/core/{base/platform,math/f64}.c -lm -o "$out/$program.so"
 done < <(grep -v '^#' "$root/tests/bits/programs.list")
