@@ -23,9 +23,9 @@ set(napier_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/napier)
 install(EXPORT napier-targets NAMESPACE napier:: DESTINATION ${napier_package_dir})
 configure_package_config_file(cmake/napier-config.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/napier-config.cmake"
   INSTALL_DESTINATION ${napier_package_dir})
-# Before 1.0 a new minor version may change the interface.
+# A program of an earlier minor version runs with this one: the soname is that of the major version.
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/napier-config-version.cmake"
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY SameMajorVersion)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/napier-config-version.cmake"
   DESTINATION ${napier_package_dir})
 

@@ -18,5 +18,5 @@ target_include_directories(napier_mpi PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(napier_mpi PUBLIC napier PRIVATE "$<BUILD_INTERFACE:MPI::MPI_C>" m)
 set_target_properties(napier_mpi PROPERTIES
-  C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 add_library(napier::napier_mpi ALIAS napier_mpi)

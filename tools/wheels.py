@@ -12,6 +12,7 @@ needed. `auditwheel repair` checks all of that and names the wheel. The program 
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def pack(arch, extension, licenses, out):
         info = metadata(tree)
         shutil.copytree(ROOT / "python" / "napier", tree / "napier", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(extension, tree / "napier")
+        shutil.copy(ROOT / "cli" / "plot" / "plot_page.html", tree / "napier" / "_umap" / "map_page.html")
         (info / "licenses").mkdir(exist_ok=True)
         for file in licenses.iterdir():
             shutil.copy(file, info / "licenses")
@@ -81,6 +83,18 @@ def pack(arch, extension, licenses, out):
                                     f"Tag: cp311-abi3-linux_{arch}\n")
         run(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", out / "unchecked")
     return max((out / "unchecked").glob(f"*_{arch}.whl"), key=os.path.getmtime)
+
+
+def publish(wheel, out):
+    """Names the wheel by the oldest glibc that it runs with. For another processor, auditwheel knows no --plat but auto."""
+    environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    with tempfile.TemporaryDirectory() as temporary:
+        run(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", temporary, wheel, env=environment)
+        (repaired,) = pathlib.Path(temporary).iterdir()
+        found = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", repaired.name)]
+        if not found or min(found) > int(GLIBC.split(".")[1]):
+            sys.exit(f"{repaired.name}: needs more than glibc {GLIBC}")
+        shutil.copy(repaired, out)
 
 
 def main():
@@ -94,10 +108,7 @@ def main():
 
     zig = os.environ.get("NAPIER_ZIG", os.path.join(os.path.dirname(ziglang.__file__), "zig"))
     for arch in options.arch or ["x86_64", "aarch64"]:
-        wheel = pack(arch, *build(arch, out, zig), out)
-        environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
-        run(sys.executable, "-m", "auditwheel", "repair", "--plat", f"manylinux_{GLIBC.replace('.', '_')}_{arch}",
-            "--wheel-dir", out, wheel, env=environment)
+        publish(pack(arch, *build(arch, out, zig), out), out)
     for wheel in sorted(out.glob("*.whl")):
         print(f"{wheel.name}  {wheel.stat().st_size / 1e6:.1f} MB")
 

@@ -46,10 +46,10 @@ check "the demo" "$root/tools/demo.sh" "$work/build" "$work/demo"
 
 # ---- What the library exports ----------------------------------------------------------------------------------------
 
-# Defined dynamic symbols that are not the library's own.
-foreign_symbols() {
-    nm -D --defined-only "$prefix/lib/libnapier.so" | awk '$3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
-}
+# Defined dynamic symbols, without their versions, and without the absolute one that is the version itself.
+exported_symbols() { nm -D --defined-only "$prefix/lib/libnapier.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort; }
+# Those that are not the library's own.
+foreign_symbols() { ! exported_symbols | grep -v '^napier_'; }
 # The library exports exactly the functions that the headers declare, except those of tokenizer.h and model.h if their
 # libraries are missing.
 declared_symbols() {
@@ -58,17 +58,32 @@ declared_symbols() {
     find "$prefix/include/napier" -name '*.h' | grep -vE "$left_out" |
         xargs sed -n 's/^NAPIER_API [^(]*[ *]\(napier_[a-z0-9_]*\)(.*/\1/p' | sort
 }
-exported_symbols() { nm -D --defined-only "$prefix/lib/libnapier.so" | awk '{ print $3 }' | sort; }
 same_symbols() { diff <(declared_symbols) <(exported_symbols); }
 # In the archive every name with external linkage has the prefix too, because a static library cannot hide names.
 foreign_in_archive() {
     nm --defined-only --extern-only "$prefix/lib/libnapier.a" |
         awk 'NF == 3 && $3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
 }
+# Exported names without or with another version than that of cmake/napier.map.
+other_versions() { readelf -W --dyn-syms "$1" | awk '$7 ~ /^[0-9]+$/ && $8 !~ /@@NAPIER_0[.]1$/ { print; bad = 1 } END { exit bad }'; }
+has_soname() { readelf -d "$prefix/lib/libnapier.so" | grep -q 'SONAME.*\[libnapier[.]so[.]0\]'; }
+needs_version() { readelf -W -V "$work/own/by_pkg_config" | grep -q 'NAPIER_0[.]1'; }
+# The next minor version, from the same archive: one more function, in a node of its own.
+next_version() {
+    # shellcheck disable=SC2046
+    mkdir "$work/next" && cat >"$work/next/new.c" <<<'int napier_new_function(void); int napier_new_function(void) { return 1; }' &&
+        cat "$root/cmake/napier.map" - >"$work/next/next.map" <<<'NAPIER_0.2 { global: napier_new_function; } NAPIER_0.1;' &&
+        "$cc" -shared -fPIC "$work/next/new.c" -Wl,--whole-archive "$prefix/lib/libnapier.a" -Wl,--no-whole-archive \
+            $(pkg-config --static --libs-only-l napier | sed 's/-lnapier //') -Wl,-soname,libnapier.so.0 \
+            -Wl,--version-script="$work/next/next.map" -o "$work/next/libnapier.so.0.2.0" &&
+        rm "$work/next/new.c" && PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/next" && test -L "$work/next/libnapier.so.0"
+}
 if have nm; then
     check "the shared library exports only napier_ symbols" foreign_symbols
     check "it exports what the headers declare, no more and no less" same_symbols
     check "the archive has only napier_ symbols" foreign_in_archive
+    check "its soname is of the major version" has_soname
+    check "its symbols are of version NAPIER_0.1" other_versions "$prefix/lib/libnapier.so"
 else
     skip "exported symbols" "no nm on this machine"
 fi
@@ -142,6 +157,9 @@ with_pkg_config() { # output, pkg-config arguments...
 if have pkg-config; then
     if check "pkg-config builds a program" with_pkg_config "$work/own/by_pkg_config"; then
         check "it runs" says_so env LD_LIBRARY_PATH="$prefix/lib" "$work/own/by_pkg_config"
+        check "it needs symbols of version NAPIER_0.1" needs_version
+        check "the next version of the library, found by ldconfig" next_version &&
+            check "the same program runs with it" says_so env LD_LIBRARY_PATH="$work/next" "$work/own/by_pkg_config"
     fi
     check "pkg-config knows the version" pkg-config --exact-version="$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' \
         "$root/include/napier/types.h")" napier

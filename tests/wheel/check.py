@@ -27,6 +27,7 @@ def main():
     files = [str(file) for file in importlib.metadata.files("napier-math")]
     for name in ("cJSON.txt", "PCRE2.md", "utf8proc.md", "LICENSE"):
         check(f"licence {name}", any(file.endswith(name) for file in files))
+    check("the page of interactive maps", (native / "_umap" / "map_page.html").is_file())
     x = np.array([[1, 2, 3], [1000, 0, -1000]], dtype=np.float32)
     want = np.array([[0.09003057, 0.24472848, 0.66524094], [1, 0, 0]], dtype=np.float32)
     check("softmax", (napier.softmax(x) == want).all())
