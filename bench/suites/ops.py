@@ -293,7 +293,7 @@ def truth_grpo_from_logits(c, d):
 def truth_matmul(c, d):
     where = spread_over(c.rows, FEW)
     product = products(widen(d["a"][where]), d["weights"])
-    return {"product": Truth((c.rows, c.cols), product, one_plus(product), 2e-5, where)}
+    return {"product": Truth((c.rows, c.cols), product, one_plus(product), 2e-5 if c.dtype == "f32" else 2.0**-8, where)}
 
 
 def attend(q, k, v, grad, causal):

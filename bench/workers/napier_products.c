@@ -13,7 +13,8 @@ static const char *set_up_matmul(const bench_case *const self) {
     (void)self;
     a = napier_const_rows(bench_input("a"), m, k, job_dtype());
     weights = napier_const_transposed(napier_const_rows(bench_input("weights"), n, k, job_dtype()));
-    product = napier_rows_f32(bench_result("product", (size_t)(m * n) * sizeof(float)), m, n);
+    void *const room = bench_result("product", (size_t)(m * n) * napier_dtype_size(job_dtype()));
+    product = napier_rows(room, m, n, job_dtype());
     return NULL;
 }
 
