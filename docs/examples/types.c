@@ -1,6 +1,8 @@
 /* types - contexts, errors, dtypes and versions: the functions of napier/types.h. */
 #include "example.h"
 
+#include <signal.h>
+
 /* Every call takes a context, which holds the number of threads and the instruction set. Neither changes a result. */
 static void create_a_context(napier_context *context) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
