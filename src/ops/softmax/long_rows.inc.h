@@ -285,8 +285,9 @@ static bool write_of(const napier_softmax_job *job, napier_tile_place at, const 
     write->values = job->op == NAPIER_OP_SOFTMAX ? terms_in(ring, job, slot, at)
                                                  : napier_at(row_in(job, at.row), job->x.dtype, at.column);
     write->y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column);
-    write->stream = job->stream && job->y.dtype == NAPIER_F32;
-    return !write->stream || ((uintptr_t)write->y & 63) == 0;
+    /* rows that do not begin a cache line go through the caches: writing them by themselves takes longer */
+    write->stream = job->stream && job->y.dtype == NAPIER_F32 && ((uintptr_t)write->y & 63) == 0;
+    return true;
 }
 
 static void write_by_itself(const napier_softmax_job *job, napier_tile_place at, const napier_ring *ring, int64_t slot,
