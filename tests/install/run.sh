@@ -17,7 +17,7 @@ build_and_install() { # prefix, cmake arguments...
     local prefix=$1
     shift
     cmake -S "$root" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_INSTALL_LIBDIR=lib -DNAPIER_TESTS=OFF "$@" &&
-        cmake --build "$work/build" --parallel &&
+        cmake --build "$work/build" --parallel "$(nproc)" &&
         cmake --install "$work/build" --prefix "$prefix"
 }
 
