@@ -333,9 +333,9 @@ static double weight_of_ties_f64(const double *x, const double *b, int n, double
     int ties = 0;
     double only = 0;
     for (int i = 0; i < n; i++) {
-        const bool tied = x[i] == max && b[i] != 0;
-        ties += tied;
-        only = tied ? b[i] : only;
+        const bool is_tied = x[i] == max && b[i] != 0;
+        ties += is_tied;
+        only = is_tied ? b[i] : only;
     }
     if (ties == 1) {
         return unit == 0 ? only : ldexp(only, (int)-unit);
