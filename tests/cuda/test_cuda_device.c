@@ -16,6 +16,9 @@ NAPIER_CUDA_KERNEL_DECLARE(probe_warp);
 NAPIER_CUDA_KERNEL_DECLARE(probe_math);
 NAPIER_CUDA_KERNEL_DECLARE(probe_cluster);
 NAPIER_CUDA_KERNEL_DECLARE(probe_product);
+#ifdef NAPIER_CUDA_EMULATED
+NAPIER_CUDA_KERNEL_DECLARE(probe_wave);
+#endif
 
 enum { ORDERS = 4 };
 
@@ -120,6 +123,25 @@ static void test_warp_and_faults(void) {
     assert_int_equal(napier_cuda_synchronize(context, NULL), NAPIER_OK); /* told once */
     device_free((void *)job.x);
     device_free(job.y);
+}
+
+/* The words of a warp on wavefronts of 64 lanes (wave.cu), which NVIDIA's devices do not have. */
+static void test_wavefronts(void) {
+#ifdef NAPIER_CUDA_EMULATED
+    float x[256];
+    for (int i = 0; i < 256; i++) {
+        x[i] = (float)(i * 37 % 101) - 50.0f;
+    }
+    int64_t wrong = 0;
+    const probe_job job = {.x = device_copy(x, sizeof x), .total = device_copy(&wrong, sizeof wrong)};
+    launch("probe", NAPIER_CUDA_KERNEL(probe_wave), (napier_cuda_shape){.blocks = 1, .threads = 256}, &job, sizeof job);
+    device_read(&wrong, job.total, sizeof wrong);
+    assert_int_equal(wrong, 0);
+    device_free((void *)job.x);
+    device_free(job.total);
+#else
+    skip();
+#endif
 }
 
 static float one_exp(float x) { /* vf_exp, from the shared parts */
@@ -242,8 +264,8 @@ int main(void) {
         return 1;
     }
     const int failed = RUN_TESTS("cuda_device", TEST(test_contexts), TEST(test_workspace), TEST(test_sums_in_orders),
-                                 TEST(test_warp_in_orders), TEST(test_math), TEST(test_clusters_in_orders),
-                                 TEST(test_product_in_orders), TEST(test_launches));
+                                 TEST(test_warp_in_orders), TEST(test_wavefronts), TEST(test_math),
+                                 TEST(test_clusters_in_orders), TEST(test_product_in_orders), TEST(test_launches));
     napier_cuda_context_destroy(context);
     return failed;
 }

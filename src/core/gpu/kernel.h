@@ -46,6 +46,8 @@ enum { CUDA_WARP = 32 };
 
 #if defined(__CUDACC__)
 #include "core/gpu/kernel_nvcc.h"
+#elif defined(__HIP__)
+#include "core/gpu/kernel_hip.h"
 #else
 #include "emulator/emulated_kernel.h" /* from tests/cuda; only the build of the emulated device has it on its path */
 #endif

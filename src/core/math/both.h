@@ -6,7 +6,18 @@
 #ifndef NAPIER_CORE_MATH_BOTH_H
 #define NAPIER_CORE_MATH_BOTH_H
 
-#if defined(__CUDACC__)
+/* Compiled for a GPU, by nvcc or by clang's HIP. */
+#if defined(__CUDACC__) || defined(__HIP__)
+#define NAPIER_DEVICE_CODE 1
+#else
+#define NAPIER_DEVICE_CODE 0
+#endif
+
+#if defined(__HIP__)
+#include "core/math/hip.h"
+#endif
+
+#if NAPIER_DEVICE_CODE
 #define NAPIER_BOTH static __device__ __forceinline__
 #define NAPIER_BOTH_TABLE static __device__ const
 #else

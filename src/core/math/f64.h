@@ -17,7 +17,7 @@
 #include "core/math/both.h"
 
 /* Longer functions. On the CPU they are linked; each kernel of a GPU has its own copy. */
-#if defined(__CUDACC__)
+#if NAPIER_DEVICE_CODE
 #define NAPIER_BOTH_LONG static __device__ inline
 #else
 #define NAPIER_BOTH_LONG
@@ -103,7 +103,7 @@ NAPIER_BOTH_LONG float napier_f64_to_f32(double x);
 NAPIER_BOTH_LONG double napier_f64_load(const void *data, napier_dtype dtype, int64_t index);
 NAPIER_BOTH_LONG void napier_f64_store(void *data, napier_dtype dtype, int64_t index, double x);
 
-#if defined(__CUDACC__)
+#if NAPIER_DEVICE_CODE
 #include "core/math/f64.inc.h"
 #endif
 

@@ -58,13 +58,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/math/both.h"
+
 /* The compiler must not turn a * b + c into an fma, whatever its command line
  * says (gcc: -std=c11 or -ffp-contract=off). */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-#if defined(__CUDACC__)
+#if NAPIER_DEVICE_CODE
 #define NAPIER_INLINE static __device__ __forceinline__
 #else
 #define NAPIER_INLINE static inline __attribute__((always_inline, unused))
@@ -77,7 +79,7 @@
 #define NAPIER_PLAIN_KERNELS
 #endif
 #endif
-#if defined(NAPIER_LANES_SCALAR) || (!defined(__OPTIMIZE__) && !defined(__CUDACC__)) || \
+#if defined(NAPIER_LANES_SCALAR) || (!defined(__OPTIMIZE__) && !NAPIER_DEVICE_CODE) || \
     defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #undef NAPIER_PLAIN_KERNELS
 #define NAPIER_PLAIN_KERNELS
@@ -85,7 +87,7 @@
 #if defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_KERNEL static __attribute__((unused))
 #define NAPIER_UNROLL
-#elif defined(__CUDACC__)
+#elif NAPIER_DEVICE_CODE
 #define NAPIER_KERNEL NAPIER_INLINE
 #define NAPIER_UNROLL _Pragma("unroll")
 #else

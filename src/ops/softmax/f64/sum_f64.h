@@ -136,7 +136,7 @@ NAPIER_BOTH double napier_f64_lse_gradient(double prob, double grad, double temp
 }
 
 /* A kernel of a GPU compiles the functions above in its own file. */
-#if defined(__CUDACC__)
+#if NAPIER_DEVICE_CODE
 #include "ops/softmax/f64/sum_f64.inc.h"
 #endif
 

@@ -19,7 +19,7 @@
 #include "ops/softmax/gpu/softmax_cuda.h"
 
 /* Code that is rarely needed is called, not inlined. */
-#if defined(__CUDACC__)
+#if NAPIER_DEVICE_CODE
 #define NAPIER_OUTLINE static __device__ __noinline__
 #else
 #define NAPIER_OUTLINE static __attribute__((unused))
