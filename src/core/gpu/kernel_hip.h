@@ -5,8 +5,9 @@
 #ifndef NAPIER_CORE_GPU_KERNEL_HIP_H
 #define NAPIER_CORE_GPU_KERNEL_HIP_H
 
-#define CUDA_KERNEL(name, type, threads) \
-    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void name(const type job)
+#define CUDA_KERNEL(name, type, threads)                                                                   \
+    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void name( \
+        const type job)
 
 extern __shared__ __attribute__((aligned(128))) unsigned char cuda_shared_memory[];
 #define CUDA_SHARED(type, name) type *const name = (type *)cuda_shared_memory
@@ -19,16 +20,17 @@ typedef struct napier_hip_dim {
     uint32_t x, y, z;
 } napier_hip_dim;
 
-#define threadIdx \
-    (napier_hip_dim{__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z()})
-#define blockIdx                                                                                                       \
-    (napier_hip_dim{__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z()})
-#define blockDim                                                                                  \
+#define threadIdx                                                                       \
+    (napier_hip_dim{__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), \
+                    __builtin_amdgcn_workitem_id_z()})
+#define blockIdx                                                                          \
+    (napier_hip_dim{__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), \
+                    __builtin_amdgcn_workgroup_id_z()})
+#define blockDim                                                                              \
     (napier_hip_dim{__builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(), \
                     __builtin_amdgcn_workgroup_size_z()})
-#define gridDim                                                       \
-    (napier_hip_dim{__builtin_amdgcn_grid_size_x() / blockDim.x, \
-                    __builtin_amdgcn_grid_size_y() / blockDim.y, \
+#define gridDim                                                                                               \
+    (napier_hip_dim{__builtin_amdgcn_grid_size_x() / blockDim.x, __builtin_amdgcn_grid_size_y() / blockDim.y, \
                     __builtin_amdgcn_grid_size_z() / blockDim.z})
 
 /* ---- Over a warp ------------------------------------------------------------------------------------------------- */
@@ -71,9 +73,9 @@ CUDA_INLINE void __syncthreads(void) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-#define NAPIER_HIP_ATOMIC(name, operation, type)                                                        \
-    CUDA_INLINE type cuda_atomic_##name(type *p, type v) {                                              \
-        return __hip_atomic_fetch_##operation(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);        \
+#define NAPIER_HIP_ATOMIC(name, operation, type)                                                 \
+    CUDA_INLINE type cuda_atomic_##name(type *p, type v) {                                       \
+        return __hip_atomic_fetch_##operation(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); \
     }
 
 NAPIER_HIP_ATOMIC(add_i32, add, int32_t)

@@ -20,17 +20,17 @@ CUDA_INLINE int32_t napier_wave_shuffle_xor_i32(int32_t v, int lanes) {
     return napier_wave_read(napier_wave_place() ^ ((uint32_t)lanes & 31u), v);
 }
 
-#define NAPIER_WAVE_SHUFFLES(name)                                                       \
-    CUDA_INLINE float name##_f32(float v, int lane) {                                    \
-        union {                                                                          \
-            float value;                                                                 \
-            int32_t bits;                                                                \
-        } x = {v};                                                                       \
-        x.bits = name##_i32(x.bits, lane);                                               \
-        return x.value;                                                                  \
-    }                                                                                    \
-    CUDA_INLINE uint64_t name##_u64(uint64_t v, int lane) {                              \
-        const uint32_t low = (uint32_t)name##_i32((int32_t)(uint32_t)v, lane);           \
+#define NAPIER_WAVE_SHUFFLES(name)                                                             \
+    CUDA_INLINE float name##_f32(float v, int lane) {                                          \
+        union {                                                                                \
+            float value;                                                                       \
+            int32_t bits;                                                                      \
+        } x = {v};                                                                             \
+        x.bits = name##_i32(x.bits, lane);                                                     \
+        return x.value;                                                                        \
+    }                                                                                          \
+    CUDA_INLINE uint64_t name##_u64(uint64_t v, int lane) {                                    \
+        const uint32_t low = (uint32_t)name##_i32((int32_t)(uint32_t)v, lane);                 \
         return low | (uint64_t)(uint32_t)name##_i32((int32_t)(uint32_t)(v >> 32), lane) << 32; \
     }
 
