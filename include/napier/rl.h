@@ -62,10 +62,10 @@ typedef struct napier_token_options {
     int64_t keep_stride; /* bytes from one row of keep to the next; at least V, or 0: all rows share one set */
     int64_t split; /* not 0: calls from hidden states multiply them by weights of bf16 as napier_matmul_split does;
                             default 0: as napier_matmul. A GPU does not: UNSUPPORTED */
-    int64_t
-        bf16_gradient; /* not 0: backward calls from hidden states, which like the weights are bf16, round the gradient
-                              of the logits to bf16, as PyTorch does. Its products are then of bf16 by bf16, which a
-                              matrix engine computes; default 0: f32. A GPU does not: UNSUPPORTED */
+    /* not 0: backward calls from hidden states, which like the weights are bf16, round the gradient of the logits to bf16,
+     * as PyTorch does. Its products are then of bf16 by bf16, which a matrix engine computes; default 0: f32. A GPU does
+     * not: UNSUPPORTED */
+    int64_t bf16_gradient;
 } napier_token_options;
 
 #define NAPIER_TOKEN_OPTIONS_INIT \

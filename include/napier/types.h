@@ -220,8 +220,10 @@ typedef int napier_interrupt(void *user);
 /* Sets the interrupt of a context; NULL for none, which is the default. While a call works for long, the library asks the
  * interrupt from the thread that made the call, between pieces of the work and at most ten times a second. If it answers
  * other than 0, the call returns NAPIER_CANCELLED within a fraction of a second; its outputs then have unspecified values, and
- * the next call with the context works as any other. A call that is short may end without having asked. An interrupt must not
- * use the context; other contexts it may use. Calls that take a napier_progress ask that in addition. */
+ * the next call with the context works as any other. A call that is short may end without having asked. An interrupt must return
+ * (no longjmp, no exception of C++), and must not use the context; other contexts it may use. Not asked: calls of umap.h,
+ * which ask their napier_progress; loading of models and tokenizers; states; calls for a GPU; and within one row of sparsemax,
+ * logcumsumexp and kl_full. Other calls that take a napier_progress ask both. */
 NAPIER_API void napier_context_set_interrupt(napier_context *context, napier_interrupt *interrupt, void *user);
 
 /* For libraries that build on this one, as napier_mpi does: makes `text` the text of the context's last error, cut to 255

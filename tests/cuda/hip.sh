@@ -54,4 +54,4 @@ for file in "$@"; do
     for architecture in $architectures; do printf '%s %s\n' "$file" "$architecture"; done
 done | xargs -P "${JOBS:-$(nproc)}" -L 1 bash -c '. "$work/flags"; look_at "$@"' _ | tee "$work/results"
 printf '%d passed, %d failed\n' "$(grep -c '^ok' "$work/results")" "$(grep -c '^FAIL' "$work/results")"
-! grep -q '^FAIL' "$work/results"
+[ "$(grep -c '^ok' "$work/results")" -eq $(($# * $(wc -w <<<"$architectures"))) ]

@@ -472,6 +472,11 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     0.96
     """
     _check(weights=weights)
+    if bf16_gradient and hidden.device.type != "cpu":
+        raise NotImplementedError("linear_token_logprobs: bf16_gradient is for tensors on the CPU only")
+    if bf16_gradient and not hidden.dtype == weights.dtype == torch.bfloat16:
+        raise ValueError("linear_token_logprobs: bf16_gradient: hidden and weights must be bfloat16, not "
+                         f"{hidden.dtype} and {weights.dtype}")
     return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
                    ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k,
                    bf16_gradient=bool(bf16_gradient))

@@ -75,12 +75,29 @@ void napier_run_once(napier_step *step, void *argument) {
     napier_fenv_leave(saved);
 }
 
+#if defined(_OPENMP) || defined(NAPIER_POOL)
+/* The calling thread has no chunk left. It asks on while others work on theirs, which may be long. */
+static void ask_until_done(const napier_context *context, const _Atomic int64_t *left) {
+    enum { SPIN = 1000 * 1000, SOON = 50 * 1000 * 1000, REST = 50 };
+    napier_stop *const stop = napier_stop_of(context);
+    const uint64_t start = stop != NULL ? napier_nanoseconds() : 0;
+    uint64_t passed = 0;
+    while (stop != NULL && *left > 0 && (passed < SOON || !napier_stop_at(stop, start + passed))) {
+        if (passed > SPIN) {
+            napier_rest(REST);
+        }
+        passed = napier_nanoseconds() - start;
+    }
+}
+#endif
+
 #if defined(_OPENMP)
 /* A nested parallel region may get fewer threads than it asks for. The loop still
  * runs all chunks on the threads that exist. */
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
+    _Atomic int64_t left = chunks;
 #pragma omp parallel num_threads(workers)
     {
         const napier_fenv saved = napier_fenv_enter();
@@ -90,6 +107,10 @@ static void run_team(const napier_context *context, int workers, int64_t items, 
             if (napier_goes_on(context)) {
                 run_chunk(task, argument, worker, index, items, chunk);
             }
+            left--;
+        }
+        if (worker == 0) {
+            ask_until_done(context, &left);
         }
         napier_fenv_leave(saved);
     }
@@ -100,21 +121,28 @@ typedef struct team_job {
     napier_task *task;
     void *argument;
     int64_t items, chunk, chunks;
-    _Atomic int64_t next;
+    _Atomic int64_t next, left;
 } team_job;
 
 static void run_member(void *argument, int worker) {
     team_job *j = argument;
     const napier_fenv saved = napier_fenv_enter();
-    for (int64_t index = j->next++; index < j->chunks && napier_goes_on(j->context); index = j->next++) {
-        run_chunk(j->task, j->argument, worker, index, j->items, j->chunk);
+    for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
+        if (napier_goes_on(j->context)) {
+            run_chunk(j->task, j->argument, worker, index, j->items, j->chunk);
+        }
+        j->left--;
+    }
+    if (worker == 0) {
+        ask_until_done(j->context, &j->left);
     }
     napier_fenv_leave(saved);
 }
 
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
-    team_job job = {context, task, argument, items, chunk, chunk_count(items, chunk), 0};
+    const int64_t chunks = chunk_count(items, chunk);
+    team_job job = {context, task, argument, items, chunk, chunks, 0, chunks};
     napier_pool_run(context->pool, workers, run_member, &job);
 }
 #endif

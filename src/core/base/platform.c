@@ -21,6 +21,11 @@ uint64_t napier_nanoseconds(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+void napier_rest(unsigned microseconds) {
+    const struct timespec time = {0, (long)(microseconds % 1000000) * 1000};
+    (void)nanosleep(&time, NULL); /* a signal may end it early */
+}
+
 const char *napier_path_name(const char *path) {
     const char *const slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -55,6 +60,8 @@ uint64_t napier_nanoseconds(void) {
     const uint64_t n = (uint64_t)ticks.QuadPart, r = (uint64_t)rate.QuadPart;
     return n / r * second + n % r * second / r;
 }
+
+void napier_rest(unsigned microseconds) { Sleep((microseconds + 999) / 1000); }
 
 const char *napier_path_name(const char *path) {
     const char *name = path;

@@ -1,4 +1,4 @@
-/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock.
+/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock, waiting.
  *
  * Napier's sources call files by POSIX's names. On POSIX this header includes the headers that declare them, and adds
  * nothing else to the sources. On Windows it gives the same names to functions of platform.c:
@@ -29,6 +29,9 @@ void napier_aligned_give(void *memory);
 
 /* Nanoseconds of a clock that never goes back. */
 uint64_t napier_nanoseconds(void);
+
+/* Gives the processor to others for about so long. */
+void napier_rest(unsigned microseconds);
 
 /* The part of a path behind its last separator of folders. */
 const char *napier_path_name(const char *path);

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/fenv.h"
 #include "core/base/platform.h"
 
 enum { INTERVAL = 100 * 1000 * 1000, SHORT_RUNS = 16 };
@@ -74,7 +75,10 @@ bool napier_stop_at(napier_stop *s, uint64_t now) {
     s->short_runs = 0;
     if (!napier_has_stopped(s) && now - s->asked >= s->interval) {
         s->asked = now;
-        s->has_stopped = s->interrupt(s->user) != 0;
+        const napier_fenv ours = napier_fenv_enter(); /* the interrupt may change it */
+        const bool stops = s->interrupt(s->user) != 0;
+        napier_fenv_leave(ours);
+        s->has_stopped = stops;
     }
     return napier_has_stopped(s);
 }

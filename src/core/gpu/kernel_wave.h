@@ -1,15 +1,13 @@
 /* core/gpu/kernel_wave.h - warps of 32 threads on wavefronts of 32 or 64 lanes, as AMD's processors have them.
  *
  * Where a wavefront has 64 lanes, each half of it is a warp, and the two may be in different places of a kernel. So lanes are
- * counted from the half's first one, and nothing is read from the other half. The includer defines:
+ * counted from the half's first one, and nothing is read from the other half. kernel.h comes first, and the includer defines:
  *
  *   napier_wave_place()             a thread's place in its wavefront
  *   napier_wave_read(place, value)  the value that the thread at `place` gives; it must be in the same half
  *   napier_wave_ballot(condition)   a bit for each place; those of the other half may be anything */
 #ifndef NAPIER_CORE_GPU_KERNEL_WAVE_H
 #define NAPIER_CORE_GPU_KERNEL_WAVE_H
-
-#include "core/gpu/kernel.h"
 
 CUDA_INLINE uint32_t napier_wave_first(void) { return napier_wave_place() & ~31u; }
 

@@ -6,16 +6,7 @@
 #ifndef NAPIER_CORE_MATH_BOTH_H
 #define NAPIER_CORE_MATH_BOTH_H
 
-/* Compiled for a GPU, by nvcc or by clang's HIP. */
-#if defined(__CUDACC__) || defined(__HIP__)
-#define NAPIER_DEVICE_CODE 1
-#else
-#define NAPIER_DEVICE_CODE 0
-#endif
-
-#if defined(__HIP__)
-#include "core/math/hip.h"
-#endif
+#include "core/base/device_code.h"
 
 #if NAPIER_DEVICE_CODE
 #define NAPIER_BOTH static __device__ __forceinline__

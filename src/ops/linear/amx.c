@@ -27,19 +27,8 @@ static void pack_along(const napier_const_matrix *m, int64_t lane, int64_t lanes
     }
 }
 
-/* Two k of neighbouring lanes. */
-static void weave(const uint16_t *restrict even, const uint16_t *restrict odd, uint32_t *restrict out) {
-    for (int l = 0; l < NAPIER_ENGINE_LANES; l++) {
-        out[l] = even[l] | (uint32_t)odd[l] << 16;
-    }
-}
-
 static void pack_pair(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, bool odd, uint32_t *out) {
     const uint16_t *even_k = element(m, lane, k), *odd_k = odd ? element(m, lane, k + 1) : NULL;
-    if (odd_k && m->row_stride == 1 && lanes == NAPIER_ENGINE_LANES) {
-        weave(even_k, odd_k, out);
-        return;
-    }
     for (int64_t l = 0; l < lanes; l++) {
         const uint32_t high = odd_k ? odd_k[l * m->row_stride] : 0;
         out[l] = even_k[l * m->row_stride] | high << 16;
@@ -161,8 +150,8 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
     } else {
         pack_rows(b, row, k, t.k, packed);
     }
-    const int64_t ahead = k + t.k < b->k ? t.k : SQUARE * b->row_step - k;
-    t.next = (uintptr_t)from + (uintptr_t)(ahead * (int64_t)sizeof *from);
+    const uintptr_t below = (uintptr_t)SQUARE * (uintptr_t)b->row_step - (uintptr_t)k; /* may be beyond the array */
+    t.next = (uintptr_t)from + (k + t.k < b->k ? (uintptr_t)t.k : below) * sizeof *from;
     t.next_bytes = (size_t)b->row_step * sizeof *from;
     return t;
 }
@@ -277,7 +266,7 @@ NAPIER_AMX static void multiply_column(const napier_engine_block *b, int64_t row
 
 NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
     enum { COLUMN = 3 * ROWS };
-    _Alignas(64) uint16_t packed[SQUARE * PACKED_K];
+    _Alignas(64) uint16_t packed[SQUARE * PACKED_K + ROWS * TILE_K]; /* pointers step past the last tile */
     int64_t row = 0;
     napier_tile_configure();
     NAPIER_AMX_FENCE();

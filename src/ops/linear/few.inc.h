@@ -7,7 +7,7 @@
  * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles.
  *
  * Not more than 16 rows: the hardware prefetcher follows about so many streams. It stops at the end of each page, so
- * that what a row, or the row 16 further on, has next is prefetched besides. */
+ * the line 512 bytes ahead in each row is prefetched too; near a row's end, the beginning of the row 16 further on. */
 
 /* The lanes that are computed together, whose sums are in registers; and where turned words stay in registers too, the
  * loop over them is unrolled. */

@@ -563,9 +563,14 @@ void napier_product_widen(const napier_context *context, napier_product_plan *p)
     }
 }
 
+static size_t scratch_of(const napier_product_plan *p) {
+    const int64_t wider = p->sides.lane_block - NAPIER_LANE_BLOCK;
+    return napier_product_scratch(p->row_block) + (wider > 0 ? (size_t)(p->row_block * wider) : 0);
+}
+
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
     const size_t panels = napier_panel_floats(&p->sides, p->lanes);
-    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;
+    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * scratch_of(p) : 0;
 }
 
 static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t row, int64_t rows, float *scratch) {
@@ -607,7 +612,7 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     for (int64_t i = begin; i < end; i++) {
         const napier_product_unit unit = napier_product_unit_of(p, i);
         multiply_rows(p, unit.block, unit.row, napier_least(p->sides.rows.rows - unit.row, p->row_block),
-                      p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
+                      p->scratch + (size_t)worker * scratch_of(p));
     }
 }
 
@@ -689,7 +694,7 @@ void napier_product_run_few(const napier_context *context, napier_product_plan *
 void napier_product_run(const napier_context *context, napier_product_plan *p, float *memory) {
     napier_product_sides *s = &p->sides;
     p->scratch = memory;
-    s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
+    s->panels = memory + (size_t)context->threads * scratch_of(p);
     for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
         napier_pack_lanes(context, s, lane, napier_least(s->lanes.rows - lane, p->lanes));
         if (s->few) {

@@ -13,7 +13,7 @@
 enum {
     NAPIER_LANE_BLOCK = 256,                    /* most lanes that a worker takes at a time */
     NAPIER_ENGINE_LANE_BLOCK = 512,             /* the same after napier_product_widen */
-    NAPIER_STRIP_STEP = NAPIER_LANE_BLOCK + 16, /* most floats from one row of a strip's products to the next */
+    NAPIER_STRIP_STEP = NAPIER_LANE_BLOCK + 16, /* c_step of a whole block on the engine */
     NAPIER_PANEL_BYTES_MOST =
         32 << 20 /* panels of at most so many bytes are packed at a time, but at least one block of lanes */
 };
@@ -38,7 +38,8 @@ typedef struct napier_product_sides {
     bool few; /* so few lanes that they are not packed into panels: `panels` then holds [k][width] (napier_few_block) */
     bool direct;        /* rows are not packed, and blocks of k are larger */
     int64_t k_block;    /* size of a block of k */
-    int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k */
+    int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k,
+                         * 1 MB after napier_product_widen */
     int64_t c_step;     /* floats from one row of a strip's products to the next */
     int64_t sum_step;   /* the same before the pieces' products are added up */
     int64_t k;          /* rounded up; with pairs to a multiple of 32 */
@@ -69,9 +70,9 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *side
 void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
                      int64_t count, bool flush, int64_t k, float *out);
 
-/* Floats of scratch for a strip of so many rows, of a plan too. */
+/* Floats of scratch for a strip of so many rows. */
 static inline size_t napier_product_scratch(int64_t rows) {
-    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * (NAPIER_ENGINE_LANE_BLOCK + 16);
+    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_STRIP_STEP;
 }
 
 static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {

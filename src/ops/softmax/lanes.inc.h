@@ -501,6 +501,7 @@ enum { NAPIER_COLUMNS_AHEAD = 8 }; /* whose lines are fetched while a column is 
 NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype, bool stream,
                                   int64_t row, int rows, int64_t begin, int n, const napier_strip_group *group,
                                   const float *z) {
+    const uintptr_t ahead = NAPIER_COLUMNS_AHEAD * (uintptr_t)job->y.col_stride * (dtype == NAPIER_F32 ? 4 : 2);
     for (int64_t i = 0; i < n; i++) {
         void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
         for (int g = 0; g * 16 < rows; g++) {
@@ -510,7 +511,7 @@ NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job
                 vf_stream((float *)y + g * 16, result);
                 continue;
             }
-            __builtin_prefetch(napier_at_out(y, dtype, g * 16 + NAPIER_COLUMNS_AHEAD * job->y.col_stride), 1);
+            __builtin_prefetch((const void *)((uintptr_t)napier_at_out(y, dtype, g * 16) + ahead), 1);
             if (g * 16 + 16 <= rows) {
                 napier_store16(napier_at_out(y, dtype, g * 16), dtype, result);
             } else {

@@ -251,7 +251,8 @@ NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i
 NAPIER_KERNEL vf three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
     look_step(k, t, next, next_left);
     if (k.sum && k.op == NAPIER_OP_SOFTMAX && k.vectors == 64) {
-        __builtin_prefetch(t->terms + next + NAPIER_TILE, 1); /* the next tile's, which may be where its results go */
+        /* the next tile's, which may be where its results go */
+        __builtin_prefetch((const void *)((uintptr_t)(t->terms + next) + NAPIER_TILE * sizeof(float)), 1);
     }
     const vf sum = sum_step(k, t, i, left);
     write_step(k, t, next, next_left);

@@ -58,7 +58,7 @@ enum { NAPIER_PREFETCH_BYTES = 8192, NAPIER_WRITE_AHEAD_BYTES = 2048 };
 
 /* Fetches what lies ahead of a result that is stored to a cache. */
 NAPIER_KERNEL void napier_fetch_to_write(const void *y) {
-    __builtin_prefetch((const char *)y + NAPIER_WRITE_AHEAD_BYTES, 1);
+    __builtin_prefetch((const void *)((uintptr_t)y + NAPIER_WRITE_AHEAD_BYTES), 1);
 }
 
 /* Scans n contiguous elements: writes z = x / temperature to `z` (if pack is true) and

@@ -2,6 +2,7 @@
  * some larger ones end at the question that is answered by a stop, with CANCELLED and a text, and ask no more. The same call
  * then gives its bits again, as it does where the interrupt lets it go on. Without sanitizers a wrong step on memory that was
  * not written may go unseen: run_all.sh runs this under AddressSanitizer, too. */
+#include <fenv.h>
 #include <napier/napier.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,39 @@ static void test_settings(void) {
     napier_stop_set_interval(c.context, UINT64_MAX); /* it is never time */
     assert_int_equal(count_twice(&c), NAPIER_OK);
     assert_int_equal(a.asked, 0);
+}
+
+/* An interrupt that leaves the processor with another rounding changes nothing. */
+static int round_up(void *user) {
+    (void)user;
+    return fesetround(FE_UPWARD) != 0;
+}
+
+typedef struct thirds {
+    double sums[ITEMS];
+} thirds;
+
+static void add_thirds(void *argument, int64_t i) {
+    thirds *const t = argument;
+    for (int k = 1; k <= 100; k++) {
+        t->sums[i] += 1.0 / (double)(3 * k);
+    }
+}
+
+static void test_rounding(void) {
+    for (int threads = 1; threads <= 2; threads++) {
+        static thirds wanted, got;
+        memset(&wanted, 0, sizeof wanted);
+        memset(&got, 0, sizeof got);
+        napier_context *const context = context_for_test(NAPIER_ISA_AUTO, threads);
+        napier_parallel_each(context, ITEMS, 1, add_thirds, &wanted);
+        napier_context_set_interrupt(context, round_up, NULL);
+        napier_stop_set_interval(context, 0);
+        NAPIER_MAY_STOP(context);
+        napier_parallel_each(context, ITEMS, 1, add_thirds, &got);
+        assert_int_equal(napier_stopped(context), NAPIER_OK);
+        assert_memory_equal(&wanted, &got, sizeof got);
+    }
 }
 
 /* ---- Every call -------------------------------------------------------------------------------------------------- */
@@ -273,5 +307,6 @@ static void test_larger_calls(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("stop", TEST(test_loops), TEST(test_settings), TEST(test_every_call), TEST(test_larger_calls));
+    return RUN_TESTS("stop", TEST(test_loops), TEST(test_settings), TEST(test_rounding), TEST(test_every_call),
+                     TEST(test_larger_calls));
 }

@@ -229,7 +229,7 @@ static void check_schedules(setting s, const output *free_run) {
     int64_t stopped = 0;
     for (int how = 0; how < 4 + count; how++) {
         setting other = s;
-        other.memory = how == 1 ? 1000000 : how == 2 ? 1200000 : 0;
+        other.memory = how == 1 ? 1050000 : how == 2 ? 1200000 : 0;
         other.kept = how == 2;
         other.alone = how == 3;
         other.threads = how == 3 ? 3 : 1;
