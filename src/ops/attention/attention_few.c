@@ -1,8 +1,8 @@
 /* ops/attention/attention_few.c - see attention_few.h.
  *
  * To pack keys and values pays where many queries use them. A single query reads each key once, so keys and values are
- * read in place: the keys are the rows of a product with few lanes, which are the heads of q that share them. The order
- * of all sums is that of attention.c, so the bits are the same. */
+ * read in place: the keys are the rows of a product with few lanes, which are the heads that share them. The order of
+ * all sums is that of attention.c, so the bits are the same. */
 #include "ops/attention/attention_few.h"
 
 #include <inttypes.h>
