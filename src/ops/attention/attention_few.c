@@ -16,51 +16,60 @@ typedef struct few_job {
     napier_heads output;
     napier_matrix lse;
     float masked;
+    int64_t parts; /* of the heads of k */
+    int64_t heads; /* of k, the most of a part */
     float *scratch;
     int64_t scratch_floats; /* of a worker */
 } few_job;
 
-/* A worker's scratch, for the heads of a query that share keys. */
+/* A worker's scratch, for some heads of k of a sequence and the rows that use them: `group` rows a head. */
 typedef struct few_state {
-    float *query;    /* [dim of k][width] */
-    float *products; /* [NAPIER_KEY_BLOCK][width] */
-    float *scores;   /* [group][NAPIER_ROW_STEP] */
+    int64_t head, heads; /* of k */
+    float *queries;      /* [heads][query_floats]: [dim of k][width] */
+    float *products;     /* [NAPIER_ROW_GROUP][width] */
+    float *scores;       /* [rows][NAPIER_ROW_STEP] */
     napier_attention_rows rows;
 } few_state;
 
-/* Vectors may be read to 16 floats after the end of the first two. */
+enum { ROWS_MOST = 64, PRODUCTS = NAPIER_ROW_GROUP * NAPIER_FEW + 16 };
+
+/* Vectors may be read to 16 floats after the end. */
 static int64_t query_floats(const napier_attention_plan *plan) {
     return napier_round_up(plan->k.dim, 16) * NAPIER_FEW + 16;
 }
-enum { PRODUCTS = NAPIER_KEY_BLOCK * NAPIER_FEW + 16, SCORES = NAPIER_FEW * NAPIER_ROW_STEP };
 
-static int64_t state_floats(const napier_attention_plan *plan) {
-    return query_floats(plan) + PRODUCTS + SCORES + NAPIER_FEW * (17 + napier_round_up(plan->v.dim, 16)) + 16;
+static int64_t state_floats(const few_job *job) {
+    const int64_t rows = job->heads * job->plan->group;
+    return job->heads * query_floats(job->plan) + PRODUCTS +
+           rows * (NAPIER_ROW_STEP + 17 + napier_round_up(job->plan->v.dim, 16)) + 16;
 }
 
 static few_state state_of(const few_job *job, int worker) {
+    const int64_t rows = job->heads * job->plan->group;
     float *at = job->scratch + worker * job->scratch_floats;
-    few_state s;
-    s.query = at, at += query_floats(job->plan);
+    few_state s = {.head = 0};
+    s.queries = at, at += job->heads * query_floats(job->plan);
     s.products = at, at += PRODUCTS;
-    s.scores = at, at += SCORES;
+    s.scores = at, at += rows * NAPIER_ROW_STEP;
     s.rows.step = s.rows.cols = napier_round_up(job->plan->v.dim, 16);
-    s.rows.outputs = at, at += NAPIER_FEW * s.rows.step;
-    s.rows.sums = at, at += NAPIER_FEW * 16;
+    s.rows.outputs = at, at += rows * s.rows.step;
+    s.rows.sums = at, at += rows * 16;
     s.rows.exponents = at;
     return s;
 }
 
-/* ---- One sequence and one head of k ------------------------------------------------------------------------------ */
+/* ---- One sequence and some heads of k ---------------------------------------------------------------------------- */
 
 /* Consecutive keys of a sequence that follow one another in memory. */
 typedef struct key_run {
     int64_t row, count;
 } key_run;
 
+/* Few keys: a key's heads are neighbours in memory, so all heads take their turns with these keys before any goes on to
+ * the next. Then memory is read in its order. */
 static key_run run_of(const napier_sequence *s, int64_t place, int64_t most) {
     const int64_t left = place < s->prefix ? napier_least(s->prefix - place, most) : most;
-    return (key_run){napier_key_row(s, place), left};
+    return (key_run){napier_key_row(s, place), napier_least(left, NAPIER_ROW_GROUP)};
 }
 
 static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head) {
@@ -68,16 +77,15 @@ static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head
     return (const char *)x->data + (row * x->token_stride + head * x->head_stride) * size;
 }
 
-/* scores[r][at ..] = q[r] . k for a run of keys. */
-static void score_run(const napier_attention_plan *plan, const few_state *state, int64_t head, key_run run,
-                      int64_t at) {
+/* scores[r][at ..] = q[r] . k for a run of keys, and the rows r of head `i`. */
+static void score_run(const napier_attention_plan *plan, const few_state *state, int64_t i, key_run run, int64_t at) {
     const int64_t width = napier_few_width(plan->group);
-    float *const scores = state->scores + at;
-    const napier_few_block block = {.rows = row_at(&plan->k, run.row, head),
+    float *const scores = state->scores + i * plan->group * NAPIER_ROW_STEP + at;
+    const napier_few_block block = {.rows = row_at(&plan->k, run.row, state->head + i),
                                     .dtype = plan->k.dtype,
                                     .row_count = run.count,
                                     .row_step = plan->k.token_stride * (int64_t)napier_dtype_size(plan->k.dtype),
-                                    .lane_data = state->query,
+                                    .lane_data = state->queries + i * query_floats(plan),
                                     .lanes = plan->group,
                                     .width = width,
                                     .k = plan->k.dim,
@@ -90,16 +98,16 @@ static void score_run(const napier_attention_plan *plan, const few_state *state,
     }
 }
 
-static void add_run(const napier_attention_plan *plan, const few_state *state, int64_t head, key_run run, int64_t at,
+static void add_run(const napier_attention_plan *plan, const few_state *state, int64_t i, key_run run, int64_t at,
                     bool first) {
-    const napier_few_values values = {.rows = row_at(&plan->v, run.row, head),
+    const napier_few_values values = {.rows = row_at(&plan->v, run.row, state->head + i),
                                       .dtype = plan->v.dtype,
                                       .row_step = plan->v.token_stride * (int64_t)napier_dtype_size(plan->v.dtype),
                                       .keys = run.count,
                                       .cols = plan->v.dim,
-                                      .weights = state->scores + at,
+                                      .weights = state->scores + i * plan->group * NAPIER_ROW_STEP + at,
                                       .lanes = plan->group,
-                                      .c = state->rows.outputs,
+                                      .c = state->rows.outputs + i * plan->group * state->rows.step,
                                       .c_step = state->rows.step,
                                       .first = first};
     plan->kernels->few_values(&values);
@@ -107,67 +115,81 @@ static void add_run(const napier_attention_plan *plan, const few_state *state, i
 
 /* A block of keys, from `place` on. The query attends to all of them. */
 static void attend_block(const napier_attention_plan *plan, const few_state *state, const napier_sequence *s,
-                         int64_t head, int64_t place) {
-    const int64_t count = napier_least(s->keys - place, NAPIER_KEY_BLOCK);
-    int64_t seen[NAPIER_FEW];
-    for (int64_t at = 0; at < count;) {
-        const key_run run = run_of(s, place + at, count - at);
-        score_run(plan, state, head, run, at);
-        at += run.count;
+                         int64_t place) {
+    const int64_t count = napier_least(s->keys - place, NAPIER_KEY_BLOCK), rows = state->heads * plan->group;
+    int64_t seen[ROWS_MOST];
+    key_run run;
+    for (int64_t at = 0; at < count; at += run.count) {
+        run = run_of(s, place + at, count - at);
+        for (int64_t i = 0; i < state->heads; i++) {
+            score_run(plan, state, i, run, at);
+        }
     }
-    for (int64_t r = 0; r < plan->group; r++) {
+    for (int64_t r = 0; r < rows; r++) {
         seen[r] = count;
     }
     const napier_score_block block = {
-        .scores = state->scores, .rows = plan->group, .keys = count, .seen = seen, .factor = plan->factor};
+        .scores = state->scores, .rows = rows, .keys = count, .seen = seen, .factor = plan->factor};
     plan->kernels->weigh(&block, &state->rows);
-    for (int64_t at = 0; at < count;) {
-        const key_run run = run_of(s, place + at, count - at);
-        add_run(plan, state, head, run, at, place + at == 0);
-        at += run.count;
+    for (int64_t at = 0; at < count; at += run.count) {
+        run = run_of(s, place + at, count - at);
+        for (int64_t i = 0; i < state->heads; i++) {
+            add_run(plan, state, i, run, at, place + at == 0);
+        }
     }
 }
 
-static void finish(const few_job *job, const few_state *state, int64_t token, int64_t head) {
+static void finish(const few_job *job, const few_state *state, int64_t token) {
     const napier_heads *const out = &job->output;
-    const int64_t group = job->plan->group, size = (int64_t)napier_dtype_size(out->dtype);
-    float lse[NAPIER_FEW];
-    void *results[NAPIER_FEW];
-    for (int64_t r = 0; r < group; r++) {
-        results[r] = (char *)out->data + (token * out->token_stride + (head * group + r) * out->head_stride) * size;
+    const int64_t group = job->plan->group, first = state->head * group, rows = state->heads * group;
+    const int64_t size = (int64_t)napier_dtype_size(out->dtype);
+    float lse[ROWS_MOST];
+    void *results[ROWS_MOST];
+    for (int64_t r = 0; r < rows; r++) {
+        results[r] = (char *)out->data + (token * out->token_stride + (first + r) * out->head_stride) * size;
     }
-    job->plan->kernels->finish(&state->rows, group, job->masked, results, out->dtype, out->dim,
+    job->plan->kernels->finish(&state->rows, rows, job->masked, results, out->dtype, out->dim,
                                job->lse.data ? lse : NULL);
-    for (int64_t r = 0; r < group && job->lse.data; r++) {
-        ((float *)job->lse.data)[token * job->lse.row_stride + (head * group + r) * job->lse.col_stride] = lse[r];
+    for (int64_t r = 0; r < rows && job->lse.data; r++) {
+        ((float *)job->lse.data)[token * job->lse.row_stride + (first + r) * job->lse.col_stride] = lse[r];
     }
 }
 
-static void attend(const few_job *job, const few_state *state, const napier_sequence *s, int64_t head) {
+static void attend(const few_job *job, const few_state *state, const napier_sequence *s) {
     const napier_attention_plan *const plan = job->plan;
     const napier_const_heads *const q = &plan->q;
     const int64_t group = plan->group;
-    const napier_const_matrix heads = {
-        row_at(q, s->query_begin, head * group), group, q->dim, q->head_stride, q->dim_stride, q->dtype};
-    napier_pack_few(plan->products, &heads, 0, group, false, q->dim, state->query);
-    memset(state->rows.sums, 0, (size_t)group * 16 * sizeof(float));
-    for (int64_t r = 0; r < group; r++) {
+    for (int64_t i = 0; i < state->heads; i++) {
+        const napier_const_matrix heads = {row_at(q, s->query_begin, (state->head + i) * group),
+                                           group,
+                                           q->dim,
+                                           q->head_stride,
+                                           q->dim_stride,
+                                           q->dtype};
+        napier_pack_few(plan->products, &heads, 0, group, false, q->dim, state->queries + i * query_floats(plan));
+    }
+    memset(state->rows.sums, 0, (size_t)(state->heads * group) * 16 * sizeof(float));
+    for (int64_t r = 0; r < state->heads * group; r++) {
         state->rows.exponents[r] = -INFINITY;
     }
     for (int64_t place = 0; place < s->keys; place += NAPIER_KEY_BLOCK) {
-        attend_block(plan, state, s, head, place);
+        attend_block(plan, state, s, place);
     }
-    finish(job, state, s->query_begin, head);
+    finish(job, state, s->query_begin);
 }
 
-/* Item: a head of k and a sequence. */
+/* Item: a part of the heads of k, and a sequence. */
 static void attend_task(void *argument, int worker, int64_t begin, int64_t end) {
     const few_job *const job = argument;
-    const few_state state = state_of(job, worker);
+    const int64_t heads = job->plan->k.heads;
+    few_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         const napier_sequence s = napier_sequence_of(job->plan, i % job->plan->sequences);
+        const int64_t part = i / job->plan->sequences;
+        state.head = heads * part / job->parts;
+        state.heads = heads * (part + 1) / job->parts - state.head;
         if (s.queries > 0) {
-            attend(job, &state, &s, i / job->plan->sequences);
+            attend(job, &state, &s);
         }
     }
 }
@@ -197,13 +219,29 @@ bool napier_attention_is_few(const napier_attention_plan *plan, const napier_hea
     return shared <= keys / 2;
 }
 
+/* Heads whose keys are neighbours in memory are taken together, as many as leave the threads equally busy. */
+static void choose_heads(few_job *job) {
+    const napier_attention_plan *const plan = job->plan;
+    const int64_t heads = plan->k.heads, threads = plan->context->threads;
+    const int64_t most = plan->k.head_stride == plan->k.dim ? ROWS_MOST / plan->group : 1;
+    job->parts = (heads + most - 1) / most;
+    for (; job->parts < heads; job->parts++) {
+        const int64_t items = plan->sequences * job->parts, turns = (items + threads - 1) / threads;
+        if (10 * items >= 9 * turns * threads) {
+            break;
+        }
+    }
+    job->heads = (heads + job->parts - 1) / job->parts;
+}
+
 napier_status napier_attention_few(napier_context *context, const napier_attention_plan *plan, napier_heads output,
                                    napier_matrix lse, float masked) {
     few_job job = {.plan = plan, .output = output, .lse = lse, .masked = masked};
-    const int64_t items = plan->sequences * plan->k.heads;
+    choose_heads(&job);
+    const int64_t items = plan->sequences * job.parts;
     const int workers = napier_workers(context, items, 1);
     NAPIER_MEMORY(memory, context);
-    job.scratch_floats = napier_round_up(state_floats(plan), 16);
+    job.scratch_floats = napier_round_up(state_floats(&job), 16);
     job.scratch = napier_take(&memory, job.scratch_floats * workers, sizeof(float));
     NAPIER_TRY(
         napier_taken(&memory, "output: no memory for rows of dim %" PRId64 " and %" PRId64, plan->k.dim, plan->v.dim));
