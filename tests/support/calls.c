@@ -198,7 +198,7 @@ static napier_status words(napier_context *c) {
     KEEP(int, CALL(napier_numerics_version, ));
     KEEP(napier_status, CALL(napier_set_error, c, NAPIER_OK, ""));
     KEEP(size_t, strlen(CALL(napier_last_error, c)));
-    const int engine = CALL(napier_matrix_engine, c); /* 0 also where there is no memory to check it */
+    const int engine = CALL(napier_matrix_engine, c);     /* 0 also where there is no memory to check it */
     CALL(napier_context_set_interrupt, NULL, NULL, NULL); /* does nothing */
     KEEP(char, CALL(napier_metric_name, NAPIER_METRIC_YULE)[0]);
     KEEP(int, CALL(napier_metric_from_name, "cosine"));
