@@ -6,6 +6,11 @@
 #ifndef NAPIER_CORE_BASE_DEVICE_CODE_H
 #define NAPIER_CORE_BASE_DEVICE_CODE_H
 
+/* These declare functions of the host, and so come before the names below. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
 #if defined(__CUDACC__) || defined(__HIP__)
 #define NAPIER_DEVICE_CODE 1
 #else
@@ -13,11 +18,6 @@
 #endif
 
 #if defined(__HIP__)
-
-#include <assert.h> /* these three declare functions of the host */
-#include <math.h>
-#include <string.h>
-
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
@@ -35,7 +35,6 @@
 #define rintf __builtin_rintf
 #define sqrt __builtin_sqrt
 #define sqrtf __builtin_sqrtf
-
 #endif
 
 #endif
