@@ -1,4 +1,4 @@
-/* core/gpu/kernel_hip.h - kernel.h's names as clang compiles them for AMD's GPUs (clang -x hip; see core/base/device_code.h).
+/* core/gpu/kernel_hip.h - kernel.h's names as clang compiles them for AMD's GPUs (clang -x hip; see core/simd/device_code.h).
  *
  * A warp is 32 threads here too (core/gpu/kernel_wave.h). There are no clusters, and copies to shared memory are done at
  * once. Tensor cores have no names, so the files that use them are not for these GPUs. */

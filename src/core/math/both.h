@@ -6,7 +6,7 @@
 #ifndef NAPIER_CORE_MATH_BOTH_H
 #define NAPIER_CORE_MATH_BOTH_H
 
-#include "core/base/device_code.h"
+#include "core/simd/device_code.h"
 
 #if NAPIER_DEVICE_CODE
 #define NAPIER_BOTH static __device__ __forceinline__

@@ -58,7 +58,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/base/device_code.h"
+#include "core/simd/device_code.h"
 
 /* The compiler must not turn a * b + c into an fma, whatever its command line
  * says (gcc: -std=c11 or -ffp-contract=off). */

@@ -1,10 +1,10 @@
-/* core/base/device_code.h - NAPIER_DEVICE_CODE: 1 where a GPU's code is compiled, by nvcc or by clang's HIP (-x hip), else 0.
+/* core/simd/device_code.h - NAPIER_DEVICE_CODE: 1 where a GPU's code is compiled, by nvcc or by clang's HIP (-x hip), else 0.
  *
  * What nvcc declares by itself is said to HIP here: qualifiers, and those functions of the C library that device code calls.
  * They are builtins of clang, single instructions or sequences that round correctly, so neither ROCm's headers nor its
  * device library are needed. */
-#ifndef NAPIER_CORE_BASE_DEVICE_CODE_H
-#define NAPIER_CORE_BASE_DEVICE_CODE_H
+#ifndef NAPIER_CORE_SIMD_DEVICE_CODE_H
+#define NAPIER_CORE_SIMD_DEVICE_CODE_H
 
 /* These declare functions of the host, and so come before the names below. */
 #include <assert.h>
