@@ -13,6 +13,22 @@ if(napier_has_enum_float_conversion)
   list(APPEND NAPIER_WARNINGS -Wno-enum-float-conversion)
 endif()
 
+# Some linkers refuse a list that names what this build lacks (the model) unless they are told not to.
+include(CheckLinkerFlag)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  check_linker_flag(C "LINKER:--undefined-version" napier_has_undefined_version)
+endif()
+
+# napier_symbol_versions(target map): the functions that a shared library exports, with their versions.
+function(napier_symbol_versions target map)
+  get_target_property(type ${target} TYPE)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND type STREQUAL "SHARED_LIBRARY")
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${map}"
+      $<$<BOOL:${napier_has_undefined_version}>:LINKER:--undefined-version>)
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS "${map}")
+  endif()
+endfunction()
+
 function(napier_defaults target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -ffp-contract=off ${NAPIER_WARNINGS})

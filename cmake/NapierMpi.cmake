@@ -19,4 +19,5 @@ target_include_directories(napier_mpi PUBLIC
 target_link_libraries(napier_mpi PUBLIC napier PRIVATE "$<BUILD_INTERFACE:MPI::MPI_C>" m)
 set_target_properties(napier_mpi PROPERTIES
   C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+napier_symbol_versions(napier_mpi "${PROJECT_SOURCE_DIR}/cmake/napier_mpi.map")
 add_library(napier::napier_mpi ALIAS napier_mpi)

@@ -64,9 +64,15 @@ foreign_in_archive() {
     nm --defined-only --extern-only "$prefix/lib/libnapier.a" |
         awk 'NF == 3 && $3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
 }
-# Exported names without or with another version than that of cmake/napier.map.
-other_versions() { readelf -W --dyn-syms "$1" | awk '$7 ~ /^[0-9]+$/ && $8 !~ /@@NAPIER_0[.]1$/ { print; bad = 1 } END { exit bad }'; }
-has_soname() { readelf -d "$prefix/lib/libnapier.so" | grep -q 'SONAME.*\[libnapier[.]so[.]0\]'; }
+# Exported names without or with another version than that of the map.
+other_versions() { # library, version
+    readelf -W --dyn-syms "$1" | awk -v version="@@$2" '$7 ~ /^[0-9]+$/ && !index($8, version) { print; bad = 1 } END { exit bad }'
+}
+has_soname() { readelf -d "$prefix/lib/$1" | grep -q "SONAME.*\[$1[.]0\]"; }
+mpi_symbols() {
+    diff <(sed -n 's/^NAPIER_MPI_API [^(]*[ *]\(napier_[a-z0-9_]*\)(.*/\1/p' "$prefix/include/napier/mpi.h" | sort) \
+        <(nm -D --defined-only "$prefix/lib/libnapier_mpi.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort)
+}
 needs_version() { readelf -W -V "$work/own/by_pkg_config" | grep -q 'NAPIER_0[.]1'; }
 # The next minor version, from the same archive: one more function, in a node of its own.
 next_version() {
@@ -82,10 +88,43 @@ if have nm; then
     check "the shared library exports only napier_ symbols" foreign_symbols
     check "it exports what the headers declare, no more and no less" same_symbols
     check "the archive has only napier_ symbols" foreign_in_archive
-    check "its soname is of the major version" has_soname
-    check "its symbols are of version NAPIER_0.1" other_versions "$prefix/lib/libnapier.so"
+    check "its soname is of the major version" has_soname libnapier.so
+    check "its symbols are of version NAPIER_0.1" other_versions "$prefix/lib/libnapier.so" NAPIER_0.1
+    if [ -e "$prefix/lib/libnapier_mpi.so" ]; then
+        check "libnapier_mpi exports what its header declares" mpi_symbols
+        check "its soname is of the major version" has_soname libnapier_mpi.so
+        check "its symbols are of version NAPIER_MPI_0.1" other_versions "$prefix/lib/libnapier_mpi.so" NAPIER_MPI_0.1
+    else
+        skip "symbols of libnapier_mpi" "no MPI on this machine"
+    fi
 else
     skip "exported symbols" "no nm on this machine"
+fi
+
+# The lists of functions by version, and what symbols.py must notice in a copy of them.
+symbols() { python3 "$root/tests/install/symbols.py" "$work/lists"; }
+says() { symbols | grep -F -- "$1"; }
+release_lists() { # as version 0.1 is released, and napier_zeta comes in 0.2
+    local map sum
+    for map in napier napier_mpi; do
+        sum=$(symbols | sed -n "s|^cmake/$map.map: .* put /[*] sealed: \([0-9a-f]*\) .*|\1|p")
+        sed -i "s|^NAPIER.*_0[.]1 {|/* sealed: $sum */\n&|" "$work/lists/cmake/$map.map"
+    done
+    printf 'NAPIER_0.2 {\n  global:\n    napier_zeta;\n} NAPIER_0.1;\n' >>"$work/lists/cmake/napier.map"
+}
+if have python3; then
+    mkdir "$work/lists" && cp -r "$root/include" "$root/cmake" "$work/lists"
+    check "each function has a version" symbols
+    echo 'NAPIER_API int napier_zeta(void);' >>"$work/lists/include/napier/softmax.h"
+    check "noticed: a function without a version" says "napier_zeta: in no node"
+    sed -i 's/VERSION_STRING "0[.]1/VERSION_STRING "0.2/' "$work/lists/include/napier/types.h"
+    check "noticed: a released version that is not sealed" says "NAPIER_0.1: is released: put"
+    release_lists
+    check "a function of the next version" symbols
+    sed -i -e '/napier_zeta;/d' -e '0,/^  local:/s//    napier_zeta;\n&/' "$work/lists/cmake/napier.map"
+    check "noticed: a function that is added to a released version" says "NAPIER_0.1: is released, and has other names"
+else
+    skip "versions of functions" "no python3 on this machine"
 fi
 
 # ---- Headers alone ---------------------------------------------------------------------------------------------------
