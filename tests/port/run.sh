@@ -43,9 +43,10 @@ pool() {
         check "pool: $program, 7 threads" "$kept/pool/tests/$program" --threads 7 --check "$root/tests/bits/$program.txt"
     done
     if cmake --build "$kept/pool" --target help | grep -q test_fork; then # needs cmocka and MPFR
-        check "pool: build of tests" pool_build pool "test_fork test_base"
+        check "pool: build of tests" pool_build pool "test_fork test_base test_stop"
         check "pool: a child of fork" "$kept/pool/tests/test_fork"
         check "pool: contexts" "$kept/pool/tests/test_base"
+        check "pool: the interrupt" "$kept/pool/tests/test_stop"
     else
         skip "pool: a child of fork" "no cmocka and MPFR on this machine"
     fi

@@ -1,4 +1,4 @@
-"""Builds examples/hello.c against the package and runs it."""
+"""Builds examples/hello.c against the package, as CMake and as pkg-config find it, and runs it."""
 import os
 
 from conan import ConanFile
@@ -8,7 +8,7 @@ from conan.tools.cmake import CMake, cmake_layout
 
 class NapierTest(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
-    generators = "CMakeDeps", "CMakeToolchain"
+    generators = "CMakeDeps", "CMakeToolchain", "PkgConfigDeps"
 
     def requirements(self):
         self.requires(self.tested_reference_str)
@@ -23,4 +23,7 @@ class NapierTest(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "hello"), env="conanrun")
+            for program in ("hello", "hello_pkg_config"):
+                path = os.path.join(self.cpp.build.bindir, program)
+                if os.path.exists(path):
+                    self.run(path, env="conanrun")
