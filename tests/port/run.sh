@@ -2,8 +2,8 @@
 # tests/port/run.sh [DIRECTORY] - the library on other systems, and its own threads (default: build/test/port).
 #
 # - NAPIER_THREADS=pool on this machine: self-test, golden bits, fork, and ThreadSanitizer where clang is.
-# - macOS, arm64 and x86-64: library, program, self-test and golden program are compiled and linked by zig. Nothing of it
-#   runs here.
+# - macOS, arm64 and x86-64: library, program, self-test, golden program and Python's extension are compiled and linked by
+#   zig. Nothing of it runs here.
 # - Windows, x86-64: the same by zig; under wine its self-test, its tables of golden bits on each instruction set, and the
 #   cases of tests/cli that are not about POSIX.
 # What is missing (zig from PyPI, clang, wine: apt-get install wine64) is skipped by name. TARGETS picks some of "pool
@@ -83,16 +83,32 @@ cross_build() { # target, targets of cmake, options of cmake...
         cmake --build "$dir" -j "$jobs" --target $what
 }
 
+# The limited API asks for headers of any 64-bit Python: those of this machine do for a Mac.
+python_options() {
+    local headers
+    headers=$(cd "$root/tools" && PYTHONDONTWRITEBYTECODE=1 python3 -c 'import pathlib, sys, wheels
+print(wheels.python_headers(pathlib.Path(sys.argv[1])))' "$kept" 2>/dev/null) && [ -e "$headers/Python.h" ] &&
+        echo "-DNAPIER_PYTHON=ON -DPython_EXECUTABLE=$(command -v python3) -DPython_INCLUDE_DIR=$headers"
+}
+
 # A Mach-O file of 64 bits for this processor.
 is_for_mac() { # file, type of processor in hexadecimal
     [ "$(od -An -tx4 -N8 "$1" | tr -d ' ')" = "feedfacf$2" ]
 }
 
 mac() { # target, type of processor
+    local python
     check "$1: compiled and linked" cross_build "$1" "napier_cli selftest golden" || return
     check "$1: the library" is_for_mac "$(readlink -f "$kept/$1/libnapier.dylib")" "$2"
     check "$1: the program" is_for_mac "$kept/$1/napier" "$2"
     check "$1: the golden program" is_for_mac "$kept/$1/tests/golden" "$2"
+    if python=$(python_options); then
+        # shellcheck disable=SC2086 # a list of options
+        check "$1: Python's extension, compiled and linked" cross_build "$1" napier_python $python &&
+            check "$1: the extension" is_for_mac "$kept/$1/python/napier/_napier.abi3.so" "$2"
+    else
+        skip "$1: Python's extension" "no headers of Python on this machine"
+    fi
     skip "$1: everything that runs" "nothing runs a Mac's programs here"
 }
 

@@ -2,12 +2,15 @@
 tests/wheel/run.sh. Prints one line per check; the last line counts."""
 
 import importlib.metadata
+import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
-import time
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "support"))
 passed = failed = 0
 
 
@@ -15,6 +18,33 @@ def check(name, is_good, detail=""):
     global passed, failed
     passed, failed = passed + bool(is_good), failed + (not is_good)
     print("ok   " if is_good else "FAIL ", name, detail, flush=True)
+
+
+def check_readme(random, x, logits, ids):
+    """The README's example, which the wheel carries as its description, line by line."""
+    import docstrings
+
+    block = re.search(r"```python\n(.*?)```", importlib.metadata.metadata("napier-math")["Description"], re.S)[1]
+    with tempfile.TemporaryDirectory() as temporary:
+        docstrings.models(pathlib.Path(temporary))
+        names = {"x": x, "logits": logits, "ids": ids, "data": random.standard_normal((200, 8)),
+                 "folder": pathlib.Path(temporary) / "Qwen3-0.6B", "prompts": ["One, two,"], "responses": [" three"]}
+        for line in filter(None, block.splitlines()):
+            if "torch" in line and not importlib.util.find_spec("torch"):
+                print("skip  README: napier.torch needs PyTorch")
+                continue
+            try:
+                exec(line, names)  # noqa: S102
+                error = ""
+            except Exception as raised:
+                error = repr(raised)
+            check(f"README: {line.split('#')[0].strip()}", not error, error)
+
+
+def import_seconds(before):
+    """The processor time of `import napier` after other lines: the least of some, so that a busy machine does not count."""
+    code = f"import time\n{before}\na = time.process_time(); import napier; print(time.process_time() - a)"
+    return min(float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout) for _ in range(15))
 
 
 def main():
@@ -38,12 +68,10 @@ def main():
                                         napier.log_softmax(logits)[np.arange(64), ids], atol=1e-5))
     check("UMAP", napier.UMAP(n_neighbors=5).fit_transform(random.standard_normal((200, 8))).shape == (200, 2))
     check("the tokenizer is in this build", hasattr(napier, "Tokenizer"))
-    code = "import time; a = time.perf_counter(); import napier; print(time.perf_counter() - a)"
-    numpy_first = "import numpy; " + code
-    for what, text in (("import napier", code), ("import napier after numpy", numpy_first)):
-        seconds = min(float(subprocess.run([sys.executable, "-c", text], check=True, capture_output=True).stdout)
-                      for _ in range(7))
-        print(f"      {what}: {1e3 * seconds:.1f} ms")
+    check_readme(random, x, logits, ids)
+    own = import_seconds("import numpy")
+    check("import napier in less than 20 ms", own < 0.020,
+          f"({1e3 * own:.1f} ms; {1e3 * import_seconds(''):.1f} ms with NumPy's own import)")
     print(f"{passed} passed, {failed} failed (Python {sys.version.split()[0]}, NumPy {np.__version__})")
     return failed > 0
 

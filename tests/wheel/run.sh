@@ -71,10 +71,12 @@ mkdir -p "$system/test"
 python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$system/test/site-packages" --only-binary :all: \
     --python-version "$version" --implementation cp --abi "cp${version/./}" --abi abi3 --platform "manylinux_2_28_$machine" \
     --platform "manylinux_2_27_$machine" --platform "manylinux2014_$machine" "$wheel"
-cp "$root"/tests/wheel/*.py "$system/test/"
+mkdir "$system/test/wheel" "$system/test/support"
+cp "$root"/tests/wheel/*.py "$system/test/wheel/"
+cp "$root"/tests/support/{docstrings.py,tiny_tokenizer.json} "$system/test/support/"
 ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig "$root/tests/wheel/golden.sh" "$machine" "$system/test/golden"
 
 quick=
 [ "$arch" = "$(dpkg --print-architecture)" ] || quick=--quick
 inside "if command -v cc gcc clang; then echo there is a compiler; exit 1; fi
-    python3 /test/check.py && python3 /test/golden.py /test/golden $quick"
+    python3 /test/wheel/check.py && python3 /test/wheel/golden.py /test/golden $quick"
