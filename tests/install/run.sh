@@ -92,8 +92,8 @@ if have nm; then
     check "its symbols are of version NAPIER_0.1" other_versions "$prefix/lib/libnapier.so" NAPIER_0.1
     if [ -e "$prefix/lib/libnapier_mpi.so" ]; then
         check "libnapier_mpi exports what its header declares" mpi_symbols
-        check "its soname is of the major version" has_soname libnapier_mpi.so
-        check "its symbols are of version NAPIER_MPI_0.1" other_versions "$prefix/lib/libnapier_mpi.so" NAPIER_MPI_0.1
+        check "libnapier_mpi: its soname is of the major version" has_soname libnapier_mpi.so
+        check "libnapier_mpi: its symbols are of version NAPIER_MPI_0.1" other_versions "$prefix/lib/libnapier_mpi.so" NAPIER_MPI_0.1
     else
         skip "symbols of libnapier_mpi" "no MPI on this machine"
     fi
