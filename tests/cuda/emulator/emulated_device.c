@@ -40,6 +40,14 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
     return NAPIER_OK;
 }
 
+napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                 const void *host, size_t size) {
+    (void)context;
+    (void)stream;
+    memcpy(device, host, size);
+    return NAPIER_OK;
+}
+
 napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
                                  napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
                                  size_t job_size) {
