@@ -68,12 +68,14 @@ static void put_dense(upload *u, napier_dense *dense) {
 }
 
 static void put_layer(upload *u, napier_layer *layer) {
-    napier_dense *const dense[] = {&layer->q, &layer->k, &layer->v, &layer->o, &layer->gate, &layer->up, &layer->down};
-    napier_norm *const norms[] = {&layer->attention_norm, &layer->mlp_norm, &layer->q_norm, &layer->k_norm};
-    for (size_t i = 0; i < sizeof dense / sizeof *dense; i++) {
+    enum { DENSE = 7, NORMS = 4 };
+    napier_dense *const dense[DENSE] = {&layer->q,    &layer->k,  &layer->v,   &layer->o,
+                                        &layer->gate, &layer->up, &layer->down};
+    napier_norm *const norms[NORMS] = {&layer->attention_norm, &layer->mlp_norm, &layer->q_norm, &layer->k_norm};
+    for (int i = 0; i < DENSE; i++) {
         put_dense(u, dense[i]);
     }
-    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+    for (int i = 0; i < NORMS; i++) {
         put_floats(u, &norms[i]->weight, norms[i]->n);
     }
 }
