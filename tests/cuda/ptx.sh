@@ -11,7 +11,8 @@
 # cores (mma, wgmma): these promise bits that do not depend on the batch, but not the CPU's.
 # From ptxas it takes the most registers, and checks that no kernel spills more than 256 bytes (a few around a rare call
 # do no harm).
-# Where nvdisasm is found (NVDISASM, or beside nvcc), it counts the instructions of softmax's hot loops (sass.py).
+# Where nvdisasm is found (NVDISASM, or beside nvcc), it counts the instructions of the hot loops that limits names (sass.py).
+# It says how many seconds of processor time each file took, and all files together.
 # JOBS files at a time. The last line counts: N passed, N failed. Exit status 77: no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -40,10 +41,10 @@ promised() {
 }
 
 look_at() { # FILE.cu, folder of its own
-    local name=${1#"$root"/} dir=$2
+    local name=${1#"$root"/} dir=$2 TIMEFORMAT='%U %S'
     mkdir -p "$dir/keep"
-    if ! "$nvcc" "${flags[@]}" -gencode 'arch=compute_90,code=[compute_90,sm_90]' -Xptxas -v --keep --keep-dir "$dir/keep" \
-        -c "$1" -o "$dir/kernels.o" >"$dir/log" 2>&1; then
+    if ! { time "$nvcc" "${flags[@]}" -gencode 'arch=compute_90,code=[compute_90,sm_90]' -Xptxas -v --keep \
+        --keep-dir "$dir/keep" -c "$1" -o "$dir/kernels.o" >"$dir/log" 2>&1; } 2>"$dir/seconds"; then
         report "$name: nvcc" "$dir/log"
         return
     fi
@@ -54,15 +55,35 @@ look_at() { # FILE.cu, folder of its own
     awk '/Compiling entry function/ { split($0, part, "\x27"); kernel = part[2] }
          match($0, /[0-9]+ bytes spill stores/) && substr($0, RSTART) + 0 > 256 { print kernel ": " $0 }' "$dir/log" >"$dir/bad"
     report "$name: few spills (most registers: $(grep -oE 'Used [0-9]+' "$dir/log" | sort -n -k2 | tail -1 | cut -d' ' -f2))" "$dir/bad"
+    echo "note  $name: $(awk '{ print $1 + $2 }' "$dir/seconds") s of nvcc"
     count_loops "$name" "$dir"
 }
 
-# What an ordinary tile may take, of the kernels that the documents count.
+# What an ordinary tile may take, of the kernels that the documents count: kernel, then loops as sass.py takes them.
+limits() { # name
+    case $1 in
+        src/ops/softmax/gpu/softmax.cu) echo "napier_softmax_rows_bf16 sum=256:REDUX:672 write=256:STG.E.EF.128:640" ;;
+        src/ops/tokens/gpu/token_logprobs.cu)
+            echo "napier_token_tiles_bf16 sum=256:REDUX:644"
+            echo "napier_token_tiles_f16 sum=256:REDUX:692"
+            echo "napier_token_tiles_f32 sum=256:REDUX:658"
+            echo "napier_token_entropies_bf16 sum=256:REDUX:755"
+            echo "napier_token_entropies_f16 sum=256:REDUX:796"
+            echo "napier_token_entropies_f32 sum=256:REDUX:747"
+            ;;
+        src/ops/losses/gpu/token_backward.cu) echo "napier_token_gradients_bf16 sum=256:REDUX:765 write=256:STG:645" ;;
+    esac
+}
+
 count_loops() { # name, folder
-    [ -n "$nvdisasm" ] && [ "$1" = src/ops/softmax/gpu/softmax.cu ] || return 0
-    NVDISASM=$nvdisasm python3 "$root/tests/cuda/sass.py" "$2"/keep/*.cubin napier_softmax_rows_bf16 \
-        sum=256:REDUX:672 write=256:STG.E.EF.128:640 >"$2/counts" 2>&1 && : >"$2/bad" || cp "$2/counts" "$2/bad"
-    sed 's/^/note  /' "$2/counts"
+    local kernel loops
+    [ -n "$nvdisasm" ] && [ -n "$(limits "$1")" ] || return 0
+    : >"$2/bad"
+    while read -r kernel loops; do
+        # shellcheck disable=SC2086 # words
+        NVDISASM=$nvdisasm python3 "$root/tests/cuda/sass.py" "$2"/keep/*.cubin "$kernel" $loops >"$2/counts" 2>&1 || cat "$2/counts" >>"$2/bad"
+        sed 's/^/note  /' "$2/counts"
+    done < <(limits "$1")
     report "$1: instructions of the hot loops" "$2/bad"
 }
 
@@ -78,5 +99,6 @@ for i in "${!files[@]}"; do
 done >"$work/all"
 cat "$work/all"
 failed=$(grep -c '^FAIL' "$work/all")
+awk '{ seconds += $1 + $2 } END { printf "note  %.0f s of nvcc for %d files\n", seconds, NR }' "$work"/*/seconds
 echo "$(grep -c '^ok' "$work/all") passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -204,6 +204,26 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
+napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                 const void *host, size_t size) {
+    int before = 0;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = cudaStreamIsCapturing(stream, &capture);
+        if (error == cudaSuccess && capture == cudaStreamCaptureStatusNone) {
+            error = cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);
+            error = error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+        }
+        napier_device_leave(context, before);
+    }
+    if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
+                           "stream: is being captured into a graph, which cannot hold a copy of the caller's memory");
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
+}
+
 /* A kernel that uses more than 48 KB of dynamic shared memory must ask for it, once per kernel and
  * device. It asks for all that the device has, always the same amount, so that no host thread
  * lowers the limit that another is about to use. */
@@ -279,6 +299,12 @@ napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_s
 napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
                                size_t size) {
     (void)stream, (void)device, (void)byte, (void)size;
+    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
+}
+
+napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                 const void *host, size_t size) {
+    (void)stream, (void)device, (void)host, (void)size;
     return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
 }
 

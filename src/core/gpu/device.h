@@ -50,6 +50,10 @@ static inline napier_status napier_cuda_check_shape(napier_cuda_context *context
 napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
                                size_t size);
 
+/* Copies to device memory, and waits for it. A stream that is being captured is refused. */
+napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                 const void *host, size_t size);
+
 napier_status napier_device_open(napier_cuda_context *context, int device);
 void napier_device_close(napier_cuda_context *context);
 int napier_device_count(void);

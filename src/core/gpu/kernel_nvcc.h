@@ -38,7 +38,7 @@ CUDA_INLINE int64_t cuda_atomic_min_i64(int64_t *p, int64_t v) { return atomicMi
 CUDA_INLINE int64_t cuda_atomic_max_i64(int64_t *p, int64_t v) { return atomicMax((long long *)p, (long long)v); }
 CUDA_INLINE void cuda_fence(void) { __threadfence(); }
 
-CUDA_INLINE void cuda_load_16(const void *p, void *out) { *(uint4 *)out = __ldcs((const uint4 *)p); }
+CUDA_INLINE void cuda_load_16(const void *p, void *out) { *(uint4 *)out = __ldcg((const uint4 *)p); }
 CUDA_INLINE void cuda_store_16(void *p, const void *in) { __stcs((uint4 *)p, *(const uint4 *)in); }
 
 /* ---- Clusters and matrix engines: from sm_90 and sm_80 on -------------------------------------------------------- */

@@ -1,6 +1,9 @@
 /* tests/cuda/emulator/emulated_device.c - in place of src/core/gpu/device.c: a device whose memory is the host's,
  * whose streams run at once, and whose threads are coroutines (emulator.c). It claims to have few processors, so that
- * small tests fill it. */
+ * small tests fill it.
+ *
+ *   EMULATED_PROCESSORS    how many it claims: 4, or as many as this says
+ *   EMULATED_CLUSTERS      0: it has no clusters, as before sm_90 */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +14,20 @@ enum { PROCESSORS = 4, SHARED_BYTES = 227 << 10 };
 
 int napier_device_count(void) { return 1; }
 
+/* The number in a variable of the environment, where that is at least `least`. */
+static int setting(const char *name, int least, int otherwise) {
+    const char *const text = getenv(name);
+    const long value = text ? strtol(text, NULL, 10) : otherwise;
+    return value >= least && value <= 1 << 16 ? (int)value : otherwise;
+}
+
 napier_status napier_device_open(napier_cuda_context *context, int device) {
     if (device != -1 && device != 0) {
         return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the 1 there are", device);
     }
-    context->processors = PROCESSORS;
+    context->processors = setting("EMULATED_PROCESSORS", 1, PROCESSORS);
     context->shared_bytes = SHARED_BYTES;
-    context->clusters = true;
+    context->clusters = setting("EMULATED_CLUSTERS", 0, 1) != 0;
     context->tensor_cores = true;
     context->faults = calloc(1, sizeof *context->faults);
     return context->faults ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
@@ -37,6 +47,14 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
     (void)context;
     (void)stream;
     memset(device, byte, size);
+    return NAPIER_OK;
+}
+
+napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                 const void *host, size_t size) {
+    (void)context;
+    (void)stream;
+    memcpy(device, host, size);
     return NAPIER_OK;
 }
 

@@ -73,6 +73,23 @@ static void test_first_use_in_a_capture(void) {
     napier_cuda_context_destroy(context);
 }
 
+/* A copy of the caller's memory waits for its stream, and is refused by one that is being captured. */
+static void test_upload(void) {
+    fake_reset();
+    napier_cuda_context *const context = made();
+    int from = 7, to = 0;
+    assert_int_equal(napier_cuda_upload(context, fake_stream(1), &to, &from, sizeof to), NAPIER_OK);
+    assert_int_equal(to, 7);
+    from = 8;
+    fake.capturing = fake_stream(1);
+    assert_int_equal(napier_cuda_upload(context, fake.capturing, &to, &from, sizeof to), NAPIER_INVALID_ARGUMENT);
+    assert_non_null(strstr(napier_cuda_last_error(context), "is being captured"));
+    assert_false(fake.invalidated);
+    assert_int_equal(to, 7);
+    fake.capturing = NULL;
+    napier_cuda_context_destroy(context);
+}
+
 /* ---- Errors ---------------------------------------------------------------------------------------------------------- */
 
 static void test_errors_of_launches(void) {
@@ -152,6 +169,6 @@ static void test_why_there_is_no_context(void) {
 
 int main(void) {
     return RUN_TESTS("runtime", TEST(test_clearing_is_ordered), TEST(test_shared_memory_of_two_threads),
-                     TEST(test_first_use_in_a_capture), TEST(test_errors_of_launches),
+                     TEST(test_first_use_in_a_capture), TEST(test_upload), TEST(test_errors_of_launches),
                      TEST(test_why_there_is_no_context));
 }

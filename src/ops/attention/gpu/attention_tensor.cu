@@ -205,9 +205,20 @@ CUDA_INLINE void weigh(const int wide, scores *s, rows_state *state) {
     }
 }
 
+/* Two weights, the first in the low half. A NaN may be any NaN: results are made canonical when they are stored. */
 CUDA_INLINE uint32_t two(const bool f16, float x, float y) {
+#if defined(__CUDACC__)
+    uint32_t both;
+    if (f16) {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+    } else {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+    }
+    return both;
+#else
     const napier_dtype dtype = f16 ? NAPIER_F16 : NAPIER_BF16;
     return napier_narrow_bits(x, dtype) | napier_narrow_bits(y, dtype) << 16;
+#endif
 }
 
 CUDA_INLINE void add_values(const bool f16, const int wide, const unsigned char *values, const scores *s,

@@ -21,18 +21,27 @@ CUDA_INLINE void store_two(const napier_matrix *m, int64_t row, int64_t column, 
     }
 }
 
+/* ---- Sums in shared memory -------------------------------------------------------------------------------------- */
+
+/* The sums of a tile go through shared memory, so that a loop can take them: in registers they are no array. */
+enum { SUMS_ROW = NAPIER_MMA_COLUMNS + 8 }; /* the 8 floats spread rows over the banks */
+static_assert((int)NAPIER_MMA_ROWS * (int)SUMS_ROW * 4 <= (int)NAPIER_MMA_SHARED, "shared memory of a tile's sums");
+
+CUDA_INLINE float *shared_sum(const napier_mma_tile *t, int i, int j, int e) {
+    return (float *)(void *)t->shared + napier_mma_row(i, e) * SUMS_ROW + napier_mma_column(j, e);
+}
+
 CUDA_INLINE void store_sums(const napier_matmul_job *job, const napier_mma_tile *t, const napier_mma_sums *sum) {
     NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
-        NAPIER_UNROLL
-        for (int j = 0; j < 8; j++) {
-            NAPIER_UNROLL
-            for (int e = 0; e < 4; e += 2) {
-                const int64_t row = t->row + napier_mma_row(i, e), column = t->column + napier_mma_column(j, e);
-                if (row < job->product.rows && column < job->product.cols) {
-                    store_two(&job->product, row, column, sum->x[i][j][e], sum->x[i][j][e + 1]);
-                }
-            }
+    for (int at = 0; at < 4 * 8 * 4; at++) {
+        *shared_sum(t, at / 32, at / 4 % 8, at % 4) = sum->x[at / 32][at / 4 % 8][at % 4];
+    }
+    __syncthreads();
+    for (int at = (int)threadIdx.x; at < NAPIER_MMA_ROWS * NAPIER_MMA_COLUMNS / 2; at += NAPIER_MMA_THREADS) {
+        const int r = at / (NAPIER_MMA_COLUMNS / 2), c = at % (NAPIER_MMA_COLUMNS / 2) * 2;
+        const float *const two = (const float *)(const void *)t->shared + r * SUMS_ROW + c;
+        if (t->row + r < job->product.rows && t->column + c < job->product.cols) {
+            store_two(&job->product, t->row + r, t->column + c, two[0], two[1]);
         }
     }
 }
@@ -40,20 +49,22 @@ CUDA_INLINE void store_sums(const napier_matmul_job *job, const napier_mma_tile 
 /* The values from which the sums continue. */
 CUDA_INLINE void load_sums(const napier_matmul_job *job, const napier_mma_tile *t, napier_mma_sums *sum) {
     const napier_matrix *const m = &job->product;
-    NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
-        NAPIER_UNROLL
-        for (int j = 0; j < 8; j++) {
-            NAPIER_UNROLL
-            for (int e = 0; e < 4; e++) {
-                const int64_t row = t->row + napier_mma_row(i, e), column = t->column + napier_mma_column(j, e);
-                if (row < m->rows && column < m->cols) {
-                    sum->x[i][j][e] = ((const float *)m->data)[row * m->row_stride + column * m->col_stride];
-                }
-            }
-        }
+    for (int at = (int)threadIdx.x; at < NAPIER_MMA_ROWS * NAPIER_MMA_COLUMNS; at += NAPIER_MMA_THREADS) {
+        const int r = at / NAPIER_MMA_COLUMNS, c = at % NAPIER_MMA_COLUMNS;
+        const int64_t row = t->row + r, column = t->column + c;
+        const bool there = row < m->rows && column < m->cols;
+        ((float *)(void *)t->shared)[r * SUMS_ROW + c] =
+            there ? ((const float *)m->data)[row * m->row_stride + column * m->col_stride] : 0.0f;
     }
+    __syncthreads();
+    NAPIER_UNROLL
+    for (int at = 0; at < 4 * 8 * 4; at++) {
+        sum->x[at / 32][at / 4 % 8][at % 4] = *shared_sum(t, at / 32, at / 4 % 8, at % 4);
+    }
+    __syncthreads(); /* the stages take the same memory */
 }
+
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void product(const bool f16, const bool rows_across, const bool columns_across,
                          const napier_matmul_job *job) {
