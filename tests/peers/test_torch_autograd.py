@@ -645,7 +645,7 @@ def test_operators():
         (ops.token_logprobs, (x, ids, None, tokens, -100, 31, 2)),
         (ops.token_logprobs, (x, None, None, tokens, -100, 3, 0)),
         (ops.sample, (x.detach(), torch.tensor([0.5, 0.9, 0, 1, 0, 0], dtype=torch.float64), 5, 7, *[None] * 8)),
-        (ops.linear_token_logprobs, (x, y, ids % N, None, tokens, -100, 2, 0)),
+        (ops.linear_token_logprobs, (x, y, ids % N, None, torch.cat([tokens, one - 1]), -100, 2, 0)),
         (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", clamps)), (ops.kl_full, (x, y, one)),
         (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
         (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "beta", one - 1)),

@@ -1,4 +1,7 @@
 """napier.torch's functions under PyTorch's own names of arguments, shapes and casts."""
+import inspect
+import pickle
+
 import torch
 
 import napier
@@ -17,6 +20,28 @@ def test_names_and_dtypes():
     z = torch.complex(constant(3, 4, dtype=torch.float64), constant(3, 4, seed=1, dtype=torch.float64))
     assert (nt.logsumexp(z, (0, 1)) - torch.logsumexp(z, (0, 1))).abs() < 1e-14
     raises(TypeError, "complex", lambda: nt.logsumexp(z, b=torch.ones(4)))
+
+
+def test_functions_in_c():
+    x = constant(3, 4)
+    for ours, plain, function in ((nt.softmax, napier.softmax, torch.softmax), (nt.log_softmax, napier.log_softmax, torch.log_softmax),
+                                  (nt.sparsemax, napier.sparsemax, None)):
+        assert pickle.loads(pickle.dumps(ours)) is ours and ours.__module__ == "napier.torch" and "Examples" in inspect.getdoc(ours)
+        assert list(inspect.signature(ours).parameters) == ["input", "dim", "dtype", "mask", "causal", "temperature", "masked_rows",
+                                                            "algorithm"]
+        for given in (ours(x, -2), ours(x, dim=0), ours(dim=0, input=x), ours(x, dim=0, masked_rows="nan", temperature=1.0),
+                      ours(x, **{"di" + "m": 0}), ours(x, 0, None), ours(x, 0, algorithm="safe"),
+                      ours(x.clone().requires_grad_(), dim=0)):
+            assert torch.equal(given.detach(), plain(x, 0))
+        assert torch.equal(ours(x, temperature=2), plain(x, temperature=2)) and torch.equal(ours(x.T), plain(x.T))
+        raises(TypeError, "multiple values for argument 'input'", lambda: ours(x, input=x))
+        raises(TypeError, "missing 1 required positional argument: 'input'", lambda: ours(dim=0))
+        raises(TypeError, "unexpected keyword argument 'axis'", lambda: ours(x, axis=0))
+        raises(IndexError, "dim: 2", lambda: ours(x, 2))
+        raises(ValueError, "temperature", lambda: ours(x, 0, temperature=-1.0))
+        if function:
+            compiled = torch.compile(lambda x: ours(x, dim=0) + ours(x, 1, mask=x > 0), fullgraph=True, backend="aot_eager")
+            assert torch.equal(compiled(x), ours(x, dim=0) + ours(x, 1, mask=x > 0))
 
 
 def test_matmul_of_any_number_of_dimensions():

@@ -18,7 +18,6 @@ KNOWN = {
     "test_densmap_trustworthiness_on_iris": "wants transform after densMAP to be refused; Napier places the rows",
     "test_precomputed_knn_on_iris": "wants transform after precomputed_knn to be refused; Napier needs no search index",
     "test_umap_inverse_transform_fails_expectedly": "wants inverses of sparse data and for dice to be refused; Napier has both",
-    "test_nn_bad_metric_sparse_data": "wants seuclidean of sparse data to be refused; Napier measures it",
 }
 
 

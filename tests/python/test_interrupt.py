@@ -160,6 +160,8 @@ def test_torch():
     import napier.torch as nt
 
     a = torch.from_numpy(random(512, 2048))
+    row = torch.from_numpy(random(1, 50000))
+    assert interrupted(lambda n: nt.softmax(row.expand(n * 50, -1)), 4) < 2
     wide = a[:1].clone().requires_grad_()
     assert interrupted(lambda n: nt.matmul(wide.expand(n * 512, -1), a.T).sum().backward(), 4) < 2
     states, head = torch.from_numpy(random(1, 256)).requires_grad_(), torch.from_numpy(random(10000, 256))

@@ -144,6 +144,12 @@ def test_metric_keywords(data, rng):
     v = rng.uniform(1, 2, 6)
     wanted = np.sort(cdist(data, data, "seuclidean", V=v), 1)[:, :5]
     np.testing.assert_allclose(umap.nearest_neighbors(data, 5, "seuclidean", {"V": v})[1], wanted, rtol=1e-4, atol=1e-4)
+    sparse = scipy.sparse.csr_matrix(data)
+    assert bits(umap.nearest_neighbors(sparse, 5, "seuclidean", {"V": v})[1]) == \
+        bits(umap.nearest_neighbors(data, 5, "seuclidean", {"V": v})[1])
+    for call in (lambda: umap.nearest_neighbors(sparse, 5, "seuclidean"), lambda: umap.fit(sparse, metric="seuclidean"),
+                 lambda: umap.UMAP(metric="seuclidean").fit(sparse)):
+        refuses(call, ValueError, "metric_kwds: for sparse data seuclidean needs V")
     inverse = np.diag(v)
     wanted = np.sort(cdist(data, data, "mahalanobis", VI=inverse), 1)[:, :5]
     got = umap.nearest_neighbors(data, 5, "mahalanobis", {"VI": inverse})[1]

@@ -471,6 +471,15 @@ static PyObject *library_of(PyObject *object) {
 /* array_take, without telling PyTorch that it may be written. */
 static int take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
+    if (what & TAKE_PLAIN) { /* a tensor, in place or not at all */
+        const int given = array_take_exchange(a, object, name, what);
+        if (given <= 0) {
+            array_release(a);
+            return -1;
+        }
+        a->object = a->object ? a->object : Py_NewRef(object);
+        return 0;
+    }
     if (is_masked(object)) {
         PyErr_Format(PyExc_TypeError, "%s: masked arrays are not supported (use .filled())", name);
         return -1;

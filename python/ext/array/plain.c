@@ -1,6 +1,12 @@
 /* plain.c - see ext.h: which tensors PyTorch would only compute with. */
 #include "../ext.h"
 
+#include <dlfcn.h>
+#include <string.h>
+
+typedef int64_t count_function(void);
+typedef void *const *place_function(void);
+
 /* What PyTorch is asked for. Its module is loaded: only napier.torch calls this. */
 static struct {
     PyObject *tensor, *parameter; /* types; subclasses have their own rules */
@@ -8,11 +14,31 @@ static struct {
     PyObject *requires_grad, *level; /* names */
 } torch;
 
+/* The C++ functions behind three of these, which save a call of Python each; all NULL where PyTorch lacks one. */
+static struct {
+    count_function *dispatch_modes, *function_modes;
+    place_function *tracing; /* where the pointer to what traces is */
+} direct;
+
 static PyObject *attribute(const char *module_name, const char *name) {
     PyObject *module = PyImport_ImportModule(module_name);
     PyObject *value = module && name ? PyObject_GetAttrString(module, name) : Py_XNewRef(module);
     Py_XDECREF(module);
     return value;
+}
+
+static void find_direct(void) {
+    void *const c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *const cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (!c10 || !cpu) {
+        return;
+    }
+    void *const found[] = {dlsym(c10, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
+                           dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
+                           dlsym(cpu, "_ZN5torch3jit6tracer15getTracingStateEv")};
+    if (found[0] && found[1] && found[2]) {
+        memcpy(&direct, found, sizeof found); /* POSIX: functions have the addresses that dlsym returns */
+    }
 }
 
 static bool torch_start(void) {
@@ -23,23 +49,32 @@ static bool torch_start(void) {
     torch.parameter = attribute("torch.nn", "Parameter");
     torch.dispatch_modes = attribute("torch._C", "_len_torch_dispatch_stack");
     torch.function_modes = attribute("torch._C", "_len_torch_function_stack");
-    torch.tracing = attribute("torch._C", "_get_tracing_state");
+    torch.tracing = attribute("torch._C", "_is_tracing");
     torch.transforms = attribute("torch._C", "_are_functorch_transforms_active");
     torch.grad_enabled = attribute("torch", "is_grad_enabled");
     torch.forward_mode = attribute("torch.autograd.forward_ad", NULL);
     torch.requires_grad = PyUnicode_InternFromString("requires_grad");
     if (torch.tensor && torch.parameter && torch.dispatch_modes && torch.function_modes && torch.tracing &&
         torch.transforms && torch.grad_enabled && torch.forward_mode && torch.requires_grad) {
+        find_direct();
         torch.level = PyUnicode_InternFromString("_current_level");
     }
     return torch.level;
 }
 
-/* Whether the object is there and true; a number other than 0 and a tracing state are. Takes the reference. */
+/* Whether the object is there and true; a number other than 0 is. Takes the reference. */
 static bool is_true(PyObject *object) {
-    const bool truth = object && PyObject_IsTrue(object) == 1;
+    const bool truth = object == Py_True || (object && object != Py_False && PyObject_IsTrue(object) == 1);
     Py_XDECREF(object);
     return truth;
+}
+
+static bool in_mode_or_trace(void) {
+    if (direct.tracing) {
+        return direct.dispatch_modes() != 0 || direct.function_modes() != 0 || *direct.tracing() != NULL;
+    }
+    return is_true(PyObject_CallNoArgs(torch.dispatch_modes)) || is_true(PyObject_CallNoArgs(torch.function_modes)) ||
+           is_true(PyObject_CallNoArgs(torch.tracing));
 }
 
 /* Whether PyTorch only computes now: it does not trace, and no mode or transform is active. */
@@ -47,8 +82,7 @@ static bool nothing_active(void) {
     PyObject *level = PyObject_GetAttr(torch.forward_mode, torch.level);
     const bool outside = level && PyLong_AsLong(level) < 0;
     Py_XDECREF(level);
-    return outside && !is_true(PyObject_CallNoArgs(torch.dispatch_modes)) &&
-           !is_true(PyObject_CallNoArgs(torch.function_modes)) && !is_true(PyObject_CallNoArgs(torch.tracing));
+    return outside && !in_mode_or_trace();
 }
 
 static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }

@@ -198,6 +198,19 @@ def _recorded(plain, operator, plain_backward, backward, of_result):
     return Recorded.apply
 
 
+def _quick(recorded):
+    """A function of napier.torch in C (python/ext/ops/softmax_plain.c), around the one in Python: it computes at once where PyTorch
+    would only compute, calls `recorded` where it records a gradient, and the one in Python elsewhere. torch.compile reads the latter."""
+
+    def decorate(function):
+        doc = f"{function.__name__}{inspect.signature(function)}\n--\n\n{inspect.cleandoc(function.__doc__)}"
+        quick = _napier._quick(function.__name__, function, recorded, doc)
+        torch.compiler.substitute_in_graph(quick, skip_signature_check=True)(function)
+        return quick
+
+    return decorate
+
+
 def _needs_function(title):
     """Whether the derivatives that are active here are not those of the operator: gradients inside torch.func's transforms, and
     dual tensors outside of them."""

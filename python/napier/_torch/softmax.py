@@ -2,7 +2,7 @@
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _differentiable, _is_traced, _numbers, _operator, _recorded, _row_major_like)
+from .base import (Tensor, _as_tensor, _check, _differentiable, _numbers, _operator, _quick, _recorded, _row_major_like)
 
 
 @_operator("softmax")
@@ -240,6 +240,7 @@ _recorded_sparsemax = _recorded(_plain_sparsemax, _by_operator(_sparsemax), _nap
                                 _with_tensor(_sparsemax_backward), True)
 
 
+@_quick(_recorded_softmax)
 def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.softmax with gradients: exp(input / temperature - logsumexp) along a dimension. dtype: the input is converted to it
     first, as in PyTorch.
@@ -259,13 +260,10 @@ def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1
     >>> napier.torch.softmax(torch.zeros(2, 2), causal=True).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
-    if dtype is None and mask is None and not causal and algorithm == "auto" and not _is_traced():
-        y = _plain_softmax(input, dim, temperature, masked_rows)
-        if y is not None:
-            return _recorded_softmax(input, dim, temperature, masked_rows) if y is False else y
     return _map(_softmax, softmax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)[0]
 
 
+@_quick(_recorded_log_softmax)
 def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. Arguments as in softmax. A hidden element
     is -inf; the gradient with respect to it is ignored.
@@ -278,14 +276,11 @@ def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperatu
     >>> [round(g, 4) for g in x.grad.tolist()]
     [0.09, 0.2447, -0.3348]
     """
-    if dtype is None and mask is None and not causal and algorithm == "auto" and not _is_traced():
-        y = _plain_log_softmax(input, dim, temperature, masked_rows)
-        if y is not None:
-            return _recorded_log_softmax(input, dim, temperature, masked_rows) if y is False else y
     y, keep = _map(_log_softmax, log_softmax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)
     return y if keep is None else torch.where(keep, y, y.detach())
 
 
+@_quick(_recorded_sparsemax)
 def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. Arguments as in
     softmax.
@@ -299,10 +294,6 @@ def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature
     >>> probs.tolist(), x.grad.tolist()
     ([0.75, 0.25, 0.0], [0.5, -0.5, 0.0])
     """
-    if dtype is None and mask is None and not causal and algorithm == "auto" and not _is_traced():
-        y = _plain_sparsemax(input, dim, temperature, masked_rows)
-        if y is not None:
-            return _recorded_sparsemax(input, dim, temperature, masked_rows) if y is False else y
     return _map(_sparsemax, sparsemax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)[0]
 
 

@@ -146,8 +146,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances, or a function of two rows, which is
         called for every pair. It returns the distance, or a tuple that begins with it. 'string': X is a list of strings.
         'bit_hamming', 'bit_jaccard': X are bytes of 8 bits each.
-    metric_kwds : p of minkowski, p and w (weights) of wminkowski, V (variances) of seuclidean, VI (inverse covariance) of
-        mahalanobis, max_distance and normalisation of string.
+    metric_kwds : p of minkowski, p and w (weights) of wminkowski, V (variances) of seuclidean, which sparse data need, VI
+        (inverse covariance) of mahalanobis, max_distance and normalisation of string.
     n_epochs : None is 500 for up to 10,000 points, else 200. 0 is the start. A list: the map after the largest of these,
         and in embedding_list_ the maps after each.
     learning_rate, set_op_mix_ratio, local_connectivity, repulsion_strength, negative_sample_rate : as in umap-learn.

@@ -543,11 +543,17 @@ def metric_disconnection(metric):
     return _napier._umap_metric_disconnection(_metric(metric, None)[0]["metric"], {})
 
 
+def _check_variances(X, metric, metric_kwds):
+    """Sparse data need the variances of their columns: a column with few values has a small one, so that these would decide."""
+    if _is_sparse(X) and not metric_kwds and plain_name(metric) == "seuclidean":
+        raise ValueError("metric_kwds: for sparse data seuclidean needs V, the variance of each column")
+
+
 def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
                       threads=0, progress=None):
     """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
     first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
-    (seuclidean), VI (mahalanobis).
+    (seuclidean; sparse data need it), VI (mahalanobis).
 
     Examples
     --------
@@ -557,6 +563,7 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
     ([[0, 1], [1, 0], [2, 1]], [[0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
     """
     options, values = _metric(metric, metric_kwds)
+    _check_variances(X, metric, metric_kwds)
     samples = _samples(X)
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
     shape = (_rows(samples), _count(n_neighbors, "n_neighbors"))
@@ -973,6 +980,7 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
     if disconnection_distance is not None and not disconnection_distance > 0:
         raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
     options, values = _metric(metric, metric_kwds)
+    _check_variances(X, metric, metric_kwds)
     samples = _samples(X)
     given = not isinstance(init, str)
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "n_components": n_components,
