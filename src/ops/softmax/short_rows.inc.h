@@ -40,14 +40,22 @@ typedef struct napier_batch {
     bool any_alone, cut, care; /* of any row */
 } napier_batch;
 
-/* Rows in a batch: few enough that the columns in progress stay in the first-level cache. */
-static int batch_rows(int64_t cols) { return cols <= 256 ? 16 : cols <= 512 ? 8 : 4; }
+/* Rows in a batch. The more there are, the less it costs to finish each. But an f32 softmax, whose terms wait for the end
+ * of their batch, is bound by the caches: its columns in progress must stay in the first level, beside those fetched
+ * ahead. If all of x and y fits into the second level, an eviction costs little. */
+static int batch_rows(const napier_softmax_job *job) {
+    enum { NEAR = 1 << 17 }; /* elements: 1 MB of x and y */
+    const int64_t cols = job->x.cols;
+    const bool waits = job->op == NAPIER_OP_SOFTMAX && job->x.dtype == NAPIER_F32;
+    const int64_t most = !waits ? 4096 : job->x.rows <= NEAR / cols ? 2048 : 1024;
+    return cols <= most / 16 ? 16 : cols <= most / 8 ? 8 : cols <= most / 4 || cols > 512 ? 4 : 2;
+}
 
 /* Batch `index` takes the place of an earlier one in `scratch`: as few places as possible, one after the other, stay in
  * the first-level cache. */
 NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, int64_t index, int64_t first, int rows,
                                int room, bool plain, float *scratch) {
-    const int64_t size = room * batch_rows(job->x.cols);
+    const int64_t size = room * batch_rows(job);
     b->widened = scratch + index % NAPIER_BATCH_SLOTS * size;
     b->terms = scratch + (NAPIER_BATCH_SLOTS + index % NAPIER_BATCH_TERMS) * size;
     b->first = first;
@@ -195,13 +203,18 @@ typedef struct napier_three_rows {
     vi below;
 } napier_three_rows;
 
+/* The prefetch distance of a scan. An f32 softmax leaves room for its terms in the first-level cache. */
+NAPIER_KERNEL int look_ahead_bytes(const napier_stages k) {
+    return k.op == NAPIER_OP_SOFTMAX && k.in == NAPIER_F32 ? NAPIER_PREFETCH_BYTES / 2 : NAPIER_PREFETCH_BYTES;
+}
+
 /* Scans 16 columns of a row, from column i on, of which only n exist. */
 NAPIER_KERNEL void look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.look) {
         return;
     }
     const char *x = (const char *)napier_at(t->look_x, k.in, i);
-    __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+    __builtin_prefetch(x + look_ahead_bytes(k));
     const vf v = n < 16 ? napier_load_part(x, k.in, n, napier_minus_infinity()) : napier_load16(x, k.in);
     if (k.in != NAPIER_F32) {
         vf_store(t->look_z + i, v);
@@ -384,7 +397,7 @@ static napier_short_plan short_plan_of(const napier_softmax_job *job) {
     plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
     plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
     plan.room = (int)((job->x.cols + 15) / 16 * 16);
-    plan.batch_rows = batch_rows(job->x.cols);
+    plan.batch_rows = batch_rows(job);
     plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
     plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols &&
                  plan.batch_rows * plan.row_bytes >= 2 * NAPIER_LINE;

@@ -87,6 +87,10 @@ typedef struct napier_softmax_kernels {
     void (*pack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld);
     void (*unpack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld);
 
+    /* napier_sum_merge and napier_sum_finish, for which plain C calls a function for each fma. */
+    void (*merge)(napier_sum *into, const napier_sum *from);
+    napier_final (*finish)(const napier_sum *sum);
+
     /* Writes one result of logsumexp. */
     void (*store_lse)(const napier_softmax_job *job, int64_t row, float lse);
 

@@ -102,7 +102,7 @@ static napier_status run_short(napier_context *context, split *s) {
 
 /* Stores the factor of a gradient in the row's final. */
 static napier_final finish_row(const split *s, const napier_sum *sum, int64_t row) {
-    napier_final final = napier_sum_finish(sum);
+    napier_final final = s->kernels->finish(sum);
     if (s->factor.data) {
         float g;
         const char *at =
@@ -244,7 +244,7 @@ static void sum_in_flight(napier_context *context, split *s, int workers, napier
     napier_parallel(context, items, chunk, task, s);
     for (int w = 1; w < workers; w++) {
         for (int r = 0; r < s->rows; r++) {
-            napier_sum_merge(&s->sums[r], &s->sums[w * s->rows + r]);
+            s->kernels->merge(&s->sums[r], &s->sums[w * s->rows + r]);
         }
     }
 }
@@ -423,7 +423,8 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
     NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
-    napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
+    const napier_softmax_kernels *kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    kernels->store_lse(job, 0, kernels->finish(&sum).lse);
     return NAPIER_OK;
 }
 

@@ -172,6 +172,23 @@ static void test_place_in_the_batch(void) {
     }
 }
 
+/* Jobs too large for the second-level cache: their batches have fewer rows. */
+static void test_large_jobs_of_short_rows(void) {
+    static const int64_t rows[] = {1319, 517, 263}, cols[] = {100, 256, 512};
+    make_machines();
+    const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    for (int s = 0; s < 3; s++) {
+        for (int mixed = 0; mixed < 2; mixed++) {
+            grid in = grid_plain(rows[s], cols[s], NAPIER_F32), expected = grid_plain(rows[s], cols[s], NAPIER_F32);
+            grid_fill(&in, mixed ? ROW_KINDS : ROW_NORMAL, (uint64_t)s);
+            run_reference(OP_SOFTMAX, &in, &expected, 1.0);
+            for (int i = 0; i < count; i++) {
+                compare(&machines[i], OP_SOFTMAX, &in, LAYOUT_CONTIGUOUS, &expected, &options, "large job");
+            }
+        }
+    }
+}
+
 /* Fewer rows than a vector has lanes, along the first axis too. */
 static void test_few_long_rows(void) {
     make_machines();
@@ -263,6 +280,7 @@ static void test_narrow_logits_are_widened(napier_context *context) {
 int main(void) {
     return RUN_TESTS("softmax_bits", TEST(test_f32), TEST(test_f32_temperature), TEST(test_narrow_dtypes),
                      TEST(test_mixed_dtypes), TEST(test_many_rows_of_each_kind), TEST(test_place_in_the_batch),
-                     TEST(test_few_long_rows), TEST(test_long_rows), TEST_EACH_ISA(2, test_narrow_results_are_rounded),
+                     TEST(test_large_jobs_of_short_rows), TEST(test_few_long_rows), TEST(test_long_rows),
+                     TEST_EACH_ISA(2, test_narrow_results_are_rounded),
                      TEST_EACH_ISA(1, test_narrow_logits_are_widened));
 }
