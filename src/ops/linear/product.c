@@ -15,9 +15,10 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 /* How many lanes are multiplied at a time with rows that are read directly: one whole patch, so that sums go from
  * registers to their final place, and the panels leave space for them in the second-level cache. Rows that are widened
- * or turned serve more lanes, so that this pays. Packed rows serve more lanes. Up to 256 lanes go together, in shares of
- * almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
-enum { DIRECT_LANES = 64, CHANGED_LANES = 128 };
+ * or turned serve more lanes, so that this pays. Packed rows serve more lanes, and so do short ones. Up to 256 lanes go
+ * together, in shares of almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64,
+ * 64 and 3. */
+enum { DIRECT_LANES = 64, CHANGED_LANES = 128, SHORT_K = 512 };
 /* The pieces of so many lanes are six whole panels. */
 enum { SPLIT_LANES = 64 };
 
@@ -63,7 +64,7 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = s.split                            ? SPLIT_LANES
                    : !(s.direct || s.turned) || !full ? NAPIER_LANE_BLOCK
-                   : rows.dtype == NAPIER_F32         ? DIRECT_LANES
+                   : rows.dtype == NAPIER_F32         ? (s.k <= SHORT_K ? NAPIER_LANE_BLOCK : DIRECT_LANES)
                                                       : CHANGED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     const int64_t panels = panels_of(&s, together);
