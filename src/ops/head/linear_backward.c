@@ -5,7 +5,7 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. The logits of the first tokens, as many as NAPIER_LINEAR_KEPT_BYTES hold, are kept, and then not computed again.
+ * row. The logits of the first tokens, as many as NAPIER_LINEAR_KEPT_MOST hold, are kept, and then not computed again.
  *
  * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
@@ -19,8 +19,10 @@ enum {
     NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
     NAPIER_LINEAR_PAD = 32,               /* so that rows do not all map to one cache set */
     NAPIER_LINEAR_STEP = NAPIER_LINEAR_COLS + NAPIER_LINEAR_PAD,
-    NAPIER_LINEAR_BYTES = 144 << 20,     /* the memory that its rows may take */
-    NAPIER_LINEAR_KEPT_BYTES = 512 << 20 /* the same of kept logits */
+    NAPIER_LINEAR_BYTES = 144 << 20, /* the memory that its rows may take */
+    /* the same of kept logits: as much as the weights in f32, but within these limits */
+    NAPIER_LINEAR_KEPT_LEAST = 64 << 20,
+    NAPIER_LINEAR_KEPT_MOST = 512 << 20
 };
 
 /* The data of a row between forward and backward. */
@@ -394,9 +396,17 @@ static size_t product_floats(const napier_context *context, const napier_linear_
     return most;
 }
 
-/* The number of tokens whose logits may be kept: all, or whole rectangles. */
+/* Floats of kept logits. */
+static int64_t kept_floats(const napier_linear_back *b) {
+    const int64_t least = NAPIER_LINEAR_KEPT_LEAST / (int64_t)sizeof(float), h = b->hidden.cols;
+    const int64_t most = NAPIER_LINEAR_KEPT_MOST / (int64_t)sizeof(float);
+    const int64_t wanted = h > 0 && b->weights.rows < most / h ? b->weights.rows * h : most;
+    return wanted > least ? wanted : least;
+}
+
+/* The number of tokens whose logits are kept: all, or whole rectangles. */
 static int64_t kept_cols(const napier_linear_back *b) {
-    const int64_t rows = b->head.rows_at_a_time, most = NAPIER_LINEAR_KEPT_BYTES / (int64_t)sizeof(float);
+    const int64_t rows = b->head.rows_at_a_time, most = kept_floats(b);
     const int64_t each = rows > 0 ? most / rows - 16 : 0; /* floats of a row */
     const int64_t whole = each > 0 ? each / NAPIER_LINEAR_COLS * NAPIER_LINEAR_COLS : 0;
     return each >= b->weights.rows ? b->weights.rows : whole;
