@@ -5,7 +5,7 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. The logits of the first tokens, as many as NAPIER_LINEAR_KEPT_MOST hold, are kept, and then not computed again.
+ * row. The logits of the first tokens are kept, in grad_weights or in memory of their own, and not computed again.
  *
  * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
@@ -16,8 +16,8 @@
 #include "ops/tokens/responses.h"
 
 enum {
-    NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
-    NAPIER_LINEAR_PAD = 32,               /* so that rows do not all map to one cache set */
+    NAPIER_LINEAR_COLS = NAPIER_KEPT_COLS, /* tokens of a rectangle */
+    NAPIER_LINEAR_PAD = 32,                /* so that rows do not all map to one cache set */
     NAPIER_LINEAR_STEP = NAPIER_LINEAR_COLS + NAPIER_LINEAR_PAD,
     NAPIER_LINEAR_BYTES = 144 << 20, /* the memory that its rows may take */
     /* the same of kept logits: as much as the weights in f32, but within these limits */
@@ -64,8 +64,10 @@ static napier_matrix part_of_logits(const napier_linear_back *b, float *part, in
     return m;
 }
 
-static napier_const_matrix kept_logits(const napier_linear_back *b) {
-    return napier_read_only(part_of_logits(b, b->head.kept, b->head.first, 0, napier_kept_step(&b->head)));
+/* The kept logits from (row, token) on. */
+static napier_const_matrix kept_logits(const napier_linear_back *b, int64_t row, int64_t token) {
+    const napier_head *h = &b->head;
+    return napier_read_only(part_of_logits(b, napier_kept_at(h, row, token), row, token, h->kept_step));
 }
 
 /* Row stride of g^T, in elements. */
@@ -111,7 +113,8 @@ static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, 
         napier_head_logits(h, worker, block, begin, n, turned);
     }
     const napier_matrix whole = part_of_logits(b, g, first, begin, step);
-    const napier_token_job job = {kept ? kept_logits(b) : napier_read_only(whole), h->call->rules, h->call->wants};
+    const napier_token_job job = {kept ? kept_logits(b, first, begin) : napier_read_only(whole), h->call->rules,
+                                  h->call->wants};
     for (int64_t row = first; row < first + lanes; row++) {
         h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, NULL, whole,
                                    false, scratch);
@@ -404,12 +407,34 @@ static int64_t kept_floats(const napier_linear_back *b) {
     return wanted > least ? wanted : least;
 }
 
-/* The number of tokens whose logits are kept: all, or whole rectangles. */
-static int64_t kept_cols(const napier_linear_back *b) {
-    const int64_t rows = b->head.rows_at_a_time, most = kept_floats(b);
-    const int64_t each = rows > 0 ? most / rows - 16 : 0; /* floats of a row */
-    const int64_t whole = each > 0 ? each / NAPIER_LINEAR_COLS * NAPIER_LINEAR_COLS : 0;
-    return each >= b->weights.rows ? b->weights.rows : whole;
+/* Decides how many tokens' logits are kept: all, or those of whole rectangles. */
+static void keep_logits(napier_linear_back *b) {
+    const int64_t vocabulary = b->weights.rows;
+    napier_head *const h = &b->head;
+    h->kept_step = napier_least(vocabulary, NAPIER_KEPT_COLS) + 16;
+    h->kept_region = h->rows_at_a_time * h->kept_step;
+    const int64_t regions = h->kept_region > 0 ? kept_floats(b) / h->kept_region : 0;
+    h->kept_cols = vocabulary / NAPIER_KEPT_COLS < regions ? vocabulary : regions * NAPIER_KEPT_COLS;
+}
+
+/* Keeps logits where grad_weights will be instead, if it is f32 and contiguous and has room for nearly as many. Rectangle j
+ * reads its region before the gradients of its tokens are written, and these end where the next region begins, or before. */
+static void keep_in_place(napier_linear_back *b) {
+    const napier_matrix *out = &b->grad_weights;
+    napier_head *const h = &b->head;
+    const int64_t width = out->cols, rows = h->rows_at_a_time;
+    if (!out->data || out->dtype != NAPIER_F32 || out->col_stride != 1 || out->row_stride != width) {
+        return;
+    }
+    const int64_t region = (rows > width ? rows : width) * NAPIER_KEPT_COLS;
+    const int64_t cols = out->rows * width / region * NAPIER_KEPT_COLS;
+    if (cols < napier_least(h->kept_cols, out->rows - out->rows / 16)) {
+        return;
+    }
+    h->kept = out->data;
+    h->kept_step = rows < width - width / 128 ? NAPIER_LINEAR_STEP : NAPIER_KEPT_COLS; /* rows of a region fit in it */
+    h->kept_region = region;
+    h->kept_cols = cols;
 }
 
 static napier_linear_back back_of(const napier_context *context, const napier_token_call *call,
@@ -422,17 +447,22 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
         2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
-    b.head.kept_cols = kept_cols(&b);
+    keep_logits(&b);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
+}
+
+/* Floats of memory for kept logits. */
+static size_t kept_size(const napier_linear_back *b) {
+    const int64_t regions = (b->head.kept_cols + NAPIER_KEPT_COLS - 1) / NAPIER_KEPT_COLS;
+    return b->head.kept ? 0 : (size_t)(regions * b->head.kept_region);
 }
 
 static size_t bytes_of(const napier_linear_back *b) {
     const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
     const size_t g =
         (NAPIER_LINEAR_STEP * at_a_time + NAPIER_LINEAR_COLS * (size_t)turned_step(b)) * napier_dtype_size(b->dtype);
-    const size_t kept = at_a_time * (size_t)napier_kept_step(&b->head);
-    const size_t floats = at_a_time * h + kept + NAPIER_LINEAR_COLS * h + b->memory_floats;
+    const size_t floats = at_a_time * h + kept_size(b) + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
     return napier_head_bytes(&b->head) + g + floats * sizeof(float) + (size_t)b->hidden.rows * row;
@@ -446,8 +476,9 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->rows = napier_take(memory, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
     b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
-    const size_t kept = (size_t)napier_kept_step(&b->head) * sizeof(float);
-    b->head.kept = kept > 0 ? napier_take(memory, at_a_time, kept) : NULL;
+    if (kept_size(b) > 0) {
+        b->head.kept = napier_take(memory, sizeof(float), kept_size(b));
+    }
     b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_STEP * napier_dtype_size(b->dtype));
     b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * napier_dtype_size(b->dtype));
     b->hidden_sums = napier_take(memory, at_a_time, sums);
@@ -500,7 +531,11 @@ napier_status napier_linear_backward_of(napier_context *context, const napier_to
     b.wants_weights = grad_weights.data != NULL;
     b.continues = continues;
     b.slope = slope;
-    b.head.kept_cols = slope ? 0 : b.head.kept_cols; /* what is known is not computed with logits */
+    if (slope) {
+        b.head.kept_cols = 0; /* what is known is not computed with logits */
+    } else {
+        keep_in_place(&b);
+    }
     b.argument = argument;
     return back_run(context, &b);
 }

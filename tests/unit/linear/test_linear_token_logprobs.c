@@ -286,6 +286,15 @@ static void gradients_of_logits_that_are_kept_in_part(void) {
     check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 2, "kept in part");
 }
 
+/* The gradient of the weights has room for the logits of 8192 tokens, with and without padded rows. */
+static void gradients_of_logits_that_are_kept_in_place(void) {
+    numbers = rng_make(10);
+    for (int64_t rows = 12; rows <= 20; rows += 8) {
+        linear_case c = ordinary_case(rows, 20, 8200);
+        check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 2, "kept in place");
+    }
+}
+
 /* d/d hidden and d/d weights of sum_i a_i logprob_i + b_i lse_i in float64. */
 static void gradients_are_close_to_float64(napier_context *context) {
     enum { N = 5, H = 7, V = 60 };
@@ -466,7 +475,8 @@ int main(void) {
                      TEST(options_are_those_of_the_logits), TEST(rows_in_several_lots),
                      TEST(odd_rows_are_those_of_the_logits), TEST(gradients_have_the_bits_of_their_chains),
                      TEST(gradients_of_bf16_have_the_bits_of_their_products), TEST(gradients_of_several_lots_of_rows),
-                     TEST(gradients_of_logits_that_are_kept_in_part), TEST_2(gradients_are_close_to_float64),
-                     TEST_2(nothing_gives_nothing), TEST(the_workspace_is_what_the_query_says),
-                     TEST(the_workspace_is_limited), TEST_1(wrong_arguments_are_named));
+                     TEST(gradients_of_logits_that_are_kept_in_part), TEST(gradients_of_logits_that_are_kept_in_place),
+                     TEST_2(gradients_are_close_to_float64), TEST_2(nothing_gives_nothing),
+                     TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited),
+                     TEST_1(wrong_arguments_are_named));
 }
