@@ -5,7 +5,7 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. Memory that the rows leave keeps logits of the first tokens, which then are not computed again.
+ * row. The logits of the first tokens are kept, in grad_weights or in memory of their own, and not computed again.
  *
  * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
@@ -16,8 +16,13 @@
 #include "ops/tokens/responses.h"
 
 enum {
-    NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
-    NAPIER_LINEAR_BYTES = 144 << 20       /* the memory that its rows may take */
+    NAPIER_LINEAR_COLS = NAPIER_KEPT_COLS, /* tokens of a rectangle */
+    NAPIER_LINEAR_PAD = 32,                /* so that rows do not all map to one cache set */
+    NAPIER_LINEAR_STEP = NAPIER_LINEAR_COLS + NAPIER_LINEAR_PAD,
+    NAPIER_LINEAR_BYTES = 144 << 20, /* the memory that its rows may take */
+    /* the same of kept logits: as much as the weights in f32, but within these limits */
+    NAPIER_LINEAR_KEPT_LEAST = 64 << 20,
+    NAPIER_LINEAR_KEPT_MOST = 512 << 20
 };
 
 /* The data of a row between forward and backward. */
@@ -34,7 +39,7 @@ typedef struct napier_linear_back {
     double *doubles;         /* [N][3 K] */
     int64_t *ids;            /* [N][K] */
     napier_dtype dtype;      /* of g */
-    void *g;                 /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
+    void *g;                 /* [rows_at_a_time][NAPIER_LINEAR_STEP] */
     void *turned;            /* [NAPIER_LINEAR_COLS][turned_step]: g^T */
     float *hidden_sums;      /* [rows_at_a_time][H], a row in whole vectors */
     float *weight_sums;      /* [NAPIER_LINEAR_COLS][H] */
@@ -59,15 +64,19 @@ static napier_matrix part_of_logits(const napier_linear_back *b, float *part, in
     return m;
 }
 
-static napier_const_matrix kept_logits(const napier_linear_back *b) {
-    return napier_read_only(part_of_logits(b, b->head.kept, b->head.first, 0, napier_kept_step(&b->head)));
+/* The kept logits from (row, token) on. */
+static napier_const_matrix kept_logits(const napier_linear_back *b, int64_t row, int64_t token) {
+    const napier_head *h = &b->head;
+    return napier_read_only(part_of_logits(b, napier_kept_at(h, row, token), row, token, h->kept_step));
 }
 
 /* Row stride of g^T, in elements. */
-static int64_t turned_step(const napier_linear_back *b) { return (b->head.rows_at_a_time + 15) / 16 * 16; }
+static int64_t turned_step(const napier_linear_back *b) {
+    return napier_round_up(b->head.rows_at_a_time, NAPIER_LINEAR_PAD) + NAPIER_LINEAR_PAD;
+}
 
 static napier_const_matrix gradient_view(const napier_linear_back *b) {
-    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, b->dtype};
+    return (napier_const_matrix){b->g, b->count, b->cols, NAPIER_LINEAR_STEP, 1, b->dtype};
 }
 
 /* Transposes n tokens of g by `rows` of its rows into g^T. */
@@ -81,7 +90,7 @@ static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int6
 /* Rounds `rows` rows of the f32 gradient g of a tile to b->g and b->turned. */
 static void narrow_tile(const napier_linear_back *b, const float *g, int64_t tile, int64_t n, int64_t row,
                         int64_t rows) {
-    const napier_matrix along = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_BF16};
+    const napier_matrix along = {b->g, b->count, b->cols, NAPIER_LINEAR_STEP, 1, NAPIER_BF16};
     const napier_matrix across = {b->turned, b->count, b->cols, 1, turned_step(b), NAPIER_BF16};
     b->head.sides.kernels->unpack(g, NAPIER_HEAD_Z, rows, n, along, row, tile * NAPIER_TILE, false);
     if (b->wants_weights) {
@@ -96,15 +105,16 @@ static void compute_tile(const napier_linear_back *b, int worker, int64_t tile, 
     const int64_t first = b->row + block * h->sides.lane_block;
     float *scratch = h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
     const bool kept = b->reads_kept && begin < h->kept_cols, narrow = b->dtype == NAPIER_BF16;
-    const int64_t step = narrow ? NAPIER_HEAD_Z : NAPIER_LINEAR_COLS;
+    const int64_t step = narrow ? NAPIER_HEAD_Z : NAPIER_LINEAR_STEP;
     float *const g = narrow ? scratch + NAPIER_HEAD_PRODUCT
-                            : (float *)b->g + (first - b->row) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
+                            : (float *)b->g + (first - b->row) * NAPIER_LINEAR_STEP + tile * NAPIER_TILE;
     const napier_matrix turned = {g, n, lanes, 1, step, NAPIER_F32};
     if (!kept) {
         napier_head_logits(h, worker, block, begin, n, turned);
     }
     const napier_matrix whole = part_of_logits(b, g, first, begin, step);
-    const napier_token_job job = {kept ? kept_logits(b) : napier_read_only(whole), h->call->rules, h->call->wants};
+    const napier_token_job job = {kept ? kept_logits(b, first, begin) : napier_read_only(whole), h->call->rules,
+                                  h->call->wants};
     for (int64_t row = first; row < first + lanes; row++) {
         h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, NULL, whole,
                                    false, scratch);
@@ -140,13 +150,14 @@ static void pack_rows(const napier_context *context, napier_linear_back *b, int6
 /* ---- The two products -------------------------------------------------------------------------------------------- */
 
 /* Row stride of the sums, in floats. */
-static int64_t sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
+static int64_t sum_step(const napier_linear_back *b) { return napier_round_up(b->hidden.cols, 16) + 16; }
 
 static napier_matrix sums_view(const napier_linear_back *b, float *sums, int64_t rows) {
     const napier_matrix m = {sums, rows, b->hidden.cols, sum_step(b), 1, NAPIER_F32};
     return m;
 }
 
+/* With a gradient of bf16. */
 static napier_product_plan to_hidden(const napier_context *context, const napier_linear_back *b) {
     const napier_const_matrix weights = napier_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), gradient_view(b),
@@ -161,11 +172,77 @@ static napier_product_plan to_weights(const napier_context *context, const napie
     return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, false, add);
 }
 
-static napier_matrix weight_sums_view(const napier_linear_back *b) { return sums_view(b, b->weight_sums, b->cols); }
-
 static void run_product(const napier_context *context, napier_linear_back *b, napier_product_plan plan) {
     napier_product_run(context, &plan, b->memory);
 }
+
+/* grad_hidden in f32. The lanes are columns of the weights, whose rows are read once, in order. So a worker takes some
+ * columns and all tokens: it packs some rows at a time, which stay in its second-level cache, and adds their products to
+ * the sums in place. */
+enum { PACKED_TOKENS = 512, PACKED_COLUMNS = 256, PACKED_FLOATS = PACKED_TOKENS * PACKED_COLUMNS, PACK_TOGETHER = 16 };
+
+/* A unit of work: `columns` of the weights, whole panels, by `rows` of g. */
+typedef struct hidden_share {
+    int64_t columns, rows;
+} hidden_share;
+
+static hidden_share hidden_share_of(int threads, int64_t columns, int64_t rows) {
+    const int64_t units = 2 * (int64_t)threads, fair = napier_round_up((columns + units - 1) / units, 2 * NAPIER_LANES);
+    const int64_t each = napier_least(fair, PACKED_COLUMNS), shares = (columns + each - 1) / each;
+    const int64_t parts = (units + shares - 1) / shares;
+    return (hidden_share){each, napier_round_up((rows + parts - 1) / parts, NAPIER_ROW_GROUP)};
+}
+
+/* Packs columns [col, col + cols) of `count` rows of the weights from `token` on, as panels of PACKED_TOKENS. */
+static void pack_weights(const napier_linear_back *b, int64_t token, int64_t count, int64_t col, int64_t cols,
+                         float *panels) {
+    for (int64_t i = 0; i < count; i += PACK_TOGETHER) {
+        const int64_t together = napier_least(count - i, PACK_TOGETHER);
+        for (int64_t c = 0; c < cols; c += NAPIER_LANES) {
+            b->head.sides.kernels->pack(&b->weights, token + i, together, col + c, napier_least(cols - c, NAPIER_LANES),
+                                        false, panels + c * PACKED_TOKENS + i * NAPIER_LANES, NAPIER_LANES,
+                                        NAPIER_LANES);
+        }
+    }
+}
+
+static void hidden_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_linear_back *b = argument;
+    float *const panels = b->memory + (int64_t)worker * PACKED_FLOATS;
+    const hidden_share share = hidden_share_of(b->head.threads, b->hidden.cols, b->count);
+    const int64_t shares = (b->hidden.cols + share.columns - 1) / share.columns;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t col = unit % shares * share.columns, row = unit / shares * share.rows;
+        const int64_t cols = napier_least(b->hidden.cols - col, share.columns);
+        napier_direct_block block = {.dtype = NAPIER_F32,
+                                     .row_count = napier_least(b->count - row, share.rows),
+                                     .row_step = NAPIER_LINEAR_STEP * (int64_t)sizeof(float),
+                                     .panels = panels,
+                                     .panel_step = PACKED_TOKENS * NAPIER_LANES,
+                                     .lanes = napier_round_up(cols, 16),
+                                     .c = b->hidden_sums + row * sum_step(b) + col,
+                                     .c_step = sum_step(b)};
+        for (int64_t token = 0; token < b->cols; token += PACKED_TOKENS) {
+            block.cols = block.k = napier_least(b->cols - token, PACKED_TOKENS);
+            block.rows = (const float *)b->g + row * NAPIER_LINEAR_STEP + token;
+            block.first = b->col + token == 0 && !b->continues;
+            pack_weights(b, b->col + token, block.k, col, cols, panels);
+            b->head.sides.kernels->direct_chain(&block);
+        }
+    }
+}
+
+static void add_to_hidden(const napier_context *context, napier_linear_back *b) {
+    if (b->dtype == NAPIER_BF16) {
+        run_product(context, b, to_hidden(context, b));
+        return;
+    }
+    const hidden_share share = hidden_share_of(b->head.threads, b->hidden.cols, b->count);
+    const int64_t shares = (b->hidden.cols + share.columns - 1) / share.columns;
+    napier_parallel(context, (b->count + share.rows - 1) / share.rows * shares, 1, hidden_task, b);
+}
+
+static napier_matrix weight_sums_view(const napier_linear_back *b) { return sums_view(b, b->weight_sums, b->cols); }
 
 /* Copies sums to a result of any dtype and strides. Each worker copies some rows. */
 typedef struct napier_linear_copy {
@@ -208,7 +285,7 @@ static void along(const napier_context *context, napier_linear_back *b, bool wit
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
         rectangle(context, b, col);
         if (b->wants_hidden) {
-            run_product(context, b, to_hidden(context, b));
+            add_to_hidden(context, b);
         }
         if (with_weights) {
             const napier_matrix out = napier_some_rows_out(b->grad_weights, col, b->cols);
@@ -295,7 +372,7 @@ static size_t product_floats(const napier_context *context, const napier_linear_
     const int64_t rows = b->hidden.rows, cols = b->weights.rows, at_a_time = b->head.rows_at_a_time;
     const int64_t heights[2] = {at_a_time, rows % at_a_time},
                   widths[2] = {napier_least(cols, NAPIER_LINEAR_COLS), cols % NAPIER_LINEAR_COLS};
-    size_t most = 0;
+    size_t most = b->dtype == NAPIER_BF16 ? 0 : (size_t)context->threads * PACKED_FLOATS;
     for (int i = 0; i < 4; i++) {
         napier_linear_back some = *b;
         some.row = some.col = 0;
@@ -304,9 +381,9 @@ static size_t product_floats(const napier_context *context, const napier_linear_
         if (some.count == 0 || some.cols == 0) {
             continue;
         }
-        const napier_product_plan plans[2] = {to_hidden(context, &some),
-                                              to_weights(context, &some, weight_sums_view(&some), false)};
-        for (int p = 0; p < 2; p++) {
+        const napier_product_plan plans[2] = {to_weights(context, &some, weight_sums_view(&some), false),
+                                              to_hidden(context, &some)};
+        for (int p = 0; p < (b->dtype == NAPIER_BF16 ? 2 : 1); p++) {
             /* a plan that adds never uses the variant for few lanes */
             napier_product_plan plan = plans[p];
             const size_t floats = napier_product_floats(context, &plan);
@@ -322,12 +399,42 @@ static size_t product_floats(const napier_context *context, const napier_linear_
     return most;
 }
 
-/* The number of tokens whose logits fit into the memory that the rows leave: all, or whole rectangles. */
-static int64_t kept_cols(const napier_linear_back *b, int64_t row_floats) {
-    const int64_t rows = b->head.rows_at_a_time, room = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float);
-    const int64_t each = rows > 0 ? room / rows - row_floats - 16 : 0; /* floats of a row */
-    const int64_t whole = each > 0 ? each / NAPIER_LINEAR_COLS * NAPIER_LINEAR_COLS : 0;
-    return each >= b->weights.rows ? b->weights.rows : whole;
+/* Floats of kept logits. */
+static int64_t kept_floats(const napier_linear_back *b) {
+    const int64_t least = NAPIER_LINEAR_KEPT_LEAST / (int64_t)sizeof(float), h = b->hidden.cols;
+    const int64_t most = NAPIER_LINEAR_KEPT_MOST / (int64_t)sizeof(float);
+    const int64_t wanted = h > 0 && b->weights.rows < most / h ? b->weights.rows * h : most;
+    return wanted > least ? wanted : least;
+}
+
+/* Decides how many tokens' logits are kept: all, or those of whole rectangles. */
+static void keep_logits(napier_linear_back *b) {
+    const int64_t vocabulary = b->weights.rows;
+    napier_head *const h = &b->head;
+    h->kept_step = napier_least(vocabulary, NAPIER_KEPT_COLS) + 16;
+    h->kept_region = h->rows_at_a_time * h->kept_step;
+    const int64_t regions = h->kept_region > 0 ? kept_floats(b) / h->kept_region : 0;
+    h->kept_cols = vocabulary / NAPIER_KEPT_COLS < regions ? vocabulary : regions * NAPIER_KEPT_COLS;
+}
+
+/* Keeps logits where grad_weights will be instead, if it is f32 and contiguous and has room for nearly as many. Rectangle j
+ * reads its region before the gradients of its tokens are written, and these end where the next region begins, or before. */
+static void keep_in_place(napier_linear_back *b) {
+    const napier_matrix *out = &b->grad_weights;
+    napier_head *const h = &b->head;
+    const int64_t width = out->cols, rows = h->rows_at_a_time;
+    if (!out->data || out->dtype != NAPIER_F32 || out->col_stride != 1 || out->row_stride != width) {
+        return;
+    }
+    const int64_t region = (rows > width ? rows : width) * NAPIER_KEPT_COLS;
+    const int64_t cols = out->rows * width / region * NAPIER_KEPT_COLS;
+    if (cols < napier_least(h->kept_cols, out->rows - out->rows / 16)) {
+        return;
+    }
+    h->kept = out->data;
+    h->kept_step = rows < width - width / 128 ? NAPIER_LINEAR_STEP : NAPIER_KEPT_COLS; /* rows of a region fit in it */
+    h->kept_region = region;
+    h->kept_cols = cols;
 }
 
 static napier_linear_back back_of(const napier_context *context, const napier_token_call *call,
@@ -340,16 +447,22 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
         2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
-    b.head.kept_cols = kept_cols(&b, row_floats);
+    keep_logits(&b);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
 }
 
+/* Floats of memory for kept logits. */
+static size_t kept_size(const napier_linear_back *b) {
+    const int64_t regions = (b->head.kept_cols + NAPIER_KEPT_COLS - 1) / NAPIER_KEPT_COLS;
+    return b->head.kept ? 0 : (size_t)(regions * b->head.kept_region);
+}
+
 static size_t bytes_of(const napier_linear_back *b) {
     const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)sum_step(b);
-    const size_t g = NAPIER_LINEAR_COLS * (at_a_time + (size_t)turned_step(b)) * napier_dtype_size(b->dtype);
-    const size_t kept = at_a_time * (size_t)napier_kept_step(&b->head);
-    const size_t floats = at_a_time * h + kept + NAPIER_LINEAR_COLS * h + b->memory_floats;
+    const size_t g =
+        (NAPIER_LINEAR_STEP * at_a_time + NAPIER_LINEAR_COLS * (size_t)turned_step(b)) * napier_dtype_size(b->dtype);
+    const size_t floats = at_a_time * h + kept_size(b) + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
     return napier_head_bytes(&b->head) + g + floats * sizeof(float) + (size_t)b->hidden.rows * row;
@@ -363,9 +476,10 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->rows = napier_take(memory, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
     b->ids = k > 0 ? napier_take(memory, rows, k * sizeof(int64_t)) : NULL;
-    const size_t kept = (size_t)napier_kept_step(&b->head) * sizeof(float);
-    b->head.kept = kept > 0 ? napier_take(memory, at_a_time, kept) : NULL;
-    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_COLS * napier_dtype_size(b->dtype));
+    if (kept_size(b) > 0) {
+        b->head.kept = napier_take(memory, sizeof(float), kept_size(b));
+    }
+    b->g = napier_take(memory, at_a_time, NAPIER_LINEAR_STEP * napier_dtype_size(b->dtype));
     b->turned = napier_take(memory, turned_step(b), NAPIER_LINEAR_COLS * napier_dtype_size(b->dtype));
     b->hidden_sums = napier_take(memory, at_a_time, sums);
     b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
@@ -417,7 +531,11 @@ napier_status napier_linear_backward_of(napier_context *context, const napier_to
     b.wants_weights = grad_weights.data != NULL;
     b.continues = continues;
     b.slope = slope;
-    b.head.kept_cols = slope ? 0 : b.head.kept_cols; /* what is known is not computed with logits */
+    if (slope) {
+        b.head.kept_cols = 0; /* what is known is not computed with logits */
+    } else {
+        keep_in_place(&b);
+    }
     b.argument = argument;
     return back_run(context, &b);
 }

@@ -220,8 +220,8 @@ static void reduce_tile(const napier_head *h, int worker, int64_t tile, int64_t 
     const int64_t first = h->first + block * h->sides.lane_block;
     const bool kept = h->kept && begin < h->kept_cols;
     float *z = scratch_of(h, worker) + NAPIER_HEAD_PRODUCT;
-    float *x = kept ? napier_kept_row(h, first) + begin : z;
-    const int64_t step = kept ? napier_kept_step(h) : NAPIER_HEAD_Z;
+    float *x = kept ? napier_kept_at(h, first, begin) : z;
+    const int64_t step = kept ? h->kept_step : NAPIER_HEAD_Z;
     const napier_matrix turned = {x, n, lanes, 1, step, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);
     for (int64_t l = 0; l < lanes; l++) {

@@ -27,8 +27,10 @@ typedef struct napier_head {
     int64_t tiles, slot_floats;
     int64_t rows_at_a_time;    /* capacity: rows that are packed and processed at a time */
     int64_t first;             /* the first of these rows */
-    float *kept;               /* [rows_at_a_time][kept_step]: the logits of the first kept_cols tokens; or NULL */
+    float *kept;               /* the logits of the first kept_cols tokens, as in napier_kept_at; or NULL */
     int64_t kept_cols;         /* whole tiles, or all tokens */
+    int64_t kept_step;         /* floats from one row to the next */
+    int64_t kept_region;       /* floats from some NAPIER_KEPT_COLS tokens to the next as many */
     float *scratch;            /* [threads][NAPIER_HEAD_SCRATCH] */
     float *slots;              /* [rows_at_a_time][slot_floats] */
     napier_token_seen **desks; /* [threads][rows_at_a_time] */
@@ -43,12 +45,11 @@ enum {
     NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 
-/* Row stride of kept logits, in floats: not a power of two, so that rows do not all map to one cache set. */
-static inline int64_t napier_kept_step(const napier_head *head) {
-    return head->kept_cols > 0 ? head->kept_cols + 16 : 0;
-}
-static inline float *napier_kept_row(const napier_head *head, int64_t row) {
-    return head->kept + (row - head->first) * napier_kept_step(head);
+/* Kept logits: regions of NAPIER_KEPT_COLS tokens, each [rows][kept_step]. */
+enum { NAPIER_KEPT_COLS = 4 * NAPIER_TILE };
+static inline float *napier_kept_at(const napier_head *head, int64_t row, int64_t token) {
+    return head->kept + token / NAPIER_KEPT_COLS * head->kept_region + (row - head->first) * head->kept_step +
+           token % NAPIER_KEPT_COLS;
 }
 
 /* Called once for each row when its final is known, by any worker. seen holds the z of its ids. */

@@ -15,9 +15,12 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 /* How many lanes are multiplied at a time with rows that are read directly: one whole patch, so that sums go from
  * registers to their final place, and the panels leave space for them in the second-level cache. Rows that are widened
- * or turned serve more lanes, so that this pays. Packed rows serve more lanes. Up to 256 lanes go together, in shares of
- * almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
-enum { DIRECT_LANES = 64, CHANGED_LANES = 128 };
+ * or turned serve more lanes, so that this pays. Packed rows serve more lanes, and so do short ones. Up to 256 lanes go
+ * together, in shares of almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64,
+ * 64 and 3. */
+enum { DIRECT_LANES = 64, CHANGED_LANES = 128, SHORT_K = 512 };
+/* So few lanes wait for memory, which vectors read faster than tiles do. */
+enum { FEW_BESIDE_AMX = 2 };
 /* The pieces of so many lanes are six whole panels. */
 enum { SPLIT_LANES = 64 };
 
@@ -52,18 +55,18 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
-    const int64_t few = NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
     const bool amx = s.pairs && context->engine == NAPIER_ENGINE_AMX;
-    const bool from_memory = rows.col_stride == 1 && !amx && (!s.pairs || kernels->direct_pairs);
+    const int64_t few = (amx ? FEW_BESIDE_AMX : NAPIER_FEW) / (s.split ? NAPIER_PIECES : 1);
+    const bool from_memory = rows.col_stride == 1 && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
     s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && (s.few || lanes.rows > few);
-    s.engine = amx || (s.turned && !s.few);
+    s.engine = (amx || s.turned) && !s.few;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     s.direct = from_memory && !s.engine;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
     s.lane_block = s.split                            ? SPLIT_LANES
                    : !(s.direct || s.turned) || !full ? NAPIER_LANE_BLOCK
-                   : rows.dtype == NAPIER_F32         ? DIRECT_LANES
+                   : rows.dtype == NAPIER_F32         ? (s.k <= SHORT_K ? NAPIER_LANE_BLOCK : DIRECT_LANES)
                                                       : CHANGED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : napier_least(lanes.rows, s.lane_block);
     const int64_t panels = panels_of(&s, together);
