@@ -9,7 +9,9 @@
 
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
-    NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 10 to 20 microseconds */
+    NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 20 microseconds */
+    NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST, /* fewer are left to one thread: a second one that is awake helps from
+                                                    a quarter of that on, but one that sleeps takes longer to wake */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
     NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
@@ -33,7 +35,7 @@ int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t co
 
 /* The same where an element takes a fraction of a nanosecond. */
 static int64_t light_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
-    return chunk_of(context, rows, cols, granule, NAPIER_LIGHT_LEAST);
+    return chunk_of(context, rows, cols, granule, rows * cols < NAPIER_LIGHT_ALONE ? INT64_MAX : NAPIER_LIGHT_LEAST);
 }
 
 static int64_t tile_chunk(const napier_context *context, int64_t tiles) {
