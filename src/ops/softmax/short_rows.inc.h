@@ -48,7 +48,7 @@ static int batch_rows(const napier_softmax_job *job) {
     const int64_t cols = job->x.cols;
     const bool waits = job->op == NAPIER_OP_SOFTMAX && job->x.dtype == NAPIER_F32;
     const int64_t most = !waits ? 4096 : job->x.rows <= NEAR / cols ? 2048 : 1024;
-    return cols <= most / 16 ? 16 : cols <= most / 8 ? 8 : cols <= most / 4 || cols > 512 ? 4 : 2;
+    return cols <= most / 16 ? 16 : cols <= most / 8 ? 8 : 4;
 }
 
 /* Batch `index` takes the place of an earlier one in `scratch`: as few places as possible, one after the other, stay in
