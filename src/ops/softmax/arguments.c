@@ -2,11 +2,22 @@
 #include "ops/softmax/arguments.h"
 
 #include <float.h>
+#include <string.h>
 
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
+/* By its bits, because a comparison may raise a flag of the caller's floating-point state. Setting that state takes longer
+ * than anything else here, and the default temperature needs no rounding. */
+static bool is_one(double x) {
+    const double one = 1.0;
+    return memcmp(&x, &one, sizeof x) == 0;
+}
+
 float napier_float_of(double x) {
+    if (is_one(x)) {
+        return 1.0f;
+    }
     const napier_fenv caller = napier_fenv_enter();
     const volatile double exact = x; /* volatile: the compiler must not move the conversion out of the two calls */
     const volatile float rounded = (float)exact;
@@ -17,6 +28,9 @@ float napier_float_of(double x) {
 /* Rounds the temperature to the compute type, and tests that it is finite and above 0 there. The default state is
  * needed because a subnormal temperature is not 0. */
 static bool temperature_survives(double *temperature, napier_dtype compute) {
+    if (is_one(*temperature)) {
+        return true;
+    }
     const napier_fenv caller = napier_fenv_enter();
     const volatile double exact = *temperature;
     const volatile float single = (float)exact;

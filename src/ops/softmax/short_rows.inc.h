@@ -530,8 +530,8 @@ static void slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches) 
 static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const napier_short_plan plan = short_plan_of(job);
     const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
-    float *staged = scratch + (NAPIER_BATCH_SLOTS + NAPIER_BATCH_TERMS) * NAPIER_BATCH_FLOATS,
-          *spare = staged + 2 * NAPIER_STAGE_FLOATS;
+    float *spare = scratch, *in_progress = scratch + NAPIER_SPARE,
+          *staged = in_progress + (NAPIER_BATCH_SLOTS + NAPIER_BATCH_TERMS) * NAPIER_BATCH_FLOATS;
     napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
     napier_batch slot[NAPIER_BATCH_SLOTS];
     slots_start(slot, batches);
@@ -541,7 +541,7 @@ static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end
             const int64_t first = begin + (b + 1) * plan.batch_rows;
             look = &slot[(b + 1) % NAPIER_BATCH_SLOTS];
             const int rows = end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows;
-            batch_start(look, job, b + 1, first, rows, plan.room, plan.plain, scratch);
+            batch_start(look, job, b + 1, first, rows, plan.room, plan.plain, in_progress);
         }
         if (b >= 0 && b < batches) {
             sum = &slot[b % NAPIER_BATCH_SLOTS];

@@ -30,7 +30,11 @@ enum {
 /* Floats of scratch memory that a worker needs, on a 64-byte boundary. */
 enum {
     NAPIER_ROWS_SCRATCH = 10 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
-    NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
+    NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP,
+    NAPIER_SPARE = 2 * NAPIER_TILE + 32, /* for a row that is computed by itself */
+    /* Short rows of up to so many columns need less, unless their results go past the caches. */
+    NAPIER_NARROW_COLS = 64,
+    NAPIER_NARROW_SCRATCH = NAPIER_SPARE + 5 * NAPIER_GROUP * NAPIER_NARROW_COLS
 };
 
 /* What is recorded about a tile whose terms are kept. */

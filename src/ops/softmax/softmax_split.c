@@ -89,13 +89,25 @@ static void short_columns_task(void *argument, int worker, int64_t begin, int64_
     s->kernels->short_columns(s->job, begin, end, scratch_of(s, worker));
 }
 
+/* Few and narrow rows, for which an allocation takes longer than the work. */
+static napier_status run_narrow(napier_context *context, split *s) {
+    _Alignas(64) float scratch[NAPIER_NARROW_SCRATCH];
+    s->scratch = scratch;
+    s->scratch_floats = NAPIER_NARROW_SCRATCH;
+    napier_parallel(context, s->job->x.rows, s->job->x.rows, short_rows_task, s);
+    return napier_stopped(context);
+}
+
 static napier_status run_short(napier_context *context, split *s) {
     const bool columns = is_columns(s->job);
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
     const int64_t rows = s->job->x.rows, chunk = light_chunk(context, rows, s->job->x.cols, granule);
+    const int workers = napier_workers(context, rows, chunk);
+    if (!columns && workers == 1 && s->job->x.cols <= NAPIER_NARROW_COLS && !s->job->stream) {
+        return run_narrow(context, s);
+    }
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(take(&memory, s, napier_workers(context, rows, chunk),
-                    columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0));
+    NAPIER_TRY(take(&memory, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0));
     napier_parallel(context, rows, chunk, columns ? short_columns_task : short_rows_task, s);
     return napier_stopped(context);
 }
