@@ -33,7 +33,7 @@ enum {
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP,
     NAPIER_SPARE = 2 * NAPIER_TILE + 32, /* for a row that is computed by itself */
     /* Short rows of up to so many columns need less, unless their results go past the caches. */
-    NAPIER_NARROW_COLS = 64,
+    NAPIER_NARROW_COLS = 128,
     NAPIER_NARROW_SCRATCH = NAPIER_SPARE + 5 * NAPIER_GROUP * NAPIER_NARROW_COLS
 };
 
