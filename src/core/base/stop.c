@@ -17,9 +17,10 @@ struct napier_stop {
     const char *caller;       /* thread_mark of the thread that called the library */
     int short_runs;           /* since the clock was read */
     int64_t loop, items;      /* the number of the present loop, from 1, and all of its items */
-    _Atomic int64_t passed;   /* items of the loop */
     bool is_open;             /* between napier_stop_enter and napier_stop_leave */
     _Atomic bool has_stopped;
+    char apart[NAPIER_ALIGNMENT]; /* workers write what follows, and read what is before */
+    _Atomic int64_t passed;       /* items of the loop */
 };
 
 size_t napier_stop_size(void) { return sizeof(napier_stop); }
