@@ -221,10 +221,16 @@ typedef int napier_interrupt(void *user);
  * interrupt from the thread that made the call, between pieces of the work and at most ten times a second. If it answers
  * other than 0, the call returns NAPIER_CANCELLED within a fraction of a second; its outputs then have unspecified values, and
  * the next call with the context works as any other. A call that is short may end without having asked. An interrupt must return
- * (no longjmp, no exception of C++), and must not use the context; other contexts it may use. Not asked: calls of umap.h,
- * which ask their napier_progress; loading of models and tokenizers; states; calls for a GPU; and within one row of sparsemax,
- * logcumsumexp and kl_full. Other calls that take a napier_progress ask both. */
+ * (no longjmp, no exception of C++), and must not use the context, except by napier_context_progress; other contexts it may
+ * use. Not asked: calls of umap.h, which ask their napier_progress; loading of models and tokenizers; states; calls for a GPU;
+ * and within one row of sparsemax, logcumsumexp and kl_full. Other calls that take a napier_progress ask both. */
 NAPIER_API void napier_context_set_interrupt(napier_context *context, napier_interrupt *interrupt, void *user);
+
+/* For the interrupt of a context, to show how far the call that asks has come. A call works in loops, one after another. Returns
+ * the number of the present loop, from 1, and how many of its items are done, which grows to all of them. A call does not
+ * count its later loops in advance, so this is not the share of the whole call. Outside a call, and before its first loop,
+ * returns 0, with 0 of 0 items. */
+NAPIER_API int64_t napier_context_progress(const napier_context *context, int64_t *done, int64_t *items);
 
 /* For libraries that build on this one, as napier_mpi does: makes `text` the text of the context's last error, cut to 255
  * bytes, and returns `status`. */

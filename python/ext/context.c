@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,6 +52,115 @@ static void scratch_give(void *memory, void *user) {
     free(old ? old->start : NULL);
 }
 
+/* ---- What long calls ask: Ctrl-C, and bars of their progress ---------------------------------------------------- */
+
+/* Python runs signal handlers on its main thread only, so that of Ctrl-C. */
+static unsigned long main_thread;
+
+static int find_main_thread(void) {
+    PyObject *const threading = PyImport_ImportModule("threading");
+    PyObject *const thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *const ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+    main_thread = ident ? PyLong_AsUnsignedLong(ident) : 0;
+    Py_XDECREF(ident);
+    Py_XDECREF(thread);
+    Py_XDECREF(threading);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* One call at a time has a bar, of napier._progress. All of it with the GIL, but for a look whether make_bar is NULL. */
+static _Atomic(PyObject *) make_bar; /* makes the bar of a call; NULL: no bars */
+static PyObject *bar;                /* of the call with bar_context, or NULL */
+static const napier_context *bar_context;
+
+/* What the call on this thread has told of itself: it knows better than its loops. */
+static _Thread_local struct {
+    const char *name; /* NULL: nothing */
+    double done;
+    bool is_shown; /* to the caller's own function */
+} stage;
+
+void context_in_stage(const char *name, double done, bool is_shown) {
+    stage.name = name;
+    stage.done = done;
+    stage.is_shown = is_shown;
+}
+
+/* 0, or -1 with an error set. */
+static int open_bar(const napier_context *context) {
+    PyObject *const make = Py_NewRef(make_bar), *const made = PyObject_CallNoArgs(make);
+    Py_DECREF(make);
+    if (!made || bar) { /* another thread has made one meanwhile */
+        Py_XDECREF(made);
+        return made ? 0 : -1;
+    }
+    bar = made;
+    bar_context = context;
+    return 0;
+}
+
+int context_show(const napier_context *context, const char *what, double done) {
+    if (!bar && make_bar && open_bar(context)) {
+        return -1;
+    }
+    if (!bar || bar_context != context) {
+        return 0;
+    }
+    PyObject *const shown = PyObject_CallMethod(bar, "show", "sd", what, done);
+    Py_XDECREF(shown);
+    return shown ? 0 : -1;
+}
+
+/* Shows how far a long call has come. */
+static int show_progress(const napier_context *context) {
+    if (stage.name) {
+        return stage.is_shown ? 0 : context_show(context, stage.name, stage.done);
+    }
+    int64_t done = 0, items = 0;
+    const int64_t loop = napier_context_progress(context, &done, &items);
+    char step[32];
+    snprintf(step, sizeof step, "step %lld", (long long)loop);
+    return loop > 0 ? context_show(context, step, (double)done / (double)items) : 0;
+}
+
+int context_end_show(const napier_context *context) {
+    stage.name = NULL;
+    if (!bar || bar_context != context) {
+        return 0;
+    }
+    PyObject *type, *value, *trace, *const ended = bar;
+    PyErr_Fetch(&type, &value, &trace);
+    bar = NULL;
+    PyObject *const closed = PyObject_CallMethod(ended, "close", NULL);
+    Py_XDECREF(closed);
+    Py_DECREF(ended);
+    if (type) {
+        PyErr_Restore(type, value, trace);
+    }
+    return closed ? 0 : -1;
+}
+
+static PyObject *set_progress(PyObject *self, PyObject *value) {
+    (void)self;
+    PyObject *const old = make_bar;
+    make_bar = value == Py_None ? NULL : Py_NewRef(value);
+    return old ? old : Py_NewRef(Py_None);
+}
+
+/* Asked by a long call. Ends it where a signal handler raises, as that of Ctrl-C does: the call raises the same. */
+static int has_raised(void *user) {
+    const bool is_main = PyThread_get_thread_ident() == main_thread;
+    if (!is_main && !make_bar) {
+        return 0;
+    }
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    const int raised = (is_main && PyErr_CheckSignals()) || show_progress(user);
+    PyGILState_Release(gil);
+    return raised;
+}
+
+void context_watch_signals(napier_context *context) { napier_context_set_interrupt(context, has_raised, context); }
+
 /* ---- Contexts: all of this with the GIL held --------------------------------------------------------------------- */
 
 enum { FREE_CONTEXTS = 64 };
@@ -68,34 +178,6 @@ static void pool_empty(void) {
         napier_context_destroy(pool.free[--pool.count]);
     }
 }
-
-/* Python runs signal handlers on its main thread only, so that of Ctrl-C. */
-static unsigned long main_thread;
-
-static int find_main_thread(void) {
-    PyObject *const threading = PyImport_ImportModule("threading");
-    PyObject *const thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
-    PyObject *const ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
-    main_thread = ident ? PyLong_AsUnsignedLong(ident) : 0;
-    Py_XDECREF(ident);
-    Py_XDECREF(thread);
-    Py_XDECREF(threading);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* Ends a long call where a signal handler raises, as that of Ctrl-C does. The call then raises what the handler raised. */
-static int has_raised(void *user) {
-    (void)user;
-    if (PyThread_get_thread_ident() != main_thread) {
-        return 0;
-    }
-    const PyGILState_STATE gil = PyGILState_Ensure();
-    const int raised = PyErr_CheckSignals();
-    PyGILState_Release(gil);
-    return raised;
-}
-
-void context_watch_signals(napier_context *context) { napier_context_set_interrupt(context, has_raised, NULL); }
 
 napier_context *context_take(void) {
     if (pool.count > 0) {
@@ -134,11 +216,12 @@ static void pool_after_fork(void) {
     main_thread = PyThread_get_thread_ident(); /* in the child, that which called fork is the main one */
     pool.forked = true;
     pool.count = 0;
+    bar = NULL; /* of another thread's call */
     after_fork();
 }
 
 int raise_status(napier_context *context, napier_status status, const char *function) {
-    if (status == NAPIER_OK) {
+    if (context_end_show(context) == 0 && status == NAPIER_OK) {
         return 0;
     }
     if (PyErr_Occurred()) { /* set by a callback */
@@ -261,6 +344,10 @@ static PyMethodDef settings[] = {
      ">>> import napier\n"
      ">>> napier.isa_available(\"scalar\")\n"
      "True\n"},
+    {"_set_progress", set_progress, METH_O,
+     "_set_progress(make, /)\n--\n\nA long call calls make() for its bar, then bar.show(stage, share) about ten times "
+     "a "
+     "second, and bar.close().\nNone: no bars. Returns what was set before."},
     {"release_memory", release_memory, METH_NOARGS,
      "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most 512 MB) back to the "
      "system.\nReturns its bytes."

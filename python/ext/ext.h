@@ -137,6 +137,13 @@ napier_context *context_take(void);
 void context_give(napier_context *context);
 /* Long calls with this context end with an exception where a signal handler raises one: contexts of context_take do. */
 void context_watch_signals(napier_context *context);
+/* Where napier.progress shows bars, shows how far the call with this context has come: the share of a stage; and removes the
+ * bar at the call's end, as raise_status does, too. -1 with the error of a signal handler; bars keep their own errors. An error
+ * that is set at the end stays. With the GIL held. */
+int context_show(const napier_context *context, const char *what, double done);
+int context_end_show(const napier_context *context);
+/* What the interrupt shows of the call on this thread from now on, in place of its loops. is_shown: the caller shows it. */
+void context_in_stage(const char *name, double done, bool is_shown);
 
 /* Raises the exception of a status, with the context's text, and returns -1; returns 0 for NAPIER_OK. */
 int raise_status(napier_context *context, napier_status status, const char *function);

@@ -20,6 +20,7 @@ from ._ops.layers import (
     rotary_backward as rotary_backward, swiglu as swiglu, swiglu_backward as swiglu_backward)
 from ._ops.logsumexp import logsumexp as logsumexp
 from ._ops.losses import cross_entropy as cross_entropy, gumbel_softmax as gumbel_softmax, logaddexp as logaddexp
+from ._progress import progress as progress
 from ._umap.estimator import UMAP as UMAP
 from .rl import (
     compute_grpo_loss as compute_grpo_loss, compute_kl as compute_kl, gather_logprobs as gather_logprobs,
@@ -40,7 +41,7 @@ __all__ = [
     "get_num_threads", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
     "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax",
     "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent", "logsumexp", "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward",
-    "matmul", "numerics_version", "online_softmax", "reduce_softmax", "release_memory", "rl", "rms_norm",
+    "matmul", "numerics_version", "online_softmax", "progress", "reduce_softmax", "release_memory", "rl", "rms_norm",
     "rms_norm_backward", "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score",
     "safe_softmax", "sample", "set_isa", "set_num_threads", "softmax", "softmax_backward", "sparsemax",
     "sparsemax_backward", "swiglu", "swiglu_backward", "token_logprobs", "umap",

@@ -5,6 +5,7 @@ import json
 import pathlib
 import pickle
 import shutil
+import time
 import types
 
 import numpy as np
@@ -265,6 +266,28 @@ def test_progress_and_errors(model, directory, tmp_path):
     seen = []
     model.batch_logprobs([[5]], [[6]], progress=lambda stage, done: seen.append((stage, done)) and False)
     assert seen and seen[-1][0] == "scoring"
+
+    class Bar:
+        def show(self, stage, share):
+            shown.append(stage)
+
+        def close(self):
+            pass
+
+    shown = []
+    napier._napier._set_progress(Bar)  # as napier.progress does
+    try:
+        for _ in range(5):
+            time.sleep(0.11)  # a context asks ten times a second
+            model.batch_logprobs([[5]], [[6] * 20], progress=lambda stage, done: False)
+        assert not shown  # not a second time
+        for _ in range(50):
+            if not shown:
+                time.sleep(0.11)
+                model.batch_logprobs([[5]], [[6] * 20])
+        assert shown and not any(stage.startswith("step") for stage in shown)
+    finally:
+        napier._napier._set_progress(None)
 
     def fail(stage, done):
         raise KeyError("mine")

@@ -230,6 +230,7 @@ OTHERWISE = {
     "dtype_name": "array.dtype.name", "status_string": "exceptions", "last_error": "exceptions", "dtype_size": "array.itemsize",
     "context_create": "set_num_threads, set_isa", "context_destroy": "set_num_threads, set_isa",
     "context_threads": "get_num_threads", "matrix_engine": "napier info", "context_isa": "get_isa", "isa_name": "get_isa",
+    "context_set_interrupt": "Ctrl-C", "context_progress": "progress",
     "softmax_state_create": "SoftmaxState", "softmax_state_destroy": "SoftmaxState", "softmax_state_update": "SoftmaxState",
     "softmax_state_merge": "SoftmaxState", "softmax_state_finish": "SoftmaxState", "softmax_state_apply": "SoftmaxState",
     "softmax_state_create_weighted": "SoftmaxState(weighted=True)", "softmax_state_update_weighted": "SoftmaxState",

@@ -200,6 +200,8 @@ static napier_status words(napier_context *c) {
     KEEP(size_t, strlen(CALL(napier_last_error, c)));
     const int engine = CALL(napier_matrix_engine, c);     /* 0 also where there is no memory to check it */
     CALL(napier_context_set_interrupt, NULL, NULL, NULL); /* does nothing */
+    int64_t done = 0, items = 0;
+    KEEP(int64_t, CALL(napier_context_progress, c, &done, &items));
     KEEP(char, CALL(napier_metric_name, NAPIER_METRIC_YULE)[0]);
     KEEP(int, CALL(napier_metric_from_name, "cosine"));
     KEEP(float, CALL(napier_metric_disconnection, NAPIER_METRIC_COSINE));

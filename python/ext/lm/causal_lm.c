@@ -552,10 +552,14 @@ static PyObject *py_model_head(PyObject *self, PyObject *capsule) {
     return array_give(&a);
 }
 
+/* A call of a model has very many loops: a bar of napier.progress shows its stages, of which the first is soon known. */
+#define WITHOUT_STEPS(call_) (context_in_stage("", 0, true), (call_))
+
 /* Checks for Ctrl-C, and calls the caller's progress(stage, done), if any, which stops the work by returning a true
  * value. */
 static int model_progress(const char *stage, double done, void *user) {
     PyGILState_STATE gil = PyGILState_Ensure();
+    context_in_stage(stage, done, user != NULL);
     int stop = PyErr_CheckSignals();
     if (!stop && user) {
         PyObject *answer = PyObject_CallFunction(user, "sd", stage, done);
@@ -591,7 +595,7 @@ static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssiz
              (want_logits && call_made_matrix(&c, ids.size, napier_model_head(model).rows, NAPIER_F32, &l, &logits));
     if (!failed) {
         RUN(failed, names.function,
-            napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, v[5]));
+            WITHOUT_STEPS(napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, v[5])));
     }
     if (!failed) {
         given = Py_BuildValue("NN", call_object(h), call_object(l));
@@ -616,7 +620,7 @@ static PyObject *py_model_kv(PyObject *self, PyObject *const *args, Py_ssize_t c
     napier_context *context = model && !call_indices(&c, v[1], "ids", &ids) ? context_take() : NULL;
     if (context) {
         napier_status status;
-        Py_BEGIN_ALLOW_THREADS status = napier_kv_create(context, model, ids, model_progress, v[2], &kv);
+        Py_BEGIN_ALLOW_THREADS status = WITHOUT_STEPS(napier_kv_create(context, model, ids, model_progress, v[2], &kv));
         Py_END_ALLOW_THREADS capsule = hold(context, status, kv, kv_name, kv_end, names.function);
     }
     if (capsule) {
@@ -701,7 +705,8 @@ static PyObject *py_model_scores(PyObject *self, PyObject *const *args, Py_ssize
         (!want_entropy || !call_made_vector(&c, tokens, NAPIER_F32, &entropy, &r.entropy)) &&
         (!want_greedy || (argmax = call_make_integers(&c, 1, &tokens)))) {
         r.argmax = argmax ? (int64_t *)(void *)argmax->data : NULL;
-        RUN_FOR(given, names.function, napier_model_batch_logprobs(context, in.model, &in.batch, &in.options, &r),
+        RUN_FOR(given, names.function,
+                WITHOUT_STEPS(napier_model_batch_logprobs(context, in.model, &in.batch, &in.options, &r)),
                 Py_BuildValue("NNN", call_object(logprobs), call_object(entropy), call_object(argmax)));
     }
     PyMem_Free(in.kvs);
@@ -744,7 +749,8 @@ static PyObject *py_model_rewards(PyObject *self, PyObject *const *args, Py_ssiz
         RUN_SIZED(failed, names.function, napier_model_get_info(context, in.model, &info), 0);
     }
     if (!failed && !call_made_matrix(&c, in.batch.response_offsets.size - 1, info.labels, NAPIER_F32, &rewards, &out)) {
-        RUN_FOR(given, names.function, napier_model_rewards(context, in.model, &in.batch, &in.options, out),
+        RUN_FOR(given, names.function,
+                WITHOUT_STEPS(napier_model_rewards(context, in.model, &in.batch, &in.options, out)),
                 call_object(rewards));
     }
     PyMem_Free(in.kvs);
@@ -791,9 +797,10 @@ static PyObject *py_model_judge(PyObject *self, PyObject *const *args, Py_ssize_
                    !call_made_vector(&c, pairs / b.criteria, NAPIER_F32, &rewards, &rewards_out) &&
                    !call_made_matrix(&c, pairs, verdicts, NAPIER_F32, &logprobs, &logprobs_out)) {
             b.values = (const double *)(const void *)values->data;
-            RUN_FOR(given, names.function,
-                    napier_model_judge(context, model, &b, &options, scores_out, rewards_out, logprobs_out),
-                    Py_BuildValue("NNN", call_object(scores), call_object(rewards), call_object(logprobs)));
+            RUN_FOR(
+                given, names.function,
+                WITHOUT_STEPS(napier_model_judge(context, model, &b, &options, scores_out, rewards_out, logprobs_out)),
+                Py_BuildValue("NNN", call_object(scores), call_object(rewards), call_object(logprobs)));
         }
     }
     call_release(&c);
@@ -952,7 +959,8 @@ static PyObject *generate_results(call_arrays *c, const generate_inputs *in, con
     napier_context *context = context_take();
     if (context) {
         napier_status status;
-        Py_BEGIN_ALLOW_THREADS status = napier_generate(context, in->model, &in->batch, &in->options, &r);
+        Py_BEGIN_ALLOW_THREADS status =
+            WITHOUT_STEPS(napier_generate(context, in->model, &in->batch, &in->options, &r));
         Py_END_ALLOW_THREADS if (!raise_status(context, status, function)) {
             given = Py_BuildValue("NNNNNNN", call_object(ids), call_object(lengths), call_object(logprobs),
                                   call_object(plain), call_object(entropy), call_object(stop),

@@ -91,7 +91,7 @@ static bool asked_to_stop(const umap_work *w, const char *stage, double done) {
         return true;
     }
     if (!w->progress) {
-        return false;
+        return context_show(w->context, stage, done) != 0;
     }
     PyObject *answer = PyObject_CallFunction(w->progress, "sd", stage, done);
     const int stop = answer ? PyObject_IsTrue(answer) : -1;
@@ -352,7 +352,8 @@ kept *kept_new(umap_work *w, const char *kind, PyCapsule_Destructor end, PyObjec
 
 bool kept_work(umap_work *w, kept *k, napier_status status) {
     PyEval_RestoreThread(w->thread);
-    return raise_status(k->context, status, w->function) == 0 && !PyErr_Occurred();
+    const int raised = raise_status(k->context, status, w->function);
+    return context_end_show(w->context) == 0 && raised == 0 && !PyErr_Occurred();
 }
 
 void kept_end(PyObject *capsule, const char *kind, destroy_function *destroy) {

@@ -21,11 +21,6 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk) 
     return chunks <= 1 ? 1 : chunks < threads ? (int)chunks : threads;
 }
 
-static void run_chunk(napier_task *task, void *argument, int worker, int64_t index, int64_t items, int64_t chunk) {
-    const int64_t begin = index * chunk;
-    task(argument, worker, begin, items - begin < chunk ? items : begin + chunk);
-}
-
 static void run_alone(int64_t items, napier_task *task, void *argument) {
     const napier_fenv saved = napier_fenv_enter();
     task(argument, 0, 0, items);
@@ -47,6 +42,7 @@ static void run_parts(napier_stop *stop, int64_t items, int64_t chunk, napier_ta
     for (int64_t begin = 0; begin < items && !napier_has_stopped(stop); begin = end) {
         end = items - begin > part ? begin + part : items;
         task(argument, 0, begin, end);
+        napier_loop_pass(stop, end - begin);
         if (end < items) {
             const uint64_t now = napier_nanoseconds();
             (void)napier_stop_at(stop, now);
@@ -65,6 +61,7 @@ static void run_on_this_thread(napier_stop *stop, int64_t items, int64_t chunk, 
     }
     run_alone(items, task, argument);
     if (stop != NULL) {
+        napier_loop_pass(stop, items);
         napier_stop_soon(stop);
     }
 }
@@ -76,13 +73,22 @@ void napier_run_once(napier_step *step, void *argument) {
 }
 
 #if defined(_OPENMP) || defined(NAPIER_POOL)
+static void run_chunk(const napier_context *context, napier_task *task, void *argument, int worker, int64_t index,
+                      int64_t items, int64_t chunk) {
+    const int64_t begin = index * chunk, end = items - begin < chunk ? items : begin + chunk;
+    if (napier_goes_on(context)) {
+        task(argument, worker, begin, end);
+    }
+    napier_loop_pass(napier_stop_of(context), end - begin);
+}
+
 /* The calling thread has no chunk left. It asks on while others work on theirs, which may be long. */
-static void ask_until_done(const napier_context *context, const _Atomic int64_t *left) {
+static void ask_until_done(const napier_context *context) {
     enum { SPIN = 1000 * 1000, SOON = 50 * 1000 * 1000, REST = 50 };
     napier_stop *const stop = napier_stop_of(context);
     const uint64_t start = stop != NULL ? napier_nanoseconds() : 0;
     uint64_t passed = 0;
-    while (stop != NULL && *left > 0 && (passed < SOON || !napier_stop_at(stop, start + passed))) {
+    while (stop != NULL && napier_loop_waits(stop) && (passed < SOON || !napier_stop_at(stop, start + passed))) {
         if (passed > SPIN) {
             napier_rest(REST);
         }
@@ -97,20 +103,16 @@ static void ask_until_done(const napier_context *context, const _Atomic int64_t 
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
-    _Atomic int64_t left = chunks;
 #pragma omp parallel num_threads(workers)
     {
         const napier_fenv saved = napier_fenv_enter();
         const int worker = omp_get_thread_num();
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
         for (int64_t index = 0; index < chunks; index++) {
-            if (napier_goes_on(context)) {
-                run_chunk(task, argument, worker, index, items, chunk);
-            }
-            left--;
+            run_chunk(context, task, argument, worker, index, items, chunk);
         }
         if (worker == 0) {
-            ask_until_done(context, &left);
+            ask_until_done(context);
         }
         napier_fenv_leave(saved);
     }
@@ -121,20 +123,17 @@ typedef struct team_job {
     napier_task *task;
     void *argument;
     int64_t items, chunk, chunks;
-    _Atomic int64_t next, left;
+    _Atomic int64_t next;
 } team_job;
 
 static void run_member(void *argument, int worker) {
     team_job *j = argument;
     const napier_fenv saved = napier_fenv_enter();
     for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
-        if (napier_goes_on(j->context)) {
-            run_chunk(j->task, j->argument, worker, index, j->items, j->chunk);
-        }
-        j->left--;
+        run_chunk(j->context, j->task, j->argument, worker, index, j->items, j->chunk);
     }
     if (worker == 0) {
-        ask_until_done(j->context, &j->left);
+        ask_until_done(j->context);
     }
     napier_fenv_leave(saved);
 }
@@ -142,7 +141,7 @@ static void run_member(void *argument, int worker) {
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
-    team_job job = {context, task, argument, items, chunk, chunks, 0, chunks};
+    team_job job = {context, task, argument, items, chunk, chunks, 0};
     napier_pool_run(context->pool, workers, run_member, &job);
 }
 #endif
@@ -151,6 +150,9 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
     napier_stop *const stop = napier_stop_of(context);
     if (items <= 0 || (stop != NULL && napier_has_stopped(stop))) {
         return;
+    }
+    if (stop != NULL) {
+        napier_loop_begin(stop, items);
     }
 #if defined(_OPENMP) || defined(NAPIER_POOL)
     const int workers = napier_workers(context, items, chunk);

@@ -16,8 +16,11 @@ struct napier_stop {
     uint64_t interval, asked; /* nanoseconds, between questions and of the last one */
     const char *caller;       /* thread_mark of the thread that called the library */
     int short_runs;           /* since the clock was read */
+    int64_t loop, items;      /* the number of the present loop, from 1, and all of its items */
     bool is_open;             /* between napier_stop_enter and napier_stop_leave */
     _Atomic bool has_stopped;
+    char apart[NAPIER_ALIGNMENT]; /* workers write what follows, and read what is before */
+    _Atomic int64_t passed;       /* items of the loop */
 };
 
 size_t napier_stop_size(void) { return sizeof(napier_stop); }
@@ -29,6 +32,8 @@ void napier_stop_create(napier_stop *s) {
     s->asked = 0;
     s->caller = NULL;
     s->short_runs = 0;
+    s->loop = s->items = 0;
+    atomic_init(&s->passed, 0);
     s->is_open = false;
     atomic_init(&s->has_stopped, false);
 }
@@ -50,6 +55,7 @@ napier_stop *napier_stop_enter(napier_context *context) {
     s->is_open = true;
     s->caller = &thread_mark;
     s->has_stopped = false;
+    s->loop = 0;
     return s;
 }
 
@@ -67,6 +73,30 @@ napier_status napier_stopped(napier_context *context) {
 
 napier_stop *napier_stop_of(const napier_context *context) {
     return context->stop != NULL && context->stop->is_open ? context->stop : NULL;
+}
+
+void napier_loop_begin(napier_stop *s, int64_t items) {
+    s->loop++;
+    s->items = items;
+    atomic_store_explicit(&s->passed, 0, memory_order_relaxed);
+}
+
+void napier_loop_pass(napier_stop *s, int64_t items) {
+    if (s != NULL) {
+        atomic_fetch_add_explicit(&s->passed, items, memory_order_relaxed);
+    }
+}
+
+bool napier_loop_waits(const napier_stop *s) {
+    return atomic_load_explicit(&s->passed, memory_order_relaxed) < s->items;
+}
+
+int64_t napier_context_progress(const napier_context *context, int64_t *done, int64_t *items) {
+    const napier_stop *const s = context != NULL ? napier_stop_of(context) : NULL;
+    const bool is_known = s != NULL && s->loop > 0;
+    *done = is_known ? atomic_load_explicit(&s->passed, memory_order_relaxed) : 0;
+    *items = is_known ? s->items : 0;
+    return is_known ? s->loop : 0;
 }
 
 bool napier_has_stopped(const napier_stop *s) { return atomic_load_explicit(&s->has_stopped, memory_order_relaxed); }

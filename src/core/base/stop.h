@@ -1,4 +1,5 @@
-/* core/base/stop.h - how a long call ends early, by the interrupt of its context (napier_context_set_interrupt).
+/* core/base/stop.h - how a long call ends early, by the interrupt of its context (napier_context_set_interrupt), and says how
+ * far it has come (napier_context_progress).
  *
  *     NAPIER_MAY_STOP(context);
  *     napier_parallel(context, rows, chunk, sum_rows, &job);
@@ -34,6 +35,12 @@ bool napier_goes_on(const napier_context *context);
 /* ---- For napier_parallel ----------------------------------------------------------------------------------------- */
 
 napier_stop *napier_stop_of(const napier_context *context);
+/* A loop over so many items begins. What napier_context_progress returns is of this loop. */
+void napier_loop_begin(napier_stop *stop, int64_t items);
+/* So many more items are done, or left out after a stop; any thread may say so. NULL: nobody counts. */
+void napier_loop_pass(napier_stop *stop, int64_t items);
+/* Whether items of the loop are not done yet. */
+bool napier_loop_waits(const napier_stop *stop);
 /* Whether the work has been stopped; any thread may ask. */
 bool napier_has_stopped(const napier_stop *stop);
 /* The calling thread asks the interrupt if it is time: napier_nanoseconds are `now`. Returns napier_has_stopped. */

@@ -15,15 +15,35 @@
 
 typedef struct asker {
     int64_t asked, stops_at; /* answers the question with this number by a stop; -1: none */
+    const napier_context *context;
+    int64_t loop, done, ended; /* at the last question, and questions with all items of a loop done */
 } asker;
+
+static void answer(asker *a, int64_t stops_at) { *a = (asker){.stops_at = stops_at, .context = a->context}; }
+
+/* Within a call every loop is seen, in order, and its done items grow. */
+static void check_progress(asker *a) {
+    int64_t done = -1, items = -1;
+    const int64_t loop = napier_context_progress(a->context, &done, &items);
+    const bool same = loop == a->loop && done >= a->done, next = loop == a->loop + 1, new_call = loop <= 1;
+    expect(same || next || new_call, "item %lld of loop %lld after item %lld of loop %lld", (long long)done,
+           (long long)loop, (long long)a->done, (long long)a->loop);
+    expect(done >= 0 && done <= items && (loop == 0) == (items == 0), "loop %lld: %lld of %lld items", (long long)loop,
+           (long long)done, (long long)items);
+    a->loop = loop;
+    a->done = done;
+    a->ended += done == items;
+}
 
 static int ask(void *user) {
     asker *const a = user;
+    check_progress(a);
     return a->asked++ == a->stops_at;
 }
 
 static napier_context *asking_context(int threads, asker *a) {
     napier_context *const context = context_for_test(NAPIER_ISA_AUTO, threads);
+    a->context = context;
     napier_context_set_interrupt(context, ask, a);
     napier_stop_set_interval(context, 0);
     return context;
@@ -67,17 +87,17 @@ static napier_status count_nested(counted *c) {
 static void test_loops(void) {
     static const int64_t chunks[] = {1, 7, ITEMS};
     for (int i = 0; i < 9; i++) {
-        asker a = {0, -1};
+        asker a = {.stops_at = -1};
         counted c = {asking_context(1 + i % 3, &a), chunks[i / 3], {0}};
         assert_int_equal(count_twice(&c), NAPIER_OK);
         const int64_t all = a.asked;
-        assert_true(all >= 2);
+        assert_true(all >= 2 && a.loop == 2 && a.ended >= 2);
         for (int j = 0; j < ITEMS; j++) {
             assert_int_equal(c.done[j], 2);
         }
         for (int64_t at = 0; at < all; at++) {
             memset(c.done, 0, sizeof c.done);
-            a = (asker){0, at};
+            answer(&a, at);
             const napier_status status = at % 2 == 0 ? count_twice(&c) : count_nested(&c);
             if (status == NAPIER_CANCELLED) { /* how often there is a chance to ask depends on time */
                 assert_int_equal(a.asked, at + 1);
@@ -92,8 +112,22 @@ static void test_loops(void) {
     }
 }
 
+/* A call within a call counts its loops with the outer one's; outside a call there are none. */
+static void test_progress(void) {
+    for (int threads = 1; threads <= 3; threads++) {
+        asker a = {.stops_at = -1};
+        counted c = {asking_context(threads, &a), 7, {0}};
+        assert_int_equal(count_nested(&c), NAPIER_OK);
+        assert_true(a.loop == 3 && a.done == ITEMS && a.ended >= 3); /* also those of the function within */
+        int64_t done = -1, items = -1;
+        assert_int_equal(napier_context_progress(c.context, &done, &items), 0);
+        assert_true(done == 0 && items == 0);
+        assert_int_equal(napier_context_progress(NULL, &done, &items), 0);
+    }
+}
+
 static void test_settings(void) {
-    asker a = {0, 0};
+    asker a = {.stops_at = 0};
     counted c = {asking_context(2, &a), 1, {0}};
     napier_context_set_interrupt(NULL, ask, &a);
     napier_context_set_interrupt(c.context, NULL, NULL);
@@ -142,7 +176,7 @@ static void test_rounding(void) {
 
 /* Runs the call, which is stopped at a question or, if it ends before, gives the wanted bytes. */
 static bool stop_call(const public_call *call, napier_context *context, asker *a, int64_t at, const void *wanted) {
-    *a = (asker){0, at};
+    answer(a, at);
     const napier_status status = call_run(call, context);
     if (status == NAPIER_OK) {
         return expect(a->asked <= at, "%s: went on after the stop at question %lld", call->name, (long long)at) &&
@@ -156,7 +190,7 @@ static bool stop_call(const public_call *call, napier_context *context, asker *a
 static int64_t check_call(const public_call *call, napier_context *context, asker *a) {
     enum { STOPS = 24 };
     static unsigned char wanted[CALL_RESULT_BYTES];
-    *a = (asker){0, -1};
+    answer(a, -1);
     bool right = succeeded(context, call_run(call, context), call->name);
     memcpy(wanted, call_result, sizeof wanted);
     const int64_t all = a->asked, step = all / STOPS + 1;
@@ -188,7 +222,7 @@ static void check_asks(const char *name, int64_t asked) {
 }
 
 static void test_every_call(void) {
-    asker a[2];
+    asker a[2] = {{.stops_at = -1}, {.stops_at = -1}};
     napier_context *const contexts[2] = {asking_context(1, &a[0]), asking_context(3, &a[1])};
     calls_open("test_stop.tmp");
     for (int i = 0; i < calls_count(); i++) {
@@ -287,16 +321,16 @@ static const public_call larger[] = {{"matmul", run_matmul, 0},
 /* Stops the call at some of its questions, of which there may be fewer when the call runs again: each time it ends there,
  * and its next run has the bits. */
 static void check_larger(const public_call *call, int threads, const float *wanted) {
-    asker a = {0, -1};
+    asker a = {.stops_at = -1};
     napier_context *const context = asking_context(threads, &a);
     succeeded(context, call->run(context), call->name);
     const int64_t all = a.asked, at[] = {0, 1, all / 2, all - 1};
     expect(all > 0, "%s: asks %lld times", call->name, (long long)all);
     for (int i = 0; i < 4; i++) {
-        a = (asker){0, at[i]};
+        answer(&a, at[i]);
         const napier_status status = call->run(context);
         expect(status == NAPIER_CANCELLED || (i > 0 && a.asked <= at[i]), "%s: status %d", call->name, (int)status);
-        a = (asker){0, -1};
+        answer(&a, -1);
         memset(out, 0, FLOATS * sizeof *out);
         succeeded(context, call->run(context), call->name);
         expect(memcmp(out, wanted, FLOATS * sizeof *out) == 0, "%s: other bits after a stop", call->name);
@@ -326,6 +360,6 @@ static void test_larger_calls(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("stop", TEST(test_loops), TEST(test_settings), TEST(test_rounding), TEST(test_every_call),
-                     TEST(test_larger_calls));
+    return RUN_TESTS("stop", TEST(test_loops), TEST(test_progress), TEST(test_settings), TEST(test_rounding),
+                     TEST(test_every_call), TEST(test_larger_calls));
 }
