@@ -87,7 +87,14 @@ typedef struct napier_token_results {
                                fewer */
     napier_matrix top_logprobs; /* [N, top_k]: their log-probabilities; -inf where top_ids is -1 */
     int64_t top_k;              /* 0 to 1024, at most V */
+    /* For napier_linear_token_logprobs_backward, so that it need not compute them again. As in napier/shards.h, the values
+     * of finals mean nothing to a caller. They hold the entropy only if it is asked for too. */
+    int64_t *finals; /* [N][4] */
+    float *chosen;   /* [N, K]: z of the ids */
 } napier_token_results;
+
+/* The int64_t of a final. */
+#define NAPIER_TOKEN_FINAL_WORDS 4
 
 #define NAPIER_TOKEN_RESULTS_INIT \
     { .struct_size = sizeof(napier_token_results) }
@@ -111,6 +118,12 @@ typedef struct napier_token_gradients {
     napier_const_vector lse;      /* [N] */
     napier_const_vector entropy;  /* [N] */
     napier_const_vector loss;     /* [N] */
+    /* Not gradients, but results of the forward call with the same inputs and options, which a call from hidden states then
+     * need not compute again: finals [N][4], and chosen [N, K] if there are gradients of logprobs or loss. Other calls do not
+     * read them. The result has the same bits, except that a gradient of entropy gives NaN where the finals hold none. Any
+     * values are safe to read. */
+    const int64_t *finals;
+    const float *chosen;
 } napier_token_gradients;
 
 #define NAPIER_TOKEN_GRADIENTS_INIT \

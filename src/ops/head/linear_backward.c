@@ -540,6 +540,10 @@ napier_status napier_linear_backward_of(napier_context *context, const napier_to
     return back_run(context, &b);
 }
 
+static void known_slope(void *argument, int64_t row, napier_final *final, napier_token_slope_desk *desk) {
+    napier_token_slope_known(argument, row, final, desk);
+}
+
 napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
                                                     napier_const_matrix weights, napier_indices ids,
                                                     const napier_token_options *options,
@@ -548,7 +552,8 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
     napier_token_call call;
     NAPIER_TRY(napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, gradients, grad_hidden,
                                      grad_weights, &call));
-    return napier_linear_backward_of(context, &call, hidden, weights, NULL, NULL, false, grad_hidden, grad_weights);
+    return napier_linear_backward_of(context, &call, hidden, weights, call.gradients.finals ? known_slope : NULL, &call,
+                                     false, grad_hidden, grad_weights);
 }
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */
