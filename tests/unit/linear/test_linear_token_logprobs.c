@@ -575,7 +575,7 @@ static void the_workspace_is_limited(void) {
             for (int64_t rows = 1; rows <= 1000000; rows = rows * 3 / 2 + 1) {
                 const size_t forward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 0);
                 const size_t backward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 1);
-                const int64_t most = 730000000 + 16384 * hidden + 2000000 * threads + 200 * rows;
+                const int64_t most = 190000000 + 16384 * hidden + 2000000 * threads + 200 * rows;
                 expect(forward > 0 && forward < 256000000 && backward > 0 && backward <= (size_t)most,
                        "%lld rows, H %lld, %d threads: %zu and %zu bytes", (long long)rows, (long long)hidden, threads,
                        forward, backward);
