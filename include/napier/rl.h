@@ -87,7 +87,14 @@ typedef struct napier_token_results {
                                fewer */
     napier_matrix top_logprobs; /* [N, top_k]: their log-probabilities; -inf where top_ids is -1 */
     int64_t top_k;              /* 0 to 1024, at most V */
+    /* For napier_linear_token_logprobs_backward, so that it need not compute them again. As in napier/shards.h, the values
+     * of finals mean nothing to a caller. They hold the entropy only if it is asked for too. */
+    int64_t *finals; /* [N][4] */
+    float *chosen;   /* [N, K]: z of the ids */
 } napier_token_results;
+
+/* The int64_t of a final. */
+#define NAPIER_TOKEN_FINAL_WORDS 4
 
 #define NAPIER_TOKEN_RESULTS_INIT \
     { .struct_size = sizeof(napier_token_results) }
@@ -111,6 +118,12 @@ typedef struct napier_token_gradients {
     napier_const_vector lse;      /* [N] */
     napier_const_vector entropy;  /* [N] */
     napier_const_vector loss;     /* [N] */
+    /* Not gradients, but results of the forward call with the same inputs and options, which a call from hidden states then
+     * need not compute again: finals [N][4], and chosen [N, K] if there are gradients of logprobs or loss. Other calls do not
+     * read them. The result has the same bits, except that a gradient of entropy gives NaN where the finals hold none. Any
+     * values are safe to read. */
+    const int64_t *finals;
+    const float *chosen;
 } napier_token_gradients;
 
 #define NAPIER_TOKEN_GRADIENTS_INIT \
@@ -135,10 +148,8 @@ NAPIER_API napier_status napier_token_logprobs_backward(napier_context *context,
 /* The workspace in bytes of the forward (or backward) call for these shapes, with one id per row and no top_k. Returns
  * 0 for impossible shapes. With H up to 16384 and up to 64 threads, the forward call takes less than 256 MB for any N.
  * The backward call takes at most 190 MB, plus 16 KB for each of H (sums for 4096 tokens), 2 MB for each thread and 200
- * bytes per row; that is 256 MB with H = 2048 and 16 threads. In addition it keeps logits, which it would otherwise compute
- * twice: where it will write grad_weights, if that is f32 and contiguous and N is at most about H; else in memory of its
- * own, as many bytes as the weights take in f32, but 67 to 540 MB. Many ids per row or a large top_k take no more: the
- * calls then process fewer rows at a time. With options.split it may be three times as much for each of the rows' H. */
+ * bytes per row; that is 256 MB with H = 2048 and 16 threads. Many ids per row or a large top_k take no more: the calls
+ * then process fewer rows at a time. With options.split it may be three times as much for each of the rows' H. */
 NAPIER_API size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,
                                                          int64_t vocabulary, int backward);
 
@@ -152,6 +163,7 @@ NAPIER_API napier_status napier_linear_token_logprobs(napier_context *context, n
  * napier_token_logprobs_backward. With g the gradient of the logits in f32:
  *     grad_hidden = g weights     (one chain of fma over v, ascending)
  *     grad_weights = g^T hidden   (one chain of fma over n, ascending)
+ * Without gradients->finals the call computes most logits once more, to find them: give it those of the forward call.
  * With options.bf16_gradient g is rounded to bf16, and the sums are in the order of bf16 by bf16 (napier/linear.h). */
 NAPIER_API napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
                                                                napier_const_matrix weights, napier_indices ids,

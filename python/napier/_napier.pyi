@@ -74,7 +74,8 @@ def linear_token_logprobs_backward(hidden: Array, weights: Array, ids: Optional[
                                    z_loss: float = 0.0, keep: Optional[Array] = None,
                                    grad_logprobs: Optional[Array] = None, grad_lse: Optional[Array] = None,
                                    grad_entropy: Optional[Array] = None,
-                                   grad_loss: Optional[Array] = None, *, bf16_gradient: bool = False) -> tuple[Any, Any]: ...
+                                   grad_loss: Optional[Array] = None, *, bf16_gradient: bool = False,
+                                   finals: Optional[Array] = None, chosen: Optional[Array] = None) -> tuple[Any, Any]: ...
 def matmul(a: Array, b: Array, *, dtype: Optional[DType] = None, split: bool = False) -> Any: ...
 def rotary_frequencies(dim: int, *, theta: float = 10000.0, scaling: Literal["default", "linear", "llama3", "yarn"] = "default",
                        factor: float = 1.0, original_max_position_embeddings: int = 0, low_freq_factor: float = 1.0,

@@ -48,7 +48,7 @@ def _want(lse, entropy, loss, argmax, rank):
 
 def _shaped(results, lead, ids):
     """Reshapes results of rows to the leading dimensions. One id per row has no dimension of its own."""
-    logprobs, lse, entropy, loss, argmax, rank, top_ids, top_logprobs = results
+    logprobs, lse, entropy, loss, argmax, rank, top_ids, top_logprobs = results[:8]
     each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead):]
 
     def as_(value, shape):

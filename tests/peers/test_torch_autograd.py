@@ -523,6 +523,41 @@ def test_gradcheck_token_logprobs():
     gradcheck(lambda x: nt.token_logprobs(x, ids, keep=keep, entropy=True)[::2][:2], x)
 
 
+def test_linear_token_logprobs_with_finals():
+    """The backward pass has finals from the forward pass; its bits are those of the call that computes them again."""
+    rl, keep = napier.rl, torch.arange(V * N).reshape(N, V) % 3 > 0
+    for dtype, ids, options in [
+            (torch.float32, ids_of(), {}), (torch.bfloat16, ids_of(), {"temperature": 0.7}), (torch.float16, ids_of(), {"softcap": 3.0}),
+            (torch.bfloat16, ids_of(), {"bf16_gradient": True}), (torch.float32, ids_of(), {"keep": keep, "label_smoothing": 0.2}),
+            (torch.float32, torch.stack([ids_of(), ids_of().flip(0)], 1), {"keep": keep[0]}), (torch.float32, None, {})]:
+        hidden, weights = (x.detach().to(dtype).requires_grad_() for x in (normal(N, 7), normal(V, 7, seed=1)))
+        for loss in (False, True):
+            if loss and (ids is None or ids.ndim > 1):
+                continue
+            t = nt.linear_token_logprobs(hidden, weights, ids, lse=True, entropy=True, loss=loss, **options)
+            total = t.lse.sum() + t.entropy.sum() + (t.loss.sum() if loss else 0) + (0 if ids is None else t.logprobs.sum())
+            ones = torch.ones(N)
+            wanted = rl.linear_token_logprobs_backward(
+                hidden.detach(), weights.detach(), ids, **options, grad_lse=ones, grad_entropy=ones, grad_loss=ones if loss else None,
+                grad_logprobs=None if ids is None else torch.ones(N, ids.numel() // N))
+            for a, b in zip(torch.autograd.grad(total, (hidden, weights)), wanted, strict=True):
+                assert torch.equal(a, b), (dtype, options, loss)
+
+
+def test_finals_are_used():
+    """Not computed again: other finals give another gradient."""
+    x, y, one = normal(N, 7).detach(), normal(V, 7, seed=1).detach(), torch.ones(N)
+    numbers = torch.tensor([1.0, 0, 0, 0, 0], dtype=torch.float64)
+    *_, finals, chosen = torch.ops.napier.linear_token_logprobs(x, y, None, None, numbers, -100, 32, 0)
+    assert finals.shape == (N, 4) and finals.dtype == torch.int64 and chosen.numel() == 0
+
+    def backward(finals):
+        return torch.ops.napier.linear_token_logprobs_backward(x, y, None, None, numbers, -100, None, one, None, None, finals, None)
+
+    assert torch.equal(backward(None)[0], backward(finals)[0])
+    assert not torch.equal(backward(None)[0], backward(finals.roll(1, 0))[0])
+
+
 def test_gradcheck_linear_token_logprobs():
     hidden, weights, ids = grid(4, 3), grid(7, 3, seed=1), torch.tensor([0, 6, 2, 2])
     for options in ({}, {"temperature": 0.75, "softcap": 4.0}):
@@ -646,6 +681,8 @@ def test_operators():
         (ops.token_logprobs, (x, None, None, tokens, -100, 3, 0)),
         (ops.sample, (x.detach(), torch.tensor([0.5, 0.9, 0, 1, 0, 0], dtype=torch.float64), 5, 7, *[None] * 8)),
         (ops.linear_token_logprobs, (x, y, ids % N, None, torch.cat([tokens, one - 1]), -100, 2, 0)),
+        (ops.linear_token_logprobs, (x, y, ids % N, None, torch.cat([tokens, one - 1]), -100, 34, 0)),
+        (ops.linear_token_logprobs, (x, y, None, None, torch.cat([tokens, one - 1]), -100, 33, 0)),
         (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", clamps)), (ops.kl_full, (x, y, one)),
         (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
         (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "beta", one - 1)),

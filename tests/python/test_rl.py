@@ -168,6 +168,7 @@ def test_gradient_of_tokens_in_bf16(rng):
 
 
 def test_errors_of_tokens(logits, ids):
+    linear_back = napier.rl.linear_token_logprobs_backward
     for refused in [
         (lambda: napier.token_logprobs(logits, ids[:5]), ValueError, "^ids: shape"),
         (lambda: napier.token_logprobs(logits, ids + V), ValueError, "ids"),
@@ -181,6 +182,12 @@ def test_errors_of_tokens(logits, ids):
         (lambda: napier.token_logprobs(logits * 1j, ids), TypeError, "^logits: complex"),
         (lambda: napier.token_logprobs(logits, loss=True), ValueError, "loss"),
         (lambda: napier.linear_token_logprobs(logits, logits[:, :3], ids), ValueError, "weights"),
+        (lambda: linear_back(logits, logits, finals=np.zeros((N, 3), int)), ValueError, "^finals: expected"),
+        (lambda: linear_back(logits, logits, finals=np.zeros((N, 4), "i4")), ValueError, "^finals: expected"),
+        (lambda: linear_back(logits, logits, finals=logits), TypeError, "^finals: expected integers"),
+        (lambda: linear_back(logits, logits, [0] * N, chosen=logits), ValueError, "^chosen: expected"),
+        (lambda: linear_back(logits, logits, [0] * N, grad_logprobs=logits[:, :1], finals=np.zeros((N, 4), int)), ValueError,
+         "gradients: chosen"),
         (lambda: napier.gather_logprobs(logits, ids[:3]), ValueError, "^ids: shape"),
         (lambda: napier.matmul(logits, logits), ValueError, "matmul"),
         (lambda: napier.kl_full(logits, logits[:3]), ValueError, "kl_full"),

@@ -40,8 +40,8 @@ static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, 
 }
 
 /* The requested results, as bits of `want`. */
-enum { WANT_LSE = 1, WANT_ENTROPY = 2, WANT_LOSS = 4, WANT_ARGMAX = 8, WANT_RANK = 16 };
-enum { LOGPROBS, LSE, ENTROPY, LOSS, ARGMAX, RANK, TOP_IDS, TOP_LOGPROBS, TOKEN_RESULTS };
+enum { WANT_LSE = 1, WANT_ENTROPY = 2, WANT_LOSS = 4, WANT_ARGMAX = 8, WANT_RANK = 16, WANT_FINALS = 32 };
+enum { LOGPROBS, LSE, ENTROPY, LOSS, ARGMAX, RANK, TOP_IDS, TOP_LOGPROBS, FINALS, CHOSEN, TOKEN_RESULTS };
 
 typedef struct token_outputs {
     array *made[TOKEN_RESULTS];
@@ -55,6 +55,17 @@ static int make_integers(call_arrays *c, int64_t rows, int64_t cols, array **mad
     return *made ? 0 : -1;
 }
 
+/* What the backward call from hidden states need not compute again. */
+static int make_finals(call_arrays *c, int64_t rows, int64_t ids, token_outputs *o) {
+    napier_matrix chosen = {0};
+    if (make_integers(c, rows, NAPIER_TOKEN_FINAL_WORDS, &o->made[FINALS], &o->results.finals) ||
+        (ids > 0 && call_made_matrix(c, rows, ids, NAPIER_F32, &o->made[CHOSEN], &chosen))) {
+        return -1;
+    }
+    o->results.chosen = chosen.data;
+    return 0;
+}
+
 static int make_token_outputs(call_arrays *c, int64_t rows, int64_t ids, int want, int64_t top_k, token_outputs *o) {
     napier_token_results *r = &o->results;
     const bool each = ids > 0;
@@ -65,6 +76,7 @@ static int make_token_outputs(call_arrays *c, int64_t rows, int64_t ids, int wan
                    (want & WANT_ENTROPY && call_made_vector(c, rows, NAPIER_F32, &o->made[ENTROPY], &r->entropy)) ||
                    (want & WANT_LOSS && call_made_vector(c, rows, NAPIER_F32, &o->made[LOSS], &r->loss)) ||
                    (want & WANT_ARGMAX && make_integers(c, rows, -1, &o->made[ARGMAX], &r->argmax)) ||
+                   (want & WANT_FINALS && make_finals(c, rows, ids, o)) ||
                    (each && want & WANT_RANK && make_integers(c, rows, ids, &o->made[RANK], &r->rank)) ||
                    (top_k > 0 &&
                     (make_integers(c, rows, top_k, &o->made[TOP_IDS], &r->top_ids) ||
@@ -228,16 +240,39 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
     return given;
 }
 
+/* finals and chosen as linear_token_logprobs made them; NULL if absent. */
+static int take_finals(call_arrays *c, PyObject *const *v, int64_t rows, int64_t ids, napier_token_gradients *g) {
+    const array *finals = call_take(c, v[0], "finals", TAKE_INTEGERS);
+    const array *chosen = !PyErr_Occurred() ? call_take(c, v[1], "chosen", TAKE_FLOATS) : NULL;
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    if (finals && (finals->integer != NAPIER_I64 || !array_is_contiguous(finals) ||
+                   finals->size != rows * NAPIER_TOKEN_FINAL_WORDS)) {
+        PyErr_Format(PyExc_ValueError, "finals: expected %lld contiguous int64",
+                     (long long)(rows * NAPIER_TOKEN_FINAL_WORDS));
+        return -1;
+    }
+    if (chosen && (chosen->dtype != NAPIER_F32 || !array_is_contiguous(chosen) || chosen->size != ids)) {
+        PyErr_Format(PyExc_ValueError, "chosen: expected %lld contiguous float32", (long long)ids);
+        return -1;
+    }
+    g->finals = finals ? (const int64_t *)(const void *)finals->data : NULL;
+    g->chosen = chosen ? (const float *)(const void *)chosen->data : NULL;
+    return 0;
+}
+
 /* (grad_hidden, grad_weights), each of its input's dtype. */
 static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                                    PyObject *keywords) {
-    static const signature names = {"linear_token_logprobs_backward",
-                                    14,
-                                    13,
-                                    2,
-                                    {"hidden", "weights", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS, "bf16_gradient"}};
+    static const signature names = {
+        "linear_token_logprobs_backward",
+        16,
+        13,
+        2,
+        {"hidden", "weights", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS, "bf16_gradient", "finals", "chosen"}};
     (void)self;
-    PyObject *v[14];
+    PyObject *v[16];
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
@@ -255,6 +290,7 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
         !call_indices(&c, v[2], "ids", &ids) && !take_token_options(&c, v + 3, x.rows, w.rows, &options) &&
         !take_token_gradients(&c, v + 9, &gradients) && !take_bool(v[13], "bf16_gradient", &bf16_gradient) &&
         !check_on_host(&c.arrays[0], names.function, "bf16_gradient", bf16_gradient) &&
+        !take_finals(&c, v + 14, x.rows, ids.size, &gradients) &&
         !call_made_matrix(&c, x.rows, x.cols, x.dtype, &hidden, &grad_hidden) &&
         !call_made_matrix(&c, w.rows, w.cols, w.dtype, &weights, &grad_weights)) {
         options.bf16_gradient = bf16_gradient;
@@ -427,11 +463,12 @@ PyMethodDef token_functions[] = {
     {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward),
      "linear_token_logprobs_backward(hidden, weights, ids=None, temperature=1.0, softcap=0.0, ignore_index=-100, "
      "label_smoothing=0.0, z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, "
-     "grad_loss=None, *, bf16_gradient=False)\n--\n\n"
+     "grad_loss=None, *, bf16_gradient=False, finals=None, chosen=None)\n--\n\n"
      "(grad_hidden [N, H], grad_weights [V, H]), given gradients with respect to results of linear_token_logprobs. "
      "Logits are\n"
      "computed again, tile by tile. bf16_gradient: hidden and weights are bfloat16, and the gradient of the logits is\n"
-     "rounded to bfloat16, as PyTorch does; its products then run on matrix engines. On the CPU only."
+     "rounded to bfloat16, as PyTorch does; its products then run on matrix engines. On the CPU only.\n"
+     "finals, chosen: for napier.torch, which has them from the forward call."
      "\n\nExamples\n--------\n"
      ">>> import numpy as np, napier\n"
      ">>> hidden, weights = np.array([[1, 0]], np.float32), np.zeros((2, 2), np.float32)\n"

@@ -329,6 +329,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 # An operator has a fixed number of results, so those that were not requested are empty tensors.
 
 _Eight = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+_Ten = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]  # and finals, chosen
+_FINALS = 32  # the bit of `want` for what the forward pass knows of each row, so that the backward pass need not compute it again
 
 
 def _whole(results, x):
@@ -340,7 +342,7 @@ def _token_logprobs(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], nu
                     top_k: int) -> _Eight:
     temperature, softcap, label_smoothing, z_loss = numbers.tolist()
     return _whole(_napier.token_logprobs(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want,
-                                         top_k), x)
+                                         top_k)[:8], x)
 
 
 @_operator("token_logprobs_backward")
@@ -354,7 +356,7 @@ def _token_logprobs_backward(x: Tensor, ids: Optional[Tensor], keep: Optional[Te
 
 @_operator("linear_token_logprobs")
 def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor,
-                           ignore_index: int, want: int, top_k: int) -> _Eight:
+                           ignore_index: int, want: int, top_k: int) -> _Ten:
     temperature, softcap, label_smoothing, z_loss, _ = numbers.tolist()
     return _whole(_napier.linear_token_logprobs(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                                 z_loss, keep, want, top_k), x)
@@ -364,11 +366,12 @@ def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], ke
 def _linear_token_logprobs_backward(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor],
                                     numbers: Tensor, ignore_index: int, g_logprobs: Optional[Tensor],
                                     g_lse: Optional[Tensor], g_entropy: Optional[Tensor],
-                                    g_loss: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+                                    g_loss: Optional[Tensor], finals: Optional[Tensor],
+                                    chosen: Optional[Tensor]) -> tuple[Tensor, Tensor]:
     temperature, softcap, label_smoothing, z_loss, bf16_gradient = numbers.tolist()
     return _napier.linear_token_logprobs_backward(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                                   z_loss, keep, g_logprobs, g_lse, g_entropy, g_loss,
-                                                  bf16_gradient=bool(bf16_gradient))
+                                                  bf16_gradient=bool(bf16_gradient), finals=finals, chosen=chosen)
 
 
 def _fake_results(x, ids, want, top_k):
@@ -382,12 +385,13 @@ def _fake_results(x, ids, want, top_k):
         return x.new_empty(shape, dtype=torch.int64) if wanted else _none(x)
 
     return (f32(each, n, each), f32(want & 1, n), f32(want & 2, n), f32(want & 4, n), i64(want & 8, n),
-            i64(each and want & 16, n, each), i64(top_k, n, top_k), f32(top_k, n, top_k))
+            i64(each and want & 16, n, each), i64(top_k, n, top_k), f32(top_k, n, top_k), i64(want & _FINALS, n, 4),
+            f32(each and want & _FINALS, n, each))
 
 
 @_token_logprobs.register_fake
 def _(x, ids, keep, numbers, ignore_index, want, top_k):
-    return _fake_results(x, ids, want, top_k)
+    return _fake_results(x, ids, want, top_k)[:8]
 
 
 @_linear_token_logprobs.register_fake
@@ -404,15 +408,18 @@ _token_logprobs_backward.register_fake(_row_major_like)
 
 
 def _register_tokens(operator, backward, inputs_with_gradient):
+    count = inputs_with_gradient + 3  # and ids, keep, numbers
+
     def setup(ctx, inputs, output):
-        *tensors, ctx.ignore_index, _, _ = inputs
-        ctx.save_for_backward(*tensors)
+        *tensors, ctx.ignore_index, want, _ = inputs
+        ctx.save_for_backward(*tensors, *(output[8:] if want & _FINALS else (None,) * len(output[8:])))
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[4:])
 
     def gradient(ctx, *grads):
         g = [None if x is None else x.float() for x in grads[:4]]
-        result = backward(*ctx.saved_tensors, ctx.ignore_index, *g)
+        tensors, finals = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        result = backward(*tensors, ctx.ignore_index, *g, *finals)
         return (result if isinstance(result, tuple) else (result,)) + (None,) * 6
 
     _once(operator, gradient, setup, inputs_with_gradient)
@@ -477,8 +484,9 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     if bf16_gradient and not hidden.dtype == weights.dtype == torch.bfloat16:
         raise ValueError("linear_token_logprobs: bf16_gradient: hidden and weights must be bfloat16, not "
                          f"{hidden.dtype} and {weights.dtype}")
+    finals = _FINALS if hidden.device.type == "cpu" else 0
     return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
-                   ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k,
+                   ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank) | finals, top_k,
                    bf16_gradient=bool(bf16_gradient))
 
 

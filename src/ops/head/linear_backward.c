@@ -5,7 +5,8 @@
  * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
  * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
  * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
- * row. The logits of the first tokens are kept, in grad_weights or in memory of their own, and not computed again.
+ * row. They come from the finals that the caller has, or from the logits, of which those of the first tokens are then
+ * kept, in grad_weights or in the memory that the rows leave, and not computed again.
  *
  * With the option bf16_gradient g and g^T are bf16, and the f32 gradient exists only for a tile at a time. */
 #include <napier/rl.h>
@@ -19,10 +20,7 @@ enum {
     NAPIER_LINEAR_COLS = NAPIER_KEPT_COLS, /* tokens of a rectangle */
     NAPIER_LINEAR_PAD = 32,                /* so that rows do not all map to one cache set */
     NAPIER_LINEAR_STEP = NAPIER_LINEAR_COLS + NAPIER_LINEAR_PAD,
-    NAPIER_LINEAR_BYTES = 144 << 20, /* the memory that its rows may take */
-    /* the same of kept logits: as much as the weights in f32, but within these limits */
-    NAPIER_LINEAR_KEPT_LEAST = 64 << 20,
-    NAPIER_LINEAR_KEPT_MOST = 512 << 20
+    NAPIER_LINEAR_BYTES = 144 << 20 /* the memory that its rows and kept logits may take */
 };
 
 /* The data of a row between forward and backward. */
@@ -399,21 +397,14 @@ static size_t product_floats(const napier_context *context, const napier_linear_
     return most;
 }
 
-/* Floats of kept logits. */
-static int64_t kept_floats(const napier_linear_back *b) {
-    const int64_t least = NAPIER_LINEAR_KEPT_LEAST / (int64_t)sizeof(float), h = b->hidden.cols;
-    const int64_t most = NAPIER_LINEAR_KEPT_MOST / (int64_t)sizeof(float);
-    const int64_t wanted = h > 0 && b->weights.rows < most / h ? b->weights.rows * h : most;
-    return wanted > least ? wanted : least;
-}
-
-/* Decides how many tokens' logits are kept: all, or those of whole rectangles. */
-static void keep_logits(napier_linear_back *b) {
+/* Decides how many tokens' logits are kept in the memory that the rows leave: all, or those of whole rectangles. */
+static void keep_logits(napier_linear_back *b, int64_t row_floats) {
     const int64_t vocabulary = b->weights.rows;
     napier_head *const h = &b->head;
+    const int64_t left = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) - h->rows_at_a_time * row_floats;
     h->kept_step = napier_least(vocabulary, NAPIER_KEPT_COLS) + 16;
     h->kept_region = h->rows_at_a_time * h->kept_step;
-    const int64_t regions = h->kept_region > 0 ? kept_floats(b) / h->kept_region : 0;
+    const int64_t regions = h->kept_region > 0 && left > 0 ? left / h->kept_region : 0;
     h->kept_cols = vocabulary / NAPIER_KEPT_COLS < regions ? vocabulary : regions * NAPIER_KEPT_COLS;
 }
 
@@ -447,7 +438,7 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
         2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
-    keep_logits(&b);
+    keep_logits(&b, row_floats);
     b.memory_floats = b.head.rows_at_a_time > 0 && weights.rows > 0 ? product_floats(context, &b) : 0;
     return b;
 }
@@ -540,6 +531,10 @@ napier_status napier_linear_backward_of(napier_context *context, const napier_to
     return back_run(context, &b);
 }
 
+static void known_slope(void *argument, int64_t row, napier_final *final, napier_token_slope_desk *desk) {
+    napier_token_slope_known(argument, row, final, desk);
+}
+
 napier_status napier_linear_token_logprobs_backward(napier_context *context, napier_const_matrix hidden,
                                                     napier_const_matrix weights, napier_indices ids,
                                                     const napier_token_options *options,
@@ -548,7 +543,8 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
     napier_token_call call;
     NAPIER_TRY(napier_head_back_read(context, NAPIER_ON_HOST, hidden, weights, ids, options, gradients, grad_hidden,
                                      grad_weights, &call));
-    return napier_linear_backward_of(context, &call, hidden, weights, NULL, NULL, false, grad_hidden, grad_weights);
+    return napier_linear_backward_of(context, &call, hidden, weights, call.gradients.finals ? known_slope : NULL, &call,
+                                     false, grad_hidden, grad_weights);
 }
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */

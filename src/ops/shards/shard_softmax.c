@@ -21,7 +21,7 @@ typedef struct write_job {
 static void write_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const write_job *w = argument;
     for (int64_t row = begin; row < end; row++) {
-        napier_final final = napier_shard_final_at(w->finals, row).row;
+        napier_final final = napier_token_final_at(w->finals, row).row;
         if (w->factor.data) {
             const float g = (float)napier_f64_load(w->factor.data, w->factor.dtype, row * w->factor.stride);
             final.factor = g / w->job.temperature;
@@ -50,7 +50,7 @@ napier_status napier_shard_softmax(napier_context *context, const int64_t *final
     const napier_argument all[] = {
         NAPIER_ARGUMENT("logits", logits, narrow | NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
         NAPIER_ARGUMENT("result", napier_read_only(result), narrow | NAPIER_IS_OUT, logits.rows, logits.cols, "logits"),
-        napier_shard_words("finals", finals, logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)};
+        napier_token_words("finals", finals, logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)};
     napier_softmax_options o;
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, &o));
     NAPIER_REFUSE_IF(context, (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX, "kind: %d is unknown", (int)kind);
@@ -76,7 +76,7 @@ napier_status napier_shard_logsumexp_backward(napier_context *context, const int
         napier_column_argument("grad_lse", grad_lse, narrow, logits.rows),
         NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), narrow | NAPIER_IS_OUT, logits.rows, logits.cols,
                         "logits"),
-        napier_shard_words("finals", finals, logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)};
+        napier_token_words("finals", finals, logits.rows, NAPIER_SHARD_FINAL_WORDS, 0)};
     napier_softmax_options o;
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, &o));
     if (is_empty(logits)) {

@@ -26,7 +26,7 @@ static void result_rows(void *argument, int worker, int64_t begin, int64_t end) 
         for (int64_t k = 0; k < each; k++) {
             ids[k] = napier_token_id(&j->call, row, k);
         }
-        const napier_token_final final = napier_shard_final_at(j->finals, row);
+        const napier_token_final final = napier_token_final_at(j->finals, row);
         napier_token_write(&j->call, row, &final, &seen);
     }
 }
@@ -39,7 +39,7 @@ napier_status napier_shard_token_results(napier_context *context, int64_t rows, 
     NAPIER_TRY(napier_shard_columns(context, 0, 0, vocabulary, false));
     const napier_token_matrices matrices = {vocabulary,
                                             2,
-                                            {napier_shard_words("finals", finals, rows, NAPIER_SHARD_FINAL_WORDS, 0),
+                                            {napier_token_words("finals", finals, rows, NAPIER_SHARD_FINAL_WORDS, 0),
                                              napier_shard_chosen(chosen, ids, rows, 0)}};
     NAPIER_TRY(napier_token_call_read(context, NAPIER_ON_HOST, &matrices, ids, options, results, &j.call));
     NAPIER_TRY(napier_shard_no_keep(context, &j.call));
@@ -75,18 +75,11 @@ typedef struct known_rows {
 static void slope_of(void *argument, int64_t row, napier_final *final, napier_token_slope_desk *desk) {
     const known_rows *r = argument;
     const int64_t each = r->call.chosen ? r->call.per_row : 0;
-    const napier_token_final whole = napier_shard_final_at(r->finals, row);
-    const napier_token_seen seen = {.chosen = (float *)(uintptr_t)(r->chosen + row * each)};
-    const napier_token_pull pull = napier_token_pull_of(&r->call, row, desk);
-    desk->slope.zero = pull.zero;
-    if (!pull.zero) {
-        napier_token_slope_of(&r->call, row, &pull, &whole, &seen, desk);
-    }
+    napier_token_slope_known(&r->call, row, final, desk);
     for (int64_t k = 0; k < each; k++) {
         const int64_t id = desk->ids[k];
         desk->ids[k] = id >= r->first && id - r->first < r->cols ? id - r->first : -1;
     }
-    *final = whole.row;
 }
 
 /* Reads the arguments; matrices: the first has a row for each row of the call, and there is room for two more. */
@@ -94,11 +87,13 @@ static napier_status read_known(napier_context *context, const napier_token_matr
                                 const napier_token_options *options, const napier_token_gradients *gradients,
                                 known_rows *r) {
     const int64_t rows = given->all[0].view.rows, vocabulary = given->cols;
-    const napier_argument records[] = {napier_shard_words("finals", r->finals, rows, NAPIER_SHARD_FINAL_WORDS, 0),
+    const napier_argument records[] = {napier_token_words("finals", r->finals, rows, NAPIER_SHARD_FINAL_WORDS, 0),
                                        napier_shard_chosen(r->chosen, ids, rows, 0)};
     NAPIER_TRY(napier_shard_columns(context, r->first, r->cols, vocabulary, false));
     NAPIER_TRY(napier_token_back_read(context, NAPIER_ON_HOST, given, ids, options, gradients, &r->call));
     NAPIER_TRY(napier_check_arguments(context, records, 2));
+    r->call.gradients.finals = r->finals;
+    r->call.gradients.chosen = r->chosen;
     return napier_shard_no_keep(context, &r->call);
 }
 

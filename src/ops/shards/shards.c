@@ -10,15 +10,8 @@
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-napier_argument napier_shard_words(const char *name, const int64_t *data, int64_t rows, int64_t words, unsigned is) {
-    const napier_const_matrix view = {data, rows, words, words, 1, NAPIER_F64}; /* as wide; only its place matters */
-    return (napier_argument)NAPIER_ARGUMENT(name, view, is, rows, words, NULL);
-}
-
 napier_argument napier_shard_chosen(const float *chosen, napier_indices ids, int64_t rows, unsigned is) {
-    const int64_t each = rows > 0 && ids.size > 0 ? ids.size / rows : 0;
-    const napier_const_matrix view = {chosen, rows, each, each, 1, NAPIER_F32};
-    return (napier_argument)NAPIER_ARGUMENT("chosen", view, is, rows, each, NULL);
+    return napier_token_chosen("chosen", chosen, rows, rows > 0 && ids.size > 0 ? ids.size / rows : 0, is);
 }
 
 napier_status napier_shard_columns(napier_context *context, int64_t first, int64_t cols, int64_t vocabulary,
@@ -115,7 +108,7 @@ static void sum_row(void *argument, int64_t row) {
 napier_status napier_shard_sums(napier_context *context, napier_const_matrix tiles, napier_shard_values values,
                                 int64_t *sums) {
     const napier_argument all[] = {NAPIER_ARGUMENT("tiles", tiles, NAPIER_IS_F32, tiles.rows, tiles.cols, NULL),
-                                   napier_shard_words("sums", sums, tiles.rows, NAPIER_SHARD_SUM_WORDS, NAPIER_IS_OUT)};
+                                   napier_token_words("sums", sums, tiles.rows, NAPIER_SHARD_SUM_WORDS, NAPIER_IS_OUT)};
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(check_values(context, values, tiles.cols));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
@@ -126,43 +119,6 @@ napier_status napier_shard_sums(napier_context *context, napier_const_matrix til
 }
 
 /* ---- Finals -------------------------------------------------------------------------------------------------------- */
-
-static void final_save(const napier_token_final *final, int64_t *words) {
-    napier_shard_final f = {.max = final->row.max,
-                            .lse = final->row.lse,
-                            .log_sum = final->row.log_sum,
-                            .max_prob = final->row.max_prob,
-                            .scale = final->row.scale,
-                            .entropy = final->entropy,
-                            .total = final->total};
-    if (final->row.kind == NAPIER_ROW_NAN) {
-        f.max = napier_nan();
-    } else if (final->row.kind == NAPIER_ROW_PINF) {
-        f.max = INFINITY;
-    } else if (final->row.kind == NAPIER_ROW_MASKED) {
-        f.max = -INFINITY;
-    }
-    memcpy(words, &f, sizeof f);
-}
-
-napier_token_final napier_shard_final_at(const int64_t *finals, int64_t index) {
-    napier_shard_final f;
-    memcpy(&f, finals + index * NAPIER_SHARD_FINAL_WORDS, sizeof f);
-    const napier_row_kind kind = f.max != f.max         ? NAPIER_ROW_NAN
-                                 : f.max == INFINITY    ? NAPIER_ROW_PINF
-                                 : !(f.max > -INFINITY) ? NAPIER_ROW_MASKED
-                                                        : NAPIER_ROW_FINITE;
-    const bool reduced = kind == NAPIER_ROW_FINITE && !napier_is_huge(f.max);
-    const napier_final row = {.kind = kind,
-                              .max = f.max,
-                              .lse = f.lse,
-                              .log_sum = f.log_sum,
-                              .max_prob = f.max_prob,
-                              .scale = f.scale,
-                              .factor = 1.0f,
-                              .exponent = reduced ? napier_exp_parts_for(f.max, f.max).n : 0};
-    return (napier_token_final){row, f.entropy, f.total};
-}
 
 typedef struct merge_job {
     const int64_t *sums;
@@ -179,7 +135,7 @@ static void merge_row(void *argument, int64_t row) {
         napier_sum_merge(&sum, &other);
     }
     const napier_token_final final = {napier_sum_finish(&sum), 0.0f, 0.0};
-    final_save(&final, j->finals + row * NAPIER_SHARD_FINAL_WORDS);
+    napier_token_final_save(&final, j->finals + row * NAPIER_SHARD_FINAL_WORDS);
 }
 
 napier_status napier_shard_finish_sums(napier_context *context, const int64_t *sums, int64_t parts, int64_t rows,
@@ -187,8 +143,8 @@ napier_status napier_shard_finish_sums(napier_context *context, const int64_t *s
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, parts < 0 || rows < 0 || (rows > 0 && parts > INT64_MAX / NAPIER_SHARD_SUM_WORDS / rows),
                      "parts: %" PRId64 " of %" PRId64 " rows are impossible", parts, rows);
-    const napier_argument all[] = {napier_shard_words("sums", sums, parts * rows, NAPIER_SHARD_SUM_WORDS, 0),
-                                   napier_shard_words("finals", finals, rows, NAPIER_SHARD_FINAL_WORDS, NAPIER_IS_OUT)};
+    const napier_argument all[] = {napier_token_words("sums", sums, parts * rows, NAPIER_SHARD_SUM_WORDS, 0),
+                                   napier_token_words("finals", finals, rows, NAPIER_SHARD_FINAL_WORDS, NAPIER_IS_OUT)};
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
     merge_job job = {sums, parts, rows, finals};
     NAPIER_MAY_STOP(context);
@@ -218,7 +174,7 @@ static void finish_rows(void *argument, int worker, int64_t begin, int64_t end) 
             slots.count[t] = count_of(slots.count[t]);
         }
         const napier_token_final final = j->kernels->token_finish(&wants, &slots, j->count);
-        final_save(&final, j->finals + row * NAPIER_SHARD_FINAL_WORDS);
+        napier_token_final_save(&final, j->finals + row * NAPIER_SHARD_FINAL_WORDS);
     }
 }
 
@@ -226,7 +182,7 @@ napier_status napier_shard_finish_tiles(napier_context *context, napier_const_ma
                                         int64_t *finals) {
     const napier_argument all[] = {
         NAPIER_ARGUMENT("tiles", tiles, NAPIER_IS_F32, tiles.rows, tiles.cols, NULL),
-        napier_shard_words("finals", finals, tiles.rows, NAPIER_SHARD_FINAL_WORDS, NAPIER_IS_OUT)};
+        napier_token_words("finals", finals, tiles.rows, NAPIER_SHARD_FINAL_WORDS, NAPIER_IS_OUT)};
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(check_values(context, values, tiles.cols));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));

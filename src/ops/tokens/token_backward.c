@@ -7,6 +7,7 @@
 #include "core/base/stop.h"
 #include "ops/softmax/softmax_split.h"
 #include "ops/tokens/token_backward.h"
+#include "ops/tokens/token_record.h"
 #include "ops/tokens/token_split.h"
 
 typedef struct back {
@@ -80,6 +81,21 @@ void napier_token_slope_of(const napier_token_call *call, int64_t row, const nap
     const bool smooth = pull->loss != 0.0 && call->options.label_smoothing > 0.0;
     napier_token_slope_make(&call->options, call->rules.temperature, smooth ? napier_token_kept(call, row) : 1, pull,
                             final, count, seen->chosen, d->doubles, d->doubles + count, &d->slope);
+}
+
+void napier_token_slope_known(const napier_token_call *call, int64_t row, napier_final *final,
+                              napier_token_slope_desk *d) {
+    const int64_t count = call->chosen ? call->per_row : 0;
+    const float *chosen = count > 0 ? call->gradients.chosen + row * count : NULL;
+    const napier_token_seen seen = {.chosen = (float *)(uintptr_t)chosen};
+    const napier_token_pull pull = napier_token_pull_of(call, row, d);
+    napier_token_final known = napier_token_final_at(call->gradients.finals, row);
+    known.entropy = pull.entropy != 0.0 ? known.entropy : 0.0f; /* it may be NaN: see napier_token_write */
+    d->slope.zero = pull.zero;
+    if (!pull.zero) {
+        napier_token_slope_of(call, row, &pull, &known, &seen, d);
+    }
+    *final = known.row;
 }
 
 /* ---- Rows to threads --------------------------------------------------------------------------------------------- */

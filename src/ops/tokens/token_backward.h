@@ -41,4 +41,8 @@ napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t ro
 void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
                            const napier_token_final *final, const napier_token_seen *seen, napier_token_slope_desk *d);
 
+/* The same of a row whose final the gradients have: the final, and in d->slope its slope. */
+void napier_token_slope_known(const napier_token_call *call, int64_t row, napier_final *final,
+                              napier_token_slope_desk *d);
+
 #endif

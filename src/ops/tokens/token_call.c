@@ -8,8 +8,9 @@
 #include "core/base/struct_size.h"
 #include "core/math/f64.h"
 #include "ops/softmax/arguments.h"
+#include "ops/tokens/token_record.h"
 
-enum { TOP_LIMIT = 1024, MATRICES_MOST = 4, RESULTS = 8, GRADIENTS = 4, ARGUMENTS_MOST = MATRICES_MOST + 1 + RESULTS };
+enum { TOP_LIMIT = 1024, MATRICES_MOST = 4, RESULTS = 10, GRADIENTS = 6, ARGUMENTS_MOST = MATRICES_MOST + 1 + RESULTS };
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
@@ -87,6 +88,12 @@ static napier_status check_call(napier_context *context, napier_place place, con
                                      : check_ids(context, call->ids, call->cols, call->options.ignore_index);
 }
 
+static napier_status check_records(napier_context *context, napier_place place, const char *what, bool any) {
+    return any && place == NAPIER_ON_DEVICE
+               ? napier_fail(context, NAPIER_UNSUPPORTED, "%s: finals and chosen are for the CPU only", what)
+               : NAPIER_OK;
+}
+
 /* Reads the options; ids and matrices have not been checked yet. */
 static napier_status start_call(napier_context *context, const napier_token_matrices *matrices, napier_indices ids,
                                 const napier_token_options *options, napier_token_call *call) {
@@ -115,6 +122,7 @@ static napier_status check_results(napier_context *context, napier_place place, 
                      "results: top_k %" PRId64 " is not in 0 .. %" PRId64 ", the lesser of 1024 and V", r->top_k, most);
     NAPIER_REFUSE_IF(context, r->top_k == 0 && (r->top_ids || r->top_logprobs.data),
                      "results: top_k is 0, but top_ids or top_logprobs are there");
+    NAPIER_TRY(check_records(context, place, "results", r->finals || r->chosen));
     const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, is = out | NAPIER_IS_NARROW;
     const unsigned vector = is | NAPIER_IS_VECTOR;
     const napier_argument all[RESULTS] = {
@@ -126,6 +134,8 @@ static napier_status check_results(napier_context *context, napier_place place, 
         NAPIER_ARGUMENT("argmax", INTEGERS(r->argmax, rows, 1), out, rows, 1, NULL),
         NAPIER_ARGUMENT("rank", INTEGERS(r->rank, rows, k), out, rows, k, NULL),
         NAPIER_ARGUMENT("top_ids", INTEGERS(r->top_ids, rows, r->top_k), out, rows, r->top_k, NULL),
+        napier_token_words("finals", r->finals, rows, NAPIER_TOKEN_FINAL_WORDS, out),
+        napier_token_chosen("chosen", r->chosen, rows, k, out),
     };
     return check_call(context, place, matrices, call, all, RESULTS, r->logprobs.data || r->rank, r->loss.data);
 }
@@ -137,7 +147,7 @@ napier_status napier_token_call_read(napier_context *context, napier_place place
     NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r));
     NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->results = r;
-    call->chosen = r.logprobs.data || r.rank || r.loss.data;
+    call->chosen = r.logprobs.data || r.rank || r.loss.data || r.chosen;
     call->wants = (napier_token_wants){.entropy = r.entropy.data,
                                        .total = r.loss.data && call->options.label_smoothing > 0.0,
                                        .argmax = r.argmax,
@@ -155,7 +165,9 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
     call->gradients = g;
     call->chosen = g.logprobs.data || g.loss.data;
     call->wants = (napier_token_wants){.entropy = g.entropy.data};
+    NAPIER_TRY(check_records(context, place, "gradients", g.finals || g.chosen));
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
+    const unsigned needed = g.finals && call->chosen ? 0 : NAPIER_MAY_BE_ABSENT;
     const napier_argument all[GRADIENTS] = {
         NAPIER_ARGUMENT("gradients: logprobs", g.logprobs, is, call->rows,
                         call->rows > 0 ? call->per_row : g.logprobs.cols, NULL),
@@ -163,6 +175,8 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
         NAPIER_ARGUMENT("gradients: entropy", napier_const_column(g.entropy), is | NAPIER_IS_VECTOR, call->rows, 1,
                         NULL),
         NAPIER_ARGUMENT("gradients: loss", napier_const_column(g.loss), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
+        napier_token_words("gradients: finals", g.finals, call->rows, NAPIER_TOKEN_FINAL_WORDS, NAPIER_MAY_BE_ABSENT),
+        napier_token_chosen("gradients: chosen", g.chosen, call->rows, call->per_row, needed),
     };
     return check_call(context, place, matrices, call, all, GRADIENTS, g.logprobs.data, g.loss.data);
 }
@@ -285,6 +299,20 @@ static void write_top(const napier_token_call *call, int64_t row, const napier_t
     }
 }
 
+/* The entropy of a final that does not know it is NaN. */
+static void write_records(const napier_token_call *call, int64_t row, const napier_token_final *final,
+                          const napier_token_seen *seen) {
+    const napier_token_results *r = &call->results;
+    napier_token_final known = *final;
+    known.entropy = call->wants.entropy ? known.entropy : napier_nan();
+    if (r->finals) {
+        napier_token_final_save(&known, r->finals + row * NAPIER_TOKEN_FINAL_WORDS);
+    }
+    for (int64_t k = 0; r->chosen && k < call->per_row; k++) {
+        r->chosen[row * call->per_row + k] = seen->chosen[k];
+    }
+}
+
 void napier_token_write(const napier_token_call *call, int64_t row, const napier_token_final *final,
                         napier_token_seen *seen) {
     const napier_token_results *r = &call->results;
@@ -294,6 +322,7 @@ void napier_token_write(const napier_token_call *call, int64_t row, const napier
         r->argmax[row] = final->row.kind == NAPIER_ROW_NAN ? -1 : seen->argmax;
     }
     write_chosen(call, row, final, seen);
+    write_records(call, row, final, seen);
     if (call->wants.top_k > 0) {
         write_top(call, row, final, seen);
     }

@@ -295,6 +295,179 @@ static void gradients_of_logits_that_are_kept_in_place(void) {
     }
 }
 
+/* ---- Finals ------------------------------------------------------------------------------------------------------- */
+
+/* What a forward call knows of rows for the backward call. */
+typedef struct known {
+    int64_t *finals;
+    float *chosen;
+} known;
+
+static known known_of(napier_context *context, const linear_case *c, bool from_logits) {
+    const known k = {scratch(c->rows * NAPIER_TOKEN_FINAL_WORDS, sizeof(int64_t)),
+                     scratch(c->rows * c->per_row + 1, sizeof(float))};
+    grid entropy = grid_plain(c->rows, 1, NAPIER_F32);
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.entropy = (napier_vector){entropy.view.data, c->rows, entropy.view.row_stride, NAPIER_F32};
+    r.finals = k.finals;
+    r.chosen = k.chosen;
+    if (from_logits) {
+        works(napier_token_logprobs, context, grid_input(&c->logits), case_ids(c), &c->options, &r);
+    } else {
+        works(napier_linear_token_logprobs, context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
+              &r);
+    }
+    return k;
+}
+
+static void pull_known(pull *p, known k) {
+    p->gradients.finals = k.finals;
+    p->gradients.chosen = k.chosen;
+}
+
+static void backward_to(napier_context *context, const linear_case *c, const pull *p, grid *hidden, grid *weights) {
+    works(napier_linear_token_logprobs_backward, context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
+          &c->options, &p->gradients, hidden ? hidden->view : NO_MATRIX, weights ? weights->view : NO_MATRIX);
+}
+
+static void check_finals(linear_case *c, napier_dtype out, const char *what) {
+    case_make(c);
+    pull p = pull_of(c);
+    grid hidden = grid_plain(c->rows, c->hidden, out), weights = grid_plain(c->vocabulary, c->hidden, out);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+    backward_to(context, c, &p, &hidden, &weights);
+    const known k = known_of(context, c, false), other = known_of(context, c, true);
+    expect(memcmp(k.finals, other.finals, (size_t)(c->rows * NAPIER_TOKEN_FINAL_WORDS) * sizeof(int64_t)) == 0 &&
+               memcmp(k.chosen, other.chosen, (size_t)(c->rows * c->per_row) * sizeof(float)) == 0,
+           "%s: other finals than those of the logits", what);
+    pull_known(&p, k);
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
+        for (int both = 0; both < 3; both++) {
+            grid got_hidden = grid_plain(c->rows, c->hidden, out),
+                 got_weights = grid_plain(c->vocabulary, c->hidden, out);
+            backward_to(context, c, &p, both == 1 ? NULL : &got_hidden, both == 2 ? NULL : &got_weights);
+            if (both != 1) {
+                grid_differences(&got_hidden, &hidden, what);
+            }
+            if (both != 2) {
+                grid_differences(&got_weights, &weights, what);
+            }
+        }
+    }
+}
+
+static void gradients_have_the_same_bits_with_finals(void) {
+    enum { V = 2100, ROWS = 40 };
+    static uint8_t keep[ROWS * V];
+    numbers = rng_make(11);
+    for (size_t i = 0; i < sizeof keep; i++) {
+        keep[i] = rng_below(&numbers, 3) != 0;
+    }
+    for (int which = 0; which < 12; which++) {
+        linear_case c = which % 4 == 3 ? narrow_case(ROWS, 20, V) : ordinary_case(which % 3 ? ROWS : 1, 20, V);
+        c.per_row = which == 5 ? 3 : which == 6 ? 0 : 1;
+        c.hidden_dtype = which == 1 ? NAPIER_BF16 : c.hidden_dtype;
+        c.weights_dtype = which == 1 || which == 8 ? NAPIER_BF16 : which == 9 ? NAPIER_F16 : c.weights_dtype;
+        c.options.split = which == 8;
+        c.options.label_smoothing = which >= 2 && which <= 4 ? 0.2 : 0.0;
+        c.options.z_loss = which == 4 ? 1e-3 : 0.0;
+        c.options.temperature = which == 7 ? 0.7 : 1.0;
+        c.options.softcap = which == 10 ? 2.5 : 0.0;
+        c.options.keep = which == 3 || which == 5 ? keep : NULL;
+        c.options.keep_stride = which == 3 ? V : 0;
+        check_finals(&c, which % 2 ? NAPIER_BF16 : NAPIER_F32, "with finals");
+    }
+}
+
+static void gradients_of_several_lots_have_the_same_bits_with_finals(void) {
+    numbers = rng_make(12);
+    for (int narrow = 0; narrow < 2; narrow++) {
+        linear_case c = narrow ? narrow_case(5900, 3, 4150) : ordinary_case(5900, 3, 4150);
+        case_make(&c);
+        pull p = pull_of(&c);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        grid hidden[2], weights[2];
+        for (int i = 0; i < 2; i++) {
+            hidden[i] = grid_plain(c.rows, c.hidden, NAPIER_F32);
+            weights[i] = grid_plain(c.vocabulary, c.hidden, NAPIER_F32);
+            backward_to(context, &c, &p, &hidden[i], &weights[i]);
+            pull_known(&p, known_of(context, &c, false));
+        }
+        grid_differences(&hidden[1], &hidden[0], "finals of several lots");
+        grid_differences(&weights[1], &weights[0], "finals of several lots");
+    }
+}
+
+/* NaN, infinities, rows without a gradient, and a huge maximum. */
+static void odd_rows_have_the_same_bits_with_finals(void) {
+    static const double odd[] = {HUGE_VAL, -HUGE_VAL, (double)NAN, 1e30, 3e38};
+    numbers = rng_make(13);
+    for (size_t which = 0; which < sizeof odd / sizeof *odd; which++) {
+        linear_case c = ordinary_case(6, 8, 1100);
+        case_make(&c);
+        grid_set(&c.x, 1, 2, odd[which]);
+        grid_set(&c.w, 7, 2, 0.0);
+        pull p = pull_of(&c);
+        grid_set(&p.logprobs, 3, 0, 0.0);
+        grid_set(&p.lse, 3, 0, 0.0);
+        grid_set(&p.entropy, 3, 0, 0.0);
+        grid_set(&p.loss, 3, 0, 0.0);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        grid hidden[2] = {grid_plain(6, 8, NAPIER_F32), grid_plain(6, 8, NAPIER_F32)};
+        grid weights[2] = {grid_plain(1100, 8, NAPIER_F32), grid_plain(1100, 8, NAPIER_F32)};
+        backward_to(context, &c, &p, &hidden[0], &weights[0]);
+        pull_known(&p, known_of(context, &c, false));
+        backward_to(context, &c, &p, &hidden[1], &weights[1]);
+        grid_differences(&hidden[1], &hidden[0], "finals of odd rows");
+        grid_differences(&weights[1], &weights[0], "finals of odd rows");
+    }
+}
+
+/* Finals of a forward call that did not compute the entropy serve all gradients but that of the entropy. */
+static void finals_without_an_entropy(napier_context *context) {
+    numbers = rng_make(14);
+    linear_case c = ordinary_case(4, 8, 1100);
+    case_make(&c);
+    pull p = pull_of(&c);
+    const napier_const_vector of_entropy = p.gradients.entropy;
+    p.gradients.entropy.data = NULL;
+    grid wanted = grid_plain(4, 8, NAPIER_F32), got = grid_plain(4, 8, NAPIER_F32);
+    backward_to(context, &c, &p, &wanted, NULL);
+    const known k = known_of(context, &c, false);
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.finals = k.finals;
+    works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options, &r);
+    pull_known(&p, k);
+    backward_to(context, &c, &p, &got, NULL);
+    grid_differences(&got, &wanted, "finals without an entropy");
+    p.gradients.entropy = of_entropy;
+    backward_to(context, &c, &p, &got, NULL);
+    expect(isnan(grid_get(&got, 0, 0)), "a gradient of an unknown entropy is %g", grid_get(&got, 0, 0));
+}
+
+/* Any bytes are safe as finals. */
+static void finals_of_any_bytes_are_safe(napier_context *context) {
+    numbers = rng_make(15);
+    linear_case c = ordinary_case(40, 8, 1100);
+    case_make(&c);
+    pull p = pull_of(&c);
+    grid hidden = grid_plain(40, 8, NAPIER_F32), weights = grid_plain(1100, 8, NAPIER_F32);
+    const known k = known_of(context, &c, false);
+    pull_known(&p, k);
+    for (int round = 0; round < 30; round++) {
+        for (int64_t i = 0; i < c.rows * NAPIER_TOKEN_FINAL_WORDS; i++) {
+            k.finals[i] = (int64_t)(((uint64_t)rng_below(&numbers, INT64_C(1) << 32) << 32) |
+                                    (uint64_t)rng_below(&numbers, INT64_C(1) << 32));
+        }
+        for (int64_t i = 0; i < c.rows; i++) {
+            const uint32_t bits = (uint32_t)rng_below(&numbers, INT64_C(1) << 32);
+            memcpy(k.chosen + i, &bits, sizeof bits);
+        }
+        backward_to(context, &c, &p, &hidden, &weights);
+    }
+    expect(grid_damage(&hidden) + grid_damage(&weights) == 0, "wrote outside");
+}
+
 /* d/d hidden and d/d weights of sum_i a_i logprob_i + b_i lse_i in float64. */
 static void gradients_are_close_to_float64(napier_context *context) {
     enum { N = 5, H = 7, V = 60 };
@@ -402,7 +575,7 @@ static void the_workspace_is_limited(void) {
             for (int64_t rows = 1; rows <= 1000000; rows = rows * 3 / 2 + 1) {
                 const size_t forward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 0);
                 const size_t backward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 1);
-                const int64_t most = 730000000 + 16384 * hidden + 2000000 * threads + 200 * rows;
+                const int64_t most = 190000000 + 16384 * hidden + 2000000 * threads + 200 * rows;
                 expect(forward > 0 && forward < 256000000 && backward > 0 && backward <= (size_t)most,
                        "%lld rows, H %lld, %d threads: %zu and %zu bytes", (long long)rows, (long long)hidden, threads,
                        forward, backward);
@@ -415,7 +588,7 @@ static void the_workspace_is_limited(void) {
 
 static void wrong_arguments_are_named(napier_context *context) {
     static float x[12], w[20], y[64];
-    static int64_t ids[3] = {0, 5, 1};
+    static int64_t ids[3] = {0, 5, 1}, records[3 * NAPIER_TOKEN_FINAL_WORDS + 1];
     const napier_const_matrix hidden = napier_const_rows_f32(x, 3, 4), weights = napier_const_rows_f32(w, 5, 4);
     const napier_indices none = napier_indices_i64(NULL, 0);
     const napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
@@ -450,6 +623,33 @@ static void wrong_arguments_are_named(napier_context *context) {
             "grad_hidden", "grad_weights");
     expect(napier_linear_token_logprobs_workspace(NULL, 1, 1, 1, 0) == 0, "no context wants memory");
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_gradients pulls = gradients;
+    pulls.logprobs = napier_const_rows_f32(y, 3, 1);
+    pulls.finals = (const int64_t *)(const void *)((const char *)records + 4);
+    ids[1] = 2;
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &pulls,
+                                                  NO_MATRIX, NO_MATRIX),
+            "gradients: finals", "aligned");
+    pulls.finals = records;
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &pulls,
+                                                  NO_MATRIX, NO_MATRIX),
+            "gradients: chosen", "NULL");
+    pulls.chosen = y + 3;
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &pulls,
+                                                  napier_rows_f32(y + 4, 3, 4), NO_MATRIX),
+            "grad_hidden", "gradients: chosen");
+    results.lse.data = NULL;
+    results.finals = (int64_t *)(void *)((char *)records + 4);
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results), "finals", "aligned");
+    results.finals = records;
+    results.chosen = (float *)(void *)(records + 11);
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &results),
+            "chosen", "finals");
+    results.finals = NULL;
+    results.chosen = NULL;
     options.split = 1;
     results.lse = napier_array_f32(y, 3);
     invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, &options, &results), "weights",
@@ -471,12 +671,14 @@ static void wrong_arguments_are_named(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS("linear_token_logprobs", TEST(results_are_those_of_the_logits),
-                     TEST(options_are_those_of_the_logits), TEST(rows_in_several_lots),
-                     TEST(odd_rows_are_those_of_the_logits), TEST(gradients_have_the_bits_of_their_chains),
-                     TEST(gradients_of_bf16_have_the_bits_of_their_products), TEST(gradients_of_several_lots_of_rows),
-                     TEST(gradients_of_logits_that_are_kept_in_part), TEST(gradients_of_logits_that_are_kept_in_place),
-                     TEST_2(gradients_are_close_to_float64), TEST_2(nothing_gives_nothing),
-                     TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited),
-                     TEST_1(wrong_arguments_are_named));
+    return RUN_TESTS(
+        "linear_token_logprobs", TEST(results_are_those_of_the_logits), TEST(options_are_those_of_the_logits),
+        TEST(rows_in_several_lots), TEST(odd_rows_are_those_of_the_logits),
+        TEST(gradients_have_the_bits_of_their_chains), TEST(gradients_of_bf16_have_the_bits_of_their_products),
+        TEST(gradients_of_several_lots_of_rows), TEST(gradients_of_logits_that_are_kept_in_part),
+        TEST(gradients_of_logits_that_are_kept_in_place), TEST(gradients_have_the_same_bits_with_finals),
+        TEST(gradients_of_several_lots_have_the_same_bits_with_finals), TEST(odd_rows_have_the_same_bits_with_finals),
+        TEST_2(finals_without_an_entropy), TEST_2(finals_of_any_bytes_are_safe), TEST_2(gradients_are_close_to_float64),
+        TEST_2(nothing_gives_nothing), TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited),
+        TEST_1(wrong_arguments_are_named));
 }
