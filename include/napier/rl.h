@@ -396,7 +396,7 @@ NAPIER_API napier_status napier_grpo_from_logits(napier_context *context, napier
                                                  napier_vector logprobs, napier_vector entropies);
 
 /* The same from hidden states [T, H] and the head's weights [V, H], whose product is the logits. The T x V logits are
- * never all stored: memory as napier_linear_token_logprobs and its backward call, and 16 bytes a token.
+ * never all stored: memory as napier_linear_token_logprobs and its backward call, and 52 bytes a token.
  * grad_hidden [T, H] and grad_weights [V, H] may be absent. They must not overlap hidden or weights. The bits are those
  * of napier_linear_token_logprobs, napier_grpo_loss and napier_linear_token_logprobs_backward one after the other, with
  * the gradient of entropies only if entropy_coefficient is not 0. */

@@ -48,6 +48,8 @@ static napier_status score(napier_context *context, const napier_grpo_logits *g)
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     results.logprobs = napier_rows_f32(g->logprob, tokens, 1);
     results.entropy = napier_array_f32(g->entropy, tokens);
+    results.finals = g->finals;
+    results.chosen = g->chosen;
     return g->from_hidden ? napier_linear_token_logprobs(context, g->logits, g->weights, g->ids, g->options, &results)
                           : napier_token_logprobs(context, g->logits, g->ids, g->options, &results);
 }
@@ -75,6 +77,8 @@ static napier_status read_twice(napier_context *context, napier_grpo_logits *g) 
     }
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     gradients.logprobs = napier_const_rows_f32(g->grad_logprob, tokens, 1);
+    gradients.finals = g->finals;
+    gradients.chosen = g->chosen;
     if (run->options.entropy_coefficient != 0) {
         gradients.entropy = napier_const_array_f32(g->grad_entropy, tokens);
     }
@@ -105,6 +109,10 @@ static napier_status run(napier_context *context, const napier_grpo_batch *batch
     NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, g, batch, options));
     NAPIER_MEMORY(memory, context);
     g->logprob = napier_take(&memory, tokens, 4 * sizeof(float));
+    if (g->from_hidden) {
+        g->finals = napier_take(&memory, tokens, NAPIER_TOKEN_FINAL_WORDS * sizeof(int64_t));
+        g->chosen = napier_take(&memory, tokens, sizeof(float));
+    }
     NAPIER_TRY(napier_taken(&memory, "logprobs: no memory for %lld tokens", (long long)tokens));
     g->entropy = g->logprob + tokens;
     g->grad_logprob = g->entropy + tokens;
