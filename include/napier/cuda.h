@@ -1,5 +1,5 @@
-/* napier/cuda.h - Napier on a GPU. It includes one header per part of the library; napier/cuda/device.h has the rules
- * that all calls share. Including it needs no CUDA header. */
+/* napier/cuda.h - Napier on a GPU. It includes one header per part of the library, but for napier/cuda/model.h, whose
+ * functions only builds with NAPIER_MODEL have. napier/cuda/device.h has the rules that all calls share. Including it needs no CUDA header. */
 #ifndef NAPIER_CUDA_H
 #define NAPIER_CUDA_H
 

@@ -99,8 +99,8 @@ typedef struct napier_token_results {
 #define NAPIER_TOKEN_RESULTS_INIT \
     { .struct_size = sizeof(napier_token_results) }
 
-/* logits is [N, V]. ids is [N * K], K ids for each row, and K = ids.size / N. Without ids (K = 0), logprobs, loss and
- * rank must be absent.
+/* logits is [N, V]. ids is [N * K], K ids for each row, and K = ids.size / N. Without ids (K = 0), logprobs, loss,
+ * rank and chosen must be absent.
  * Special rows are as in napier/softmax.h: a NaN or +inf among a row's z, or only -inf, gives NaN log-probabilities,
  * the lse of napier_logsumexp and a NaN entropy.
  * Error bounds: logprobs and lse as log_softmax and logsumexp; entropy 2^-20 (1 + H) + 2^-22 log V.
@@ -119,8 +119,8 @@ typedef struct napier_token_gradients {
     napier_const_vector entropy;  /* [N] */
     napier_const_vector loss;     /* [N] */
     /* Not gradients, but results of the forward call with the same inputs and options, which a call from hidden states then
-     * need not compute again: finals [N][4], and chosen [N, K] if there are gradients of logprobs or loss. Other calls do not
-     * read them. The result has the same bits, except that a gradient of entropy gives NaN where the finals hold none. Any
+     * need not compute again: finals [N][4], and chosen [N, K] if there are gradients of logprobs or loss. Other calls check
+     * them, but do not use them; on a GPU they are UNSUPPORTED. The result has the same bits, except that a gradient of entropy gives NaN where the finals hold none. Any
      * values are safe to read. */
     const int64_t *finals;
     const float *chosen;
@@ -145,8 +145,9 @@ NAPIER_API napier_status napier_token_logprobs_backward(napier_context *context,
  * The same for logits = hidden weights^T, with hidden [N, H] and weights [V, H]. The N x V logits are never all stored.
  * Their bits are those of napier_matmul, or of napier_matmul_split. */
 
-/* The workspace in bytes of the forward (or backward) call for these shapes, with one id per row and no top_k. Returns
- * 0 for impossible shapes. With H up to 16384 and up to 64 threads, the forward call takes less than 256 MB for any N.
+/* The most bytes of workspace of the forward (or backward) call for these shapes, with one id per row and no top_k. The
+ * backward call takes less with gradients->finals, or if it can keep logits where grad_weights will be. Returns 0 for
+ * impossible shapes. With H up to 16384 and up to 64 threads, the forward call takes less than 256 MB for any N.
  * The backward call takes at most 190 MB, plus 16 KB for each of H (sums for 4096 tokens), 2 MB for each thread and 200
  * bytes per row; that is 256 MB with H = 2048 and 16 threads. Many ids per row or a large top_k take no more: the calls
  * then process fewer rows at a time. With options.split it may be three times as much for each of the rows' H. */

@@ -229,7 +229,7 @@ NAPIER_API void napier_context_set_interrupt(napier_context *context, napier_int
 /* For the interrupt of a context, to show how far the call that asks has come. A call works in loops, one after another. Returns
  * the number of the present loop, from 1, and how many of its items are done, which grows to all of them. A call does not
  * count its later loops in advance, so this is not the share of the whole call. Outside a call, and before its first loop,
- * returns 0, with 0 of 0 items. */
+ * returns 0, with 0 of 0 items. done and items may be NULL. */
 NAPIER_API int64_t napier_context_progress(const napier_context *context, int64_t *done, int64_t *items);
 
 /* For libraries that build on this one, as napier_mpi does: makes `text` the text of the context's last error, cut to 255

@@ -1,5 +1,6 @@
 """Bars of long calls. The extension makes a bar of a call, shows it about ten times a second, and closes it at the end."""
 import functools
+import numbers
 import signal
 import sys
 import time
@@ -9,8 +10,8 @@ from . import _napier
 
 
 class progress:
-    """Shows a bar on stderr for each call that takes more than a second, from now on and in all threads; as a context, for its
-    block. A call works in steps; the bar is that of the present step. It is drawn by tqdm if that is installed, and
+    """Shows a bar on stderr for each call that takes more than a second, from now on; as a context, for its block. Of calls in
+    several threads, one at a time has a bar. A call works in steps; the bar is that of the present step. It is drawn by tqdm if that is installed, and
     removed when the call ends. Results do not change.
 
     Parameters
@@ -27,6 +28,10 @@ class progress:
     """
 
     def __init__(self, show=True, *, delay=1.0, file=None):
+        if not isinstance(delay, numbers.Real) or not delay >= 0:
+            raise ValueError(f"delay: expected seconds, 0 or more, got {delay!r}")
+        if file is not None and not callable(getattr(file, "write", None)):
+            raise TypeError(f"file: {type(file).__name__} has no write")
         self._before = _napier._set_progress(functools.partial(_CallBar, _drawer(), delay, file) if show else None)
 
     def __enter__(self):

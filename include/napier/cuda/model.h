@@ -21,7 +21,7 @@ typedef struct napier_cuda_model napier_cuda_model;
 
 /* Copies the weights of a model to `memory`, for sequences of up to `positions` tokens, and waits for that. memory->data NULL:
  * writes the number of bytes to memory->size and makes no model. The memory must outlive *out; the CPU's model need not.
- * The cosines and sines of all positions are computed here, and take 8 bytes for each position and pair of a head.
+ * The cosines and sines of all positions are computed here, and take 4 * head_dim bytes for each position.
  * On an error, or if the size was asked for, *out is NULL.
  * Errors: INVALID_ARGUMENT (positions outside 1 .. 2^24 or beyond the model's sliding window; too little memory),
  * UNSUPPORTED (experts, mode SPLIT), OUT_OF_MEMORY, DEVICE_ERROR. */

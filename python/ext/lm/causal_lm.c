@@ -552,20 +552,21 @@ static PyObject *py_model_head(PyObject *self, PyObject *capsule) {
     return array_give(&a);
 }
 
-/* A call of a model has very many loops: a bar of napier.progress shows its stages, of which the first is soon known. */
+/* A call of a model has very many loops. A bar of napier.progress shows its stages instead, and nothing before the first, nor
+ * in calls without stages. */
 #define WITHOUT_STEPS(call_) (context_in_stage("", 0, true), (call_))
 
 /* Checks for Ctrl-C, and calls the caller's progress(stage, done), if any, which stops the work by returning a true
  * value. */
 static int model_progress(const char *stage, double done, void *user) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    context_in_stage(stage, done, user != NULL);
     int stop = PyErr_CheckSignals();
     if (!stop && user) {
         PyObject *answer = PyObject_CallFunction(user, "sd", stage, done);
         stop = answer ? PyObject_IsTrue(answer) : -1;
         Py_XDECREF(answer);
     }
+    context_in_stage(stage, done, user != NULL); /* last: a call in the caller's function ends with no stage */
     PyGILState_Release(gil);
     return stop != 0;
 }

@@ -42,21 +42,21 @@ static int take_dimension(PyObject *value, int ndim, int *axis) {
 }
 
 /* map_arrays; where the rows of both lie one after the other on the host, without a search for them. */
-static int map_plain(map_call *call, device_map *on_device, const array *x, const array *y, int axis,
+static int map_plain(const char *name, map_call *call, device_map *on_device, const array *x, const array *y, int axis,
                      const napier_softmax_options *options) {
     if (axis != x->ndim - 1 || x->size == 0 || x->size > KEEP_GIL || array_on_device(x) || !array_is_contiguous(x)) {
-        return map_arrays("softmax", call, on_device, x, y, axis, options);
+        return map_arrays(name, call, on_device, x, y, axis, options);
     }
     const int64_t cols = x->shape[axis], rows = x->size / cols;
     int failed;
-    RUN_SIZED(failed, "softmax",
+    RUN_SIZED(failed, name,
               call(context, (napier_const_matrix){x->data, rows, cols, cols, 1, x->dtype},
                    napier_rows(y->data, rows, cols, y->dtype), options),
               x->size);
     return failed;
 }
 
-static PyObject *plain_map(map_call *call, device_map *on_device, PyObject *const *v) {
+static PyObject *plain_map(const char *name, map_call *call, device_map *on_device, PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     const tensor_use use = tensor_use_of(v, 1);
     array x, y;
@@ -71,13 +71,13 @@ static PyObject *plain_map(map_call *call, device_map *on_device, PyObject *cons
     } else if (use == USE_RECORDED) {
         given = Py_NewRef(Py_False);
     } else if (!array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
-        given = give_or_release(&y, map_plain(call, on_device, &x, &y, axis, &options));
+        given = give_or_release(&y, map_plain(name, call, on_device, &x, &y, axis, &options));
     }
     array_release(&x);
     return given;
 }
 
-static PyObject *plain_gradient(gradient_call *call, device_gradient *on_device, PyObject *const *v) {
+static PyObject *plain_gradient(const char *name, gradient_call *call, device_gradient *on_device, PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array result, grad, y;
     int axis = -1;
@@ -95,7 +95,7 @@ static PyObject *plain_gradient(gradient_call *call, device_gradient *on_device,
         given = other_way();
     } else if (!array_make(&y, &result, result.ndim, result.shape, result.dtype)) {
         const array *const three[] = {&result, &grad, &y};
-        given = give_or_release(&y, gradient_arrays("softmax_backward", call, on_device, three, axis, &options));
+        given = give_or_release(&y, gradient_arrays(name, call, on_device, three, axis, &options));
     }
     array_release(&result);
     array_release(&grad);
@@ -155,7 +155,7 @@ static PyObject *plain_logsumexp_backward(PyObject *const *v) {
         (void)self;                                                                           \
         return or_none(count == 4 ? name_##_plainly(args) : NULL);                            \
     }
-#define BOTH(name_) napier_##name_, napier_cuda_##name_,
+#define BOTH(name_) #name_, napier_##name_, napier_cuda_##name_,
 
 PLAIN(softmax_of, plain_map, BOTH(softmax))
 PLAIN(log_softmax_of, plain_map, BOTH(log_softmax))

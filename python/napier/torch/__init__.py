@@ -478,7 +478,7 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     >>> round(weights.grad[1, 0].item(), 4)
     0.96
     """
-    _check(weights=weights)
+    _check(hidden=hidden, weights=weights)
     if bf16_gradient and hidden.device.type != "cpu":
         raise NotImplementedError("linear_token_logprobs: bf16_gradient is for tensors on the CPU only")
     if bf16_gradient and not hidden.dtype == weights.dtype == torch.bfloat16:

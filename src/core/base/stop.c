@@ -94,8 +94,12 @@ bool napier_loop_waits(const napier_stop *s) {
 int64_t napier_context_progress(const napier_context *context, int64_t *done, int64_t *items) {
     const napier_stop *const s = context != NULL ? napier_stop_of(context) : NULL;
     const bool is_known = s != NULL && s->loop > 0;
-    *done = is_known ? atomic_load_explicit(&s->passed, memory_order_relaxed) : 0;
-    *items = is_known ? s->items : 0;
+    if (done != NULL) {
+        *done = is_known ? atomic_load_explicit(&s->passed, memory_order_relaxed) : 0;
+    }
+    if (items != NULL) {
+        *items = is_known ? s->items : 0;
+    }
     return is_known ? s->loop : 0;
 }
 

@@ -74,6 +74,7 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
         [NAPIER_FAULT_TARGETS] = "targets: the target at index %lld is no vertex",
         [NAPIER_FAULT_VALUES] = "values: the element at index %lld is not finite, or not what it must be",
         [NAPIER_FAULT_ROWS] = "logits: row %lld has a NaN, +inf or only -inf, or no id is left to draw",
+        [NAPIER_FAULT_LENGTHS] = "offsets: the sequence at index %lld has more tokens than the model has positions",
         [NAPIER_FAULT_PARTS] = "parts: row %lld has bytes that are not the state of these columns with these options",
     };
     napier_cuda_faults faults;

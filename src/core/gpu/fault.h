@@ -14,6 +14,7 @@ typedef enum napier_cuda_fault {
     NAPIER_FAULT_VALUES,  /* an element that is not finite where it must be */
     NAPIER_FAULT_ROWS,    /* a row of logits from which no id can be drawn */
     NAPIER_FAULT_PARTS,   /* bytes that are no state of these columns */
+    NAPIER_FAULT_LENGTHS, /* a sequence of more tokens than a model has positions */
     NAPIER_FAULT_COUNT
 } napier_cuda_fault;
 

@@ -176,7 +176,8 @@ static void run_product(const napier_context *context, napier_linear_back *b, na
 
 /* grad_hidden in f32. The lanes are columns of the weights, whose rows are read once, in order. So a worker takes some
  * columns and all tokens: it packs some rows at a time, which stay in its second-level cache, and adds their products to
- * the sums in place. */
+ * the sums in place. PACK_TOGETHER rows at a time, one vector of each after the other, because rows that are far apart
+ * share sets of the cache. */
 enum { PACKED_TOKENS = 512, PACKED_COLUMNS = 256, PACKED_FLOATS = PACKED_TOKENS * PACKED_COLUMNS, PACK_TOGETHER = 16 };
 
 /* A unit of work: `columns` of the weights, whole panels, by `rows` of g. */
@@ -220,7 +221,7 @@ static void hidden_task(void *argument, int worker, int64_t begin, int64_t end) 
                                      .lanes = napier_round_up(cols, 16),
                                      .c = b->hidden_sums + row * sum_step(b) + col,
                                      .c_step = sum_step(b)};
-        for (int64_t token = 0; token < b->cols; token += PACKED_TOKENS) {
+        for (int64_t token = 0; token < b->cols && napier_goes_on(b->head.sides.context); token += PACKED_TOKENS) {
             block.cols = block.k = napier_least(b->cols - token, PACKED_TOKENS);
             block.rows = (const float *)b->g + row * NAPIER_LINEAR_STEP + token;
             block.first = b->col + token == 0 && !b->continues;
@@ -462,7 +463,7 @@ static size_t bytes_of(const napier_linear_back *b) {
 static napier_status take(napier_memory *memory, napier_linear_back *b) {
     const int64_t rows = b->hidden.rows, at_a_time = b->head.rows_at_a_time;
     const size_t sums = (size_t)sum_step(b) * sizeof(float);
-    const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
+    const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0, bytes = bytes_of(b);
     NAPIER_TRY(napier_head_take(memory, &b->head));
     b->rows = napier_take(memory, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_take(memory, rows, 3 * k * sizeof(double)) : NULL;
@@ -476,7 +477,7 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
     b->weight_sums = napier_take(memory, NAPIER_LINEAR_COLS, sums);
     b->memory =
         napier_take(memory, sizeof(float), b->memory_floats); /* 0 means too many: an element of no size fails */
-    return napier_taken(memory, "workspace: no memory for %zu bytes", bytes_of(b));
+    return napier_taken(memory, "workspace: no memory for %zu bytes", bytes);
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */

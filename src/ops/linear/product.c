@@ -19,7 +19,7 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
  * together, in shares of almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64,
  * 64 and 3. */
 enum { DIRECT_LANES = 64, CHANGED_LANES = 128, SHORT_K = 512 };
-/* So few lanes wait for memory, which vectors read faster than tiles do. */
+/* A product of so few lanes waits for memory, which vectors read faster than tiles do. */
 enum { FEW_BESIDE_AMX = 2 };
 /* The pieces of so many lanes are six whole panels. */
 enum { SPLIT_LANES = 64 };

@@ -44,11 +44,13 @@ napier_status napier_shard_token_results(napier_context *context, int64_t rows, 
     NAPIER_TRY(napier_token_call_read(context, NAPIER_ON_HOST, &matrices, ids, options, results, &j.call));
     NAPIER_TRY(napier_shard_no_keep(context, &j.call));
     const napier_token_results *r = &j.call.results;
-    NAPIER_REFUSE_IF(context, r->argmax || r->rank || r->top_ids || r->top_logprobs.data,
+    NAPIER_REFUSE_IF(context, r->argmax || r->rank || r->finals || r->chosen || r->top_ids || r->top_logprobs.data,
                      "results: %s is not known to shards",
-                     r->argmax ? "argmax"
-                     : r->rank ? "rank"
-                               : "top_k");
+                     r->argmax   ? "argmax"
+                     : r->rank   ? "rank"
+                     : r->finals ? "finals"
+                     : r->chosen ? "chosen"
+                                 : "top_k");
     if (rows == 0) {
         return NAPIER_OK;
     }

@@ -215,7 +215,7 @@ NAPIER_KERNEL int tiny_columns_of_width(const napier_softmax_job *job, int width
 static int tiny_width(int64_t n) { return n == 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16; }
 
 /* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
- * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
+ * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_NARROW_SCRATCH floats. */
 NAPIER_KERNEL void tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
                               float *scratch) {
     const int n = tiny_columns_of_width(job, width), rows = 256 / width, groups = 16 / width;

@@ -530,9 +530,13 @@ static void slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches) 
 static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const napier_short_plan plan = short_plan_of(job);
     const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
-    float *spare = scratch, *in_progress = scratch + NAPIER_SPARE,
-          *staged = in_progress + (NAPIER_BATCH_SLOTS + NAPIER_BATCH_TERMS) * NAPIER_BATCH_FLOATS;
-    napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
+    float *spare = scratch, *in_progress = scratch + NAPIER_SPARE;
+    napier_stage stage = {{NULL, NULL}, 0, {NULL, NULL, 0}};
+    if (plan.stage) {
+        float *staged = in_progress + (NAPIER_BATCH_SLOTS + NAPIER_BATCH_TERMS) * NAPIER_BATCH_FLOATS;
+        stage.buffer[0] = (char *)staged;
+        stage.buffer[1] = (char *)(staged + NAPIER_STAGE_FLOATS);
+    }
     napier_batch slot[NAPIER_BATCH_SLOTS];
     slots_start(slot, batches);
     for (int64_t b = -1; b <= batches; b++) {

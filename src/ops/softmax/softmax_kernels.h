@@ -32,7 +32,7 @@ enum {
     NAPIER_ROWS_SCRATCH = 10 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP,
     NAPIER_SPARE = 2 * NAPIER_TILE + 32, /* for a row that is computed by itself */
-    /* Short rows of up to so many columns need less, unless their results go past the caches. */
+    /* Fewer than 65,536 elements in rows of up to so many columns need less. */
     NAPIER_NARROW_COLS = 128,
     NAPIER_NARROW_SCRATCH = NAPIER_SPARE + 5 * NAPIER_GROUP * NAPIER_NARROW_COLS
 };
@@ -51,7 +51,7 @@ static inline bool napier_terms_in_result(const napier_softmax_job *job) {
 }
 
 typedef struct napier_softmax_kernels {
-    /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats. */
+    /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats, or NAPIER_NARROW_SCRATCH. */
     void (*short_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
     /* The same for rows that are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
     void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
@@ -91,7 +91,7 @@ typedef struct napier_softmax_kernels {
     void (*pack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld);
     void (*unpack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld);
 
-    /* napier_sum_merge and napier_sum_finish, for which plain C calls a function for each fma. */
+    /* napier_sum_merge and napier_sum_finish, where an fma is one instruction; in plain C it is a call. */
     void (*merge)(napier_sum *into, const napier_sum *from);
     napier_final (*finish)(const napier_sum *sum);
 

@@ -11,7 +11,7 @@ enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
     NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 20 microseconds */
     NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST, /* fewer are left to one thread: a second one that is awake helps from
-                                                    a quarter of that on, but one that sleeps takes longer to wake */
+                                                    32,768 on, but one that sleeps takes longer to wake */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
     NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
@@ -103,7 +103,7 @@ static napier_status run_short(napier_context *context, split *s) {
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
     const int64_t rows = s->job->x.rows, chunk = light_chunk(context, rows, s->job->x.cols, granule);
     const int workers = napier_workers(context, rows, chunk);
-    if (!columns && workers == 1 && s->job->x.cols <= NAPIER_NARROW_COLS && !s->job->stream) {
+    if (!columns && rows * s->job->x.cols < NAPIER_LIGHT_LEAST && s->job->x.cols <= NAPIER_NARROW_COLS) {
         return run_narrow(context, s);
     }
     NAPIER_MEMORY(memory, context);

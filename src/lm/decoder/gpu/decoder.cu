@@ -6,14 +6,20 @@
 #include "lm/decoder/gpu/decoder_cuda.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 
+/* Whatever an offset is, differences must not overflow. One outside the tokens stays outside. */
+CUDA_INLINE int64_t napier_decoder_offset(const napier_decoder_tokens *tokens, int64_t s) {
+    const int64_t offset = cuda_index_at(tokens->offsets, s), beyond = tokens->ids.size + 1;
+    return offset < 0 ? -1 : offset > beyond ? beyond : offset;
+}
+
 /* The offsets as attention reads them. It checks that they rise. */
 CUDA_KERNEL(napier_decoder_starts, napier_decoder_tokens, NAPIER_RESPONSE_THREADS) {
     for (int64_t s = cuda_thread(); s <= job.sequences; s += cuda_threads()) {
         const bool one = job.offsets.size == 0;
-        const int64_t start = !one ? cuda_index_at(job.offsets, s) : s > 0 ? job.ids.size : 0;
+        const int64_t start = !one ? napier_decoder_offset(&job, s) : s > 0 ? job.ids.size : 0;
         job.starts[s] = start;
-        if (!one && s > 0 && start - cuda_index_at(job.offsets, s - 1) > job.most) {
-            napier_cuda_note_fault(job.faults, NAPIER_FAULT_OFFSETS, s - 1);
+        if (!one && s > 0 && start - napier_decoder_offset(&job, s - 1) > job.most) {
+            napier_cuda_note_fault(job.faults, NAPIER_FAULT_LENGTHS, s - 1);
         }
     }
 }

@@ -182,7 +182,9 @@ void napier_cuda_model_destroy(napier_cuda_context *context, napier_cuda_model *
     }
 }
 
-napier_const_matrix napier_cuda_model_head(const napier_cuda_model *model) { return model->model.head; }
+napier_const_matrix napier_cuda_model_head(const napier_cuda_model *model) {
+    return model ? model->model.head : (napier_const_matrix){0};
+}
 
 /* ---- A run --------------------------------------------------------------------------------------------------------- */
 

@@ -106,7 +106,7 @@ static napier_status run_forward(const napier_cuda_call *gpu, const napier_atten
 
 /* Every row of every head on 16 bytes, its elements side by side. */
 static bool has_pieces(napier_const_heads x) {
-    return x.dim_stride == 1 && (uintptr_t)x.data % 16 == 0 && (x.tokens <= 1 || x.token_stride % 8 == 0) &&
+    return x.dim_stride == 1 && (uintptr_t)x.data % 16 == 0 && x.token_stride % 8 == 0 &&
            (x.heads == 1 || x.head_stride % 8 == 0);
 }
 
