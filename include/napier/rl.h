@@ -99,8 +99,8 @@ typedef struct napier_token_results {
 #define NAPIER_TOKEN_RESULTS_INIT \
     { .struct_size = sizeof(napier_token_results) }
 
-/* logits is [N, V]. ids is [N * K], K ids for each row, and K = ids.size / N. Without ids (K = 0), logprobs, loss,
- * rank and chosen must be absent.
+/* logits is [N, V]. ids is [N * K], K ids for each row, and K = ids.size / N. Without ids (K = 0), logprobs, loss and
+ * rank must be absent.
  * Special rows are as in napier/softmax.h: a NaN or +inf among a row's z, or only -inf, gives NaN log-probabilities,
  * the lse of napier_logsumexp and a NaN entropy.
  * Error bounds: logprobs and lse as log_softmax and logsumexp; entropy 2^-20 (1 + H) + 2^-22 log V.

@@ -80,7 +80,7 @@ static napier_status check_call(napier_context *context, napier_place place, con
     all[n++] = napier_row_argument("ids", napier_indices_bytes(call->ids), 0, call->ids.size);
     NAPIER_TRY(check_ids_size(context, call->ids, call->rows));
     NAPIER_REFUSE_IF(context, call->rows > 0 && any && call->per_row == 0,
-                     "ids: none, but logprobs, loss, rank or chosen are asked for");
+                     "ids: none, but logprobs, loss or rank are asked for");
     NAPIER_REFUSE_IF(context, call->rows > 0 && loss && call->per_row != 1, "ids: %" PRId64 " a row, but a loss has 1",
                      call->per_row);
     NAPIER_TRY(napier_check_arguments(context, all, n));
@@ -137,8 +137,7 @@ static napier_status check_results(napier_context *context, napier_place place, 
         napier_token_words("finals", r->finals, rows, NAPIER_TOKEN_FINAL_WORDS, out),
         napier_token_chosen("chosen", r->chosen, rows, k, out),
     };
-    return check_call(context, place, matrices, call, all, RESULTS, r->logprobs.data || r->rank || r->chosen,
-                      r->loss.data);
+    return check_call(context, place, matrices, call, all, RESULTS, r->logprobs.data || r->rank, r->loss.data);
 }
 
 napier_status napier_token_call_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
