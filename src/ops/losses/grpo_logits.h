@@ -14,8 +14,8 @@ typedef struct napier_grpo_logits {
     napier_matrix grad_logits, grad_weights;                /* of logits or hidden states, and of weights */
     napier_vector logprobs, entropies;                      /* the caller's; may be absent */
     float *logprob, *entropy, *grad_logprob, *grad_entropy; /* [T] each */
-    int64_t *finals; /* [T][NAPIER_TOKEN_FINAL_WORDS], and */
-    float *chosen;   /* [T], from hidden states; else NULL */
+    int64_t *finals;                                        /* [T][NAPIER_TOKEN_FINAL_WORDS], and */
+    float *chosen;                                          /* [T], from hidden states; else NULL */
     napier_grpo_run run;
 } napier_grpo_logits;
 
