@@ -1,6 +1,7 @@
 /* core/gpu/device.c - the part of the CUDA runtime that Napier uses. A build without CUDA gets functions that fail. */
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/gpu/device.h"
 
 #if defined(NAPIER_CUDA) && !defined(NAPIER_CUDA_EMULATED)
@@ -175,21 +176,28 @@ static cudaError_t napier_device_take_faults(napier_cuda_context *context, cudaS
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
-    int before = 0;
+/* As napier_device_enter, for work that the host waits for, which no graph can hold. */
+static napier_status napier_device_enter_to_wait(napier_cuda_context *context, cudaStream_t stream, const char *refusal,
+                                                 int *before) {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    cudaError_t error = napier_device_enter(context, &before);
+    cudaError_t error = napier_device_enter(context, before);
     if (error == cudaSuccess) {
         error = cudaStreamIsCapturing(stream, &capture);
         if (error == cudaSuccess && capture == cudaStreamCaptureStatusNone) {
-            error = napier_device_take_faults(context, stream, faults);
+            return NAPIER_OK;
         }
-        napier_device_leave(context, before);
+        napier_device_leave(context, *before);
     }
-    if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone) {
-        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
-                           "stream: is being captured into a graph; synchronize when the graph has run");
-    }
+    return error == cudaSuccess ? napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
+                                              "stream: is being captured into a graph%s", refusal)
+                                : napier_device_fail(context, "stream", error);
+}
+
+napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+    int before = 0;
+    NAPIER_TRY(napier_device_enter_to_wait(context, stream, "; synchronize when the graph has run", &before));
+    const cudaError_t error = napier_device_take_faults(context, stream, faults);
+    napier_device_leave(context, before);
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
@@ -207,20 +215,11 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
 napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
                                  const void *host, size_t size) {
     int before = 0;
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    cudaError_t error = napier_device_enter(context, &before);
-    if (error == cudaSuccess) {
-        error = cudaStreamIsCapturing(stream, &capture);
-        if (error == cudaSuccess && capture == cudaStreamCaptureStatusNone) {
-            error = cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);
-            error = error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
-        }
-        napier_device_leave(context, before);
-    }
-    if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone) {
-        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
-                           "stream: is being captured into a graph, which cannot hold a copy of the caller's memory");
-    }
+    NAPIER_TRY(
+        napier_device_enter_to_wait(context, stream, ", which cannot hold a copy of the caller's memory", &before));
+    cudaError_t error = cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);
+    error = error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+    napier_device_leave(context, before);
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
