@@ -120,8 +120,8 @@ typedef struct napier_token_gradients {
     napier_const_vector loss;     /* [N] */
     /* Not gradients, but results of the forward call with the same inputs and options, which a call from hidden states then
      * need not compute again: finals [N][4], and chosen [N, K] if there are gradients of logprobs or loss. Other calls check
-     * them, but do not use them; on a GPU they are UNSUPPORTED. The result has the same bits, except that a gradient of entropy gives NaN where the finals hold none. Any
-     * values are safe to read. */
+     * them, but do not use them; on a GPU they are UNSUPPORTED. The result has the same bits, except that a gradient of
+     * entropy gives NaN where the finals hold none. Any values are safe to read. */
     const int64_t *finals;
     const float *chosen;
 } napier_token_gradients;

@@ -322,10 +322,7 @@ static void keep_row(void *argument, int64_t row, const napier_token_final *fina
     const napier_token_call *call = b->head.call;
     napier_token_slope_desk d = desk_of(b, row);
     const napier_token_pull pull = napier_token_pull_of(call, row, &d);
-    d.slope.zero = pull.zero;
-    if (!pull.zero) {
-        napier_token_slope_of(call, row, &pull, final, seen, &d);
-    }
+    napier_token_slope_of(call, row, &pull, final, seen, &d);
     b->rows[row] = (napier_linear_row){final->row, d.slope};
 }
 
@@ -436,7 +433,7 @@ static napier_linear_back back_of(const napier_context *context, const napier_to
                             .weights = weights,
                             .dtype = call->options.bf16_gradient ? NAPIER_BF16 : NAPIER_F32};
     const int64_t row_floats =
-        2 * NAPIER_LINEAR_COLS + hidden.cols + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
+        NAPIER_LINEAR_STEP + NAPIER_LINEAR_COLS + sum_step(&b) + napier_lane_floats(&b.head.sides) + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time = napier_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
     keep_logits(&b, row_floats);

@@ -40,6 +40,17 @@ typedef struct napier_batch {
     bool any_alone, cut, care; /* of any row */
 } napier_batch;
 
+/* The properties of the job that choose a specialised loop. */
+typedef struct napier_short_plan {
+    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
+    bool plain;  /* f32 in */
+    bool stream; /* past the caches; each row is whole cache lines */
+    bool stage;  /* past the caches through a buffer */
+    int room, batch_rows;
+    int64_t row_bytes; /* of the result */
+    int length;        /* vectors in a row; plus 64 if they are more than 16 and all whole */
+} napier_short_plan;
+
 /* Rows in a batch. The more there are, the less it costs to finish each. But an f32 softmax, whose terms wait for the end
  * of their batch, is bound by the caches: its columns in progress must stay in the first level, beside those fetched
  * ahead. If all of x and y fits into the second level, an eviction costs little. */
@@ -53,16 +64,17 @@ static int batch_rows(const napier_softmax_job *job) {
 
 /* Batch `index` takes the place of an earlier one in `scratch`: as few places as possible, one after the other, stay in
  * the first-level cache. */
-NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, int64_t index, int64_t first, int rows,
-                               int room, bool plain, float *scratch) {
-    const int64_t size = room * batch_rows(job);
+NAPIER_KERNEL void batch_start(napier_batch *b, const napier_softmax_job *job, const napier_short_plan *plan,
+                               int64_t index, int64_t first, int rows, float *scratch) {
+    const int room = plan->room;
+    const int64_t size = (int64_t)room * plan->batch_rows;
     b->widened = scratch + index % NAPIER_BATCH_SLOTS * size;
     b->terms = scratch + (NAPIER_BATCH_SLOTS + index % NAPIER_BATCH_TERMS) * size;
     b->first = first;
     b->rows = rows;
     b->y = row_out(job, first);
     for (int r = 0; r < rows; r++) {
-        b->z[r] = plain ? (const float *)row_in(job, first + r) : b->widened + r * room;
+        b->z[r] = plan->plain ? (const float *)row_in(job, first + r) : b->widened + r * room;
     }
     b->sum = vf_zero();
 }
@@ -377,17 +389,6 @@ static void batch_write_lse(napier_batch *b, const napier_softmax_job *job, floa
     napier_scatter(b->lse, b->rows, row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
 }
 
-/* The properties of the job that choose a specialised loop. */
-typedef struct napier_short_plan {
-    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
-    bool plain;  /* f32 in */
-    bool stream; /* past the caches; each row is whole cache lines */
-    bool stage;  /* past the caches through a buffer */
-    int room, batch_rows;
-    int64_t row_bytes; /* of the result */
-    int length;        /* vectors in a row; plus 64 if they are more than 16 and all whole */
-} napier_short_plan;
-
 static napier_short_plan short_plan_of(const napier_softmax_job *job) {
     const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
     const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
@@ -545,7 +546,7 @@ static void short_rows(const napier_softmax_job *job, int64_t begin, int64_t end
             const int64_t first = begin + (b + 1) * plan.batch_rows;
             look = &slot[(b + 1) % NAPIER_BATCH_SLOTS];
             const int rows = end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows;
-            batch_start(look, job, b + 1, first, rows, plan.room, plan.plain, in_progress);
+            batch_start(look, job, &plan, b + 1, first, rows, in_progress);
         }
         if (b >= 0 && b < batches) {
             sum = &slot[b % NAPIER_BATCH_SLOTS];

@@ -77,6 +77,10 @@ static napier_token_pull pull_hooked(const back *b, int64_t row, const napier_to
 
 void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
                            const napier_token_final *final, const napier_token_seen *seen, napier_token_slope_desk *d) {
+    d->slope.zero = pull->zero;
+    if (pull->zero) {
+        return;
+    }
     const int64_t count = call->chosen ? call->per_row : 0;
     const bool smooth = pull->loss != 0.0 && call->options.label_smoothing > 0.0;
     napier_token_slope_make(&call->options, call->rules.temperature, smooth ? napier_token_kept(call, row) : 1, pull,
@@ -91,10 +95,7 @@ void napier_token_slope_known(const napier_token_call *call, int64_t row, napier
     const napier_token_pull pull = napier_token_pull_of(call, row, d);
     napier_token_final known = napier_token_final_at(call->gradients.finals, row);
     known.entropy = pull.entropy != 0.0 ? known.entropy : 0.0f; /* it may be NaN: see napier_token_write */
-    d->slope.zero = pull.zero;
-    if (!pull.zero) {
-        napier_token_slope_of(call, row, &pull, &known, &seen, d);
-    }
+    napier_token_slope_of(call, row, &pull, &known, &seen, d);
     *final = known.row;
 }
 
@@ -103,14 +104,6 @@ void napier_token_slope_known(const napier_token_call *call, int64_t row, napier
 /* The pull of a row whose sums are not needed if it is zero. Without them a hook has nothing to work on. */
 static napier_token_pull pull_before(const back *b, int64_t row, napier_token_slope_desk *d) {
     return b->hook ? (napier_token_pull){.zero = false} : napier_token_pull_of(b->split.call, row, d);
-}
-
-static void make_slope(const back *b, int64_t row, const napier_token_pull *pull, const napier_token_final *final,
-                       const napier_token_seen *seen, napier_token_slope_desk *d) {
-    d->slope.zero = pull->zero;
-    if (!pull->zero) {
-        napier_token_slope_of(b->split.call, row, pull, final, seen, d);
-    }
 }
 
 static void write_columns(const back *b, int64_t row, int64_t begin, int64_t end, const napier_token_final *final,
@@ -123,7 +116,7 @@ static void write_columns(const back *b, int64_t row, int64_t begin, int64_t end
 /* Writes the gradient of a whole row, whose final and gradients are known. */
 static void write_row(const back *b, int64_t row, const napier_token_pull *pull, const napier_token_final *final,
                       const napier_token_seen *seen, int worker) {
-    make_slope(b, row, pull, final, seen, &b->slopes[worker]);
+    napier_token_slope_of(b->split.call, row, pull, final, seen, &b->slopes[worker]);
     write_columns(b, row, 0, b->split.call->cols, final, &b->slopes[worker].slope, worker);
 }
 
@@ -180,7 +173,7 @@ static void run_together(const napier_context *context, back *b) {
             b->final = napier_token_sum_together(context, s);
             pull = b->hook ? pull_hooked(b, s->row, &b->final, s->desks[0], d) : pull;
         }
-        make_slope(b, s->row, &pull, &b->final, s->desks[0], d);
+        napier_token_slope_of(b->split.call, s->row, &pull, &b->final, s->desks[0], d);
         napier_parallel(context, s->tiles, s->chunk, write_tiles, b);
     }
 }
