@@ -11,12 +11,13 @@
 
 enum { NAPIER_ERROR_TEXT = 256, NAPIER_ALIGNMENT = 64 };
 
-/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, or AMX. */
+/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, AMX, or both. */
 typedef enum napier_engine {
     NAPIER_ENGINE_UNDECIDED,
     NAPIER_ENGINE_NONE,
     NAPIER_ENGINE_PAIRS,
-    NAPIER_ENGINE_AMX
+    NAPIER_ENGINE_AMX,
+    NAPIER_ENGINE_BOTH
 } napier_engine;
 
 struct napier_context {

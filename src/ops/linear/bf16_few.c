@@ -39,10 +39,11 @@ NAPIER_PAIRS_KERNEL void turn_lines(const char *x, int64_t step, int height, vf 
     vf_transpose(words);
 }
 
-NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step) {
+/* level: 3 for the first-level cache, 2 for the second */
+NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step, const int level) {
     UNROLL
     for (int i = 0; i < 16; i++) {
-        __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)));
+        __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)), 0, level);
     }
 }
 
@@ -125,7 +126,7 @@ NAPIER_PAIRS_KERNEL vf add_blocks(float sums[][ONE_BLOCKS], int64_t blocks, vf t
 }
 
 /* k from `at` on, at most ONE_MOST of them, of `height` rows from `row` on. */
-NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_t height, int64_t at) {
+NAPIER_PAIRS_KERNEL void one_rows(const int level, const napier_few_block *p, int64_t row, int64_t height, int64_t at) {
     const int64_t k = napier_least(p->k - at, ONE_MOST), bytes = 2 * k;
     const uint32_t *const lane = (const uint32_t *)(const void *)p->lane_data + at / 2;
     float sums[16][ONE_BLOCKS], total[16] = {0};
@@ -135,7 +136,7 @@ NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_
         for (; b + 2 * ONE_K <= bytes; b += 2 * ONE_K) {
             const int64_t ahead = b + ONE_AHEAD;
             start_page((uintptr_t)x + (uintptr_t)b);
-            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64);
+            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64, level);
             vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
         }
         if (b < bytes) {
@@ -186,7 +187,7 @@ NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, in
         if (p->k - k >= BLOCK) {
             const int64_t ahead = 2 * k + SOME_AHEAD;
             fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * p->row_step),
-                        p->row_step);
+                        p->row_step, 3);
             turn_lines(x + 2 * k, p->row_step, height, words);
         } else {
             char rest[16][64] = {{0}};
@@ -221,7 +222,12 @@ NAPIER_PAIRS_KERNEL void some_rows(const napier_few_block *p, int64_t row, int h
 NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_few_block *p) {
     for (int64_t at = 0; at < p->k && p->width == 1; at += ONE_MOST) {
         for (int64_t row = 0; row < p->row_count; row += 16) {
-            one_rows(p, row, napier_least(p->row_count - row, 16), at);
+            const int64_t height = napier_least(p->row_count - row, 16);
+            if (p->far) {
+                one_rows(2, p, row, height, at);
+            } else {
+                one_rows(3, p, row, height, at);
+            }
         }
     }
     for (int64_t row = 0; row < p->row_count && p->width > 1; row += 16) {

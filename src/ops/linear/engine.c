@@ -62,8 +62,11 @@ void napier_matrix_engine_decide(napier_context *context) {
     if (context->engine == NAPIER_ENGINE_UNDECIDED) {
         NAPIER_DEFAULT_FENV;
         const bool amx = napier_amx_is_here(context) && is_trusted(context, NAPIER_ENGINE_AMX);
-        const bool pairs = !amx && napier_bf16_pairs_are_here(context) && is_trusted(context, NAPIER_ENGINE_PAIRS);
-        context->engine = amx ? NAPIER_ENGINE_AMX : pairs ? NAPIER_ENGINE_PAIRS : NAPIER_ENGINE_NONE;
+        const bool pairs = napier_bf16_pairs_are_here(context) && is_trusted(context, NAPIER_ENGINE_PAIRS);
+        context->engine = amx && pairs ? NAPIER_ENGINE_BOTH
+                          : amx        ? NAPIER_ENGINE_AMX
+                          : pairs      ? NAPIER_ENGINE_PAIRS
+                                       : NAPIER_ENGINE_NONE;
     }
 }
 
@@ -72,5 +75,5 @@ int napier_matrix_engine(napier_context *context) {
         return 0;
     }
     napier_matrix_engine_decide(context);
-    return context->engine == NAPIER_ENGINE_AMX;
+    return context->engine >= NAPIER_ENGINE_AMX;
 }

@@ -55,11 +55,12 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
-    const bool amx = s.pairs && context->engine == NAPIER_ENGINE_AMX;
+    const bool amx = s.pairs && context->engine >= NAPIER_ENGINE_AMX;
+    const bool has_pairs = context->engine == NAPIER_ENGINE_PAIRS || context->engine == NAPIER_ENGINE_BOTH;
     const int64_t few = (amx ? FEW_BESIDE_AMX : NAPIER_FEW) / (s.split ? NAPIER_PIECES : 1);
     const bool from_memory = rows.col_stride == 1 && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
-    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && (s.few || lanes.rows > few);
+    s.turned = s.pairs && has_pairs && (s.few || (!amx && lanes.rows > few));
     s.engine = (amx || s.turned) && !s.few;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     s.direct = from_memory && !s.engine;
@@ -350,7 +351,8 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .width = s->sum_step,
                                   .k = s->rows.cols,
                                   .c = c,
-                                  .c_step = s->sum_step};
+                                  .c_step = s->sum_step,
+                                  .far = s->context->engine == NAPIER_ENGINE_BOTH};
     (s->turned ? napier_bf16_few_multiply : s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
 }
 
