@@ -3,9 +3,9 @@
  * two lanes, which wait for memory.
  *
  * A context made with NAPIER_ISA_AUTO may use the engine, one made with NAPIER_ISA_AVX512 does not. On a Sapphire Rapids
- * guest the engine gave the bits of the kernels (docs/linear.md), as vdpbf16ps did on a Zen 5. Other processors and
- * emulators may differ. So the first bf16 product of a context compares them with the AVX-512 kernel, on numbers chosen
- * to distinguish orders and roundings, and uses one only if all bits agree. */
+ * guest the engine gave the bits of the kernels (docs/linear.md), as vdpbf16ps did on a Zen 5 and on a Granite Rapids.
+ * Other processors and emulators may differ. So the first bf16 product of a context compares them with the AVX-512 kernel,
+ * on numbers chosen to distinguish orders and roundings, and uses one only if all bits agree. */
 #ifndef NAPIER_OPS_LINEAR_ENGINE_H
 #define NAPIER_OPS_LINEAR_ENGINE_H
 
