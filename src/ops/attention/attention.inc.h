@@ -37,6 +37,7 @@ NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int
         const vf added = napier_mask_load(b, r, key, n);
         t = vf_fma(added, vf_set(NAPIER_LOG2E), t);
         t = vf_select(vf_eq(added, napier_hidden()), added, t);
+        t = vf_select(vf_unordered(t, t), vf_canonical_nan(), t); /* napier_round_weight needs it */
     }
     return vf_select(vm_first(n), t, napier_hidden());
 }
@@ -106,7 +107,8 @@ NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
     return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
-NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t r, float exponent) {
+NAPIER_KERNEL void napier_raise_exponent(const napier_weights kind, const napier_attention_rows *a, int64_t r,
+                                         float exponent) {
     const float before = a->exponents[r];
     a->exponents[r] = exponent;
     if (before == -INFINITY) {
@@ -116,16 +118,32 @@ NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t
     vf_store(a->sums + 16 * r, vf_mul(vf_load(a->sums + 16 * r), factor));
     for (int64_t i = 0; i < a->cols; i += 16) {
         float *const at = a->outputs + r * a->step + i;
-        vf_store(at, vf_mul(vf_load(at), factor));
+        const vf o = vf_mul(vf_load(at), factor);
+        vf_store(at, kind == NAPIER_WEIGHTS_F32 ? o : napier_flush_subnormal(o));
     }
 }
 
-NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_attention_rows *a, int64_t r) {
+/* Rounds to bf16. The lower half of a NaN is 0. */
+NAPIER_KERNEL vf napier_round_weight(const napier_weights kind, vf w) {
+    return kind == NAPIER_WEIGHTS_F32 ? w : napier_upper_half(vf_from_bits(napier_bf16_upper(w)));
+}
+
+/* The weights of 16 keys from `key` on. */
+NAPIER_KERNEL void napier_store_weights(const napier_weights kind, float *scores, int64_t key, vf w) {
+    if (kind == NAPIER_WEIGHTS_BF16) {
+        vi_store_u16((uint16_t *)(void *)scores + key, vi_shr(vf_bits(w), 16));
+    } else {
+        vf_store(scores + key, w);
+    }
+}
+
+NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_score_block *b,
+                                    const napier_attention_rows *a, int64_t r) {
     float *const scores = b->scores + r * NAPIER_ROW_STEP;
     const float factor = napier_show_row(b, r);
     const float exponent = rintf(napier_row_maximum(scores, b->keys) * factor);
     if (exponent > a->exponents[r]) {
-        napier_raise_exponent(a, r, exponent);
+        napier_raise_exponent(kind, a, r, exponent);
     }
     const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
     const vf scale = vf_set(factor), zero = vf_set(level);
@@ -141,21 +159,32 @@ NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_at
         napier_weights4(w);
         NAPIER_UNROLL
         for (int i = 0; i < 4; i++) {
+            w[i] = napier_round_weight(kind, w[i]);
             sum = vf_add(sum, w[i]);
-            vf_store(scores + key + 16 * i, w[i]);
+            napier_store_weights(kind, scores, key + 16 * i, w[i]);
         }
     }
     for (; key < keys; key += 16) {
         const vf w = napier_weight(vf_sub(vf_mul(vf_load(scores + key), scale), zero));
-        sum = vf_add(sum, w);
-        vf_store(scores + key, w);
+        const vf rounded = napier_round_weight(kind, w);
+        sum = vf_add(sum, rounded);
+        napier_store_weights(kind, scores, key, rounded);
     }
     vf_store(a->sums + 16 * r, sum);
 }
 
-static void napier_attention_weigh(const napier_score_block *block, const napier_attention_rows *rows) {
+NAPIER_KERNEL void napier_weigh_rows(const napier_weights kind, const napier_score_block *block,
+                                     const napier_attention_rows *rows) {
     for (int64_t r = 0; r < block->rows; r++) {
-        napier_weigh_row(block, rows, r);
+        napier_weigh_row(kind, block, rows, r);
+    }
+}
+
+static void napier_attention_weigh(const napier_score_block *block, const napier_attention_rows *rows) {
+    switch (block->weights) {
+    case NAPIER_WEIGHTS_F32: napier_weigh_rows(NAPIER_WEIGHTS_F32, block, rows); break;
+    case NAPIER_WEIGHTS_ROUNDED: napier_weigh_rows(NAPIER_WEIGHTS_ROUNDED, block, rows); break;
+    default: napier_weigh_rows(NAPIER_WEIGHTS_BF16, block, rows); break;
     }
 }
 
