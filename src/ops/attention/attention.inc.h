@@ -62,13 +62,13 @@ NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
 
 /* ---- Weights ------------------------------------------------------------------------------------------------------ */
 
-/* napier_weight of four vectors, step by step, so that their latencies overlap. */
-NAPIER_KERNEL void napier_weights4(vf d[4]) {
+/* napier_weight of up to four vectors, step by step, so that their latencies overlap. */
+NAPIER_KERNEL void napier_weights_of(const int count, vf d[4]) {
     static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
     const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
     vf shifted[4], f[4], p[4];
     NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < count; i++) {
         shifted[i] = vf_add(d[i], magic);
         f[i] = vf_sub(d[i], vf_sub(shifted[i], magic));
         p[i] = vf_set(NAPIER_EXP2_C6);
@@ -76,12 +76,12 @@ NAPIER_KERNEL void napier_weights4(vf d[4]) {
     NAPIER_UNROLL
     for (int j = 0; j < 5; j++) {
         NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < count; i++) {
             p[i] = vf_fma(p[i], f[i], vf_set(c[j]));
         }
     }
     NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < count; i++) {
         p[i] = vf_fma(p[i], f[i], vf_set(1.0f));
         const vf power = vf_from_bits(vi_shl(vf_bits(shifted[i]), 23));
         d[i] = vf_keep(vf_nlt(d[i], vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p[i], power));
@@ -128,13 +128,26 @@ NAPIER_KERNEL vf napier_round_weight(const napier_weights kind, vf w) {
     return kind == NAPIER_WEIGHTS_F32 ? w : napier_upper_half(vf_from_bits(napier_bf16_upper(w)));
 }
 
-/* The weights of 16 keys from `key` on. */
-NAPIER_KERNEL void napier_store_weights(const napier_weights kind, float *scores, int64_t key, vf w) {
-    if (kind == NAPIER_WEIGHTS_BF16) {
-        vi_store_u16((uint16_t *)(void *)scores + key, vi_shr(vf_bits(w), 16));
-    } else {
-        vf_store(scores + key, w);
+/* The weights of 16 * count keys from `key` on. Returns the sums to which they are added. */
+NAPIER_KERNEL vf napier_weigh_keys(const napier_weights kind, const int count, float *scores, int64_t key, float factor,
+                                   float level, vf sum) {
+    vf w[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < count; i++) {
+        w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), vf_set(factor)), vf_set(level));
     }
+    napier_weights_of(count, w);
+    NAPIER_UNROLL
+    for (int i = 0; i < count; i++) {
+        w[i] = napier_round_weight(kind, w[i]);
+        sum = vf_add(sum, w[i]);
+        if (kind != NAPIER_WEIGHTS_BF16) {
+            vf_store(scores + key + 16 * i, w[i]);
+        } else if (i % 2 == 1) {
+            vi_store_upper((uint16_t *)(void *)scores + key + 16 * (i - 1), vf_bits(w[i - 1]), vf_bits(w[i]));
+        }
+    }
+    return sum;
 }
 
 NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_score_block *b,
@@ -146,29 +159,16 @@ NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_scor
         napier_raise_exponent(kind, a, r, exponent);
     }
     const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
-    const vf scale = vf_set(factor), zero = vf_set(level);
-    const int64_t keys = b->keys;
     vf sum = vf_load(a->sums + 16 * r);
     int64_t key = 0;
-    for (; key + 64 <= keys; key += 64) { /* four at a time: their latencies overlap */
-        vf w[4];
-        NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
-            w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), scale), zero);
-        }
-        napier_weights4(w);
-        NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
-            w[i] = napier_round_weight(kind, w[i]);
-            sum = vf_add(sum, w[i]);
-            napier_store_weights(kind, scores, key + 16 * i, w[i]);
-        }
+    for (; key + 64 <= b->keys; key += 64) { /* four at a time: their latencies overlap */
+        sum = napier_weigh_keys(kind, 4, scores, key, factor, level, sum);
     }
-    for (; key < keys; key += 16) {
-        const vf w = napier_weight(vf_sub(vf_mul(vf_load(scores + key), scale), zero));
-        const vf rounded = napier_round_weight(kind, w);
-        sum = vf_add(sum, rounded);
-        napier_store_weights(kind, scores, key, rounded);
+    for (; key + 32 <= b->keys; key += 32) {
+        sum = napier_weigh_keys(kind, 2, scores, key, factor, level, sum);
+    }
+    for (; kind == NAPIER_WEIGHTS_F32 && key < b->keys; key += 16) {
+        sum = napier_weigh_keys(kind, 1, scores, key, factor, level, sum);
     }
     vf_store(a->sums + 16 * r, sum);
 }
@@ -190,9 +190,21 @@ static void napier_attention_weigh(const napier_score_block *block, const napier
 
 /* ---- Results ------------------------------------------------------------------------------------------------------ */
 
-/* log(2^E l), in double. */
-NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
-    return vf_lane(napier_lse_of(vf_set(exponent), vf_set(sum)), 0);
+/* The sums l of n <= 16 rows, and log(2^E l), in double: -inf without weight, NaN for NaN. lse NULL: not wanted. */
+NAPIER_KERNEL void napier_finish_sums(const napier_attention_rows *rows, int64_t first, int n, float *sums,
+                                      float *lse) {
+    vf all[16];
+    for (int i = 0; i < 16; i++) {
+        all[i] = i < n ? vf_load(rows->sums + 16 * (first + i)) : vf_zero();
+    }
+    const vf sum = vf_hadd16(all), exponent = vf_load_part(rows->exponents + first, n, vf_zero());
+    vf_store(sums, sum);
+    if (lse) {
+        const vm some = vf_gt(sum, vf_zero());
+        const vf without = vf_select(vf_eq(sum, vf_zero()), napier_hidden(), vf_canonical_nan());
+        const vf log_sum = napier_lse_of(vf_select(some, exponent, vf_zero()), vf_select(some, sum, vf_set(1.0f)));
+        vf_store_part(lse + first, n, vf_select(some, log_sum, without));
+    }
 }
 
 /* The + 0 makes every zero +0, because the sign of a zero may depend on the keys of other rows. */
@@ -214,9 +226,12 @@ NAPIER_KERNEL void napier_outputs(const float *o, float factor, void *result, co
 
 static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked,
                                     void *const *results, napier_dtype dtype, int64_t cols, float *lse) {
-    const float nan = napier_nan();
+    float sums[16];
     for (int64_t r = 0; r < count; r++) {
-        const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
+        if (r % 16 == 0) {
+            napier_finish_sums(rows, r, count - r < 16 ? (int)(count - r) : 16, sums, lse);
+        }
+        const float sum = sums[r % 16];
         float *const o = rows->outputs + r * rows->step;
         const bool empty = sum == 0.0f;
         const float factor = empty ? masked : 1.0f / sum;
@@ -231,9 +246,6 @@ static void napier_attention_finish(const napier_attention_rows *rows, int64_t c
             napier_outputs(o, factor, results[r], NAPIER_F16, cols);
         } else {
             napier_outputs(o, factor, results[r], NAPIER_BF16, cols);
-        }
-        if (lse) {
-            lse[r] = sum > 0.0f ? napier_row_lse(rows->exponents[r], sum) : empty ? -INFINITY : nan;
         }
     }
 }
