@@ -88,8 +88,8 @@ NAPIER_KERNEL void napier_weights_of(const int count, vf d[4]) {
     }
 }
 
-/* A NaN is ignored. */
-NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
+/* In each lane the largest of its scores. A NaN is ignored. */
+NAPIER_KERNEL vf napier_row_maxima(const float *scores, int64_t keys) {
     vf m[4];
     for (int i = 0; i < 4; i++) {
         m[i] = napier_hidden();
@@ -104,7 +104,7 @@ NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
     for (; key < keys; key += 16) {
         m[0] = vf_max(vf_load(scores + key), m[0]);
     }
-    return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+    return vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3]));
 }
 
 NAPIER_KERNEL void napier_raise_exponent(const napier_weights kind, const napier_attention_rows *a, int64_t r,
@@ -150,11 +150,11 @@ NAPIER_KERNEL vf napier_weigh_keys(const napier_weights kind, const int count, f
     return sum;
 }
 
+/* maximum: of the row's scores; factor: that brings these to units of log 2. */
 NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_score_block *b,
-                                    const napier_attention_rows *a, int64_t r) {
+                                    const napier_attention_rows *a, int64_t r, float maximum, float factor) {
     float *const scores = b->scores + r * NAPIER_ROW_STEP;
-    const float factor = napier_show_row(b, r);
-    const float exponent = rintf(napier_row_maximum(scores, b->keys) * factor);
+    const float exponent = rintf(maximum * factor);
     if (exponent > a->exponents[r]) {
         napier_raise_exponent(kind, a, r, exponent);
     }
@@ -173,10 +173,21 @@ NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_scor
     vf_store(a->sums + 16 * r, sum);
 }
 
-NAPIER_KERNEL void napier_weigh_rows(const napier_weights kind, const napier_score_block *block,
-                                     const napier_attention_rows *rows) {
-    for (int64_t r = 0; r < block->rows; r++) {
-        napier_weigh_row(kind, block, rows, r);
+/* 16 rows at a time, the maxima of all first: they take long, but do not wait for one another. */
+NAPIER_KERNEL void napier_weigh_rows(const napier_weights kind, const napier_score_block *b,
+                                     const napier_attention_rows *a) {
+    for (int64_t first = 0; first < b->rows; first += 16) {
+        const int n = b->rows - first < 16 ? (int)(b->rows - first) : 16;
+        float factor = 1.0f, maximum[16];
+        vf lanes[16];
+        for (int i = 0; i < 16; i++) {
+            factor = i < n ? napier_show_row(b, first + i) : factor;
+            lanes[i] = i < n ? napier_row_maxima(b->scores + (first + i) * NAPIER_ROW_STEP, b->keys) : napier_hidden();
+        }
+        vf_store(maximum, vf_hmax16(lanes));
+        for (int i = 0; i < n; i++) {
+            napier_weigh_row(kind, b, a, first + i, maximum[i], factor);
+        }
     }
 }
 
