@@ -357,4 +357,5 @@ OPERATIONS = {f.__name__: operation(f) for f in (
     token_logprobs, fused_log_softmax, gather, linear, linear_backward, kl_k1, kl_k3, rubric, grpo_token, grpo_loss,
     grpo_from_logits, matmul, attention, attention_backward)}
 OPERATIONS |= {name: operation(reduction(getattr(torch, name))) for name in ("softmax", "log_softmax", "logsumexp")}
+OPERATIONS["attention_bf16_weights"] = OPERATIONS["attention"]  # which rounds them too
 OPERATIONS["logsumexp_all"] = OPERATIONS["logsumexp"]

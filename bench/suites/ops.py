@@ -52,6 +52,9 @@ def matmul_cell(m, k, n, dtype, threads):
                 {"dtype": dtype, "rows": m, "inner": k, "cols": n})
 
 
+ATTENTION_OPS = ("attention", "attention_bf16_weights", "attention_backward")
+
+
 def attention_cell(op, dtype, queries, keys, kv_heads, dim, causal, threads):
     label = f"{op}-{dtype}-{queries}x{keys}-{HEADS}:{kv_heads}x{dim}{'-causal' if causal else ''}"
     size = 16 * dim * (HEADS * queries + kv_heads * keys)
@@ -76,7 +79,7 @@ def cells(options, threads):
         attended = [("f32", shape) for shape in (ATTENTION[:2] if options.quick else ATTENTION)]
         attended += [(dtype, shape) for dtype in ("bf16", "f16") for shape in NARROW_ATTENTION if not options.quick]
         found += [attention_cell(op, dtype, *shape, count) for dtype, shape in attended
-                  for op in ("attention", "attention_backward")]
+                  for op in ATTENTION_OPS if dtype == "bf16" or op != "attention_bf16_weights"]
     return found
 
 
@@ -330,7 +333,7 @@ TRUTHS = {"token_logprobs": truth_token_logprobs, "fused_log_softmax": truth_fus
           "kl_k1": lambda c, d: truth_kl(c, d, np.negative), "kl_k3": lambda c, d: truth_kl(c, d, lambda x: np.expm1(x) - x),
           "rubric": truth_rubric, "grpo_token": truth_grpo_token, "grpo_loss": truth_grpo_loss,
           "grpo_from_logits": truth_grpo_from_logits, "matmul": truth_matmul, "attention": truth_attention,
-          "attention_backward": truth_attention}
+          "attention_bf16_weights": truth_attention, "attention_backward": truth_attention}
 
 
 def truths(cell, arrays):

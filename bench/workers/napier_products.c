@@ -2,6 +2,7 @@
 #include "napier_cases.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* ---- a [m, k] times weights [n, k], transposed ------------------------------------------------------------------- */
 
@@ -76,6 +77,7 @@ static const char *set_up_attention(const bench_case *const self) {
     const napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
     attention_options = options;
     attention_options.causal = (int)bench_number("causal");
+    attention_options.bf16_weights = strcmp(self->name, "attention_bf16_weights") == 0;
     /* the gradients want what the forward call gives */
     return self->run == attention_backward ? refusal_of((napier_status)attention(0)) : NULL;
 }
@@ -83,6 +85,7 @@ static const char *set_up_attention(const bench_case *const self) {
 const bench_case product_cases[] = {
     {"matmul", set_up_matmul, matmul, {"napier"}},
     {"attention", set_up_attention, attention, {"napier"}},
+    {"attention_bf16_weights", set_up_attention, attention, {"napier"}},
     {"attention_backward", set_up_attention, attention_backward, {"napier"}},
     {.name = NULL},
 };

@@ -15,7 +15,15 @@
  * Error bounds for f32 output. S is the largest sum_i |scale q_i k_i| (plus |mask|) over the keys of a row:
  *     output   (2 (dim + 4) S + keys + 12) 2^-24 max_j |v_j|
  *     lse      ((dim + 4) S + keys / 16 + 12) 2^-24 + 1 ulp
- * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c). */
+ * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c).
+ *
+ * The option bf16_weights rounds the weights of the keys to bf16, so that a matrix engine (AMX) can multiply them with the
+ * values. It is an order of its own (docs/attention.md), with bits that are as contractual and as independent. Scores and
+ * outputs are sums in the order of bf16 by bf16 (napier/linear.h), so subnormal elements of q, k and v count as 0. Its bounds
+ * are those above plus
+ *     output   (2^-8 + 2^-15) max_j |v_j| + (keys + 1) 2^-125 max(1, max_j |v_j|)
+ *     lse      2^-8 + 2^-15
+ * because lse is that of the rounded weights, which sum to 1 with it. */
 #ifndef NAPIER_ATTENTION_H
 #define NAPIER_ATTENTION_H
 
@@ -64,12 +72,16 @@ typedef struct napier_attention_options {
        first rows, in any order, and sequences may share them: a cache of keys has gaps. It needs prefix_begin and prefix_end,
        which are 0 where there is no prefix */
     const int64_t *key_end;
+
+    /* Not 0: q, k and v are bf16, and weights are rounded to bf16 (see above). For the CPU. The backward call computes its
+       gradients as without it */
+    int64_t bf16_weights;
 } napier_attention_options;
 
 #define NAPIER_ATTENTION_OPTIONS_INIT                                                                                \
     {                                                                                                                \
         sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, \
-            NULL                                                                                                     \
+            NULL, 0                                                                                                  \
     }
 
 /* output[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][g] + mask) v[j][g], where g = h / (q.heads / k.heads).

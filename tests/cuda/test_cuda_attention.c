@@ -278,6 +278,11 @@ static void test_errors(void) {
     through_mode = NAPIER_CUDA_BITWISE;
     other.k.dim = 39;
     bad(through_attention(cpu, FORWARD(other)), "k: dim 39");
+    attention_data narrow = d;
+    narrow.options.bf16_weights = 1;
+    bad(through_attention(cpu, FORWARD(narrow)), "q: dtype f32");
+    narrow.q.dtype = narrow.k.dtype = narrow.v.dtype = NAPIER_BF16;
+    unsupported(through_attention(cpu, FORWARD(narrow)), "bf16_weights 1");
     other.q.dim = other.k.dim = 4000;
     other.q.dim_stride = other.k.dim_stride = other.q.token_stride = other.k.token_stride = 0;
     other.q.head_stride = other.k.head_stride = 0;

@@ -65,6 +65,18 @@ def test_ragged_tokens_with_prefixes():
     return f"within {worst:.1e}"
 
 
+def test_bf16_weights():
+    """Values within the promised error of float64, gradients as PyTorch's bf16, and the same in a compiled graph's operator."""
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(2, heads, 50, 64).bfloat16().requires_grad_() for heads in (4, 2, 2))
+    right = theirs(q, k, v, causal=True)
+    mine = nt.attention(q, k, v, causal=True, bf16_weights=True)
+    assert (mine.double() - right).abs().max() < 2**-7 * v.abs().max()
+    assert not torch.equal(mine, nt.attention(q, k, v, causal=True))
+    assert worst_of(mine, right, (q, k, v)) < 0.1
+    raises(ValueError, ("k: dtype f32", "bf16_weights"), lambda: nt.attention(q, k.float(), v, bf16_weights=True))
+
+
 def test_gradients_of_lse():
     """Alone, and where attention over two halves of the keys is joined by the halves' lse."""
     torch.manual_seed(5)

@@ -88,6 +88,21 @@ def test_gradients(rng):
         assert g.shape == x.shape and g[at] == pytest.approx((loss(1e-5) - loss(-1e-5)) / 2e-5, abs=1e-5)
 
 
+def test_bf16_weights(rng):
+    q, k, v = (heads(rng, 2, n, 70, 40).astype(BF16) for n in (4, 2, 2))
+    exact = napier.attention(*(x.astype(np.float32) for x in (q, k, v)), causal=True)
+    output, lse = napier.attention(q, k, v, causal=True, bf16_weights=True, return_lse=True)
+    plain = napier.attention(q, k, v, causal=True)
+    assert output.dtype == BF16 and bits(output) != bits(plain) == bits(exact.astype(BF16))
+    assert np.abs(output.astype(np.float32) - exact).max() < 2**-7 * np.abs(v.astype(np.float32)).max()
+    grads = napier.attention_backward(output, q, k, v, output, lse, causal=True)
+    assert all(np.isfinite(g.astype(np.float32)).all() for g in grads)
+    one = napier.attention(q[1:], k[1:], v[1:], causal=True, bf16_weights=True)
+    assert bits(one) == bits(output[1:])
+    step = napier.attention(q[:, :, -1:], k, v, causal=True, bf16_weights=True)
+    assert bits(step) == bits(output[:, :, -1:])
+
+
 def test_queries_that_see_nothing(rng):
     q = heads(rng, 1, 2, 4)
     hidden = np.array([[True, True], [False, False]])
@@ -104,6 +119,9 @@ def test_errors_name_the_argument(rng):
         (lambda: napier.attention(q[0, 0], q[0, 0], q[0, 0]), ValueError, "^q: expected"),
         (lambda: napier.attention(q, q, q, mask=np.zeros((5, 7))), ValueError, "^mask: shape"),
         (lambda: napier.attention(q, q, q, scale=np.inf), ValueError, "scale"),
+        (lambda: napier.attention(q, q, q, bf16_weights=True), ValueError, "q: dtype f32.*bf16_weights"),
+        (lambda: napier.attention(q.astype(BF16), q.astype(BF16), q, bf16_weights=True), ValueError, "v: dtype f32"),
+        (lambda: napier.attention(q, q, q, bf16_weights="yes"), ValueError, "q: dtype f32"),
         (lambda: napier.attention(q, q, q, masked_rows="no"), ValueError, "^masked_rows"),
         (lambda: napier.attention(q[0], q[0], q[0], query_offsets=[0, 9]), ValueError, "query_offsets"),
         (lambda: napier.attention(q[0], q[0], q[0], query_offsets=[0.5]), TypeError, "^offsets"),

@@ -308,6 +308,18 @@ static napier_status attention_of_sequences(napier_context *c) {
     o.prefix_end = end;
     return napier_attention(c, Q, K, V, new_heads(QUERIES, HEADS), new_rows(QUERIES, HEADS), &o);
 }
+/* The upper halves of numbers are bf16. */
+static napier_const_heads narrow_heads(const float *x, int64_t n, int64_t count) {
+    return (napier_const_heads){(const uint16_t *)x + 1, n, count, DIM, 2 * count * DIM, 2 * DIM, 2, NAPIER_BF16};
+}
+static napier_status attention_bf16_weights(napier_context *c) {
+    napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
+    o.causal = 1;
+    o.bf16_weights = 1;
+    return napier_attention(c, narrow_heads(numbers, QUERIES, HEADS), narrow_heads(numbers + 5000, KEYS, KEY_HEADS),
+                            narrow_heads(numbers + 10000, KEYS, KEY_HEADS), new_heads(QUERIES, HEADS),
+                            new_rows(QUERIES, HEADS), &o);
+}
 static napier_status attention_backward_by(napier_context *c, const napier_attention_options *o) {
     const napier_heads y = new_heads(QUERIES, HEADS);
     const napier_matrix lse = new_rows(QUERIES, HEADS);
@@ -1265,6 +1277,7 @@ static const public_call table[] = {
     LINE(matmul_split, CALL_TAKES | CALL_FALLS_BACK),
     LINE(attention, CALL_TAKES),
     LINE(attention_of_sequences, CALL_TAKES),
+    LINE(attention_bf16_weights, CALL_TAKES | CALL_FALLS_BACK),
     LINE(attention_backward, CALL_TAKES),
     LINE(rms_norm, CALL_TAKES),
     LINE(rms_norm_backward, CALL_TAKES),

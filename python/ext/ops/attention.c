@@ -178,14 +178,17 @@ static PyObject *pair_of(const array *a, const array *b) { return PyTuple_Pack(2
 
 /* (output, lse) */
 static PyObject *py_attention(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "attention", ATTENTION_ARGUMENT_COUNT, ATTENTION_ARGUMENT_COUNT, 3, {ATTENTION_ARGUMENTS}};
+    enum { COUNT = ATTENTION_ARGUMENT_COUNT + 1 };
+    static const signature names = {"attention", COUNT, COUNT, 3, {ATTENTION_ARGUMENTS, "bf16_weights"}};
     (void)self;
-    PyObject *v[ATTENTION_ARGUMENT_COUNT], *given = NULL;
+    PyObject *v[COUNT], *given = NULL;
+    int bf16_weights = 0;
     call_arrays c;
     call_start(&c, ANYWHERE);
     attention_arrays t;
-    if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t)) {
+    if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t) &&
+        !take_bool(v[ATTENTION_ARGUMENT_COUNT], "bf16_weights", &bf16_weights)) {
+        t.options.bf16_weights = bf16_weights;
         int64_t shape[4];
         memcpy(shape, t.q->shape, sizeof shape);
         const int ndim = t.q->ndim;

@@ -10,7 +10,7 @@ from .logsumexp import _array, _is_tensor
 
 @in_its_kind
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
-              prefix=None, return_lse=False):
+              prefix=None, return_lse=False, bf16_weights=False):
     """softmax(scale * q k^T + mask) v, without the matrix of scores.
 
     Parameters
@@ -38,6 +38,10 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     return_lse : bool
         Whether to return (output, lse). lse is the logsumexp of each query's scores in float32: [batch, heads,
         queries], or [tokens, heads] with query_offsets.
+    bf16_weights : bool
+        Whether the weights of the keys are rounded to bfloat16, as PyTorch rounds them, so that a matrix engine (AMX) can
+        multiply them: several times faster on such processors, and less accurate (napier/attention.h). q, k and v are
+        bfloat16, on the CPU. The gradients are those of attention_backward, as without it.
 
     Examples
     --------
@@ -49,7 +53,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     """
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
     arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
-    output, lse = (x if lead is None else x.reshape((*lead, *x.shape[1:])) for x in _napier._attention(*arguments))
+    output, lse = (x if lead is None else x.reshape((*lead, *x.shape[1:])) for x in _napier._attention(*arguments, bool(bf16_weights)))
     return (output, lse) if return_lse else output
 
 

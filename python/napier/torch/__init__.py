@@ -136,10 +136,10 @@ def _without_double(*tensors):
 
 @_operator("attention")
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool, masked_rows: str,
-               query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
-               prefix_end: _Offsets) -> tuple[Tensor, Tensor]:
+               query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets, prefix_end: _Offsets,
+               bf16_weights: bool) -> tuple[Tensor, Tensor]:
     return _napier._attention(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets, prefix_begin,
-                              prefix_end)
+                              prefix_end, bf16_weights)
 
 
 @_operator("attention_backward")
@@ -163,7 +163,7 @@ def _(q, k, v, *_):
 
 def _setup_attention(ctx, inputs, output):
     ctx.options = inputs[5:7]
-    ctx.save_for_backward(*inputs[:5], *inputs[7:], *output)
+    ctx.save_for_backward(*inputs[:5], *inputs[7:11], *output)
     ctx.set_materialize_grads(False)
 
 
@@ -179,7 +179,7 @@ def _gradient_attention(ctx, grad, grad_lse):
         v, output = torch.nn.functional.pad(v, (0, 8)), torch.nn.functional.pad(output, (0, 8), value=1.0)
         grad = torch.nn.functional.pad(torch.cat([grad, -grad_lse.unsqueeze(-1).to(grad.dtype)], -1), (0, 7))
     to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse)
-    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 8
+    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 9
 
 
 _once(_attention, _gradient_attention, _setup_attention, 3)
@@ -187,12 +187,13 @@ _last(_attention_backward)
 
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
-              prefix=None, return_lse=False):
+              prefix=None, return_lse=False, bf16_weights=False):
     """napier.attention with gradients with respect to q, k and v: softmax(scale * q k^T + mask) v without storing the scores.
     lse has gradients too, so that you can combine results over different keys.
 
     q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim] as in scaled_dot_product_attention, or all are
-    ragged tokens [tokens, heads, dim] with query_offsets. The mask is a constant.
+    ragged tokens [tokens, heads, dim] with query_offsets. The mask is a constant. With bf16_weights, as in napier.attention, the
+    gradients are computed as without it, from the output and the lse with it.
 
     Examples
     --------
@@ -212,7 +213,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
     (q, k, v, mask, _, *options), lead = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
                                                      key_offsets, prefix)
-    output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options)
+    output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options,
+                             bool(bf16_weights))
     if lead is not None:
         output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
     return (output, lse) if return_lse else output

@@ -237,6 +237,10 @@ NAPIER_INLINE __m256i simd_narrow(const vi v) {
     return _mm256_permute4x64_epi64(packed, 0xd8); /* the pack works within 128 bits; permute 0 2 1 3 -> 0 1 2 3 */
 }
 NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { _mm256_storeu_si256((__m256i *)(void *)p, simd_narrow(v)); }
+NAPIER_INLINE void vi_store_upper(uint16_t *p, const vi a, const vi b) {
+    vi_store_u16(p, vi_shr(a, 16));
+    vi_store_u16(p + 16, vi_shr(b, 16));
+}
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
     const __m256i all = simd_narrow(v);
     if (n >= 16) {

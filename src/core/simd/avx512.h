@@ -153,6 +153,11 @@ NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
 NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(v));
 }
+NAPIER_INLINE void vi_store_upper(uint16_t *p, const vi a, const vi b) {
+    static const uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                     33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(a, _mm512_loadu_si512(odd), b));
+}
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtepi32_epi16(v));
 }

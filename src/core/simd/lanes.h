@@ -39,6 +39,7 @@
  *        vi_any_eq16(a, b): does any of the 32 halves of a equal that of b?
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
+ *        vi_store_upper(p, a, b): the high 16 bits of each lane of a, then of b
  *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN
  *   vd   vd_set vd_add vd_sub vd_mul vd_div vd_fma vd_from_vf (exact) vd_to_vf (RNE)  vd_load vd_store
  *        vd_lt(a,b)->vm  vd_select(m,a,b)  vd_trunc(v): towards 0

@@ -248,6 +248,10 @@ NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) {
     vst1q_u16(p, vcombine_u16(simd_narrow(v.v[0]), simd_narrow(v.v[1])));
     vst1q_u16(p + 8, vcombine_u16(simd_narrow(v.v[2]), simd_narrow(v.v[3])));
 }
+NAPIER_INLINE void vi_store_upper(uint16_t *p, const vi a, const vi b) {
+    vi_store_u16(p, vi_shr(a, 16));
+    vi_store_u16(p + 16, vi_shr(b, 16));
+}
 NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
     uint16_t lanes[16] = {0};
     for (int i = 0; i < n && i < 16; i++)

@@ -188,6 +188,10 @@ NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
 }
 NAPIER_INLINE vi vi_load_u16(const uint16_t *p) { return vi_load_u16_part(p, 16); }
 NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { vi_store_u16_part(p, 16, v); }
+NAPIER_INLINE void vi_store_upper(uint16_t *p, const vi a, const vi b) {
+    vi_store_u16(p, vi_shr(a, 16));
+    vi_store_u16(p + 16, vi_shr(b, 16));
+}
 
 /* ---- half precision ----------------------------------------------------------------------------------------------- */
 

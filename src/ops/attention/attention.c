@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/stop.h"
+#include "ops/attention/attention_engine.h"
 #include "ops/attention/attention_few.h"
 #include "ops/attention/attention_keys.h"
 #include "ops/attention/attention_rows.h"
@@ -33,28 +34,43 @@ typedef struct attend_job {
 /* A worker's scratch. */
 typedef struct attend_state {
     float *queries;
-    float *scores; /* [NAPIER_SCORE_ROWS][NAPIER_ROW_STEP] */
+    float *scores; /* [SCORE_ROWS_MOST][NAPIER_ROW_STEP] */
     napier_attention_rows rows;
 } attend_state;
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
+enum { SCORE_ROWS_MOST = NAPIER_ENGINE_ROWS, ENGINE_TILE = 16 };
+
+/* Rows that go through both products together. */
+static int64_t score_rows(const napier_attention_plan *plan) {
+    return plan->engine ? NAPIER_ENGINE_ROWS : NAPIER_SCORE_ROWS;
+}
+
+static int64_t filled_rows(const napier_attention_plan *plan, int64_t rows) {
+    return plan->engine ? napier_round_up(rows, ENGINE_TILE) : napier_rows_filled(rows);
+}
+
+static int64_t query_floats(const napier_attention_plan *plan, int64_t rows) {
+    return plan->engine ? filled_rows(plan, rows) * napier_engine_row_step(plan) / 2
+                        : napier_packed_rows_floats(rows, plan->q.dim);
+}
+
 /* Output columns and a few more, so that rows do not all map to one cache set. */
 static int64_t output_step(const napier_attention_plan *plan) { return napier_value_columns(plan) + 16; }
 
 static int64_t state_floats(const napier_attention_plan *plan, int64_t rows) {
-    const int64_t filled = napier_rows_filled(rows);
-    return napier_packed_rows_floats(rows, plan->q.dim) + NAPIER_SCORE_ROWS * NAPIER_ROW_STEP +
-           filled * (17 + output_step(plan)) + 16;
+    const int64_t filled = filled_rows(plan, rows);
+    return query_floats(plan, rows) + SCORE_ROWS_MOST * NAPIER_ROW_STEP + filled * (17 + output_step(plan)) + 16;
 }
 
 static attend_state state_of(const attend_job *job, int worker) {
     const napier_attention_plan *const plan = job->plan;
-    const int64_t rows = job->tile_queries * plan->group, filled = napier_rows_filled(rows);
+    const int64_t rows = job->tile_queries * plan->group, filled = filled_rows(plan, rows);
     float *at = job->scratch + worker * job->scratch_floats;
     attend_state state;
-    state.queries = at, at += napier_packed_rows_floats(rows, plan->q.dim);
-    state.scores = at, at += NAPIER_SCORE_ROWS * NAPIER_ROW_STEP;
+    state.queries = at, at += query_floats(plan, rows);
+    state.scores = at, at += SCORE_ROWS_MOST * NAPIER_ROW_STEP;
     state.rows.outputs = at, at += filled * output_step(plan);
     state.rows.sums = at, at += filled * 16;
     state.rows.exponents = at;
@@ -84,43 +100,115 @@ static void clear_outputs(const napier_attention_rows *sums, int64_t rows) {
     memset(sums->outputs, 0, (size_t)(rows * sums->step) * sizeof(float));
 }
 
-static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
-                       const napier_key_run *run, const float *weights, const napier_attention_rows *sums) {
+/* The weights of a row, from `place` on within a block. */
+static const uint16_t *weights_at(const float *scores, int64_t place) {
+    return (const uint16_t *)(const void *)scores + place;
+}
+
+/* A panel of at most 32 places and columns, for one row: the row's outputs += its weights * the values that it sees. */
+static void add_square_seen(const napier_row_tile *tile, int64_t row, int64_t place, int64_t n, int64_t col,
+                            const float *weights, float *outputs, bool first) {
+    const napier_attention_plan *const plan = tile->plan;
+    float values[NAPIER_LANES * NAPIER_LANES] = {0};
+    napier_pack_places(plan, &tile->sequence, &plan->v, tile->head, place, n, col,
+                       napier_least(plan->v.dim - col, NAPIER_LANES), values, NAPIER_LANES, NAPIER_LANES);
+    for (int64_t i = 0; i < n; i++) {
+        if (!napier_row_sees(tile, row, place + i)) {
+            memset(values + i * NAPIER_LANES, 0, NAPIER_LANES * sizeof *values);
+        }
+    }
+    const napier_product_block block = {.rows = weights,
+                                        .row_count = 1,
+                                        .panels = values,
+                                        .lanes = NAPIER_LANES,
+                                        .k = NAPIER_PAIRS_BLOCK,
+                                        .c = outputs + col,
+                                        .first = first};
+    plan->products->pairs(&block);
+}
+
+/* In the order of bf16_weights, without the values of hidden keys. at: where the places' weights are in the scores. */
+static void add_narrow_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t at,
+                            int64_t count, const float *scores, const napier_attention_rows *sums) {
+    for (int64_t r = 0; r < rows; r++, scores += NAPIER_ROW_STEP) {
+        for (int64_t i = 0; i < count; i += NAPIER_LANES) {
+            const int64_t n = napier_least(count - i, NAPIER_LANES);
+            float weights[NAPIER_LANES];
+            for (int64_t j = 0; j < NAPIER_LANES; j++) {
+                const uint32_t bits = (uint32_t)weights_at(scores, at + i)[j] << 16;
+                weights[j] = scores[at + i + j];
+                if (tile->plan->engine) {
+                    memcpy(weights + j, &bits, sizeof bits);
+                }
+            }
+            for (int64_t col = 0; col < tile->plan->v.dim; col += NAPIER_LANES) {
+                add_square_seen(tile, first + r, place + i, n, col, weights, sums->outputs + r * sums->step,
+                                place + i == 0);
+            }
+        }
+    }
+}
+
+/* at: the place of the run within the block of scores, which are weights by now. */
+static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t at,
+                       const napier_key_run *run, const float *scores, const napier_attention_rows *sums) {
+    const napier_attention_plan *const plan = tile->plan;
     if (run_is_special(run)) {
         if (place == 0) {
             clear_outputs(sums, rows);
         }
-        napier_add_panels_seen(tile, first, rows, place, run->count, weights, run->values, run->value_step,
-                               tile->plan->v.dim, sums->outputs, sums->step);
+        if (plan->narrow) {
+            add_narrow_seen(tile, first, rows, place, at, run->count, scores, sums);
+            return;
+        }
+        napier_add_panels_seen(tile, first, rows, place, run->count, scores + at, run->values, run->value_step,
+                               plan->v.dim, sums->outputs, sums->step);
+        return;
+    }
+    if (plan->engine) {
+        napier_engine_outputs(plan, weights_at(scores, at), rows, run->values, run->value_step / 2, run->count,
+                              sums->outputs, sums->step, place == 0);
         return;
     }
     const napier_product_block block = {
-        .rows = weights,
+        .rows = scores + at,
         .row_count = napier_rows_filled(rows),
         .panels = run->values,
         .panel_step = run->value_step,
         .lanes = sums->cols,
-        .k = run->count,
+        .k = plan->narrow ? napier_round_up(run->count, NAPIER_PAIRS_BLOCK) : run->count,
         .c = sums->outputs,
         .c_step = sums->step,
         .first = place == 0,
     };
-    tile->plan->products->chain(&block);
+    (plan->narrow ? plan->products->pairs : plan->products->chain)(&block);
 }
 
-/* A block of keys, from `place` on, for up to NAPIER_SCORE_ROWS rows. */
+static void score_run(const napier_row_tile *tile, int64_t first, int64_t rows, const napier_key_run *run,
+                      const attend_state *state, float *scores) {
+    const napier_attention_plan *const plan = tile->plan;
+    if (plan->engine) {
+        const uint16_t *const queries =
+            (const uint16_t *)(const void *)state->queries + first * napier_engine_row_step(plan);
+        napier_engine_scores(plan, queries, rows, run->keys, run->count, scores);
+        return;
+    }
+    napier_row_products(plan, state->queries, napier_tile_rows(tile), plan->q.dim, first, rows, run->keys, run->count,
+                        scores);
+}
+
+/* A block of keys, from `place` on, for up to score_rows(plan) rows. */
 static void attend_block(napier_key_chunk *chunk, const napier_row_tile *tile, const napier_packed_sequence *keys,
                          int64_t place, int64_t first, int64_t rows, const attend_state *state) {
     const napier_attention_plan *const plan = tile->plan;
-    int64_t seen[NAPIER_SCORE_ROWS];
-    const void *mask[NAPIER_SCORE_ROWS];
+    int64_t seen[SCORE_ROWS_MOST];
+    const void *mask[SCORE_ROWS_MOST];
     const int64_t count = napier_rows_seen(tile, first, rows, place, NAPIER_KEY_BLOCK, seen);
     napier_key_run runs[2];
     int parts = 0;
     for (int64_t at = 0; at < count; at += runs[parts++].count) {
         runs[parts] = napier_key_run_of(chunk, keys, tile->head - chunk->head, place + at, count - at);
-        napier_row_products(plan, state->queries, napier_tile_rows(tile), plan->q.dim, first, rows, runs[parts].keys,
-                            runs[parts].count, state->scores + at);
+        score_run(tile, first, rows, &runs[parts], state, state->scores + at);
     }
     const napier_attention_rows sums = rows_from(&state->rows, first);
     if (count == 0) {
@@ -132,13 +220,17 @@ static void attend_block(napier_key_chunk *chunk, const napier_row_tile *tile, c
     const napier_score_block block = napier_scores_of(tile, first, rows, place, count, state->scores, seen, mask);
     plan->kernels->weigh(&block, &sums);
     for (int64_t at = 0, part = 0; part < parts; at += runs[part++].count) {
-        add_values(tile, first, rows, place + at, &runs[part], state->scores + at, &sums);
+        add_values(tile, first, rows, place + at, at, &runs[part], state->scores, &sums);
     }
 }
 
 static void begin_rows(const napier_row_tile *tile, const attend_state *state) {
-    const int64_t filled = napier_rows_filled(napier_tile_rows(tile));
-    napier_pack_rows(tile, &tile->plan->q, state->queries);
+    const int64_t filled = filled_rows(tile->plan, napier_tile_rows(tile));
+    if (tile->plan->engine) {
+        napier_engine_pack_queries(tile, (uint16_t *)(void *)state->queries);
+    } else {
+        napier_pack_rows(tile, &tile->plan->q, state->queries);
+    }
     memset(state->rows.sums, 0, (size_t)filled * 16 * sizeof(float));
     for (int64_t r = 0; r < filled; r++) {
         state->rows.exponents[r] = -INFINITY;
@@ -152,9 +244,9 @@ static void finish_some(const attend_job *job, const napier_row_tile *tile, int6
     const int64_t group = tile->plan->group, size = out->dtype == NAPIER_F32 ? 4 : 2;
     const bool along = out->dim_stride == 1;
     const napier_attention_rows some = rows_from(&state->rows, first);
-    float lse[NAPIER_SCORE_ROWS];
-    void *results[NAPIER_SCORE_ROWS];
-    float *places[NAPIER_SCORE_ROWS];
+    float lse[SCORE_ROWS_MOST];
+    void *results[SCORE_ROWS_MOST];
+    float *places[SCORE_ROWS_MOST];
     for (int64_t r = 0; r < rows; r++) {
         const int64_t token = tile->sequence.query_begin + tile->query + (first + r) / group;
         const int64_t head = tile->head * group + (first + r) % group;
@@ -171,8 +263,8 @@ static void finish_some(const attend_job *job, const napier_row_tile *tile, int6
 
 static void finish_rows(const attend_job *job, const napier_row_tile *tile, const attend_state *state) {
     const int64_t all = napier_tile_rows(tile);
-    for (int64_t first = 0; first < all; first += NAPIER_SCORE_ROWS) {
-        finish_some(job, tile, first, napier_least(all - first, NAPIER_SCORE_ROWS), state);
+    for (int64_t first = 0; first < all; first += SCORE_ROWS_MOST) {
+        finish_some(job, tile, first, napier_least(all - first, SCORE_ROWS_MOST), state);
     }
     if (job->output.dim_stride != 1) {
         napier_unpack_rows(tile, state->rows.outputs, state->rows.step, &job->output);
@@ -188,33 +280,36 @@ typedef struct attend_batch {
 } attend_batch;
 
 /* The part of the scratch memory for the rows after the first `rows`. */
-static attend_state state_from(const attend_state *all, int64_t rows, int64_t dim) {
+static attend_state state_from(const napier_attention_plan *plan, const attend_state *all, int64_t rows) {
     attend_state state = *all;
-    state.queries += napier_packed_rows_floats(rows, dim);
+    state.queries += query_floats(plan, rows);
     state.rows = rows_from(&all->rows, rows);
     return state;
 }
 
 static void attend(const attend_job *job, napier_key_chunk *chunk, const attend_batch *batch, const attend_state *all) {
     attend_state states[NAPIER_BATCH];
+    const int64_t together = score_rows(job->plan);
     int64_t most = 1, rows_before = 0;
+    napier_engine_open(job->plan);
     for (int i = 0; i < batch->count; i++) {
         const napier_row_tile *const tile = &batch->tiles[i];
         const int64_t seen = napier_keys_seen(job->plan, &tile->sequence, tile->query + tile->queries - 1);
         most = seen > most ? seen : most;
-        states[i] = state_from(all, rows_before, job->plan->q.dim);
-        rows_before += napier_rows_filled(napier_tile_rows(tile));
+        states[i] = state_from(job->plan, all, rows_before);
+        rows_before += filled_rows(job->plan, napier_tile_rows(tile));
         begin_rows(tile, &states[i]);
     }
     for (int64_t place = 0; place < most; place += NAPIER_KEY_BLOCK) {
         for (int i = 0; i < batch->count; i++) {
             const int64_t rows = napier_tile_rows(&batch->tiles[i]);
-            for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
-                const int64_t some = napier_least(rows - first, NAPIER_SCORE_ROWS);
+            for (int64_t first = 0; first < rows; first += together) {
+                const int64_t some = napier_least(rows - first, together);
                 attend_block(chunk, &batch->tiles[i], batch->keys[i], place, first, some, &states[i]);
             }
         }
     }
+    napier_engine_close(job->plan);
     for (int i = 0; i < batch->count; i++) {
         finish_rows(job, &batch->tiles[i], &states[i]);
     }
@@ -238,14 +333,14 @@ static int64_t sequence_of_tile(const napier_key_chunk *chunk, int64_t tile) {
 
 /* The end of the batch that begins with a sequence of the chunk. */
 static int64_t batch_end(const attend_job *job, const napier_key_chunk *chunk, int64_t first) {
-    const int64_t group = job->plan->group, most = napier_rows_filled(job->tile_queries * group);
+    const int64_t group = job->plan->group, most = filled_rows(job->plan, job->tile_queries * group);
     const napier_packed_sequence *const p = &chunk->packed[first];
     int64_t end = first, rows = 0;
     for (; end < chunk->sequences && end - first < NAPIER_BATCH; end++) {
         const int64_t queries = napier_sequence_of(job->plan, chunk->sequence + end).queries;
         const bool shares = p->shared_panels > 0 && chunk->packed[end].shared_panels > 0 &&
                             chunk->packed[end].shared.first == p->shared.first;
-        rows += napier_rows_filled(queries * group);
+        rows += filled_rows(job->plan, queries * group);
         if (end > first && (rows > most || !shares)) {
             break;
         }
@@ -375,7 +470,10 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
         return NAPIER_OK;
     }
     const float masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;
-    if (napier_attention_is_few(&plan, &output)) {
+    plan.narrow = plan.options.bf16_weights != 0;
+    if (plan.narrow) {
+        napier_attention_engine_decide(context, &plan);
+    } else if (napier_attention_is_few(&plan, &output)) {
         return napier_attention_few(context, &plan, output, lse, masked);
     }
     attend_job job = {.plan = &plan, .output = output, .lse = lse, .masked = masked};

@@ -37,6 +37,7 @@ NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int
         const vf added = napier_mask_load(b, r, key, n);
         t = vf_fma(added, vf_set(NAPIER_LOG2E), t);
         t = vf_select(vf_eq(added, napier_hidden()), added, t);
+        t = vf_select(vf_unordered(t, t), vf_canonical_nan(), t); /* napier_round_weight needs it */
     }
     return vf_select(vm_first(n), t, napier_hidden());
 }
@@ -61,13 +62,13 @@ NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
 
 /* ---- Weights ------------------------------------------------------------------------------------------------------ */
 
-/* napier_weight of four vectors, step by step, so that their latencies overlap. */
-NAPIER_KERNEL void napier_weights4(vf d[4]) {
+/* napier_weight of up to four vectors, step by step, so that their latencies overlap. */
+NAPIER_KERNEL void napier_weights_of(const int count, vf d[4]) {
     static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
     const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
     vf shifted[4], f[4], p[4];
     NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < count; i++) {
         shifted[i] = vf_add(d[i], magic);
         f[i] = vf_sub(d[i], vf_sub(shifted[i], magic));
         p[i] = vf_set(NAPIER_EXP2_C6);
@@ -75,20 +76,20 @@ NAPIER_KERNEL void napier_weights4(vf d[4]) {
     NAPIER_UNROLL
     for (int j = 0; j < 5; j++) {
         NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < count; i++) {
             p[i] = vf_fma(p[i], f[i], vf_set(c[j]));
         }
     }
     NAPIER_UNROLL
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < count; i++) {
         p[i] = vf_fma(p[i], f[i], vf_set(1.0f));
         const vf power = vf_from_bits(vi_shl(vf_bits(shifted[i]), 23));
         d[i] = vf_keep(vf_nlt(d[i], vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p[i], power));
     }
 }
 
-/* A NaN is ignored. */
-NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
+/* In each lane the largest of its scores. A NaN is ignored. */
+NAPIER_KERNEL vf napier_row_maxima(const float *scores, int64_t keys) {
     vf m[4];
     for (int i = 0; i < 4; i++) {
         m[i] = napier_hidden();
@@ -103,10 +104,11 @@ NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
     for (; key < keys; key += 16) {
         m[0] = vf_max(vf_load(scores + key), m[0]);
     }
-    return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+    return vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3]));
 }
 
-NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t r, float exponent) {
+NAPIER_KERNEL void napier_raise_exponent(const napier_weights kind, const napier_attention_rows *a, int64_t r,
+                                         float exponent) {
     const float before = a->exponents[r];
     a->exponents[r] = exponent;
     if (before == -INFINITY) {
@@ -116,54 +118,104 @@ NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t
     vf_store(a->sums + 16 * r, vf_mul(vf_load(a->sums + 16 * r), factor));
     for (int64_t i = 0; i < a->cols; i += 16) {
         float *const at = a->outputs + r * a->step + i;
-        vf_store(at, vf_mul(vf_load(at), factor));
+        const vf o = vf_mul(vf_load(at), factor);
+        vf_store(at, kind == NAPIER_WEIGHTS_F32 ? o : napier_flush_subnormal(o));
     }
 }
 
-NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_attention_rows *a, int64_t r) {
+/* Rounds to bf16. The lower half of a NaN is 0. */
+NAPIER_KERNEL vf napier_round_weight(const napier_weights kind, vf w) {
+    return kind == NAPIER_WEIGHTS_F32 ? w : napier_upper_half(vf_from_bits(napier_bf16_upper(w)));
+}
+
+/* The weights of 16 * count keys from `key` on. Returns the sums to which they are added. */
+NAPIER_KERNEL vf napier_weigh_keys(const napier_weights kind, const int count, float *scores, int64_t key, float factor,
+                                   float level, vf sum) {
+    vf w[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < count; i++) {
+        w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), vf_set(factor)), vf_set(level));
+    }
+    napier_weights_of(count, w);
+    NAPIER_UNROLL
+    for (int i = 0; i < count; i++) {
+        w[i] = napier_round_weight(kind, w[i]);
+        sum = vf_add(sum, w[i]);
+        if (kind != NAPIER_WEIGHTS_BF16) {
+            vf_store(scores + key + 16 * i, w[i]);
+        } else if (i % 2 == 1) {
+            vi_store_upper((uint16_t *)(void *)scores + key + 16 * (i - 1), vf_bits(w[i - 1]), vf_bits(w[i]));
+        }
+    }
+    return sum;
+}
+
+/* maximum: of the row's scores; factor: that brings these to units of log 2. */
+NAPIER_KERNEL void napier_weigh_row(const napier_weights kind, const napier_score_block *b,
+                                    const napier_attention_rows *a, int64_t r, float maximum, float factor) {
     float *const scores = b->scores + r * NAPIER_ROW_STEP;
-    const float factor = napier_show_row(b, r);
-    const float exponent = rintf(napier_row_maximum(scores, b->keys) * factor);
+    const float exponent = rintf(maximum * factor);
     if (exponent > a->exponents[r]) {
-        napier_raise_exponent(a, r, exponent);
+        napier_raise_exponent(kind, a, r, exponent);
     }
     const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
-    const vf scale = vf_set(factor), zero = vf_set(level);
-    const int64_t keys = b->keys;
     vf sum = vf_load(a->sums + 16 * r);
     int64_t key = 0;
-    for (; key + 64 <= keys; key += 64) { /* four at a time: their latencies overlap */
-        vf w[4];
-        NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
-            w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), scale), zero);
-        }
-        napier_weights4(w);
-        NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
-            sum = vf_add(sum, w[i]);
-            vf_store(scores + key + 16 * i, w[i]);
-        }
+    for (; key + 64 <= b->keys; key += 64) { /* four at a time: their latencies overlap */
+        sum = napier_weigh_keys(kind, 4, scores, key, factor, level, sum);
     }
-    for (; key < keys; key += 16) {
-        const vf w = napier_weight(vf_sub(vf_mul(vf_load(scores + key), scale), zero));
-        sum = vf_add(sum, w);
-        vf_store(scores + key, w);
+    for (; key + 32 <= b->keys; key += 32) {
+        sum = napier_weigh_keys(kind, 2, scores, key, factor, level, sum);
+    }
+    for (; kind == NAPIER_WEIGHTS_F32 && key < b->keys; key += 16) {
+        sum = napier_weigh_keys(kind, 1, scores, key, factor, level, sum);
     }
     vf_store(a->sums + 16 * r, sum);
 }
 
+/* 16 rows at a time, the maxima of all first: they take long, but do not wait for one another. */
+NAPIER_KERNEL void napier_weigh_rows(const napier_weights kind, const napier_score_block *b,
+                                     const napier_attention_rows *a) {
+    for (int64_t first = 0; first < b->rows; first += 16) {
+        const int n = b->rows - first < 16 ? (int)(b->rows - first) : 16;
+        float factor = 1.0f, maximum[16];
+        vf lanes[16];
+        for (int i = 0; i < 16; i++) {
+            factor = i < n ? napier_show_row(b, first + i) : factor;
+            lanes[i] = i < n ? napier_row_maxima(b->scores + (first + i) * NAPIER_ROW_STEP, b->keys) : napier_hidden();
+        }
+        vf_store(maximum, vf_hmax16(lanes));
+        for (int i = 0; i < n; i++) {
+            napier_weigh_row(kind, b, a, first + i, maximum[i], factor);
+        }
+    }
+}
+
 static void napier_attention_weigh(const napier_score_block *block, const napier_attention_rows *rows) {
-    for (int64_t r = 0; r < block->rows; r++) {
-        napier_weigh_row(block, rows, r);
+    switch (block->weights) {
+    case NAPIER_WEIGHTS_F32: napier_weigh_rows(NAPIER_WEIGHTS_F32, block, rows); break;
+    case NAPIER_WEIGHTS_ROUNDED: napier_weigh_rows(NAPIER_WEIGHTS_ROUNDED, block, rows); break;
+    default: napier_weigh_rows(NAPIER_WEIGHTS_BF16, block, rows); break;
     }
 }
 
 /* ---- Results ------------------------------------------------------------------------------------------------------ */
 
-/* log(2^E l), in double. */
-NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
-    return vf_lane(napier_lse_of(vf_set(exponent), vf_set(sum)), 0);
+/* The sums l of n <= 16 rows, and log(2^E l), in double: -inf without weight, NaN for NaN. lse NULL: not wanted. */
+NAPIER_KERNEL void napier_finish_sums(const napier_attention_rows *rows, int64_t first, int n, float *sums,
+                                      float *lse) {
+    vf all[16];
+    for (int i = 0; i < 16; i++) {
+        all[i] = i < n ? vf_load(rows->sums + 16 * (first + i)) : vf_zero();
+    }
+    const vf sum = vf_hadd16(all), exponent = vf_load_part(rows->exponents + first, n, vf_zero());
+    vf_store(sums, sum);
+    if (lse) {
+        const vm some = vf_gt(sum, vf_zero());
+        const vf without = vf_select(vf_eq(sum, vf_zero()), napier_hidden(), vf_canonical_nan());
+        const vf log_sum = napier_lse_of(vf_select(some, exponent, vf_zero()), vf_select(some, sum, vf_set(1.0f)));
+        vf_store_part(lse + first, n, vf_select(some, log_sum, without));
+    }
 }
 
 /* The + 0 makes every zero +0, because the sign of a zero may depend on the keys of other rows. */
@@ -185,9 +237,12 @@ NAPIER_KERNEL void napier_outputs(const float *o, float factor, void *result, co
 
 static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked,
                                     void *const *results, napier_dtype dtype, int64_t cols, float *lse) {
-    const float nan = napier_nan();
+    float sums[16];
     for (int64_t r = 0; r < count; r++) {
-        const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
+        if (r % 16 == 0) {
+            napier_finish_sums(rows, r, count - r < 16 ? (int)(count - r) : 16, sums, lse);
+        }
+        const float sum = sums[r % 16];
         float *const o = rows->outputs + r * rows->step;
         const bool empty = sum == 0.0f;
         const float factor = empty ? masked : 1.0f / sum;
@@ -202,9 +257,6 @@ static void napier_attention_finish(const napier_attention_rows *rows, int64_t c
             napier_outputs(o, factor, results[r], NAPIER_F16, cols);
         } else {
             napier_outputs(o, factor, results[r], NAPIER_BF16, cols);
-        }
-        if (lse) {
-            lse[r] = sum > 0.0f ? napier_row_lse(rows->exponents[r], sum) : empty ? -INFINITY : nan;
         }
     }
 }

@@ -17,11 +17,15 @@ enum {
     NAPIER_SCORE_ROWS = 24 /* rows whose scores are in the first-level cache at a time */
 };
 
-/* The scores of up to NAPIER_SCORE_ROWS rows with a block of keys. */
+/* How weights take the place of scores. Those that are rounded to bf16 are floats, or bf16 in the first half of a row. */
+typedef enum napier_weights { NAPIER_WEIGHTS_F32, NAPIER_WEIGHTS_ROUNDED, NAPIER_WEIGHTS_BF16 } napier_weights;
+
+/* The scores of some rows with a block of keys. */
 typedef struct napier_score_block {
     float *scores; /* [rows][NAPIER_ROW_STEP]: q . k on entry */
+    napier_weights weights;
     int64_t rows;
-    int64_t keys;        /* the most that any of the rows attends to */
+    int64_t keys; /* at least the most that any of the rows attends to; if weights are rounded, a multiple of 32 */
     const int64_t *seen; /* [rows]: each row attends to the first seen[r] keys, 0 .. keys */
     float factor;        /* scale * log2(e) */
 
@@ -64,7 +68,8 @@ typedef struct napier_few_values {
 } napier_few_values;
 
 typedef struct napier_attention_kernels {
-    /* Replaces scores by weights 2^(score log2(e) - E), rescales l and o to the new E, and adds the weights to l. */
+    /* Replaces scores by weights 2^(score log2(e) - E), rescales l and o to the new E, and adds the weights to l. If weights
+     * are rounded, subnormal outputs become 0. */
     void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
     /* Writes the outputs of `count` rows to results[r], [cols] of `dtype`, or leaves them in place (results NULL), and
      * the logsumexp to lse[r] (NULL: not wanted). The outputs of a row without weight are multiplied by `masked`. */

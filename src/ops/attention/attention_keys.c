@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ops/attention/attention_engine.h"
+
 /* ---- What belongs to a chunk ------------------------------------------------------------------------------------- */
 
 static int64_t whole_prefix_panels(const napier_sequence *s) { return s->queries > 0 ? s->prefix / NAPIER_LANES : 0; }
@@ -100,8 +102,7 @@ static void lay_out(napier_key_chunk *chunk) {
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
 
 static float *values_of(const napier_key_chunk *chunk, int64_t head, const napier_key_segment *segment) {
-    const int64_t keys = head * chunk->panel_count + segment->first;
-    return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
+    return chunk->values + (head * chunk->panel_count + segment->first) * napier_panel_values(chunk->plan);
 }
 
 enum { BLOCK_PANELS = NAPIER_KEY_BLOCK / NAPIER_LANES };
@@ -113,16 +114,17 @@ typedef struct panel_room {
 } panel_room;
 
 static panel_room room_of(const napier_key_chunk *chunk, int64_t head, int64_t panel_index) {
-    enum { SQUARE = NAPIER_LANES * NAPIER_LANES };
+    const napier_attention_plan *const plan = chunk->plan;
     const napier_key_panel *const panel = &chunk->panels[panel_index];
-    const int64_t keys = NAPIER_LANES * chunk->plan->k.dim;
+    const int64_t keys = napier_panel_keys(plan), square = napier_panel_square(plan);
+    const int64_t rows = plan->engine ? square / 2 : square; /* of a panel, in the first columns that are together */
     if (chunk->once) {
         const int64_t i = panel->place / NAPIER_LANES % BLOCK_PANELS;
-        return (panel_room){chunk->keys + i * keys, chunk->values + i * SQUARE, BLOCK_PANELS * SQUARE};
+        return (panel_room){chunk->keys + i * keys, chunk->values + i * rows, BLOCK_PANELS * square};
     }
     const int64_t within = panel_index - panel->segment.first;
     return (panel_room){chunk->keys + (head * chunk->panel_count + panel_index) * keys,
-                        values_of(chunk, head, &panel->segment) + within * SQUARE, panel->segment.panels * SQUARE};
+                        values_of(chunk, head, &panel->segment) + within * rows, panel->segment.panels * square};
 }
 
 /* Whether some row that uses a panel may not attend to all its keys. A shared panel has rows of many sequences. */
@@ -141,6 +143,9 @@ static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s,
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
         const int64_t cols = napier_least(plan->v.dim - col, NAPIER_LANES);
         napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
+        if (plan->narrow) {
+            memset(out + n * NAPIER_LANES, 0, (size_t)((NAPIER_LANES - n) * NAPIER_LANES) * sizeof *out);
+        }
         special = special || (look && plan->kernels->any_special(out, n * NAPIER_LANES));
     }
     return special;
@@ -157,20 +162,32 @@ static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, in
     }
 }
 
+static int64_t turned_floats(const napier_attention_plan *plan) {
+    const int64_t dim = plan->engine && plan->v.dim > plan->k.dim ? plan->v.dim : plan->k.dim;
+    return NAPIER_LANES * napier_round_up(dim, plan->engine ? NAPIER_PAIRS_BLOCK : 16);
+}
+
 static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_key_chunk *const chunk = argument;
     const napier_attention_plan *const plan = chunk->plan;
-    float *const turned = chunk->turned + worker * NAPIER_LANES * napier_round_up(plan->k.dim, 16);
+    float *const turned = chunk->turned + worker * turned_floats(plan);
     for (int64_t i = begin; i < end; i++) {
         const int64_t head = i / chunk->panel_count, index = i % chunk->panel_count;
         const napier_key_panel *const panel = &chunk->panels[index];
         const napier_sequence s = napier_sequence_of(plan, panel->sequence);
         const int64_t n = napier_least(s.keys - panel->place, NAPIER_LANES);
         const panel_room room = room_of(chunk, head, index);
+        const bool look = may_be_hidden(chunk, panel, &s, n);
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
+        if (plan->engine) {
+            const napier_engine_panel to = {&s, chunk->head + head, panel->place, n, turned};
+            napier_engine_pack_keys(plan, &to, room.keys);
+            chunk->special[i] = napier_engine_pack_values(plan, &to, look, room.values, room.value_step / 2);
+            continue;
+        }
         napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned, room.keys);
-        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n,
-                                        may_be_hidden(chunk, panel, &s, n), room.values, room.value_step);
+        chunk->special[i] =
+            pack_values(chunk, &s, chunk->head + head, panel->place, n, look, room.values, room.value_step);
     }
 }
 
@@ -186,9 +203,9 @@ napier_key_chunk *napier_key_chunks_take(napier_memory *memory, const napier_att
     enum { LINE = 64 }; /* the chunks' workers write to cache lines of their own */
     const napier_key_chunks most = napier_key_chunks_of(plan, floats, heads_most);
     const int64_t sequences = napier_round_up(most.sequences, LINE), panels = napier_round_up(most.panels, LINE);
-    const int64_t all = napier_round_up(most.all, LINE), keys = most.all * NAPIER_LANES * plan->k.dim;
-    const int64_t values = most.all * NAPIER_LANES * napier_value_columns(plan);
-    const int64_t turned = workers * NAPIER_LANES * napier_round_up(plan->k.dim, 16);
+    const int64_t all = napier_round_up(most.all, LINE), keys = most.all * napier_panel_keys(plan);
+    const int64_t values = most.all * napier_panel_values(plan);
+    const int64_t turned = workers * turned_floats(plan);
     float *const packed = napier_take(memory, chunks, (size_t)(keys + values + turned) * sizeof(float));
     const napier_key_chunk of_all = {.plan = plan,
                                      .floats = floats,

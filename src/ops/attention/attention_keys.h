@@ -35,9 +35,9 @@ typedef struct napier_key_chunk {
     napier_packed_sequence *packed; /* [sequences] */
     napier_key_panel *panels;       /* [panel_count] */
     unsigned char *special;         /* [heads][panel_count]: the panel's values have an inf or a NaN */
-    float *keys;                    /* [heads][panel_count][dim][NAPIER_LANES] */
-    float *values;                  /* [heads], then segments: [columns / NAPIER_LANES][keys][NAPIER_LANES] */
-    float *turned;                  /* [workers][NAPIER_LANES][dim, filled up] */
+    float *keys;                    /* [heads][panel_count][dim][NAPIER_LANES], or as attention_engine.h packs them */
+    float *values;                  /* [heads], then segments: [columns / NAPIER_LANES][keys][NAPIER_LANES], or so */
+    float *turned;                  /* [workers][NAPIER_LANES][dim, filled up]: of k, for an engine of k or v */
 } napier_key_chunk;
 
 /* Packed keys and values of a chunk take at most so many floats, or are those of one head of one sequence. */
@@ -69,15 +69,28 @@ void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, 
  * other: the panels of a block are gone when the next one is packed. */
 void napier_key_chunk_use_once(napier_key_chunk *chunk);
 
+static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
+    return napier_round_up(plan->v.dim, NAPIER_LANES);
+}
+/* Floats of a panel's keys, and of NAPIER_LANES columns of its values. An engine's are bf16 (attention_engine.h). */
+static inline int64_t napier_panel_keys(const napier_attention_plan *plan) {
+    return NAPIER_LANES * napier_plan_dim(plan, plan->k.dim) / (plan->engine ? 2 : 1);
+}
+static inline int64_t napier_panel_square(const napier_attention_plan *plan) {
+    return NAPIER_LANES * NAPIER_LANES / (plan->engine ? 2 : 1);
+}
+static inline int64_t napier_panel_values(const napier_attention_plan *plan) {
+    return napier_value_columns(plan) / NAPIER_LANES * napier_panel_square(plan);
+}
 static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
-    return NAPIER_LANES * (plan->k.dim + napier_round_up(plan->v.dim, NAPIER_LANES));
+    return napier_panel_keys(plan) + napier_panel_values(plan);
 }
 
 /* Consecutive keys: places place .. place + count - 1 of a sequence, in one segment. */
 typedef struct napier_key_run {
     const float *keys;   /* the panel that begins with the first place */
     const float *values; /* the row of the first place in the first panel of columns */
-    int64_t value_step;  /* to the next panel of columns */
+    int64_t value_step;  /* to the next panel of columns; half of it: to the next group of an engine */
     int64_t count;
     const unsigned char *special; /* of the first panel */
 } napier_key_run;
@@ -85,9 +98,5 @@ typedef struct napier_key_run {
 /* The run from `place` on, a multiple of NAPIER_LANES, of at most `count` keys. */
 napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head, int64_t place,
                                  int64_t count);
-
-static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
-    return napier_round_up(plan->v.dim, NAPIER_LANES);
-}
 
 #endif

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "core/base/fenv.h"
 #include "core/base/struct_size.h"
@@ -142,6 +143,23 @@ static napier_status check_mask(napier_context *context, const napier_attention_
     return napier_check_arguments(context, &mask, 1);
 }
 
+static napier_status check_dtypes(napier_context *context, const napier_attention_plan *plan) {
+    const struct {
+        const char *name;
+        napier_dtype dtype;
+    } all[] = {{"q", plan->q.dtype}, {"k", plan->k.dtype}, {"v", plan->v.dtype}};
+    for (size_t i = 0; i < sizeof all / sizeof *all && plan->options.bf16_weights; i++) {
+        NAPIER_REFUSE_IF(context, all[i].dtype != NAPIER_BF16,
+                         "%s: dtype %s, but with the option bf16_weights it is bf16", all[i].name,
+                         napier_dtype_name(all[i].dtype));
+    }
+    if (plan->options.bf16_weights && plan->on_device) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "options: bf16_weights %" PRId64 " is for the CPU only",
+                           plan->options.bf16_weights);
+    }
+    return NAPIER_OK;
+}
+
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
                                   napier_attention_plan *plan) {
     plan->options = (napier_attention_options)NAPIER_ATTENTION_OPTIONS_INIT;
@@ -150,6 +168,7 @@ static napier_status read_options(napier_context *context, const napier_attentio
                      "options: scale %g is not finite in f32", plan->options.scale);
     NAPIER_REFUSE_IF(context, (unsigned)plan->options.masked_rows > NAPIER_MASKED_ZERO,
                      "options: masked_rows %d is unknown", (int)plan->options.masked_rows);
+    NAPIER_TRY(check_dtypes(context, plan));
     NAPIER_TRY(check_sequences(context, plan));
     return check_mask(context, plan);
 }
@@ -277,11 +296,11 @@ void napier_pack_places(const napier_attention_plan *plan, const napier_sequence
     const napier_const_matrix m = napier_head(x, head);
     const int64_t shared = napier_least(s->prefix > first ? s->prefix - first : 0, n);
     if (shared > 0) {
-        plan->products->pack(&m, napier_key_row(s, first), shared, col, cols, false, out, step, padded);
+        plan->products->pack(&m, napier_key_row(s, first), shared, col, cols, plan->narrow, out, step, padded);
     }
     if (n > shared) {
-        plan->products->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, false, out + shared * step,
-                             step, padded);
+        plan->products->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, plan->narrow,
+                             out + shared * step, step, padded);
     }
 }
 
@@ -295,5 +314,7 @@ void napier_pack_panel(const napier_attention_plan *plan, const napier_sequence 
         m = (napier_const_matrix){gathered, x->dim, n, 1, step, NAPIER_F32};
         row = 0;
     }
-    plan->products->pack(&m, 0, x->dim, row, n, false, out, NAPIER_LANES, NAPIER_LANES);
+    plan->products->pack(&m, 0, x->dim, row, n, plan->narrow, out, NAPIER_LANES, NAPIER_LANES);
+    const int64_t more = napier_plan_dim(plan, x->dim) - x->dim;
+    memset(out + x->dim * NAPIER_LANES, 0, (size_t)(more * NAPIER_LANES) * sizeof *out);
 }

@@ -22,6 +22,8 @@ typedef struct napier_attention_plan {
     int64_t group; /* heads of q for each of k */
     float scale;   /* of the scores */
     float factor;  /* scale * log2(e) */
+    bool narrow;   /* in the order of bf16_weights: dims, and places of a block, are filled up to a multiple of 32 */
+    bool engine;   /* narrow, on what multiplies bf16 by bf16 (attention_engine.h); else panels are f32 */
     bool prefixes;
     bool on_device; /* offsets, prefixes and mask are in a GPU's memory, where its kernels check them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
@@ -82,12 +84,17 @@ static inline bool napier_mask_hides(const napier_attention_plan *plan, int64_t 
     return plan->options.mask_is_bytes ? *(const unsigned char *)at == 0 : *(const float *)at == -INFINITY;
 }
 
+/* The length of a row of q or k that products go through. */
+static inline int64_t napier_plan_dim(const napier_attention_plan *plan, int64_t dim) {
+    return plan->narrow ? napier_round_up(dim, NAPIER_PAIRS_BLOCK) : dim;
+}
+
 /* Packs n places from `first` on, as rows of `cols` elements of head `head`, f32, `step` floats apart, and 0 up to
  * `padded` columns. */
 void napier_pack_places(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
                         int64_t head, int64_t first, int64_t n, int64_t col, int64_t cols, float *out, int64_t step,
                         int64_t padded);
-/* Packs n <= NAPIER_LANES places from `place` on as a panel, transposed: [dim][NAPIER_LANES]. Rows from two places in
+/* Packs n <= NAPIER_LANES places from `place` on as a panel, transposed: [napier_plan_dim][NAPIER_LANES]. Rows from two places in
  * memory are first copied together: gathered has space for NAPIER_LANES rows of dim, filled up to 16. */
 void napier_pack_panel(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
                        int64_t head, int64_t place, int64_t n, float *gathered, float *out);

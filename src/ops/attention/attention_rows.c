@@ -10,10 +10,10 @@ void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, 
     const int64_t group = plan->group, rows = napier_tile_rows(tile), filled = napier_rows_filled(rows);
     for (int64_t col = 0; col < x->dim; col += NAPIER_K_BLOCK, out += filled * NAPIER_ROW_STEP) {
         const int64_t cols = napier_least(x->dim - col, NAPIER_K_BLOCK);
-        const int64_t padded = napier_round_up(cols, 16);
+        const int64_t padded = napier_round_up(cols, plan->narrow ? NAPIER_PAIRS_BLOCK : 16);
         for (int64_t h = 0; h < group; h++) {
             const napier_const_matrix m = napier_head(x, tile->head * group + h);
-            plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, false,
+            plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, plan->narrow,
                                  out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
         }
         memset(out + rows * NAPIER_ROW_STEP, 0, (size_t)((filled - rows) * NAPIER_ROW_STEP) * sizeof *out);
@@ -31,19 +31,20 @@ void napier_unpack_rows(const napier_row_tile *tile, const float *c, int64_t ste
 
 void napier_row_products(const napier_attention_plan *plan, const float *packed, int64_t packed_rows, int64_t dim,
                          int64_t first, int64_t rows, const float *panels, int64_t keys, float *scores) {
-    for (int64_t k = 0; k < dim; k += NAPIER_K_BLOCK) {
+    const int64_t all = napier_plan_dim(plan, dim);
+    for (int64_t k = 0; k < all; k += NAPIER_K_BLOCK) {
         const napier_product_block block = {
             .rows = packed + (k / NAPIER_K_BLOCK * napier_rows_filled(packed_rows) + first) * NAPIER_ROW_STEP,
             .row_count = napier_rows_filled(rows),
             .panels = panels + k * NAPIER_LANES,
-            .panel_step = dim * NAPIER_LANES,
-            .lanes = napier_round_up(keys, 16),
-            .k = napier_least(dim - k, NAPIER_K_BLOCK),
+            .panel_step = all * NAPIER_LANES,
+            .lanes = napier_round_up(keys, plan->narrow ? NAPIER_LANES : 16),
+            .k = napier_least(all - k, NAPIER_K_BLOCK),
             .c = scores,
             .c_step = NAPIER_ROW_STEP,
             .first = k == 0,
         };
-        plan->products->chain(&block);
+        (plan->narrow ? plan->products->pairs : plan->products->chain)(&block);
     }
 }
 
@@ -73,9 +74,13 @@ napier_score_block napier_scores_of(const napier_row_tile *tile, int64_t first, 
     if (o->mask) {
         find_masks(tile, first, rows, place, mask);
     }
+    const napier_attention_plan *const plan = tile->plan;
     return (napier_score_block){.scores = scores,
+                                .weights = plan->engine   ? NAPIER_WEIGHTS_BF16
+                                           : plan->narrow ? NAPIER_WEIGHTS_ROUNDED
+                                                          : NAPIER_WEIGHTS_F32,
                                 .rows = rows,
-                                .keys = keys,
+                                .keys = plan->narrow ? napier_round_up(keys, NAPIER_LANES) : keys,
                                 .seen = seen,
                                 .factor = tile->plan->factor,
                                 .mask = o->mask ? mask : NULL,

@@ -113,7 +113,7 @@ typedef struct tile_rows {
     size_t row_bytes;
     int64_t k_step; /* elements from a tile to the next, 32 k further */
     int64_t begin, k;
-    uintptr_t next; /* the rows that are multiplied afterwards, at their first k: 32 rows, next_bytes apart */
+    uintptr_t next; /* the rows that are multiplied afterwards, at their first k: 32 rows, next_bytes apart; 0: none */
     size_t next_bytes;
 } tile_rows;
 
@@ -156,7 +156,14 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
     return t;
 }
 
-#define LOAD_LANES(tile, group) napier_tile_stream(tile, lanes + (group)*b->lane_step, LANES_STEP)
+#define LOAD_LANES(tile, group)                                                 \
+    do {                                                                        \
+        if (again) {                                                            \
+            napier_tile_load(tile, lanes + (group)*b->lane_step, LANES_STEP);   \
+        } else {                                                                \
+            napier_tile_stream(tile, lanes + (group)*b->lane_step, LANES_STEP); \
+        }                                                                       \
+    } while (0)
 
 #define START_SUMS(tile, c)                       \
     do {                                          \
@@ -167,9 +174,11 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
         }                                         \
     } while (0)
 
-/* Rows t and one or two groups of lanes. fetch, end: of the next rows, which of them are fetched meanwhile. */
-NAPIER_AMX_INLINE void multiply_square(const bool two_rows, const bool two_lanes, const napier_engine_block *b,
-                                       const tile_rows *t, int64_t group, float *c, int fetch, int end) {
+/* Rows t and one or two groups of lanes. again: the lanes are soon used again. fetch, end: of the next rows, which of them
+ * are fetched meanwhile. */
+NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, const bool two_lanes,
+                                       const napier_engine_block *b, const tile_rows *t, int64_t group, float *c,
+                                       int fetch, int end) {
     const size_t c_bytes = (size_t)b->c_step * sizeof(float), row_bytes = t->row_bytes, next_bytes = t->next_bytes;
     const bool first = b->first && t->begin == 0;
     float *const below = c + ROWS * b->c_step;
@@ -222,20 +231,21 @@ NAPIER_AMX_INLINE void multiply_square(const bool two_rows, const bool two_lanes
 }
 
 /* Up to 32 rows, some k, all lanes. */
-NAPIER_AMX static void multiply_lanes(const napier_engine_block *b, int64_t row, const tile_rows *t) {
+NAPIER_AMX_INLINE void multiply_lanes(const bool again, const napier_engine_block *b, int64_t row, const tile_rows *t) {
     const bool two_rows = row + ROWS < b->row_count;
-    const int64_t groups = b->lane_count / LANES, pairs = (groups + 1) / 2, each = (SQUARE + pairs - 1) / pairs;
+    const int64_t groups = b->lane_count / LANES, pairs = (groups + 1) / 2;
+    const int64_t each = t->next ? (SQUARE + pairs - 1) / pairs : 0;
     float *c = b->c + row * b->c_step;
     for (int64_t group = 0; group < groups; group += 2, c += 2 * LANES) {
-        const int fetch = (int)(group / 2 * each), end = (int)napier_least(fetch + each, SQUARE);
+        const int fetch = (int)(group / 2 * each), end = (int)napier_least(fetch + each, t->next ? SQUARE : 0);
         if (two_rows && group + 1 < groups) {
-            multiply_square(true, true, b, t, group, c, fetch, end);
+            multiply_square(again, true, true, b, t, group, c, fetch, end);
         } else if (two_rows) {
-            multiply_square(true, false, b, t, group, c, fetch, end);
+            multiply_square(again, true, false, b, t, group, c, fetch, end);
         } else if (group + 1 < groups) {
-            multiply_square(false, true, b, t, group, c, fetch, end);
+            multiply_square(again, false, true, b, t, group, c, fetch, end);
         } else {
-            multiply_square(false, false, b, t, group, c, fetch, end);
+            multiply_square(again, false, false, b, t, group, c, fetch, end);
         }
     }
 }
@@ -277,13 +287,30 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
         for (int64_t k = 0; k < b->k;) {
             const tile_rows t = rows_at(b, row, k, packed);
             NAPIER_AMX_FENCE();
-            multiply_lanes(b, row, &t);
+            multiply_lanes(false, b, row, &t);
             NAPIER_AMX_FENCE();
             k += t.k;
         }
     }
     NAPIER_AMX_FENCE();
     napier_tile_release();
+}
+
+NAPIER_AMX void napier_engine_begin(void) { napier_tile_configure(); }
+NAPIER_AMX void napier_engine_end(void) { napier_tile_release(); }
+
+NAPIER_AMX void napier_engine_multiply_here(const napier_engine_block *b) {
+    NAPIER_AMX_FENCE();
+    for (int64_t row = 0; row < b->row_count; row += SQUARE) {
+        const uint16_t *const from = b->rows + row * b->row_step;
+        const tile_rows t = {.upper = from,
+                             .lower = from + ROWS * b->row_step,
+                             .row_bytes = (size_t)b->row_step * sizeof *from,
+                             .k_step = TILE_K,
+                             .k = b->k};
+        multiply_lanes(true, b, row, &t);
+    }
+    NAPIER_AMX_FENCE();
 }
 
 /* ---- Is it here? ------------------------------------------------------------------------------------------------- */
@@ -318,6 +345,10 @@ bool napier_amx_is_here(const napier_context *context) {
     return false;
 }
 
-void napier_engine_multiply(const napier_engine_block *block) { (void)block; } /* never called */
+/* Never called. */
+void napier_engine_multiply(const napier_engine_block *block) { (void)block; }
+void napier_engine_begin(void) {}
+void napier_engine_multiply_here(const napier_engine_block *block) { (void)block; }
+void napier_engine_end(void) {}
 
 #endif

@@ -31,6 +31,13 @@ typedef struct napier_engine_block {
 /* c += rows * lanes. Call it only where the engine is here. */
 void napier_engine_multiply(const napier_engine_block *block);
 
+/* The same for many small products, one after the other: between napier_engine_begin and napier_engine_end, by one thread.
+ * Rows are read in place, where row_count is rounded up to 16 and cols are no fewer than k. Meanwhile the thread may not call
+ * napier_engine_multiply. */
+void napier_engine_begin(void);
+void napier_engine_multiply_here(const napier_engine_block *block);
+void napier_engine_end(void);
+
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even
  * number, and for the other lanes. k must be even. */
 void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,

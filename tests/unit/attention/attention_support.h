@@ -83,6 +83,7 @@ typedef struct shape {
     napier_dtype dtype;
     layout l;
     bool head_major;
+    bool bf16_weights;
 } shape;
 
 /* One sequence of f32. */
@@ -174,6 +175,7 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     heads_fill(&b->v, &r);
     b->options.causal = s->causal;
     b->options.scale = s->scale;
+    b->options.bf16_weights = s->bf16_weights;
     b->options.sequences = s->sequences;
     b->options.query_offsets = b->query_offsets;
     b->options.key_offsets = b->key_offsets;

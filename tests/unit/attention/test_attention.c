@@ -7,7 +7,7 @@
 
 #include "support/memory.h"
 
-/* ---- The order, one row ------------------------------------------------------------------------------------------ */
+/* ---- The orders, one row ----------------------------------------------------------------------------------------- */
 
 static float weight(float d) {
     static const float c[] = {
@@ -23,12 +23,36 @@ static float weight(float d) {
     return ldexpf(p, (int)n);
 }
 
+/* Steps of the order of bf16 by bf16. */
+
+static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
+/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it is below
+ * 2^-126. */
+static float fma_flushed(float a, float b, float c) {
+    const float x = flushed(a), y = flushed(b), r = fmaf(x, y, c);
+    const double exact = (double)x * (double)y + (double)c;
+    return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
+}
+
+/* total + a block of at most 32 products, which is filled up with 0. */
+static float add_pairs(float total, const float *a, const float *b, int64_t n) {
+    float sum[2] = {0.0f, 0.0f};
+    for (int64_t i = 0; i < 32; i++) {
+        sum[i % 2] = fma_flushed(i < n ? a[i] : 0.0f, i < n ? b[i] : 0.0f, sum[i % 2]);
+    }
+    return flushed(total + flushed(sum[0] + sum[1]));
+}
+
+/* Rounded to bf16, to nearest even. */
+static float bf16_of(float x) { return isnan(x) ? x : (float)dtype_round(NAPIER_BF16, (double)x); }
+
 typedef struct ordered_row {
     float exponent, sums[16];
     float *outputs;
 } ordered_row;
 
-static void raise(ordered_row *row, float exponent, int64_t v_dim) {
+static void raise(ordered_row *row, float exponent, int64_t v_dim, bool narrow) {
     if (!(exponent > row->exponent)) {
         return;
     }
@@ -38,7 +62,7 @@ static void raise(ordered_row *row, float exponent, int64_t v_dim) {
         row->sums[i] *= factor;
     }
     for (int64_t i = 0; i < v_dim && row->exponent > -INFINITY; i++) {
-        row->outputs[i] *= factor;
+        row->outputs[i] = narrow ? flushed(row->outputs[i] * factor) : row->outputs[i] * factor;
     }
     row->exponent = exponent;
 }
@@ -51,10 +75,36 @@ static float ordered_score(const batch *b, int64_t token, int64_t head, int64_t 
     if (mask == -INFINITY) {
         return mask;
     }
-    for (int64_t i = 0; i < b->s.dim; i++) {
+    for (int64_t i = 0; i < b->s.dim && !b->s.bf16_weights; i++) {
         s = fmaf((float)heads_get(&b->q, token, head, i), (float)heads_get(&b->k, row, head / b->s.group, i), s);
     }
+    for (int64_t begin = 0; begin < b->s.dim && b->s.bf16_weights; begin += 32) {
+        const int64_t n = b->s.dim - begin < 32 ? b->s.dim - begin : 32;
+        float x[32], y[32];
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = (float)heads_get(&b->q, token, head, begin + i);
+            y[i] = (float)heads_get(&b->k, row, head / b->s.group, begin + i);
+        }
+        s = add_pairs(s, x, y, n);
+    }
     return b->s.mask == MASK_NONE ? s * factor : fmaf(mask, 0x1.715476p+0f, s * factor);
+}
+
+/* Adds the values of some places of a block, whose weights are rounded, 32 at a time. */
+static void add_rounded(const batch *b, int64_t token, int64_t head, int64_t begin, int64_t end, const float *weights,
+                        float *outputs) {
+    for (int64_t i = 0; i < b->s.v_dim; i++) {
+        for (int64_t first = begin; first < end; first += 32) {
+            float values[32] = {0.0f};
+            for (int64_t j = 0; j < 32 && first + j < end; j++) {
+                if (mask_value(b, token, head, first + j) > -INFINITY) {
+                    const int64_t row = key_row(b, sequence_of(b, token), first + j);
+                    values[j] = (float)heads_get(&b->v, row, head / b->s.group, i);
+                }
+            }
+            outputs[i] = add_pairs(outputs[i], weights + (first - begin), values, end - first < 32 ? end - first : 32);
+        }
+    }
 }
 
 static void ordered_block(const batch *b, int64_t token, int64_t head, int64_t begin, int64_t end, ordered_row *row) {
@@ -64,15 +114,20 @@ static void ordered_block(const batch *b, int64_t token, int64_t head, int64_t b
         scores[place - begin] = ordered_score(b, token, head, place);
         most = scores[place - begin] > most ? scores[place - begin] : most;
     }
-    raise(row, rintf(most), b->s.v_dim);
+    raise(row, rintf(most), b->s.v_dim, b->s.bf16_weights);
     const float level = row->exponent == -INFINITY ? 0.0f : row->exponent;
     for (int64_t place = begin; place < end; place++) {
-        const float w = weight(scores[place - begin] - level);
+        const float exact = weight(scores[place - begin] - level), w = b->s.bf16_weights ? bf16_of(exact) : exact;
         row->sums[(place - begin) % 16] += w;
-        for (int64_t i = 0; i < b->s.v_dim && mask_value(b, token, head, place) > -INFINITY; i++) {
+        scores[place - begin] = w;
+        for (int64_t i = 0; i < b->s.v_dim && !b->s.bf16_weights && mask_value(b, token, head, place) > -INFINITY;
+             i++) {
             const float v = (float)heads_get(&b->v, key_row(b, sequence, place), head / b->s.group, i);
             row->outputs[i] = fmaf(w, v, row->outputs[i]);
         }
+    }
+    if (b->s.bf16_weights) {
+        add_rounded(b, token, head, begin, end, scores, row->outputs);
     }
 }
 
@@ -111,25 +166,32 @@ static void check_rows(const batch *b, const outcome *o, double masked, const ch
 }
 
 /* The scalar build against the order; everything else against the scalar build. */
-static void check_order(const shape *s, layout l, napier_dtype out, uint64_t seed, int64_t step) {
-    batch b;
-    batch_make(&b, s, seed);
-    outcome first = outcome_make(&b, out, l, !s->head_major);
+static void check_batch(const batch *b, layout l, napier_dtype out, const char *name, int64_t step) {
+    const shape *const s = &b->s;
+    outcome first = outcome_make(b, out, l, !s->head_major);
     napier_context *context = NULL;
     for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
-        outcome o = outcome_make(&b, out, l, !s->head_major);
+        outcome o = outcome_make(b, out, l, !s->head_major);
         char what[120];
-        snprintf(what, sizeof what, "seed %d, %s, %d threads", (int)seed, napier_isa_name(napier_context_isa(context)),
+        snprintf(what, sizeof what, "%s, %s, %d threads", name, napier_isa_name(napier_context_isa(context)),
                  napier_context_threads(context));
-        if (run_forward(context, &b, run == 0 ? &first : &o, what) && run == 0) {
-            check_rows(&b, &first, (double)NAN, what, step);
+        if (run_forward(context, b, run == 0 ? &first : &o, what) && run == 0) {
+            check_rows(b, &first, (double)NAN, what, step);
         } else {
-            const size_t bytes = (size_t)(b.queries * s->heads * s->group) * sizeof(float);
+            const size_t bytes = (size_t)(b->queries * s->heads * s->group) * sizeof(float);
             expect(heads_differ(&o.output, &first.output) == 0, "%s: other bits than scalar", what);
             expect(memcmp(o.lse, first.lse, bytes) == 0, "%s: another lse than scalar", what);
             expect(grid_damage(&o.output.g) == 0, "%s: wrote outside of the output", what);
         }
     }
+}
+
+static void check_order(const shape *s, layout l, napier_dtype out, uint64_t seed, int64_t step) {
+    batch b;
+    char name[32];
+    batch_make(&b, s, seed);
+    snprintf(name, sizeof name, "seed %d", (int)seed);
+    check_batch(&b, l, out, name, step);
 }
 
 static void sizes_have_the_bits_of_the_order(void) {
@@ -210,6 +272,71 @@ static void large_scores_have_the_bits_of_the_order(void) {
     }
 }
 
+/* ---- Weights of bf16 --------------------------------------------------------------------------------------------- */
+
+static void bf16_weights_have_the_bits_of_their_order(void) {
+    static const int64_t sizes[][6] = {/* heads of k, group, dim, v_dim, queries, keys */
+                                       {1, 1, 1, 1, 1, 1},         {2, 1, 16, 16, 5, 7},     {1, 2, 33, 17, 40, 257},
+                                       {2, 3, 64, 64, 30, 300},    {1, 5, 48, 20, 50, 33},   {1, 1, 300, 290, 13, 40},
+                                       {1, 30, 8, 8, 9, 31},       {3, 1, 128, 128, 1, 600}, {2, 2, 128, 96, 70, 580},
+                                       {2, 2, 128, 128, 130, 128}, {1, 4, 31, 130, 3, 513}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            const int64_t *const n = sizes[i];
+            shape s = one_sequence(n[0], n[1], n[2], n[3], n[4], n[5]);
+            s.causal = causal;
+            s.dtype = NAPIER_BF16;
+            s.bf16_weights = true;
+            check_order(&s, LAYOUT_CONTIGUOUS, i % 2 ? NAPIER_F32 : NAPIER_BF16, 1000 + i, i < 2 ? 1 : 23);
+        }
+    }
+}
+
+static void bf16_weights_in_any_batch_and_layout(void) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    static const double scales[] = {0.0, 3.0, -0.3, 2000.0, 1e30, 1e-30};
+    for (int i = 0; i < 3 * LAYOUTS; i++) {
+        shape s = ragged;
+        s.mask = (mask_kind)(i % 3);
+        s.causal = i / 3 % 2;
+        s.scale = scales[i % 6];
+        s.dtype = NAPIER_BF16;
+        s.l = (layout)(i % LAYOUTS);
+        s.head_major = i % 2 == 1;
+        s.scattered = i % 4 < 2;
+        s.bf16_weights = true;
+        s.dim = i % 5 == 1 ? 33 : s.dim;
+        if (i % 4 == 3) { /* one query a sequence, as in a decode step */
+            for (int64_t j = 0; j < s.sequences; j++) {
+                s.queries[j] = s.queries[j] > 0;
+            }
+        }
+        check_order(&s, (layout)((i + 4) % LAYOUTS), dtypes[i % 3], 1100 + (uint64_t)i, 5);
+    }
+}
+
+/* Values around the smallest normal numbers: products and sums of weights and values are flushed, and so are outputs that
+ * a new exponent makes subnormal. */
+static void bf16_weights_of_tiny_values(void) {
+    for (int i = 0; i < 8; i++) {
+        shape s = one_sequence(1, 2, 16, 24, 20, 700);
+        s.causal = i % 2;
+        s.scale = i < 4 ? 2.0 : 40.0;
+        s.dtype = NAPIER_BF16;
+        s.bf16_weights = true;
+        batch b;
+        batch_make(&b, &s, 1200 + (uint64_t)i);
+        rng r = rng_make(1300 + (uint64_t)i);
+        for (int64_t t = 0; t < 700; t++) {
+            for (int64_t d = 0; d < 24; d++) {
+                heads_set(&b.v, t, 0, d, ldexp(rng_normal(&r), -(int)rng_below(&r, 140)));
+                heads_set(&b.k, t, 0, d % 16, ldexp(rng_normal(&r), d % 3 == 0 ? -130 : (int)(t / 256)));
+            }
+        }
+        check_batch(&b, LAYOUT_CONTIGUOUS, NAPIER_F32, "tiny values", 3);
+    }
+}
+
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
 /* The bounds of napier/attention.h. Tells the largest part of them that was used. */
@@ -224,7 +351,8 @@ static void check_truth(const shape *s, uint64_t seed) {
         for (int64_t r = 0; r < b.queries * heads; r += 3) {
             truth t = truth_of(&b, r / heads, r % heads);
             const double scores = (double)(s->dim + 4) * t.size;
-            const double lse_bound = (scores + (double)t.keys / 16 + 12) * 0x1p-24 + fabs(t.lse) * 0x1p-23;
+            const double rounded = s->bf16_weights ? 0x1p-8 + 0x1p-15 : 0.0;
+            const double lse_bound = (scores + (double)t.keys / 16 + 12) * 0x1p-24 + fabs(t.lse) * 0x1p-23 + rounded;
             for (int64_t i = 0; i < s->v_dim && t.lse > -HUGE_VAL; i++) {
                 double most = 0.0;
                 for (int64_t place = 0; place < t.keys; place++) {
@@ -233,7 +361,7 @@ static void check_truth(const shape *s, uint64_t seed) {
                 }
                 const double error =
                     fabs(heads_get(&o.output, r / heads, r % heads, i) - true_output(&b, &t, r / heads, r % heads, i));
-                worst = fmax(worst, error / ((2 * scores + (double)t.keys + 12) * 0x1p-24 * most));
+                worst = fmax(worst, error / (((2 * scores + (double)t.keys + 12) * 0x1p-24 + rounded) * most));
                 largest = fmax(largest, error / most);
             }
             if (t.lse > -HUGE_VAL) {
@@ -255,20 +383,31 @@ static void errors_are_within_the_bound(void) {
         s.scale = 5.0;
         s.dtype = mask == 1 ? NAPIER_F16 : NAPIER_BF16;
         check_truth(&s, 310 + (uint64_t)mask);
+        s.dtype = NAPIER_BF16;
+        s.bf16_weights = true;
+        check_truth(&s, 330 + (uint64_t)mask);
+        s.scale = 0.0;
+        check_truth(&s, 340 + (uint64_t)mask);
     }
     shape long_one = one_sequence(1, 1, 64, 8, 30, 3000);
     long_one.causal = 1;
     check_truth(&long_one, 320);
+    long_one.dtype = NAPIER_BF16;
+    long_one.bf16_weights = true;
+    check_truth(&long_one, 350);
 }
 
 /* ---- Batches ----------------------------------------------------------------------------------------------------- */
 
 /* The same keys without sharing: every sequence has its own copy. */
 static void shared_is_unshared(void) {
-    for (int threads = 1; threads <= 3; threads++) {
+    for (int run = 0; run < 6; run++) {
+        const int threads = 1 + run % 3;
         batch shared, own;
-        batch_make(&shared, &ragged, 400);
         shape s = ragged;
+        s.dtype = run < 3 ? NAPIER_F32 : NAPIER_BF16;
+        s.bf16_weights = run >= 3;
+        batch_make(&shared, &s, 400);
         memset(s.prefix_begin, 0, sizeof s.prefix_begin);
         memset(s.prefix_end, 0, sizeof s.prefix_end);
         for (int64_t i = 0; i < s.sequences; i++) {
@@ -341,10 +480,13 @@ static void a_sequence_does_not_know_its_batch(napier_context *context) {
 /* NaN and infinities among keys and values, some of them hidden: what is not seen leaves no trace. */
 static void odd_values_touch_only_rows_that_see_them(void) {
     static const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
-    for (int kind = 0; kind < 12; kind++) {
+    for (int run = 0; run < 24; run++) {
+        const int kind = run % 12;
         shape s = one_sequence(1, 2, 16, 20, 40, 45);
         s.causal = 1;
         s.mask = (mask_kind)(kind % 3);
+        s.dtype = run < 12 ? NAPIER_F32 : NAPIER_BF16;
+        s.bf16_weights = run >= 12;
         batch b;
         batch_make(&b, &s, 600 + (uint64_t)kind);
         heads_set(kind % 2 ? &b.k : &b.v, 20, 0, 3, odd[kind / 4]);
@@ -357,6 +499,23 @@ static void odd_values_touch_only_rows_that_see_them(void) {
             run_forward(context, &b, &o, "odd values");
             check_rows(&b, &o, (double)NAN, napier_isa_name(isas[i]), 1);
         }
+        check_batch(&b, LAYOUT_CONTIGUOUS, NAPIER_F32, "odd values", 1);
+    }
+}
+
+/* A NaN of the mask has any bits, and stays a NaN when it is rounded. */
+static void a_mask_may_be_nan(void) {
+    for (int run = 0; run < 2; run++) {
+        shape s = one_sequence(1, 1, 16, 16, 10, 70);
+        s.mask = MASK_FLOATS;
+        s.dtype = NAPIER_BF16;
+        s.bf16_weights = run == 1;
+        batch b;
+        batch_make(&b, &s, 650);
+        const uint32_t all = 0xffffffffu, positive = 0x7fffffffu;
+        memcpy(b.mask + 3 * b.most_keys + 40, &all, sizeof all);
+        memcpy(b.mask + 5 * b.most_keys + 40, &positive, sizeof positive);
+        check_batch(&b, LAYOUT_CONTIGUOUS, NAPIER_F32, "a mask of NaN", 1);
     }
 }
 
@@ -445,6 +604,10 @@ static void wrong_options_are_named(napier_context *context) {
     REFUSED(c.options.struct_size = 3, "struct_size is 3");
     REFUSED(c.options.scale = (double)NAN, "scale");
     REFUSED(c.options.scale = 1e39, "scale 1e+39");
+    REFUSED(c.options.bf16_weights = 1, "q: dtype f32", "bf16_weights");
+    REFUSED((c.options.bf16_weights = 1, c.q.dtype = c.v.dtype = NAPIER_BF16), "k: dtype f32", "bf16_weights");
+    REFUSED((c.options.bf16_weights = -1, c.q.dtype = c.k.dtype = NAPIER_BF16, c.v.dtype = NAPIER_F16), "v: dtype f16",
+            "bf16_weights");
     REFUSED(c.options.masked_rows = (napier_masked_rows)7, "masked_rows 7");
     REFUSED(c.options.sequences = -2, "sequences -2");
     REFUSED(c.options.sequences = INT64_MAX, "sequences");
@@ -487,8 +650,10 @@ int main(void) {
     return RUN_TESTS("attention", TEST(sizes_have_the_bits_of_the_order),
                      TEST(options_layouts_and_dtypes_have_the_bits_of_the_order),
                      TEST(one_query_a_sequence_has_the_bits_of_the_order),
-                     TEST(large_scores_have_the_bits_of_the_order), TEST(errors_are_within_the_bound),
-                     TEST(shared_is_unshared), TEST_2(a_sequence_does_not_know_its_batch),
-                     TEST(odd_values_touch_only_rows_that_see_them), TEST_2(rows_that_see_nothing),
-                     TEST_1(wrong_views_are_named), TEST_1(wrong_options_are_named), TEST(endless_views_are_refused));
+                     TEST(large_scores_have_the_bits_of_the_order), TEST(bf16_weights_have_the_bits_of_their_order),
+                     TEST(bf16_weights_in_any_batch_and_layout), TEST(bf16_weights_of_tiny_values),
+                     TEST(a_mask_may_be_nan), TEST(errors_are_within_the_bound), TEST(shared_is_unshared),
+                     TEST_2(a_sequence_does_not_know_its_batch), TEST(odd_values_touch_only_rows_that_see_them),
+                     TEST_2(rows_that_see_nothing), TEST_1(wrong_views_are_named), TEST_1(wrong_options_are_named),
+                     TEST(endless_views_are_refused));
 }

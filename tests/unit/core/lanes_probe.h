@@ -29,6 +29,7 @@ typedef struct lanes_probe {
     void (*load_u16)(const uint16_t *p, uint32_t *out);
     void (*load_u16_part)(const uint16_t *p, int n, uint32_t *out);
     void (*store_u16)(uint16_t *p, const uint32_t *lanes);
+    void (*store_upper)(uint16_t *p, const uint32_t *a, const uint32_t *b);
     void (*store_u16_part)(uint16_t *p, int n, const uint32_t *lanes);
 
     void (*first)(int n, uint32_t *out);

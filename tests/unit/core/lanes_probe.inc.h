@@ -102,6 +102,9 @@ static void probe_load_u16_part(const uint16_t *p, const int n, uint32_t *out) {
     probe_put_int(out, vi_load_u16_part(p, n));
 }
 static void probe_store_u16(uint16_t *p, const uint32_t *lanes) { vi_store_u16(p, probe_int(lanes)); }
+static void probe_store_upper(uint16_t *p, const uint32_t *a, const uint32_t *b) {
+    vi_store_upper(p, probe_int(a), probe_int(b));
+}
 static void probe_store_u16_part(uint16_t *p, const int n, const uint32_t *lanes) {
     vi_store_u16_part(p, n, probe_int(lanes));
 }
@@ -153,7 +156,8 @@ static float probe_lane(const float *v, const int i) { return vf_lane(vf_load(v)
 #define PROBE(isa)                                                                                                  \
     {                                                                                                               \
         isa, probe_ops, probe_double_ops, probe_load, probe_store, probe_stream, probe_load_part, probe_store_part, \
-            probe_load_u16, probe_load_u16_part, probe_store_u16, probe_store_u16_part, probe_first, probe_any,     \
-            probe_all, probe_count, probe_any_eq16, probe_table, probe_less, probe_select_double, probe_widen,      \
-            probe_narrow, probe_hmax, probe_hadd, probe_hmax16, probe_hadd16, probe_transpose, probe_lane           \
+            probe_load_u16, probe_load_u16_part, probe_store_u16, probe_store_upper, probe_store_u16_part,          \
+            probe_first, probe_any, probe_all, probe_count, probe_any_eq16, probe_table, probe_less,                \
+            probe_select_double, probe_widen, probe_narrow, probe_hmax, probe_hadd, probe_hmax16, probe_hadd16,     \
+            probe_transpose, probe_lane                                                                             \
     }

@@ -506,6 +506,19 @@ static void check_part_store(const lanes_probe *probe, const int n, const size_t
     check_page(probe, "vi_store_u16_part", n, want);
 }
 
+/* The words, and the same the other way round. */
+static void check_upper(const lanes_probe *probe, size_t offset, const uint32_t *words, unsigned char *want) {
+    uint32_t turned[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const uint16_t high = (uint16_t)(words[i] >> 16);
+        turned[LANES - 1 - i] = words[i];
+        memcpy(want + offset + (size_t)i * sizeof high, &high, sizeof high);
+        memcpy(want + offset + (size_t)(2 * LANES - 1 - i) * sizeof high, &high, sizeof high);
+    }
+    probe->store_upper((uint16_t *)(void *)(guarded_page + offset), words, turned);
+    check_page(probe, "vi_store_upper", 2 * LANES, want);
+}
+
 static void check_whole(const lanes_probe *probe, unsigned char *want) {
     float lanes[LANES], out[LANES];
     uint32_t words[LANES], loaded[LANES];
@@ -535,6 +548,7 @@ static void check_whole(const lanes_probe *probe, unsigned char *want) {
         probe->store_u16(p, words);
         check_page(probe, "vi_store_u16", LANES, want);
         probe->load_u16(p, loaded);
+        check_upper(probe, offset, words, want);
         for (int i = 0; i < LANES; i++) {
             if (loaded[i] != (words[i] & 0xffff))
                 fail_with("%s vi_load_u16 lane %d", probe->name, i);
