@@ -200,7 +200,8 @@ extern PyObject *numpy_module, *numpy_empty;
 
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
     umap_edge_functions[], umap_stage_functions[], umap_raster_functions[], model_functions[], device_functions[],
-    layer_functions[], shard_functions[], plain_functions[], softmax_plain_functions[], logcumsumexp_functions[];
+    layer_functions[], shard_functions[], plain_functions[], softmax_plain_functions[], softmax_recorded_functions[],
+    logcumsumexp_functions[];
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);
