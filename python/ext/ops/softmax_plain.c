@@ -56,17 +56,18 @@ static int map_plain(const char *name, map_call *call, device_map *on_device, co
     return failed;
 }
 
-static PyObject *plain_map(recorded_kind kind, const char *name, map_call *call, device_map *on_device,
-                           PyObject *const *v) {
-    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+/* The result where PyTorch only computes, or that of a node where it records. */
+static PyObject *plainly(recorded_kind kind, plain_call *computed, PyObject *const *v) {
     const tensor_use use = tensor_use_of(v, 1);
+    return use == USE_PLAIN ? computed(v) : use == USE_RECORDED ? record_call(kind, v) : NULL;
+}
+
+static PyObject *computed_map(const char *name, map_call *call, device_map *on_device, PyObject *const *v) {
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, y;
     int axis = -1;
-    if (use == USE_RECORDED) {
-        return record_call(kind, v);
-    }
-    if (use == USE_OTHER || take_number(v[2], "temperature", &options.temperature) ||
-        take_masked_rows(v[3], &options) || take_plain(&x, v[0], "x")) {
+    if (take_number(v[2], "temperature", &options.temperature) || take_masked_rows(v[3], &options) ||
+        take_plain(&x, v[0], "x")) {
         return other_way();
     }
     PyObject *given = NULL;
@@ -104,17 +105,13 @@ static PyObject *plain_gradient(const char *name, gradient_call *call, device_gr
     return given;
 }
 
-PyObject *plainly_logsumexp(PyObject *const *v) {
+PyObject *computed_logsumexp(PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    const tensor_use use = tensor_use_of(v, 1);
     int axis = -1, keepdims = 0;
     int64_t shape[MOST_DIMS];
     array x, y;
-    if (use == USE_RECORDED) {
-        return record_call(RECORD_LOGSUMEXP, v);
-    }
-    if (use == USE_OTHER || take_bool(v[2], "keepdims", &keepdims) ||
-        take_number(v[3], "temperature", &options.temperature) || take_plain(&x, v[0], "x")) {
+    if (take_bool(v[2], "keepdims", &keepdims) || take_number(v[3], "temperature", &options.temperature) ||
+        take_plain(&x, v[0], "x")) {
         return other_way();
     }
     PyObject *given = NULL;
@@ -128,7 +125,7 @@ PyObject *plainly_logsumexp(PyObject *const *v) {
 }
 
 /* grad has x's shape without the axis, or with size 1 there. */
-PyObject *plainly_logsumexp_backward(PyObject *const *v) {
+PyObject *gradient_of_logsumexp(PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, grad, want;
     int axis = -1;
@@ -153,12 +150,13 @@ PyObject *plainly_logsumexp_backward(PyObject *const *v) {
 }
 
 #define PLAINLY(name_, kind_)                                                                                    \
-    PyObject *plainly_##name_(PyObject *const *v) {                                                              \
-        return plain_map(kind_, #name_, napier_##name_, napier_cuda_##name_, v);                                 \
+    PyObject *computed_##name_(PyObject *const *v) {                                                             \
+        return computed_map(#name_, napier_##name_, napier_cuda_##name_, v);                                     \
     }                                                                                                            \
-    PyObject *plainly_##name_##_backward(PyObject *const *v) {                                                   \
+    PyObject *gradient_of_##name_(PyObject *const *v) {                                                          \
         return plain_gradient(#name_ "_backward", napier_##name_##_backward, napier_cuda_##name_##_backward, v); \
-    }
+    }                                                                                                            \
+    static PyObject *plainly_##name_(PyObject *const *v) { return plainly(kind_, computed_##name_, v); }
 
 PLAINLY(softmax, RECORD_SOFTMAX)
 PLAINLY(log_softmax, RECORD_LOG_SOFTMAX)
@@ -166,7 +164,7 @@ PLAINLY(sparsemax, RECORD_SPARSEMAX)
 
 static PyObject *plain_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    return or_none(count == 4 ? plainly_logsumexp(args) : NULL);
+    return or_none(count == 4 ? plainly(RECORD_LOGSUMEXP, computed_logsumexp, args) : NULL);
 }
 
 /* ---- The functions of napier.torch ------------------------------------------------------------------------------- */

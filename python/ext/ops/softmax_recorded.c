@@ -3,25 +3,26 @@
  * gradient where these cannot compute it: one that is recorded itself, traced or batched. */
 #include "softmax.h"
 
-enum { OPTIONS = 3 }; /* the arguments after x */
-
 typedef struct recorded_function {
     const char *name;
     plain_call *forward, *backward;
     bool of_result;           /* the gradient is made from the result; else from x */
-    int temperature;          /* its place in the options; the axis is the first */
-    PyObject *apply;          /* apply(x, options) makes a node */
+    int temperature;          /* its place among the arguments; the axis is the second */
+    PyObject *apply;          /* apply(x) makes a node */
     PyObject *other_backward; /* backward(result or x, grad, axis, temperature) in Python */
 } recorded_function;
 
 static recorded_function recorded_functions[RECORDED_KINDS] = {
-    [RECORD_SOFTMAX] = {"softmax", plainly_softmax, plainly_softmax_backward, true, 1, NULL, NULL},
-    [RECORD_LOG_SOFTMAX] = {"log_softmax", plainly_log_softmax, plainly_log_softmax_backward, true, 1, NULL, NULL},
-    [RECORD_SPARSEMAX] = {"sparsemax", plainly_sparsemax, plainly_sparsemax_backward, true, 1, NULL, NULL},
-    [RECORD_LOGSUMEXP] = {"logsumexp", plainly_logsumexp, plainly_logsumexp_backward, false, 2, NULL, NULL}};
+    [RECORD_SOFTMAX] = {"softmax", computed_softmax, gradient_of_softmax, true, 2, NULL, NULL},
+    [RECORD_LOG_SOFTMAX] = {"log_softmax", computed_log_softmax, gradient_of_log_softmax, true, 2, NULL, NULL},
+    [RECORD_SPARSEMAX] = {"sparsemax", computed_sparsemax, gradient_of_sparsemax, true, 2, NULL, NULL},
+    [RECORD_LOGSUMEXP] = {"logsumexp", computed_logsumexp, gradient_of_logsumexp, false, 3, NULL, NULL}};
 
 static PyObject *to_save_name, *saved_tensors_name, *options_name;
 static PyObject *other_way; /* the exception with which a node's forward half leaves the call to the operator */
+
+/* The arguments of the call for which a node is being made on this thread: PyTorch passes on x alone, which is quicker. */
+static _Thread_local PyObject *const *pending;
 
 static bool record_start(void) {
     if (!other_way) {
@@ -37,45 +38,52 @@ static bool record_start(void) {
 
 PyObject *record_call(recorded_kind kind, PyObject *const *v) {
     PyObject *apply = recorded_functions[kind].apply;
-    PyObject *options = apply ? PyTuple_Pack(OPTIONS, v[1], v[2], v[3]) : NULL;
-    PyObject *y = options ? PyObject_CallFunctionObjArgs(apply, v[0], options, NULL) : NULL;
-    Py_XDECREF(options);
+    PyObject *const *outer = pending; /* a finalizer may call from within another call */
+    pending = v;
+    PyObject *y = apply ? PyObject_CallFunctionObjArgs(apply, v[0], NULL) : NULL;
+    pending = outer;
     if (!y && apply && PyErr_ExceptionMatches(other_way)) {
         PyErr_Clear();
     }
     return y;
 }
 
-static int keep(PyObject *node, PyObject *tensor, PyObject *options) {
+/* Whether the options are those that the class of nodes has. */
+static bool is_default(PyObject *axis, PyObject *temperature) {
+    return PyLong_AsLong(axis) == -1 && PyFloat_Check(temperature) && PyFloat_AsDouble(temperature) == 1.0;
+}
+
+/* Gives the node what its backward half needs. The arguments have been taken, so they have the right types. */
+static int keep(PyObject *node, PyObject *tensor, PyObject *axis, PyObject *temperature) {
     PyObject *saved = PyTuple_Pack(1, tensor);
-    const int failed =
-        !saved || PyObject_SetAttr(node, to_save_name, saved) || PyObject_SetAttr(node, options_name, options);
+    int failed = !saved || PyObject_SetAttr(node, to_save_name, saved);
     Py_XDECREF(saved);
+    if (!failed && !is_default(axis, temperature)) {
+        PyObject *options = PyTuple_Pack(2, axis, temperature);
+        failed = !options || PyObject_SetAttr(node, options_name, options);
+        Py_XDECREF(options);
+    }
     return failed ? -1 : 0;
 }
 
-/* forward(node, x, options); PyTorch records nothing meanwhile */
+/* forward(node, x); PyTorch records nothing meanwhile */
 static PyObject *forward(const recorded_function *f, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3 || !PyTuple_Check(args[2]) || PyTuple_Size(args[2]) != OPTIONS) {
-        return PyErr_Format(PyExc_TypeError, "%s: takes a node, a tensor and a tuple of options", f->name);
-    }
-    PyObject *v[1 + OPTIONS] = {args[1]};
-    for (int i = 0; i < OPTIONS; i++) {
-        v[1 + i] = PyTuple_GetItem(args[2], i);
+    PyObject *const *v = pending;
+    if (count != 2 || !v || v[0] != args[1]) {
+        return PyErr_Format(PyExc_TypeError, "%s: a node that napier did not ask for", f->name);
     }
     PyObject *y = f->forward(v);
     if (!y && !PyErr_Occurred()) {
         PyErr_SetNone(other_way);
     }
-    if (y && keep(args[0], f->of_result ? y : args[1], args[2])) {
+    if (y && keep(args[0], f->of_result ? y : v[0], v[1], v[f->temperature])) {
         Py_CLEAR(y);
     }
     return y;
 }
 
 static PyObject *gradient(const recorded_function *f, PyObject *saved, PyObject *grad, PyObject *options) {
-    PyObject *v[4] = {PyTuple_GetItem(saved, 0), grad, PyTuple_GetItem(options, 0),
-                      PyTuple_GetItem(options, f->temperature)};
+    PyObject *v[4] = {PyTuple_GetItem(saved, 0), grad, PyTuple_GetItem(options, 0), PyTuple_GetItem(options, 1)};
     if (!v[0] || !v[2] || !v[3]) {
         return NULL;
     }
@@ -84,7 +92,7 @@ static PyObject *gradient(const recorded_function *f, PyObject *saved, PyObject 
                                     : PyObject_CallFunctionObjArgs(f->other_backward, v[0], v[1], v[2], v[3], NULL);
 }
 
-/* node.apply(grad): the gradients of x and of the options */
+/* node.apply(grad): the gradient of x */
 static PyObject *backward(const recorded_function *f, PyObject *node, PyObject *const *args, Py_ssize_t count) {
     if (count != 1) {
         return PyErr_Format(PyExc_TypeError, "%s: takes one gradient", f->name);
@@ -92,11 +100,9 @@ static PyObject *backward(const recorded_function *f, PyObject *node, PyObject *
     PyObject *saved = PyObject_GetAttr(node, saved_tensors_name);
     PyObject *options = saved ? PyObject_GetAttr(node, options_name) : NULL;
     PyObject *made = options ? gradient(f, saved, args[0], options) : NULL;
-    PyObject *both = made ? PyTuple_Pack(2, made, Py_None) : NULL;
-    Py_XDECREF(made);
     Py_XDECREF(options);
     Py_XDECREF(saved);
-    return both;
+    return made;
 }
 
 #define HALVES(name_, kind_)                                                                    \

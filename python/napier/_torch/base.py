@@ -181,9 +181,10 @@ def _record(name, backward):
 
     class Recorded(torch.autograd.Function):
         @staticmethod
-        def backward(ctx, grad):
-            return ctx.apply(grad)
+        def backward(ctx, grad):  # compiled autograd calls it, with another ctx
+            return backward(*ctx.saved_tensors, grad, *ctx.options)
 
+    Recorded._backward_cls.options = -1, 1.0  # axis and temperature; a node with others has its own
     _napier._record(name, Recorded, Recorded._backward_cls, super(torch.autograd.Function, Recorded).apply, backward)
 
 
