@@ -1,6 +1,6 @@
 /* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch),
- * and DLPack capsules (other libraries, on a GPU too: napier/_ops/device.py). napier/_ops/convert.py converts everything else, and dtypes that are not
- * supported, through NumPy. */
+ * and DLPack capsules (other libraries, on a GPU too: napier/_ops/device.py). napier/_ops/convert.py converts everything
+ * else, and dtypes that are not supported, through NumPy. */
 #include "../ext.h"
 
 #include <stdlib.h>
