@@ -71,8 +71,7 @@ static array *call_contiguous(call_arrays *c, array *a, const char *name, int wh
     if (!a || array_is_contiguous(a)) {
         return a;
     }
-    PyObject *copy = a->exchange ? PyObject_CallMethod(a->object, "contiguous", NULL)
-                                 : PyObject_CallMethod(numpy_module, "ascontiguousarray", "O", a->object);
+    PyObject *copy = array_copy_contiguous(a);
     c->count--;
     array_release(a);
     a = copy ? call_take(c, copy, name, what) : NULL;

@@ -43,8 +43,9 @@ int take_word(PyObject *value, const char *name, const char *const *words, int c
 
 enum { MOST_DIMS = 64 };
 
-/* The library of an array. Results are of the same kind. */
-typedef enum array_kind { KIND_NUMPY, KIND_TENSOR } array_kind;
+/* The library of an array: NumPy (also others on the host, by way of it), PyTorch, or another one on a GPU. Results are of
+ * the same kind. */
+typedef enum array_kind { KIND_NUMPY, KIND_TENSOR, KIND_LIBRARY } array_kind;
 
 /* An array of the caller, or a converted copy of it; nothing is copied if dtype and layout are suitable. */
 typedef struct array {
@@ -65,6 +66,7 @@ typedef struct array {
     bool bytes;                                   /* 8-bit integers or bool */
     bool read_only;
     int32_t device_type, device_id; /* DLPack's; device_type 0: memory of the host */
+    uintptr_t stream; /* of a KIND_LIBRARY: where it works now; 0: unknown, so calls use the default stream and wait */
 } array;
 
 /* Which arrays an argument may be. */
@@ -74,7 +76,7 @@ enum {
     TAKE_BYTES = 4,    /* bool, int8, uint8; others become bool */
     TAKE_WRITABLE = 8, /* the array itself, never a copy */
     TAKE_SINGLE = 16,  /* f32, f16, bf16; f64, integers and bool become f32 */
-    TAKE_DEVICE = 32,  /* also tensors on a GPU; without it they are refused */
+    TAKE_DEVICE = 32,  /* also arrays on a GPU; without it they are refused */
     TAKE_PLAIN = 64    /* tensor_use_of has said that nothing records this tensor */
 };
 
@@ -92,6 +94,8 @@ int array_take(array *a, PyObject *object, const char *name, int what);
 void array_release(array *a);
 /* Whether the array is row-major without gaps. */
 bool array_is_contiguous(const array *a);
+/* A copy of the array's object without gaps, of its library. */
+PyObject *array_copy_contiguous(const array *a);
 /* Calls the function again over all elements, with contiguous copies of its required arguments and of out; or, if axis is
  * a tuple, with its axes joined into the last one. */
 PyObject *call_with_copies(const signature *s, PyObject *const *values);
@@ -196,7 +200,8 @@ extern PyObject *numpy_module, *numpy_empty;
 
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
     umap_edge_functions[], umap_stage_functions[], umap_raster_functions[], model_functions[], device_functions[],
-    layer_functions[], shard_functions[], plain_functions[], softmax_plain_functions[], logcumsumexp_functions[];
+    layer_functions[], shard_functions[], plain_functions[], softmax_plain_functions[], softmax_recorded_functions[],
+    logcumsumexp_functions[];
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);

@@ -2,8 +2,8 @@
 log-probabilities, KL and GRPO losses for post-training of language models. Results are right for every input and have
 the same bits on every machine.
 
-Functions take NumPy arrays, PyTorch tensors (also on a GPU, if napier was built with CUDA), and anything else with the
-buffer protocol or DLPack, without copies. They return the same kind of array. See `napier.rl`, `napier.torch`
+Functions take NumPy arrays, PyTorch tensors, anything else with the buffer protocol or DLPack, and, if napier was built
+with CUDA, tensors and CuPy's arrays on a GPU, without copies. They return the same kind of array. See `napier.rl`, `napier.torch`
 (autograd) and `napier.UMAP`.
 """
 from . import rl

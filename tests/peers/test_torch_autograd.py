@@ -1,4 +1,5 @@
 """napier.torch: values and gradients against PyTorch's own in float64, gradcheck, torch.compile, modules, 16-bit floats."""
+import concurrent.futures
 import functools
 
 import torch
@@ -765,3 +766,47 @@ def test_the_package_knows_it():
     code = "import napier, sys; assert 'torch' not in sys.modules; print(napier.torch.softmax.__name__)"
     done = python("-c", code)
     assert done.stdout.strip() == "softmax", done.stderr
+
+
+# ---- Nodes whose halves are in C -------------------------------------------------------------------------------------------------
+
+def recorded():
+    """(a call that records a node of its own, the same in steps of PyTorch's)"""
+    for options in ({}, {"dim": 0}, {"temperature": 0.5}, {"dim": 0, "temperature": 2.0}):
+        dim, divisor = options.get("dim", -1), options.get("temperature", 1.0)
+        yield lambda x, o=options: nt.softmax(x, **o), lambda x, d=dim, t=divisor: torch.softmax(x / t, d)
+        yield lambda x, o=options: nt.log_softmax(x, **o), lambda x, d=dim, t=divisor: torch.log_softmax(x / t, d)
+        yield lambda x, o={"dim": -1, **options}: nt.logsumexp(x, **o), lambda x, d=dim, t=divisor: torch.logsumexp(x / t, d)
+
+
+def test_nodes_keep_what_their_gradient_needs():
+    from torch._dynamo import compiled_autograd
+    torch._dynamo.reset()
+    x = normal(4, 6, dtype=torch.float64)
+    for ours, theirs in recorded():
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+            y = ours(x)
+        assert len(saved) == 1 and type(y.grad_fn).__name__ == "RecordedBackward"
+        seed = normal(*y.shape, seed=1, dtype=torch.float64).detach()
+        want, = torch.autograd.grad(theirs(x), x, seed)
+        mine, = torch.autograd.grad(y, x, seed)
+        assert torch.allclose(mine, want, rtol=1e-12, atol=1e-14)
+        raises(RuntimeError, "a second time", lambda: torch.autograd.grad(y, x, seed))
+        leaf = x.detach().requires_grad_()
+        with compiled_autograd._enable(torch.compile(backend="eager")):
+            ours(leaf).backward(seed)
+        assert torch.equal(leaf.grad, mine)
+
+
+def test_nodes_of_several_threads():
+    x, options = normal(8, 16), [(d, t) for d in (0, 1) for t in (1.0, 0.5)]
+    want = {o: torch.autograd.grad(nt.softmax(x, o[0], temperature=o[1])[0, 0], x)[0] for o in options}
+
+    def work(o):
+        for _ in range(200):
+            got, = torch.autograd.grad(nt.softmax(x, o[0], temperature=o[1])[0, 0], x)
+            assert torch.equal(got, want[o])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, options * 2))

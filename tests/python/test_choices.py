@@ -207,6 +207,11 @@ class Elsewhere:
         raise AssertionError("asked")
 
 
+class OnRocm(Elsewhere):
+    def __dlpack_device__(self):
+        return 10, 0
+
+
 class Foreign:
     """An array of another library: with DLPack, and a namespace by the array API's standard."""
 
@@ -250,8 +255,11 @@ def test_arrays_on_another_device_are_refused_by_name():
                        ("x1", lambda d: napier.logaddexp(d, 1.0)), ("q", lambda d: napier.attention(d, d, d)),
                        ("out", lambda d: napier.softmax(x, out=d)), ("mask", lambda d: napier.softmax(x, mask=d)),
                        ("x", lambda d: napier.softmax(d, mask=[1])), ("input", lambda d: napier.cross_entropy(d, [0]))):
-        with pytest.raises(NotImplementedError, match=rf"^{name}: the array is on a CUDA device .*torch.from_dlpack\({name}\)"):
+        with pytest.raises(NotImplementedError, match=rf"^{name}: the array \(test_choices.Elsewhere\) is on CUDA device 0, .* this build of "
+                                                      r"napier computes on the CPU only: .* \(copy it to the CPU\)$"):
             call(there)
+    with pytest.raises(NotImplementedError, match=r"^x: the array \(test_choices.OnRocm\) is on a device of DLPack's type 10, and napier"):
+        napier.softmax(OnRocm())
 
 
 def test_wrong_arguments_are_named():

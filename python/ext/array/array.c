@@ -1,6 +1,6 @@
 /* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch),
- * and DLPack capsules (other libraries). napier/_ops/convert.py converts everything else, and dtypes that are not
- * supported, through NumPy. */
+ * and DLPack capsules (other libraries, on a GPU too: napier/_ops/device.py). napier/_ops/convert.py converts everything
+ * else, and dtypes that are not supported, through NumPy. */
 #include "../ext.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: that of ml_dtypes, loaded when needed */
 static PyObject *numpy_int64, *convert_function, *copies_function, *give_function, *device_convert_function,
-    *device_empty_function, *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
+    *device_empty_function, *library_export_function, *library_empty_function, *library_contiguous_function,
+    *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -26,12 +27,14 @@ static PyObject *dtype_object(napier_dtype dtype) {
 
 /* ---- On a device? ------------------------------------------------------------------------------------------------ */
 
+static bool is_cuda(int32_t type) { return type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED; }
+
 #if defined(NAPIER_CUDA_EMULATED)
 static bool emulating;
 void device_emulate(bool on) { emulating = on; }
-bool device_is_ours(int32_t type) { return emulating && type == DLPACK_CPU; }
+bool device_is_ours(int32_t type) { return emulating && (type == DLPACK_CPU || is_cuda(type)); }
 #else
-bool device_is_ours(int32_t type) { return type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED; }
+bool device_is_ours(int32_t type) { return is_cuda(type); }
 #endif
 
 bool array_on_device(const array *a) { return a->device_type != 0; }
@@ -178,7 +181,7 @@ static bool has_no_elements(const dlpack_tensor *t) {
     return none;
 }
 
-/* The C functions of a tensor's type, or NULL. */
+/* The C functions of a tensor's type, or NULL. A library with a namespace of the array API makes its results itself. */
 static const dlpack_exchange *exchange_of(PyObject *object) {
     enum { MOST_KNOWN = 4 }; /* tensors, parameters, those of other libraries */
     static PyTypeObject *known_types[MOST_KNOWN];
@@ -193,6 +196,9 @@ static const dlpack_exchange *exchange_of(PyObject *object) {
     const dlpack_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
     PyErr_Clear();
     Py_XDECREF(capsule);
+    if (exchange && PyObject_HasAttrString((PyObject *)Py_TYPE(object), "__array_namespace__")) {
+        return NULL;
+    }
     while (exchange && exchange->version.major != 1) {
         exchange = exchange->previous;
     }
@@ -393,43 +399,73 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     return tensor_serves(a, t) && array_is_wanted(a, what);
 }
 
-/* Returns -1 with an error set if the array says that it is not on the CPU. */
-static int refuse_device(PyObject *object, const char *name) {
+/* Takes over the tensor of a capsule of __dlpack__; NULL if it is none of ours. */
+static const dlpack_tensor *open_capsule(array *a, PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        a->old_tensor = PyCapsule_GetPointer(capsule, "dltensor");
+        PyCapsule_SetName(capsule, "used_dltensor");
+        return &a->old_tensor->tensor;
+    }
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        a->tensor = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        PyCapsule_SetName(capsule, "used_dltensor_versioned");
+        a->read_only = a->tensor->flags & DLPACK_READ_ONLY;
+        return a->tensor->version.major == 1 ? &a->tensor->tensor : NULL;
+    }
+    return NULL;
+}
+
+/* Takes what napier/_ops/device.py says of an array on a GPU: (array, namespace, capsule, stream). Takes the reference.
+ * Returns as array_take_exchange. */
+static int take_exported(array *a, PyObject *exported, const char *name) {
+    PyObject *capsule = NULL;
+    unsigned long long stream = 0;
+    if (!exported || !PyArg_ParseTuple(exported, "OOOK", &a->object, &a->library, &capsule, &stream)) {
+        a->object = a->library = NULL;
+        Py_XDECREF(exported);
+        return -1;
+    }
+    Py_INCREF(a->object);
+    Py_INCREF(a->library);
+    const dlpack_tensor *t = open_capsule(a, capsule);
+    Py_DECREF(exported);
+    if (!t || !device_is_ours(t->device_type) || !tensor_serves(a, t)) {
+        PyErr_Format(PyExc_TypeError, "%s: its DLPack capsule has a tensor that nothing here computes with", name);
+        return -1;
+    }
+    a->kind = KIND_LIBRARY;
+    a->stream = (uintptr_t)stream;
+    a->device_type = DLPACK_CUDA;
+    a->device_id = t->device_id;
+    return 1;
+}
+
+/* The device where the array says that it is; the CPU if it does not. */
+static int32_t device_type_of(PyObject *object) {
     PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     PyObject *type = pair && PyTuple_Check(pair) ? PyTuple_GetItem(pair, 0) : NULL;
     const long device = type ? PyLong_AsLong(type) : DLPACK_CPU;
     Py_XDECREF(pair);
     PyErr_Clear();
-    if (device == DLPACK_CPU || device == DLPACK_CUDA_HOST) {
-        return 0;
-    }
-    PyErr_Format(
-        PyExc_NotImplementedError,
-        "%s: the array is on %s (DLPack's device type %ld), where napier computes with PyTorch's tensors only: use "
-        "torch.from_dlpack(%s), or copy it to the CPU",
-        name, device == DLPACK_CUDA || device == DLPACK_CUDA_MANAGED ? "a CUDA device" : "a device", device, name);
-    return -1;
+    return (int32_t)device;
 }
 
-/* Takes a capsule of __dlpack__, from a library without the exchange. Returns as array_take_exchange. */
+/* Takes an array of a library without the exchange. Returns as array_take_exchange. */
 static int array_take_capsule(array *a, PyObject *object, const char *name, int what) {
     if (!PyObject_HasAttrString(object, "__dlpack__") || PyObject_CheckBuffer(object)) {
         return 0;
     }
-    if (refuse_device(object, name)) {
-        return -1;
+    const int32_t device = device_type_of(object);
+    if (device != DLPACK_CPU && device != DLPACK_CUDA_HOST) {
+        const int allowed = device_is_ours(device) ? what : what & ~TAKE_DEVICE;
+        return take_exported(a, PyObject_CallFunction(library_export_function, "Osi", object, name, allowed), name);
     }
     PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
     if (!capsule) {
         PyErr_Clear();
         return 0;
     }
-    const dlpack_tensor *t = NULL;
-    if (PyCapsule_IsValid(capsule, "dltensor")) {
-        a->old_tensor = PyCapsule_GetPointer(capsule, "dltensor");
-        PyCapsule_SetName(capsule, "used_dltensor");
-        t = &a->old_tensor->tensor;
-    }
+    const dlpack_tensor *t = open_capsule(a, capsule);
     Py_DECREF(capsule);
     if (t && tensor_on_host(t) && tensor_serves(a, t) && array_is_wanted(a, what)) {
         a->kind = KIND_NUMPY; /* libraries without the exchange get NumPy results */
@@ -453,6 +489,7 @@ static void array_start_empty(array *a) {
     a->read_only = false;
     a->device_type = 0;
     a->device_id = 0;
+    a->stream = 0;
 }
 
 /* The namespace of an array that is neither NumPy's nor PyTorch's, by the array API's standard; NULL if it has none. */
@@ -499,7 +536,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     }
     if (taken > 0) {
         a->object = a->object ? a->object : Py_NewRef(object);
-        a->library = a->kind == KIND_NUMPY ? library_of(object) : NULL;
+        a->library = a->kind == KIND_NUMPY ? library_of(object) : a->library;
         return 0;
     }
     /* the slow path: through NumPy, converted to a supported dtype */
@@ -823,6 +860,18 @@ int device_make(array *result, const array *like, int ndim, const int64_t *shape
         return -1;
     }
     PyObject *sizes = shape_tuple(ndim, shape);
+    if (like->kind == KIND_LIBRARY) {
+        PyObject *exported = sizes ? PyObject_CallFunction(library_empty_function, "OOsK", like->object, sizes, dtype,
+                                                           (unsigned long long)like->stream)
+                                   : NULL;
+        Py_XDECREF(sizes);
+        Py_CLEAR(result->library);
+        if (take_exported(result, exported, dtype) < 0) {
+            array_release(result);
+            return -1;
+        }
+        return 0;
+    }
     PyObject *object = sizes ? PyObject_CallFunction(device_empty_function, "OOs", like->object, sizes, dtype) : NULL;
     Py_XDECREF(sizes);
     dlpack_tensor view;
@@ -838,12 +887,27 @@ int device_make(array *result, const array *like, int ndim, const int64_t *shape
     return 0;
 }
 
+PyObject *array_copy_contiguous(const array *a) {
+    if (a->kind == KIND_LIBRARY) {
+        return PyObject_CallFunctionObjArgs(library_contiguous_function, a->object, NULL);
+    }
+    return a->exchange ? PyObject_CallMethod(a->object, "contiguous", NULL)
+                       : PyObject_CallMethod(numpy_module, "ascontiguousarray", "O", a->object);
+}
+
 int same_device(const array *a, const char *name, const array *first) {
+    if (array_on_device(a) && array_on_device(first) && (a->kind != first->kind || a->library != first->library)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: it is of another library than the first argument; on a GPU all must be of one "
+                     "(torch.from_dlpack and its like convert without a copy)",
+                     name);
+        return -1;
+    }
     if (a->device_type == first->device_type && a->device_id == first->device_id) {
         return 0;
     }
     if (array_on_device(a)) {
-        PyErr_Format(PyExc_ValueError, "%s: the tensor is on device %d, and the first argument is not", name,
+        PyErr_Format(PyExc_ValueError, "%s: it is on device %d, and the first argument is not", name,
                      (int)a->device_id);
     } else {
         PyErr_Format(PyExc_ValueError, "%s: it is on the CPU, and the first argument on device %d", name,
@@ -911,7 +975,7 @@ int array_make_integers(array *result, const array *like, int ndim, const int64_
 
 PyObject *array_give(array *result) {
     PyObject *object = NULL;
-    if (result->library) {
+    if (result->library && result->kind != KIND_LIBRARY) {
         object = PyObject_CallFunction(give_function, "OO", result->object, result->library);
     } else if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as NumPy's functions return */
         PyObject *none = PyTuple_New(0);
@@ -986,6 +1050,14 @@ int array_start(void) {
     device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
     device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
+    PyObject *device = PyImport_ImportModule("napier._ops.device");
+    if (!device) {
+        return -1;
+    }
+    library_export_function = PyObject_GetAttrString(device, "export");
+    library_empty_function = PyObject_GetAttrString(device, "empty");
+    library_contiguous_function = PyObject_GetAttrString(device, "contiguous");
+    Py_DECREF(device);
     numpy_empty = PyObject_GetAttrString(numpy_module, "empty");
     numpy_ndarray = PyObject_GetAttrString(numpy_module, "ndarray");
     numpy_dtypes[NAPIER_F32] = PyObject_CallMethod(numpy_module, "dtype", "s", "float32");
@@ -997,7 +1069,8 @@ int array_start(void) {
     is_neg_name = PyUnicode_InternFromString("is_neg");
     current_level_name = PyUnicode_InternFromString("_current_level");
     return requires_grad_name && is_neg_name && current_level_name && convert_function && copies_function &&
-                   give_function && device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
+                   give_function && device_convert_function && device_empty_function && library_export_function &&
+                   library_empty_function && library_contiguous_function && numpy_empty && numpy_ndarray &&
                    numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
                    block_type
                ? 0

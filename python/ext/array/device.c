@@ -40,6 +40,9 @@ static napier_cuda_context *context_of(int32_t id) {
 
 static int stream_of(const array *a, struct CUstream_st **stream) {
     void *current = NULL;
+    if (a->kind == KIND_LIBRARY) { /* DLPack's 1 and 2 are CUDA's handles of the default streams */
+        current = (void *)a->stream;
+    }
     const dlpack_exchange *e = a->exchange;
     if (a->device_type != DLPACK_CPU && e && e->current_stream &&
         e->current_stream(DLPACK_CUDA, a->device_id, &current)) {
@@ -75,6 +78,9 @@ int device_room(device_call *d) {
 }
 
 int device_end(device_call *d, napier_status status, const char *function) {
+    if (status == NAPIER_OK && d->like->kind == KIND_LIBRARY && d->like->stream == 0) {
+        status = napier_cuda_synchronize(d->context, d->stream);
+    }
     Py_CLEAR(d->memory);
     if (status == NAPIER_OK || PyErr_Occurred()) {
         return status == NAPIER_OK ? 0 : -1;

@@ -1,9 +1,9 @@
-/* device.h - calls on a GPU: napier_cuda_NAME takes the arguments of napier_NAME, uses PyTorch's current stream, and a
- * workspace that PyTorch allocates.
+/* device.h - calls on a GPU: napier_cuda_NAME takes the arguments of napier_NAME, uses the current stream of PyTorch, or of
+ * the library whose arrays these are (CuPy), and a workspace that it allocates.
  *
  * The GIL is held all the time. A call only puts kernels into a stream, so one context per device serves all threads.
- * PyTorch owns the memory of results and workspace. It may be freed as soon as the call returns, because PyTorch reuses
- * it only for later work of the same stream.
+ * The library owns the memory of results and workspace. It may be freed as soon as the call returns, because the library
+ * reuses it only for later work of the same stream. Where the stream of a library is unknown, the call waits for its work.
  *
  * In a build for tests (NAPIER_CUDA_EMULATED) the device is that of tests/cuda, whose memory is the host's. Tensors on
  * the CPU count as its own while napier._napier._emulate(True) is in effect. */

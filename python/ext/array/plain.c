@@ -6,6 +6,7 @@
 
 typedef int64_t count_function(void);
 typedef void *const *place_function(void);
+typedef bool mode_function(void);
 
 /* What PyTorch is asked for. Its module is loaded: only napier.torch calls this. */
 static struct {
@@ -14,10 +15,11 @@ static struct {
     PyObject *requires_grad, *level; /* names */
 } torch;
 
-/* The C++ functions behind three of these, which save a call of Python each; all NULL where PyTorch lacks one. */
+/* The C++ functions behind four of these, which save a call of Python each; all NULL where PyTorch lacks one. */
 static struct {
     count_function *dispatch_modes, *function_modes;
     place_function *tracing; /* where the pointer to what traces is */
+    mode_function *grad_enabled;
 } direct;
 
 static PyObject *attribute(const char *module_name, const char *name) {
@@ -35,8 +37,9 @@ static void find_direct(void) {
     }
     void *const found[] = {dlsym(c10, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
                            dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
-                           dlsym(cpu, "_ZN5torch3jit6tracer15getTracingStateEv")};
-    if (found[0] && found[1] && found[2]) {
+                           dlsym(cpu, "_ZN5torch3jit6tracer15getTracingStateEv"),
+                           dlsym(c10, "_ZN3c108GradMode10is_enabledEv")};
+    if (found[0] && found[1] && found[2] && found[3]) {
         memcpy(&direct, found, sizeof found); /* POSIX: functions have the addresses that dlsym returns */
     }
 }
@@ -87,19 +90,22 @@ static bool nothing_active(void) {
 
 static bool in_transform(void) { return is_true(PyObject_CallNoArgs(torch.transforms)); }
 
-static tensor_use use_of_tensor(PyObject *object) {
+static bool is_recording(void) {
+    return direct.grad_enabled ? direct.grad_enabled() : is_true(PyObject_CallNoArgs(torch.grad_enabled));
+}
+
+static tensor_use use_of_tensor(PyObject *object, bool recording) {
     if ((PyObject *)Py_TYPE(object) != torch.tensor && (PyObject *)Py_TYPE(object) != torch.parameter) {
         return USE_OTHER;
     }
-    return is_true(PyObject_GetAttr(object, torch.requires_grad)) && is_true(PyObject_CallNoArgs(torch.grad_enabled))
-               ? USE_RECORDED
-               : USE_PLAIN;
+    return recording && is_true(PyObject_GetAttr(object, torch.requires_grad)) ? USE_RECORDED : USE_PLAIN;
 }
 
 tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count) {
     tensor_use use = torch_start() && nothing_active() ? USE_PLAIN : USE_OTHER;
+    const bool recording = use == USE_PLAIN && is_recording();
     for (Py_ssize_t i = 0; i < count && use != USE_OTHER; i++) {
-        const tensor_use other = use_of_tensor(objects[i]);
+        const tensor_use other = use_of_tensor(objects[i], recording);
         use = other == USE_PLAIN ? use : other;
     }
     use = use == USE_RECORDED && in_transform() ? USE_OTHER : use;

@@ -1,8 +1,8 @@
 /* softmax_plain.c - softmax, log_softmax, sparsemax, logsumexp and their gradients for napier.torch, without what an
  * operator of PyTorch costs. Arguments are given by position. A result of None means that only the operator will do, or
  * that an argument is wrong, which the operator's function says in its own words. Errors are those of the computation.
- * A result of False means that PyTorch records a gradient. At the end are the functions of napier.torch that try these
- * ways one after the other. */
+ * Where PyTorch records a gradient, softmax_recorded.c makes a node. At the end are the functions of napier.torch that try
+ * these ways one after the other. */
 #include "softmax.h"
 
 #include "../array/slices.h"
@@ -56,20 +56,23 @@ static int map_plain(const char *name, map_call *call, device_map *on_device, co
     return failed;
 }
 
-static PyObject *plain_map(const char *name, map_call *call, device_map *on_device, PyObject *const *v) {
-    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+/* The result where PyTorch only computes, or that of a node where it records. */
+static PyObject *plainly(recorded_kind kind, plain_call *computed, PyObject *const *v) {
     const tensor_use use = tensor_use_of(v, 1);
+    return use == USE_PLAIN ? computed(v) : use == USE_RECORDED ? record_call(kind, v) : NULL;
+}
+
+static PyObject *computed_map(const char *name, map_call *call, device_map *on_device, PyObject *const *v) {
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, y;
     int axis = -1;
-    if (use == USE_OTHER || take_number(v[2], "temperature", &options.temperature) ||
-        take_masked_rows(v[3], &options) || take_plain(&x, v[0], "x")) {
+    if (take_number(v[2], "temperature", &options.temperature) || take_masked_rows(v[3], &options) ||
+        take_plain(&x, v[0], "x")) {
         return other_way();
     }
     PyObject *given = NULL;
     if (take_dimension(v[1], x.ndim, &axis)) {
         given = other_way();
-    } else if (use == USE_RECORDED) {
-        given = Py_NewRef(Py_False);
     } else if (!array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
         given = give_or_release(&y, map_plain(name, call, on_device, &x, &y, axis, &options));
     }
@@ -102,21 +105,18 @@ static PyObject *plain_gradient(const char *name, gradient_call *call, device_gr
     return given;
 }
 
-static PyObject *plain_logsumexp(PyObject *const *v) {
+PyObject *computed_logsumexp(PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    const tensor_use use = tensor_use_of(v, 1);
     int axis = -1, keepdims = 0;
     int64_t shape[MOST_DIMS];
     array x, y;
-    if (use == USE_OTHER || take_bool(v[2], "keepdims", &keepdims) ||
-        take_number(v[3], "temperature", &options.temperature) || take_plain(&x, v[0], "x")) {
+    if (take_bool(v[2], "keepdims", &keepdims) || take_number(v[3], "temperature", &options.temperature) ||
+        take_plain(&x, v[0], "x")) {
         return other_way();
     }
     PyObject *given = NULL;
     if (take_dimension(v[1], x.ndim, &axis)) {
         given = other_way();
-    } else if (use == USE_RECORDED) {
-        given = Py_NewRef(Py_False);
     } else if (!array_make(&y, &x, reduced_shape(&x, axis, keepdims, shape), shape, x.dtype)) {
         given = give_or_release(&y, reduce_arrays(&x, &y, axis, &options));
     }
@@ -125,7 +125,7 @@ static PyObject *plain_logsumexp(PyObject *const *v) {
 }
 
 /* grad has x's shape without the axis, or with size 1 there. */
-static PyObject *plain_logsumexp_backward(PyObject *const *v) {
+PyObject *gradient_of_logsumexp(PyObject *const *v) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, grad, want;
     int axis = -1;
@@ -149,22 +149,23 @@ static PyObject *plain_logsumexp_backward(PyObject *const *v) {
     return given;
 }
 
-#define PLAIN(name_, how_, ...)                                                               \
-    static PyObject *name_##_plainly(PyObject *const *v) { return how_(__VA_ARGS__ v); }      \
-    static PyObject *plain_##name_(PyObject *self, PyObject *const *args, Py_ssize_t count) { \
-        (void)self;                                                                           \
-        return or_none(count == 4 ? name_##_plainly(args) : NULL);                            \
-    }
-#define BOTH(name_) #name_, napier_##name_, napier_cuda_##name_,
+#define PLAINLY(name_, kind_)                                                                                    \
+    PyObject *computed_##name_(PyObject *const *v) {                                                             \
+        return computed_map(#name_, napier_##name_, napier_cuda_##name_, v);                                     \
+    }                                                                                                            \
+    PyObject *gradient_of_##name_(PyObject *const *v) {                                                          \
+        return plain_gradient(#name_ "_backward", napier_##name_##_backward, napier_cuda_##name_##_backward, v); \
+    }                                                                                                            \
+    static PyObject *plainly_##name_(PyObject *const *v) { return plainly(kind_, computed_##name_, v); }
 
-PLAIN(softmax_of, plain_map, BOTH(softmax))
-PLAIN(log_softmax_of, plain_map, BOTH(log_softmax))
-PLAIN(sparsemax_of, plain_map, BOTH(sparsemax))
-PLAIN(logsumexp_of, plain_logsumexp, )
-PLAIN(softmax_to, plain_gradient, BOTH(softmax_backward))
-PLAIN(log_softmax_to, plain_gradient, BOTH(log_softmax_backward))
-PLAIN(sparsemax_to, plain_gradient, BOTH(sparsemax_backward))
-PLAIN(logsumexp_to, plain_logsumexp_backward, )
+PLAINLY(softmax, RECORD_SOFTMAX)
+PLAINLY(log_softmax, RECORD_LOG_SOFTMAX)
+PLAINLY(sparsemax, RECORD_SPARSEMAX)
+
+static PyObject *plain_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    return or_none(count == 4 ? plainly(RECORD_LOGSUMEXP, computed_logsumexp, args) : NULL);
+}
 
 /* ---- The functions of napier.torch ------------------------------------------------------------------------------- */
 
@@ -227,25 +228,21 @@ static PyObject *call_python(PyObject *function, PyObject *const *args, Py_ssize
     return result;
 }
 
-/* A function of napier.torch: in Python, for all that `plainly` does not do, and the one that records a gradient. */
+/* A function of napier.torch, and the one in Python for all that `plainly` does not do. */
 typedef struct quick_function {
-    PyObject *(*plainly)(PyObject *const *);
-    PyObject *python, *recorded;
+    plain_call *plainly;
+    PyObject *python;
 } quick_function;
 
 static PyObject *quick_map(const quick_function *f, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *v[MAP_ARGUMENTS];
     PyObject *given = map_arguments(args, count, keywords, v) ? f->plainly(v) : NULL;
-    if (given == Py_False) {
-        Py_DECREF(given);
-        return call_python(f->recorded, v, MAP_ARGUMENTS, NULL);
-    }
     return given || PyErr_Occurred() ? given : call_python(f->python, args, count, keywords);
 }
 
 enum { QUICK_SOFTMAX, QUICK_LOG_SOFTMAX, QUICK_SPARSEMAX, QUICK_FUNCTIONS };
 static quick_function quick_functions[QUICK_FUNCTIONS] = {
-    {softmax_of_plainly, NULL, NULL}, {log_softmax_of_plainly, NULL, NULL}, {sparsemax_of_plainly, NULL, NULL}};
+    {plainly_softmax, NULL}, {plainly_log_softmax, NULL}, {plainly_sparsemax, NULL}};
 
 #define QUICK(name_, which_)                                                                              \
     static PyObject *name_(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) { \
@@ -256,7 +253,7 @@ QUICK(quick_softmax, QUICK_SOFTMAX)
 QUICK(quick_log_softmax, QUICK_LOG_SOFTMAX)
 QUICK(quick_sparsemax, QUICK_SPARSEMAX)
 
-/* _quick(name, python, recorded, doc), once for each name: the function. It has no self, so that pickle writes its
+/* _quick(name, python, doc), once for each name: the function. It has no self, so that pickle writes its
  * name. */
 static PyObject *quick(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     static PyMethodDef definitions[QUICK_FUNCTIONS] = {{"softmax", FAST(quick_softmax), NULL},
@@ -264,9 +261,8 @@ static PyObject *quick(PyObject *self, PyObject *const *args, Py_ssize_t count) 
                                                        {"sparsemax", FAST(quick_sparsemax), NULL}};
     (void)self;
     int which = 0;
-    if (count != 4 || !PyUnicode_Check(args[0]) || !PyUnicode_Check(args[3]) || !map_start()) {
-        return PyErr_Occurred() ? NULL
-                                : PyErr_Format(PyExc_TypeError, "_quick: takes a name, two functions and a text");
+    if (count != 3 || !PyUnicode_Check(args[0]) || !PyUnicode_Check(args[2]) || !map_start()) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_quick: takes a name, a function and a text");
     }
     while (which < QUICK_FUNCTIONS && PyUnicode_CompareWithASCIIString(args[0], definitions[which].ml_name) != 0) {
         which++;
@@ -275,25 +271,15 @@ static PyObject *quick(PyObject *self, PyObject *const *args, Py_ssize_t count) 
         return PyErr_Format(PyExc_ValueError, "_quick: no function %R", args[0]);
     }
     definitions[which].ml_doc =
-        PyUnicode_AsUTF8AndSize(Py_NewRef(args[3]), NULL); /* kept for good, as are both functions */
+        PyUnicode_AsUTF8AndSize(Py_NewRef(args[2]), NULL); /* kept for good, as is the function */
     quick_functions[which].python = Py_NewRef(args[1]);
-    quick_functions[which].recorded = Py_NewRef(args[2]);
     PyObject *module = definitions[which].ml_doc ? PyUnicode_FromString("napier.torch") : NULL;
     PyObject *function = module ? PyCFunction_NewEx(&definitions[which], NULL, module) : NULL;
     Py_XDECREF(module);
     return function;
 }
 
-#define ENTRY(name_, function_) \
-    { name_, (PyCFunction)(void (*)(void))function_, METH_FASTCALL, "See softmax_plain.c." }
-
-PyMethodDef softmax_plain_functions[] = {ENTRY("_plain_softmax", plain_softmax_of),
-                                         ENTRY("_plain_log_softmax", plain_log_softmax_of),
-                                         ENTRY("_plain_sparsemax", plain_sparsemax_of),
-                                         ENTRY("_plain_logsumexp", plain_logsumexp_of),
-                                         ENTRY("_plain_softmax_backward", plain_softmax_to),
-                                         ENTRY("_plain_log_softmax_backward", plain_log_softmax_to),
-                                         ENTRY("_plain_sparsemax_backward", plain_sparsemax_to),
-                                         ENTRY("_plain_logsumexp_backward", plain_logsumexp_to),
-                                         ENTRY("_quick", quick),
-                                         {NULL, NULL, 0, NULL}};
+PyMethodDef softmax_plain_functions[] = {
+    {"_plain_logsumexp", (PyCFunction)(void (*)(void))plain_logsumexp, METH_FASTCALL, "See softmax_plain.c."},
+    {"_quick", (PyCFunction)(void (*)(void))quick, METH_FASTCALL, "See softmax_plain.c."},
+    {NULL, NULL, 0, NULL}};

@@ -3,6 +3,8 @@ import functools
 
 import numpy as np
 
+from .device import contiguous, empty_like, is_elsewhere, refuse, stays
+
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
 
@@ -27,12 +29,8 @@ def has_only_dlpack(x):
 
 def as_array(x, name="x"):
     """x as NumPy's array."""
-    if not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack_device__"):
-        device = x.__dlpack_device__()[0]
-        if device not in (1, 3):  # DLPack's types of the host's memory
-            raise NotImplementedError(f"{name}: the array is on {'a CUDA device' if device in (2, 13) else 'a device'} (DLPack's device "
-                                      f"type {int(device)}), where napier computes with PyTorch's tensors only: use "
-                                      f"torch.from_dlpack({name}), or copy it to the CPU")
+    if is_elsewhere(x):
+        refuse(x, name)
     return np.from_dlpack(x) if has_only_dlpack(x) else np.asarray(x)
 
 
@@ -88,13 +86,13 @@ def _namespace(x):
 
 def in_its_kind(function):
     """A function of NumPy's arrays that also takes those of libraries with the array API's standard, such as JAX, and gives results of
-    the first one's kind."""
+    the first one's kind. Those on a GPU reach it as they are: it has kernels for them or refuses them by name."""
 
     @functools.wraps(function)
     def call(*args, **options):
         first = args[0] if args else next(iter(options.values()), None)
         space = None if type(first) is np.ndarray else _namespace(first)
-        if space is None:
+        if space is None or is_elsewhere(first):
             return function(*args, **options)
         made = function(*[_as_host(x) for x in args], **{name: _as_host(x) for name, x in options.items()})
         return tuple(given_by(x, space) for x in made) if isinstance(made, tuple) else given_by(made, space)
@@ -169,7 +167,7 @@ def call_with_copies(name, inputs, arguments):
     from .. import _napier
     first = next(iter(arguments.values()))
     space = _namespace(first)
-    if space is not None:
+    if space is not None and not is_elsewhere(first):
         made = call_with_copies(name, inputs, {key: _as_host(x) if key != "out" else x for key, x in arguments.items()})
         return made if "out" in arguments else given_by(made, space)
     if "mask" in arguments or "causal" in arguments:
@@ -184,8 +182,8 @@ def call_with_copies(name, inputs, arguments):
     if hasattr(out, "contiguous"):
         out.detach().copy_(getattr(_napier, name)(**arrays, **arguments, axis=None, out=out.detach().clone().contiguous()))
     else:
-        place = np.asarray(out)
-        place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=np.empty(place.shape, place.dtype))
+        place = out if is_elsewhere(out) else np.asarray(out)
+        place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=_empty_like(place, tuple(place.shape)))
     return out
 
 
@@ -208,7 +206,11 @@ def axes_of(axis, ndim):
 
 
 def transposed(x, order):
-    return x.permute(order) if hasattr(x, "permute") else np.transpose(x, order)
+    return x.permute(order) if hasattr(x, "permute") else x.transpose(order)
+
+
+def _empty_like(x, shape):
+    return empty_like(x, shape) if is_elsewhere(x) else np.empty(shape, x.dtype)
 
 
 def _over_axes(function, inputs, arguments):
@@ -219,7 +221,7 @@ def _over_axes(function, inputs, arguments):
         x = arguments.pop(key)
         if isinstance(x, np.ma.MaskedArray):
             raise TypeError(f"{key}: masked arrays are not supported (use .filled())")
-        arrays[key] = x if hasattr(x, "permute") else as_array(x, key)
+        arrays[key] = x if hasattr(x, "permute") or stays(x, key) else as_array(x, key)
     shape = tuple(next(iter(arrays.values())).shape)
     for key, x in [*arrays.items(), *([("out", out)] if out is not None else [])]:
         if tuple(x.shape) != shape:
@@ -241,9 +243,11 @@ def _over_axes(function, inputs, arguments):
     if hasattr(out, "permute"):
         out.detach().copy_(back(function(**rows, **arguments, axis=-1, out=row(out.detach()).clone().contiguous())))
     else:
-        out[...] = back(function(**rows, **arguments, axis=-1, out=np.empty((*lead, length), out.dtype)))
+        out[...] = back(function(**rows, **arguments, axis=-1, out=_empty_like(out, (*lead, length))))
     return out
 
 
 def _row_major(x):
-    return x.detach().contiguous() if hasattr(x, "contiguous") else np.ascontiguousarray(as_array(x))
+    if hasattr(x, "contiguous"):
+        return x.detach().contiguous()
+    return contiguous(x) if is_elsewhere(x) else np.ascontiguousarray(as_array(x))

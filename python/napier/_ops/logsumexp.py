@@ -2,6 +2,7 @@
 import numpy as np
 
 from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, transposed, without_float8
+from .device import stays
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
@@ -63,7 +64,7 @@ def _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype)
 def _of_rows(a, axis, b, keepdims, return_sign, temperature, dtype):
     """Over several axes, or with weights, or with the sign."""
     if b is None and not return_sign:
-        row, axis, finish = _one_axis(_array(a, "a"), axis, keepdims)
+        row, axis, finish = _one_axis(array_anywhere(a, "a"), axis, keepdims)
         return finish(_logsumexp(row, axis, False, temperature=temperature, dtype=dtype))
     a, b = _broadcast(_array(a, "a"), 1.0 if b is None else b)
     dtype = _dtype_of_weights(a, b, dtype)
@@ -134,6 +135,11 @@ def _complex_dtype(default, dtype):
 
 def _is_tensor(a):
     return hasattr(a, "permute")
+
+
+def array_anywhere(a, name):
+    """An array, a tensor, or an array of a library that stays on its GPU."""
+    return a if stays(a, name) else _array(a, name)
 
 
 def _array(a, name):

@@ -174,41 +174,27 @@ def _differentiable(operator, tensors, needs, backward, tangent):
     return call
 
 
-def _recorded(plain, operator, plain_backward, backward, of_result):
-    """The function for a tensor whose gradient PyTorch records, where `plain` has returned False (python/ext/ops/softmax_plain.c).
-    The gradient is made from the result or the input. operator(x, axis, ...) raises the error where `plain` fails after all.
-    backward(kept, grad, axis, temperature) is for gradients that are recorded themselves, traced or batched."""
+def _record(name, backward):
+    """Makes the node for a tensor whose gradient PyTorch records. Its halves are in C (python/ext/ops/softmax_recorded.c).
+    backward(kept, grad, axis, temperature) is for gradients that are recorded themselves, traced or batched; kept is the result, or
+    the input of logsumexp."""
 
     class Recorded(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x, axis, *options):
-            y = plain(x, axis, *options)
-            if y is None:
-                y = operator(x, axis, *options)
-            ctx.save_for_backward(y if of_result else x)
-            ctx.axis, ctx.temperature = axis, options[0] if of_result else options[1]
-            return y
+        def backward(ctx, grad):  # compiled autograd calls it, with another ctx
+            return backward(*ctx.saved_tensors, grad, *ctx.options)
 
-        @staticmethod
-        def backward(ctx, grad):
-            kept, = ctx.saved_tensors
-            made = plain_backward(kept, grad, ctx.axis, ctx.temperature)
-            return backward(kept, grad, ctx.axis, ctx.temperature) if made is None else made, None, None, None
-
-    return Recorded.apply
+    Recorded._backward_cls.options = -1, 1.0  # axis and temperature; a node with others has its own
+    _napier._record(name, Recorded, Recorded._backward_cls, super(torch.autograd.Function, Recorded).apply, backward)
 
 
-def _quick(recorded):
+def _quick(function):
     """A function of napier.torch in C (python/ext/ops/softmax_plain.c), around the one in Python: it computes at once where PyTorch
-    would only compute, calls `recorded` where it records a gradient, and the one in Python elsewhere. torch.compile reads the latter."""
-
-    def decorate(function):
-        doc = f"{function.__name__}{inspect.signature(function)}\n--\n\n{inspect.cleandoc(function.__doc__)}"
-        quick = _napier._quick(function.__name__, function, recorded, doc)
-        torch.compiler.substitute_in_graph(quick, skip_signature_check=True)(function)
-        return quick
-
-    return decorate
+    would only compute or record a gradient, and calls the one in Python elsewhere. torch.compile reads the latter."""
+    doc = f"{function.__name__}{inspect.signature(function)}\n--\n\n{inspect.cleandoc(function.__doc__)}"
+    quick = _napier._quick(function.__name__, function, doc)
+    torch.compiler.substitute_in_graph(quick, skip_signature_check=True)(function)
+    return quick
 
 
 def _needs_function(title):

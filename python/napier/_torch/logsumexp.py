@@ -4,7 +4,7 @@ import torch
 from .. import _napier
 from .._ops.complex import exp_of_array as _exp_of_array
 from .._ops.logsumexp import logsumexp as _logsumexp_of_array
-from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _is_traced, _last, _numbers, _once, _operator, _recorded,
+from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _is_traced, _last, _numbers, _once, _operator, _record,
                    _row_major_like, _size)
 from .softmax import (_at_least_single, _dimensions, _dot, _exp_operator, _kept, _logits, _over, _softmax, _softmax_backward,
                       _sum_of)
@@ -61,9 +61,7 @@ def _slow_logsumexp_backward(x, grad, axis, temperature):
 
 
 _plain_logsumexp = _napier._plain_logsumexp
-_recorded_logsumexp = _recorded(
-    _plain_logsumexp, lambda x, dim, keepdim, temperature: _logsumexp(x, dim % max(x.ndim, 1), _numbers(temperature=temperature)),
-    _napier._plain_logsumexp_backward, _slow_logsumexp_backward, False)
+_record("logsumexp", _slow_logsumexp_backward)
 
 
 # Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
@@ -214,7 +212,7 @@ def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None
     if b is None and mask is None and not causal and not return_sign and algorithm == "auto" and not _is_traced():
         y = _plain_logsumexp(input, dim, keepdim, temperature)
         if y is not None:
-            return _recorded_logsumexp(input, dim, keepdim, temperature) if y is False else y
+            return y
     of_complex = isinstance(input, Tensor) and input.is_complex() and b is None and not return_sign
     if of_complex:
         _check(input=input.real)
