@@ -69,7 +69,9 @@ def operations(scale):
     yield "softmax, one row", f"1 x {x.size}", lambda: napier.softmax(x.reshape(-1), out=out.reshape(-1))
     yield "logsumexp", size, lambda: napier.logsumexp(x)
     yield "softmax_backward", size, lambda: napier.softmax_backward(x, x, out=out)
+    yield "log_softmax_backward", size, lambda: napier.log_softmax_backward(x, x, out=out)
     yield "sparsemax", size, lambda: napier.sparsemax(x, out=out)
+    yield "entmax", size, lambda: napier.entmax(x)
     wide = x[:len(x) // 4].astype(np.float64)
     yield "softmax, float64", f"{len(wide)} x {VOCABULARY}", lambda: napier.softmax(wide, out=wide)
     few = x[:len(x) // 8]
@@ -79,6 +81,8 @@ def operations(scale):
     yield "token_logprobs, entropy", size, lambda: napier.token_logprobs(many, ids, entropy=True)
     yield "kl_full", size, lambda: napier.kl_full(many, many)
     yield "sample, top_p", size, lambda: napier.sample(many, top_p=0.9)
+    offsets = np.linspace(0, count, 9, dtype=int)
+    yield "grpo_from_logits", size, lambda: napier.grpo_from_logits(many, ids, random(8), offsets, gradient=False)
     grad = random(len(x), 1)
     yield "token_logprobs_backward", f"{len(x)} x {VOCABULARY}", (
         lambda: rl.token_logprobs_backward(x, ids[:len(x)], grad_logprobs=grad, out=out))
@@ -92,6 +96,8 @@ def products(scale):
     grad = random(tokens, 1)
     yield "linear_token_logprobs_backward", size, (
         lambda: rl.linear_token_logprobs_backward(states, head, ids, grad_logprobs=grad))
+    offsets = np.linspace(0, tokens, 9, dtype=int)
+    yield "grpo_from_hidden", size, lambda: napier.grpo_from_hidden(states, head, ids, random(8), offsets)
     heads, length, dim = 8, int(6144 * scale), 128
     q = random(1, heads, length, dim)
     output, lse = napier.attention(q[:, :1], q[:, :1], q[:, :1], causal=True, return_lse=True)
@@ -132,15 +138,20 @@ def maps(scale):
     part = points[:len(points) // 4]
     plane = part[:, :2].copy()
     yield "umap.quality_of", f"{len(part)} x 50", lambda: umap.quality_of(part, plane)
+    yield "umap.nearest_neighbors", f"{len(points)} x 50", lambda: umap.nearest_neighbors(points, 15)
+    reducer = napier.UMAP().fit(part)
+    yield "UMAP.transform", f"{len(points)} x 50", lambda: reducer.transform(points)
+    yield "UMAP.inverse_transform", f"{len(part)} x 2", lambda: reducer.inverse_transform(plane)
 
 
 def model_calls(folder):
     model = napier.Qwen3(folder, memory=6 << 30)
     ids = list(range(1000, 3000))
     yield "model.forward", "2000 tokens, logits", lambda: model.forward(ids)
-    yield "model.forward, states", "2000 tokens", lambda: model.forward(ids, hidden=True, logits=False)
-    yield "model.generate", "prompt of 2000 tokens, 100 new", lambda: model.generate([ids], max_tokens=100, stop=[])
+    yield "model.generate", "prompt of 500 tokens, 50 new", lambda: model.generate([ids[:500]], max_tokens=50, stop=[])
     yield "model.kv", "2000 tokens", lambda: model.kv(ids)
+    yield "model.batch_logprobs", "prompt of 1000 tokens, 4 responses of 250", (
+        lambda: model.batch_logprobs([ids[:1000]] * 4, [ids[1000 + 250 * i:1250 + 250 * i] for i in range(4)]))
 
 
 def all_calls(scale, model):

@@ -37,6 +37,12 @@ def list_folders(source):
         path.write_text(LINK.sub(to_page, path.read_text()))
 
 
+def trim_examples(source):
+    """doctest asks for an empty line at the end of an example, and Sphinx would show it."""
+    for path in source.rglob("*.md"):
+        path.write_text(re.sub(r"\n\n```$", "\n```", path.read_text(), flags=re.M))
+
+
 def gather(source):
     for name in SHOWN:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, source / name)
@@ -44,6 +50,7 @@ def gather(source):
     manual = source / "docs" / "napier.1.md"  # begins with fields that only the man page's maker reads
     manual.write_text("# The program: napier(1)\n\n" + re.sub("^#", "##", "# NAME" + manual.read_text().split("# NAME")[1], flags=re.M))
     list_folders(source)
+    trim_examples(source)
     c_api.write_pages(source)
     pages = source / "python"
     pages.mkdir()

@@ -19,6 +19,7 @@ copybutton_prompt_is_regexp = True
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, set_transform_request, set_inverse_transform_request"}
 napoleon_numpy_docstring = True
+napoleon_use_param = False  # else words of a type that are also names, such as "ids", become links
 nitpicky = True
 nitpick_ignore_regex = [("c:identifier", r"(u?int\d*_t|size_t|FILE|MPI_\w+|cudaStream_t|DLManaged\w+|bool)"), ("py:.*", ".*"),
                         ("c:type", "napier_mpi")]

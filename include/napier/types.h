@@ -222,8 +222,9 @@ typedef int napier_interrupt(void *user);
  * other than 0, the call returns NAPIER_CANCELLED within a fraction of a second; its outputs then have unspecified values, and
  * the next call with the context works as any other. A call that is short may end without having asked. An interrupt must return
  * (no longjmp, no exception of C++), and must not use the context, except by napier_context_progress; other contexts it may
- * use. Not asked: calls of umap.h, which ask their napier_progress; loading of models and tokenizers; states; calls for a GPU;
- * and within one row of sparsemax, logcumsumexp and kl_full. Other calls that take a napier_progress ask both. */
+ * use. Not asked: calls of umap.h, which ask their napier_progress, but for transform, inverse_transform and quality_of once
+ * they have the neighbours; loading of models and tokenizers; states; calls for a GPU; and within one row of sparsemax,
+ * logcumsumexp and kl_full. Other calls that take a napier_progress ask both. */
 NAPIER_API void napier_context_set_interrupt(napier_context *context, napier_interrupt *interrupt, void *user);
 
 /* For the interrupt of a context, to show how far the call that asks has come. A call works in loops, one after another. Returns

@@ -1,56 +1,11 @@
 /* context.c - Napier's contexts in the package: a free list, because a context serves one thread at a time; the
- * settings; the memory of large results; and the Python exception of each status. */
+ * settings; and the Python exception of each status. */
 #include "ext.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-/* ---- Scratch memory of calls: with or without the GIL ---------------------------------------------------------------
- * When a block of more than 64 KB is freed, the C library consolidates its heap, which takes longer than a small call.
- * So one block is kept for the next call that needs it. It belongs to no context. */
-
-enum { SCRATCH_LEAST = 32 << 10, SCRATCH_MOST = 4 << 20, SCRATCH_HEADER = 64 };
-
-typedef struct scratch {
-    void *start;
-    size_t bytes; /* after this header */
-} scratch;
-
-static _Atomic(scratch *) spare_scratch;
-
-static void *scratch_take(size_t bytes, size_t alignment, void *user) {
-    (void)user;
-    const size_t header = alignment > SCRATCH_HEADER ? alignment : SCRATCH_HEADER;
-    scratch *s = NULL;
-    if (header == SCRATCH_HEADER && bytes >= SCRATCH_LEAST && bytes <= SCRATCH_MOST) {
-        s = atomic_exchange(&spare_scratch, NULL);
-        if (s && s->bytes >= bytes) {
-            return (char *)s + SCRATCH_HEADER;
-        }
-        free(s ? s->start : NULL);
-    }
-    void *start = NULL;
-    if (bytes > SIZE_MAX - header || posix_memalign(&start, header, header + bytes) != 0) {
-        return NULL;
-    }
-    char *memory = (char *)start + header;
-    s = (scratch *)(void *)(memory - SCRATCH_HEADER);
-    *s = (scratch){start, bytes};
-    return memory;
-}
-
-static void scratch_give(void *memory, void *user) {
-    (void)user;
-    scratch *s = (scratch *)(void *)((char *)memory - SCRATCH_HEADER);
-    const bool keep = s->bytes >= SCRATCH_LEAST && s->bytes <= SCRATCH_MOST && s->start == (void *)s;
-    scratch *old = keep ? atomic_exchange(&spare_scratch, s) : s;
-    free(old ? old->start : NULL);
-}
 
 /* ---- What long calls ask: Ctrl-C, and bars of their progress ---------------------------------------------------- */
 
@@ -209,15 +164,13 @@ void context_give(napier_context *context) {
     }
 }
 
-/* The child has none of OpenMP's threads: contexts that would ask for them are not used, and the lock is free. */
-static void before_fork(void);
-static void after_fork(void);
-static void pool_after_fork(void) {
+/* The child has none of OpenMP's threads: contexts that would ask for them are not used. */
+static void in_child_of_fork(void) {
     main_thread = PyThread_get_thread_ident(); /* in the child, that which called fork is the main one */
     pool.forked = true;
     pool.count = 0;
     bar = NULL; /* of another thread's call */
-    after_fork();
+    memory_in_child();
 }
 
 int raise_status(napier_context *context, napier_status status, const char *function) {
@@ -307,7 +260,11 @@ static PyObject *isa_available(PyObject *self, PyObject *value) {
     return PyBool_FromLong(napier_isa_available((napier_isa)isa));
 }
 
-static PyObject *release_memory(PyObject *self, PyObject *none);
+static PyObject *release_memory(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    return PyLong_FromSize_t(memory_release());
+}
 
 static PyMethodDef settings[] = {
     {"set_num_threads", set_num_threads, METH_O,
@@ -360,8 +317,8 @@ static PyMethodDef settings[] = {
     {NULL, NULL, 0, NULL}};
 
 int context_start(PyObject *module) {
-    if (pthread_atfork(before_fork, after_fork, pool_after_fork) != 0) {
-        PyErr_SetString(PyExc_ImportError, "napier: pthread_atfork failed");
+    if (memory_start() || watch_forks(memory_before_fork, memory_after_fork, in_child_of_fork)) {
+        PyErr_SetString(PyExc_ImportError, "napier: no memory to begin with");
         return -1;
     }
     return find_main_thread() || PyModule_AddFunctions(module, settings) ||
@@ -369,132 +326,4 @@ int context_start(PyObject *module) {
                    PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version())
                ? -1
                : 0;
-}
-
-/* ---- Memory of results ----------------------------------------------------------------------------------------------
- * A new large result costs more time in page faults than in computation. So large blocks are kept, up to a limit, and
- * reused. Each has its own mapping, on huge pages if the system has them. Any thread may free a block. */
-
-enum { BLOCK_HEADER = 64, KEPT_BLOCKS = 16 };
-#define BLOCK_LARGE ((size_t)256 * 1024)
-#define BLOCK_HUGE ((size_t)2 * 1024 * 1024)
-#define KEPT_BYTES ((size_t)512 * 1024 * 1024)
-
-typedef struct block {
-    size_t bytes; /* of the whole mapping; 0: from malloc */
-} block;
-
-static struct {
-    pthread_mutex_t lock;
-    block *kept[KEPT_BLOCKS];
-    int count;
-    size_t bytes;
-} blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void before_fork(void) { pthread_mutex_lock(&blocks.lock); }
-
-static void after_fork(void) { pthread_mutex_unlock(&blocks.lock); }
-
-static PyObject *release_memory(PyObject *self, PyObject *none) {
-    (void)self;
-    (void)none;
-    block *given[KEPT_BLOCKS];
-    pthread_mutex_lock(&blocks.lock);
-    const int count = blocks.count;
-    memcpy(given, blocks.kept, sizeof given);
-    blocks.count = 0;
-    blocks.bytes = 0;
-    pthread_mutex_unlock(&blocks.lock);
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++) {
-        bytes += given[i]->bytes;
-        munmap(given[i], given[i]->bytes);
-    }
-    return PyLong_FromSize_t(bytes);
-}
-
-/* The smallest kept block that is large enough and at most a quarter larger than needed. */
-static block *block_find(size_t bytes) {
-    int best = -1;
-    for (int i = 0; i < blocks.count; i++) {
-        const size_t have = blocks.kept[i]->bytes;
-        if (have >= bytes && have - bytes <= bytes / 4 && (best < 0 || have < blocks.kept[best]->bytes)) {
-            best = i;
-        }
-    }
-    if (best < 0) {
-        return NULL;
-    }
-    block *b = blocks.kept[best];
-    blocks.kept[best] = blocks.kept[--blocks.count];
-    blocks.bytes -= b->bytes;
-    return b;
-}
-
-static block *block_map(size_t bytes) {
-    const size_t room = bytes >= BLOCK_HUGE ? bytes + BLOCK_HUGE : bytes;
-    char *start = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) {
-        return NULL;
-    }
-    if (room > bytes) { /* aligned to huge pages; the rest at both ends is unmapped */
-        const size_t ahead = (BLOCK_HUGE - (uintptr_t)start % BLOCK_HUGE) % BLOCK_HUGE;
-        if (ahead > 0) {
-            munmap(start, ahead);
-        }
-        munmap(start + ahead + bytes, room - ahead - bytes);
-        start += ahead;
-#ifdef MADV_HUGEPAGE
-        (void)madvise(start, bytes, MADV_HUGEPAGE);
-#endif
-    }
-    block *b = (block *)(void *)start;
-    b->bytes = bytes;
-    return b;
-}
-
-void *block_take(size_t bytes) {
-    if (bytes > SIZE_MAX - BLOCK_HUGE - BLOCK_HEADER) {
-        return NULL;
-    }
-    bytes += BLOCK_HEADER;
-    block *b;
-    if (bytes < BLOCK_LARGE) {
-        b = aligned_alloc(BLOCK_HEADER, (bytes + BLOCK_HEADER - 1) / BLOCK_HEADER * BLOCK_HEADER);
-        if (!b) {
-            return NULL;
-        }
-        b->bytes = 0;
-        return (char *)b + BLOCK_HEADER;
-    }
-    const size_t page = bytes >= BLOCK_HUGE ? BLOCK_HUGE : 4096;
-    bytes = (bytes + page - 1) / page * page;
-    pthread_mutex_lock(&blocks.lock);
-    b = block_find(bytes);
-    pthread_mutex_unlock(&blocks.lock);
-    if (!b) {
-        b = block_map(bytes);
-    }
-    return b ? (char *)b + BLOCK_HEADER : NULL;
-}
-
-void block_give(void *memory) {
-    if (!memory) {
-        return;
-    }
-    block *b = (block *)(void *)((char *)memory - BLOCK_HEADER);
-    if (b->bytes == 0) {
-        free(b);
-        return;
-    }
-    pthread_mutex_lock(&blocks.lock);
-    const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= KEPT_BYTES;
-    if (keep) {
-        blocks.kept[blocks.count++] = b;
-        blocks.bytes += b->bytes;
-    }
-    pthread_mutex_unlock(&blocks.lock);
-    if (!keep) {
-        munmap(b, b->bytes);
-    }
 }

@@ -128,11 +128,35 @@ napier_matrix writable_matrix(napier_const_matrix m);
 napier_vector writable_vector(napier_const_vector v);
 int array_indices(const array *a, const char *name, napier_indices *out);
 
-/* ---- Memory of results ------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Memory aligned to 64 bytes. Large blocks come from a pool and are reused, so that a result costs no page faults. */
+/* Memory of results, aligned to 64 bytes. Large blocks come from a pool and are reused, so that a result costs no page
+ * faults. memory_release gives those that are kept back to the system, and returns their bytes. */
 void *block_take(size_t bytes);
-void block_give(void *block);
+void block_give(void *memory);
+size_t memory_release(void);
+
+/* Memory inside calls: the functions of a napier_allocator. */
+void *scratch_take(size_t bytes, size_t alignment, void *user);
+void scratch_give(void *memory, void *user);
+
+int memory_start(void); /* 0, or -1 if there is no memory */
+void memory_before_fork(void);
+void memory_after_fork(void);
+void memory_in_child(void);
+
+/* ---- What operating systems do differently ------------------------------------------------------------------------- */
+
+/* Memory of the system's own pages, a multiple of 4096 bytes and from HUGE_PAGE on of that; NULL if there is none. */
+#define HUGE_PAGE ((size_t)2 * 1024 * 1024)
+void *pages_take(size_t bytes);
+void pages_give(void *pages, size_t bytes);
+
+/* Calls these around each fork, where there is one. 0, or another value if there is no memory for it. */
+int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void));
+
+/* A function of a library that the process has loaded; NULL if it has not, or the library has no such function. */
+void *loaded_function(const char *library, const char *name);
 
 /* ---- Contexts and errors ----------------------------------------------------------------------------------------- */
 

@@ -11,8 +11,8 @@ from . import _napier
 
 class progress:
     """Shows a bar on stderr for each call that takes more than a second, from now on; as a context, for its block. Of calls in
-    several threads, one at a time has a bar. A call works in steps; the bar is that of the present step. It is drawn by tqdm if that is installed, and
-    removed when the call ends. Results do not change.
+    several threads, one at a time has a bar. A call works in steps; the bar is that of the present step. It is drawn by tqdm
+    if that is installed, and removed when the call ends. Results do not change.
 
     Parameters
     ----------

@@ -350,14 +350,14 @@ def patch(model, compute="f32"):
     Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any
     batch, with any padding and number of threads, and they have gradients.
 
+    A model that is patched already gets the mode of this call. After an error the model is as before.
+
     Parameters
     ----------
     model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU
     compute : 'f32' or 'bf16'
         bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are
         used as they are stored: float32, float16 or bfloat16.
-
-    A model that is patched already gets this mode. After an error the model is as before.
 
     Examples
     --------

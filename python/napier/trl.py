@@ -236,6 +236,9 @@ def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_toke
               sampling_per_token_logps=None, entropies=None, tool_mask=None, num_items_in_batch=None, args=None, **config):
     """(loss, metrics) of a batch as GRPOTrainer computes them, with gradients with respect to per_token_logps and entropies.
 
+    The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
+    clip_ratio/low_mean, high_mean and region_mean or cispo_clip_ratio, kl and entropy, as means over tokens.
+
     Parameters
     ----------
     per_token_logps, old_per_token_logps, ref_per_token_logps, sampling_per_token_logps, entropies : [B, L]
@@ -250,9 +253,6 @@ def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_toke
         use_bias_correction_kl (True), sapo_temperature_pos, sapo_temperature_neg, vespo_k_pos, vespo_lambda_pos, vespo_k_neg,
         vespo_lambda_neg, top_entropy_quantile, entropy_coef, off_policy_mask_threshold, use_vllm,
         vllm_importance_sampling_correction, _mode, _clip_max and _clip_min
-
-    The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
-    clip_ratio/low_mean, high_mean and region_mean or cispo_clip_ratio, kl and entropy, as means over tokens.
 
     Examples
     --------

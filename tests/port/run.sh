@@ -4,8 +4,8 @@
 # - NAPIER_THREADS=pool on this machine: self-test, golden bits, fork, and ThreadSanitizer where clang is.
 # - macOS, arm64 and x86-64: library, program, self-test, golden program and Python's extension are compiled and linked by
 #   zig. Nothing of it runs here.
-# - Windows, x86-64: the same by zig; under wine its self-test, its tables of golden bits on each instruction set, and the
-#   cases of tests/cli that are not about POSIX.
+# - Windows, x86-64: the same by zig; under wine its self-test, its tables of golden bits on each instruction set, the
+#   cases of tests/cli that are not about POSIX, and the Python package in an interpreter that pip fetches.
 # What is missing (zig from PyPI, clang, wine: apt-get install wine64) is skipped by name. TARGETS picks some of "pool
 # aarch64-macos x86_64-macos x86_64-windows-gnu". The last line counts: N passed, N failed, N skipped.
 # shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
@@ -132,13 +132,51 @@ has_under_wine() { # instruction set
     [ $? -ne 77 ]
 }
 
+# The extension is linked with python3.dll, and runs in python.org's Python, whose DLL is in a package of PyPI.
+windows_python() { # what
+    (cd "$root/tools" && PYTHONDONTWRITEBYTECODE=1 python3 windows_python.py "$1" "$zig" "$kept/windows-python")
+}
+
+has_python_311() { python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; }
+
+# Tests that need POSIX, a later NumPy, complex functions that wine 8 lacks, or NumPy's default of 64-bit integers.
+not_on_windows="not (memory_is_flat or buffers_of_every_sort or 64_dimensions or errors_of_tokens)"
+
+# Python asks its output for something that wine knows of pipes only.
+windows_package() {
+    local site=$kept/windows-python/Lib/site-packages files=$root/tests/python
+    rm -rf "$site/napier" && cp -R "$root/python/napier" "$site/" &&
+        cp "$kept/x86_64-windows-gnu/python/napier/_napier.pyd" "$site/napier/" &&
+        cp "$root/cli/plot/plot_page.html" "$site/napier/_umap/map_page.html" || return
+    (set -o pipefail && cd "$files" && echo | PYTHONHOME=Z:${kept//\//\\}\\windows-python PYTHONDONTWRITEBYTECODE=1 \
+        under_wine "$kept/windows-python/python.exe" -m pytest -q -p no:cacheprovider -k "$not_on_windows" \
+        test_{attention,layers,rl,sample,softmax,sparsemax,state,system,umap}.py 2>&1 | cat)
+}
+
+windows_extension() {
+    local python=$kept/windows-python library
+    windows_python build >"$work/log" 2>&1 || { skip "Windows: Python's extension" "no headers of Python on this machine"; return; }
+    library=$(ls "$python"/python3?*.lib)
+    check "Windows: Python's extension, compiled and linked" cross_build x86_64-windows-gnu napier_python -DBUILD_SHARED_LIBS=OFF \
+        -DNAPIER_PYTHON=ON -DPython_EXECUTABLE="$(command -v python3)" -DPython_INCLUDE_DIR="$python/include" \
+        -DPython_LIBRARY="$library" || return
+    [ -n "$wine" ] || return
+    has_python_311 || { skip "Windows: the Python package" "no Python 3.11 on this machine"; return; }
+    if [ ! -e "$python/ready" ]; then
+        windows_python interpreter >"$work/log" 2>&1 || { skip "Windows: the Python package" "pip cannot fetch a Python for Windows"; return; }
+        touch "$python/ready"
+    fi
+    check "Windows: the Python package's tests" windows_package
+}
+
 windows() {
     local program isa server
     check "Windows: compiled and linked" cross_build x86_64-windows-gnu "napier_cli selftest goldens" -DBUILD_SHARED_LIBS=OFF || return
     wine=$(command -v wine64 || ls /usr/lib/wine/wine64 2>/dev/null)
-    [ -n "$wine" ] || { skip "Windows: everything that runs" "no wine64 on this machine"; return; }
     server=$(command -v wineserver || ls /usr/lib/wine/wineserver64 2>/dev/null)
     [ -n "$server" ] && WINEPREFIX=$kept/wine "$server" -p 2>/dev/null # else each program starts wine anew
+    windows_extension
+    [ -n "$wine" ] || { skip "Windows: everything that runs" "no wine64 on this machine"; return; }
     check "Windows: self-test" under_wine "$kept/x86_64-windows-gnu/tests/selftest.exe" --quick
     for isa in scalar avx2 avx512; do
         has_under_wine "$isa" || { skip "Windows: golden tables, $isa" "not on this machine"; continue; }

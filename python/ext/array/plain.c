@@ -1,7 +1,6 @@
 /* plain.c - see ext.h: which tensors PyTorch would only compute with. */
 #include "../ext.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 typedef int64_t count_function(void);
@@ -30,17 +29,14 @@ static PyObject *attribute(const char *module_name, const char *name) {
 }
 
 static void find_direct(void) {
-    void *const c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-    void *const cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (!c10 || !cpu) {
-        return;
-    }
-    void *const found[] = {dlsym(c10, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
-                           dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
-                           dlsym(cpu, "_ZN5torch3jit6tracer15getTracingStateEv"),
-                           dlsym(c10, "_ZN3c108GradMode10is_enabledEv")};
+    void *const found[] = {
+        loaded_function("libc10.so", "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
+        loaded_function("libtorch_cpu.so", "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
+        loaded_function("libtorch_cpu.so", "_ZN5torch3jit6tracer15getTracingStateEv"),
+        loaded_function("libc10.so", "_ZN3c108GradMode10is_enabledEv"),
+    };
     if (found[0] && found[1] && found[2] && found[3]) {
-        memcpy(&direct, found, sizeof found); /* POSIX: functions have the addresses that dlsym returns */
+        memcpy(&direct, found, sizeof found); /* functions have the addresses that loaded_function returns */
     }
 }
 

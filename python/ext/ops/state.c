@@ -1,14 +1,13 @@
 /* state.c - napier.SoftmaxState: a reduction that can be streamed, distributed, or stored. */
 #include "../ext.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* Work on a state runs without the GIL. Meanwhile `lock` keeps other threads from the same state. */
 typedef struct state_object {
     PyObject ob_base;
     napier_softmax_state *state;
-    pthread_mutex_t lock;
+    PyThread_type_lock lock;
 } state_object;
 
 static PyObject *state_type;
@@ -17,14 +16,14 @@ static napier_softmax_state *state_of(PyObject *self) { return ((state_object *)
 
 /* Releases the GIL while it waits, because the thread that has the lock may need the GIL. */
 static void state_lock(PyObject *self) {
-    pthread_mutex_t *lock = &((state_object *)self)->lock;
-    if (pthread_mutex_trylock(lock) != 0) {
-        Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(lock);
+    PyThread_type_lock lock = ((state_object *)self)->lock;
+    if (!PyThread_acquire_lock(lock, NOWAIT_LOCK)) {
+        Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(lock, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
 }
 
-static void state_unlock(PyObject *self) { pthread_mutex_unlock(&((state_object *)self)->lock); }
+static void state_unlock(PyObject *self) { PyThread_release_lock(((state_object *)self)->lock); }
 
 /* RUN_SIZED on a locked state. */
 #define RUN_LOCKED(failed_, self_, function_, call_, elements_) \
@@ -41,7 +40,8 @@ static PyObject *state_wrap(napier_softmax_state *state) {
         return NULL;
     }
     o->state = state;
-    if (pthread_mutex_init(&o->lock, NULL) != 0) {
+    o->lock = PyThread_allocate_lock();
+    if (!o->lock) {
         Py_DECREF((PyObject *)o);
         return PyErr_NoMemory();
     }
@@ -51,7 +51,9 @@ static PyObject *state_wrap(napier_softmax_state *state) {
 static void state_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     napier_softmax_state_destroy(state_of(self));
-    pthread_mutex_destroy(&((state_object *)self)->lock);
+    if (((state_object *)self)->lock) {
+        PyThread_free_lock(((state_object *)self)->lock);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }

@@ -300,6 +300,8 @@ class CausalLM:
     def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
         """A model of weights in memory, which are used in place, without copies.
 
+        Call update() after the weights have changed, also in place.
+
         Parameters
         ----------
         config : transformers' config of the model, a dict, or the text of a config.json
@@ -308,8 +310,6 @@ class CausalLM:
             not resize their storage, as FSDP does.
         tokenizer : a Tokenizer, one of transformers or tokenizers, or a tokenizer.json
             Without it, functions take ids only.
-
-        Call update() after the weights have changed, also in place.
 
         Examples
         --------
@@ -492,6 +492,8 @@ class CausalLM:
     def batch_logprobs(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, progress=None):
         """The log-probability of each token of many responses: (logprobs [T], token_ids [T], offsets [B + 1]).
 
+        The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
+
         Parameters
         ----------
         prompts, responses : lists of texts, or of lists of ids
@@ -500,8 +502,6 @@ class CausalLM:
             Replaces an empty prompt. Without it an empty prompt is an error.
         progress : function of (stage, done)
             If it returns a true value, the call stops.
-
-        The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
 
         Examples
         --------
@@ -617,6 +617,10 @@ class CausalLM:
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
         stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
 
+        logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
+        score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
+        on the others, the memory or the machine.
+
         Parameters
         ----------
         prompts : list of texts, or of lists of ids
@@ -631,10 +635,6 @@ class CausalLM:
         on_text : function of (sequence, text, ended), called for new text; no piece ends inside a character, or has a part of
             what may become a stop. A true value cancels
         kvs : results of kv; a prompt that begins with the tokens of one of these uses it
-
-        logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
-        score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
-        on the others, the memory or the machine.
 
         Examples
         --------

@@ -11,7 +11,8 @@
 
 enum { NAPIER_ERROR_TEXT = 256, NAPIER_ALIGNMENT = 64 };
 
-/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, AMX, or both. */
+/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, AMX, or both. From
+ * NAPIER_ENGINE_AMX on there is AMX. */
 typedef enum napier_engine {
     NAPIER_ENGINE_UNDECIDED,
     NAPIER_ENGINE_NONE,

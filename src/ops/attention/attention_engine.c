@@ -10,7 +10,7 @@ enum { GROUP = NAPIER_ENGINE_LANES, TILE = NAPIER_LANES / 2 * GROUP /* pairs of 
 
 void napier_attention_engine_decide(napier_context *context, napier_attention_plan *plan) {
     napier_matrix_engine_decide(context);
-    plan->engine = context->engine == NAPIER_ENGINE_AMX || context->engine == NAPIER_ENGINE_PAIRS;
+    plan->engine = context->engine != NAPIER_ENGINE_NONE;
 }
 
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
@@ -99,19 +99,19 @@ void napier_engine_pack_queries(const napier_row_tile *tile, uint16_t *out) {
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 void napier_engine_open(const napier_attention_plan *plan) {
-    if (plan->context->engine == NAPIER_ENGINE_AMX) {
+    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
         napier_engine_begin();
     }
 }
 
 void napier_engine_close(const napier_attention_plan *plan) {
-    if (plan->context->engine == NAPIER_ENGINE_AMX) {
+    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
         napier_engine_end();
     }
 }
 
 static void multiply(const napier_attention_plan *plan, const napier_engine_block *block) {
-    if (plan->context->engine == NAPIER_ENGINE_AMX) {
+    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
         napier_engine_multiply_here(block);
     } else {
         napier_bf16_pairs_multiply(block);

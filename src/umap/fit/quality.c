@@ -4,6 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "umap/options/force.h"
 #include "umap/metric/metric.h"
 #include "umap/options/params.h"
@@ -167,7 +168,9 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
     t.found = napier_take(&memory, t.rows, sizeof *t.found);
     NAPIER_TRY(napier_taken(&memory, "quality: no memory for %lld points", (long long)n));
     find_kept(&t);
+    NAPIER_MAY_STOP(context);
     napier_parallel(context, t.rows, 1, quality_rows, &t);
+    NAPIER_TRY(napier_stopped(context));
     *out = summary(&t);
     return NAPIER_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/stop.h"
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
@@ -220,8 +221,9 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     NAPIER_TRY(napier_umap_scaled(&memory, samples, exponent, &samples));
     NAPIER_TRY(find_nearest(&memory, model, fitted, samples, &o->neighbors, &distant, exponent, &near));
     leave_out(model, &near);
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }
 
 /* ---- Back to data ------------------------------------------------------------------------------------------------ */
@@ -320,6 +322,7 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_on_map(&memory, model, points, &near));
     inverse_task task = {model, &near, samples.data};
+    NAPIER_MAY_STOP(context);
     napier_parallel_each(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
-    return NAPIER_OK;
+    return napier_stopped(context);
 }

@@ -202,15 +202,15 @@ static int64_t check_call(const public_call *call, napier_context *context, aske
 
 /* These never ask: they are short, run on this thread only, or ask a progress callback. */
 static const char never_ask[] =
-    " apply batch_plan batch_plan_in_bf16 chat_format chat_text combine context_create edge_gradients"
-    " encode_and_decode encode_texts find_ab_params fit fuzzy_simplicial_set gradients"
-    " graph_from_edges group_advantages inverse_transform join_categories join_distances join_numbers"
-    " linear_workspace loss map_from_bytes map_load map_reads map_save map_to_bytes model_from_tensors"
-    " model_load model_of model_reads nearest_neighbors nearest_neighbors_of negative_gradients"
-    " negative_targets optimize_epochs optimize_layout pca_layout quality_of random_layout"
+    " apply batch_plan batch_plan_in_bf16 chat_format chat_text combine context_create"
+    " edge_gradients encode_and_decode encode_texts find_ab_params fit fuzzy_simplicial_set"
+    " gradients graph_from_edges group_advantages join_categories join_distances join_numbers"
+    " linear_workspace loss map_from_bytes map_load map_reads map_save map_to_bytes"
+    " model_from_tensors model_load model_of model_reads nearest_neighbors nearest_neighbors_of"
+    " negative_gradients negative_targets optimize_epochs optimize_layout pca_layout random_layout"
     " raster_lines raster_points reduce_segments rotary_frequencies segments smooth_knn_dist"
     " sort_edges spectral_layout state_use state_use_f64 state_use_weighted tokenizer_from_json"
-    " tokenizer_load tokenizer_reads transform words ";
+    " tokenizer_load tokenizer_reads words ";
 
 /* Whether a call asks does not depend on time or threads; how often it does may depend on both. */
 static void check_asks(const char *name, int64_t asked) {

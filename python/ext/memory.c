@@ -1,0 +1,169 @@
+/* memory.c - the memory of calls and of their results. */
+#include "ext.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Aligned memory, with a header ---------------------------------------------------------------------------------- */
+
+typedef struct block {
+    void *start;  /* of the memory that malloc gave; NULL: pages of the system */
+    size_t bytes; /* after this header; of pages: with it */
+} block;
+
+enum { HEADER = 64 }; /* bytes from a block to its memory */
+
+static block *block_of(void *memory) { return (block *)(void *)((char *)memory - HEADER); }
+
+static void *aligned_take(size_t bytes, size_t alignment) {
+    alignment = alignment > HEADER ? alignment : HEADER;
+    char *const start = bytes > SIZE_MAX - HEADER - alignment ? NULL : malloc(HEADER + alignment + bytes);
+    if (!start) {
+        return NULL;
+    }
+    char *const memory = start + HEADER + alignment - (uintptr_t)(start + HEADER) % alignment;
+    *block_of(memory) = (block){start, bytes};
+    return memory;
+}
+
+/* ---- Scratch memory of calls: with or without the GIL ---------------------------------------------------------------
+ * When a block of more than 64 KB is freed, the C library consolidates its heap, which takes longer than a small call.
+ * So one block is kept for the next call that needs it. It belongs to no context. */
+
+enum { SCRATCH_LEAST = 32 << 10, SCRATCH_MOST = 4 << 20 };
+
+static _Atomic(block *) spare_scratch;
+
+void *scratch_take(size_t bytes, size_t alignment, void *user) {
+    (void)user;
+    if (alignment <= HEADER && bytes >= SCRATCH_LEAST && bytes <= SCRATCH_MOST) {
+        block *const spare = atomic_exchange(&spare_scratch, NULL);
+        if (spare && spare->bytes >= bytes) {
+            return (char *)spare + HEADER;
+        }
+        free(spare ? spare->start : NULL);
+    }
+    return aligned_take(bytes, alignment);
+}
+
+void scratch_give(void *memory, void *user) {
+    (void)user;
+    block *const given = block_of(memory);
+    const bool keep = given->bytes >= SCRATCH_LEAST && given->bytes <= SCRATCH_MOST;
+    block *const old = keep ? atomic_exchange(&spare_scratch, given) : given;
+    free(old ? old->start : NULL);
+}
+
+/* ---- Memory of results ----------------------------------------------------------------------------------------------
+ * A new large result costs more time in page faults than in computation. So large blocks are kept, up to a limit, and
+ * reused. Each has its own pages. Any thread may free a block, also without the GIL. */
+
+enum { KEPT_BLOCKS = 16 };
+#define BLOCK_LARGE ((size_t)256 * 1024)
+#define KEPT_BYTES ((size_t)512 * 1024 * 1024)
+
+static struct {
+    PyThread_type_lock lock;
+    block *kept[KEPT_BLOCKS];
+    int count;
+    size_t bytes;
+} blocks;
+
+static void lock_blocks(void) { (void)PyThread_acquire_lock(blocks.lock, WAIT_LOCK); }
+static void unlock_blocks(void) { PyThread_release_lock(blocks.lock); }
+
+int memory_start(void) {
+    blocks.lock = PyThread_allocate_lock();
+    return blocks.lock ? 0 : -1;
+}
+
+void memory_before_fork(void) { lock_blocks(); }
+void memory_after_fork(void) { unlock_blocks(); }
+
+void memory_in_child(void) {
+    PyThread_type_lock const fresh = PyThread_allocate_lock(); /* the old one's insides may be those of a lost thread */
+    if (fresh) {
+        blocks.lock = fresh;
+    } else {
+        unlock_blocks();
+    }
+}
+
+/* The smallest kept block that is large enough and at most a quarter larger than needed. */
+static block *block_find(size_t bytes) {
+    int best = -1;
+    for (int i = 0; i < blocks.count; i++) {
+        const size_t have = blocks.kept[i]->bytes;
+        if (have >= bytes && have - bytes <= bytes / 4 && (best < 0 || have < blocks.kept[best]->bytes)) {
+            best = i;
+        }
+    }
+    if (best < 0) {
+        return NULL;
+    }
+    block *b = blocks.kept[best];
+    blocks.kept[best] = blocks.kept[--blocks.count];
+    blocks.bytes -= b->bytes;
+    return b;
+}
+
+void *block_take(size_t bytes) {
+    if (bytes > SIZE_MAX - HUGE_PAGE - HEADER) {
+        return NULL;
+    }
+    if (bytes + HEADER < BLOCK_LARGE) {
+        return aligned_take(bytes, HEADER);
+    }
+    bytes += HEADER;
+    const size_t page = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096;
+    bytes = (bytes + page - 1) / page * page;
+    lock_blocks();
+    block *b = block_find(bytes);
+    unlock_blocks();
+    if (!b) {
+        b = pages_take(bytes);
+        if (!b) {
+            return NULL;
+        }
+        *b = (block){NULL, bytes};
+    }
+    return (char *)b + HEADER;
+}
+
+void block_give(void *memory) {
+    if (!memory) {
+        return;
+    }
+    block *b = block_of(memory);
+    if (b->start) {
+        free(b->start);
+        return;
+    }
+    lock_blocks();
+    const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= KEPT_BYTES;
+    if (keep) {
+        blocks.kept[blocks.count++] = b;
+        blocks.bytes += b->bytes;
+    }
+    unlock_blocks();
+    if (!keep) {
+        pages_give(b, b->bytes);
+    }
+}
+
+size_t memory_release(void) {
+    block *given[KEPT_BLOCKS];
+    lock_blocks();
+    const int count = blocks.count;
+    memcpy(given, blocks.kept, sizeof given);
+    blocks.count = 0;
+    blocks.bytes = 0;
+    unlock_blocks();
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += given[i]->bytes;
+        pages_give(given[i], given[i]->bytes);
+    }
+    return bytes;
+}

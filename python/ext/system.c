@@ -1,0 +1,67 @@
+/* system.c - what operating systems do differently: memory in whole pages, fork, and the libraries of a process. */
+#include "ext.h"
+
+#ifdef _WIN32
+
+#include <windows.h>
+
+void *pages_take(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE); }
+
+void pages_give(void *pages, size_t bytes) {
+    (void)bytes;
+    VirtualFree(pages, 0, MEM_RELEASE);
+}
+
+int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
+    (void)before;
+    (void)after;
+    (void)in_child;
+    return 0;
+}
+
+/* The names that it is asked for are those of Linux. */
+void *loaded_function(const char *library, const char *name) {
+    (void)library;
+    (void)name;
+    return NULL;
+}
+
+#else
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+/* Large blocks lie on huge pages if the system has them. */
+void *pages_take(size_t bytes) {
+    const size_t room = bytes >= HUGE_PAGE ? bytes + HUGE_PAGE : bytes;
+    char *start = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) {
+        return NULL;
+    }
+    if (room > bytes) { /* aligned to huge pages; the rest at both ends is unmapped */
+        const size_t ahead = (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
+        if (ahead > 0) {
+            munmap(start, ahead);
+        }
+        munmap(start + ahead + bytes, room - ahead - bytes);
+        start += ahead;
+#ifdef MADV_HUGEPAGE
+        (void)madvise(start, bytes, MADV_HUGEPAGE);
+#endif
+    }
+    return start;
+}
+
+void pages_give(void *pages, size_t bytes) { munmap(pages, bytes); }
+
+int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
+    return pthread_atfork(before, after, in_child);
+}
+
+void *loaded_function(const char *library, const char *name) {
+    void *const loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    return loaded ? dlsym(loaded, name) : NULL;
+}
+
+#endif
