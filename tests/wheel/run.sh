@@ -27,6 +27,7 @@ noble)
     keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
     [ -r "$keys" ] || { echo "needs $keys: apt-get install ubuntu-keyring"; exit 77; }
     source=(http://archive.ubuntu.com/ubuntu gutsy)
+    [ "$arch" = amd64 ] || source=(http://ports.ubuntu.com/ubuntu-ports gutsy)
     ;;
 esac
 

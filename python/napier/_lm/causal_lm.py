@@ -573,6 +573,8 @@ class CausalLM:
         """The outputs of a reward model (ForSequenceClassification) at the last token of each prompt and response: float32
         [B, labels].
 
+        Parameters
+        ----------
         prompts, responses, prompt_of, kvs : as score. Without responses, the prompts are the whole texts
 
         Examples
@@ -591,6 +593,8 @@ class CausalLM:
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
         """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
 
+        Parameters
+        ----------
         prompts : list of B * C texts or lists of ids; prompt b * criteria + c asks about response b and criterion c
         verdicts : list of V texts or lists of ids, such as ["Yes", "No"]
         values : V numbers, the value of each verdict

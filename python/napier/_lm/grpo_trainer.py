@@ -157,14 +157,16 @@ def _difference(apart):
 
 
 class GRPOTrainer(trl.GRPOTrainer):
-    """TRL's GRPOTrainer, which samples and trains with Napier's arithmetic. Its arguments are TRL's, and two more:
-
-    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32
-    memory : bytes that sampling may use besides the weights; 0: 1 GiB
+    """TRL's GRPOTrainer, which samples and trains with Napier's arithmetic. Its arguments are TRL's, and two more.
 
     The model is on the CPU, of a class that napier.hf.patch takes. TRL's metrics sampling/sampling_logp_difference/mean and max, and
     sampling/importance_sampling_ratio/min, mean and max compare the sampler with the trainer's forward pass with the weights that
     were sampled from: 0 and 1.
+
+    Parameters
+    ----------
+    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32
+    memory : bytes that sampling may use besides the weights; 0: 1 GiB
 
     Examples
     --------

@@ -56,9 +56,12 @@ def _similarity(graph, other, relation):
 class AlignedUMAP(BaseEstimator):
     """Maps several data sets, like umap-learn's AlignedUMAP. Related points are drawn together.
 
-    Parameters are those of napier.UMAP; n_neighbors, min_dist, n_epochs, learning_rate, spread, repulsion_strength,
+    The other parameters are those of napier.UMAP; n_neighbors, min_dist, n_epochs, learning_rate, spread, repulsion_strength,
     negative_sample_rate, local_connectivity and set_op_mix_ratio may be lists with a value for each data set. init is
     'spectral' or 'random'. unique is not supported: relations are between rows.
+
+    Parameters
+    ----------
     alignment_regularisation : how strongly related points are drawn together.
     alignment_window_size : the number of data sets before and after one that its points are related to.
 
