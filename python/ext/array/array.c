@@ -418,15 +418,17 @@ static const dlpack_tensor *open_capsule(array *a, PyObject *capsule) {
 /* Takes what napier/_ops/device.py says of an array on a GPU: (array, namespace, capsule, stream). Takes the reference.
  * Returns as array_take_exchange. */
 static int take_exported(array *a, PyObject *exported, const char *name) {
-    PyObject *capsule = NULL;
-    unsigned long long stream = 0;
-    if (!exported || !PyArg_ParseTuple(exported, "OOOK", &a->object, &a->library, &capsule, &stream)) {
-        a->object = a->library = NULL;
-        Py_XDECREF(exported);
+    if (!exported) {
         return -1;
     }
-    Py_INCREF(a->object);
-    Py_INCREF(a->library);
+    a->object = Py_XNewRef(PyTuple_GetItem(exported, 0));
+    a->library = Py_XNewRef(PyTuple_GetItem(exported, 1));
+    PyObject *const capsule = PyTuple_GetItem(exported, 2), *const stream = PyTuple_GetItem(exported, 3);
+    a->stream = stream ? (uintptr_t)PyLong_AsUnsignedLongLong(stream) : 0;
+    if (PyErr_Occurred()) {
+        Py_DECREF(exported);
+        return -1;
+    }
     const dlpack_tensor *t = open_capsule(a, capsule);
     Py_DECREF(exported);
     if (!t || !device_is_ours(t->device_type) || !tensor_serves(a, t)) {
@@ -434,7 +436,6 @@ static int take_exported(array *a, PyObject *exported, const char *name) {
         return -1;
     }
     a->kind = KIND_LIBRARY;
-    a->stream = (uintptr_t)stream;
     a->device_type = DLPACK_CUDA;
     a->device_id = t->device_id;
     return 1;
