@@ -6,7 +6,7 @@ import numpy as np
 from .. import _napier
 from .convert import in_its_kind, number
 from .device import stays
-from .logsumexp import _array, _is_tensor, array_anywhere
+from .logsumexp import _array, _is_tensor, _array_anywhere
 
 
 @in_its_kind
@@ -52,7 +52,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     >>> napier.attention(q, k, v, causal=True, scale=100.0)[0].round(5).tolist()
     [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     """
-    q, k, v = array_anywhere(q, "q"), array_anywhere(k, "k"), array_anywhere(v, "v")
+    q, k, v = _array_anywhere(q, "q"), _array_anywhere(k, "k"), _array_anywhere(v, "v")
     arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
     output, lse = (x if lead is None else x.reshape((*lead, *x.shape[1:])) for x in _napier._attention(*arguments, bool(bf16_weights)))
     return (output, lse) if return_lse else output
@@ -73,9 +73,9 @@ def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=F
     >>> output.tolist(), grad_v.tolist()  # the gradient of a value is its weight
     ([[[2.0]]], [[[0.5], [0.5]]])
     """
-    q, k, v = array_anywhere(q, "q"), array_anywhere(k, "k"), array_anywhere(v, "v")
+    q, k, v = _array_anywhere(q, "q"), _array_anywhere(k, "k"), _array_anywhere(v, "v")
     arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
-    grad_output, output, lse = (array_anywhere(x, name) for name, x in
+    grad_output, output, lse = (_array_anywhere(x, name) for name, x in
                                 (("grad_output", grad_output), ("output", output), ("lse", lse)))
     if lead is not None:
         grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead):])) for x in (grad_output, output, lse))

@@ -64,7 +64,7 @@ def _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype)
 def _of_rows(a, axis, b, keepdims, return_sign, temperature, dtype):
     """Over several axes, or with weights, or with the sign."""
     if b is None and not return_sign:
-        row, axis, finish = _one_axis(array_anywhere(a, "a"), axis, keepdims)
+        row, axis, finish = _one_axis(_array_anywhere(a, "a"), axis, keepdims)
         return finish(_logsumexp(row, axis, False, temperature=temperature, dtype=dtype))
     a, b = _broadcast(_array(a, "a"), 1.0 if b is None else b)
     dtype = _dtype_of_weights(a, b, dtype)
@@ -137,7 +137,7 @@ def _is_tensor(a):
     return hasattr(a, "permute")
 
 
-def array_anywhere(a, name):
+def _array_anywhere(a, name):
     """An array, a tensor, or an array of a library that stays on its GPU."""
     return a if stays(a, name) else _array(a, name)
 
