@@ -17,7 +17,8 @@ static void check_text(napier_context *context, const napier_tokenizer *t, bool 
             (int)status, napier_last_error(context));
     if (status == NAPIER_OK) {
         REQUIRE_OK(context, napier_tokenizer_decode(context, t, ids.ids, ids.size, NULL, &back));
-        REQUIRE(back.size <= 3 * size, "%zu bytes became %zu", size, back.size);
+        /* in an edited file the token for what is unknown may be a long text */
+        REQUIRE(!whole || back.size <= 3 * size, "%zu bytes became %zu", size, back.size);
         const napier_status second = napier_tokenizer_encode(context, t, back.bytes, back.size, NULL, &again);
         REQUIRE(second == NAPIER_OK || !whole, "status %d: %s", (int)second, napier_last_error(context));
         REQUIRE(!whole || (again.size == ids.size &&

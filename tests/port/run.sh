@@ -143,15 +143,21 @@ has_python_311() { python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 
 # Tests that need POSIX, a later NumPy, complex functions that wine 8 lacks, or NumPy's default of 64-bit integers.
 not_on_windows="not (memory_is_flat or buffers_of_every_sort or 64_dimensions or errors_of_tokens)"
 
-# Python asks its output for something that wine knows of pipes only.
+# Python asks its output for something that wine knows of pipes only. wine's services keep the pipe open after Python's end.
 windows_package() {
-    local site=$kept/windows-python/Lib/site-packages files=$root/tests/python
+    local site=$kept/windows-python/Lib/site-packages files=$root/tests/python reader status
     rm -rf "$site/napier" && cp -R "$root/python/napier" "$site/" &&
         cp "$kept/x86_64-windows-gnu/python/napier/_napier.pyd" "$site/napier/" &&
-        cp "$root/cli/plot/plot_page.html" "$site/napier/_umap/map_page.html" || return
-    (set -o pipefail && cd "$files" && echo | PYTHONHOME=Z:${kept//\//\\}\\windows-python PYTHONDONTWRITEBYTECODE=1 \
+        cp "$root/cli/plot/plot_page.html" "$site/napier/_umap/map_page.html" && mkfifo "$work/pipe" || return
+    cat "$work/pipe" &
+    reader=$!
+    (cd "$files" && echo | PYTHONHOME=Z:${kept//\//\\}\\windows-python PYTHONDONTWRITEBYTECODE=1 \
         under_wine "$kept/windows-python/python.exe" -m pytest -q -p no:cacheprovider -k "$not_on_windows" \
-        test_{attention,layers,rl,sample,softmax,sparsemax,state,system,umap}.py 2>&1 | cat)
+        test_{attention,layers,rl,sample,softmax,sparsemax,state,system,umap}.py >"$work/pipe" 2>&1)
+    status=$?
+    sleep 1
+    kill "$reader" 2>/dev/null
+    return "$status"
 }
 
 windows_extension() {
