@@ -294,19 +294,68 @@ NAPIER_KERNEL void tiny_block_of(napier_softmax_op op, const napier_softmax_job 
     }
 }
 
-/* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
- * not fill a block go to short_rows. */
+/* Up to 16 rows, which do not fill a block: each is one vector of v, whatever its width, and rows that do not exist are 0. */
+NAPIER_KERNEL void tiny_few(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first, int rows) {
+    const int n = tiny_columns_of_width(job, width);
+    const vf temperature = vf_set(job->temperature);
+    vf v[16];
+    for (int r = 0; r < 16; r++) {
+        v[r] = r < rows ? napier_load_part(row_in(job, first + r), job->x.dtype, n, vf_zero()) : vf_zero();
+        v[r] = job->temperature != 1.0f ? vf_div(v[r], temperature) : v[r];
+    }
+    vf_transpose(v);
+    float out[16];
+    vf_store(out, tiny_group(op, width, n, job->masked_rows, v));
+    if (op == NAPIER_OP_LOGSUMEXP) {
+        napier_scatter(out, rows, row_out(job, first), job->y.dtype, job->y.row_stride, false);
+        return;
+    }
+    vf_transpose(v);
+    for (int r = 0; r < rows; r++) {
+        if (job->y.col_stride == 1) {
+            napier_store_part(row_out(job, first + r), job->y.dtype, n, v[r]);
+        } else {
+            vf_store(out, v[r]);
+            napier_scatter(out, n, row_out(job, first + r), job->y.dtype, job->y.col_stride, false);
+        }
+    }
+}
+
+NAPIER_KERNEL void tiny_few_of(napier_softmax_op op, const napier_softmax_job *job, int64_t first, int rows) {
+    switch (tiny_width(job->x.cols)) {
+    case 2: tiny_few(op, 2, job, first, rows); break;
+    case 4: tiny_few(op, 4, job, first, rows); break;
+    case 8: tiny_few(op, 8, job, first, rows); break;
+    default: tiny_few(op, 16, job, first, rows); break;
+    }
+}
+
+/* The fewest rows that are computed 16 at a time; fewer are faster along a vector. In plain C an idle lane takes time. */
+static int tiny_least(int width) {
+#if defined(NAPIER_LANES_SCALAR)
+    return width * 5 / 8;
+#else
+    return width == 16 ? 3 : 1;
+#endif
+}
+
+/* Rows of up to 16 contiguous columns: in blocks, if they lie one after the other, and what is left 16 at a time. */
 static void tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int width = tiny_width(job->x.cols);
     int64_t first = begin;
-    for (; first + 256 / width <= end; first += 256 / width) {
+    for (; job->x.row_stride == job->x.cols && first + 256 / width <= end; first += 256 / width) {
         NAPIER_FOR_OP(job->op, tiny_block_of, job, first, scratch);
     }
-    short_rows(job, first, end, scratch);
+    for (; first + tiny_least(width) <= end; first += 16) {
+        NAPIER_FOR_OP(job->op, tiny_few_of, job, first, end - first < 16 ? (int)(end - first) : 16);
+    }
+    if (first < end) {
+        short_rows(job, first, end, scratch);
+    }
 }
 
 static void short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    if (job->x.cols <= NAPIER_TINY_COLS && job->x.col_stride == 1 && job->x.row_stride == job->x.cols) {
+    if (job->x.cols <= NAPIER_TINY_COLS && job->x.col_stride == 1) {
         tiny_rows(job, begin, end, scratch);
     } else {
         short_rows(job, begin, end, scratch);
