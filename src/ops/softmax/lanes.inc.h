@@ -149,19 +149,21 @@ static vf tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked,
 }
 
 /* 16 ordinary rows of two columns, v[0] and v[1], within `reach` 80. The larger element's term is known, so one exp is
- * enough, and its probability is max_prob. */
+ * enough, and its probability is max_prob. Equal elements need no count: the sum p + p is 2 p. The term of the smaller one
+ * may exceed p by a rounding, but not its power of two: for that the exp's remainder would have to change its sign. */
 NAPIER_KERNEL vf tiny_two(napier_softmax_op op, vf max, vf min, vf *v) {
     const napier_maxima m = napier_maxima_of(max);
-    const vf term = vf_exp_scaled(min, m.magic);
-    const vm below = vf_lt(min, max);
-    const vf count = vf_select(below, vf_set(1.0f), vf_set(2.0f));
-    const napier_finals f = napier_finish16(op, max, m.p, count, vf_keep(below, term));
+    const vf term = vf_exp_scaled(min, m.magic), one = vf_set(1.0f);
     if (op == NAPIER_OP_SOFTMAX) {
+        const napier_finals f = napier_finish_prob16(true, m.p, one, term);
         const vf less = vf_min(vf_mul(term, f.scale), f.max_prob);
         const vm first = vf_lt(v[0], v[1]);
         v[0] = vf_select(first, less, f.max_prob);
         v[1] = vf_select(first, f.max_prob, less);
-    } else if (op == NAPIER_OP_LOG_SOFTMAX) {
+        return f.lse;
+    }
+    const napier_finals f = napier_finish16(op, max, m.p, one, term);
+    if (op == NAPIER_OP_LOG_SOFTMAX) {
         v[0] = vf_sub(vf_sub(v[0], max), f.log_sum);
         v[1] = vf_sub(vf_sub(v[1], max), f.log_sum);
     }
@@ -169,18 +171,16 @@ NAPIER_KERNEL vf tiny_two(napier_softmax_op op, vf max, vf min, vf *v) {
 }
 
 /* Are all 16 rows of two columns ordinary, and their results normal numbers? A NaN or an infinity fails a compare. */
-NAPIER_KERNEL bool tiny_two_ordinary(vf max, const vf *v) {
-    const vi size = vi_set(0x7fffffff);
-    const vf apart = vf_from_bits(vi_and(vf_bits(vf_sub(v[0], v[1])), size));
-    const vf largest = vf_from_bits(vi_and(vf_bits(max), size));
-    return vm_all(vm_and(vf_le(apart, vf_set(80.0f)), vf_le(largest, vf_set(NAPIER_BIG))));
+NAPIER_KERNEL bool tiny_two_ordinary(vf max, vf min) {
+    const vf size = vf_from_bits(vi_and(vf_bits(max), vi_set(0x7fffffff)));
+    return vm_all(vm_and(vf_le(vf_sub(max, min), vf_set(80.0f)), vf_le(size, vf_set(NAPIER_BIG))));
 }
 
 NAPIER_KERNEL vf tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
     if (width == 2 && n == 2) {
-        const vf max = vf_max(v[1], v[0]);
-        if (tiny_two_ordinary(max, v)) {
-            return tiny_two(op, max, vf_min(v[1], v[0]), v);
+        const vf max = vf_max(v[1], v[0]), min = vf_min(v[0], v[1]); /* a NaN remains in one of them */
+        if (tiny_two_ordinary(max, min)) {
+            return tiny_two(op, max, min, v);
         }
     }
     napier_range range = no_range();

@@ -301,26 +301,58 @@ NAPIER_KERNEL napier_maxima napier_maxima_of(vf max) {
     return (napier_maxima){vf_exp_polynomial(r), vf_sub(vf_set(NAPIER_ROUND_MAGIC + NAPIER_TERM_SCALE), n)};
 }
 
-NAPIER_KERNEL napier_finals napier_finish16(napier_softmax_op op, vf max, vf p, vf count, vf rest_term) {
-    napier_finals f;
-    const vd unit = vd_set(0x1p-64), rest = vd_from_vf(rest_term); /* products with the unit are exact */
-    const vd pd = vd_from_vf(p), counts = vd_from_vf(count);
-    if (op == NAPIER_OP_SOFTMAX) {
-        const vd inverse = vd_div(vd_set(1.0), vd_fma(rest, unit, vd_mul(counts, pd)));
-        const vf rounded = vd_to_vf(inverse);
-        f.max_prob = vd_to_vf(vd_mul(pd, inverse));
-        const vm low = vf_lt(vf_mul(p, rounded), f.max_prob);
-        const vi scale = vf_bits(vf_mul(rounded, vf_set(0x1p-64f)));
-        f.scale = vf_from_bits(vi_add_where(low, scale, vi_set(1)));
-        f.lse = f.log_sum = vf_zero();
-    } else {
-        const vd y = vd_fma(vd_div(rest, pd), unit, vd_sub(counts, vd_set(1.0)));
-        const vd log_sum = vd_log1p(y);
-        f.log_sum = vd_to_vf(log_sum);
-        f.lse = vd_to_vf(vd_add(vd_from_vf(max), log_sum));
-        f.max_prob = f.scale = vf_zero();
+/* The double operations of napier_final_prob: max_prob, and the scale times 2^64 before it is adjusted. */
+static vf prob16(vf p, vf count, vf rest, vf *inverse) {
+    const vd pd = vd_from_vf(p), sum = vd_fma(vd_from_vf(rest), vd_set(0x1p-64), vd_mul(vd_from_vf(count), pd));
+    const vd quotient = vd_div(vd_set(1.0), sum);
+    *inverse = vd_to_vf(quotient);
+    return vd_to_vf(vd_mul(pd, quotient));
+}
+
+/* The same floats from pairs of floats, without doubles, which take three times as long. A pair errs by less than 2^-44,
+ * the double operations by less than 2^-51. So a number that rounds to one float when 2^-42 is added to it and when that is
+ * subtracted gives this float. For other numbers, in one call of some 4000, *sure is false. two: count is 1, and rest is a
+ * term of at most p. */
+NAPIER_KERNEL vf pair_prob16(bool two, vf p, vf count, vf rest, vf *inverse, vm *sure) {
+    const vf unit = vf_set(0x1p-64f), one = vf_set(1.0f), slack = vf_set(0x1p-42f);
+    const vf maxima = two ? p : vf_mul(count, p), high = vf_fma(rest, unit, maxima);
+    const vf without = vf_sub(maxima, high); /* about -rest */
+    vf low = vf_fma(rest, unit, without);    /* what high has lost, if rest is the smaller part */
+    if (!two) {
+        const vf lost = vf_add(vf_sub(maxima, vf_add(high, without)), low);
+        low = vf_sub(lost, vf_fnma(count, p, maxima));
     }
-    return f;
+    const vf near = vf_div(one, high), error = vf_fnma(low, near, vf_fnma(high, near, one));
+    const vf less = vf_sub(error, slack), more = vf_add(error, slack); /* 1 / (high + low) is near (1 + error) */
+    *inverse = vf_fma(near, less, near);
+    const vf prob = vf_mul(p, near), above = vf_fnma(p, near, prob); /* p near = prob - above */
+    const vf max_prob = vf_sub(prob, vf_fnma(prob, less, above));
+    const vf most = vf_sub(prob, vf_fnma(prob, more, above));
+    *sure = vm_and(vf_eq(*inverse, vf_fma(near, more, near)), vf_eq(max_prob, most));
+    return max_prob;
+}
+
+/* max_prob and scale, as napier_final_prob. */
+NAPIER_KERNEL napier_finals napier_finish_prob16(bool two, vf p, vf count, vf rest) {
+    vf inverse;
+    vm sure;
+    vf max_prob = pair_prob16(two, p, count, rest, &inverse, &sure);
+    if (!vm_all(sure)) {
+        max_prob = prob16(p, count, rest, &inverse);
+    }
+    const vm low = vf_lt(vf_mul(p, inverse), max_prob);
+    const vi scale = vf_bits(vf_mul(inverse, vf_set(0x1p-64f)));
+    return (napier_finals){vf_zero(), vf_zero(), max_prob, vf_from_bits(vi_add_where(low, scale, vi_set(1)))};
+}
+
+NAPIER_KERNEL napier_finals napier_finish16(napier_softmax_op op, vf max, vf p, vf count, vf rest_term) {
+    if (op == NAPIER_OP_SOFTMAX) {
+        return napier_finish_prob16(false, p, count, rest_term);
+    }
+    const vd unit = vd_set(0x1p-64), rest = vd_from_vf(rest_term); /* products with the unit are exact */
+    const vd y = vd_fma(vd_div(rest, vd_from_vf(p)), unit, vd_sub(vd_from_vf(count), vd_set(1.0)));
+    const vd log_sum = vd_log1p(y);
+    return (napier_finals){vd_to_vf(vd_add(vd_from_vf(max), log_sum)), vd_to_vf(log_sum), vf_zero(), vf_zero()};
 }
 
 /* ---- Write --------------------------------------------------------------------------------------------------------- */
