@@ -332,14 +332,19 @@ NAPIER_KERNEL vf pair_prob16(bool two, vf p, vf count, vf rest, vf *inverse, vm 
     return max_prob;
 }
 
-/* max_prob and scale, as napier_final_prob. */
+/* max_prob and scale, as napier_final_prob. In plain C an fma is a call, so pairs are slower there. */
 NAPIER_KERNEL napier_finals napier_finish_prob16(bool two, vf p, vf count, vf rest) {
-    vf inverse;
+    vf inverse, max_prob;
+#if defined(NAPIER_LANES_SCALAR)
+    (void)two;
+    max_prob = prob16(p, count, rest, &inverse);
+#else
     vm sure;
-    vf max_prob = pair_prob16(two, p, count, rest, &inverse, &sure);
+    max_prob = pair_prob16(two, p, count, rest, &inverse, &sure);
     if (!vm_all(sure)) {
         max_prob = prob16(p, count, rest, &inverse);
     }
+#endif
     const vm low = vf_lt(vf_mul(p, inverse), max_prob);
     const vi scale = vf_bits(vf_mul(inverse, vf_set(0x1p-64f)));
     return (napier_finals){vf_zero(), vf_zero(), max_prob, vf_from_bits(vi_add_where(low, scale, vi_set(1)))};
