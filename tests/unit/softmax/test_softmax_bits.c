@@ -231,7 +231,7 @@ static void test_rows_against_the_definition(napier_context *context) {
         grid_fill(&in, ROW_NORMAL, (uint64_t)c);
         for (int64_t r = 0; r < ROWS / 2; r++) {
             x[r * n] = 0.0f;
-            x[r * n + 1] = -17.328680f + (float)(r - ROWS / 4) * 0x1p-19f;
+            x[r * n + 1] = -17.328680f + ((float)r - 0.25f * ROWS) * 0x1p-19f;
             for (int64_t i = 2; i < n; i++) {
                 x[r * n + i] = -100.0f;
             }
