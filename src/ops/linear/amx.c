@@ -156,6 +156,19 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
     return t;
 }
 
+/* After half a microsecond without a store of a tile the next one takes 0.3 us longer. So in every fourth step a tile is
+ * stored that nobody reads. */
+typedef struct unread_tile {
+    _Alignas(64) char bytes[NAPIER_TILE_ROWS * NAPIER_TILE_BYTES];
+} unread_tile;
+
+#define STAY_AWAKE(step, tile, unread)                                   \
+    do {                                                                 \
+        if ((step) % 4 == 3) {                                           \
+            napier_tile_store(tile, (unread)->bytes, NAPIER_TILE_BYTES); \
+        }                                                                \
+    } while (0)
+
 #define LOAD_LANES(tile, group)                                                 \
     do {                                                                        \
         if (again) {                                                            \
@@ -185,6 +198,7 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
     const uint32_t *lanes = b->lanes + group * b->lane_step + t->begin / 2 * LANES;
     const uint16_t *upper = t->upper, *lower = t->lower;
     uintptr_t next = t->next;
+    unread_tile unread;
     START_SUMS(0, c);
     if (two_lanes) {
         START_SUMS(1, c + LANES);
@@ -196,6 +210,7 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
         START_SUMS(3, below + LANES);
     }
     for (int64_t k = 0; k < t->k; k += TILE_K) {
+        STAY_AWAKE(k / TILE_K, 4, &unread);
         for (int r = fetch; r < end; r++) {
             __builtin_prefetch((const void *)(next + (size_t)r * next_bytes), 0, 2);
         }
@@ -299,10 +314,6 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
 /* ---- Rows packed once for many lanes ------------------------------------------------------------------------------
  * 32 lanes by 512 k stay in the first-level cache while all rows of a strip stream through it from the second one. */
 
-/* The unit that stores tiles falls asleep after half a microsecond without a store, and takes 0.3 us to wake up. So every
- * few steps a tile is stored that nobody reads. */
-enum { AWAKE_STEPS = 4 };
-
 NAPIER_AMX void napier_engine_pack_strip(const napier_engine_block *b, uint16_t *strip) {
     for (int64_t row = 0; row < b->row_count; row += SQUARE, strip += SQUARE * b->k) {
         pack_rows(b, row, 0, b->k, strip);
@@ -320,8 +331,8 @@ typedef struct strip_square {
     int64_t next_lines;
 } strip_square;
 
-/* 32 rows and 32 lanes. unread: a tile. */
-NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, void *unread) {
+/* 32 rows and 32 lanes. */
+NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, unread_tile *unread) {
     enum { LINE = NAPIER_TILE_BYTES };
     const size_t c_bytes = SQUARE * sizeof(float);
     const bool first = s->first;
@@ -338,9 +349,7 @@ NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, void *unread
         for (int64_t line = 0; line < next_lines; line++, next += LINE) {
             __builtin_prefetch((const void *)next, 0, 2);
         }
-        if (i % AWAKE_STEPS == AWAKE_STEPS - 1) {
-            napier_tile_store(7, unread, LINE);
-        }
+        STAY_AWAKE(i, 7, unread);
         napier_tile_load(6, lanes, LANES_STEP);
         napier_tile_stream(4, rows, LINE);
         napier_tile_multiply(0, 4, 6);
@@ -360,7 +369,7 @@ NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, void *unread
 }
 
 NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_block *b, const uint16_t *strip) {
-    _Alignas(64) char unread[NAPIER_TILE_ROWS * NAPIER_TILE_BYTES];
+    unread_tile unread;
     const int64_t squares = (b->row_count + SQUARE - 1) / SQUARE;
     strip_square s = {.lane_step = b->lane_step, .next_lines = (TILE_K + squares - 1) / squares};
     s.next = (uintptr_t)(b->lanes + 2 * b->lane_step);
@@ -372,7 +381,7 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_block *b, const
         for (int64_t i = 0; i < squares; i++) {
             s.rows = strip + (i * b->k + k) * SQUARE;
             s.c = b->c + i * SQUARE * SQUARE;
-            multiply_strip_square(&s, unread);
+            multiply_strip_square(&s, &unread);
             s.next += (uintptr_t)(s.steps * s.next_lines * NAPIER_TILE_BYTES);
         }
     }

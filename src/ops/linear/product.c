@@ -561,18 +561,19 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
 
 /* Strips of almost the same size, as many for each thread. If these are few, the lanes are divided too. */
 void napier_product_pack_rows(const napier_context *context, napier_product_plan *p) {
-    enum { STRIP_BYTES = 512 << 10, LEAST = 64, UNITS = 4 };
+    enum { STRIP_BYTES = 512 << 10, LEAST = 64, UNITS = 4, MANY_LANES = 192 };
     napier_product_sides *s = &p->sides;
     const int64_t most = s->k > 0 ? STRIP_BYTES / (int64_t)sizeof(uint16_t) / s->k / NAPIER_LANES * NAPIER_LANES : 0;
     if (!s->engine || s->turned || s->split || p->add || s->rows.col_stride != 1 || most < LEAST ||
-        s->lanes.rows <= NAPIER_LANE_BLOCK) {
+        s->lanes.rows < MANY_LANES) {
         return;
     }
     const int64_t strips = napier_round_up((s->rows.rows + most - 1) / most, context->threads);
     const int64_t fair = napier_round_up((s->rows.rows + strips - 1) / strips, NAPIER_LANES);
     p->row_block = fair < LEAST ? LEAST : fair;
     const int64_t units = (s->rows.rows + p->row_block - 1) / p->row_block;
-    p->parts = napier_least((UNITS * context->threads + units - 1) / units, s->lanes.rows / NAPIER_LANE_BLOCK);
+    const int64_t wanted = (UNITS * context->threads + units - 1) / units;
+    p->parts = napier_least(wanted, (s->lanes.rows + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK);
     s->lane_block = s->c_step = s->sum_step = NAPIER_LANES;
     s->k_block = s->k;
 }
