@@ -118,7 +118,7 @@ static void *work(void *argument) {
 
 int main(int count, char **arguments) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
-    const int wanted = count > 1 ? atoi(arguments[1]) : 1;
+    const int wanted = count > 1 ? (int)strtol(arguments[1], NULL, 10) : 1;
     const int threads = wanted < 1 ? 1 : wanted > MOST_THREADS ? MOST_THREADS : wanted;
     if (syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) != 0) {
         fputs("no matrix engine\n", stderr);
