@@ -210,7 +210,9 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
         START_SUMS(3, below + LANES);
     }
     for (int64_t k = 0; k < t->k; k += TILE_K) {
-        STAY_AWAKE(k / TILE_K, 4, &unread);
+        if (t->k > PACKED_K) { /* sums of fewer k are stored often enough */
+            STAY_AWAKE(k / TILE_K, 4, &unread);
+        }
         for (int r = fetch; r < end; r++) {
             __builtin_prefetch((const void *)(next + (size_t)r * next_bytes), 0, 2);
         }

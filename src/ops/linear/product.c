@@ -561,7 +561,7 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
 
 /* Strips of almost the same size, as many for each thread. If these are few, the lanes are divided too. */
 void napier_product_pack_rows(const napier_context *context, napier_product_plan *p) {
-    enum { STRIP_BYTES = 512 << 10, LEAST = 64, UNITS = 4, MANY_LANES = 192 };
+    enum { STRIP_BYTES = 512 << 10, LEAST = 128, UNITS = 4, MANY_LANES = 192 };
     napier_product_sides *s = &p->sides;
     const int64_t most = s->k > 0 ? STRIP_BYTES / (int64_t)sizeof(uint16_t) / s->k / NAPIER_LANES * NAPIER_LANES : 0;
     if (!s->engine || s->turned || s->split || p->add || s->rows.col_stride != 1 || most < LEAST ||
