@@ -156,6 +156,19 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
     return t;
 }
 
+/* After half a microsecond without a store of a tile the next one takes 0.3 us longer. So in every fourth step a tile is
+ * stored that nobody reads. */
+typedef struct unread_tile {
+    _Alignas(64) char bytes[NAPIER_TILE_ROWS * NAPIER_TILE_BYTES];
+} unread_tile;
+
+#define STAY_AWAKE(step, tile, unread)                                   \
+    do {                                                                 \
+        if ((step) % 4 == 3) {                                           \
+            napier_tile_store(tile, (unread)->bytes, NAPIER_TILE_BYTES); \
+        }                                                                \
+    } while (0)
+
 #define LOAD_LANES(tile, group)                                                 \
     do {                                                                        \
         if (again) {                                                            \
@@ -185,6 +198,7 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
     const uint32_t *lanes = b->lanes + group * b->lane_step + t->begin / 2 * LANES;
     const uint16_t *upper = t->upper, *lower = t->lower;
     uintptr_t next = t->next;
+    unread_tile unread;
     START_SUMS(0, c);
     if (two_lanes) {
         START_SUMS(1, c + LANES);
@@ -196,6 +210,9 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
         START_SUMS(3, below + LANES);
     }
     for (int64_t k = 0; k < t->k; k += TILE_K) {
+        if (t->k > PACKED_K) { /* sums of fewer k are stored often enough */
+            STAY_AWAKE(k / TILE_K, 4, &unread);
+        }
         for (int r = fetch; r < end; r++) {
             __builtin_prefetch((const void *)(next + (size_t)r * next_bytes), 0, 2);
         }
@@ -296,6 +313,83 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
     napier_tile_release();
 }
 
+/* ---- Rows packed once for many lanes ------------------------------------------------------------------------------
+ * 32 lanes by 512 k stay in the first-level cache while all rows of a strip stream through it from the second one. */
+
+NAPIER_AMX void napier_engine_pack_strip(const napier_engine_block *b, uint16_t *strip) {
+    for (int64_t row = 0; row < b->row_count; row += SQUARE, strip += SQUARE * b->k) {
+        pack_rows(b, row, 0, b->k, strip);
+    }
+}
+
+typedef struct strip_square {
+    const uint16_t *rows;
+    const uint32_t *lanes;
+    int64_t lane_step;
+    int64_t steps; /* of 32 k */
+    float *c;
+    bool first;
+    uintptr_t next; /* lanes that are multiplied afterwards: next_lines of them are fetched in each step */
+    int64_t next_lines;
+} strip_square;
+
+/* 32 rows and 32 lanes. */
+NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, unread_tile *unread) {
+    enum { LINE = NAPIER_TILE_BYTES };
+    const size_t c_bytes = SQUARE * sizeof(float);
+    const bool first = s->first;
+    const int64_t steps = s->steps, next_lines = s->next_lines;
+    const uint16_t *rows = s->rows;
+    const uint32_t *lanes = s->lanes, *others = lanes + s->lane_step;
+    uintptr_t next = s->next;
+    float *const c = s->c, *const below = c + ROWS * SQUARE;
+    START_SUMS(0, c);
+    START_SUMS(1, c + LANES);
+    START_SUMS(2, below);
+    START_SUMS(3, below + LANES);
+    for (int64_t i = 0; i < steps; i++) {
+        for (int64_t line = 0; line < next_lines; line++, next += LINE) {
+            __builtin_prefetch((const void *)next, 0, 2);
+        }
+        STAY_AWAKE(i, 7, unread);
+        napier_tile_load(6, lanes, LANES_STEP);
+        napier_tile_stream(4, rows, LINE);
+        napier_tile_multiply(0, 4, 6);
+        napier_tile_load(7, others, LANES_STEP);
+        napier_tile_multiply(1, 4, 7);
+        napier_tile_stream(5, rows + ROWS * TILE_K, LINE);
+        napier_tile_multiply(2, 5, 6);
+        napier_tile_multiply(3, 5, 7);
+        rows += SQUARE * TILE_K;
+        lanes += TILE_K / 2 * LANES;
+        others += TILE_K / 2 * LANES;
+    }
+    napier_tile_store(0, c, c_bytes);
+    napier_tile_store(1, c + LANES, c_bytes);
+    napier_tile_store(2, below, c_bytes);
+    napier_tile_store(3, below + LANES, c_bytes);
+}
+
+NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_block *b, const uint16_t *strip) {
+    unread_tile unread;
+    const int64_t squares = (b->row_count + SQUARE - 1) / SQUARE;
+    strip_square s = {.lane_step = b->lane_step, .next_lines = (TILE_K + squares - 1) / squares};
+    s.next = (uintptr_t)(b->lanes + 2 * b->lane_step);
+    NAPIER_AMX_FENCE();
+    for (int64_t k = 0; k < b->k; k += PACKED_K) {
+        s.lanes = b->lanes + k / 2 * LANES;
+        s.steps = napier_least(b->k - k, PACKED_K) / TILE_K;
+        s.first = k == 0;
+        for (int64_t i = 0; i < squares; i++) {
+            s.rows = strip + (i * b->k + k) * SQUARE;
+            s.c = b->c + i * SQUARE * SQUARE;
+            multiply_strip_square(&s, &unread);
+            s.next += (uintptr_t)(s.steps * s.next_lines * NAPIER_TILE_BYTES);
+        }
+    }
+    NAPIER_AMX_FENCE();
+}
+
 NAPIER_AMX void napier_engine_begin(void) { napier_tile_configure(); }
 NAPIER_AMX void napier_engine_end(void) { napier_tile_release(); }
 
@@ -350,5 +444,7 @@ void napier_engine_multiply(const napier_engine_block *block) { (void)block; }
 void napier_engine_begin(void) {}
 void napier_engine_multiply_here(const napier_engine_block *block) { (void)block; }
 void napier_engine_end(void) {}
+void napier_engine_pack_strip(const napier_engine_block *block, uint16_t *strip) { (void)block, (void)strip; }
+void napier_engine_multiply_strip(const napier_engine_block *block, const uint16_t *strip) { (void)block, (void)strip; }
 
 #endif

@@ -38,6 +38,12 @@ void napier_engine_begin(void);
 void napier_engine_multiply_here(const napier_engine_block *block);
 void napier_engine_end(void);
 
+/* The same for rows that meet many lanes: packed once, then multiplied, between napier_engine_begin and napier_engine_end,
+ * with 32 lanes at a time. These are two groups, and the next 32 lanes, which are fetched, follow them. c_step is 32, and c
+ * has space for row_count rounded up to 32; its sums start from 0. strip: that many rows by k. */
+void napier_engine_pack_strip(const napier_engine_block *block, uint16_t *strip);
+void napier_engine_multiply_strip(const napier_engine_block *block, const uint16_t *strip);
+
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even
  * number, and for the other lanes. k must be even. */
 void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,

@@ -41,7 +41,7 @@ static napier_status multiply(napier_context *context, napier_const_matrix a, na
     napier_product_plan plan =
         b_is_lanes(a, b, split) ? napier_product_plan_of(context, columns, a, product, split, false)
                                 : napier_product_plan_of(context, a, columns, napier_transposed(product), split, false);
-    napier_product_widen(context, &plan);
+    napier_product_pack_rows(context, &plan);
     const size_t floats = napier_product_floats(context, &plan);
     NAPIER_MEMORY(memory, context);
     float *const packed =

@@ -559,18 +559,28 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
     return p;
 }
 
-void napier_product_widen(const napier_context *context, napier_product_plan *p) {
+/* Strips of almost the same size, as many for each thread. If these are few, the lanes are divided too. */
+void napier_product_pack_rows(const napier_context *context, napier_product_plan *p) {
+    enum { STRIP_BYTES = 512 << 10, LEAST = 128, UNITS = 4, MANY_LANES = 192 };
     napier_product_sides *s = &p->sides;
-    if (s->engine && !s->turned && !s->split && s->k <= s->k_block && s->lanes.rows > NAPIER_LANE_BLOCK) {
-        s->lane_block = NAPIER_ENGINE_LANE_BLOCK;
-        s->c_step = s->sum_step = napier_round_up(napier_least(s->lanes.rows, s->lane_block), 16) + 16;
-        p->row_block = row_block_of(context, s, p->lanes);
+    const int64_t most = s->k > 0 ? STRIP_BYTES / (int64_t)sizeof(uint16_t) / s->k / NAPIER_LANES * NAPIER_LANES : 0;
+    if (!s->engine || s->turned || s->split || p->add || s->rows.col_stride != 1 || most < LEAST ||
+        s->lanes.rows < MANY_LANES) {
+        return;
     }
+    const int64_t strips = napier_round_up((s->rows.rows + most - 1) / most, context->threads);
+    const int64_t fair = napier_round_up((s->rows.rows + strips - 1) / strips, NAPIER_LANES);
+    p->row_block = fair < LEAST ? LEAST : fair;
+    const int64_t units = (s->rows.rows + p->row_block - 1) / p->row_block;
+    const int64_t wanted = (UNITS * context->threads + units - 1) / units;
+    p->parts = napier_least(wanted, (s->lanes.rows + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK);
+    s->lane_block = s->c_step = s->sum_step = NAPIER_LANES;
+    s->k_block = s->k;
 }
 
 static size_t scratch_of(const napier_product_plan *p) {
-    const int64_t wider = p->sides.lane_block - NAPIER_LANE_BLOCK;
-    return napier_product_scratch(p->row_block) + (wider > 0 ? (size_t)(p->row_block * wider) : 0);
+    const int64_t packed = p->sides.k / 2 + NAPIER_LANES; /* a row of a strip, and its sums */
+    return p->parts > 0 ? (size_t)(p->row_block * packed) : napier_product_scratch(p->row_block);
 }
 
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
@@ -591,6 +601,40 @@ static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t r
         napier_product_write(s, c, row, rows, p->out);
     } else {
         s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
+    }
+}
+
+/* A strip of rows and a part of the lanes. Sums come first in scratch. */
+static void multiply_strip_unit(const napier_product_plan *p, int64_t unit, float *scratch) {
+    const napier_product_sides *s = &p->sides;
+    const int64_t row = unit / p->parts * p->row_block, part = unit % p->parts, blocks = napier_lane_blocks(s);
+    uint16_t *const strip = (uint16_t *)(void *)(scratch + p->row_block * NAPIER_LANES);
+    napier_engine_block b = {.rows = (const uint16_t *)s->rows.data + row * s->rows.row_stride,
+                             .row_count = napier_least(s->rows.rows - row, p->row_block),
+                             .row_step = s->rows.row_stride,
+                             .cols = s->rows.cols,
+                             .lane_step = s->k / 2 * NAPIER_ENGINE_LANES,
+                             .lane_count = NAPIER_LANES,
+                             .k = s->k,
+                             .c = scratch,
+                             .c_step = NAPIER_LANES,
+                             .first = true};
+    napier_engine_pack_strip(&b, strip);
+    napier_engine_begin();
+    const int64_t end = blocks * (part + 1) / p->parts;
+    for (int64_t block = blocks * part / p->parts; block < end && napier_goes_on(s->context); block++) {
+        b.lanes = engine_lanes_at(s, block, 0, 0);
+        napier_engine_multiply_strip(&b, strip);
+        s->kernels->unpack(scratch, NAPIER_LANES, b.row_count, napier_block_lanes(s, block), p->out, row,
+                           s->first_lane + block * NAPIER_LANES, p->stream);
+    }
+    napier_engine_end();
+}
+
+static void multiply_strips(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_plan *p = argument;
+    for (int64_t i = begin; i < end; i++) {
+        multiply_strip_unit(p, i, p->scratch + (size_t)worker * scratch_of(p));
     }
 }
 
@@ -704,6 +748,9 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
         napier_pack_lanes(context, s, lane, napier_least(s->lanes.rows - lane, p->lanes));
         if (s->few) {
             napier_product_run_few(context, p, 1, s->panels, p->scratch);
+        } else if (p->parts > 0) {
+            const int64_t strips = (s->rows.rows + p->row_block - 1) / p->row_block;
+            napier_parallel(context, strips * p->parts, 1, multiply_strips, p);
         } else {
             napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
         }

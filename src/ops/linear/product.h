@@ -12,7 +12,6 @@
 
 enum {
     NAPIER_LANE_BLOCK = 256,                    /* most lanes that a worker takes at a time */
-    NAPIER_ENGINE_LANE_BLOCK = 512,             /* the same after napier_product_widen */
     NAPIER_STRIP_STEP = NAPIER_LANE_BLOCK + 16, /* c_step of a whole block on the engine */
     NAPIER_PANEL_BYTES_MOST =
         32 << 20 /* panels of at most so many bytes are packed at a time, but at least one block of lanes */
@@ -38,8 +37,7 @@ typedef struct napier_product_sides {
     bool few; /* so few lanes that they are not packed into panels: `panels` then holds [k][width] (napier_few_block) */
     bool direct;        /* rows are not packed, and blocks of k are larger */
     int64_t k_block;    /* size of a block of k */
-    int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k,
-                         * 1 MB after napier_product_widen */
+    int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k */
     int64_t c_step;     /* floats from one row of a strip's products to the next */
     int64_t sum_step;   /* the same before the pieces' products are added up */
     int64_t k;          /* rounded up; with pairs to a multiple of 32 */
@@ -110,6 +108,7 @@ typedef struct napier_product_plan {
     bool add;
     int64_t row_block; /* rows of a unit of work */
     int64_t lanes;     /* packed at a time */
+    int64_t parts;     /* of the lanes, for each strip of rows, after napier_product_pack_rows; otherwise 0 */
     bool stream;
     float *scratch; /* of each worker */
 } napier_product_plan;
@@ -124,9 +123,9 @@ napier_product_unit napier_product_unit_of(const napier_product_plan *plan, int6
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool split, bool add);
-/* On the engine: rows are read from memory once for 512 lanes, whose panels take half of a second-level cache of 2 MB.
- * Only for plans that run alone. */
-void napier_product_widen(const napier_context *context, napier_product_plan *plan);
+/* On the engine, for many lanes: units of work pack their rows, which then stay in a core's second-level cache. Only for
+ * plans that run alone. */
+void napier_product_pack_rows(const napier_context *context, napier_product_plan *plan);
 /* Floats of memory that the plan needs; 0 if the size overflows. */
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
 void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);
