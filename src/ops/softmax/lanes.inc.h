@@ -6,6 +6,7 @@
 #ifndef NAPIER_OPS_SOFTMAX_LANES_INC_H
 #define NAPIER_OPS_SOFTMAX_LANES_INC_H
 
+#include "core/base/sizes.h"
 #include "ops/softmax/short_rows.inc.h"
 
 /* Running state of 16 rows, one per lane, before they are finished. `alone` marks the rows that are not ordinary (a
@@ -376,7 +377,11 @@ NAPIER_KERNEL vf load_column(const napier_softmax_job *job, napier_dtype dtype, 
     return rows < 16 ? napier_load_part(x, dtype, rows, vf_zero()) : napier_load16(x, dtype);
 }
 
-/* Columns [begin, begin + n) of up to four groups, and their ranges. */
+enum {
+    NAPIER_COLUMNS_AHEAD = 8
+}; /* whose lines are fetched into the first-level cache while a column is read or written */
+
+/* The ranges of columns [begin, begin + n) of up to four groups. Unless z is NULL, they are packed there. */
 NAPIER_KERNEL void pack_groups(const napier_softmax_job *job, napier_dtype dtype, int groups, int64_t row, int rows,
                                int64_t begin, int n, float *z, napier_range *range) {
     const bool divide = job->temperature != 1.0f;
@@ -390,9 +395,13 @@ NAPIER_KERNEL void pack_groups(const napier_softmax_job *job, napier_dtype dtype
         NAPIER_UNROLL
         for (int g = 0; g < groups; g++) {
             const int part = groups > 1 ? 16 : rows;
+            __builtin_prefetch(
+                napier_at(job->x.data, dtype, row + g * 16 + (begin + i + NAPIER_COLUMNS_AHEAD) * job->x.col_stride));
             vf v = load_column(job, dtype, row + g * 16, begin + i, part);
             v = divide ? vf_div(v, t) : v;
-            vf_store(z + ((int64_t)g * n + i) * 16, v);
+            if (z) {
+                vf_store(z + ((int64_t)g * n + i) * 16, v);
+            }
             found[g] = range_add(found[g], v);
         }
     }
@@ -436,30 +445,42 @@ static void unpack_strip(const napier_softmax_job *job, int64_t row, int rows, i
     }
 }
 
-/* The input one strip ahead of a group. Its cache lines are fetched while the group is summed. */
+/* The input of the next strip, or of the next tile of this one, which is fetched while this one is summed: column by
+ * column, because memory gives neighbouring lines faster. */
 typedef struct napier_fetch {
-    const char *at; /* NULL: nothing */
-    ptrdiff_t step; /* bytes from column to column */
+    const char *at;  /* in the first column that is left */
+    ptrdiff_t step;  /* bytes from column to column */
+    int lines, line; /* of a column: all, and how many are fetched */
+    int64_t left;    /* columns */
 } napier_fetch;
 
-/* The columns of a group from `column` on, or nothing if `there` is false. */
-static napier_fetch fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
+/* `rows` rows from `row` on, of columns [begin, end). */
+static napier_fetch fetch_of(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end) {
     const int size = job->x.dtype == NAPIER_F32 ? 4 : 2;
-    const int64_t at = there ? (row + column * job->x.col_stride) * size : 0;
-    return (napier_fetch){there ? (const char *)job->x.data + at : NULL, job->x.col_stride * size};
+    const char *at = (const char *)job->x.data + (begin < end ? (row + begin * job->x.col_stride) * size : 0);
+    return (napier_fetch){at, job->x.col_stride * size, (rows * size + 63) / 64, 0, end - begin};
+}
+
+/* Fetches the next line. */
+NAPIER_KERNEL void fetch_next(napier_fetch *f) {
+    if (f->left > 0) {
+        __builtin_prefetch(f->at + 64 * (int64_t)f->line, 0, 2);
+        if (++f->line == f->lines) {
+            f->line = 0;
+            f->left--;
+            f->at += f->step;
+        }
+    }
 }
 
 /* Computes rest and count of 16 rows. If the terms are kept, they replace z. acc: 256 vectors. */
-NAPIER_KERNEL void strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
+NAPIER_KERNEL void strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch *ahead,
                                 float *acc) {
     vi below = vi_set(0);
     vf term;
     for (int i = 0; i < n; i++) {
         float *at = z + i * 16, *lane = acc + 16 * (i % NAPIER_TILE_LANES);
-        if (fetch.at) {
-            __builtin_prefetch(fetch.at, 0, 2);
-            fetch.at += fetch.step;
-        }
+        fetch_next(ahead);
         const vf t = sixteen_term(s, vf_load(at), cut, &below, &term);
         vf_store(lane, i < NAPIER_TILE_LANES ? t : vf_add(vf_load(lane), t));
         if (keep) {
@@ -476,11 +497,11 @@ NAPIER_KERNEL void strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bo
     s->count = sixteen_count(n, below);
 }
 
-static void strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
+static void strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch *ahead, float *acc) {
     if (sixteen_within(s, NAPIER_CUTOFF)) {
-        keep ? strip_sum_as(s, z, n, false, true, fetch, acc) : strip_sum_as(s, z, n, false, false, fetch, acc);
+        keep ? strip_sum_as(s, z, n, false, true, ahead, acc) : strip_sum_as(s, z, n, false, false, ahead, acc);
     } else {
-        keep ? strip_sum_as(s, z, n, true, true, fetch, acc) : strip_sum_as(s, z, n, true, false, fetch, acc);
+        keep ? strip_sum_as(s, z, n, true, true, ahead, acc) : strip_sum_as(s, z, n, true, false, ahead, acc);
     }
 }
 
@@ -543,8 +564,6 @@ NAPIER_KERNEL void strip_write_any(napier_softmax_op op, const napier_softmax_jo
     unpack_strip(job, row, rows, 0, n, z);
 }
 
-enum { NAPIER_COLUMNS_AHEAD = 8 }; /* whose lines are fetched while a column is written */
-
 /* Writes columns [begin, begin + n) straight to y, column by column, if all rows are ordinary and y is f32 or bf16.
  * stream: the rows are whole vectors. */
 NAPIER_KERNEL void strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype, bool stream,
@@ -578,14 +597,17 @@ static bool strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip
     return ordinary;
 }
 
+/* Are the rows of f32 whole cache lines in each column of y? */
+static bool strip_is_lines(const napier_softmax_job *job, int64_t row, int rows) {
+    return ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0 && rows % 16 == 0;
+}
+
 /* The same, if the dtype of y allows it. Returns false otherwise. */
 NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
                                int64_t begin, int n, const napier_strip_group *group, const float *z) {
-    const bool lines =
-        ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0 && rows % 16 == 0;
     if (job->y.dtype == NAPIER_BF16) {
         strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
-    } else if (job->y.dtype == NAPIER_F32 && job->stream && lines) {
+    } else if (job->y.dtype == NAPIER_F32 && job->stream && strip_is_lines(job, row, rows)) {
         strip_write_as(op, job, NAPIER_F32, true, row, rows, begin, n, group, z);
     } else if (job->y.dtype == NAPIER_F32) {
         strip_write_as(op, job, NAPIER_F32, false, row, rows, begin, n, group, z);
@@ -595,19 +617,19 @@ NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *j
     return true;
 }
 
-/* One strip of whole rows of up to one tile. ahead: there is a whole strip after this one, to be prefetched. */
+/* One strip of whole rows of up to one tile. next: the rows of the strip after it. */
 NAPIER_KERNEL void short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                       bool ahead, float *z, float *acc) {
+                                       int next, float *z, float *acc) {
     const int n = (int)job->x.cols;
     napier_range range[NAPIER_STRIP_MOST / 16];
     napier_strip_group group[NAPIER_STRIP_MOST / 16];
+    napier_fetch ahead = fetch_of(job, row + rows, next, 0, next > 0 ? n : 0);
     pack_strip(job, row, rows, 0, n, z, range);
     int g = 0;
     do { /* rows > 0 */
         napier_strip_group *to = &group[g];
         sixteen_start(&to->s, range[g]);
-        const napier_fetch fetch = fetch_of(job, row + rows + g * 16, 0, ahead);
-        strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, fetch, acc);
+        strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, &ahead, acc);
         to->f = napier_finish16(op, to->s.max, to->s.maxima.p, to->s.count, to->s.rest);
     } while (++g * 16 < rows);
     if (op == NAPIER_OP_LOGSUMEXP) {
@@ -729,11 +751,10 @@ static int64_t tiny_columns(const napier_softmax_job *job, int64_t begin, int64_
     return whole;
 }
 
-/* Rows in a strip: as many as stay in the second-level cache. With few columns a strip has more rows, because it then
- * reads longer pieces of each cache line. */
+/* Rows in a strip of up to one tile: as many as stay in the first-level cache, 24 KB. */
 static int strip_rows(int64_t cols) {
-    const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
-    return rows < NAPIER_STRIP_MOST ? (int)rows : NAPIER_STRIP_MOST;
+    const int64_t rows = 6144 / cols / NAPIER_STRIP * NAPIER_STRIP;
+    return rows < NAPIER_STRIP ? NAPIER_STRIP : (int)napier_least(rows, NAPIER_STRIP_MOST);
 }
 
 static void short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
@@ -741,7 +762,8 @@ static void short_columns(const napier_softmax_job *job, int64_t begin, int64_t 
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t row = tiny_columns(job, begin, end); row < end; row += strip) {
         const int rows = end - row < strip ? (int)(end - row) : strip;
-        NAPIER_FOR_OP(job->op, short_columns_strip, job, row, rows, row + 2 * strip <= end, z, acc);
+        const int next = (int)napier_least(end - row - rows, strip);
+        NAPIER_FOR_OP(job->op, short_columns_strip, job, row, rows, next, z, acc);
     }
     if (job->stream) {
         vf_stream_fence();
@@ -755,18 +777,94 @@ static void strip_line(const float *z, int n, float *line) {
     }
 }
 
+/* Computes rest and count of 16 rows over a full tile within the cutoff, element i of them at x + i * step bytes. Four of
+ * the 256 lanes, which the first two folds join, are summed at a time. next: a quarter of the columns of the strip's next
+ * tile. acc: 64 vectors. */
+NAPIER_KERNEL void strip_sum_tile(napier_sixteen *s, napier_dtype dtype, const char *x, ptrdiff_t step,
+                                  const char *next, ptrdiff_t next_step, float *acc) {
+    enum { QUARTER = NAPIER_TILE_LANES / 4 };
+    const int strip = NAPIER_STRIP * (dtype == NAPIER_F32 ? 4 : 2); /* bytes */
+    vi below = vi_set(0);
+    for (int i = 0; i < QUARTER; i++, x += step) {
+        vf lane[4], term;
+        NAPIER_UNROLL
+        for (int q = 0; q < 4; q++) {
+            NAPIER_UNROLL
+            for (int line = 0; line < strip; line += 64) { /* together, as memory gives them */
+                __builtin_prefetch(next + line, 0, 2);
+            }
+            next += next_step;
+            NAPIER_UNROLL
+            for (int column = q * QUARTER; column < NAPIER_TILE; column += NAPIER_TILE_LANES) {
+                const vf z = napier_load16(x + column * step, dtype);
+                const vf t = sixteen_term(s, z, false, &below, &term);
+                lane[q] = column < NAPIER_TILE_LANES ? t : vf_add(lane[q], t);
+            }
+        }
+        vf_store(acc + 16 * i, vf_add(vf_add(lane[0], lane[2]), vf_add(lane[1], lane[3])));
+    }
+    for (int half = QUARTER / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            vf_store(acc + 16 * i, vf_add(vf_load(acc + 16 * i), vf_load(acc + 16 * (i + half))));
+        }
+    }
+    s->rest = vf_load(acc);
+    s->count = sixteen_count(NAPIER_TILE, below);
+}
+
+/* Is a full tile of a whole strip summed where it lies? Its cache lines must not share a few sets, because they are read
+ * twice, and one conversion must be all that makes an element z. */
+static bool sums_in_place(const napier_softmax_job *job) {
+    const uint64_t bytes = (uint64_t)job->x.col_stride * (job->x.dtype == NAPIER_F32 ? 4 : 2);
+    return job->temperature == 1.0f && job->x.dtype != NAPIER_F16 && bytes % 2048 != 0;
+}
+
+/* Sums a tile of a whole strip where it lies, if all of its rows are ordinary; otherwise returns false. */
+NAPIER_KERNEL bool sum_in_place_as(napier_dtype dtype, const napier_softmax_job *job, int64_t row, int64_t begin,
+                                   int64_t end, napier_sixteen *sixteen, float *acc) {
+    napier_range range[NAPIER_STRIP / 16];
+    bool ordinary = true;
+    pack_groups(job, dtype, 4, row, NAPIER_STRIP, begin, NAPIER_TILE, NULL, range);
+    for (int g = 0; g < 4; g++) {
+        sixteen_start(&sixteen[g], range[g]);
+        ordinary = ordinary && !vm_any(sixteen[g].alone) && sixteen_within(&sixteen[g], NAPIER_CUTOFF);
+    }
+    const ptrdiff_t step = job->x.col_stride * (dtype == NAPIER_F32 ? 4 : 2);
+    const char *x = (const char *)napier_at(job->x.data, dtype, row) + begin * step;
+    const bool more = begin + 2 * NAPIER_TILE <= end;
+    for (int g = 0; ordinary && g < 4; g++) {
+        const char *next = more ? x + (NAPIER_TILE + g * NAPIER_TILE / 4) * step : x;
+        strip_sum_tile(&sixteen[g], dtype, (const char *)napier_at(x, dtype, g * 16), step, next, more ? step : 0, acc);
+    }
+    return ordinary;
+}
+
+static bool sum_in_place(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                         napier_sixteen *sixteen, float *acc) {
+    return job->x.dtype == NAPIER_F32 ? sum_in_place_as(NAPIER_F32, job, row, begin, end, sixteen, acc)
+                                      : sum_in_place_as(NAPIER_BF16, job, row, begin, end, sixteen, acc);
+}
+
 static void sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                       napier_sum *sums, float *scratch) {
+    const bool in_place = rows == NAPIER_STRIP && sums_in_place(job);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         napier_range range[NAPIER_STRIP / 16];
-        pack_strip(job, row, rows, i, n, z, range);
+        napier_sixteen sixteen[NAPIER_STRIP / 16];
+        const bool summed = in_place && n == NAPIER_TILE && sum_in_place(job, row, i, end, sixteen, acc);
+        napier_fetch ahead = fetch_of(job, row, rows, i + n, i + n + napier_least(end - i - n, NAPIER_TILE));
+        if (!summed) {
+            pack_strip(job, row, rows, i, n, z, range);
+        }
         for (int r = 0; r < rows; r += 16) {
             float *group = z + (int64_t)r * n;
-            napier_sixteen s;
-            sixteen_start(&s, range[r / 16]);
-            strip_sum(&s, group, n, false, fetch_of(job, row + r, i + n, i + n + NAPIER_TILE <= end), acc);
+            napier_sixteen s = sixteen[r / 16];
+            if (!summed) {
+                sixteen_start(&s, range[r / 16]);
+                strip_sum(&s, group, n, false, &ahead, acc);
+            }
             float alone[16], max[16], min[16], rest[16], count[16];
             vf_store(alone, vf_keep(s.alone, vf_set(1.0f)));
             vf_store(max, s.max);
@@ -852,12 +950,8 @@ NAPIER_KERNEL void write_sixteen(napier_softmax_op op, const napier_final *final
 }
 
 /* Replaces the z of 16 ordinary rows by their terms. */
-NAPIER_KERNEL void strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
+NAPIER_KERNEL void strip_terms(const napier_strip_group *group, float *z, int n) {
     for (int i = 0; i < n; i++) {
-        if (fetch.at) {
-            __builtin_prefetch(fetch.at, 0, 2);
-            fetch.at += fetch.step;
-        }
         vf_store(z + i * 16, vf_exp_scaled(vf_load(z + i * 16), group->s.maxima.magic));
     }
 }
@@ -869,34 +963,31 @@ NAPIER_KERNEL bool sixteen_normal(napier_softmax_op op, const napier_strip_group
            (op != NAPIER_OP_SOFTMAX || vm_all(vf_ge(lowest, vf_set(NAPIER_NORMAL_LOG_PROB))));
 }
 
-/* Columns [begin, begin + n) of a strip. The tile before it comes next, down to the one at `first`. */
+/* Columns [begin, begin + n) of a strip. */
 NAPIER_KERNEL void write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                    int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
+                                    int64_t begin, int n, const napier_final *finals, const napier_strip_group *group,
+                                    float *z) {
     napier_range range[NAPIER_STRIP / 16];
-    napier_strip_group group[NAPIER_STRIP / 16];
     bool ordinary = true;
     pack_strip(job, row, rows, begin, n, z, range);
-    int r = 0;
-    do { /* rows > 0 */
-        strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
+    for (int r = 0; r < rows; r += 16) {
         ordinary = ordinary && sixteen_normal(op, &group[r / 16], range[r / 16]);
-    } while ((r += 16) < rows);
+    }
     if (ordinary && op == NAPIER_OP_SOFTMAX) {
-        for (r = 0; r < rows; r += 16) {
-            const napier_fetch fetch = fetch_of(job, row + r, begin - NAPIER_TILE, begin > first);
-            strip_terms(&group[r / 16], z + (int64_t)r * n, n, fetch);
+        for (int r = 0; r < rows; r += 16) {
+            strip_terms(&group[r / 16], z + (int64_t)r * n, n);
         }
     }
     if (ordinary && strip_write(op, job, row, rows, begin, n, group, z)) {
         return;
     }
     if (ordinary && op == NAPIER_OP_SOFTMAX) { /* all is ordinary, only y's dtype prevented the direct write */
-        for (r = 0; r < rows; r += 16) {
+        for (int r = 0; r < rows; r += 16) {
             const napier_writer w = sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
             strip_results(op, &w, z + (int64_t)r * n, n, false);
         }
     } else {
-        for (r = 0; r < rows; r += 16) {
+        for (int r = 0; r < rows; r += 16) {
             const int part = rows - r < 16 ? rows - r : 16;
             write_sixteen(op, finals + r, part, &group[r / 16], job->masked_rows, z + (int64_t)r * n, n);
         }
@@ -904,17 +995,94 @@ NAPIER_KERNEL void write_strip_tile(napier_softmax_op op, const napier_softmax_j
     unpack_strip(job, row, rows, begin, n, z);
 }
 
+enum { NAPIER_BLOCK = 4, NAPIER_BLOCKS_AHEAD = 4 }; /* columns in registers, and how far ahead x and y are fetched */
+
+/* `n` columns of a whole strip, from x to y through registers. Returns false, and writes nothing, if a result may be
+ * subnormal. */
+NAPIER_KERNEL bool write_block(napier_softmax_op op, napier_dtype dtype, bool stream, int n,
+                               const napier_softmax_job *job, int64_t row, int64_t begin,
+                               const napier_strip_group *group) {
+    const int64_t in = job->x.col_stride, out = job->y.col_stride, ahead = NAPIER_BLOCK * NAPIER_BLOCKS_AHEAD;
+    vf v[NAPIER_BLOCK][4];
+    bool normal = true;
+    NAPIER_UNROLL
+    for (int g = 0; g < 4; g++) {
+        napier_range range = no_range();
+        NAPIER_UNROLL
+        for (int i = 0; i < n; i++) {
+            const int64_t at = row + g * 16 + (begin + i) * in;
+            __builtin_prefetch(napier_at(job->x.data, dtype, at + ahead * in));
+            v[i][g] = napier_load16(napier_at(job->x.data, dtype, at), dtype);
+            range.min = vf_min(v[i][g], range.min);
+        }
+        normal = normal && sixteen_normal(op, &group[g], range);
+    }
+    if (!normal) {
+        return false;
+    }
+    NAPIER_UNROLL
+    for (int g = 0; g < 4; g++) {
+        const napier_writer w = sixteen_writer(&group[g].s, &group[g].f, false);
+        NAPIER_UNROLL
+        for (int i = 0; i < n; i++) {
+            const vf value = op == NAPIER_OP_SOFTMAX ? vf_exp_scaled(v[i][g], group[g].s.maxima.magic) : v[i][g];
+            const vf result = result16(op, &w, value, false);
+            void *y = napier_at_out(job->y.data, dtype, row + g * 16 + (begin + i) * out);
+            if (stream) {
+                vf_stream((float *)y, result);
+            } else {
+                __builtin_prefetch(napier_at_out(job->y.data, dtype, row + g * 16 + (begin + i + ahead) * out), 1);
+                napier_store16(y, dtype, result);
+            }
+        }
+    }
+    return true;
+}
+
+/* Columns [begin, end) of a whole strip, in blocks. Returns the first column that needs more care. */
+NAPIER_KERNEL int64_t write_blocks(napier_softmax_op op, napier_dtype dtype, bool stream, const napier_softmax_job *job,
+                                   int64_t row, int64_t begin, int64_t end, const napier_strip_group *group) {
+    int64_t i = begin;
+    while (i + NAPIER_BLOCK <= end && write_block(op, dtype, stream, NAPIER_BLOCK, job, row, i, group)) {
+        i += NAPIER_BLOCK;
+    }
+    while (i < end && write_block(op, dtype, stream, 1, job, row, i, group)) {
+        i++;
+    }
+    return i;
+}
+
+NAPIER_KERNEL void write_strip_of(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                  int64_t begin, int64_t end, const napier_final *finals, float *z) {
+    napier_strip_group group[NAPIER_STRIP / 16];
+    for (int r = 0; r < rows; r += 16) {
+        strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
+    }
+    const bool blocks =
+        rows == NAPIER_STRIP && job->x.dtype == job->y.dtype && job->x.dtype != NAPIER_F16 && job->temperature == 1.0f;
+    const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
+    for (int64_t i = last; i >= begin; i -= NAPIER_TILE) { /* what was summed last is still in the caches */
+        const int64_t tile_end = i + napier_tile_at(i, end);
+        int64_t at = i;
+        if (blocks && job->x.dtype == NAPIER_BF16) {
+            at = write_blocks(op, NAPIER_BF16, false, job, row, i, tile_end, group);
+        } else if (blocks && job->stream && strip_is_lines(job, row, rows)) {
+            at = write_blocks(op, NAPIER_F32, true, job, row, i, tile_end, group);
+        } else if (blocks) {
+            at = write_blocks(op, NAPIER_F32, false, job, row, i, tile_end, group);
+        }
+        if (at < tile_end) {
+            write_strip_tile(op, job, row, rows, at, (int)(tile_end - at), finals, group, z);
+        }
+    }
+}
+
 static void write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                         const napier_final *finals, float *scratch) {
-    const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
-    for (int64_t i = last; i >= begin;
-         i -= NAPIER_TILE) { /* backwards, because what was summed last is still in the caches */
-        const int n = napier_tile_at(i, end);
-        if (job->op == NAPIER_OP_SOFTMAX) {
-            write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
-        } else {
-            write_strip_tile(NAPIER_OP_LOG_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
-        }
+    if (job->op == NAPIER_OP_SOFTMAX) {
+        write_strip_of(NAPIER_OP_SOFTMAX, job, row, rows, begin, end, finals, scratch);
+    } else {
+        write_strip_of(NAPIER_OP_LOG_SOFTMAX, job, row, rows, begin, end, finals, scratch);
     }
     if (job->stream) {
         vf_stream_fence();

@@ -2,6 +2,7 @@
  * not. Each is compared with one row at a time, scalar, one thread, three passes. */
 #include "support/check.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "ops/softmax/sum.h"
@@ -200,6 +201,42 @@ static void test_few_long_rows(void) {
     check_matrix(15, 1040, NAPIER_F32, NAPIER_F32, 1.0, 5);
 }
 
+/* Whole strips of 64 neighbouring rows of several tiles, which are read and written where they lie; 512 rows of f32 share
+ * the sets of a cache. One row has a subnormal result, one elements beyond the cutoff, one a NaN. */
+static void test_long_columns(void) {
+    static const int64_t rows[] = {64, 150, 512}, cols[] = {3077, 2049, 1030};
+    make_machines();
+    const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    for (int s = 0; s < 9; s++) {
+        const int odd = s % 3;
+        const napier_dtype dtype = s % 2 ? NAPIER_BF16 : NAPIER_F32;
+        grid in = grid_plain(rows[s / 3], cols[s / 3], dtype),
+             columns = grid_make(LAYOUT_TRANSPOSED, rows[s / 3], cols[s / 3], dtype);
+        grid_fill(&in, ROW_NORMAL, (uint64_t)s);
+        if (odd > 0) {
+            grid_set(&in, 37, 1029, -95.0);
+            grid_set(&in, 40, 500, -300.0);
+            grid_set(&in, in.view.rows - 64, 7, odd == 1 ? -1e30 : (double)NAN);
+        }
+        for (operation op = 0; op < OP_LOGSUMEXP_ALL; op++) {
+            grid expected = grid_plain(rows[s / 3], operation_cols(op, cols[s / 3]), dtype);
+            run_reference(op, &in, &expected, 1.0);
+            for (int i = 0; i < count; i++) {
+                grid_copy(&columns, &in);
+                compare(&machines[i], op, &columns, LAYOUT_TRANSPOSED, &expected, &options, "long columns");
+                if (op <= OP_LOG_SOFTMAX) {
+                    succeeded(machines[i].context,
+                              operation_run(machines[i].context, op, grid_input(&columns), columns.view, &options),
+                              "in place");
+                    if (grid_differences(&columns, &expected, operation_name(op))) {
+                        problem("    ... where %s, in place, long columns", machines[i].name);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /* The length of a vocabulary and a row that threads share. */
 static void test_long_rows(void) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_RISING, ROW_FALLING, ROW_MASKED, ROW_FLUSH_EDGE, ROW_ANY_FINITE};
@@ -316,9 +353,10 @@ static void test_narrow_logits_are_widened(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS(
-        "softmax_bits", TEST(test_f32), TEST(test_f32_temperature), TEST(test_narrow_dtypes), TEST(test_mixed_dtypes),
-        TEST(test_many_rows_of_each_kind), TEST(test_place_in_the_batch), TEST(test_large_jobs_of_short_rows),
-        TEST(test_few_long_rows), TEST(test_long_rows), TEST_EACH_ISA(1, test_rows_against_the_definition),
-        TEST_EACH_ISA(2, test_narrow_results_are_rounded), TEST_EACH_ISA(1, test_narrow_logits_are_widened));
+    return RUN_TESTS("softmax_bits", TEST(test_f32), TEST(test_f32_temperature), TEST(test_narrow_dtypes),
+                     TEST(test_mixed_dtypes), TEST(test_many_rows_of_each_kind), TEST(test_place_in_the_batch),
+                     TEST(test_large_jobs_of_short_rows), TEST(test_few_long_rows), TEST(test_long_columns),
+                     TEST(test_long_rows), TEST_EACH_ISA(1, test_rows_against_the_definition),
+                     TEST_EACH_ISA(2, test_narrow_results_are_rounded),
+                     TEST_EACH_ISA(1, test_narrow_logits_are_widened));
 }
