@@ -28,6 +28,7 @@ struct napier_context {
     struct napier_stop *stop; /* core/base/stop.h; NULL: nothing stops it */
     napier_isa isa;
     napier_engine engine;
+    int64_t cache_bytes; /* of the last level; 0: unknown */
     char error[NAPIER_ERROR_TEXT];
 };
 

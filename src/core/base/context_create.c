@@ -134,6 +134,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     context->pool = create_pool(context);
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
     context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;
+    context->cache_bytes = napier_cache_bytes();
     context->error[0] = '\0';
     *out = context;
     return NAPIER_OK;

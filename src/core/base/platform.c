@@ -26,6 +26,15 @@ void napier_rest(unsigned microseconds) {
     (void)nanosleep(&time, NULL); /* a signal may end it early */
 }
 
+int64_t napier_cache_bytes(void) {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? bytes : 0;
+#else
+    return 0;
+#endif
+}
+
 const char *napier_path_name(const char *path) {
     const char *const slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -62,6 +71,8 @@ uint64_t napier_nanoseconds(void) {
 }
 
 void napier_rest(unsigned microseconds) { Sleep((microseconds + 999) / 1000); }
+
+int64_t napier_cache_bytes(void) { return 0; }
 
 const char *napier_path_name(const char *path) {
     const char *name = path;

@@ -33,6 +33,9 @@ uint64_t napier_nanoseconds(void);
 /* Gives the processor to others for about so long. */
 void napier_rest(unsigned microseconds);
 
+/* The size of the last level of caches; 0 if the system does not tell. */
+int64_t napier_cache_bytes(void);
+
 /* The part of a path behind its last separator of folders. */
 const char *napier_path_name(const char *path);
 

@@ -6,6 +6,7 @@
 #include "ops/softmax/short_rows.inc.h"
 #include "ops/softmax/long_rows.inc.h"
 #include "ops/softmax/lanes.inc.h"
+#include "ops/softmax/columns.inc.h"
 #include "ops/softmax/weighted.inc.h"
 #include "ops/softmax/f64/tile_f64.inc.h"
 #include "ops/softmax/gradient.inc.h"

@@ -63,7 +63,7 @@ napier_status napier_shard_softmax(napier_context *context, const int64_t *final
                                  .y = result,
                                  .temperature = napier_float_of(o.temperature),
                                  .masked_rows = o.masked_rows,
-                                 .stream = napier_leaves_caches(result)};
+                                 .stream = napier_leaves_caches(context, result)};
     return write_all(context, &w);
 }
 
@@ -88,7 +88,7 @@ napier_status napier_shard_logsumexp_backward(napier_context *context, const int
                                  .y = grad_logits,
                                  .temperature = napier_float_of(o.temperature),
                                  .masked_rows = NAPIER_MASKED_ZERO,
-                                 .stream = napier_leaves_caches(grad_logits)};
+                                 .stream = napier_leaves_caches(context, grad_logits)};
     return write_all(context, &w);
 }
 

@@ -6,7 +6,7 @@
 #ifndef NAPIER_OPS_SOFTMAX_GRADIENT_INC_H
 #define NAPIER_OPS_SOFTMAX_GRADIENT_INC_H
 
-#include "ops/softmax/lanes.inc.h"
+#include "ops/softmax/columns.inc.h"
 #include "ops/softmax/long_rows.inc.h"
 #include "ops/softmax/weighted.inc.h"
 

@@ -11,14 +11,14 @@
 #include "ops/softmax/f64/softmax_f64.h"
 #include "ops/softmax/softmax_split.h"
 
-static napier_softmax_job job_of(napier_softmax_op op, napier_const_matrix x, napier_matrix y,
-                                 const napier_softmax_options *options) {
+static napier_softmax_job job_of(const napier_context *context, napier_softmax_op op, napier_const_matrix x,
+                                 napier_matrix y, const napier_softmax_options *options) {
     return (napier_softmax_job){.op = op,
                                 .x = x,
                                 .y = y,
                                 .temperature = napier_float_of(options->temperature),
                                 .masked_rows = options->masked_rows,
-                                .stream = napier_leaves_caches(y)};
+                                .stream = napier_leaves_caches(context, y)};
 }
 
 static bool is_empty(napier_const_matrix m) { return m.rows == 0 || m.cols == 0; }
@@ -40,7 +40,7 @@ static napier_status elementwise(napier_context *context, napier_softmax_op op, 
                                      .options = o};
         return napier_f64_run(context, &wide);
     }
-    const napier_softmax_job job = job_of(op, logits, result, &o);
+    const napier_softmax_job job = job_of(context, op, logits, result, &o);
     return napier_softmax_split(context, &job, o.algorithm);
 }
 
@@ -69,8 +69,8 @@ static napier_status logsumexp(napier_context *context, bool all, napier_const_m
         return napier_f64_run(context, &wide);
     }
     const bool scattered = all && !napier_is_one_run(logits);
-    const napier_softmax_job job =
-        job_of(NAPIER_OP_LOGSUMEXP, all && !scattered ? napier_one_row(logits) : logits, napier_column(lse), &o);
+    const napier_softmax_job job = job_of(context, NAPIER_OP_LOGSUMEXP,
+                                          all && !scattered ? napier_one_row(logits) : logits, napier_column(lse), &o);
     return scattered ? napier_logsumexp_of_all(context, &job) : napier_softmax_split(context, &job, o.algorithm);
 }
 
@@ -171,7 +171,7 @@ static napier_status logsumexp_backward(napier_context *context, bool all, napie
                                      .options = o};
         return napier_f64_run(context, &wide);
     }
-    const napier_softmax_job job = job_of(NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
+    const napier_softmax_job job = job_of(context, NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
     return (all ? napier_scaled_softmax_all : napier_scaled_softmax)(context, &job, grad_lse);
 }
 

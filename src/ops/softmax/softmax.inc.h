@@ -8,8 +8,8 @@
  * Between sum and write, `finish` turns maximum, count and rest into scale and log_sum, for 16 rows at a time.
  *
  * There are three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of
- * one vector (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the
- * operations of napier_tile_by_definition and napier_sum_finish (sum.h) in the same order. That is the contract. */
+ * one vector (up to 16 columns, after a transpose: lanes.inc.h), and rows that are columns in memory (columns.inc.h). All do
+ * the operations of napier_tile_by_definition and napier_sum_finish (sum.h) in the same order. That is the contract. */
 #ifndef NAPIER_OPS_SOFTMAX_SOFTMAX_INC_H
 #define NAPIER_OPS_SOFTMAX_SOFTMAX_INC_H
 

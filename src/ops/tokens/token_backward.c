@@ -182,7 +182,7 @@ static napier_status run(napier_context *context, const napier_token_call *call,
                          napier_matrix grad_logits, const napier_token_hook *hook) {
     back b = {.split = napier_token_split_of(context, call, logits),
               .y = grad_logits,
-              .stream = grad_logits.data != logits.data && napier_leaves_caches(grad_logits),
+              .stream = grad_logits.data != logits.data && napier_leaves_caches(context, grad_logits),
               .hook = hook};
     napier_token_split_keep_terms(&b.split);
     NAPIER_MEMORY(memory, context);

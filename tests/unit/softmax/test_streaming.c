@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/context.h"
 #include "support/formats.h"
 
 typedef napier_status forward(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
@@ -90,6 +91,7 @@ static void test_large_results(void) {
             continue;
         }
         napier_context *const context = context_for_test(isas[i], 1 + (int)(i % 2));
+        context->cache_bytes = 0; /* large caches hold more than these results */
         for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
             compare(context, napier_softmax, &cases[s], s % 2 ? 0 : 5, 0);
             compare(context, napier_log_softmax, &cases[s], s % 2 ? 3 : 0, 100003);
