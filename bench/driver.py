@@ -37,7 +37,7 @@ class Worker:
         self.peer, self.threads = peer, threads
         command, extra = self.command(peer, home, build)
         counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-        env = dict(os.environ, **dict.fromkeys(counts, str(threads)), OMP_WAIT_POLICY="passive", CUDA_VISIBLE_DEVICES="",
+        env = dict(os.environ, **dict.fromkeys(counts, str(threads)), CUDA_VISIBLE_DEVICES="",
                    JAX_PLATFORMS="cpu", TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_OFFLINE="1", **extra)
         cores = distinct_cores()[-threads:]
         self.process = subprocess.Popen(
