@@ -297,7 +297,9 @@ static split split_of(const napier_context *context, const napier_softmax_job *j
 
 static napier_status run_as_they_lie(napier_context *context, split *s) {
     const int64_t pieces = is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
-    const bool enough_rows = pieces >= context->threads || context->threads == 1;
+    const int64_t tiles = tiles_of(s->job->x.cols);
+    const bool divides = is_columns(s->job) || tile_chunk(context, tiles) < tiles; /* a row, over threads */
+    const bool enough_rows = pieces >= context->threads || !divides;
     const bool alone = s->job->x.rows == 1 && keeps_in_result(s); /* nothing to sum while it is written */
     const bool endless = s->job->x.cols > NAPIER_ROW_MOST;
     const bool by_rows = s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !alone && !endless;
