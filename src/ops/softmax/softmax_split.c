@@ -51,7 +51,7 @@ typedef struct split {
     int64_t scratch_floats; /* per worker */
     bool together;          /* a row is written while the next one is summed */
     bool keep; /* a row that is split over threads keeps its terms between sum and write, where its results go */
-    napier_kept_tile *kept; /* [workers, tiles of a row + 1] if `together`, [tiles of a row] if a row is split */
+    napier_kept_tile *kept; /* [workers, kept_slots] if `together`, [tiles of a row] if a row is split */
     napier_sum *sums;       /* [workers, rows in progress] */
     int64_t row;            /* first row in progress */
     int rows;               /* rows in progress: 1, or those of a strip */
@@ -68,6 +68,14 @@ static bool is_columns(const napier_softmax_job *job) {
 }
 
 static int64_t tiles_of(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
+
+/* The kept tiles of a worker: those of a row and one more, and never in a cache line with those of another worker. With a line
+ * in common, two threads were hardly faster than one (bf16, 8192 x 2048). */
+static int64_t kept_slots(int64_t cols) {
+    enum { LINES = 32 }; /* so many kept tiles are whole cache lines */
+    return (tiles_of(cols) + LINES) / LINES * LINES;
+}
+_Static_assert(32 * sizeof(napier_kept_tile) % NAPIER_ALIGNMENT == 0, "whole cache lines");
 
 static napier_status take(napier_memory *memory, split *s, int workers, int64_t floats, int rows, int64_t kept) {
     s->scratch_floats = floats;
@@ -155,10 +163,9 @@ static void long_row(const split *s, int64_t row, int worker) {
 static void long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
     const split *s = argument;
     if (s->together) {
-        const int64_t slots = tiles_of(s->job->x.cols) + 1;
         float *scratch = scratch_of(s, worker);
         float *terms = s->job->op == NAPIER_OP_SOFTMAX ? scratch + NAPIER_ROWS_SCRATCH : NULL;
-        s->kernels->long_rows(s->job, begin, end, terms, s->kept + worker * slots, scratch);
+        s->kernels->long_rows(s->job, begin, end, terms, s->kept + worker * kept_slots(s->job->x.cols), scratch);
         return;
     }
     for (int64_t row = begin; row < end; row++) {
@@ -204,10 +211,11 @@ static napier_status run_by_rows(napier_context *context, split *s) {
         s->together = can_go_together(s);
         floats = NAPIER_ROWS_SCRATCH;
         if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
-            floats += (napier_terms_in_result(s->job) ? 2 : tiles + 1) * NAPIER_TILE;
+            /* the last tile of the terms is only fetched: it must not belong to the next worker */
+            floats += (napier_terms_in_result(s->job) ? 2 : tiles + 2) * NAPIER_TILE;
         }
     }
-    const int64_t kept = s->together ? workers * (tiles + 1) : 0;
+    const int64_t kept = s->together ? workers * kept_slots(s->job->x.cols) : 0;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(take(&memory, s, workers, floats, columns ? NAPIER_STRIP : 0, kept));
     napier_parallel(context, rows, chunk, columns ? strips_task : long_rows_task, s);
