@@ -26,6 +26,7 @@ struct napier_context {
     int threads;
     struct napier_pool *pool; /* NULL: OpenMP's threads, or none */
     struct napier_stop *stop; /* core/base/stop.h; NULL: nothing stops it */
+    struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
     napier_engine engine;
     int64_t cache_bytes; /* of the last level; 0: unknown */

@@ -1,10 +1,12 @@
 /* core/base/context_create.c - creates and destroys contexts. */
 #include <stdint.h>
+#include <string.h>
 
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
 
+#include "core/base/awake.h"
 #include "core/base/platform.h"
 #include "core/base/pool.h"
 #include "core/base/scope.h"
@@ -50,15 +52,22 @@ static int resolve_threads(int asked) {
 #endif
 }
 
-/* A context, its stop and its pool are one block of memory. */
+/* A context, its stop, what it knows of its threads, and its pool are one block of memory. */
 static size_t aligned(size_t size) { return (size + NAPIER_ALIGNMENT - 1) / NAPIER_ALIGNMENT * NAPIER_ALIGNMENT; }
 static size_t stop_place(void) { return aligned(sizeof(napier_context)); }
-static size_t pool_place(void) { return stop_place() + aligned(napier_stop_size()); }
+static size_t awake_place(void) { return stop_place() + aligned(napier_stop_size()); }
+static size_t pool_place(void) { return awake_place() + aligned(sizeof(napier_awake)); }
 
 static napier_stop *create_stop(napier_context *context) {
     napier_stop *const stop = (napier_stop *)(void *)((char *)context + stop_place());
     napier_stop_create(stop);
     return stop;
+}
+
+static napier_awake *create_awake(napier_context *context) {
+    napier_awake *const awake = (napier_awake *)(void *)((char *)context + awake_place());
+    memset(awake, 0, sizeof *awake);
+    return awake;
 }
 
 static size_t context_size(int threads) {
@@ -131,6 +140,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     napier_watch_forks();
     context->threads = threads;
     context->stop = create_stop(context);
+    context->awake = create_awake(context);
     context->pool = create_pool(context);
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
     context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;

@@ -6,6 +6,7 @@
 #include <omp.h>
 #endif
 
+#include "core/base/awake.h"
 #include "core/base/fenv.h"
 #include "core/base/platform.h"
 #include "core/base/pool.h"
@@ -103,10 +104,15 @@ static void ask_until_done(const napier_context *context) {
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
+    const uint64_t called = napier_nanoseconds();
+    _Atomic uint64_t began = called; /* the last thread that has begun; the caller's does not count */
 #pragma omp parallel num_threads(workers)
     {
         const napier_fenv saved = napier_fenv_enter();
         const int worker = omp_get_thread_num();
+        if (worker > 0) {
+            began = napier_nanoseconds();
+        }
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
         for (int64_t index = 0; index < chunks; index++) {
             run_chunk(context, task, argument, worker, index, items, chunk);
@@ -116,6 +122,7 @@ static void run_team(const napier_context *context, int workers, int64_t items, 
         }
         napier_fenv_leave(saved);
     }
+    napier_awake_note(context->awake, called, began, napier_nanoseconds());
 }
 #elif defined(NAPIER_POOL)
 typedef struct team_job {
@@ -124,11 +131,15 @@ typedef struct team_job {
     void *argument;
     int64_t items, chunk, chunks;
     _Atomic int64_t next;
+    _Atomic uint64_t began;
 } team_job;
 
 static void run_member(void *argument, int worker) {
     team_job *j = argument;
     const napier_fenv saved = napier_fenv_enter();
+    if (worker > 0) {
+        j->began = napier_nanoseconds();
+    }
     for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
         run_chunk(j->context, j->task, j->argument, worker, index, j->items, j->chunk);
     }
@@ -141,10 +152,16 @@ static void run_member(void *argument, int worker) {
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
-    team_job job = {context, task, argument, items, chunk, chunks, 0};
+    const uint64_t called = napier_nanoseconds();
+    team_job job = {context, task, argument, items, chunk, chunks, 0, called};
     napier_pool_run(context->pool, workers, run_member, &job);
+    napier_awake_note(context->awake, called, job.began, napier_nanoseconds());
 }
 #endif
+
+bool napier_helps_now(const napier_context *context) {
+    return napier_threads_of(context) > 1 && napier_awake_ask(context->awake, napier_nanoseconds());
+}
 
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
     napier_stop *const stop = napier_stop_of(context);

@@ -10,8 +10,8 @@
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
     NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 20 microseconds */
-    NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST, /* fewer are left to one thread: a second one that is awake helps from
-                                                    32,768 on, but one that sleeps takes longer to wake */
+    NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST, /* fewer are left to one thread: to wake another takes longer, ... */
+    NAPIER_LIGHT_AWAKE = 32768,                  /* ... but from here on one that is awake helps */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
     NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
@@ -36,6 +36,14 @@ int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t co
 /* The same where an element takes a fraction of a nanosecond. */
 static int64_t light_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     return chunk_of(context, rows, cols, granule, rows * cols < NAPIER_LIGHT_ALONE ? INT64_MAX : NAPIER_LIGHT_LEAST);
+}
+
+/* The same, and other threads help with less work if they are awake. */
+static int64_t awake_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
+    const int64_t elements = rows * cols;
+    const bool small = elements >= NAPIER_LIGHT_AWAKE && elements < NAPIER_LIGHT_ALONE;
+    return small && napier_helps_now(context) ? chunk_of(context, rows, cols, granule, NAPIER_LIGHT_AWAKE / 2)
+                                              : light_chunk(context, rows, cols, granule);
 }
 
 static int64_t tile_chunk(const napier_context *context, int64_t tiles) {
@@ -109,9 +117,10 @@ static napier_status run_narrow(napier_context *context, split *s) {
 static napier_status run_short(napier_context *context, split *s) {
     const bool columns = is_columns(s->job);
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
-    const int64_t rows = s->job->x.rows, chunk = light_chunk(context, rows, s->job->x.cols, granule);
+    const int64_t rows = s->job->x.rows, chunk = awake_chunk(context, rows, s->job->x.cols, granule);
     const int workers = napier_workers(context, rows, chunk);
-    if (!columns && rows * s->job->x.cols < NAPIER_LIGHT_LEAST && s->job->x.cols <= NAPIER_NARROW_COLS) {
+    if (workers == 1 && !columns && rows * s->job->x.cols < NAPIER_LIGHT_LEAST &&
+        s->job->x.cols <= NAPIER_NARROW_COLS) {
         return run_narrow(context, s);
     }
     NAPIER_MEMORY(memory, context);
@@ -204,7 +213,7 @@ static bool can_go_together(const split *s) {
 static napier_status run_by_rows(napier_context *context, split *s) {
     const bool columns = is_columns(s->job);
     const int64_t rows = s->job->x.rows, tiles = tiles_of(s->job->x.cols);
-    const int64_t chunk = columns ? NAPIER_STRIP : light_chunk(context, rows, s->job->x.cols, 1);
+    const int64_t chunk = columns ? NAPIER_STRIP : awake_chunk(context, rows, s->job->x.cols, 1);
     const int workers = napier_workers(context, rows, chunk);
     int64_t floats = NAPIER_COLUMNS_SCRATCH;
     if (!columns) {

@@ -8,6 +8,7 @@
 
 #include <napier/cuda/device.h>
 
+#include "core/base/awake.h"
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
@@ -422,6 +423,45 @@ static void test_parallel(void) {
     }
 }
 
+/* A loop of 10 us that is called at `at`, and that the last thread began `late` microseconds later. Returns its end. */
+static uint64_t loop_at(napier_awake *a, uint64_t at, uint64_t late) {
+    napier_awake_note(a, at, at + late * 1000, at + 10 * 1000);
+    return at + 10 * 1000;
+}
+
+/* Small calls, one right after the other, which are divided or not. Returns how many were. */
+static int small_calls(napier_awake *a, uint64_t *now, int calls, uint64_t late) {
+    int divided = 0;
+    for (int i = 0; i < calls; i++) {
+        if (napier_awake_ask(a, *now)) {
+            divided++;
+            *now = loop_at(a, *now, late);
+        } else {
+            *now += 20 * 1000;
+        }
+    }
+    return divided;
+}
+
+static void test_awake_threads(void) {
+    enum { SECOND = 1000 * 1000 * 1000 };
+    napier_awake a = {.ended = 0};
+    uint64_t now = 1;
+    for (int i = 0; i < 10; i++) { /* single calls are left to one thread */
+        assert_false(napier_awake_ask(&a, now += SECOND));
+    }
+    now += SECOND;
+    assert_int_equal(small_calls(&a, &now, 1000, 1), 999); /* the second call of a loop wakes the threads */
+    assert_false(napier_awake_ask(&a, now += SECOND));
+    now = loop_at(&a, now += SECOND, 40); /* a large call wakes them too, whatever that takes */
+    assert_int_equal(small_calls(&a, &now, 1000, 1), 1000);
+    now = loop_at(&a, now, 40); /* one slow start */
+    assert_int_equal(small_calls(&a, &now, 1000, 1), 1000);
+    now += SECOND;
+    assert_in_range(small_calls(&a, &now, 2000, 40), 3, 5);       /* threads that sleep at once: one thread, ... */
+    assert_in_range(small_calls(&a, &now, 10000, 1), 7000, 9999); /* ... until a trial finds them awake */
+}
+
 static void test_floating_point_state(void) {
     napier_context *c = context_for_test(NAPIER_ISA_SCALAR, 3);
     int done[100] = {0};
@@ -451,5 +491,5 @@ int main(void) {
     return RUN_TESTS("base", TEST(test_names), TEST(test_no_device), TEST(test_context_options), TEST(test_context),
                      TEST(test_allocation), TEST_1(test_views_that_cannot_be), TEST_1(test_views_to_write),
                      TEST_1(test_overlap_against_a_map), TEST_1(test_large_overlaps), TEST(test_parallel),
-                     TEST(test_floating_point_state));
+                     TEST(test_awake_threads), TEST(test_floating_point_state));
 }
