@@ -151,6 +151,10 @@ void memory_in_child(void);
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
 void *pages_take(size_t bytes);
 void pages_give(void *pages, size_t bytes);
+/* Nobody needs what these pages hold. The system may take them where it lacks memory; written pages are there again. */
+void pages_idle(void *pages, size_t bytes);
+/* The memory of this machine; 0: unknown. */
+size_t machine_bytes(void);
 
 /* Calls these around each fork, where there is one. 0, or another value if there is no memory for it. */
 int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void));

@@ -59,21 +59,24 @@ void scratch_give(void *memory, void *user) {
  * A new large result costs more time in page faults than in computation. So large blocks are kept, up to a limit, and
  * reused. Each has its own pages. Any thread may free a block, also without the GIL. */
 
-enum { KEPT_BLOCKS = 16 };
+enum { KEPT_BLOCKS = 16, KEPT_SHARE = 16 };
 #define BLOCK_LARGE ((size_t)256 * 1024)
-#define KEPT_BYTES ((size_t)512 * 1024 * 1024)
+#define KEPT_LEAST ((size_t)512 * 1024 * 1024)
+#define BLOCK_HUGE ((size_t)64 * 1024 * 1024) /* the system may take such a block's pages while nobody uses it */
 
 static struct {
     PyThread_type_lock lock;
     block *kept[KEPT_BLOCKS];
     int count;
-    size_t bytes;
+    size_t bytes, most; /* most: bytes that may be kept, a share of the machine's memory */
 } blocks;
 
 static void lock_blocks(void) { (void)PyThread_acquire_lock(blocks.lock, WAIT_LOCK); }
 static void unlock_blocks(void) { PyThread_release_lock(blocks.lock); }
 
 int memory_start(void) {
+    const size_t share = machine_bytes() / KEPT_SHARE;
+    blocks.most = share > KEPT_LEAST ? share : KEPT_LEAST;
     blocks.lock = PyThread_allocate_lock();
     return blocks.lock ? 0 : -1;
 }
@@ -140,8 +143,11 @@ void block_give(void *memory) {
         free(b->start);
         return;
     }
+    if (b->bytes >= BLOCK_HUGE) {
+        pages_idle((char *)b + HUGE_PAGE, b->bytes - HUGE_PAGE); /* the header stays */
+    }
     lock_blocks();
-    const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= KEPT_BYTES;
+    const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= blocks.most;
     if (keep) {
         blocks.kept[blocks.count++] = b;
         blocks.bytes += b->bytes;

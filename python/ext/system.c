@@ -12,6 +12,16 @@ void pages_give(void *pages, size_t bytes) {
     VirtualFree(pages, 0, MEM_RELEASE);
 }
 
+void pages_idle(void *pages, size_t bytes) {
+    (void)pages;
+    (void)bytes;
+}
+
+size_t machine_bytes(void) {
+    MEMORYSTATUSEX status = {.dwLength = sizeof status};
+    return GlobalMemoryStatusEx(&status) ? (size_t)status.ullTotalPhys : 0;
+}
+
 int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
     (void)before;
     (void)after;
@@ -31,6 +41,7 @@ void *loaded_function(const char *library, const char *name) {
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Large blocks lie on huge pages if the system has them. */
 void *pages_take(size_t bytes) {
@@ -54,6 +65,20 @@ void *pages_take(size_t bytes) {
 }
 
 void pages_give(void *pages, size_t bytes) { munmap(pages, bytes); }
+
+void pages_idle(void *pages, size_t bytes) {
+#ifdef MADV_FREE
+    (void)madvise(pages, bytes, MADV_FREE);
+#else
+    (void)pages;
+    (void)bytes;
+#endif
+}
+
+size_t machine_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), each = sysconf(_SC_PAGESIZE);
+    return pages > 0 && each > 0 ? (size_t)pages * (size_t)each : 0;
+}
 
 int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
     return pthread_atfork(before, after, in_child);
