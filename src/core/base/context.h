@@ -24,8 +24,8 @@ typedef enum napier_engine {
 struct napier_context {
     napier_allocator allocator;
     int threads;
-    struct napier_pool *pool; /* NULL: OpenMP's threads, or none */
-    struct napier_stop *stop; /* core/base/stop.h; NULL: nothing stops it */
+    struct napier_pool *pool;   /* NULL: OpenMP's threads, or none */
+    struct napier_stop *stop;   /* core/base/stop.h; NULL: nothing stops it */
     struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
     napier_engine engine;
