@@ -16,13 +16,14 @@ typedef struct napier_awake {
     _Atomic uint64_t asked; /* the last question; 0: none yet */
     _Atomic int slow;       /* successive loops that a thread began late although they came soon after another one */
     _Atomic int refused;    /* questions since these were too many */
+    _Atomic bool answer;    /* to the last question */
 } napier_awake;
 
 /* A loop over threads was called, the last of them began, and the loop ended at these times. */
 void napier_awake_note(napier_awake *a, uint64_t called, uint64_t began, uint64_t ended);
 
-/* Should work of some 20 us be divided now? Also true where that may show whether threads sleep: at the second of two
- * questions that follow closely, and again after many were refused. */
+/* Should work of some 20 us be divided now? Also true where that may show whether threads sleep: in the second of two calls
+ * that follow closely, and again after many were refused. A call may ask twice: within a microsecond the answer is the same. */
 bool napier_awake_ask(napier_awake *a, uint64_t now);
 
 #endif

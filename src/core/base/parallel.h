@@ -20,7 +20,7 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
  * often, on parts that begin at a multiple of chunk, and chunks are left out after a stop. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
-/* Whether work of some 20 us gains by other threads, because they are awake (core/base/awake.h). Ask once a call. */
+/* Whether work of some 20 us gains by other threads, because they are awake (core/base/awake.h). */
 bool napier_helps_now(const napier_context *context);
 
 /* Works on item i. */

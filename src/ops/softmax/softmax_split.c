@@ -8,10 +8,12 @@
 #include "ops/isa/ops_kernels.h"
 
 enum {
-    NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
-    NAPIER_LIGHT_LEAST = 65536, /* of a softmax: 20 microseconds */
-    NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST, /* fewer are left to one thread: to wake another takes longer, ... */
-    NAPIER_LIGHT_AWAKE = 32768,                  /* ... but from here on one that is awake helps */
+    NAPIER_PIECE_LEAST =
+        8192, /* elements: they take a few microseconds, as long as the start of a thread that is awake */
+    NAPIER_PIECE_ALONE = 65536, /* fewer are left to one thread if the others sleep: to wake them takes longer */
+    NAPIER_LIGHT_LEAST = 65536, /* of a softmax, whose elements take a fraction of a nanosecond: 20 microseconds */
+    NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST,
+    NAPIER_LIGHT_AWAKE = 32768, /* from here on a thread that is awake helps */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
     NAPIER_ROW_MOST = 1 << 26,  /* longer rows are split also where there are many, so that a stop is soon */
     NAPIER_KEEP_COLS =
@@ -30,10 +32,11 @@ static int64_t chunk_of(const napier_context *context, int64_t rows, int64_t col
 }
 
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
-    return chunk_of(context, rows, cols, granule, NAPIER_PIECE_LEAST);
+    const int64_t elements = rows * cols;
+    const bool small = elements >= NAPIER_PIECE_LEAST && elements < NAPIER_PIECE_ALONE;
+    return chunk_of(context, rows, cols, granule, small && !napier_helps_now(context) ? INT64_MAX : NAPIER_PIECE_LEAST);
 }
 
-/* The same where an element takes a fraction of a nanosecond. */
 static int64_t light_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     return chunk_of(context, rows, cols, granule, rows * cols < NAPIER_LIGHT_ALONE ? INT64_MAX : NAPIER_LIGHT_LEAST);
 }
