@@ -355,7 +355,7 @@ NAPIER_AMX_INLINE void multiply_step(const strip_square *s, int64_t step) {
     napier_tile_multiply(3, 5, 7);
 }
 
-/* `steps` of 32 k. Instructions besides those of tiles cost time, because tiles are then loaded later. */
+/* `steps` of 32 k, four at a time: instructions besides those of tiles cost time, because tiles are then loaded later. */
 NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, const bool first, float *c, int64_t c_step,
                                              unread_tile *unread) {
     const size_t c_bytes = (size_t)c_step * sizeof(float);
@@ -370,7 +370,7 @@ NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, cons
         multiply_step(&s, 1);
         multiply_step(&s, 2);
         multiply_step(&s, 3);
-        STAY_AWAKE(3, 7, unread);
+        napier_tile_store(7, unread->bytes, NAPIER_TILE_BYTES);
         s.rows += 4 * SQUARE * TILE_K;
         s.lanes += 4 * TILE_K / 2 * LANES;
         s.others += 4 * TILE_K / 2 * LANES;
@@ -438,7 +438,8 @@ bool napier_amx_is_here(const napier_context *context) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
     if (context->isa != NAPIER_ISA_AVX512 || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & 1u << 27) ||
-        !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & 1u << 22) || !(edx & 1u << 24)) {
+        !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & 1u << 22) || !(edx & 1u << 24) ||
+        !__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & 1u << 5)) { /* AMX-BF16, AMX-TILE, AVX512_BF16 */
         return false;
     }
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
