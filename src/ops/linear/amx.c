@@ -313,56 +313,71 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
     napier_tile_release();
 }
 
-/* ---- Rows packed once for many lanes ------------------------------------------------------------------------------
- * 32 lanes by 512 k stay in the first-level cache while all rows of a strip stream through it from the second one. */
+/* ---- Strips ------------------------------------------------------------------------------------------------------
+ * 32 rows by 512 k stay in the first-level cache while all lanes of a strip stream through it from the second one. */
 
-NAPIER_AMX void napier_engine_pack_strip(const napier_engine_block *b, uint16_t *strip) {
-    for (int64_t row = 0; row < b->row_count; row += SQUARE, strip += SQUARE * b->k) {
-        pack_rows(b, row, 0, b->k, strip);
+NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t *tiles) {
+    for (int64_t row = 0; row < b->row_count; row += SQUARE, tiles += SQUARE * b->k) {
+        pack_rows(b, row, 0, b->k, tiles);
     }
 }
 
+NAPIER_AMX void napier_engine_write_strip(const napier_engine_strip *s, int64_t rows, uint16_t *out, int64_t out_step,
+                                          bool stream) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t l = 0; l < s->lane_count; l += SQUARE) {
+            napier_tile_round(s->c + r * s->c_step + l, out + r * out_step + l, s->lane_count - l, stream);
+        }
+    }
+}
+
+/* Where a square is: at its first k. */
 typedef struct strip_square {
     const uint16_t *rows;
-    const uint32_t *lanes;
-    int64_t lane_step;
-    int64_t steps; /* of 32 k */
-    float *c;
-    bool first;
-    uintptr_t next; /* lanes that are multiplied afterwards: next_lines of them are fetched in each step */
+    const uint32_t *lanes, *others; /* two groups */
+    uintptr_t next;                 /* rows that are multiplied later: next_lines of them are fetched in each step */
     int64_t next_lines;
 } strip_square;
 
-/* 32 rows and 32 lanes. */
-NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, unread_tile *unread) {
+/* 32 rows, 32 lanes, 32 k. */
+NAPIER_AMX_INLINE void multiply_step(const strip_square *s, int64_t step) {
     enum { LINE = NAPIER_TILE_BYTES };
-    const size_t c_bytes = SQUARE * sizeof(float);
-    const bool first = s->first;
-    const int64_t steps = s->steps, next_lines = s->next_lines;
-    const uint16_t *rows = s->rows;
-    const uint32_t *lanes = s->lanes, *others = lanes + s->lane_step;
-    uintptr_t next = s->next;
-    float *const c = s->c, *const below = c + ROWS * SQUARE;
+    for (int64_t line = 0; line < s->next_lines; line++) {
+        __builtin_prefetch((const void *)(s->next + (uintptr_t)((step * s->next_lines + line) * LINE)), 0, 2);
+    }
+    napier_tile_load(4, s->rows + step * SQUARE * TILE_K, LINE);
+    napier_tile_stream(6, s->lanes + step * (TILE_K / 2) * LANES, LINE);
+    napier_tile_multiply(0, 4, 6);
+    napier_tile_load(5, s->rows + (step * SQUARE + ROWS) * TILE_K, LINE);
+    napier_tile_multiply(2, 5, 6);
+    napier_tile_stream(7, s->others + step * (TILE_K / 2) * LANES, LINE);
+    napier_tile_multiply(1, 4, 7);
+    napier_tile_multiply(3, 5, 7);
+}
+
+/* `steps` of 32 k, four at a time: instructions besides those of tiles cost time, because tiles are then loaded later. */
+NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, const bool first, float *c, int64_t c_step,
+                                             unread_tile *unread) {
+    const size_t c_bytes = (size_t)c_step * sizeof(float);
+    float *const below = c + ROWS * c_step;
     START_SUMS(0, c);
     START_SUMS(1, c + LANES);
     START_SUMS(2, below);
     START_SUMS(3, below + LANES);
-    for (int64_t i = 0; i < steps; i++) {
-        for (int64_t line = 0; line < next_lines; line++, next += LINE) {
-            __builtin_prefetch((const void *)next, 0, 2);
-        }
-        STAY_AWAKE(i, 7, unread);
-        napier_tile_load(6, lanes, LANES_STEP);
-        napier_tile_stream(4, rows, LINE);
-        napier_tile_multiply(0, 4, 6);
-        napier_tile_load(7, others, LANES_STEP);
-        napier_tile_multiply(1, 4, 7);
-        napier_tile_stream(5, rows + ROWS * TILE_K, LINE);
-        napier_tile_multiply(2, 5, 6);
-        napier_tile_multiply(3, 5, 7);
-        rows += SQUARE * TILE_K;
-        lanes += TILE_K / 2 * LANES;
-        others += TILE_K / 2 * LANES;
+    int64_t i = 0;
+    for (; i + 4 <= steps; i += 4) {
+        multiply_step(&s, 0);
+        multiply_step(&s, 1);
+        multiply_step(&s, 2);
+        multiply_step(&s, 3);
+        napier_tile_store(7, unread->bytes, NAPIER_TILE_BYTES);
+        s.rows += 4 * SQUARE * TILE_K;
+        s.lanes += 4 * TILE_K / 2 * LANES;
+        s.others += 4 * TILE_K / 2 * LANES;
+        s.next += (uintptr_t)(4 * s.next_lines * NAPIER_TILE_BYTES);
+    }
+    for (int64_t j = 0; i < steps; i++, j++) {
+        multiply_step(&s, j);
     }
     napier_tile_store(0, c, c_bytes);
     napier_tile_store(1, c + LANES, c_bytes);
@@ -370,21 +385,20 @@ NAPIER_AMX_INLINE void multiply_strip_square(const strip_square *s, unread_tile 
     napier_tile_store(3, below + LANES, c_bytes);
 }
 
-NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_block *b, const uint16_t *strip) {
+NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
     unread_tile unread;
-    const int64_t squares = (b->row_count + SQUARE - 1) / SQUARE;
-    strip_square s = {.lane_step = b->lane_step, .next_lines = (TILE_K + squares - 1) / squares};
-    s.next = (uintptr_t)(b->lanes + 2 * b->lane_step);
+    const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
+    strip_square at = {.next = (uintptr_t)(s->rows + s->row_step), .next_lines = (TILE_K + squares - 1) / squares};
     NAPIER_AMX_FENCE();
-    for (int64_t k = 0; k < b->k; k += PACKED_K) {
-        s.lanes = b->lanes + k / 2 * LANES;
-        s.steps = napier_least(b->k - k, PACKED_K) / TILE_K;
-        s.first = k == 0;
+    for (int64_t k = 0; k < s->k; k += PACKED_K) {
+        const int64_t steps = napier_least(s->k - k, PACKED_K) / TILE_K;
+        at.rows = s->rows + k * SQUARE;
         for (int64_t i = 0; i < squares; i++) {
-            s.rows = strip + (i * b->k + k) * SQUARE;
-            s.c = b->c + i * SQUARE * SQUARE;
-            multiply_strip_square(&s, &unread);
-            s.next += (uintptr_t)(s.steps * s.next_lines * NAPIER_TILE_BYTES);
+            at.lanes = s->lanes + 2 * i * lane_step + k / 2 * LANES;
+            at.others = at.lanes + lane_step;
+            float *const c = s->c + i * SQUARE;
+            multiply_strip_square(at, steps, s->first && k == 0, c, s->c_step, &unread);
+            at.next += (uintptr_t)(steps * at.next_lines * NAPIER_TILE_BYTES);
         }
     }
     NAPIER_AMX_FENCE();
@@ -424,7 +438,8 @@ bool napier_amx_is_here(const napier_context *context) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
     if (context->isa != NAPIER_ISA_AVX512 || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & 1u << 27) ||
-        !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & 1u << 22) || !(edx & 1u << 24)) {
+        !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & 1u << 22) || !(edx & 1u << 24) ||
+        !__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & 1u << 5)) { /* AMX-BF16, AMX-TILE, AVX512_BF16 */
         return false;
     }
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -444,7 +459,11 @@ void napier_engine_multiply(const napier_engine_block *block) { (void)block; }
 void napier_engine_begin(void) {}
 void napier_engine_multiply_here(const napier_engine_block *block) { (void)block; }
 void napier_engine_end(void) {}
-void napier_engine_pack_strip(const napier_engine_block *block, uint16_t *strip) { (void)block, (void)strip; }
-void napier_engine_multiply_strip(const napier_engine_block *block, const uint16_t *strip) { (void)block, (void)strip; }
+void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles) { (void)block, (void)tiles; }
+void napier_engine_multiply_strip(const napier_engine_strip *strip) { (void)strip; }
+void napier_engine_write_strip(const napier_engine_strip *strip, int64_t rows, uint16_t *out, int64_t out_step,
+                               bool stream) {
+    (void)strip, (void)rows, (void)out, (void)out_step, (void)stream;
+}
 
 #endif

@@ -38,11 +38,26 @@ void napier_engine_begin(void);
 void napier_engine_multiply_here(const napier_engine_block *block);
 void napier_engine_end(void);
 
-/* The same for rows that meet many lanes: packed once, then multiplied, between napier_engine_begin and napier_engine_end,
- * with 32 lanes at a time. These are two groups, and the next 32 lanes, which are fetched, follow them. c_step is 32, and c
- * has space for row_count rounded up to 32; its sums start from 0. strip: that many rows by k. */
-void napier_engine_pack_strip(const napier_engine_block *block, uint16_t *strip);
-void napier_engine_multiply_strip(const napier_engine_block *block, const uint16_t *strip);
+/* Packs rows as tiles: [row_count / 32, rounded up][k / 32][32][32], filled up with +0. */
+void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles);
+
+/* 32 rows by a strip of lanes, which stays in the second-level cache and meets other rows afterwards. */
+typedef struct napier_engine_strip {
+    const uint16_t *rows;  /* of napier_engine_pack_tiles */
+    int64_t row_step;      /* to the next 32 rows, which are fetched meanwhile */
+    const uint32_t *lanes; /* an even number of groups: [k / 2][16] each */
+    int64_t lane_count;
+    int64_t k; /* a multiple of 32 */
+    float *c;  /* the product: [32][c_step], for lane_count rounded up to 32 */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_engine_strip;
+
+/* Between napier_engine_begin and napier_engine_end. */
+void napier_engine_multiply_strip(const napier_engine_strip *strip);
+/* Writes `rows` rows of its product as bf16, out_step apart. stream: past the caches. */
+void napier_engine_write_strip(const napier_engine_strip *strip, int64_t rows, uint16_t *out, int64_t out_step,
+                               bool stream);
 
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even
  * number, and for the other lanes. k must be even. */

@@ -7,6 +7,7 @@
 #include "core/base/view.h"
 #include "ops/linear/engine.h"
 #include "ops/linear/product.h"
+#include "ops/linear/strips.h"
 
 napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                   napier_matrix product) {
@@ -41,15 +42,20 @@ static napier_status multiply(napier_context *context, napier_const_matrix a, na
     napier_product_plan plan =
         b_is_lanes(a, b, split) ? napier_product_plan_of(context, columns, a, product, split, false)
                                 : napier_product_plan_of(context, a, columns, napier_transposed(product), split, false);
-    napier_product_pack_rows(context, &plan);
-    const size_t floats = napier_product_floats(context, &plan);
+    napier_strips strips = napier_strips_of(context, a, columns, product);
+    const bool in_strips = strips.width > 0;
+    const size_t floats = in_strips ? napier_strips_floats(&strips) : napier_product_floats(context, &plan);
     NAPIER_MEMORY(memory, context);
     float *const packed =
         napier_take(&memory, sizeof(float), floats); /* 0 means too many: an element of no size fails */
     NAPIER_TRY(
         napier_taken(&memory, "product: no memory for %" PRId64 " packed columns of k %" PRId64, plan.lanes, a.cols));
     NAPIER_MAY_STOP(context);
-    napier_product_run(context, &plan, packed);
+    if (in_strips) {
+        napier_strips_run(&strips, packed);
+    } else {
+        napier_product_run(context, &plan, packed);
+    }
     return napier_stopped(context);
 }
 

@@ -124,20 +124,29 @@ static napier_const_matrix pairs_of(const napier_const_matrix *m) {
         (napier_const_matrix){m->data, m->rows, m->cols / 2, m->row_stride / 2, 1, NAPIER_F32});
 }
 
+void napier_product_pack_group(const napier_product_kernels *kernels, const napier_const_matrix *m, int64_t lane,
+                               int64_t lanes, int64_t k, int64_t cols, uint32_t *out) {
+    const int64_t rest = m->cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
+    const int64_t whole =
+        lanes == NAPIER_ENGINE_LANES && are_pairs(m) ? there / NAPIER_PAIRS_BLOCK * NAPIER_PAIRS_BLOCK : 0;
+    if (whole > 0) {
+        const napier_const_matrix pairs = pairs_of(m);
+        kernels->pack(&pairs, k / 2, whole / 2, lane, lanes, false, (float *)(void *)out, NAPIER_ENGINE_LANES,
+                      NAPIER_ENGINE_LANES);
+    }
+    if (whole < cols) {
+        napier_engine_pack_lanes(m, lane, lanes, k + whole, there - whole, cols - whole,
+                                 out + whole / 2 * NAPIER_ENGINE_LANES);
+    }
+}
+
 static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const int64_t groups = NAPIER_LANES / NAPIER_ENGINE_LANES, each = s->lane_block / NAPIER_LANES;
-    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
     for (int64_t g = 0; g < groups; g++) {
         const int64_t lane = panel * NAPIER_LANES + g * NAPIER_ENGINE_LANES, left = s->lane_count - lane;
         const int64_t lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
         uint32_t *const out = engine_lanes_at(s, panel / each, panel % each * groups + g, k);
-        if (lanes == NAPIER_ENGINE_LANES && there == cols && are_pairs(&s->lanes)) {
-            const napier_const_matrix pairs = pairs_of(&s->lanes);
-            s->kernels->pack(&pairs, k / 2, cols / 2, s->first_lane + lane, lanes, false, (float *)(void *)out,
-                             NAPIER_ENGINE_LANES, NAPIER_ENGINE_LANES);
-        } else {
-            napier_engine_pack_lanes(&s->lanes, s->first_lane + lane, lanes, k, there, cols, out);
-        }
+        napier_product_pack_group(s->kernels, &s->lanes, s->first_lane + lane, lanes, k, cols, out);
         if (s->turned) {
             napier_bf16_pairs_turn(out, cols);
         }
@@ -559,33 +568,9 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
     return p;
 }
 
-/* Strips of almost the same size, as many for each thread. If these are few, the lanes are divided too. */
-void napier_product_pack_rows(const napier_context *context, napier_product_plan *p) {
-    enum { STRIP_BYTES = 512 << 10, LEAST = 128, UNITS = 4, MANY_LANES = 192 };
-    napier_product_sides *s = &p->sides;
-    const int64_t most = s->k > 0 ? STRIP_BYTES / (int64_t)sizeof(uint16_t) / s->k / NAPIER_LANES * NAPIER_LANES : 0;
-    if (!s->engine || s->turned || s->split || p->add || s->rows.col_stride != 1 || most < LEAST ||
-        s->lanes.rows < MANY_LANES) {
-        return;
-    }
-    const int64_t strips = napier_round_up((s->rows.rows + most - 1) / most, context->threads);
-    const int64_t fair = napier_round_up((s->rows.rows + strips - 1) / strips, NAPIER_LANES);
-    p->row_block = fair < LEAST ? LEAST : fair;
-    const int64_t units = (s->rows.rows + p->row_block - 1) / p->row_block;
-    const int64_t wanted = (UNITS * context->threads + units - 1) / units;
-    p->parts = napier_least(wanted, (s->lanes.rows + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK);
-    s->lane_block = s->c_step = s->sum_step = NAPIER_LANES;
-    s->k_block = s->k;
-}
-
-static size_t scratch_of(const napier_product_plan *p) {
-    const int64_t packed = p->sides.k / 2 + NAPIER_LANES; /* a row of a strip, and its sums */
-    return p->parts > 0 ? (size_t)(p->row_block * packed) : napier_product_scratch(p->row_block);
-}
-
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
     const size_t panels = napier_panel_floats(&p->sides, p->lanes);
-    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * scratch_of(p) : 0;
+    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;
 }
 
 static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t row, int64_t rows, float *scratch) {
@@ -601,40 +586,6 @@ static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t r
         napier_product_write(s, c, row, rows, p->out);
     } else {
         s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
-    }
-}
-
-/* A strip of rows and a part of the lanes. Sums come first in scratch. */
-static void multiply_strip_unit(const napier_product_plan *p, int64_t unit, float *scratch) {
-    const napier_product_sides *s = &p->sides;
-    const int64_t row = unit / p->parts * p->row_block, part = unit % p->parts, blocks = napier_lane_blocks(s);
-    uint16_t *const strip = (uint16_t *)(void *)(scratch + p->row_block * NAPIER_LANES);
-    napier_engine_block b = {.rows = (const uint16_t *)s->rows.data + row * s->rows.row_stride,
-                             .row_count = napier_least(s->rows.rows - row, p->row_block),
-                             .row_step = s->rows.row_stride,
-                             .cols = s->rows.cols,
-                             .lane_step = s->k / 2 * NAPIER_ENGINE_LANES,
-                             .lane_count = NAPIER_LANES,
-                             .k = s->k,
-                             .c = scratch,
-                             .c_step = NAPIER_LANES,
-                             .first = true};
-    napier_engine_pack_strip(&b, strip);
-    napier_engine_begin();
-    const int64_t end = blocks * (part + 1) / p->parts;
-    for (int64_t block = blocks * part / p->parts; block < end && napier_goes_on(s->context); block++) {
-        b.lanes = engine_lanes_at(s, block, 0, 0);
-        napier_engine_multiply_strip(&b, strip);
-        s->kernels->unpack(scratch, NAPIER_LANES, b.row_count, napier_block_lanes(s, block), p->out, row,
-                           s->first_lane + block * NAPIER_LANES, p->stream);
-    }
-    napier_engine_end();
-}
-
-static void multiply_strips(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_product_plan *p = argument;
-    for (int64_t i = begin; i < end; i++) {
-        multiply_strip_unit(p, i, p->scratch + (size_t)worker * scratch_of(p));
     }
 }
 
@@ -661,7 +612,7 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     for (int64_t i = begin; i < end; i++) {
         const napier_product_unit unit = napier_product_unit_of(p, i);
         multiply_rows(p, unit.block, unit.row, napier_least(p->sides.rows.rows - unit.row, p->row_block),
-                      p->scratch + (size_t)worker * scratch_of(p));
+                      p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
     }
 }
 
@@ -743,14 +694,11 @@ void napier_product_run_few(const napier_context *context, napier_product_plan *
 void napier_product_run(const napier_context *context, napier_product_plan *p, float *memory) {
     napier_product_sides *s = &p->sides;
     p->scratch = memory;
-    s->panels = memory + (size_t)context->threads * scratch_of(p);
+    s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
     for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
         napier_pack_lanes(context, s, lane, napier_least(s->lanes.rows - lane, p->lanes));
         if (s->few) {
             napier_product_run_few(context, p, 1, s->panels, p->scratch);
-        } else if (p->parts > 0) {
-            const int64_t strips = (s->rows.rows + p->row_block - 1) / p->row_block;
-            napier_parallel(context, strips * p->parts, 1, multiply_strips, p);
         } else {
             napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
         }

@@ -58,6 +58,9 @@ static inline int64_t napier_sums_of(const napier_product_sides *sides, int64_t 
 
 /* How many lanes are packed at a time: whole blocks of them. */
 int64_t napier_lanes_at_a_time(const napier_product_sides *sides);
+/* For the matrix engine: `cols` k of 16 lanes or fewer as pairs (ops/linear/amx.h), filled up with +0. */
+void napier_product_pack_group(const napier_product_kernels *kernels, const napier_const_matrix *m, int64_t lane,
+                               int64_t lanes, int64_t k, int64_t cols, uint32_t *out);
 /* Floats of the panels of so many lanes; 0 if the size overflows. */
 size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
 /* Packs `count` lanes from `first` on into sides->panels, with the context's threads. */
@@ -108,7 +111,6 @@ typedef struct napier_product_plan {
     bool add;
     int64_t row_block; /* rows of a unit of work */
     int64_t lanes;     /* packed at a time */
-    int64_t parts;     /* of the lanes, for each strip of rows, after napier_product_pack_rows; otherwise 0 */
     bool stream;
     float *scratch; /* of each worker */
 } napier_product_plan;
@@ -123,9 +125,6 @@ napier_product_unit napier_product_unit_of(const napier_product_plan *plan, int6
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool split, bool add);
-/* On the engine, for many lanes: units of work pack their rows, which then stay in a core's second-level cache. Only for
- * plans that run alone. */
-void napier_product_pack_rows(const napier_context *context, napier_product_plan *plan);
 /* Floats of memory that the plan needs; 0 if the size overflows. */
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
 void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);

@@ -81,3 +81,17 @@ void napier_tile_multiply(int sums, int rows, int lanes) {
         }
     }
 }
+
+/* To the nearest bf16, ties to even. */
+static uint16_t rounded(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return isnan(x) ? 0x7fc0 : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+void napier_tile_round(const float *from, uint16_t *to, int64_t count, bool stream) {
+    (void)stream;
+    for (int i = 0; i < 32 && i < count; i++) {
+        to[i] = rounded(from[i]);
+    }
+}

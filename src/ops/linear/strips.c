@@ -1,0 +1,144 @@
+/* ops/linear/strips.c - see ops/linear/strips.h. */
+#include "ops/linear/strips.h"
+
+#include "core/base/parallel.h"
+#include "core/base/sizes.h"
+#include "core/base/stop.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/linear/amx.h"
+#include "ops/linear/product.h"
+
+enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
+
+/* Strips of almost the same size, as many for each thread: 512 KB, which leave space in the second-level cache, 2 MB where
+ * there is an engine, for the rows that pass. Of a long k there is one block after the other; then the sums of a unit's rows
+ * lie there too. If strips are few, the rows are divided as well. */
+napier_strips napier_strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                               napier_matrix out) {
+    enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128, STREAM_BYTES = 4 << 20 };
+    enum { MANY_ROWS = 192, UNITS = 4, PART_ROWS = 256, PART_ROWS_MOST = 512 };
+    napier_strips s = {.context = context, .a = a, .b = b, .out = out};
+    const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
+    if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
+        a.rows < MANY_ROWS || k == 0 || k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
+        return s;
+    }
+    s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    s.k = k;
+    s.k_block = k <= LONG_K ? k : BLOCK;
+    const int64_t most = STRIP_BYTES / element / s.k_block / SQUARE * SQUARE;
+    const int64_t strips = napier_round_up((b.rows + most - 1) / most, context->threads);
+    const int64_t fair = napier_round_up((b.rows + strips - 1) / strips, SQUARE);
+    s.width = fair < LEAST ? LEAST : fair;
+    s.some_rows =
+        napier_least(napier_round_up(a.rows, SQUARE), NAPIER_PANEL_BYTES_MOST / element / k / SQUARE * SQUARE);
+    const int64_t units = (b.rows + s.width - 1) / s.width, wanted = (UNITS * context->threads + units - 1) / units;
+    const int64_t parts = napier_least(wanted, (a.rows + PART_ROWS - 1) / PART_ROWS);
+    const int64_t least = s.k_block < k ? (s.some_rows + PART_ROWS_MOST - 1) / PART_ROWS_MOST : 1;
+    s.parts = parts < least ? least : parts;
+    s.stream = out.rows * out.cols >= STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
+    return s;
+}
+
+/* A worker's sums, of one panel of 32 rows or of all those of a unit, and its strip. */
+static int64_t panel_floats(const napier_strips *s) { return SQUARE * (s->width + NAPIER_ENGINE_LANES); }
+static int64_t sums_of(const napier_strips *s) {
+    return (s->k_block < s->k ? (s->some_rows / SQUARE + s->parts - 1) / s->parts : 1) * panel_floats(s);
+}
+static int64_t scratch_of(const napier_strips *s) { return sums_of(s) + s->width * s->k_block / 2; }
+
+size_t napier_strips_floats(const napier_strips *s) {
+    return (size_t)(s->some_rows * s->k / 2 + s->context->threads * scratch_of(s));
+}
+
+static void pack_tiles(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_strips *s = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = s->first_row + i * SQUARE;
+        const napier_engine_block b = {.rows = (const uint16_t *)s->a.data + row * s->a.row_stride,
+                                       .row_count = napier_least(s->row_count - i * SQUARE, SQUARE),
+                                       .row_step = s->a.row_stride,
+                                       .cols = s->a.cols,
+                                       .k = s->k};
+        napier_engine_pack_tiles(&b, s->tiles + i * SQUARE * s->k);
+    }
+}
+
+/* Columns that lie along k, from k on: the hardware does not expect the lines of 16 at once. */
+static void fetch_columns(const napier_const_matrix *b, int64_t column, int64_t count, int64_t k, int64_t cols) {
+    enum { LINE = 64 / sizeof(uint16_t) };
+    for (int64_t i = 0; i < count; i++) {
+        const uint16_t *const from = (const uint16_t *)b->data + (column + i) * b->row_stride + k;
+        for (int64_t at = 0; at < napier_least(b->cols - k, cols); at += LINE) {
+            __builtin_prefetch(from + at, 0, 2);
+        }
+    }
+}
+
+/* Packs `cols` k, from k on, of a strip. */
+static void pack_strip(const napier_strips *s, int64_t column, int64_t k, int64_t cols, uint32_t *strip) {
+    const int64_t end = column + napier_round_up(napier_least(s->b.rows - column, s->width), SQUARE);
+    for (; column < end; column += NAPIER_ENGINE_LANES, strip += cols / 2 * NAPIER_ENGINE_LANES) {
+        const int64_t left = s->b.rows - column, lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
+        if (s->b.col_stride == 1 && column + NAPIER_ENGINE_LANES < end) {
+            fetch_columns(&s->b, column + lanes, napier_least(left - lanes, NAPIER_ENGINE_LANES), k, cols);
+        }
+        napier_product_pack_group(s->kernels, &s->b, column, lanes, k, cols, strip);
+    }
+}
+
+/* Writes a panel of results. */
+static void write(const napier_strips *s, const napier_engine_strip *e, int64_t row, int64_t column) {
+    const int64_t rows = napier_least(s->first_row + s->row_count - row, SQUARE);
+    if (s->out.dtype == NAPIER_BF16 && s->out.col_stride == 1) {
+        uint16_t *const out = (uint16_t *)s->out.data + row * s->out.row_stride + column;
+        napier_engine_write_strip(e, rows, out, s->out.row_stride, s->stream);
+    } else {
+        s->kernels->unpack(e->c, e->c_step, rows, e->lane_count, s->out, row, column, s->stream);
+    }
+}
+
+/* A strip of columns and a part of the rows, from k on. */
+static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, float *sums) {
+    const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
+    const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
+    uint32_t *const strip = (uint32_t *)(void *)(sums + sums_of(s));
+    napier_engine_strip e = {.row_step = SQUARE * s->k,
+                             .lanes = strip,
+                             .lane_count = napier_least(s->b.rows - column, s->width),
+                             .k = napier_least(s->k - k, s->k_block),
+                             .c_step = s->width + NAPIER_ENGINE_LANES,
+                             .first = k == 0};
+    const bool last = k + e.k == s->k;
+    pack_strip(s, column, k, e.k, strip);
+    napier_engine_begin();
+    for (int64_t i = begin; i < panels * (part + 1) / s->parts && napier_goes_on(s->context); i++) {
+        e.rows = s->tiles + i * SQUARE * s->k + k * SQUARE;
+        e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
+        napier_engine_multiply_strip(&e);
+        if (last) {
+            write(s, &e, s->first_row + i * SQUARE, column);
+        }
+    }
+    napier_engine_end();
+}
+
+static void multiply_units(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_strips *s = argument;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t k = 0; k < s->k && napier_goes_on(s->context); k += s->k_block) {
+            multiply_block(s, i, k, s->scratch + worker * scratch_of(s));
+        }
+    }
+}
+
+void napier_strips_run(napier_strips *s, float *memory) {
+    s->scratch = memory;
+    s->tiles = (uint16_t *)(void *)(memory + s->context->threads * scratch_of(s));
+    for (s->first_row = 0; s->first_row < s->a.rows; s->first_row += s->some_rows) {
+        s->row_count = napier_least(s->a.rows - s->first_row, s->some_rows);
+        napier_parallel(s->context, (s->row_count + SQUARE - 1) / SQUARE, 1, pack_tiles, s);
+        napier_parallel(s->context, (s->b.rows + s->width - 1) / s->width * s->parts, 1, multiply_units, s);
+    }
+}
