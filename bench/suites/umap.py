@@ -47,8 +47,9 @@ def quality(x, y, labels, k=15, rows=3000):
     x = x - x.mean(0)
     xx, yy = (x.astype(np.float64) ** 2).sum(1), (y.astype(np.float64) ** 2).sum(1)
     penalty, votes = 0, 0
-    for begin in range(0, len(pick), 200):
-        part = pick[begin:begin + 200]
+    step = max(1, min(200, 40_000_000 // n))  # points at a time: their distances are a few arrays of at most 320 MB
+    for begin in range(0, len(pick), step):
+        part = pick[begin:begin + step]
         dx = xx[part][:, None] + xx - 2.0 * (x[part] @ x.T)
         dy = yy[part][:, None] + yy - 2.0 * (y[part].astype(np.float64) @ y.T)
         rows_ = np.arange(len(part))
