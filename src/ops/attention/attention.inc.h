@@ -270,56 +270,62 @@ enum { NAPIER_VALUE_SUMS = 4, NAPIER_VALUE_VECTORS = 4 };
 #endif
 enum { NAPIER_VALUES_AHEAD = 16 }; /* keys: far enough for memory, near enough for the first-level cache */
 
-/* sum[lane][vector] += weight * the value of one key, at x. n: of the last vector's columns. */
-NAPIER_KERNEL void napier_value_step(const napier_dtype dtype, const int lanes, const int vectors,
-                                     const napier_few_values *p, const char *x, const float *weights, const int n,
-                                     vf sum[NAPIER_VALUE_SUMS]) {
+/* sum[lane][vector] += weights[key] * value of key for the keys begin, begin + by, .. before end. n: of the last vector's
+ * columns. */
+NAPIER_KERNEL void napier_value_chain(const napier_dtype dtype, const int by, const int lanes, const int vectors,
+                                      const napier_few_values *p, const char *x, const float *weights, int64_t begin,
+                                      int64_t end, const int n, vf sum[NAPIER_VALUE_SUMS]) {
     const int size = dtype == NAPIER_F32 ? 4 : 2;
-    vf v[NAPIER_VALUE_VECTORS];
-    NAPIER_UNROLL
-    for (int i = 0; i < vectors; i++) {
-        const char *const at = x + i * 16 * size;
-        if (i * 16 * size % 64 == 0) {
-            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(NAPIER_VALUES_AHEAD * p->row_step)));
-        }
-        v[i] = n >= 16 ? napier_load16(at, dtype) : napier_load_part(at, dtype, n, vf_zero());
-    }
-    NAPIER_UNROLL
-    for (int l = 0; l < lanes; l++) {
-        const vf weight = vf_set(weights[l * NAPIER_ROW_STEP]);
+    for (int64_t key = begin; key < end; key += by) {
+        vf v[NAPIER_VALUE_VECTORS];
         NAPIER_UNROLL
         for (int i = 0; i < vectors; i++) {
-            sum[l * vectors + i] = vf_fma(weight, v[i], sum[l * vectors + i]);
+            const char *const at = x + key * p->row_step + i * 16 * size;
+            if (i * 16 * size % 64 == 0) {
+                __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(by * NAPIER_VALUES_AHEAD * p->row_step)));
+            }
+            v[i] = n >= 16 ? napier_load16(at, dtype) : napier_load_part(at, dtype, n, vf_zero());
+        }
+        NAPIER_UNROLL
+        for (int l = 0; l < lanes; l++) {
+            const vf weight = vf_set(weights[l * NAPIER_ROW_STEP + key]);
+            NAPIER_UNROLL
+            for (int i = 0; i < vectors; i++) {
+                sum[l * vectors + i] = vf_fma(weight, v[i], sum[l * vectors + i]);
+            }
         }
     }
 }
 
-/* Keys begin .. end - 1, whose values begin at x: one chain, or, with pairs, a chain of the even and one of the odd ones,
- * whose sum is added to c. */
+/* c of keys begin .. end - 1: one chain, or, with pairs, c + (a chain of the even ones + a chain of the odd ones). Each
+ * chain has all registers. */
 NAPIER_KERNEL void napier_value_block(const napier_dtype dtype, const bool pairs, const int lanes, const int vectors,
                                       const napier_few_values *p, const char *x, const float *weights, int64_t begin,
                                       int64_t end, const int n, float *c) {
-    const bool zero = p->first && begin == 0;
-    vf sum[2][NAPIER_VALUE_SUMS];
+    vf sum[NAPIER_VALUE_SUMS], before[NAPIER_VALUE_SUMS];
     NAPIER_UNROLL
     for (int i = 0; i < lanes * vectors; i++) {
-        sum[0][i] = zero || pairs ? vf_zero() : vf_load(c + i / vectors * p->c_step + i % vectors * 16);
-        sum[1][i] = vf_zero();
+        const bool zero = p->first && begin == 0;
+        before[i] = zero ? vf_zero() : vf_load(c + i / vectors * p->c_step + i % vectors * 16);
+        sum[i] = pairs ? vf_zero() : before[i];
     }
-    int64_t key = begin;
-    for (; key + 2 <= end; key += 2) {
-        napier_value_step(dtype, lanes, vectors, p, x + key * p->row_step, weights + key, n, sum[0]);
-        napier_value_step(dtype, lanes, vectors, p, x + (key + 1) * p->row_step, weights + key + 1, n,
-                          sum[pairs ? 1 : 0]);
-    }
-    if (key < end) {
-        napier_value_step(dtype, lanes, vectors, p, x + key * p->row_step, weights + key, n, sum[0]);
+    napier_value_chain(dtype, pairs ? 2 : 1, lanes, vectors, p, x, weights, begin, end, n, sum);
+    if (pairs) {
+        float even[NAPIER_VALUE_SUMS * 16];
+        NAPIER_UNROLL
+        for (int i = 0; i < lanes * vectors; i++) {
+            vf_store(even + 16 * i, sum[i]);
+            sum[i] = vf_zero();
+        }
+        napier_value_chain(dtype, 2, lanes, vectors, p, x, weights, begin + 1, end, n, sum);
+        NAPIER_UNROLL
+        for (int i = 0; i < lanes * vectors; i++) {
+            sum[i] = vf_add(before[i], vf_add(vf_load(even + 16 * i), sum[i]));
+        }
     }
     NAPIER_UNROLL
     for (int i = 0; i < lanes * vectors; i++) {
-        float *const at = c + i / vectors * p->c_step + i % vectors * 16;
-        const vf both = pairs ? vf_add(sum[0][i], sum[1][i]) : sum[0][i];
-        vf_store(at, pairs && !zero ? vf_add(vf_load(at), both) : both);
+        vf_store(c + i / vectors * p->c_step + i % vectors * 16, sum[i]);
     }
 }
 
@@ -339,7 +345,7 @@ NAPIER_KERNEL void napier_values_patch(const napier_dtype dtype, const bool pair
 
 NAPIER_KERNEL void napier_values_lanes(const napier_dtype dtype, const bool pairs, const int lanes,
                                        const napier_few_values *p, int64_t lane) {
-    const int most = NAPIER_VALUE_SUMS / lanes / (pairs ? 2 : 1);
+    const int most = NAPIER_VALUE_SUMS / lanes;
     const int vectors = most < NAPIER_VALUE_VECTORS ? most : NAPIER_VALUE_VECTORS;
     int64_t col = 0;
     for (; col + 16 * vectors <= p->cols; col += 16 * vectors) {
@@ -352,7 +358,7 @@ NAPIER_KERNEL void napier_values_lanes(const napier_dtype dtype, const bool pair
 
 NAPIER_KERNEL void napier_values_as(const napier_dtype dtype, const bool pairs, const napier_few_values *p) {
     int64_t lane = 0;
-    for (; lane + 4 <= p->lanes && (!pairs || NAPIER_VALUE_SUMS >= 8); lane += 4) {
+    for (; lane + 4 <= p->lanes; lane += 4) {
         napier_values_lanes(dtype, pairs, 4, p, lane);
     }
     for (; lane + 2 <= p->lanes; lane += 2) {

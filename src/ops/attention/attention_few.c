@@ -33,7 +33,7 @@ typedef struct few_state {
     napier_attention_rows rows;
 } few_state;
 
-enum { ROWS_MOST = 64, KEYS_TOGETHER = 64, PRODUCTS = KEYS_TOGETHER * NAPIER_FEW + 16 };
+enum { ROWS_MOST = 64, KEYS_TOGETHER = NAPIER_PAIRS_BLOCK, PRODUCTS = KEYS_TOGETHER * NAPIER_FEW + 16 };
 
 /* Vectors may be read to 16 floats after the end. */
 static int64_t query_floats(const napier_attention_plan *plan) {
@@ -140,24 +140,21 @@ static void add_gathered(const napier_attention_plan *plan, const few_state *sta
     add_run(plan, state, i, out, plan->v.dim, keys, at, place == 0);
 }
 
-/* The places place + at .. place + count - 1, whose weights begin at `at`. Returns how many of them, the first ones, have
- * been added. In the order of bf16_weights these are whole blocks. */
+/* Adds the first of the values from place + at on, at most `most`. Returns how many: in the order of bf16_weights, a block. */
 static int64_t add_some(const napier_attention_plan *plan, const few_state *state, const napier_sequence *s,
-                        int64_t place, int64_t at, int64_t count) {
-    const key_run run = run_of(s, place + at, count - at);
-    const bool parted = plan->narrow && run.count < count - at && run.count < NAPIER_PAIRS_BLOCK;
-    const int64_t whole =
-        plan->narrow && run.count < count - at ? run.count / NAPIER_PAIRS_BLOCK * NAPIER_PAIRS_BLOCK : run.count;
-    const int64_t keys = parted ? napier_least(count - at, NAPIER_PAIRS_BLOCK) : whole;
+                        int64_t place, int64_t at, int64_t most) {
+    const key_run run = run_of(s, place + at, most);
+    const int64_t block = napier_least(most, KEYS_TOGETHER);
+    const bool parted = plan->narrow && run.count < block;
     for (int64_t i = 0; i < state->heads; i++) {
         if (parted) {
-            add_gathered(plan, state, i, s, place + at, keys, at);
+            add_gathered(plan, state, i, s, place + at, block, at);
         } else {
-            add_run(plan, state, i, row_at(&plan->v, run.row, state->head + i), plan->v.token_stride, keys, at,
+            add_run(plan, state, i, row_at(&plan->v, run.row, state->head + i), plan->v.token_stride, run.count, at,
                     place + at == 0);
         }
     }
-    return keys;
+    return parted ? block : run.count;
 }
 
 /* A block of keys, from `place` on. The query attends to all of them. */
@@ -183,7 +180,7 @@ static void attend_block(const napier_attention_plan *plan, const few_state *sta
                                       .factor = plan->factor};
     plan->kernels->weigh(&block, &state->rows);
     for (int64_t at = 0; at < count;) {
-        at += add_some(plan, state, s, place, at, count);
+        at += add_some(plan, state, s, place, at, count - at);
     }
 }
 
