@@ -18,7 +18,7 @@
  * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c).
  *
  * The option bf16_weights rounds the weights of the keys to bf16, so that a matrix engine (AMX) can multiply them with the
- * values. It is an order of its own (docs/attention.md), with bits that are as contractual and as independent. Scores and
+ * values. Models in compute mode bf16 use it. It is an order of its own (docs/attention.md), with bits that are as contractual and as independent. Scores and
  * outputs are sums in the order of bf16 by bf16 (napier/linear.h), so subnormal elements of q, k and v count as 0. Its bounds
  * are those above plus
  *     output   (2^-8 + 2^-15) max_j |v_j| + (keys + 1) 2^-125 max(1, max_j |v_j|)
@@ -73,8 +73,8 @@ typedef struct napier_attention_options {
        which are 0 where there is no prefix */
     const int64_t *key_end;
 
-    /* Not 0: q, k and v are bf16, and weights are rounded to bf16 (see above). For the CPU. The backward call computes its
-       gradients as without it */
+    /* Not 0: q, k and v are bf16, and weights are rounded to bf16 (see above). The backward call computes its gradients as
+       without it */
     int64_t bf16_weights;
 } napier_attention_options;
 

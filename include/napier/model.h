@@ -11,7 +11,8 @@
  * napier_linear_token_logprobs) gives the same bits.
  *
  * Compute modes. F32: activations are f32, and weights are widened exactly. BF16: activations are rounded to bf16
- * before each product and before attention, as in bf16 inference; all arithmetic, sums and the residual stream are f32.
+ * before each product, and so are the inputs and the weights of attention (bf16_weights in napier/attention.h), as in bf16
+ * inference; all arithmetic, sums and the residual stream are f32.
  * SPLIT: as F32, but a product with weights is that of napier_matmul_split, which has F32's accuracy and runs on matrix
  * engines for bf16. It needs matrices of bf16.
  * In all modes the weights are used as they are stored (bf16, f16 or f32) and never rounded. Products and attention

@@ -53,7 +53,8 @@ def _as_it_is(query, *others, **options):
         return _torch.attention(query, *others, **options)
 
 
-def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **others):
+def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, bf16_weights=False,
+               **others):
     """transformers' interface of attention. The mask: None, segments, or one of scores [batch, heads, queries, keys]."""
     if dropout:
         raise NotImplementedError(f"dropout: attention with dropout ({dropout}) is not supported; set attention_dropout to 0")
@@ -66,7 +67,7 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     dense = not causal if mask is None else not _is_segments(mask)  # not causal: the keys may be those of another text
     if dense:
         mask = mask if mask is None or mask.dtype.is_floating_point else mask != 0
-        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero")
+        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero", bf16_weights=bf16_weights)
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
     if attention_mask is None:
@@ -74,7 +75,7 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     s = sequences_of(attention_mask, queries)
     q, k, v = _packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys)
     output = _as_it_is(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
-                              prefix=s.prefix)
+                       prefix=s.prefix, bf16_weights=bf16_weights)
     return spread(output, s.queries, batch * queries).view(batch, queries, heads, -1), None
 
 
@@ -97,7 +98,7 @@ AttentionMaskInterface.register(_NAME, _mask)
 
 # ---- Modules -----------------------------------------------------------------------------------------------------------------
 # Each function is the forward method of a module. Activations between modules are float32 in both modes; in bf16 the products
-# and attention round what they read. `self._napier` is the mode.
+# and attention round what they read, attention its weights too. `self._napier` is the mode.
 
 
 class _Rounded(torch.autograd.Function):
@@ -152,7 +153,8 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     q, k, v = (_as_read(x, self._napier).transpose(1, 2) for x in (q, k, v))
     if past_key_values is not None:
         k, v = past_key_values.update(k, v, self.layer_idx)
-    output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling)
+    output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling,
+                           bf16_weights=self._napier == "bf16")
     return self.o_proj(output.flatten(-2)), None
 
 
@@ -356,8 +358,8 @@ def patch(model, compute="f32"):
     ----------
     model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU
     compute : 'f32' or 'bf16'
-        bf16: products and attention read activations rounded to bf16. All arithmetic is float32 in both modes. Weights are
-        used as they are stored: float32, float16 or bfloat16.
+        bf16: products and attention read activations rounded to bf16, and so are the weights of attention. All arithmetic is
+        float32 in both modes. The model's weights are used as they are stored: float32, float16 or bfloat16.
 
     Examples
     --------

@@ -2,8 +2,10 @@
  * prefixes, dtypes, strides, dims, infinities and orders of threads; and offsets that are wrong. */
 #include "both.h"
 
-/* What a case has: among them masks of bytes or floats, and zeros in place of NaN for rows that are masked. */
+/* What a case has: among them masks of bytes or floats, zeros in place of NaN for rows that are masked, bf16_weights, and
+ * elements around the smallest normal number. */
 enum { CAUSAL = 1, PREFIXES = 2, GAPS = 4, SPECIAL = 8, BYTES = 16, FLOATS = 32, ZERO = 64, REVERSED = 128 };
+enum { NARROW = 256, TINY = 512 };
 
 typedef struct attention_case {
     int64_t heads, kv_heads, dim, v_dim;
@@ -41,7 +43,7 @@ static void fill(napier_heads h, double scale, int has, rng *r) {
         for (int64_t head = 0; head < h.heads; head++) {
             for (int64_t i = 0; i < h.dim; i++) {
                 const int64_t draw = rng_below(r, 400);
-                const double x = scale * (double)unit(r);
+                const double x = ldexp(scale * (double)unit(r), (has & TINY) ? -(int)rng_below(r, 140) : 0);
                 element_set(h.data, h.dtype, t * h.token_stride + head * h.head_stride + i,
                             !(has & SPECIAL) || draw > 2 ? x
                             : draw == 0                  ? (double)NAN
@@ -113,6 +115,7 @@ static napier_attention_options make_options(const attention_data *d, rng *r) {
     napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
     o.scale = d->c.scale;
     o.causal = d->c.has & CAUSAL;
+    o.bf16_weights = (d->c.has & NARROW) != 0;
     o.masked_rows = d->c.has & ZERO ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
     if (d->c.sequences > 0) {
         o.sequences = d->c.sequences;
@@ -175,6 +178,15 @@ static const attention_case CASES[] = {
     {2, 2, 20, 20, NAPIER_F32, 6, PREFIXES | FLOATS, -0.5, 4},
     {2, 1, 12, 17, NAPIER_F32, 5, CAUSAL | GAPS | SPECIAL | BYTES, 0, 5},
     {2, 2, 8, 8, NAPIER_BF16, 4, CAUSAL | SPECIAL, 40, 6},
+    {1, 1, 1, 1, NAPIER_BF16, 0, NARROW, 0, 7},
+    {4, 2, 40, 24, NAPIER_BF16, 5, NARROW | CAUSAL, 0, 8},
+    {2, 1, 33, 130, NAPIER_BF16, 0, NARROW | CAUSAL | GAPS, 0, 9},
+    {3, 1, 16, 8, NAPIER_BF16, 4, NARROW | CAUSAL | PREFIXES | GAPS | BYTES | ZERO, 0, 10},
+    {2, 2, 20, 20, NAPIER_BF16, 6, NARROW | PREFIXES | FLOATS, -0.5, 11},
+    {2, 1, 12, 17, NAPIER_BF16, 5, NARROW | CAUSAL | GAPS | SPECIAL | BYTES, 0, 12},
+    {2, 2, 8, 8, NAPIER_BF16, 4, NARROW | CAUSAL | SPECIAL, 40, 13},
+    {2, 2, 8, 24, NAPIER_BF16, 5, NARROW | CAUSAL | TINY, 40, 14},
+    {1, 1, 70, 24, NAPIER_BF16, 6, NARROW | TINY, 1e4, 15},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
@@ -281,8 +293,6 @@ static void test_errors(void) {
     attention_data narrow = d;
     narrow.options.bf16_weights = 1;
     bad(through_attention(cpu, FORWARD(narrow)), "q: dtype f32");
-    narrow.q.dtype = narrow.k.dtype = narrow.v.dtype = NAPIER_BF16;
-    unsupported(through_attention(cpu, FORWARD(narrow)), "bf16_weights 1");
     other.q.dim = other.k.dim = 4000;
     other.q.dim_stride = other.k.dim_stride = other.q.token_stride = other.k.token_stride = 0;
     other.q.head_stride = other.k.head_stride = 0;

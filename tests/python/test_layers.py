@@ -95,7 +95,7 @@ def weights_of(folder):
 
 
 def states_of(weights, ids, narrow):
-    """The states of all positions. What a product or attention reads is first made `narrow`."""
+    """The states of all positions. What a product or attention reads is first made `narrow`, and weights of attention too."""
     def product(x, name):
         return napier.matmul(x.astype(narrow), weights[name + ".weight"].T, dtype="float32")
 
@@ -112,7 +112,8 @@ def states_of(weights, ids, narrow):
         n = norm(x, at + "input_layernorm")
         q, k = (heads(product(n, f"{at}self_attn.{i}_proj"), f"{at}self_attn.{i}_norm", *angles) for i in "qk")
         v = product(n, at + "self_attn.v_proj").reshape(k.shape).astype(narrow)
-        attended = napier.attention(*(a.swapaxes(0, 1) for a in (q, k, v)), causal=True).swapaxes(0, 1).reshape(len(ids), -1)
+        attended = napier.attention(*(a.swapaxes(0, 1) for a in (q, k, v)), causal=True, bf16_weights=narrow == BF16)
+        attended = attended.swapaxes(0, 1).reshape(len(ids), -1)
         x = x + product(attended, at + "self_attn.o_proj")
         n = norm(x, at + "post_attention_layernorm")
         x = x + product(napier.swiglu(product(n, at + "mlp.gate_proj"), product(n, at + "mlp.up_proj")), at + "mlp.down_proj")

@@ -394,6 +394,7 @@ static napier_status attend(const run *r, int64_t layer, int64_t rows, const int
     const napier_model_config *c = &l->model->config;
     napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
     options.causal = 1;
+    options.bf16_weights = l->dtype == NAPIER_BF16;
     options.sequences = b->sequences;
     options.query_offsets = query_offsets;
     options.key_offsets = b->own_begin;

@@ -473,7 +473,8 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
     plan.narrow = plan.options.bf16_weights != 0;
     if (plan.narrow) {
         napier_attention_engine_decide(context, &plan);
-    } else if (napier_attention_is_few(&plan, &output)) {
+    }
+    if (napier_attention_is_few(&plan, &output)) {
         return napier_attention_few(context, &plan, output, lse, masked);
     }
     attend_job job = {.plan = &plan, .output = output, .lse = lse, .masked = masked};

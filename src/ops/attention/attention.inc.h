@@ -270,25 +270,19 @@ enum { NAPIER_VALUE_SUMS = 4, NAPIER_VALUE_VECTORS = 4 };
 #endif
 enum { NAPIER_VALUES_AHEAD = 16 }; /* keys: far enough for memory, near enough for the first-level cache */
 
-/* `lanes` lanes from `lane` on, and `vectors` vectors of columns from `col` on, the last of which has `n` columns. */
-NAPIER_KERNEL void napier_values_patch(const napier_dtype dtype, const int lanes, const int vectors,
-                                       const napier_few_values *p, int64_t lane, int64_t col, const int n) {
+/* sum[lane][vector] += weights[key] * value of key for the keys begin, begin + by, .. before end. n: of the last vector's
+ * columns. */
+NAPIER_KERNEL void napier_value_chain(const napier_dtype dtype, const int by, const int lanes, const int vectors,
+                                      const napier_few_values *p, const char *x, const float *weights, int64_t begin,
+                                      int64_t end, const int n, vf sum[NAPIER_VALUE_SUMS]) {
     const int size = dtype == NAPIER_F32 ? 4 : 2;
-    const char *x = (const char *)p->rows + col * size;
-    const float *const weights = p->weights + lane * NAPIER_ROW_STEP;
-    float *const c = p->c + lane * p->c_step + col;
-    vf sum[NAPIER_VALUE_SUMS];
-    NAPIER_UNROLL
-    for (int i = 0; i < lanes * vectors; i++) {
-        sum[i] = p->first ? vf_zero() : vf_load(c + i / vectors * p->c_step + i % vectors * 16);
-    }
-    for (int64_t key = 0; key < p->keys; key++, x += p->row_step) {
+    for (int64_t key = begin; key < end; key += by) {
         vf v[NAPIER_VALUE_VECTORS];
         NAPIER_UNROLL
         for (int i = 0; i < vectors; i++) {
-            const char *const at = x + i * 16 * size;
+            const char *const at = x + key * p->row_step + i * 16 * size;
             if (i * 16 * size % 64 == 0) {
-                __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(NAPIER_VALUES_AHEAD * p->row_step)));
+                __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(by * NAPIER_VALUES_AHEAD * p->row_step)));
             }
             v[i] = n >= 16 ? napier_load16(at, dtype) : napier_load_part(at, dtype, n, vf_zero());
         }
@@ -301,39 +295,98 @@ NAPIER_KERNEL void napier_values_patch(const napier_dtype dtype, const int lanes
             }
         }
     }
+}
+
+/* c of keys begin .. end - 1: one chain, or, with pairs, c + (a chain of the even ones + a chain of the odd ones). Each
+ * chain has all registers. */
+NAPIER_KERNEL void napier_value_block(const napier_dtype dtype, const bool pairs, const int lanes, const int vectors,
+                                      const napier_few_values *p, const char *x, const float *weights, int64_t begin,
+                                      int64_t end, const int n, float *c) {
+    vf sum[NAPIER_VALUE_SUMS], before[NAPIER_VALUE_SUMS];
+    NAPIER_UNROLL
+    for (int i = 0; i < lanes * vectors; i++) {
+        const bool zero = p->first && begin == 0;
+        before[i] = zero ? vf_zero() : vf_load(c + i / vectors * p->c_step + i % vectors * 16);
+        sum[i] = pairs ? vf_zero() : before[i];
+    }
+    napier_value_chain(dtype, pairs ? 2 : 1, lanes, vectors, p, x, weights, begin, end, n, sum);
+    if (pairs) {
+        float even[NAPIER_VALUE_SUMS * 16];
+        NAPIER_UNROLL
+        for (int i = 0; i < lanes * vectors; i++) {
+            vf_store(even + 16 * i, sum[i]);
+            sum[i] = vf_zero();
+        }
+        napier_value_chain(dtype, 2, lanes, vectors, p, x, weights, begin + 1, end, n, sum);
+        NAPIER_UNROLL
+        for (int i = 0; i < lanes * vectors; i++) {
+            sum[i] = vf_add(before[i], vf_add(vf_load(even + 16 * i), sum[i]));
+        }
+    }
     NAPIER_UNROLL
     for (int i = 0; i < lanes * vectors; i++) {
         vf_store(c + i / vectors * p->c_step + i % vectors * 16, sum[i]);
     }
 }
 
-NAPIER_KERNEL void napier_values_lanes(const napier_dtype dtype, const int lanes, const napier_few_values *p,
-                                       int64_t lane) {
+/* `lanes` lanes from `lane` on, and `vectors` vectors of columns from `col` on, the last of which has `n` columns. */
+NAPIER_KERNEL void napier_values_patch(const napier_dtype dtype, const bool pairs, const int lanes, const int vectors,
+                                       const napier_few_values *p, int64_t lane, int64_t col, const int n) {
+    const char *const x = (const char *)p->rows + col * (dtype == NAPIER_F32 ? 4 : 2);
+    const float *const weights = p->weights + lane * NAPIER_ROW_STEP;
+    float *const c = p->c + lane * p->c_step + col;
+    const int64_t block = pairs ? NAPIER_PAIRS_BLOCK : p->keys;
+    for (int64_t begin = 0; begin < p->keys; begin += block) {
+        const int64_t left = p->keys - begin;
+        napier_value_block(dtype, pairs, lanes, vectors, p, x, weights, begin, begin + (left < block ? left : block), n,
+                           c);
+    }
+}
+
+NAPIER_KERNEL void napier_values_lanes(const napier_dtype dtype, const bool pairs, const int lanes,
+                                       const napier_few_values *p, int64_t lane) {
     const int most = NAPIER_VALUE_SUMS / lanes;
     const int vectors = most < NAPIER_VALUE_VECTORS ? most : NAPIER_VALUE_VECTORS;
     int64_t col = 0;
     for (; col + 16 * vectors <= p->cols; col += 16 * vectors) {
-        napier_values_patch(dtype, lanes, vectors, p, lane, col, 16);
+        napier_values_patch(dtype, pairs, lanes, vectors, p, lane, col, 16);
     }
     for (; col < p->cols; col += 16) {
-        napier_values_patch(dtype, lanes, 1, p, lane, col, p->cols - col < 16 ? (int)(p->cols - col) : 16);
+        napier_values_patch(dtype, pairs, lanes, 1, p, lane, col, p->cols - col < 16 ? (int)(p->cols - col) : 16);
     }
 }
 
-NAPIER_KERNEL void napier_values_as(const napier_dtype dtype, const napier_few_values *p) {
+NAPIER_KERNEL void napier_values_as(const napier_dtype dtype, const bool pairs, const napier_few_values *p) {
     int64_t lane = 0;
     for (; lane + 4 <= p->lanes; lane += 4) {
-        napier_values_lanes(dtype, 4, p, lane);
+        napier_values_lanes(dtype, pairs, 4, p, lane);
     }
     for (; lane + 2 <= p->lanes; lane += 2) {
-        napier_values_lanes(dtype, 2, p, lane);
+        napier_values_lanes(dtype, pairs, 2, p, lane);
     }
     if (lane < p->lanes) {
-        napier_values_lanes(dtype, 1, p, lane);
+        napier_values_lanes(dtype, pairs, 1, p, lane);
     }
 }
 
-static void napier_attention_few_values(const napier_few_values *p) { NAPIER_FOR_DTYPE(p->dtype, napier_values_as, p); }
+static void napier_attention_few_values(const napier_few_values *p) {
+    NAPIER_FOR_DTYPE(p->dtype, napier_values_as, false, p);
+}
+
+#if defined(__SSE2__) && !defined(NAPIER_LANES_SCALAR) /* as in ops/linear/product.inc.h */
+/* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
+static __attribute__((noinline)) void napier_few_value_pairs_quick(const napier_few_values *p) {
+    napier_values_as(NAPIER_BF16, true, p);
+}
+static void napier_attention_few_value_pairs(const napier_few_values *p) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
+    napier_few_value_pairs_quick(p);
+    _mm_setcsr(saved);
+}
+#else
+#define napier_attention_few_value_pairs NULL
+#endif
 
 /* ---- Backward ----------------------------------------------------------------------------------------------------- */
 
@@ -459,7 +512,8 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
 #define NAPIER_ATTENTION_KERNELS                                                                                       \
     {                                                                                                                  \
         .weigh = napier_attention_weigh, .finish = napier_attention_finish, .few_values = napier_attention_few_values, \
-        .slope = napier_attention_slope, .turned = napier_attention_turned, .scale = napier_attention_scale,           \
+        .few_value_pairs = napier_attention_few_value_pairs, .slope = napier_attention_slope,                          \
+        .turned = napier_attention_turned, .scale = napier_attention_scale,                                            \
         .any_special = napier_attention_any_special                                                                    \
     }
 

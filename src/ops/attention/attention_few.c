@@ -2,13 +2,14 @@
  *
  * To pack keys and values pays where many queries use them. A single query reads each key once, so keys and values are
  * read in place: the keys are the rows of a product with few lanes, which are the heads that share them. The order of
- * all sums is that of attention.c, so the bits are the same. */
+ * all sums is that of attention.c, so the bits are the same, in the order of bf16_weights too. */
 #include "core/base/stop.h"
 #include "ops/attention/attention_few.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "ops/linear/bf16_pairs.h"
 #include "ops/linear/product.h"
 
 typedef struct few_job {
@@ -26,21 +27,26 @@ typedef struct few_job {
 typedef struct few_state {
     int64_t head, heads; /* of k */
     float *queries;      /* [heads][query_floats]: [dim of k][width] */
-    float *products;     /* [NAPIER_ROW_GROUP][width] */
+    float *products;     /* [KEYS_TOGETHER][width] */
+    float *gathered;     /* values of a block of places whose rows are in two places: [NAPIER_PAIRS_BLOCK][dim of v] */
     float *scores;       /* [rows][NAPIER_ROW_STEP] */
     napier_attention_rows rows;
 } few_state;
 
-enum { ROWS_MOST = 64, PRODUCTS = NAPIER_ROW_GROUP * NAPIER_FEW + 16 };
+enum { ROWS_MOST = 64, KEYS_TOGETHER = NAPIER_PAIRS_BLOCK, PRODUCTS = KEYS_TOGETHER * NAPIER_FEW + 16 };
 
 /* Vectors may be read to 16 floats after the end. */
 static int64_t query_floats(const napier_attention_plan *plan) {
-    return napier_round_up(plan->k.dim, 16) * NAPIER_FEW + 16;
+    return napier_round_up(plan->k.dim, NAPIER_PAIRS_BLOCK) * NAPIER_FEW + 16;
+}
+
+static int64_t gathered_floats(const napier_attention_plan *plan) {
+    return plan->narrow ? NAPIER_PAIRS_BLOCK / 2 * napier_round_up(plan->v.dim, 16) : 0;
 }
 
 static int64_t state_floats(const few_job *job) {
     const int64_t rows = job->heads * job->plan->group;
-    return job->heads * query_floats(job->plan) + PRODUCTS +
+    return job->heads * query_floats(job->plan) + PRODUCTS + gathered_floats(job->plan) +
            rows * (NAPIER_ROW_STEP + 17 + napier_round_up(job->plan->v.dim, 16)) + 16;
 }
 
@@ -50,6 +56,7 @@ static few_state state_of(const few_job *job, int worker) {
     few_state s = {.head = 0};
     s.queries = at, at += job->heads * query_floats(job->plan);
     s.products = at, at += PRODUCTS;
+    s.gathered = at, at += gathered_floats(job->plan);
     s.scores = at, at += rows * NAPIER_ROW_STEP;
     s.rows.step = s.rows.cols = napier_round_up(job->plan->v.dim, 16);
     s.rows.outputs = at, at += rows * s.rows.step;
@@ -69,12 +76,18 @@ typedef struct key_run {
  * the next. Then memory is read in its order. */
 static key_run run_of(const napier_sequence *s, int64_t place, int64_t most) {
     const int64_t left = place < s->prefix ? napier_least(s->prefix - place, most) : most;
-    return (key_run){napier_key_row(s, place), napier_least(left, NAPIER_ROW_GROUP)};
+    return (key_run){napier_key_row(s, place), napier_least(left, KEYS_TOGETHER)};
 }
 
 static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head) {
     const int64_t size = (int64_t)napier_dtype_size(x->dtype);
     return (const char *)x->data + (row * x->token_stride + head * x->head_stride) * size;
+}
+
+/* With several lanes, which are more than a block long together, vdpbf16ps multiplies where it is here. */
+static bool is_turned(const napier_attention_plan *plan) {
+    const int engine = plan->context->engine;
+    return plan->narrow && plan->group > 1 && (engine == NAPIER_ENGINE_PAIRS || engine == NAPIER_ENGINE_BOTH);
 }
 
 /* scores[r][at ..] = q[r] . k for a run of keys, and the rows r of head `i`. */
@@ -91,26 +104,57 @@ static void score_run(const napier_attention_plan *plan, const few_state *state,
                                     .k = plan->k.dim,
                                     .c = width == 1 ? scores : state->products,
                                     .c_step = width};
-    plan->products->few_chain(&block);
+    (is_turned(plan) ? napier_bf16_few_multiply
+     : plan->narrow  ? plan->products->few_pairs
+                     : plan->products->few_chain)(&block);
     if (width > 1) {
         const napier_matrix out = {scores, run.count, plan->group, 1, NAPIER_ROW_STEP, NAPIER_F32};
         plan->products->unpack(block.c, width, run.count, plan->group, out, 0, 0, false);
     }
 }
 
-static void add_run(const napier_attention_plan *plan, const few_state *state, int64_t i, key_run run, int64_t at,
-                    bool first) {
-    const napier_few_values values = {.rows = row_at(&plan->v, run.row, state->head + i),
+/* outputs += weights[at ..] . v for the keys of a run, whose values begin at `rows`, and the rows of head `i`. */
+static void add_run(const napier_attention_plan *plan, const few_state *state, int64_t i, const void *rows,
+                    int64_t row_step, int64_t keys, int64_t at, bool first) {
+    const napier_few_values values = {.rows = rows,
                                       .dtype = plan->v.dtype,
-                                      .row_step = plan->v.token_stride * (int64_t)napier_dtype_size(plan->v.dtype),
-                                      .keys = run.count,
+                                      .row_step = row_step * (int64_t)napier_dtype_size(plan->v.dtype),
+                                      .keys = keys,
                                       .cols = plan->v.dim,
                                       .weights = state->scores + i * plan->group * NAPIER_ROW_STEP + at,
                                       .lanes = plan->group,
                                       .c = state->rows.outputs + i * plan->group * state->rows.step,
                                       .c_step = state->rows.step,
                                       .first = first};
-    plan->kernels->few_values(&values);
+    (plan->narrow ? plan->kernels->few_value_pairs : plan->kernels->few_values)(&values);
+}
+
+/* The same for a block of places, of which the first are in the prefix and the others are not. */
+static void add_gathered(const napier_attention_plan *plan, const few_state *state, int64_t i, const napier_sequence *s,
+                         int64_t place, int64_t keys, int64_t at) {
+    uint16_t *const out = (uint16_t *)(void *)state->gathered;
+    for (int64_t key = 0; key < keys; key++) {
+        memcpy(out + key * plan->v.dim, row_at(&plan->v, napier_key_row(s, place + key), state->head + i),
+               (size_t)plan->v.dim * sizeof *out);
+    }
+    add_run(plan, state, i, out, plan->v.dim, keys, at, place == 0);
+}
+
+/* Adds the first of the values from place + at on, at most `most`. Returns how many: in the order of bf16_weights, a block. */
+static int64_t add_some(const napier_attention_plan *plan, const few_state *state, const napier_sequence *s,
+                        int64_t place, int64_t at, int64_t most) {
+    const key_run run = run_of(s, place + at, most);
+    const int64_t block = napier_least(most, KEYS_TOGETHER);
+    const bool parted = plan->narrow && run.count < block;
+    for (int64_t i = 0; i < state->heads; i++) {
+        if (parted) {
+            add_gathered(plan, state, i, s, place + at, block, at);
+        } else {
+            add_run(plan, state, i, row_at(&plan->v, run.row, state->head + i), plan->v.token_stride, run.count, at,
+                    place + at == 0);
+        }
+    }
+    return parted ? block : run.count;
 }
 
 /* A block of keys, from `place` on. The query attends to all of them. */
@@ -128,14 +172,15 @@ static void attend_block(const napier_attention_plan *plan, const few_state *sta
     for (int64_t r = 0; r < rows; r++) {
         seen[r] = count;
     }
-    const napier_score_block block = {
-        .scores = state->scores, .rows = rows, .keys = count, .seen = seen, .factor = plan->factor};
+    const napier_score_block block = {.scores = state->scores,
+                                      .weights = plan->narrow ? NAPIER_WEIGHTS_ROUNDED : NAPIER_WEIGHTS_F32,
+                                      .rows = rows,
+                                      .keys = plan->narrow ? napier_round_up(count, NAPIER_PAIRS_BLOCK) : count,
+                                      .seen = seen,
+                                      .factor = plan->factor};
     plan->kernels->weigh(&block, &state->rows);
-    for (int64_t at = 0; at < count; at += run.count) {
-        run = run_of(s, place + at, count - at);
-        for (int64_t i = 0; i < state->heads; i++) {
-            add_run(plan, state, i, run, at, place + at == 0);
-        }
+    for (int64_t at = 0; at < count;) {
+        at += add_some(plan, state, s, place, at, count - at);
     }
 }
 
@@ -166,7 +211,11 @@ static void attend(const few_job *job, const few_state *state, const napier_sequ
                                            q->head_stride,
                                            q->dim_stride,
                                            q->dtype};
-        napier_pack_few(plan->products, &heads, 0, group, false, q->dim, state->queries + i * query_floats(plan));
+        float *const queries = state->queries + i * query_floats(plan);
+        napier_pack_few(plan->products, &heads, 0, group, plan->narrow, napier_plan_dim(plan, q->dim), queries);
+        if (is_turned(plan)) {
+            napier_bf16_few_pack(queries, napier_plan_dim(plan, q->dim), napier_few_width(group));
+        }
     }
     memset(state->rows.sums, 0, (size_t)(state->heads * group) * 16 * sizeof(float));
     for (int64_t r = 0; r < state->heads * group; r++) {
@@ -201,7 +250,7 @@ enum { KEYS_MOST = 1 << 30 };
 
 bool napier_attention_is_few(const napier_attention_plan *plan, const napier_heads *output) {
     if (plan->options.mask || plan->group > NAPIER_FEW || plan->k.dim_stride != 1 || plan->v.dim_stride != 1 ||
-        output->dim_stride != 1) {
+        output->dim_stride != 1 || (plan->narrow && !plan->products->few_pairs)) {
         return false;
     }
     int64_t keys = 0, shared = 0; /* shared: keys that packing would pack once for this and earlier sequences */

@@ -78,6 +78,9 @@ typedef struct napier_attention_kernels {
     /* c[lane] += sum_key weights[lane][key] * rows[key], by one chain of fma over the keys, ascending. c is filled up to a
      * multiple of 16 columns. */
     void (*few_values)(const napier_few_values *p);
+    /* The same in the order of bf16_weights, where the first key is the first of a block. NULL if software must flush
+     * subnormals. */
+    void (*few_value_pairs)(const napier_few_values *p);
     /* For the backward. Replaces scores by probabilities p = exp(score - lse). slopes, with the same step, holds the
      * gradients of the probabilities, and becomes p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);

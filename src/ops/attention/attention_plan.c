@@ -153,10 +153,6 @@ static napier_status check_dtypes(napier_context *context, const napier_attentio
                          "%s: dtype %s, but with the option bf16_weights it is bf16", all[i].name,
                          napier_dtype_name(all[i].dtype));
     }
-    if (plan->options.bf16_weights && plan->on_device) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "options: bf16_weights %" PRId64 " is for the CPU only",
-                           plan->options.bf16_weights);
-    }
     return NAPIER_OK;
 }
 

@@ -237,12 +237,12 @@ static void options_layouts_and_dtypes_have_the_bits_of_the_order(void) {
     }
 }
 
-/* One query a sequence, as in a decode step: keys and values are read in place. */
+/* One query a sequence, as in a decode step: keys and values are read in place. Prefixes end within a block of 32. */
 static void one_query_a_sequence_has_the_bits_of_the_order(void) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
     static const int64_t groups[] = {1, 2, 3, 5, 8, 9}, dims[] = {16, 24, 33, 128, 64, 8};
-    for (int i = 0; i < 18; i++) {
-        shape s = {.heads = i == 4 ? 11 : 1 + i % 3, /* 11 heads of 8 rows: in parts, even by one thread */
+    for (int i = 0; i < 36; i++) {
+        shape s = {.heads = i % 18 == 4 ? 11 : 1 + i % 3, /* 11 heads of 8 rows: in parts, even by one thread */
                    .group = groups[i % 6],
                    .dim = dims[i % 6],
                    .v_dim = dims[(i + i / 6) % 6],
@@ -252,8 +252,9 @@ static void one_query_a_sequence_has_the_bits_of_the_order(void) {
                    .prefix_begin = {0, 30, 0, 10, 10, 0},
                    .prefix_end = {300, 70, 0, 17, 10, 0},
                    .causal = i % 2};
-        s.scale = i == 7 ? -40.0 : 0.0;
-        s.dtype = dtypes[i / 2 % 3];
+        s.scale = i % 18 == 7 ? -40.0 : 0.0;
+        s.bf16_weights = i >= 18;
+        s.dtype = s.bf16_weights ? NAPIER_BF16 : dtypes[i / 2 % 3];
         s.l = i % 4 == 3 ? LAYOUT_PADDED : LAYOUT_CONTIGUOUS;
         s.head_major = i % 4 == 1;
         s.scattered = i % 3 == 0;
@@ -318,10 +319,10 @@ static void bf16_weights_in_any_batch_and_layout(void) {
 /* Values around the smallest normal numbers: products and sums of weights and values are flushed, and so are outputs that
  * a new exponent makes subnormal. */
 static void bf16_weights_of_tiny_values(void) {
-    for (int i = 0; i < 8; i++) {
-        shape s = one_sequence(1, 2, 16, 24, 20, 700);
+    for (int i = 0; i < 16; i++) {
+        shape s = one_sequence(1, 1 + i / 2 % 2, 16, 24, i < 8 ? 20 : 1, 700);
         s.causal = i % 2;
-        s.scale = i < 4 ? 2.0 : 40.0;
+        s.scale = i % 8 < 4 ? 2.0 : 40.0;
         s.dtype = NAPIER_BF16;
         s.bf16_weights = true;
         batch b;
@@ -480,18 +481,19 @@ static void a_sequence_does_not_know_its_batch(napier_context *context) {
 /* NaN and infinities among keys and values, some of them hidden: what is not seen leaves no trace. */
 static void odd_values_touch_only_rows_that_see_them(void) {
     static const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
-    for (int run = 0; run < 24; run++) {
+    for (int run = 0; run < 36; run++) {
         const int kind = run % 12;
-        shape s = one_sequence(1, 2, 16, 20, 40, 45);
+        const bool step = run >= 24; /* of decoding: one query, without a mask */
+        shape s = one_sequence(1, 2, 16, 20, step ? 1 : 40, 45);
         s.causal = 1;
-        s.mask = (mask_kind)(kind % 3);
+        s.mask = step ? MASK_NONE : (mask_kind)(kind % 3);
         s.dtype = run < 12 ? NAPIER_F32 : NAPIER_BF16;
         s.bf16_weights = run >= 12;
         batch b;
         batch_make(&b, &s, 600 + (uint64_t)kind);
         heads_set(kind % 2 ? &b.k : &b.v, 20, 0, 3, odd[kind / 4]);
         heads_set(kind % 2 ? &b.v : &b.k, 44, 0, 3, odd[kind / 4]);
-        heads_set(&b.q, 7, 1, 2, odd[kind / 4]);
+        heads_set(&b.q, step ? 0 : 7, 1, 2, odd[kind / 4]);
         napier_isa isas[ISA_LIMIT];
         for (int i = available_isas(isas) - 1; i >= 0; i--) {
             napier_context *context = context_for_test(isas[i], 2);

@@ -331,6 +331,7 @@ static napier_status attend(const run *r) {
     napier_cuda_workspace workspace = {r->attention, ATTENTION_BYTES};
     napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
     options.causal = 1;
+    options.bf16_weights = r->dtype == NAPIER_BF16;
     options.sequences = r->tokens.sequences;
     options.query_offsets = options.key_offsets = r->tokens.starts;
     return napier_cuda_attention(r->gpu.context, r->gpu.stream, &workspace, heads_of(r, r->q, r->q_width),

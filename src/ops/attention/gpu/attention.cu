@@ -99,7 +99,7 @@ CUDA_INLINE float warp_max(float x) {
 }
 
 /* Row r of the tile, which is row `which` of the warp. Returns the factor for its sums and outputs. */
-CUDA_INLINE float weigh(const room *m, int r, int which, row_state *state) {
+CUDA_INLINE float weigh(const bool narrow, const room *m, int r, int which, row_state *state) {
     const int lane = (int)threadIdx.x % CUDA_WARP;
     float t[KEYS / CUDA_WARP], max = -INFINITY, factor = 1.0f;
     NAPIER_UNROLL
@@ -115,17 +115,18 @@ CUDA_INLINE float weigh(const room *m, int r, int which, row_state *state) {
     const float level = state->exponent[which] == -INFINITY ? 0.0f : state->exponent[which];
     NAPIER_UNROLL
     for (int j = 0; j < KEYS / CUDA_WARP; j++) {
-        m->weights[(lane + CUDA_WARP * j) * STEP + r] = napier_weight(t[j] - level);
+        const float weight = napier_weight(t[j] - level);
+        m->weights[(lane + CUDA_WARP * j) * STEP + r] = narrow ? vf_from_bf16(vf_to_bf16(weight)) : weight;
     }
     return factor;
 }
 
-CUDA_INLINE void weigh_rows(const room *m, row_state *state) {
+CUDA_INLINE void weigh_rows(const bool narrow, const room *m, row_state *state) {
     const int lane = (int)threadIdx.x % CUDA_WARP, first = (int)threadIdx.x / CUDA_WARP * 2, mine = lane / 16;
     float factor[2];
     NAPIER_UNROLL
     for (int which = 0; which < 2; which++) {
-        factor[which] = weigh(m, first + which, which, state);
+        factor[which] = weigh(narrow, m, first + which, which, state);
         if (lane == 0) {
             m->factors[first + which] = factor[which];
         }
@@ -170,17 +171,16 @@ CUDA_INLINE void write_outputs(const napier_attention_job *job, const row_tile *
     }
 }
 
-CUDA_KERNEL(napier_attention_forward, napier_attention_job, NAPIER_ATTENTION_THREADS) {
-    CUDA_SHARED(unsigned char, shared);
-    const napier_heads lse = {job.lse.data, job.lse.rows, job.lse.cols, 1, job.lse.row_stride, job.lse.col_stride, 1,
-                              NAPIER_F32};
-    if (is_bad(&job)) {
-        fill_with_nan(&job.output);
+CUDA_INLINE void forward(const bool narrow, const napier_attention_job *job, unsigned char *shared) {
+    const napier_heads lse = {
+        job->lse.data, job->lse.rows, job->lse.cols, 1, job->lse.row_stride, job->lse.col_stride, 1, NAPIER_F32};
+    if (is_bad(job)) {
+        fill_with_nan(&job->output);
         fill_with_nan(&lse);
         return;
     }
-    const room m = room_of(&job, shared);
-    const row_tile t = row_tile_of(&job, ROWS);
+    const room m = room_of(job, shared);
+    const row_tile t = row_tile_of(job, ROWS);
     if (t.rows == 0) {
         return;
     }
@@ -188,26 +188,37 @@ CUDA_KERNEL(napier_attention_forward, napier_attention_job, NAPIER_ATTENTION_THR
     if (threadIdx.x < ROWS) {
         m.row_tokens[threadIdx.x] = (int)threadIdx.x < t.rows ? t.s.query_begin + t.query + (int64_t)threadIdx.x : -1;
     }
-    clear_columns(m.outputs, job.v.dim);
+    clear_columns(m.outputs, job->v.dim);
     __syncthreads();
-    load_side(&job.q, m.row_tokens, t.head, m.side);
-    const int64_t most = keys_seen(&job, &t.s, t.query + t.rows - 1);
-    const others keys = {m.tokens, NULL, t.head / job.group};
+    load_side(narrow, &job->q, m.row_tokens, t.head, m.side);
+    const int64_t most = keys_seen(job, &t.s, t.query + t.rows - 1);
+    const others keys = {m.tokens, NULL, t.head / job->group};
     for (int64_t place = 0; place < most; place += KEYS) {
         const int64_t mine = place + threadIdx.x;
         float product[ROWS];
         __syncthreads();
         m.tokens[threadIdx.x] = mine < most ? key_row(&t.s, mine) : -1;
-        products(&job.k, m.side, &keys, m.stage, product);
-        put_scores(&job, &t, mine, product, &m);
+        products(narrow, &job->k, m.side, &keys, m.stage, product);
+        put_scores(job, &t, mine, product, &m);
         __syncthreads();
-        weigh_rows(&m, &state);
+        weigh_rows(narrow, &m, &state);
         __syncthreads();
-        add_columns(&job.v, m.weights, m.seen, &keys, most - place < KEYS ? (int)(most - place) : (int)KEYS, m.factors,
-                    m.outputs);
+        add_columns(narrow, &job->v, m.weights, m.seen, &keys, most - place < KEYS ? (int)(most - place) : (int)KEYS,
+                    m.factors, m.outputs);
     }
     __syncthreads();
-    finish_rows(&job, &t, &m, &state);
+    finish_rows(job, &t, &m, &state);
     __syncthreads();
-    write_outputs(&job, &t, &m);
+    write_outputs(job, &t, &m);
+}
+
+CUDA_KERNEL(napier_attention_forward, napier_attention_job, NAPIER_ATTENTION_THREADS) {
+    CUDA_SHARED(unsigned char, shared);
+    forward(false, &job, shared);
+}
+
+/* In the order of bf16_weights. */
+CUDA_KERNEL(napier_attention_forward_narrow, napier_attention_job, NAPIER_ATTENTION_THREADS) {
+    CUDA_SHARED(unsigned char, shared);
+    forward(true, &job, shared);
 }

@@ -141,8 +141,8 @@ CUDA_KERNEL(napier_attention_grad_q, napier_attention_job, NAPIER_ATTENTION_THRE
     }
     clear_columns(m.columns_k, job.q.dim);
     __syncthreads();
-    load_side(&job.q, m.side_tokens, t.head, m.side_k);
-    load_side(&job.grad_output, m.side_tokens, t.head, m.side_v);
+    load_side(false, &job.q, m.side_tokens, t.head, m.side_k);
+    load_side(false, &job.grad_output, m.side_tokens, t.head, m.side_v);
     const int64_t most = keys_seen(&job, &t.s, t.query + t.rows - 1);
     const others keys = {m.tokens, NULL, t.head / job.group};
     for (int64_t place = 0; place < most; place += KEYS) {
@@ -150,11 +150,11 @@ CUDA_KERNEL(napier_attention_grad_q, napier_attention_job, NAPIER_ATTENTION_THRE
         float product[ROWS], of_v[ROWS];
         __syncthreads();
         m.tokens[threadIdx.x] = mine < most ? key_row(&t.s, mine) : -1;
-        products(&job.k, m.side_k, &keys, m.stage, product);
-        products(&job.v, m.side_v, &keys, m.stage, of_v);
+        products(false, &job.k, m.side_k, &keys, m.stage, product);
+        products(false, &job.v, m.side_v, &keys, m.stage, of_v);
         put_slopes(&job, &t, mine, product, of_v, &m);
         __syncthreads();
-        add_columns(&job.k, m.slopes, m.seen, &keys, most - place < KEYS ? (int)(most - place) : (int)KEYS, NULL,
+        add_columns(false, &job.k, m.slopes, m.seen, &keys, most - place < KEYS ? (int)(most - place) : (int)KEYS, NULL,
                     m.columns_k);
     }
     __syncthreads();
@@ -234,12 +234,12 @@ CUDA_INLINE void add_segment(const napier_attention_job *job, const segment *g, 
         const int some = count - index < KEYS ? (int)(count - index) : (int)KEYS;
         __syncthreads();
         name_row(job, g, index + threadIdx.x, m);
-        products(&job->q, m->side_k, &rows, m->stage, product);
-        products(&job->grad_output, m->side_v, &rows, m->stage, of_v);
+        products(false, &job->q, m->side_k, &rows, m->stage, product);
+        products(false, &job->grad_output, m->side_v, &rows, m->stage, of_v);
         put_row(job, g, index + threadIdx.x, product, of_v, m);
         __syncthreads();
-        add_columns(&job->q, m->slopes, m->seen, &rows, some, NULL, m->columns_k);
-        add_columns(&job->grad_output, m->weights, m->seen, &rows, some, NULL, m->columns_v);
+        add_columns(false, &job->q, m->slopes, m->seen, &rows, some, NULL, m->columns_k);
+        add_columns(false, &job->grad_output, m->weights, m->seen, &rows, some, NULL, m->columns_v);
     }
     __syncthreads();
     add_total(g, job->scale, job->q.dim, m->columns_k, m->total_k);
@@ -289,8 +289,8 @@ CUDA_KERNEL(napier_attention_grad_kv, napier_attention_job, NAPIER_ATTENTION_THR
     clear_columns(m.total_k, job.q.dim);
     clear_columns(m.total_v, job.v.dim);
     __syncthreads();
-    load_side(&job.k, m.side_tokens, blockIdx.y, m.side_k);
-    load_side(&job.v, m.side_tokens, blockIdx.y, m.side_v);
+    load_side(false, &job.k, m.side_tokens, blockIdx.y, m.side_k);
+    load_side(false, &job.v, m.side_tokens, blockIdx.y, m.side_v);
     __syncthreads();
     for (int64_t i = 0; i < job.sequences; i++) {
         const sequence s = sequence_of(&job, i);

@@ -8,9 +8,10 @@
 #include "ops/attention/attention_plan.h"
 #include "core/gpu/launch.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_offsets, napier_attention_forward, napier_attention_bf16_64,
-                           napier_attention_bf16_128, napier_attention_f16_64, napier_attention_f16_128,
-                           napier_attention_means, napier_attention_grad_q, napier_attention_grad_kv);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_offsets, napier_attention_forward, napier_attention_forward_narrow,
+                           napier_attention_bf16_64, napier_attention_bf16_128, napier_attention_f16_64,
+                           napier_attention_f16_128, napier_attention_means, napier_attention_grad_q,
+                           napier_attention_grad_kv);
 
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
@@ -101,7 +102,10 @@ static napier_status run_forward(const napier_cuda_call *gpu, const napier_atten
     NAPIER_TRY(check_shared(gpu->context, plan, bytes));
     NAPIER_TRY(set_tiles(gpu->context, job, NAPIER_ATTENTION_ROWS, &blocks));
     NAPIER_TRY(check_on_device(gpu, job));
-    return launch(gpu, NAPIER_CUDA_KERNEL(napier_attention_forward), blocks, 1, bytes, job);
+    return launch(gpu,
+                  plan->options.bf16_weights ? NAPIER_CUDA_KERNEL(napier_attention_forward_narrow)
+                                             : NAPIER_CUDA_KERNEL(napier_attention_forward),
+                  blocks, 1, bytes, job);
 }
 
 /* Every row of every head on 16 bytes, its elements side by side. */

@@ -14,7 +14,8 @@ enum {
     NAPIER_ATTENTION_THREADS = 256,
     NAPIER_ATTENTION_ROWS = 16,   /* of a tile; in the keys' gradients: keys */
     NAPIER_ATTENTION_KEYS = 256,  /* keys at a time: part of the order, as on the CPU */
-    NAPIER_ATTENTION_PART = 32,   /* columns of dim in a stage of keys */
+    NAPIER_ATTENTION_PART = 32,   /* columns of dim in a stage of keys; a block of them in the order of bf16_weights */
+    NAPIER_ATTENTION_PLACES = 32, /* places of a block of outputs in that order */
     NAPIER_ATTENTION_STEP = 20,   /* floats from one 16 to the next: on 16 bytes, and spread over the banks */
     NAPIER_ATTENTION_SMALL = 8192 /* bytes for a row's state and a key's visibility */
 };

@@ -109,11 +109,14 @@ CUDA_INLINE void head_store(const napier_heads *x, int64_t token, int64_t head, 
     napier_store_float(x->data, x->dtype, token * x->token_stride + head * x->head_stride + i * x->dim_stride, value);
 }
 
-/* A side of 16: element i of each at side[16 i ..]. token: of each, below 0 for none, which is 0. */
-CUDA_INLINE void load_side(const napier_const_heads *x, const int64_t *tokens, int64_t head, float *side) {
+/* A side of 16: element i of each at side[16 i ..]. token: of each, below 0 for none, which is 0. narrow, here and below: in
+ * the order of bf16_weights, where subnormals count as 0. */
+CUDA_INLINE void load_side(const bool narrow, const napier_const_heads *x, const int64_t *tokens, int64_t head,
+                           float *side) {
     for (int64_t at = threadIdx.x; at < ROWS * x->dim; at += NAPIER_ATTENTION_THREADS) {
         const int64_t r = at / x->dim, i = at % x->dim;
-        side[i * ROWS + r] = tokens[r] >= 0 ? head_element(x, tokens[r], head, i) : 0.0f;
+        const float element = tokens[r] >= 0 ? head_element(x, tokens[r], head, i) : 0.0f;
+        side[i * ROWS + r] = narrow ? napier_flush(element) : element;
     }
 }
 
@@ -126,9 +129,43 @@ typedef struct others {
 
 CUDA_INLINE int64_t other_head(const others *o, int i) { return o->heads ? o->heads[i] : o->head; }
 
-/* sum[r] = sum_i side[i][r] * x[other of this thread][i], a chain over i, ascending. stage: [256][33], shared. */
-CUDA_INLINE void products(const napier_const_heads *x, const float *side, const others *o, float *stage,
-                          float sum[ROWS]) {
+/* sum[r] = fma(x[r], y, sum[r]) of `count` numbers in shared memory. */
+CUDA_INLINE void add_step(const bool narrow, const int count, const float *x, float y, float *sum) {
+    const napier_four *const four = (const napier_four *)(const void *)x;
+    NAPIER_UNROLL
+    for (int r = 0; r < count; r++) {
+        const float each = four[r / 4].x[r % 4];
+        sum[r] = narrow ? napier_fma_flushed(each, y, sum[r]) : fmaf(each, y, sum[r]);
+    }
+}
+
+/* sum[r] += the chains of the even and of the odd steps of a block, which start from 0 again. */
+CUDA_INLINE void fold_pairs(const int count, float *even, float *odd, float *sum) {
+    NAPIER_UNROLL
+    for (int r = 0; r < count; r++) {
+        sum[r] = napier_add_flushed(sum[r], napier_add_flushed(even[r], odd[r]));
+        even[r] = odd[r] = 0.0f;
+    }
+}
+
+/* n <= 32 steps of a product: x of a step is 16 floats from that of the one before. */
+CUDA_INLINE void add_part(const bool narrow, const float *x, const float *y, int n, float sum[ROWS]) {
+    float even[ROWS] = {0}, odd[ROWS] = {0};
+    for (int i = 0; i < n; i += narrow ? 2 : 1) {
+        add_step(narrow, ROWS, x + i * ROWS, narrow ? napier_flush(y[i]) : y[i], narrow ? even : sum);
+        if (narrow && i + 1 < n) {
+            add_step(true, ROWS, x + (i + 1) * ROWS, napier_flush(y[i + 1]), odd);
+        }
+    }
+    if (narrow) {
+        fold_pairs(ROWS, even, odd, sum);
+    }
+}
+
+/* sum[r] = sum_i side[i][r] * x[other of this thread][i], a chain over i, ascending; narrow: in the order of bf16 by bf16,
+ * whose blocks are the parts. stage: [256][33], shared. */
+CUDA_INLINE void products(const bool narrow, const napier_const_heads *x, const float *side, const others *o,
+                          float *stage, float sum[ROWS]) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warp = (int)threadIdx.x / CUDA_WARP;
     NAPIER_UNROLL
     for (int r = 0; r < ROWS; r++) {
@@ -148,14 +185,7 @@ CUDA_INLINE void products(const napier_const_heads *x, const float *side, const 
         if (o->tokens[threadIdx.x] < 0) {
             continue;
         }
-        for (int i = 0; i < n; i++) {
-            const float y = stage[(int)threadIdx.x * (NAPIER_ATTENTION_PART + 1) + i];
-            const napier_four *const four = (const napier_four *)(const void *)(side + (begin + i) * ROWS);
-            NAPIER_UNROLL
-            for (int r = 0; r < ROWS; r++) {
-                sum[r] = fmaf(four[r / 4].x[r % 4], y, sum[r]);
-            }
-        }
+        add_part(narrow, side + begin * ROWS, stage + (int)threadIdx.x * (NAPIER_ATTENTION_PART + 1), n, sum);
     }
 }
 
@@ -169,34 +199,52 @@ CUDA_INLINE void put_sixteen(const float x[ROWS], float *weights) {
     }
 }
 
-/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others. Pairs that do
- * not attend are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
- * multiplied by first. A thread has a column and half of the 16. */
-CUDA_INLINE void add_columns(const napier_const_heads *x, const float *weights, const uint32_t *seen, const others *o,
-                             int count, const float *factors, float *columns) {
+/* One step of add_columns for half of the 16, from `half` on. */
+CUDA_INLINE void add_other(const bool narrow, const napier_const_heads *x, const float *weights, const uint32_t *seen,
+                           const others *o, int i, int64_t c, int half, float sum[ROWS / 2]) {
+    if (o->tokens[i] < 0) {
+        return;
+    }
+    const float element = head_element(x, o->tokens[i], other_head(o, i), c);
+    const float y = narrow ? napier_flush(element) : element;
+    const uint32_t left_out = fabsf(y) < INFINITY ? 0 : ~seen[i];
+    float next[ROWS / 2];
+    NAPIER_UNROLL
+    for (int r = 0; r < ROWS / 2; r++) {
+        next[r] = sum[r];
+    }
+    add_step(narrow, ROWS / 2, weights + i * STEP + half, y, next);
+    NAPIER_UNROLL
+    for (int r = 0; r < ROWS / 2; r++) {
+        sum[r] = left_out >> (half + r) & 1 ? sum[r] : next[r];
+    }
+}
+
+/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others; narrow: in blocks of
+ * 32 others. Pairs that do not attend are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or
+ * what columns are multiplied by first. A thread has a column and half of the 16. */
+CUDA_INLINE void add_columns(const bool narrow, const napier_const_heads *x, const float *weights, const uint32_t *seen,
+                             const others *o, int count, const float *factors, float *columns) {
     const int half = (int)threadIdx.x / 128 * 8;
     for (int64_t c = threadIdx.x % 128; c < x->dim; c += 128) {
-        float sum[8];
+        float sum[ROWS / 2], even[ROWS / 2] = {0}, odd[ROWS / 2] = {0};
         NAPIER_UNROLL
-        for (int r = 0; r < 8; r++) {
+        for (int r = 0; r < ROWS / 2; r++) {
             sum[r] = columns[c * STEP + half + r];
             sum[r] = factors ? sum[r] * factors[half + r] : sum[r];
+            sum[r] = narrow ? napier_flush(sum[r]) : sum[r];
         }
-        for (int i = 0; i < count; i++) {
-            if (o->tokens[i] < 0) {
-                continue;
+        for (int i = 0; i < count; i += narrow ? 2 : 1) {
+            add_other(narrow, x, weights, seen, o, i, c, half, narrow ? even : sum);
+            if (narrow && i + 1 < count) {
+                add_other(true, x, weights, seen, o, i + 1, c, half, odd);
             }
-            const float y = head_element(x, o->tokens[i], other_head(o, i), c);
-            const napier_four *const four = (const napier_four *)(const void *)(weights + i * STEP + half);
-            const uint32_t left_out = fabsf(y) < INFINITY ? 0 : ~seen[i];
-            NAPIER_UNROLL
-            for (int r = 0; r < 8; r++) {
-                const float next = fmaf(four[r / 4].x[r % 4], y, sum[r]);
-                sum[r] = left_out >> (half + r) & 1 ? sum[r] : next;
+            if (narrow && ((i + 2) % NAPIER_ATTENTION_PLACES == 0 || i + 2 >= count)) {
+                fold_pairs(ROWS / 2, even, odd, sum);
             }
         }
         NAPIER_UNROLL
-        for (int r = 0; r < 8; r++) {
+        for (int r = 0; r < ROWS / 2; r++) {
             columns[c * STEP + half + r] = sum[r];
         }
     }

@@ -1,5 +1,5 @@
 /* ops/linear/gpu/elements.cuh - elements of f32, f16 and bf16 for a thread: widened exactly, rounded once to nearest
- * even, 4 at a time if they are contiguous; and four floats of shared memory in one access. */
+ * even, 4 at a time if they are contiguous; four floats of shared memory in one access; and the steps of bf16 by bf16. */
 #ifndef NAPIER_OPS_LINEAR_GPU_ELEMENTS_CUH
 #define NAPIER_OPS_LINEAR_GPU_ELEMENTS_CUH
 
@@ -46,6 +46,22 @@ CUDA_INLINE void napier_store_float(void *data, napier_dtype dtype, int64_t inde
     } else {
         ((uint16_t *)data)[index] = (uint16_t)napier_narrow_bits(x, dtype);
     }
+}
+
+/* ---- bf16 by bf16: subnormals count as 0, see ops/linear/product.inc.h -------------------------------------------- */
+
+CUDA_INLINE float napier_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
+CUDA_INLINE float napier_add_flushed(float a, float b) { return napier_flush(a + b); }
+
+/* A result below 2^-126, rounded to 24 bits of an unbounded exponent, becomes 0. */
+CUDA_INLINE float napier_fma_flushed(float a, float b, float c) {
+    const float r = fmaf(a, b, c), size = fabsf(r);
+    if (!(size <= 0x1p-126f)) {
+        return r;
+    }
+    const double exact = (double)a * (double)b + (double)c;
+    return size < 0x1p-126f || fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
 }
 
 #endif

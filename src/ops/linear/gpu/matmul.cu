@@ -78,9 +78,9 @@ CUDA_INLINE float piece_element(const piece *p, napier_dtype dtype, int j) {
 
 /* Subnormals become 0 with their sign. *tiny is set if an element other than 0 is below 2^-56. */
 CUDA_INLINE float flushed_element(float x, bool *tiny) {
-    const uint32_t bits = (uint32_t)vf_bits(x), exponent = bits >> 23 & 0xff;
+    const uint32_t exponent = (uint32_t)vf_bits(x) >> 23 & 0xff;
     *tiny = *tiny || (exponent > 0 && exponent < TINY_EXPONENT);
-    return exponent == 0 ? vf_from_bits((int32_t)(bits & 0x80000000u)) : x;
+    return napier_flush(x);
 }
 
 /* Widens a piece to its place. */
@@ -102,24 +102,6 @@ CUDA_INLINE void put(const napier_side *s, const piece *p, int row, int k, int t
             stage[(k + j) * step + row] = x[j];
         }
     }
-}
-
-/* ---- bf16 by bf16: subnormals count as 0, see ops/linear/product.inc.h
- * ----------------------------------------------- */
-
-CUDA_INLINE float add_flushed(float a, float b) {
-    const float sum = a + b;
-    return fabsf(sum) < 0x1p-126f ? copysignf(0.0f, sum) : sum;
-}
-
-/* A result below 2^-126, rounded to 24 bits of an unbounded exponent, becomes 0. */
-CUDA_INLINE float fma_flushed(float a, float b, float c) {
-    const float r = fmaf(a, b, c), size = fabsf(r);
-    if (!(size <= 0x1p-126f)) {
-        return r;
-    }
-    const double exact = (double)a * (double)b + (double)c;
-    return size < 0x1p-126f || fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
 }
 
 /* ---- A thread's outputs ------------------------------------------------------------------------------------------ */
@@ -152,7 +134,7 @@ CUDA_INLINE void add_step(const float *rows, const float *columns, int k, int wi
     for (int r = 0; r < THREAD_ROWS; r++) {
         NAPIER_UNROLL
         for (int c = 0; c < width; c++) {
-            sum->x[r][c] = care ? fma_flushed(a[r], b[c], sum->x[r][c]) : fmaf(a[r], b[c], sum->x[r][c]);
+            sum->x[r][c] = care ? napier_fma_flushed(a[r], b[c], sum->x[r][c]) : fmaf(a[r], b[c], sum->x[r][c]);
         }
     }
 }
@@ -173,7 +155,7 @@ CUDA_INLINE void fold_pairs(int width, sums *total, sums *even, sums *odd) {
     for (int r = 0; r < THREAD_ROWS; r++) {
         NAPIER_UNROLL
         for (int c = 0; c < width; c++) {
-            total->x[r][c] = add_flushed(total->x[r][c], add_flushed(even->x[r][c], odd->x[r][c]));
+            total->x[r][c] = napier_add_flushed(total->x[r][c], napier_add_flushed(even->x[r][c], odd->x[r][c]));
         }
     }
     clear(width, even);
