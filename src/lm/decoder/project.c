@@ -6,6 +6,7 @@
 
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/product.h"
+#include "ops/linear/strips.h"
 
 static napier_product_plan plan_of(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
                                    napier_matrix out, bool split) {
@@ -22,7 +23,12 @@ static size_t scratch_floats(const napier_context *context, const napier_product
  * product only if it needs no more scratch memory. */
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
                              bool split) {
-    const napier_product_plan plan = plan_of(context, x, weights, napier_rows_f32(NULL, x.rows, weights.rows), split);
+    const napier_matrix out = napier_rows_f32(NULL, x.rows, weights.rows);
+    const napier_strips strips = napier_strips_of(context, x, weights, out);
+    if (strips.width > 0) {
+        return napier_strips_floats(&strips);
+    }
+    const napier_product_plan plan = plan_of(context, x, weights, out, split);
     return napier_product_floats(context, &plan);
 }
 
@@ -65,6 +71,13 @@ void napier_project(const napier_context *context, napier_const_matrix x, const 
     }
     for (int i = 0, next; i < count && x.rows > 0; i = next) {
         napier_product_plan *const plan = &plans[i];
+        napier_strips strips = napier_strips_of(context, x, all[i].weights, all[i].out);
+        if (strips.width > 0) {
+            napier_strips_run(&strips, memory);
+            before = (napier_product_plan){0};
+            next = i + 1;
+            continue;
+        }
         next = i + together(plan, count - i);
         const bool fits = scratch_floats(context, plan) <= scratch_floats(context, &before);
         if (next - i > 1) {
@@ -85,6 +98,9 @@ static size_t round_up(size_t floats) { return (floats + 15) / 16 * 16; }
 
 typedef struct gated {
     napier_product_plan gate, up, down;
+    napier_strips both, last; /* gate and up; down. Used if both suit */
+    char *middle;             /* [rows of x, width] of dtype */
+    int64_t width;
     napier_dtype dtype;
     const float *gate_bias, *up_bias;
     const napier_layer_kernels *kernels;
@@ -96,14 +112,58 @@ typedef struct gated {
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out,
                       bool split) {
     const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
-    gated g = {.dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
+    gated g = {.width = w->down.cols, .dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
     g.kernels = &napier_ops_kernels_of(context->isa)->layers;
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows), split);
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows), split);
     g.down = plan_of(context, middle, w->down, out, split);
+    g.both = napier_strips_of_two(context, x, w->gate, w->up);
+    g.last = napier_strips_of(context, middle, w->down, out);
     g.scratch_floats = 2 * napier_product_scratch(g.gate.row_block) + (size_t)g.gate.row_block * NAPIER_LANE_BLOCK;
     return g;
 }
+
+/* ---- The same in strips ------------------------------------------------------------------------------------------ */
+
+static bool is_in_strips(const gated *g) { return g->both.width > 0 && g->last.width > 0; }
+
+/* Gates a row's sums from `column` on. */
+static void gate_row(const gated *g, float *gate, float *up, int64_t column, int64_t columns, void *out) {
+    if (g->gate_bias) {
+        g->kernels->add(gate, g->gate_bias + column, columns, gate, NAPIER_F32);
+        g->kernels->add(up, g->up_bias + column, columns, up, NAPIER_F32);
+    }
+    g->kernels->gate(gate, up, columns, out, g->dtype);
+}
+
+/* A napier_strips_taker. */
+static void take_gated(void *argument, float *gate, float *up, int64_t step, int64_t row, int64_t rows, int64_t column,
+                       int64_t columns) {
+    const gated *g = argument;
+    const int64_t size = (int64_t)napier_dtype_size(g->dtype);
+    for (int64_t r = 0; r < rows; r++) {
+        gate_row(g, gate + r * step, up + r * step, column, columns,
+                 g->middle + ((row + r) * g->width + column) * size);
+    }
+}
+
+static size_t strips_floats(const gated *g) {
+    const size_t middle = round_up((size_t)(g->last.a.rows * g->width / 2 + 1));
+    const size_t both = napier_strips_floats(&g->both), last = napier_strips_floats(&g->last);
+    return middle + (both > last ? both : last);
+}
+
+static void run_strips(gated *g, float *memory) {
+    float *const rest = memory + round_up((size_t)(g->last.a.rows * g->width / 2 + 1));
+    g->middle = (char *)memory;
+    g->both.taker = take_gated;
+    g->both.argument = g;
+    napier_strips_run(&g->both, rest);
+    g->last.a.data = memory;
+    napier_strips_run(&g->last, rest);
+}
+
+/* ---- The same with panels ---------------------------------------------------------------------------------------- */
 
 /* True if gate and up can share panels, and the intermediate result can be written as panels. */
 static bool is_direct(const gated *g) {
@@ -222,17 +282,6 @@ static void run_few_gated(const napier_context *context, gated *g, napier_const_
 
 /* ---- The same by three products ---------------------------------------------------------------------------------- */
 
-static void gate_rows(const gated *g, int64_t rows, int64_t width, float *gate, float *up, void *middle) {
-    for (int64_t i = 0; i < rows; i++) {
-        if (g->gate_bias) {
-            g->kernels->add(gate + i * width, g->gate_bias, width, gate + i * width, NAPIER_F32);
-            g->kernels->add(up + i * width, g->up_bias, width, up + i * width, NAPIER_F32);
-        }
-        g->kernels->gate(gate + i * width, up + i * width, width,
-                         (char *)middle + i * width * (int64_t)napier_dtype_size(g->dtype), g->dtype);
-    }
-}
-
 static void run_plain(const napier_context *context, const gated *g, napier_const_matrix x, const napier_gated *w,
                       napier_matrix out, float *memory) {
     const size_t all = round_up((size_t)x.rows * (size_t)w->gate.rows);
@@ -242,7 +291,9 @@ static void run_plain(const napier_context *context, const gated *g, napier_cons
     const napier_projection last = {w->down, out};
     const bool split = g->gate.sides.split;
     napier_project(context, x, first, 2, split, rest);
-    gate_rows(g, x.rows, w->gate.rows, gate, up, middle);
+    for (int64_t i = 0, at = 0; i < x.rows; i++, at += g->width) {
+        gate_row(g, gate + at, up + at, 0, g->width, (char *)middle + at * (int64_t)napier_dtype_size(g->dtype));
+    }
     napier_project(context, napier_const_rows(middle, x.rows, w->gate.rows, x.dtype), &last, 1, split, rest);
 }
 
@@ -255,6 +306,9 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *w,
                                    bool split) {
     const gated g = gated_of(context, x, w, napier_rows_f32(NULL, x.rows, w->down.rows), split);
+    if (is_in_strips(&g)) {
+        return strips_floats(&g);
+    }
     const size_t first = napier_product_floats(context, &g.gate), second = napier_product_floats(context, &g.up);
     const size_t last = napier_product_floats(context, &g.down);
     if (first == 0 || second == 0 || last == 0) {
@@ -279,7 +333,9 @@ void napier_project_gated(const napier_context *context, napier_const_matrix x, 
     if (x.rows == 0) {
         return;
     }
-    if (is_few(&g)) {
+    if (is_in_strips(&g)) {
+        run_strips(&g, memory);
+    } else if (is_few(&g)) {
         run_few_gated(context, &g, x, w, memory);
     } else if (is_direct(&g)) {
         run_direct(context, &g, memory);

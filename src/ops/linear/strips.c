@@ -13,11 +13,11 @@ enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
 /* Strips of almost the same size, as many for each thread: 512 KB, which leave space in the second-level cache, 2 MB where
  * there is an engine, for the rows that pass. Of a long k there is one block after the other; then the sums of a unit's rows
  * lie there too. If strips are few, the rows are divided as well. */
-napier_strips napier_strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
-                               napier_matrix out) {
-    enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128, STREAM_BYTES = 4 << 20 };
+static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                               int products) {
+    enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128 };
     enum { MANY_ROWS = 192, UNITS = 4, PART_ROWS = 256, PART_ROWS_MOST = 512 };
-    napier_strips s = {.context = context, .a = a, .b = b, .out = out};
+    napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
     if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
         a.rows < MANY_ROWS || k == 0 || k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
@@ -26,7 +26,7 @@ napier_strips napier_strips_of(const napier_context *context, napier_const_matri
     s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     s.k = k;
     s.k_block = k <= LONG_K ? k : BLOCK;
-    const int64_t most = STRIP_BYTES / element / s.k_block / SQUARE * SQUARE;
+    const int64_t most = STRIP_BYTES / element / products / s.k_block / SQUARE * SQUARE;
     const int64_t strips = napier_round_up((b.rows + most - 1) / most, context->threads);
     const int64_t fair = napier_round_up((b.rows + strips - 1) / strips, SQUARE);
     s.width = fair < LEAST ? LEAST : fair;
@@ -36,16 +36,33 @@ napier_strips napier_strips_of(const napier_context *context, napier_const_matri
     const int64_t parts = napier_least(wanted, (a.rows + PART_ROWS - 1) / PART_ROWS);
     const int64_t least = s.k_block < k ? (s.some_rows + PART_ROWS_MOST - 1) / PART_ROWS_MOST : 1;
     s.parts = parts < least ? least : parts;
+    return s;
+}
+
+napier_strips napier_strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                               napier_matrix out) {
+    enum { STREAM_BYTES = 4 << 20 };
+    napier_strips s = strips_of(context, a, b, 1);
+    s.out = out;
     s.stream = out.rows * out.cols >= STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
     return s;
 }
 
-/* A worker's sums, of one panel of 32 rows or of all those of a unit, and its strip. */
+napier_strips napier_strips_of_two(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                   napier_const_matrix also) {
+    napier_strips s = strips_of(context, a, b, 2);
+    s.also = also;
+    s.width = also.dtype == NAPIER_BF16 ? s.width : 0;
+    return s;
+}
+
+/* A worker's sums, of one panel of 32 rows or of all those of a unit, and its strip; of each product. */
 static int64_t panel_floats(const napier_strips *s) { return SQUARE * (s->width + NAPIER_ENGINE_LANES); }
 static int64_t sums_of(const napier_strips *s) {
     return (s->k_block < s->k ? (s->some_rows / SQUARE + s->parts - 1) / s->parts : 1) * panel_floats(s);
 }
-static int64_t scratch_of(const napier_strips *s) { return sums_of(s) + s->width * s->k_block / 2; }
+static int64_t strip_floats(const napier_strips *s) { return s->width * s->k_block / 2; }
+static int64_t scratch_of(const napier_strips *s) { return s->products * (sums_of(s) + strip_floats(s)); }
 
 size_t napier_strips_floats(const napier_strips *s) {
     return (size_t)(s->some_rows * s->k / 2 + s->context->threads * scratch_of(s));
@@ -76,21 +93,27 @@ static void fetch_columns(const napier_const_matrix *b, int64_t column, int64_t 
     }
 }
 
-/* Packs `cols` k, from k on, of a strip. */
-static void pack_strip(const napier_strips *s, int64_t column, int64_t k, int64_t cols, uint32_t *strip) {
-    const int64_t end = column + napier_round_up(napier_least(s->b.rows - column, s->width), SQUARE);
+/* Packs `cols` k, from k on, of a strip of b. */
+static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int64_t column, int64_t k, int64_t cols,
+                       uint32_t *strip) {
+    const int64_t end = column + napier_round_up(napier_least(b->rows - column, s->width), SQUARE);
     for (; column < end; column += NAPIER_ENGINE_LANES, strip += cols / 2 * NAPIER_ENGINE_LANES) {
-        const int64_t left = s->b.rows - column, lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
-        if (s->b.col_stride == 1 && column + NAPIER_ENGINE_LANES < end) {
-            fetch_columns(&s->b, column + lanes, napier_least(left - lanes, NAPIER_ENGINE_LANES), k, cols);
+        const int64_t left = b->rows - column, lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
+        if (b->col_stride == 1 && column + NAPIER_ENGINE_LANES < end) {
+            fetch_columns(b, column + lanes, napier_least(left - lanes, NAPIER_ENGINE_LANES), k, cols);
         }
-        napier_product_pack_group(s->kernels, &s->b, column, lanes, k, cols, strip);
+        napier_product_pack_group(s->kernels, b, column, lanes, k, cols, strip);
     }
 }
 
 /* Writes a panel of results. */
 static void write(const napier_strips *s, const napier_engine_strip *e, int64_t row, int64_t column) {
     const int64_t rows = napier_least(s->first_row + s->row_count - row, SQUARE);
+    if (s->taker) {
+        s->taker(s->argument, e->c, s->products > 1 ? e->c + sums_of(s) : NULL, e->c_step, row, rows, column,
+                 e->lane_count);
+        return;
+    }
     if (s->out.dtype == NAPIER_BF16 && s->out.col_stride == 1) {
         uint16_t *const out = (uint16_t *)s->out.data + row * s->out.row_stride + column;
         napier_engine_write_strip(e, rows, out, s->out.row_stride, s->stream);
@@ -103,7 +126,7 @@ static void write(const napier_strips *s, const napier_engine_strip *e, int64_t 
 static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, float *sums) {
     const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
     const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
-    uint32_t *const strip = (uint32_t *)(void *)(sums + sums_of(s));
+    uint32_t *const strip = (uint32_t *)(void *)(sums + s->products * sums_of(s));
     napier_engine_strip e = {.row_step = SQUARE * s->k,
                              .lanes = strip,
                              .lane_count = napier_least(s->b.rows - column, s->width),
@@ -111,12 +134,21 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
                              .c_step = s->width + NAPIER_ENGINE_LANES,
                              .first = k == 0};
     const bool last = k + e.k == s->k;
-    pack_strip(s, column, k, e.k, strip);
+    pack_strip(s, &s->b, column, k, e.k, strip);
+    if (s->products > 1) {
+        pack_strip(s, &s->also, column, k, e.k, strip + strip_floats(s));
+    }
     napier_engine_begin();
     for (int64_t i = begin; i < panels * (part + 1) / s->parts && napier_goes_on(s->context); i++) {
         e.rows = s->tiles + i * SQUARE * s->k + k * SQUARE;
         e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
         napier_engine_multiply_strip(&e);
+        if (s->products > 1) {
+            napier_engine_strip other = e;
+            other.c += sums_of(s);
+            other.lanes += strip_floats(s);
+            napier_engine_multiply_strip(&other);
+        }
         if (last) {
             write(s, &e, s->first_row + i * SQUARE, column);
         }

@@ -8,16 +8,25 @@
 #include "core/base/context.h"
 #include "ops/linear/product_kernels.h"
 
-/* out = a * transposed b */
+/* Takes `rows` rows of `columns` sums, from (row, column) on, `step` floats apart: of a * transposed b and, if there are two
+ * products, of a * transposed `also`. It may change the sums. */
+typedef void napier_strips_taker(void *argument, float *sums, float *also, int64_t step, int64_t row, int64_t rows,
+                                 int64_t column, int64_t columns);
+
+/* out = a * transposed b; or the sums of two such products with the same a, and of the same shape, go to a taker. */
 typedef struct napier_strips {
     const napier_context *context;
     const napier_product_kernels *kernels;
-    napier_const_matrix a, b;     /* [rows, k], [columns, k] */
-    napier_matrix out;            /* [rows, columns] */
+    napier_const_matrix a, b;   /* [rows, k], [columns, k] */
+    napier_const_matrix also;   /* data NULL: none */
+    napier_matrix out;          /* [rows, columns] */
+    napier_strips_taker *taker; /* NULL: sums go to out; any thread may call it */
+    void *argument;
     int64_t k;                    /* rounded up to whole tiles */
     int64_t k_block;              /* packed at a time */
     int64_t width;                /* columns of a strip; 0: strips do not suit this product */
     int64_t parts;                /* of the rows, for each strip */
+    int products;                 /* 1 or 2 */
     int64_t some_rows;            /* packed at a time */
     int64_t first_row, row_count; /* those that are packed */
     bool stream;
@@ -28,6 +37,9 @@ typedef struct napier_strips {
 /* The context must have decided how it multiplies bf16 (ops/linear/engine.h). */
 napier_strips napier_strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                napier_matrix out);
+/* The same for two products; set taker and argument before the run. Only their shapes, strides and dtypes count here. */
+napier_strips napier_strips_of_two(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                   napier_const_matrix also);
 /* Floats of memory that they need; 0 if the size overflows. */
 size_t napier_strips_floats(const napier_strips *strips);
 void napier_strips_run(napier_strips *strips, float *memory);
