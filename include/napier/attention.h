@@ -18,9 +18,9 @@
  * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c).
  *
  * The option bf16_weights rounds the weights of the keys to bf16, so that a matrix engine (AMX) can multiply them with the
- * values. Models in compute mode bf16 use it. It is an order of its own (docs/attention.md), with bits that are as contractual and as independent. Scores and
- * outputs are sums in the order of bf16 by bf16 (napier/linear.h), so subnormal elements of q, k and v count as 0. Its bounds
- * are those above plus
+ * values. Models in compute mode bf16 use it. It is an order of its own (docs/attention.md), with bits that are as
+ * contractual and as independent. Scores and outputs are sums in the order of bf16 by bf16 (napier/linear.h), so subnormal
+ * elements of q, k and v count as 0. Its bounds are those above plus
  *     output   (2^-8 + 2^-15) max_j |v_j| + (keys + 1) 2^-125 max(1, max_j |v_j|)
  *     lse      2^-8 + 2^-15
  * because lse is that of the rounded weights, which sum to 1 with it. */
