@@ -86,7 +86,7 @@ static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head
 
 /* With several lanes, which are more than a block long together, vdpbf16ps multiplies where it is here. */
 static bool is_turned(const napier_attention_plan *plan) {
-    const int engine = plan->context->engine;
+    const napier_engine engine = plan->context->engine;
     return plan->narrow && plan->group > 1 && (engine == NAPIER_ENGINE_PAIRS || engine == NAPIER_ENGINE_BOTH);
 }
 
