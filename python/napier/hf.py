@@ -11,6 +11,7 @@ bits of its sequence alone.
 """
 import contextlib
 import functools
+import inspect
 import sys
 import threading
 import warnings
@@ -143,7 +144,11 @@ def _rotary_embedding(self, x, position_ids):
     return cosines.view(*position_ids.shape, -1), sines.view(*position_ids.shape, -1)
 
 
-def _self_attention(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+# transformers 5.24 calls the cache of keys and values `cache`; before, and where a caller still does, it is `past_key_values`.
+_CACHE = "cache" if "cache" in inspect.signature(transformers.Qwen3Model.forward).parameters else "past_key_values"
+
+
+def _self_attention(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, cache=None, **kwargs):
     shape = *hidden_states.shape[:-1], -1, self.head_dim
     q, k, v = (project(hidden_states).view(shape) for project in (self.q_proj, self.k_proj, self.v_proj))
     if hasattr(self, "q_norm"):
@@ -151,25 +156,27 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     cosines, sines = (x.expand(*shape[:-2], -1).flatten(0, -2) for x in position_embeddings)
     q, k = (_torch.rotary(x.flatten(0, -3), cosines, sines).view(x.shape) for x in (q, k))
     q, k, v = (_as_read(x, self._napier).transpose(1, 2) for x in (q, k, v))
-    if past_key_values is not None:
-        k, v = past_key_values.update(k, v, self.layer_idx)
+    cache = past_key_values if cache is None else cache
+    if cache is not None:
+        k, v = cache.update(k, v, self.layer_idx)
     output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling,
                            bf16_weights=self._napier == "bf16")
     return self.o_proj(output.flatten(-2)), None
 
 
 def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None,
-              use_cache=None, **kwargs):
+              use_cache=None, cache=None, **kwargs):
     """Runs the model's own forward method on the tokens that the mask shows. Without a cache they run as one packed row.
     Padding rows are 0 at both ends, so they have no gradient."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("input_ids, inputs_embeds: expected exactly one of the two")
     given = input_ids if inputs_embeds is None else inputs_embeds
     use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
-    segments, positions = _layout(given.shape[:2], attention_mask, position_ids, past_key_values, kwargs)
+    cache = past_key_values if cache is None else cache
+    segments, positions = _layout(given.shape[:2], attention_mask, position_ids, cache, kwargs)
     there = segments[:, -given.shape[1]:] > 0
     self._napier.begin(segments.shape[1])
-    if past_key_values is None and not use_cache and segments.max() == 1:
+    if cache is None and not use_cache and segments.max() == 1:
         positions = positions.expand_as(there)
         packing = Packing(input_ids, positions, there)
         given, positions, segments = packing.pack(given), packing.pack(positions), packing.segments
@@ -180,8 +187,9 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     embeds = self.embed_tokens(given) if inputs_embeds is None else given.float()
     if segments.shape[1] == 1:
         embeds = shown(embeds, there)
+    kwargs[_CACHE] = cache
     out = type(self).forward(self, inputs_embeds=embeds, attention_mask=segments, position_ids=positions, use_cache=use_cache,
-                             past_key_values=past_key_values, return_dict=True, **kwargs)
+                             return_dict=True, **kwargs)
     out.last_hidden_state = move(out.last_hidden_state)
     if out.hidden_states is not None:
         out.hidden_states = (*(None if x is None else move(x) for x in out.hidden_states[:-1]), out.last_hidden_state)
@@ -192,7 +200,7 @@ def _layout(shape, mask, positions, cache, kwargs):
     """(segments [batch, keys], position_ids). Positions count the tokens of a sequence, not its padding."""
     batch, length = shape
     if getattr(cache, "is_compileable", False):
-        raise NotImplementedError(f"past_key_values: a patched model has no {type(cache).__name__}; use a DynamicCache "
+        raise NotImplementedError(f"{_CACHE}: a patched model has no {type(cache).__name__}; use a DynamicCache "
                                   "(generate's default)")
     past = 0 if cache is None else cache.get_seq_length()
     if mask is None:

@@ -515,7 +515,7 @@ def test_refusals():
     raises(NotImplementedError, "attention_mask: expected [batch, length], got 4 dimensions",
            lambda: model(IDS, attention_mask=torch.ones(4, 1, 27, 27)))
     raises(ValueError, "input_ids, inputs_embeds", lambda: model(IDS, inputs_embeds=torch.ones(4, 27, 48)))
-    raises(NotImplementedError, "past_key_values: a patched model has no StaticCache",
+    raises(NotImplementedError, f"{hf._CACHE}: a patched model has no StaticCache",
            lambda: model(IDS, past_key_values=transformers.StaticCache(model.config, max_cache_len=40), use_cache=True))
     for sliding in (make("Qwen2", use_sliding_window=True, sliding_window=26, max_window_layers=1),
                     make("Mistral", sliding_window=26)):
