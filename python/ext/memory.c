@@ -68,7 +68,7 @@ static struct {
     PyThread_type_lock lock;
     block *kept[KEPT_BLOCKS];
     int count;
-    size_t bytes, most; /* most: bytes that may be kept, a share of the machine's memory */
+    size_t bytes, most; /* those that are kept, and that may be: a share of the machine's memory */
 } blocks;
 
 static void lock_blocks(void) { (void)PyThread_acquire_lock(blocks.lock, WAIT_LOCK); }
@@ -144,7 +144,7 @@ void block_give(void *memory) {
         return;
     }
     if (b->bytes >= BLOCK_HUGE) {
-        pages_idle((char *)b + HUGE_PAGE, b->bytes - HUGE_PAGE); /* the header stays */
+        pages_idle((char *)b + HUGE_PAGE, b->bytes - HUGE_PAGE); /* the header stays; nobody may take the block yet */
     }
     lock_blocks();
     const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= blocks.most;

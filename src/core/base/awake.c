@@ -2,9 +2,9 @@
 #include "core/base/awake.h"
 
 enum {
-    PROMPT = 5 * 1000,  /* nanoseconds: a thread that begins within this was awake */
-    SOON = 1000 * 1000, /* threads that look for work at all still do so this long after a loop */
-    SAME_CALL = 1000,
+    PROMPT = 5 * 1000,     /* nanoseconds: a thread that begins within this was awake */
+    SOON = 1000 * 1000,    /* threads that look for work at all still do so this long after a loop */
+    SAME_CALL = 1000,      /* no work that asks is done in so short a time */
     OFTEN = 200 * 1000,    /* questions at this distance are those of a loop around small calls */
     MOST_SLOW = 3,         /* a single slow start may be due to another process */
     MOST_REFUSED = 1 << 11 /* four slow starts in so many calls of 20 us are one in 200 of their time */

@@ -95,12 +95,12 @@ void napier_project(const napier_context *context, napier_const_matrix x, const 
 /* ---- The gated product ------------------------------------------------------------------------------------------- */
 
 static size_t round_up(size_t floats) { return (floats + 15) / 16 * 16; }
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 typedef struct gated {
     napier_product_plan gate, up, down;
     napier_strips both, last; /* gate and up; down. Used if both suit */
-    char *middle;             /* [rows of x, width] of dtype */
-    int64_t width;
+    napier_matrix middle;     /* between them; data NULL before the run */
     napier_dtype dtype;
     const float *gate_bias, *up_bias;
     const napier_layer_kernels *kernels;
@@ -111,14 +111,14 @@ typedef struct gated {
 
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out,
                       bool split) {
-    const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
-    gated g = {.width = w->down.cols, .dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
+    const napier_matrix middle = napier_rows(NULL, x.rows, w->down.cols, x.dtype);
+    gated g = {.middle = middle, .dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
     g.kernels = &napier_ops_kernels_of(context->isa)->layers;
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows), split);
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows), split);
-    g.down = plan_of(context, middle, w->down, out, split);
+    g.down = plan_of(context, napier_read_only(middle), w->down, out, split);
     g.both = napier_strips_of_two(context, x, w->gate, w->up);
-    g.last = napier_strips_of(context, middle, w->down, out);
+    g.last = napier_strips_of(context, napier_read_only(middle), w->down, out);
     g.scratch_floats = 2 * napier_product_scratch(g.gate.row_block) + (size_t)g.gate.row_block * NAPIER_LANE_BLOCK;
     return g;
 }
@@ -136,30 +136,34 @@ static void gate_row(const gated *g, float *gate, float *up, int64_t column, int
     g->kernels->gate(gate, up, columns, out, g->dtype);
 }
 
+/* Row `row` of the middle, from `column` on. */
+static void *middle_at(const gated *g, int64_t row, int64_t column) {
+    return (char *)g->middle.data + (row * g->middle.row_stride + column) * (int64_t)napier_dtype_size(g->dtype);
+}
+
 /* A napier_strips_taker. */
 static void take_gated(void *argument, float *gate, float *up, int64_t step, int64_t row, int64_t rows, int64_t column,
                        int64_t columns) {
     const gated *g = argument;
-    const int64_t size = (int64_t)napier_dtype_size(g->dtype);
     for (int64_t r = 0; r < rows; r++) {
-        gate_row(g, gate + r * step, up + r * step, column, columns,
-                 g->middle + ((row + r) * g->width + column) * size);
+        gate_row(g, gate + r * step, up + r * step, column, columns, middle_at(g, row + r, column));
     }
 }
 
+/* Of a middle of bf16. */
+static size_t middle_floats(const gated *g) { return round_up((size_t)(g->middle.rows * g->middle.cols / 2 + 1)); }
+
 static size_t strips_floats(const gated *g) {
-    const size_t middle = round_up((size_t)(g->last.a.rows * g->width / 2 + 1));
-    const size_t both = napier_strips_floats(&g->both), last = napier_strips_floats(&g->last);
-    return middle + (both > last ? both : last);
+    return middle_floats(g) + larger(napier_strips_floats(&g->both), napier_strips_floats(&g->last));
 }
 
 static void run_strips(gated *g, float *memory) {
-    float *const rest = memory + round_up((size_t)(g->last.a.rows * g->width / 2 + 1));
-    g->middle = (char *)memory;
+    float *const rest = memory + middle_floats(g);
+    g->middle.data = memory;
+    g->last.a = napier_read_only(g->middle);
     g->both.taker = take_gated;
     g->both.argument = g;
     napier_strips_run(&g->both, rest);
-    g->last.a.data = memory;
     napier_strips_run(&g->last, rest);
 }
 
@@ -282,7 +286,7 @@ static void run_few_gated(const napier_context *context, gated *g, napier_const_
 
 /* ---- The same by three products ---------------------------------------------------------------------------------- */
 
-static void run_plain(const napier_context *context, const gated *g, napier_const_matrix x, const napier_gated *w,
+static void run_plain(const napier_context *context, gated *g, napier_const_matrix x, const napier_gated *w,
                       napier_matrix out, float *memory) {
     const size_t all = round_up((size_t)x.rows * (size_t)w->gate.rows);
     float *const gate = memory, *const up = gate + all, *const middle = up + all, *const rest = middle + all;
@@ -291,15 +295,14 @@ static void run_plain(const napier_context *context, const gated *g, napier_cons
     const napier_projection last = {w->down, out};
     const bool split = g->gate.sides.split;
     napier_project(context, x, first, 2, split, rest);
-    for (int64_t i = 0, at = 0; i < x.rows; i++, at += g->width) {
-        gate_row(g, gate + at, up + at, 0, g->width, (char *)middle + at * (int64_t)napier_dtype_size(g->dtype));
+    g->middle.data = middle;
+    for (int64_t i = 0, width = g->middle.cols; i < x.rows; i++) {
+        gate_row(g, gate + i * width, up + i * width, 0, width, middle_at(g, i, 0));
     }
-    napier_project(context, napier_const_rows(middle, x.rows, w->gate.rows, x.dtype), &last, 1, split, rest);
+    napier_project(context, napier_read_only(g->middle), &last, 1, split, rest);
 }
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
-
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Without biases it is monotone in the number of rows: the variant without panels is for few rows, for which a panel's
  * memory is at its maximum. */

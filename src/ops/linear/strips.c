@@ -10,7 +10,7 @@
 
 enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
 
-/* Strips of almost the same size, as many for each thread: 512 KB, which leave space in the second-level cache, 2 MB where
+/* Strips of almost the same size, as many for each thread: 512 KB, those of two products together, which leave space in the second-level cache, 2 MB where
  * there is an engine, for the rows that pass. Of a long k there is one block after the other; then the sums of a unit's rows
  * lie there too. If strips are few, the rows are divided as well. */
 static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,

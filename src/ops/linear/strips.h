@@ -18,7 +18,7 @@ typedef struct napier_strips {
     const napier_context *context;
     const napier_product_kernels *kernels;
     napier_const_matrix a, b;   /* [rows, k], [columns, k] */
-    napier_const_matrix also;   /* data NULL: none */
+    napier_const_matrix also;   /* of the second product */
     napier_matrix out;          /* [rows, columns] */
     napier_strips_taker *taker; /* NULL: sums go to out; any thread may call it */
     void *argument;
@@ -37,10 +37,11 @@ typedef struct napier_strips {
 /* The context must have decided how it multiplies bf16 (ops/linear/engine.h). */
 napier_strips napier_strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                napier_matrix out);
-/* The same for two products; set taker and argument before the run. Only their shapes, strides and dtypes count here. */
+/* The same for two products. The caller sets taker and argument before the run. Shapes, strides and dtypes decide, so the
+ * data of all matrices may be set afterwards too. */
 napier_strips napier_strips_of_two(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                    napier_const_matrix also);
-/* Floats of memory that they need; 0 if the size overflows. */
+/* Floats of memory that they need, never 0. */
 size_t napier_strips_floats(const napier_strips *strips);
 void napier_strips_run(napier_strips *strips, float *memory);
 

@@ -8,8 +8,7 @@
 #include "ops/isa/ops_kernels.h"
 
 enum {
-    NAPIER_PIECE_LEAST =
-        8192, /* elements: they take a few microseconds, as long as the start of a thread that is awake */
+    NAPIER_PIECE_LEAST = 8192,  /* elements: they take as long as the start of a thread that is awake */
     NAPIER_PIECE_ALONE = 65536, /* fewer are left to one thread if the others sleep: to wake them takes longer */
     NAPIER_LIGHT_LEAST = 65536, /* of a softmax, whose elements take a fraction of a nanosecond: 20 microseconds */
     NAPIER_LIGHT_ALONE = 2 * NAPIER_LIGHT_LEAST,
@@ -37,6 +36,7 @@ int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t co
     return chunk_of(context, rows, cols, granule, small && !napier_helps_now(context) ? INT64_MAX : NAPIER_PIECE_LEAST);
 }
 
+/* The same where an element takes a fraction of a nanosecond. */
 static int64_t light_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     return chunk_of(context, rows, cols, granule, rows * cols < NAPIER_LIGHT_ALONE ? INT64_MAX : NAPIER_LIGHT_LEAST);
 }
