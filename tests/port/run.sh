@@ -192,10 +192,21 @@ windows() {
         done
     done
     mkdir "$work/bin"
-    # TMPDIR: wine keeps files of its own there, which the tests take for files left over.
+    # TMPDIR: wine keeps files of its own there, which the tests take for files left over. While wine's desktop ends, wine
+    # sometimes fails to start a program, with status 1 and without a word. The program says why it exits with 1.
     cat >"$work/bin/napier" <<EOF
 #!/bin/sh
-TMPDIR=/tmp WINEPREFIX='$kept/wine' WINEDEBUG=-all LC_ALL=C.UTF-8 exec '$wine' '$kept/x86_64-windows-gnu/napier.exe' "\$@"
+said=\$(mktemp /tmp/napier-said-XXXXXX)
+status=1
+attempt=0
+while [ \$status -eq 1 ] && [ ! -s "\$said" ] && [ \$attempt -lt 3 ]; do
+    TMPDIR=/tmp WINEPREFIX='$kept/wine' WINEDEBUG=-all LC_ALL=C.UTF-8 '$wine' '$kept/x86_64-windows-gnu/napier.exe' "\$@" 2>"\$said"
+    status=\$?
+    attempt=\$((attempt + 1))
+done
+cat "\$said" >&2
+rm -f "\$said"
+exit \$status
 EOF
     chmod +x "$work/bin/napier"
     # shellcheck disable=SC2086 # a list of cases
