@@ -314,7 +314,8 @@ NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------------------------
- * 32 rows by 512 k stay in the first-level cache while all lanes of a strip stream through it from the second one. */
+ * The lanes of a strip stream from the second-level cache. 32 rows by 512 k stay in the first-level cache, other k of the rows
+ * stream too: sums of 1024 k in tiles need half the loads and stores of sums. */
 
 NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t *tiles) {
     for (int64_t row = 0; row < b->row_count; row += SQUARE, tiles += SQUARE * b->k) {
@@ -322,86 +323,147 @@ NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t 
     }
 }
 
-NAPIER_AMX void napier_engine_write_strip(const napier_engine_strip *s, int64_t rows, uint16_t *out, int64_t out_step,
-                                          bool stream) {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t l = 0; l < s->lane_count; l += SQUARE) {
-            napier_tile_round(s->c + r * s->c_step + l, out + r * out_step + l, s->lane_count - l, stream);
-        }
+/* Writes a row of the square, if it has so many. */
+NAPIER_AMX_INLINE void write_row(const napier_engine_square *square, int64_t row) {
+    if (row < square->rows) {
+        const float *const sums = square->sums + square->turn * SQUARE * SQUARE;
+        napier_tile_round(sums + row * SQUARE, square->out + row * square->out_step, square->lanes, square->stream);
     }
+}
+
+NAPIER_AMX void napier_engine_write_square(napier_engine_square *square) {
+    for (int64_t r = 0; r < square->rows; r++) {
+        write_row(square, r);
+    }
+    square->rows = 0;
 }
 
 /* Where a square is: at its first k. */
 typedef struct strip_square {
     const uint16_t *rows;
     const uint32_t *lanes, *others; /* two groups */
-    uintptr_t next;                 /* rows that are multiplied later: next_lines of them are fetched in each step */
+    const float *from;              /* its sums so far; NULL: 0 */
+    float *to;
+    int64_t from_step, to_step;
+    uintptr_t next; /* rows that are multiplied later: next_lines of them are fetched in each step */
     int64_t next_lines;
 } strip_square;
 
-/* 32 rows, 32 lanes, 32 k. */
-NAPIER_AMX_INLINE void multiply_step(const strip_square *s, int64_t step) {
+/* 32 rows, 32 lanes, 32 k. The loads come first: then most tiles are there when they are multiplied. */
+NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, int64_t step) {
     enum { LINE = NAPIER_TILE_BYTES };
+    const uint16_t *const upper = s->rows + step * SQUARE * TILE_K, *const lower = upper + ROWS * TILE_K;
     for (int64_t line = 0; line < s->next_lines; line++) {
         __builtin_prefetch((const void *)(s->next + (uintptr_t)((step * s->next_lines + line) * LINE)), 0, 2);
     }
-    napier_tile_load(4, s->rows + step * SQUARE * TILE_K, LINE);
+    if (stays) {
+        napier_tile_load(4, upper, LINE);
+    } else {
+        napier_tile_stream(4, upper, LINE);
+    }
     napier_tile_stream(6, s->lanes + step * (TILE_K / 2) * LANES, LINE);
-    napier_tile_multiply(0, 4, 6);
-    napier_tile_load(5, s->rows + (step * SQUARE + ROWS) * TILE_K, LINE);
-    napier_tile_multiply(2, 5, 6);
     napier_tile_stream(7, s->others + step * (TILE_K / 2) * LANES, LINE);
+    if (stays) {
+        napier_tile_load(5, lower, LINE);
+    } else {
+        napier_tile_stream(5, lower, LINE);
+    }
+    napier_tile_multiply(0, 4, 6);
     napier_tile_multiply(1, 4, 7);
+    napier_tile_multiply(2, 5, 6);
     napier_tile_multiply(3, 5, 7);
 }
 
-/* `steps` of 32 k, four at a time: instructions besides those of tiles cost time, because tiles are then loaded later. */
-NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, const bool first, float *c, int64_t c_step,
-                                             unread_tile *unread) {
-    const size_t c_bytes = (size_t)c_step * sizeof(float);
-    float *const below = c + ROWS * c_step;
-    START_SUMS(0, c);
-    START_SUMS(1, c + LANES);
-    START_SUMS(2, below);
-    START_SUMS(3, below + LANES);
-    int64_t i = 0;
-    for (; i + 4 <= steps; i += 4) {
-        multiply_step(&s, 0);
-        multiply_step(&s, 1);
-        multiply_step(&s, 2);
-        multiply_step(&s, 3);
+/* `steps` of 32 k, from `step` of the square on, four at a time. Meanwhile rows of the square before are written. */
+NAPIER_AMX_INLINE void multiply_steps(const bool stays, strip_square *s, int64_t step, int64_t steps,
+                                      const napier_engine_square *before, unread_tile *unread) {
+    enum { AT_ONCE = 4 };
+    for (; step < steps; step += AT_ONCE) {
+        for (int64_t i = 0; i < AT_ONCE && step + i < steps; i++) {
+            multiply_step(stays, s, i);
+            write_row(before, step + i);
+        }
         napier_tile_store(7, unread->bytes, NAPIER_TILE_BYTES);
-        s.rows += 4 * SQUARE * TILE_K;
-        s.lanes += 4 * TILE_K / 2 * LANES;
-        s.others += 4 * TILE_K / 2 * LANES;
-        s.next += (uintptr_t)(4 * s.next_lines * NAPIER_TILE_BYTES);
+        s->rows += AT_ONCE * SQUARE * TILE_K;
+        s->lanes += AT_ONCE * TILE_K / 2 * LANES;
+        s->others += AT_ONCE * TILE_K / 2 * LANES;
+        s->next += (uintptr_t)(AT_ONCE * s->next_lines * NAPIER_TILE_BYTES);
     }
-    for (int64_t j = 0; i < steps; i++, j++) {
-        multiply_step(&s, j);
+}
+
+NAPIER_AMX_INLINE void start_sums(const strip_square *s) {
+    if (s->from) {
+        const size_t bytes = (size_t)s->from_step * sizeof(float);
+        napier_tile_load(0, s->from, bytes);
+        napier_tile_load(1, s->from + LANES, bytes);
+        napier_tile_load(2, s->from + ROWS * s->from_step, bytes);
+        napier_tile_load(3, s->from + ROWS * s->from_step + LANES, bytes);
+    } else {
+        napier_tile_zero(0);
+        napier_tile_zero(1);
+        napier_tile_zero(2);
+        napier_tile_zero(3);
     }
-    napier_tile_store(0, c, c_bytes);
-    napier_tile_store(1, c + LANES, c_bytes);
-    napier_tile_store(2, below, c_bytes);
-    napier_tile_store(3, below + LANES, c_bytes);
+}
+
+NAPIER_AMX_INLINE void store_sums(const strip_square *s) {
+    const size_t bytes = (size_t)s->to_step * sizeof(float);
+    napier_tile_store(0, s->to, bytes);
+    napier_tile_store(1, s->to + LANES, bytes);
+    napier_tile_store(2, s->to + ROWS * s->to_step, bytes);
+    napier_tile_store(3, s->to + ROWS * s->to_step + LANES, bytes);
+}
+
+NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, const napier_engine_square *before,
+                                             unread_tile *unread) {
+    const int64_t staying = napier_least(steps, PACKED_K / TILE_K);
+    start_sums(&s);
+    multiply_steps(true, &s, 0, staying, before, unread);
+    multiply_steps(false, &s, staying, steps, before, unread);
+    for (int64_t r = steps; r < before->rows; r++) {
+        write_row(before, r);
+    }
+    store_sums(&s);
 }
 
 NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
+    enum { WHOLE_K = 1024 };
     unread_tile unread;
+    napier_engine_square square = {.rows = 0};
     const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
     strip_square at = {.next = (uintptr_t)(s->rows + s->row_step), .next_lines = (TILE_K + squares - 1) / squares};
+    if (s->out) {
+        square = *s->last;
+    }
     NAPIER_AMX_FENCE();
-    for (int64_t k = 0; k < s->k; k += PACKED_K) {
-        const int64_t steps = napier_least(s->k - k, PACKED_K) / TILE_K;
+    for (int64_t k = 0; k < s->k; k += WHOLE_K) {
+        const int64_t steps = napier_least(s->k - k, WHOLE_K) / TILE_K;
+        const bool to_out = s->out && k + WHOLE_K >= s->k;
         at.rows = s->rows + k * SQUARE;
         for (int64_t i = 0; i < squares; i++) {
+            float *const c = s->c + i * SQUARE, *const late = square.sums + (1 - square.turn) * SQUARE * SQUARE;
             at.lanes = s->lanes + 2 * i * lane_step + k / 2 * LANES;
             at.others = at.lanes + lane_step;
-            float *const c = s->c + i * SQUARE;
-            multiply_strip_square(at, steps, s->first && k == 0, c, s->c_step, &unread);
+            at.from = s->first && k == 0 ? NULL : c;
+            at.from_step = s->c_step;
+            at.to = to_out ? late : c;
+            at.to_step = to_out ? SQUARE : s->c_step;
+            multiply_strip_square(at, steps, &square, &unread);
             at.next += (uintptr_t)(steps * at.next_lines * NAPIER_TILE_BYTES);
+            square.rows = 0;
+            if (to_out) {
+                square.turn = 1 - square.turn;
+                square.rows = s->row_count;
+                square.lanes = s->lane_count - i * SQUARE;
+                square.out = s->out + i * SQUARE;
+                square.out_step = s->out_step;
+            }
         }
     }
     NAPIER_AMX_FENCE();
+    if (s->out) {
+        *s->last = square;
+    }
 }
 
 NAPIER_AMX void napier_engine_begin(void) { napier_tile_configure(); }
@@ -461,9 +523,6 @@ void napier_engine_multiply_here(const napier_engine_block *block) { (void)block
 void napier_engine_end(void) {}
 void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles) { (void)block, (void)tiles; }
 void napier_engine_multiply_strip(const napier_engine_strip *strip) { (void)strip; }
-void napier_engine_write_strip(const napier_engine_strip *strip, int64_t rows, uint16_t *out, int64_t out_step,
-                               bool stream) {
-    (void)strip, (void)rows, (void)out, (void)out_step, (void)stream;
-}
+void napier_engine_write_square(napier_engine_square *square) { (void)square; }
 
 #endif

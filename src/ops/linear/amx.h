@@ -41,23 +41,38 @@ void napier_engine_end(void);
 /* Packs rows as tiles: [row_count / 32, rounded up][k / 32][32][32], filled up with +0. */
 void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles);
 
+/* 32 rows and 32 lanes of a product, which are rounded to bf16 and written while the engine multiplies the next ones: it
+ * leaves the rest of the core idle. Start with zeros. */
+typedef struct napier_engine_square {
+    float *sums;   /* [2][32][32], of this square and of the next one */
+    int turn;      /* which of the two are these */
+    int64_t rows;  /* that are not yet written */
+    int64_t lanes; /* of them */
+    uint16_t *out;
+    int64_t out_step;
+    bool stream; /* past the caches */
+} napier_engine_square;
+
 /* 32 rows by a strip of lanes, which stays in the second-level cache and meets other rows afterwards. */
 typedef struct napier_engine_strip {
     const uint16_t *rows;  /* of napier_engine_pack_tiles */
+    int64_t row_count;     /* up to 32 */
     int64_t row_step;      /* to the next 32 rows, which are fetched meanwhile */
     const uint32_t *lanes; /* an even number of groups: [k / 2][16] each */
     int64_t lane_count;
     int64_t k; /* a multiple of 32 */
     float *c;  /* the product: [32][c_step], for lane_count rounded up to 32 */
     int64_t c_step;
-    bool first; /* c starts from 0 here */
+    bool first;    /* c starts from 0 here */
+    uint16_t *out; /* not NULL: the product goes there, rounded to bf16, and c is lost */
+    int64_t out_step;
+    napier_engine_square *last; /* with out: the square before, and afterwards the last one of these */
 } napier_engine_strip;
 
 /* Between napier_engine_begin and napier_engine_end. */
 void napier_engine_multiply_strip(const napier_engine_strip *strip);
-/* Writes `rows` rows of its product as bf16, out_step apart. stream: past the caches. */
-void napier_engine_write_strip(const napier_engine_strip *strip, int64_t rows, uint16_t *out, int64_t out_step,
-                               bool stream);
+/* Writes the last square. */
+void napier_engine_write_square(napier_engine_square *square);
 
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even
  * number, and for the other lanes. k must be even. */

@@ -16,11 +16,11 @@ enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
 static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                int products) {
     enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128 };
-    enum { MANY_ROWS = 192, UNITS = 4, PART_ROWS = 256, PART_ROWS_MOST = 512 };
+    enum { FEW_ROWS = 80, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
     napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
     if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
-        a.rows < MANY_ROWS || k == 0 || k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
+        a.rows <= FEW_ROWS || k == 0 || k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
         return s;
     }
     s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
@@ -62,7 +62,9 @@ static int64_t sums_of(const napier_strips *s) {
     return (s->k_block < s->k ? (s->some_rows / SQUARE + s->parts - 1) / s->parts : 1) * panel_floats(s);
 }
 static int64_t strip_floats(const napier_strips *s) { return s->width * s->k_block / 2; }
-static int64_t scratch_of(const napier_strips *s) { return s->products * (sums_of(s) + strip_floats(s)); }
+static int64_t scratch_of(const napier_strips *s) {
+    return s->products * (sums_of(s) + strip_floats(s)) + 2 * SQUARE * SQUARE;
+}
 
 size_t napier_strips_floats(const napier_strips *s) {
     return (size_t)(s->some_rows * s->k / 2 + s->context->threads * scratch_of(s));
@@ -106,20 +108,20 @@ static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int
     }
 }
 
-/* Writes a panel of results. */
+/* Writes a panel of results that are not bf16 side by side. */
 static void write(const napier_strips *s, const napier_engine_strip *e, int64_t row, int64_t column) {
-    const int64_t rows = napier_least(s->first_row + s->row_count - row, SQUARE);
     if (s->taker) {
-        s->taker(s->argument, e->c, s->products > 1 ? e->c + sums_of(s) : NULL, e->c_step, row, rows, column,
+        s->taker(s->argument, e->c, s->products > 1 ? e->c + sums_of(s) : NULL, e->c_step, row, e->row_count, column,
                  e->lane_count);
-        return;
-    }
-    if (s->out.dtype == NAPIER_BF16 && s->out.col_stride == 1) {
-        uint16_t *const out = (uint16_t *)s->out.data + row * s->out.row_stride + column;
-        napier_engine_write_strip(e, rows, out, s->out.row_stride, s->stream);
     } else {
-        s->kernels->unpack(e->c, e->c_step, rows, e->lane_count, s->out, row, column, s->stream);
+        s->kernels->unpack(e->c, e->c_step, e->row_count, e->lane_count, s->out, row, column, s->stream);
     }
+}
+
+/* Where the engine writes a panel's results by itself; NULL: nowhere. */
+static uint16_t *out_at(const napier_strips *s, int64_t row, int64_t column) {
+    const bool fits = !s->taker && s->out.dtype == NAPIER_BF16 && s->out.col_stride == 1;
+    return fits ? (uint16_t *)s->out.data + row * s->out.row_stride + column : NULL;
 }
 
 /* A strip of columns and a part of the rows, from k on. */
@@ -127,12 +129,16 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
     const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
     const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
     uint32_t *const strip = (uint32_t *)(void *)(sums + s->products * sums_of(s));
+    napier_engine_square square = {.sums = (float *)(void *)(strip + s->products * strip_floats(s)),
+                                   .stream = s->stream};
     napier_engine_strip e = {.row_step = SQUARE * s->k,
                              .lanes = strip,
                              .lane_count = napier_least(s->b.rows - column, s->width),
                              .k = napier_least(s->k - k, s->k_block),
                              .c_step = s->width + NAPIER_ENGINE_LANES,
-                             .first = k == 0};
+                             .first = k == 0,
+                             .out_step = s->out.row_stride,
+                             .last = &square};
     const bool last = k + e.k == s->k;
     pack_strip(s, &s->b, column, k, e.k, strip);
     if (s->products > 1) {
@@ -140,8 +146,11 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
     }
     napier_engine_begin();
     for (int64_t i = begin; i < panels * (part + 1) / s->parts && napier_goes_on(s->context); i++) {
+        const int64_t row = s->first_row + i * SQUARE;
         e.rows = s->tiles + i * SQUARE * s->k + k * SQUARE;
+        e.row_count = napier_least(s->first_row + s->row_count - row, SQUARE);
         e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
+        e.out = last ? out_at(s, row, column) : NULL;
         napier_engine_multiply_strip(&e);
         if (s->products > 1) {
             napier_engine_strip other = e;
@@ -149,10 +158,11 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
             other.lanes += strip_floats(s);
             napier_engine_multiply_strip(&other);
         }
-        if (last) {
-            write(s, &e, s->first_row + i * SQUARE, column);
+        if (last && !e.out) {
+            write(s, &e, row, column);
         }
     }
+    napier_engine_write_square(&square);
     napier_engine_end();
 }
 
