@@ -10,13 +10,14 @@
 
 enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
 
-/* Strips of almost the same size, as many for each thread: 512 KB, those of two products together, which leave space in the second-level cache, 2 MB where
- * there is an engine, for the rows that pass. Of a long k there is one block after the other; then the sums of a unit's rows
- * lie there too. If strips are few, the rows are divided as well. */
+/* Strips of almost the same size, as many for each thread: 512 KB, those of two products together, which leave space in the
+ * second-level cache, 2 MB where there is an engine, for the rows that pass. Of a long k there is one block after the other;
+ * then the sums of a unit's rows lie there too. More rows than that cache holds pass less often by strips of 1 MB. If strips
+ * are few, the rows are divided as well. */
 static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                int products) {
     enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128 };
-    enum { FEW_ROWS = 80, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
+    enum { FEW_ROWS = 80, SOME_ROWS = 512, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
     napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
     if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
@@ -25,8 +26,9 @@ static napier_strips strips_of(const napier_context *context, napier_const_matri
     }
     s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     s.k = k;
-    s.k_block = k <= LONG_K ? k : BLOCK;
-    const int64_t most = STRIP_BYTES / element / products / s.k_block / SQUARE * SQUARE;
+    s.k_block = k <= BLOCK || (a.rows > SOME_ROWS && k <= LONG_K) ? k : BLOCK;
+    const int64_t strip_bytes = a.rows > SOME_ROWS && s.k_block == k ? 2 * STRIP_BYTES : STRIP_BYTES;
+    const int64_t most = strip_bytes / element / products / s.k_block / SQUARE * SQUARE;
     const int64_t strips = napier_round_up((b.rows + most - 1) / most, context->threads);
     const int64_t fair = napier_round_up((b.rows + strips - 1) / strips, SQUARE);
     s.width = fair < LEAST ? LEAST : fair;

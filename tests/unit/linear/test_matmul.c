@@ -217,8 +217,9 @@ static void one_row_of_many_k_has_the_bits_of_the_order(void) {
 /* So many lanes that a matrix engine packs strips of rows: whole tiles and rests of lanes, rows and k, and more k than it
  * takes at a time. */
 static void many_lanes_have_the_bits_of_the_order(void) {
-    static const int64_t sizes[][3] = {{257, 33, 70}, {289, 1, 33},   {272, 545, 130}, {330, 1057, 97},
-                                       {800, 64, 65}, {257, 4097, 8}, {514, 2081, 8}};
+    static const int64_t sizes[][3] = {{257, 33, 70},  {289, 1, 33},   {272, 545, 130}, {330, 1057, 97},
+                                       {800, 64, 65},  {257, 4097, 8}, {514, 2081, 8},  {80, 200, 70},
+                                       {81, 200, 140}, {97, 1600, 40}, {540, 1600, 40}, {81, 1024, 300}};
     numbers_of = rng_make(22);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int d = 0; d < 3; d++) {
