@@ -326,8 +326,14 @@ NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t 
 /* Writes a row of the square, if it has so many. */
 NAPIER_AMX_INLINE void write_row(const napier_engine_square *square, int64_t row) {
     if (row < square->rows) {
-        const float *const sums = square->sums + square->turn * SQUARE * SQUARE;
-        napier_tile_round(sums + row * SQUARE, square->out + row * square->out_step, square->lanes, square->stream);
+        const float *const sums = square->sums + square->turn * SQUARE * SQUARE + row * SQUARE;
+        if (square->out.wide) {
+            napier_tile_copy(sums, (float *)square->out.data + row * square->out.step, square->lanes,
+                             square->out.stream);
+        } else {
+            napier_tile_round(sums, (uint16_t *)square->out.data + row * square->out.step, square->lanes,
+                              square->out.stream);
+        }
     }
 }
 
@@ -432,13 +438,13 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
     napier_engine_square square = {.rows = 0};
     const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
     strip_square at = {.next = (uintptr_t)(s->rows + s->row_step), .next_lines = (TILE_K + squares - 1) / squares};
-    if (s->out) {
+    if (s->out.data) {
         square = *s->last;
     }
     NAPIER_AMX_FENCE();
     for (int64_t k = 0; k < s->k; k += WHOLE_K) {
         const int64_t steps = napier_least(s->k - k, WHOLE_K) / TILE_K;
-        const bool to_out = s->out && k + WHOLE_K >= s->k;
+        const bool to_out = s->out.data && k + WHOLE_K >= s->k;
         at.rows = s->rows + k * SQUARE;
         for (int64_t i = 0; i < squares; i++) {
             float *const c = s->c + i * SQUARE, *const late = square.sums + (1 - square.turn) * SQUARE * SQUARE;
@@ -455,13 +461,14 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
                 square.turn = 1 - square.turn;
                 square.rows = s->row_count;
                 square.lanes = s->lane_count - i * SQUARE;
-                square.out = s->out + i * SQUARE;
-                square.out_step = s->out_step;
+                square.out = s->out;
+                square.out.data =
+                    (char *)s->out.data + i * SQUARE * (int64_t)(s->out.wide ? sizeof(float) : sizeof(uint16_t));
             }
         }
     }
     NAPIER_AMX_FENCE();
-    if (s->out) {
+    if (s->out.data) {
         *s->last = square;
     }
 }

@@ -41,16 +41,22 @@ void napier_engine_end(void);
 /* Packs rows as tiles: [row_count / 32, rounded up][k / 32][32][32], filled up with +0. */
 void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles);
 
-/* 32 rows and 32 lanes of a product, which are rounded to bf16 and written while the engine multiplies the next ones: it
- * leaves the rest of the core idle. Start with zeros. */
+/* Where results go, as bf16 or f32. NaN becomes the canonical one. */
+typedef struct napier_engine_out {
+    void *data;   /* NULL: nowhere */
+    int64_t step; /* elements from a row to the next */
+    bool wide;    /* f32 */
+    bool stream;  /* past the caches */
+} napier_engine_out;
+
+/* 32 rows and 32 lanes of a product, which are written while the engine multiplies the next ones: it leaves the rest of the core
+ * idle. Start with zeros. */
 typedef struct napier_engine_square {
     float *sums;   /* [2][32][32], of this square and of the next one */
     int turn;      /* which of the two are these */
     int64_t rows;  /* that are not yet written */
     int64_t lanes; /* of them */
-    uint16_t *out;
-    int64_t out_step;
-    bool stream; /* past the caches */
+    napier_engine_out out;
 } napier_engine_square;
 
 /* 32 rows by a strip of lanes, which stays in the second-level cache and meets other rows afterwards. */
@@ -63,10 +69,9 @@ typedef struct napier_engine_strip {
     int64_t k; /* a multiple of 32 */
     float *c;  /* the product: [32][c_step], for lane_count rounded up to 32 */
     int64_t c_step;
-    bool first;    /* c starts from 0 here */
-    uint16_t *out; /* not NULL: the product goes there, rounded to bf16, and c is lost */
-    int64_t out_step;
-    napier_engine_square *last; /* with out: the square before, and afterwards the last one of these */
+    bool first;                 /* c starts from 0 here */
+    napier_engine_out out;      /* if it has data, the product goes there, and c is lost */
+    napier_engine_square *last; /* then: the square before, and afterwards the last one of these */
 } napier_engine_strip;
 
 /* Between napier_engine_begin and napier_engine_end. */

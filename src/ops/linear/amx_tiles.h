@@ -28,6 +28,7 @@ void napier_tile_load(int tile, const void *from, size_t step);
 void napier_tile_store(int tile, void *to, size_t step);
 void napier_tile_multiply(int sums, int rows, int lanes);
 void napier_tile_round(const float *from, uint16_t *to, int64_t count, bool stream);
+void napier_tile_copy(const float *from, float *to, int64_t count, bool stream);
 
 #elif defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 
@@ -66,20 +67,38 @@ NAPIER_AMX static inline void napier_tile_configure(void) {
 /* sums[r][l] += rows[r] . lanes[.][l], over 32 k: rows of 32 bf16; lanes in 16 rows, of a pair of k each. */
 #define napier_tile_multiply(sums, rows, lanes) _tile_dpbf16ps(sums, rows, lanes)
 
-/* Rounds up to 32 sums to bf16. NaN becomes the canonical one. Sums are never subnormal, which the instruction takes for 0.
- * stream: past the caches, if they are a whole line. */
+/* NaN as the canonical one. */
+#define NAPIER_TILE_CANONICAL(low, high)                                                    \
+    if (__builtin_expect(_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0, 0)) {            \
+        const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));              \
+        low = _mm512_mask_mov_ps(low, _mm512_cmp_ps_mask(low, low, _CMP_UNORD_Q), nan);     \
+        high = _mm512_mask_mov_ps(high, _mm512_cmp_ps_mask(high, high, _CMP_UNORD_Q), nan); \
+    }
+
+/* Rounds up to 32 sums to bf16. Sums are never subnormal, which the instruction takes for 0. stream: past the caches, if they
+ * are a whole line. */
 NAPIER_AMX_INLINE void napier_tile_round(const float *from, uint16_t *to, int64_t count, bool stream) {
     __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
-    if (__builtin_expect(_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0, 0)) {
-        const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
-        low = _mm512_mask_mov_ps(low, _mm512_cmp_ps_mask(low, low, _CMP_UNORD_Q), nan);
-        high = _mm512_mask_mov_ps(high, _mm512_cmp_ps_mask(high, high, _CMP_UNORD_Q), nan);
-    }
+    NAPIER_TILE_CANONICAL(low, high)
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     if (stream && count >= 32 && ((uintptr_t)to & 63) == 0) {
         _mm512_stream_si512((void *)to, both);
     } else {
         _mm512_mask_storeu_epi16(to, count >= 32 ? 0xffffffffu : (1u << count) - 1u, both);
+    }
+}
+
+/* Copies them. */
+NAPIER_AMX_INLINE void napier_tile_copy(const float *from, float *to, int64_t count, bool stream) {
+    __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
+    NAPIER_TILE_CANONICAL(low, high)
+    if (stream && count >= 32 && ((uintptr_t)to & 63) == 0) {
+        _mm512_stream_ps(to, low);
+        _mm512_stream_ps(to + 16, high);
+    } else {
+        const uint32_t lanes = count >= 32 ? 0xffffffffu : (1u << count) - 1u;
+        _mm512_mask_storeu_ps(to, (__mmask16)lanes, low);
+        _mm512_mask_storeu_ps(to + 16, (__mmask16)(lanes >> 16), high);
     }
 }
 

@@ -110,7 +110,7 @@ static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int
     }
 }
 
-/* Writes a panel of results that are not bf16 side by side. */
+/* Writes a panel of results that do not lie side by side. */
 static void write(const napier_strips *s, const napier_engine_strip *e, int64_t row, int64_t column) {
     if (s->taker) {
         s->taker(s->argument, e->c, s->products > 1 ? e->c + sums_of(s) : NULL, e->c_step, row, e->row_count, column,
@@ -120,10 +120,13 @@ static void write(const napier_strips *s, const napier_engine_strip *e, int64_t 
     }
 }
 
-/* Where the engine writes a panel's results by itself; NULL: nowhere. */
-static uint16_t *out_at(const napier_strips *s, int64_t row, int64_t column) {
-    const bool fits = !s->taker && s->out.dtype == NAPIER_BF16 && s->out.col_stride == 1;
-    return fits ? (uint16_t *)s->out.data + row * s->out.row_stride + column : NULL;
+/* Where the engine writes a panel's results by itself. */
+static napier_engine_out out_at(const napier_strips *s, int64_t row, int64_t column) {
+    napier_engine_out out = {.step = s->out.row_stride, .wide = s->out.dtype == NAPIER_F32, .stream = s->stream};
+    if (!s->taker && s->out.dtype != NAPIER_F16 && s->out.col_stride == 1) {
+        out.data = (char *)s->out.data + (row * out.step + column) * (int64_t)napier_dtype_size(s->out.dtype);
+    }
+    return out;
 }
 
 /* A strip of columns and a part of the rows, from k on. */
@@ -131,15 +134,13 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
     const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
     const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
     uint32_t *const strip = (uint32_t *)(void *)(sums + s->products * sums_of(s));
-    napier_engine_square square = {.sums = (float *)(void *)(strip + s->products * strip_floats(s)),
-                                   .stream = s->stream};
+    napier_engine_square square = {.sums = (float *)(void *)(strip + s->products * strip_floats(s))};
     napier_engine_strip e = {.row_step = SQUARE * s->k,
                              .lanes = strip,
                              .lane_count = napier_least(s->b.rows - column, s->width),
                              .k = napier_least(s->k - k, s->k_block),
                              .c_step = s->width + NAPIER_ENGINE_LANES,
                              .first = k == 0,
-                             .out_step = s->out.row_stride,
                              .last = &square};
     const bool last = k + e.k == s->k;
     pack_strip(s, &s->b, column, k, e.k, strip);
@@ -152,7 +153,9 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
         e.rows = s->tiles + i * SQUARE * s->k + k * SQUARE;
         e.row_count = napier_least(s->first_row + s->row_count - row, SQUARE);
         e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
-        e.out = last ? out_at(s, row, column) : NULL;
+        if (last) {
+            e.out = out_at(s, row, column);
+        }
         napier_engine_multiply_strip(&e);
         if (s->products > 1) {
             napier_engine_strip other = e;
@@ -160,7 +163,7 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
             other.lanes += strip_floats(s);
             napier_engine_multiply_strip(&other);
         }
-        if (last && !e.out) {
+        if (last && !e.out.data) {
             write(s, &e, row, column);
         }
     }

@@ -95,3 +95,10 @@ void napier_tile_round(const float *from, uint16_t *to, int64_t count, bool stre
         to[i] = rounded(from[i]);
     }
 }
+
+void napier_tile_copy(const float *from, float *to, int64_t count, bool stream) {
+    (void)stream;
+    for (int i = 0; i < 32 && i < count; i++) {
+        to[i] = isnan(from[i]) ? NAN : from[i];
+    }
+}
