@@ -1,33 +1,48 @@
 /* amx_peak.c - the peak of x86's matrix engine for bf16 (AMX): nanoseconds of a TDPBF16PS on random numbers, alone and with
- * the loads of a product of 2 x 2 tiles, in each of some threads at once; and the price of storing tiles rarely.
+ * what a product of 2 x 2 tiles does besides, in each of some threads at once. The cases take turns, so that all meet the same
+ * clock.
  *
  *     cc -O2 -march=sapphirerapids -pthread bench/python/amx_peak.c -o amx_peak && ./amx_peak 2 */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TILE = 1024, STEP = 2 * TILE, STEPS = 1 << 15, ROUNDS = 15, CASES = 6, MOST_THREADS = 64 };
+enum { TILE = 1024, STEP = 2 * TILE, STEPS = 1 << 13, ROUNDS = 40, CASES = 9, MOST_THREADS = 64 };
+enum { ROW = 32, ROWS = 32, PANEL_ROW = 272, PANEL = ROWS * PANEL_ROW, OUT_BYTES = 16 << 20 };
 
-typedef struct floor_case {
+typedef enum writing {
+    NEVER,
+    PANELS,
+    NEXT
+} writing; /* results: of 8 squares at once, or a row in each step of the next square */
+
+typedef struct peak_case {
     const char *name;
     size_t rows, lanes; /* bytes that are read again and again; 0: no loads */
-    int store_steps;    /* four tiles are stored each so many steps; 0: never */
-    int unread_steps;   /* the same for one tile more */
-} floor_case;
+    bool stream;        /* the first-level cache keeps other data first */
+    int square;         /* sums are stored each so many steps; 0: never */
+    bool again;         /* and every second time they go on */
+    writing results;
+} peak_case;
 
-static const floor_case cases[CASES] = {
-    {"multiplications alone", 0, 0, 0, 0},
-    {"both operands in the first-level cache", 16 << 10, 16 << 10, 0, 0},
-    {"one in the second-level cache", 16 << 10, 512 << 10, 0, 0},
-    {"both in the second-level cache", 512 << 10, 512 << 10, 0, 0},
-    {"one in the second, sums stored each 32 steps", 16 << 10, 512 << 10, 32, 0},
-    {"the same, and a tile each 4 steps", 16 << 10, 512 << 10, 32, 4},
+static const peak_case cases[CASES] = {
+    {"multiplications alone", 0, 0, false, 0, false, NEVER},
+    {"operands from the first-level cache", 16 << 10, 16 << 10, false, 0, false, NEVER},
+    {"one of them from the second-level cache", 32 << 10, 512 << 10, false, 0, false, NEVER},
+    {"the same, streaming", 32 << 10, 512 << 10, true, 0, false, NEVER},
+    {"both from there, streaming", 512 << 10, 512 << 10, true, 0, false, NEVER},
+    {"one from there, sums in tiles over 512 k", 32 << 10, 512 << 10, true, 16, true, NEVER},
+    {"half of the other too, over 1024 k", 64 << 10, 512 << 10, true, 32, false, NEVER},
+    {"the same, rounded panel by panel", 64 << 10, 512 << 10, true, 32, false, PANELS},
+    {"the same, a row rounded in each step", 64 << 10, 512 << 10, true, 32, false, NEXT},
 };
 
 typedef struct worker {
@@ -52,65 +67,135 @@ static void configure(void) {
     _tile_loadconfig(config);
 }
 
-static double measure(const floor_case *f, const char *memory, char *sums) {
+/* Rounds a row of 32 sums. */
+static void write_row(const float *sums, char *out) {
+    const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + ROW / 2), _mm512_loadu_ps(sums));
+    _mm512_stream_si512((void *)out, (__m512i)both);
+}
+
+/* The results of 8 squares side by side. Rows of the result are 8 KB apart. */
+static void write_panel(const float *panel, char *out) {
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < 8; i++) {
+            write_row(panel + r * PANEL_ROW + i * ROW, out + r * 8192 + i * 64);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) double measure(const peak_case f, const char *memory, float *sums,
+                                                            char *out) {
     const char *const rows = memory, *const lanes = memory + (1 << 20);
+    float *const square = sums + PANEL;
+    char *const unread = (char *)(square + 2 * ROWS * ROW);
     const double begin = now();
-    for (int i = 0; i < STEPS; i++) {
-        const char *const r = rows + (f->rows ? (size_t)i * STEP % f->rows : 0);
-        const char *const l = lanes + (f->lanes ? (size_t)i * STEP % f->lanes : 0);
-        if (f->rows) {
-            _tile_loadd(4, r, 64);
-            _tile_loadd(6, l, 64);
-            _tile_loadd(7, l + TILE, 64);
-            _tile_loadd(5, r + TILE, 64);
+    size_t at = 0;
+    for (int i = 0, n = 0; i < STEPS; i++) {
+        const char *const r = rows + (f.rows ? (size_t)i * STEP % f.rows : 0);
+        const char *const l = lanes + (f.lanes ? (size_t)i * STEP % f.lanes : 0);
+        if (f.rows) {
+            const bool stays = f.rows <= 32 << 10 || (f.rows == 64 << 10 && i % 32 < 16);
+            if (stays) {
+                _tile_loadd(4, r, 64);
+                _tile_loadd(5, r + TILE, 64);
+            } else {
+                _tile_stream_loadd(4, r, 64);
+                _tile_stream_loadd(5, r + TILE, 64);
+            }
+            if (f.stream) {
+                _tile_stream_loadd(6, l, 64);
+                _tile_stream_loadd(7, l + TILE, 64);
+            } else {
+                _tile_loadd(6, l, 64);
+                _tile_loadd(7, l + TILE, 64);
+            }
         }
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        if (f->unread_steps && (i + 1) % f->unread_steps == 0) {
-            _tile_stored(7, sums + 4 * TILE, 64);
+        if (f.results == NEXT) {
+            write_row(square + (n + 1) % 2 * ROWS * ROW + i % f.square * ROW, out + at + (size_t)(i % f.square) * 8192);
         }
-        if (f->store_steps && (i + 1) % f->store_steps == 0) {
-            _tile_stored(0, sums, 64);
-            _tile_stored(1, sums + TILE, 64);
-            _tile_stored(2, sums + 2 * TILE, 64);
-            _tile_stored(3, sums + 3 * TILE, 64);
+        if (f.square && i % 4 == 3) {
+            _tile_stored(7, unread, 64);
+        }
+        if (f.square && (i + 1) % f.square == 0) {
+            float *const c = f.results == NEXT ? square + n % 2 * ROWS * ROW : sums + n % 8 * ROW;
+            const size_t step = f.results == NEXT ? ROW : PANEL_ROW;
+            _tile_stored(0, c, step * 4);
+            _tile_stored(1, c + 16, step * 4);
+            _tile_stored(2, c + 16 * step, step * 4);
+            _tile_stored(3, c + 16 * step + 16, step * 4);
+            n++;
+            if (f.again && n % 16 >= 8) {
+                const float *const next = sums + n % 8 * ROW;
+                _tile_loadd(0, next, PANEL_ROW * 4);
+                _tile_loadd(1, next + 16, PANEL_ROW * 4);
+                _tile_loadd(2, next + 16 * PANEL_ROW, PANEL_ROW * 4);
+                _tile_loadd(3, next + 16 * PANEL_ROW + 16, PANEL_ROW * 4);
+            } else {
+                _tile_zero(0);
+                _tile_zero(1);
+                _tile_zero(2);
+                _tile_zero(3);
+            }
+            if (f.results == PANELS && n % 8 == 0) {
+                write_panel(sums, out + at - 7 * 64);
+            }
+            at += 64;
+            at = at % 8192 == 0 ? (at + 31 * 8192) % OUT_BYTES : at;
         }
     }
     return (now() - begin) / STEPS / 4;
 }
 
+/* A call for each case, so that the compiler knows it. */
+static double measure_case(int c, const char *memory, float *sums, char *out) {
+    switch (c) {
+    case 0: return measure(cases[0], memory, sums, out);
+    case 1: return measure(cases[1], memory, sums, out);
+    case 2: return measure(cases[2], memory, sums, out);
+    case 3: return measure(cases[3], memory, sums, out);
+    case 4: return measure(cases[4], memory, sums, out);
+    case 5: return measure(cases[5], memory, sums, out);
+    case 6: return measure(cases[6], memory, sums, out);
+    case 7: return measure(cases[7], memory, sums, out);
+    default: return measure(cases[8], memory, sums, out);
+    }
+}
+
 static void *work(void *argument) {
     worker *w = argument;
     uint16_t *const memory = aligned_alloc(1 << 21, 1 << 21);
-    char *const sums = aligned_alloc(4096, 8 * TILE);
+    float *const sums = aligned_alloc(4096, 64 << 10);
+    char *const out = aligned_alloc(4096, OUT_BYTES);
     uint32_t state = 1;
     for (int i = 0; memory && i < 1 << 20; i++) {
         state = state * 1664525u + 1013904223u;
         memory[i] = (uint16_t)((state >> 31) << 15 | (120 + (state >> 20) % 8) << 7 | (state >> 8 & 127));
     }
-    if (!memory || !sums) {
+    if (!memory || !sums || !out) {
         exit(1);
     }
+    memset(sums, 0, 64 << 10);
+    memset(out, 0, OUT_BYTES);
     configure();
-    for (int c = 0; c < CASES; c++) {
+    for (int i = 0; i < ROUNDS * CASES; i++) {
+        const int c = i % CASES;
         pthread_barrier_wait(w->together);
-        w->least[c] = 1e9;
-        for (int i = 0; i < ROUNDS; i++) {
-            _tile_loadd(4, memory, 64);
-            _tile_loadd(5, memory + 512, 64);
-            _tile_loadd(6, memory + 1024, 64);
-            _tile_loadd(7, memory + 1536, 64);
-            _tile_zero(0);
-            _tile_zero(1);
-            _tile_zero(2);
-            _tile_zero(3);
-            const double ns = measure(&cases[c], (const char *)memory, sums);
-            w->least[c] = ns < w->least[c] ? ns : w->least[c];
-        }
+        _tile_loadd(4, memory, 64);
+        _tile_loadd(5, memory + 512, 64);
+        _tile_loadd(6, memory + 1024, 64);
+        _tile_loadd(7, memory + 1536, 64);
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        const double ns = measure_case(c, (const char *)memory, sums, out);
+        w->least[c] = i < CASES || ns < w->least[c] ? ns : w->least[c];
     }
     _tile_release();
+    free(out);
     free(sums);
     free(memory);
     return NULL;
