@@ -455,21 +455,22 @@ static void bf16_gradients_in_any_batch(void) {
     }
 }
 
-/* Values around the smallest normal numbers, whose products and sums are flushed. */
+/* Numbers of many sizes, subnormal ones among them, which count as 0 even if what they are multiplied with is large. */
 static void bf16_gradients_of_tiny_values(void) {
     for (int i = 0; i < 4; i++) {
         shape s = bf16_of_shape(one_sequence(1, 1 + i / 2, 16, 24, 40, 70));
         s.causal = i % 2;
         batch b;
         batch_make(&b, &s, 1200 + (uint64_t)i);
-        results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
+        const results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
+        heads_grid grad = r.grad;
         rng random = rng_make(1300 + (uint64_t)i);
         for (int64_t n = 0; n < 40 * s.group * 24; n++) {
-            heads_set(&r.grad, n / 24 / s.group, n / 24 % s.group, n % 24,
-                      ldexp(rng_normal(&random), -(int)rng_below(&random, 140)));
+            heads_set(&grad, n / 24 / s.group, n / 24 % s.group, n % 24,
+                      ldexp(rng_normal(&random), 60 - (int)rng_below(&random, 200)));
         }
         for (int64_t n = 0; n < 70 * 16; n++) {
-            heads_set(&b.k, n / 16, 0, n % 16, ldexp(rng_normal(&random), n % 3 == 0 ? -130 : 1));
+            heads_set(&b.k, n / 16, 0, n % 16, ldexp(rng_normal(&random), n % 16 < 5 ? -130 : 1));
         }
         check_order(&b, &r, 1200 + i);
     }
@@ -545,8 +546,10 @@ static void shared_gradients_are_sums(napier_context *context) {
 static void nan_touches_only_what_it_is_seen_by(void) {
     shape s = one_sequence(1, 1, 16, 16, 40, 40);
     s.causal = 1;
-    for (int kind = 0; kind < 4; kind++) {
+    for (int run = 0; run < 8; run++) {
+        const int kind = run % 4;
         batch b;
+        s = run < 4 ? s : bf16_of_shape(s);
         batch_make(&b, &s, 90);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         results r = results_make(&b, LAYOUT_CONTIGUOUS, false), plain = results_make(&b, LAYOUT_CONTIGUOUS, false);
@@ -570,10 +573,39 @@ static void nan_touches_only_what_it_is_seen_by(void) {
     }
 }
 
+/* Whatever the scores are: the forward may have rounded to -inf what the backward does not. */
+static void nothing_flows_to_a_row_without_weight(napier_context *context) {
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        shape s = one_sequence(1, 1, 16, 16, 5, 7);
+        s.dtype = NAPIER_BF16;
+        s.bf16_gradient = bf16 == 1;
+        batch b;
+        batch_make(&b, &s, 97);
+        const results r = results_make(&b, LAYOUT_CONTIGUOUS, false), all = results_make(&b, LAYOUT_CONTIGUOUS, false);
+        run_backward(context, &b, &all);
+        memcpy(r.forward.lse, all.forward.lse, 5 * sizeof(float));
+        r.forward.lse[2] = -INFINITY;
+        succeeded(context,
+                  napier_attention_backward(context, read_only(all.grad.view), read_only(b.q.view), read_only(b.k.view),
+                                            read_only(b.v.view), read_only(all.forward.output.view),
+                                            napier_const_rows_f32(r.forward.lse, 5, 1), r.q.view, r.k.view, r.v.view,
+                                            &b.options),
+                  "an lse of -inf");
+        for (int64_t n = 0; n < 5 * 16; n++) {
+            const bool same = heads_bits(&r.q, n / 16, 0, n % 16) == heads_bits(&all.q, n / 16, 0, n % 16);
+            expect(n / 16 == 2 ? heads_get(&r.q, 2, 0, n % 16) == 0.0 : same, "element %d of grad_q is %g", (int)n,
+                   heads_get(&r.q, n / 16, 0, n % 16));
+        }
+        expect(heads_differ(&r.k, &all.k) > 0, "the row still flows to the keys");
+    }
+}
+
 /* No queries: nothing flows to the keys. No keys: the outputs are masked, and nothing flows to the queries. */
 static void nothing_to_do(void) {
-    for (int keys = 0; keys < 2; keys++) {
-        const shape s = one_sequence(2, 2, 8, 8, keys ? 0 : 5, keys ? 5 : 0);
+    for (int run = 0; run < 4; run++) {
+        const bool keys = run % 2 == 1;
+        shape s = one_sequence(2, 2, 8, 8, keys ? 0 : 5, keys ? 5 : 0);
+        s = run < 2 ? s : bf16_of_shape(s);
         batch b;
         batch_make(&b, &s, 95);
         b.options.masked_rows = NAPIER_MASKED_ZERO;
@@ -585,9 +617,10 @@ static void nothing_to_do(void) {
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
         run_backward(context, &b, &r);
-        const float *const grad = keys ? r.k.view.data : r.q.view.data;
+        const heads_grid *const grad = keys ? &r.k : &r.q;
         for (int i = 0; i < 5 * (keys ? 2 : 4) * 8; i++) {
-            expect(grad[i] == 0.0f, "%s: element %d is %g", keys ? "grad_k" : "grad_q", i, (double)grad[i]);
+            const double value = element_get(grad->view.data, s.dtype, i);
+            expect(value == 0.0, "%s: element %d is %g", keys ? "grad_k" : "grad_q", i, value);
         }
     }
 }
@@ -640,13 +673,23 @@ static void wrong_arguments_are_named(napier_context *context) {
     REFUSED(c.grad_v.data = memory + 1201, "grad_v", "overlaps grad_k");
     REFUSED(c.grad_v.token_stride = 7, "grad_v", "overlap");
     REFUSED(c.options.sequences = -1, "sequences -1");
+    REFUSED(c.options.bf16_gradient = 1, "q: dtype f32", "bf16_gradient");
+    REFUSED((c.options.bf16_gradient = 1, c.q.dtype = c.v.dtype = NAPIER_BF16), "k: dtype f32", "bf16_gradient");
+    REFUSED((c.options.bf16_gradient = 1, c.q.dtype = c.k.dtype = NAPIER_BF16, c.v.dtype = NAPIER_F16), "v: dtype f16",
+            "bf16_gradient");
+    REFUSED((c.options.bf16_gradient = -1, c.q.dtype = c.k.dtype = c.v.dtype = NAPIER_BF16), "grad_output: dtype f32",
+            "bf16_gradient");
+    good = good_call();
+    good.options.bf16_gradient = 1;
+    good.q.dtype = good.k.dtype = good.v.dtype = good.grad.dtype = NAPIER_BF16;
+    succeeded(context, make_call(context, &good), "bf16, with an output and gradients of f32");
 }
 
 int main(void) {
-    return RUN_TESTS("attention_backward", TEST(gradients_are_those_of_the_formula),
-                     TEST(the_formula_is_that_of_finite_differences), TEST(bits_are_the_same_everywhere),
-                     TEST(bf16_gradients_have_the_bits_of_their_order), TEST(bf16_gradients_in_any_batch),
-                     TEST(bf16_gradients_of_tiny_values), TEST(bf16_gradients_of_special_values),
-                     TEST_2(shared_gradients_are_sums), TEST(nan_touches_only_what_it_is_seen_by), TEST(nothing_to_do),
-                     TEST_1(wrong_arguments_are_named));
+    return RUN_TESTS(
+        "attention_backward", TEST(gradients_are_those_of_the_formula), TEST(the_formula_is_that_of_finite_differences),
+        TEST(bits_are_the_same_everywhere), TEST(bf16_gradients_have_the_bits_of_their_order),
+        TEST(bf16_gradients_in_any_batch), TEST(bf16_gradients_of_tiny_values), TEST(bf16_gradients_of_special_values),
+        TEST_2(shared_gradients_are_sums), TEST(nan_touches_only_what_it_is_seen_by),
+        TEST_1(nothing_flows_to_a_row_without_weight), TEST(nothing_to_do), TEST_1(wrong_arguments_are_named));
 }
