@@ -274,6 +274,9 @@ static void prepare_rows(const back_job *job, const napier_sequence *sequence, i
         s->means[r] = mean_of(job, token, h, s);
         s->levels[r] = lse[token * job->lse.row_stride + h * job->lse.col_stride] * NAPIER_LOG2E;
     }
+    for (int64_t r = sequence->queries * group; r < filled_rows(job, sequence->queries * group); r++) {
+        s->means[r] = s->levels[r] = 0.0f;
+    }
 }
 
 static napier_row_tile tile_of(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t query) {
@@ -443,7 +446,9 @@ static napier_status back(napier_context *context, back_job *job) {
     NAPIER_TRY(napier_taken(&memory,
                             "grad_output: no memory for %" PRId64 " rows of a sequence and %" PRId64 " tokens of k",
                             job->most_rows, plan->k.tokens));
-    memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
+    if (!is_bf16(job)) {
+        memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
+    }
     clear_unused(job);
     NAPIER_MAY_STOP(context);
     napier_parallel(context, items, 1, back_task, job);

@@ -13,7 +13,6 @@ enum {
     ROWS = NAPIER_BACK_BF16_ROWS,
     KEYS = NAPIER_BACK_BF16_KEYS,
     STRIP = NAPIER_ENGINE_ROWS,
-    SOME_KEYS = 128, /* whose scores with a strip of rows are in the first-level cache at a time */
     GROUP = NAPIER_ENGINE_LANES,
     TURNED_STEP = ROWS + 32,
     SLOPE_STEP = KEYS + 32,
@@ -179,6 +178,15 @@ static void turn_rows(const napier_attention_plan *plan, const uint16_t *rows, i
     }
 }
 
+static bool special_rows(const uint16_t *rows, int64_t count, int64_t dim) {
+    for (int64_t r = 0; r < count; r++) {
+        if (napier_engine_any_special(rows + r * row_step(dim), dim)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void napier_back_bf16_begin(const napier_back_rows *from, napier_back_bf16 *s) {
     const napier_attention_plan *const plan = from->all.plan;
     const int64_t all = napier_tile_rows(&from->all), dim = plan->k.dim, v_dim = plan->v.dim;
@@ -189,8 +197,7 @@ void napier_back_bf16_begin(const napier_back_rows *from, napier_back_bf16 *s) {
         napier_engine_copy_rows(&from->all, from->grad_output, first, rows, filled, g, row_step(v_dim));
         turn_rows(plan, q, filled, dim, s->gathered, s->queries_turned + t * filled_dim(dim) * TURNED_STEP);
         turn_rows(plan, g, filled, v_dim, s->gathered, s->grads_turned + t * filled_dim(v_dim) * TURNED_STEP);
-        s->special[t] =
-            napier_engine_any_special(q, rows * row_step(dim)) || napier_engine_any_special(g, rows * row_step(v_dim));
+        s->special[t] = special_rows(q, rows, dim) || special_rows(g, rows, v_dim);
     }
 }
 
@@ -213,15 +220,15 @@ static void pack_block(const napier_back_rows *from, int64_t place, int64_t coun
 
 static const uint32_t *lanes_of(const float *packed) { return (const uint32_t *)(const void *)packed; }
 
-/* products[row][key] of a strip of packed rows, with some keys from `at` on. */
+/* products[row][key] of a strip of packed rows with the first `keys` of the block. */
 static void strip_products(const napier_attention_plan *plan, const uint16_t *rows, int64_t dim, const float *packed,
-                           int64_t at, int64_t keys, float *products, float *wide) {
+                           int64_t keys, float *products, float *wide) {
     const int64_t filled = filled_dim(dim);
     const napier_engine_block block = {.rows = rows,
                                        .row_count = STRIP,
                                        .row_step = row_step(dim),
                                        .cols = filled,
-                                       .lanes = lanes_of(packed) + at * filled / 2,
+                                       .lanes = lanes_of(packed),
                                        .lane_step = filled / 2 * GROUP,
                                        .lane_count = napier_round_up(keys, NAPIER_LANES),
                                        .k = filled,
@@ -231,31 +238,27 @@ static void strip_products(const napier_attention_plan *plan, const uint16_t *ro
     multiply(plan, &block, wide);
 }
 
-/* p and s of a strip of rows, `first` counted in the sequence and `row` in the tile, with the keys from place + at on, at
- * most `most`. Returns to how many of these any row attends. */
-static int64_t weigh_strip(const napier_back_rows *from, int64_t first, int64_t row, int64_t place, int64_t at,
-                           int64_t most, const napier_back_bf16 *s) {
+/* p and s of a strip of rows, `first` counted in the sequence and `row` in the tile, with the keys of a block. Returns to how
+ * many of these, the first ones, any row attends. */
+static int64_t weigh_strip(const napier_back_rows *from, int64_t first, int64_t row, int64_t place, int64_t count,
+                           const napier_back_bf16 *s) {
     const napier_attention_plan *const plan = from->all.plan;
     int64_t seen[STRIP] = {0};
     const void *mask[STRIP] = {NULL};
     const int64_t rows = napier_least(napier_tile_rows(&from->all) - first, STRIP);
-    const int64_t keys = napier_rows_seen(&from->all, first, rows, place + at, most, seen);
-    if (keys == 0) {
-        return 0;
-    }
+    const int64_t keys = napier_rows_seen(&from->all, first, rows, place, count, seen);
+    const int64_t dim = plan->k.dim, v_dim = plan->v.dim;
     for (int64_t r = 0; r < rows; r++) { /* nothing flows to a row that only has scores of -inf */
         seen[r] = from->levels[first + r] == -INFINITY ? 0 : seen[r];
     }
-    const int64_t dim = plan->k.dim, v_dim = plan->v.dim;
-    strip_products(plan, s->queries + first * row_step(dim), dim, s->keys, at, keys, s->scores, s->wide);
-    strip_products(plan, s->grads + first * row_step(v_dim), v_dim, s->values, at, keys, s->slopes, s->wide);
-    napier_score_block block = napier_scores_of(&from->all, first, rows, place + at, keys, s->scores, seen, mask);
+    strip_products(plan, s->queries + first * row_step(dim), dim, s->keys, keys, s->scores, s->wide);
+    strip_products(plan, s->grads + first * row_step(v_dim), v_dim, s->values, keys, s->slopes, s->wide);
+    napier_score_block block = napier_scores_of(&from->all, first, rows, place, keys, s->scores, seen, mask);
     block.rows = STRIP; /* those that fill it up attend to nothing */
-    const int64_t pairs = at / GROUP * PAIRS_STEP + row / 2 * GROUP;
-    const napier_slope_pairs out = {.rows = s->slope_rows + row * SLOPE_STEP + at,
+    const napier_slope_pairs out = {.rows = s->slope_rows + row * SLOPE_STEP,
                                     .row_step = SLOPE_STEP,
-                                    .probs = s->prob_pairs + pairs,
-                                    .slopes = s->slope_pairs + pairs,
+                                    .probs = s->prob_pairs + row / 2 * GROUP,
+                                    .slopes = s->slope_pairs + row / 2 * GROUP,
                                     .group_step = PAIRS_STEP};
     plan->kernels->slope_pairs(&block, from->levels + first, from->means + first, s->slopes, &out);
     for (int64_t group = 0; group < block.keys / GROUP; group++) {
@@ -320,11 +323,7 @@ static void back_tile(const napier_back_rows *from, int64_t first, int64_t place
     const int64_t rows = napier_round_up(napier_least(napier_tile_rows(&from->all) - first, ROWS), STRIP);
     const int64_t begin = (first_row_of(&from->all, place) - first) / STRIP * STRIP;
     for (int64_t row = begin > 0 ? begin : 0; row < rows; row += STRIP) {
-        int64_t keys = 0;
-        for (int64_t at = 0; at < count; at += SOME_KEYS) {
-            keys += weigh_strip(from, first + row, row, place, at, napier_least(count - at, SOME_KEYS), s);
-        }
-        add_to_queries(from, first + row, row, keys, s);
+        add_to_queries(from, first + row, row, weigh_strip(from, first + row, row, place, count, s), s);
     }
     const uint16_t *const queries = s->queries_turned + t * filled_dim(dim) * TURNED_STEP;
     const uint16_t *const grads = s->grads_turned + t * filled_dim(v_dim) * TURNED_STEP;

@@ -10,7 +10,7 @@
 #include "ops/attention/attention_rows.h"
 
 /* Of a tile and a block: p and s are in the second-level cache, beside their operands. */
-enum { NAPIER_BACK_BF16_ROWS = 256, NAPIER_BACK_BF16_KEYS = 256 };
+enum { NAPIER_BACK_BF16_ROWS = 256, NAPIER_BACK_BF16_KEYS = NAPIER_K_BLOCK };
 
 /* A worker's scratch, for a sequence and a head of k. Tiles follow one another; their rows are filled up with 0 to whole
  * tiles. */
