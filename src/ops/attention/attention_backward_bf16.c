@@ -69,9 +69,12 @@ static float widen(uint32_t bits) {
     return x;
 }
 
-/* Of n lanes from `lane` on and some k: [k][NAPIER_LANES]. turned: see ops/linear/bf16_pairs.h. */
+/* Of n lanes from `lane` on and some k: [k][NAPIER_LANES], filled up with 0. turned: see ops/linear/bf16_pairs.h. */
 static void widen_lanes(const napier_engine_block *b, bool turned, int64_t lane, int64_t n, int64_t k, int64_t count,
                         float *out) {
+    if (n < NAPIER_LANES) {
+        memset(out, 0, (size_t)(count * NAPIER_LANES) * sizeof *out);
+    }
     for (int64_t group = 0; group < n; group += GROUP) {
         const uint32_t *const from = b->lanes + (lane + group) / GROUP * b->lane_step;
         for (int64_t i = 0; i < count; i++) {
@@ -144,7 +147,6 @@ static void multiply_weighed(const napier_attention_plan *plan, const napier_eng
     for (int64_t k = 0; k < b->k; k += NAPIER_PAIRS_BLOCK) {
         for (int64_t lane = 0; lane < b->lane_count; lane += NAPIER_LANES) {
             const int64_t lanes = napier_least(b->lane_count - lane, NAPIER_LANES);
-            memset(wide + WIDE_ROWS, 0, NAPIER_PAIRS_BLOCK * NAPIER_LANES * sizeof *wide);
             widen_lanes(b, turned, lane, lanes, k, NAPIER_PAIRS_BLOCK, wide + WIDE_ROWS);
             for (int64_t r = 0; r < b->row_count; r++) {
                 float sums[NAPIER_LANES] = {0}, *const c = b->c + r * b->c_step + lane;
