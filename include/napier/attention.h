@@ -26,9 +26,9 @@
  * because lse is that of the rounded weights, which sum to 1 with it.
  *
  * The option bf16_gradient does the same for the backward: weights and the gradients of the scores are rounded to bf16 once,
- * as in PyTorch, and all five products are of bf16 by bf16. It takes the output and lse of either forward. This order's bits
- * too are contractual and independent of all that is said above. A weight, or a gradient of a score, that is 0 adds nothing,
- * whatever it is multiplied with. */
+ * as in PyTorch, and all five products are of bf16 by bf16. It takes the output and lse of either forward. Its bits too are
+ * contractual and as independent. Rounding moves each term of a gradient by up to 2^-8 of it. A term whose weight or gradient
+ * of the score is 0 adds nothing, whatever it is multiplied with. */
 #ifndef NAPIER_ATTENTION_H
 #define NAPIER_ATTENTION_H
 

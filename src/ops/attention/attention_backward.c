@@ -64,9 +64,10 @@ static float *take(float **at, int64_t floats) {
 /* Sets the pointers to memory from `base` on; returns how many floats they take. */
 static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     const napier_attention_plan *const plan = job->plan;
-    const int64_t rows = is_bf16(job) ? 0 : job->tile_queries * plan->group, filled = napier_rows_filled(rows);
-    const int64_t keys = block_keys(job), panels = is_bf16(job) ? 0 : keys,
-                  most_rows = filled_rows(job, job->most_rows);
+    /* With bf16_gradient panels and tiles are elsewhere, but prepare_rows needs a row of scores and of slopes. */
+    const int64_t rows = is_bf16(job) ? 1 : job->tile_queries * plan->group, filled = napier_rows_filled(rows);
+    const int64_t keys = block_keys(job), panels = is_bf16(job) ? 0 : keys;
+    const int64_t most_rows = filled_rows(job, job->most_rows);
     const int64_t tokens = plan->prefixes ? plan->k.tokens : 0, dim = plan->k.dim, v_dim = plan->v.dim;
     const int64_t q_fill = napier_round_up(dim, NAPIER_LANES), v_fill = napier_round_up(v_dim, NAPIER_LANES);
     const int64_t wide = dim > v_dim ? dim : v_dim;
@@ -89,8 +90,8 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
         {&s->gathered, NAPIER_LANES * napier_round_up(wide, 16)},
         {&s->queries, napier_packed_rows_floats(rows, dim)},
         {&s->grads, napier_packed_rows_floats(rows, v_dim)},
-        {&s->scores, (filled > 0 ? filled : 1) * NAPIER_ROW_STEP}, /* prepare_rows needs one */
-        {&s->slopes, (filled > 0 ? filled : 1) * NAPIER_ROW_STEP},
+        {&s->scores, filled * NAPIER_ROW_STEP},
+        {&s->slopes, filled * NAPIER_ROW_STEP},
     };
     int64_t total = 0;
     float *at = base;
@@ -328,6 +329,7 @@ static void back_block(const back_job *job, const napier_sequence *sequence, int
     }
 }
 
+/* All keys of a sequence. */
 static void back_blocks(const back_job *job, const napier_sequence *sequence, int64_t head, back_state *s) {
     const napier_back_rows rows = {.all = {job->plan, *sequence, 0, sequence->queries, head},
                                    .grad_output = &job->grad_output,

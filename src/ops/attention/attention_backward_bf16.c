@@ -62,11 +62,14 @@ int64_t napier_back_bf16_lay_out(const napier_attention_plan *plan, int64_t rows
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-static float widen(uint32_t bits) {
-    const uint32_t upper = (bits & 0x7f80u) == 0 ? (bits & 0x8000u) << 16 : bits << 16; /* a subnormal counts as 0 */
-    float x;
-    memcpy(&x, &upper, sizeof x);
-    return x;
+/* The halves of 16 pairs as f32: the upper ones, or, with a shift of 16, the lower ones. A subnormal counts as 0. */
+static void widen(const uint32_t *pairs, int shift, float *out) {
+    uint32_t upper[GROUP];
+    for (int l = 0; l < GROUP; l++) {
+        const uint32_t x = pairs[l] << shift & 0xffff0000u;
+        upper[l] = (x & 0x7f800000u) == 0 ? x & 0x80000000u : x;
+    }
+    memcpy(out, upper, sizeof upper);
 }
 
 /* Of n lanes from `lane` on and some k: [k][NAPIER_LANES], filled up with 0. turned: see ops/linear/bf16_pairs.h. */
@@ -79,32 +82,30 @@ static void widen_lanes(const napier_engine_block *b, bool turned, int64_t lane,
         const uint32_t *const from = b->lanes + (lane + group) / GROUP * b->lane_step;
         for (int64_t i = 0; i < count; i++) {
             const uint32_t *const pairs = from + (turned ? napier_bf16_pair_of(k + i) : (k + i) / 2) * GROUP;
-            const int shift = (turned ? napier_bf16_is_high(k + i) : (k + i) % 2 != 0) ? 16 : 0;
-            for (int64_t l = 0; l < GROUP; l++) {
-                out[i * NAPIER_LANES + group + l] = widen(pairs[l] >> shift & 0xffffu);
-            }
+            const bool high = turned ? napier_bf16_is_high(k + i) : (k + i) % 2 != 0;
+            widen(pairs, high ? 0 : 16, out + i * NAPIER_LANES + group);
         }
     }
 }
 
-static void widen_rows(const napier_engine_block *b, int64_t row, int64_t rows, int64_t k, int64_t count, float *out) {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t i = 0; i < count; i++) {
-            out[r * NAPIER_ROW_STEP + i] = widen(b->rows[(row + r) * b->row_step + k + i]);
-        }
-    }
+static void widen_rows(const napier_attention_plan *plan, const napier_engine_block *b, int64_t row, int64_t rows,
+                       int64_t k, int64_t count, float *out) {
+    const napier_const_matrix m = {b->rows, b->row_count, b->cols, b->row_step, 1, NAPIER_BF16};
+    plan->products->pack(&m, row, rows, k, count, true, out, NAPIER_ROW_STEP, count);
 }
 
-/* With the kernels of the instruction set. */
+/* With the kernels of the instruction set. Rows that are one strip are widened once. */
 static void multiply_wide(const napier_attention_plan *plan, const napier_engine_block *b, float *wide) {
     for (int64_t k = 0; k < b->k; k += NAPIER_K_BLOCK) {
         const int64_t count = napier_least(b->k - k, NAPIER_K_BLOCK);
-        for (int64_t row = 0; row < b->row_count; row += STRIP) {
-            const int64_t rows = napier_least(b->row_count - row, STRIP);
-            widen_rows(b, row, rows, k, count, wide);
-            for (int64_t lane = 0; lane < b->lane_count; lane += NAPIER_LANES) {
-                const int64_t lanes = napier_least(b->lane_count - lane, NAPIER_LANES);
-                widen_lanes(b, false, lane, lanes, k, count, wide + WIDE_ROWS);
+        for (int64_t lane = 0; lane < b->lane_count; lane += NAPIER_LANES) {
+            const int64_t lanes = napier_least(b->lane_count - lane, NAPIER_LANES);
+            widen_lanes(b, false, lane, lanes, k, count, wide + WIDE_ROWS);
+            for (int64_t row = 0; row < b->row_count; row += STRIP) {
+                const int64_t rows = napier_least(b->row_count - row, STRIP);
+                if (lane == 0 || b->row_count > STRIP) {
+                    widen_rows(plan, b, row, rows, k, count, wide);
+                }
                 const napier_product_block block = {.rows = wide,
                                                     .row_count = rows,
                                                     .panels = wide + WIDE_ROWS,
@@ -151,7 +152,7 @@ static void multiply_weighed(const napier_attention_plan *plan, const napier_eng
             for (int64_t r = 0; r < b->row_count; r++) {
                 float sums[NAPIER_LANES] = {0}, *const c = b->c + r * b->c_step + lane;
                 memcpy(sums, c, (size_t)lanes * sizeof *sums);
-                widen_rows(b, r, 1, k, NAPIER_PAIRS_BLOCK, wide);
+                widen_rows(plan, b, r, 1, k, NAPIER_PAIRS_BLOCK, wide);
                 add_square_weighed(plan, wide, wide + WIDE_ROWS, lanes_weigh, sums);
                 memcpy(c, sums, (size_t)lanes * sizeof *sums);
             }

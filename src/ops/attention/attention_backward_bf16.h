@@ -43,8 +43,8 @@ typedef struct napier_back_rows {
  * floats they take. */
 int64_t napier_back_bf16_lay_out(const napier_attention_plan *plan, int64_t rows, float *base, napier_back_bf16 *s);
 /* Packs the rows. */
-void napier_back_bf16_begin(const napier_back_rows *rows, napier_back_bf16 *s);
+void napier_back_bf16_begin(const napier_back_rows *from, napier_back_bf16 *s);
 /* The keys place .. place + count - 1: adds to sum_q, and sets sum_k and sum_v. */
-void napier_back_bf16_block(const napier_back_rows *rows, int64_t place, int64_t count, napier_back_bf16 *s);
+void napier_back_bf16_block(const napier_back_rows *from, int64_t place, int64_t count, napier_back_bf16 *s);
 
 #endif
