@@ -44,12 +44,12 @@ typedef struct napier_attention_rows {
     int64_t step, cols;
 } napier_attention_rows;
 
-/* Where the probabilities p and the slopes s of some rows go, rounded to bf16. */
+/* Where the probabilities p and the slopes s of some rows go, rounded to bf16. Pairs are two rows, the even one in the low
+ * half: group g of 16 keys at + g * group_step, [rows / 2][16]. */
 typedef struct napier_slope_pairs {
     uint16_t *rows; /* s: [rows][row_step] */
     int64_t row_step;
-    uint32_t *probs,
-        *slopes; /* p and s: group g of 16 keys at + g * group_step: [rows / 2][16], the even row in the low half */
+    uint32_t *probs, *slopes; /* p and s as pairs */
     int64_t group_step;
 } napier_slope_pairs;
 
