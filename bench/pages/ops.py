@@ -203,7 +203,7 @@ def attention_lines(records):
     rows = []
     for r in sorted(records, key=lambda r: (-r["kv_heads"], -r["dim"])):
         rate = 4 * r["rows"] * r["cols"] * r["dim"] * r["heads"] / (2 if r["causal"] else 1)
-        rate *= 2.5 if r["op"] == "attention_backward" else 1.0
+        rate *= 2.5 if r["op"].startswith("attention_backward") else 1.0
         ours, theirs = fastest(r, "napier"), fastest(r, "torch")
         rows.append([r["op"], f"{r['rows']} x {r['cols']}", f"{r['heads']}:{r['kv_heads']}", r["dim"],
                      "causal" if r["causal"] else "", digits(theirs), digits(ours), f"{1e-6 * rate / ours:.0f}",

@@ -343,7 +343,7 @@ def attention_backward(i):
 
 # ---- The table -----------------------------------------------------------------------------------------------------------
 
-TRAINS = ("linear_backward", "grpo_loss", "grpo_from_logits", "attention_backward")
+TRAINS = ("linear_backward", "grpo_loss", "grpo_from_logits", "attention_backward", "attention_backward_bf16_gradient")
 
 
 def operation(function):
@@ -358,4 +358,5 @@ OPERATIONS = {f.__name__: operation(f) for f in (
     grpo_from_logits, matmul, attention, attention_backward)}
 OPERATIONS |= {name: operation(reduction(getattr(torch, name))) for name in ("softmax", "log_softmax", "logsumexp")}
 OPERATIONS["attention_bf16_weights"] = OPERATIONS["attention"]  # which rounds them too
+OPERATIONS["attention_backward_bf16_gradient"] = OPERATIONS["attention_backward"]
 OPERATIONS["logsumexp_all"] = OPERATIONS["logsumexp"]

@@ -52,7 +52,8 @@ def matmul_cell(m, k, n, dtype, threads):
                 {"dtype": dtype, "rows": m, "inner": k, "cols": n})
 
 
-ATTENTION_OPS = ("attention", "attention_bf16_weights", "attention_backward")
+ATTENTION_OPS = ("attention", "attention_bf16_weights", "attention_backward", "attention_backward_bf16_gradient")
+BF16_ATTENTION_OPS = ("attention_bf16_weights", "attention_backward_bf16_gradient")
 
 
 def attention_cell(op, dtype, queries, keys, kv_heads, dim, causal, threads):
@@ -79,7 +80,7 @@ def cells(options, threads):
         attended = [("f32", shape) for shape in (ATTENTION[:2] if options.quick else ATTENTION)]
         attended += [(dtype, shape) for dtype in ("bf16", "f16") for shape in NARROW_ATTENTION if not options.quick]
         found += [attention_cell(op, dtype, *shape, count) for dtype, shape in attended
-                  for op in ATTENTION_OPS if dtype == "bf16" or op != "attention_bf16_weights"]
+                  for op in ATTENTION_OPS if dtype == "bf16" or op not in BF16_ATTENTION_OPS]
     return found
 
 
@@ -333,7 +334,8 @@ TRUTHS = {"token_logprobs": truth_token_logprobs, "fused_log_softmax": truth_fus
           "kl_k1": lambda c, d: truth_kl(c, d, np.negative), "kl_k3": lambda c, d: truth_kl(c, d, lambda x: np.expm1(x) - x),
           "rubric": truth_rubric, "grpo_token": truth_grpo_token, "grpo_loss": truth_grpo_loss,
           "grpo_from_logits": truth_grpo_from_logits, "matmul": truth_matmul, "attention": truth_attention,
-          "attention_bf16_weights": truth_attention, "attention_backward": truth_attention}
+          "attention_bf16_weights": truth_attention, "attention_backward": truth_attention,
+          "attention_backward_bf16_gradient": truth_attention}
 
 
 def truths(cell, arrays):

@@ -78,6 +78,7 @@ static const char *set_up_attention(const bench_case *const self) {
     attention_options = options;
     attention_options.causal = (int)bench_number("causal");
     attention_options.bf16_weights = strcmp(self->name, "attention_bf16_weights") == 0;
+    attention_options.bf16_gradient = strcmp(self->name, "attention_backward_bf16_gradient") == 0;
     /* the gradients want what the forward call gives */
     return self->run == attention_backward ? refusal_of((napier_status)attention(0)) : NULL;
 }
@@ -87,5 +88,6 @@ const bench_case product_cases[] = {
     {"attention", set_up_attention, attention, {"napier"}},
     {"attention_bf16_weights", set_up_attention, attention, {"napier"}},
     {"attention_backward", set_up_attention, attention_backward, {"napier"}},
+    {"attention_backward_bf16_gradient", set_up_attention, attention_backward, {"napier"}},
     {.name = NULL},
 };

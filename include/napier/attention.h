@@ -23,7 +23,12 @@
  * elements of q, k and v count as 0. Its bounds are those above plus
  *     output   (2^-8 + 2^-15) max_j |v_j| + (keys + 1) 2^-125 max(1, max_j |v_j|)
  *     lse      2^-8 + 2^-15
- * because lse is that of the rounded weights, which sum to 1 with it. */
+ * because lse is that of the rounded weights, which sum to 1 with it.
+ *
+ * The option bf16_gradient does the same for the backward: weights and the gradients of the scores are rounded to bf16 once,
+ * as in PyTorch, and all five products are of bf16 by bf16. It takes the output and lse of either forward. Its bits too are
+ * contractual and as independent. Rounding moves each term of a gradient by up to 2^-8 of it. A term whose weight or gradient
+ * of the score is 0 adds nothing, whatever it is multiplied with. */
 #ifndef NAPIER_ATTENTION_H
 #define NAPIER_ATTENTION_H
 
@@ -76,12 +81,16 @@ typedef struct napier_attention_options {
     /* Not 0: q, k and v are bf16, and weights are rounded to bf16 (see above). The backward call computes its gradients as
        without it */
     int64_t bf16_weights;
+
+    /* Not 0: q, k, v and grad_output are bf16, and the backward call rounds the weights and the gradients of the scores to
+       bf16 (see above). The forward call computes its output as without it. A GPU does not: UNSUPPORTED */
+    int64_t bf16_gradient;
 } napier_attention_options;
 
 #define NAPIER_ATTENTION_OPTIONS_INIT                                                                                \
     {                                                                                                                \
         sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, \
-            NULL, 0                                                                                                  \
+            NULL, 0, 0                                                                                               \
     }
 
 /* output[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][g] + mask) v[j][g], where g = h / (q.heads / k.heads).

@@ -1,4 +1,5 @@
 /* golden_attention - the bits of attention and its gradients, against a committed table (support/golden_table.h). */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include <napier/attention.h>
@@ -111,7 +112,8 @@ static void ragged(int bytes, double scale) {
 }
 
 /* Sequences with prefixes, and the gradients of their outputs. */
-static void bf16_weights(int64_t queries, int64_t tokens, int64_t dim, int64_t v_dim, double spread) {
+static void bf16(bool weights, bool gradient, int64_t queries, int64_t tokens, int64_t dim, int64_t v_dim,
+                 double spread) {
     const int64_t offsets[] = {0, queries / 3, queries}, keys[] = {tokens / 2, tokens / 2 + 1, tokens};
     const int64_t begin[] = {0, 1}, end[] = {tokens / 2, tokens / 3};
     const shape s = {2, 2, dim, v_dim, queries, tokens, NAPIER_BF16, spread};
@@ -119,14 +121,18 @@ static void bf16_weights(int64_t queries, int64_t tokens, int64_t dim, int64_t v
         napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
         options.causal = causal;
         options.masked_rows = NAPIER_MASKED_ZERO;
-        options.bf16_weights = 1;
+        options.bf16_weights = weights;
+        options.bf16_gradient = gradient;
         options.sequences = 2;
         options.query_offsets = offsets;
         options.key_offsets = keys;
         options.prefix_begin = begin;
         options.prefix_end = end;
         state = 521288629u + (uint64_t)(queries * 1000003 + tokens * 1009 + dim);
-        attention(causal ? "bf16-weights-causal" : "bf16-weights", &s, &options);
+        char name[32];
+        snprintf(name, sizeof name, "bf16%s%s%s", weights ? "-weights" : "", gradient ? "-gradient" : "",
+                 causal ? "-causal" : "");
+        attention(name, &s, &options);
     }
 }
 
@@ -136,9 +142,12 @@ static void all_cases(int quick) {
     one_sequence(20, 600, 16, 16, 60.0, 1);
     ragged(0, 0.0);
     ragged(1, -0.3);
-    bf16_weights(3, 5, 7, 9, 1.0);
-    bf16_weights(40, 700, 64, 48, 1.0);
-    bf16_weights(20, 600, 16, 16, 60.0);
+    bf16(true, false, 3, 5, 7, 9, 1.0);
+    bf16(true, false, 40, 700, 64, 48, 1.0);
+    bf16(true, false, 20, 600, 16, 16, 60.0);
+    bf16(false, true, 3, 5, 7, 9, 1.0);
+    bf16(false, true, 190, 700, 64, 48, 1.0);
+    bf16(true, true, 20, 600, 16, 16, 60.0);
     if (!quick) {
         one_sequence(70, 300, 128, 128, 1.0, 1);
         one_sequence(10, 520, 300, 270, 1.0, 1);

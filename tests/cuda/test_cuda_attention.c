@@ -293,6 +293,9 @@ static void test_errors(void) {
     attention_data narrow = d;
     narrow.options.bf16_weights = 1;
     bad(through_attention(cpu, FORWARD(narrow)), "q: dtype f32");
+    attention_data rounded = data_of(CASES[2]);
+    rounded.options.bf16_gradient = 1;
+    unsupported(through_attention_backward(cpu, BACKWARD(rounded)), "bf16_gradient 1");
     other.q.dim = other.k.dim = 4000;
     other.q.dim_stride = other.k.dim_stride = other.q.token_stride = other.k.token_stride = 0;
     other.q.head_stride = other.k.head_stride = 0;

@@ -77,6 +77,23 @@ def test_bf16_weights():
     raises(ValueError, ("k: dtype f32", "bf16_weights"), lambda: nt.attention(q, k.float(), v, bf16_weights=True))
 
 
+def test_bf16_gradient():
+    """Gradients as near to float64's as PyTorch's own bf16, from either forward."""
+    torch.manual_seed(4)
+    q, k, v = (torch.randn(2, heads, 50, 64).bfloat16().requires_grad_() for heads in (4, 2, 2))
+    grad = torch.randn(2, 4, 50, 64).bfloat16()
+    right = torch.autograd.grad(theirs(q, k, v, causal=True), (q, k, v), grad.double())
+    for bf16_weights in (False, True):
+        mine = nt.attention(q, k, v, causal=True, bf16_weights=bf16_weights, bf16_gradient=True)
+        for x, y in zip(torch.autograd.grad(mine, (q, k, v), grad), right):
+            assert x.dtype == torch.bfloat16
+            assert (x.double() - y).abs().max() < 0.02 * y.abs().max()
+    plain = torch.autograd.grad(nt.attention(q, k, v, causal=True), q, grad)[0]
+    rounded = torch.autograd.grad(nt.attention(q, k, v, causal=True, bf16_gradient=True), q, grad)[0]
+    assert not torch.equal(plain, rounded)
+    raises(ValueError, ("bf16_gradient", "float32"), lambda: nt.attention(q, k.float(), v, bf16_gradient=True))
+
+
 def test_gradients_of_lse():
     """Alone, and where attention over two halves of the keys is joined by the halves' lse."""
     torch.manual_seed(5)

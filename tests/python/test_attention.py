@@ -103,6 +103,22 @@ def test_bf16_weights(rng):
     assert bits(step) == bits(output[:, :, -1:])
 
 
+def test_bf16_gradient(rng):
+    q, k, v = (heads(rng, 2, n, 70, 40).astype(BF16) for n in (4, 2, 2))
+    grad = heads(rng, *q.shape).astype(BF16)
+    output, lse = napier.attention(q, k, v, causal=True, bf16_weights=True, return_lse=True)
+    plain = napier.attention_backward(grad, q, k, v, output, lse, causal=True)
+    rounded = napier.attention_backward(grad, q, k, v, output, lse, causal=True, bf16_gradient=True)
+    for mine, exact in zip(rounded, plain):
+        assert mine.dtype == BF16 and bits(mine) != bits(exact)
+        error = np.abs(mine.astype(np.float32) - exact.astype(np.float32)).max()
+        assert error < 0.02 * np.abs(exact.astype(np.float32)).max()
+    one = napier.attention_backward(grad[1:], q[1:], k[1:], v[1:], output[1:], lse[1:], causal=True, bf16_gradient=True)
+    assert all(bits(a) == bits(b[1:]) for a, b in zip(one, rounded))
+    with pytest.raises(ValueError, match="grad_output: dtype f32.*bf16_gradient"):
+        napier.attention_backward(grad.astype(np.float32), q, k, v, output, lse, bf16_gradient=True)
+
+
 def test_queries_that_see_nothing(rng):
     q = heads(rng, 1, 2, 4)
     hidden = np.array([[True, True], [False, False]])

@@ -334,6 +334,20 @@ static napier_status attention_backward(napier_context *c) {
     o.causal = 1;
     return status ? status : attention_backward_by(c, &o);
 }
+static napier_status attention_bf16_gradient(napier_context *c) {
+    napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
+    const napier_heads y = new_heads(QUERIES, HEADS);
+    const napier_matrix lse = new_rows(QUERIES, HEADS);
+    const napier_const_heads q = narrow_heads(numbers, QUERIES, HEADS);
+    const napier_const_heads k = narrow_heads(numbers + 5000, KEYS, KEY_HEADS);
+    const napier_const_heads v = narrow_heads(numbers + 10000, KEYS, KEY_HEADS);
+    o.causal = 1;
+    o.bf16_gradient = 1;
+    const napier_status status = napier_attention(c, q, k, v, y, lse, &o);
+    return status ? status
+                  : CALL(napier_attention_backward, c, q, q, k, v, heads(y.data, QUERIES, HEADS), napier_read_only(lse),
+                         new_heads(QUERIES, HEADS), new_heads(KEYS, KEY_HEADS), new_heads(KEYS, KEY_HEADS), &o);
+}
 
 /* ---- layers.h ------------------------------------------------------------------------------------------------------- */
 
@@ -1279,6 +1293,7 @@ static const public_call table[] = {
     LINE(attention_of_sequences, CALL_TAKES),
     LINE(attention_bf16_weights, CALL_TAKES | CALL_FALLS_BACK),
     LINE(attention_backward, CALL_TAKES),
+    LINE(attention_bf16_gradient, CALL_TAKES | CALL_FALLS_BACK),
     LINE(rms_norm, CALL_TAKES),
     LINE(rms_norm_backward, CALL_TAKES),
     LINE(swiglu, 0),

@@ -30,7 +30,8 @@ NAPIER_API napier_status napier_cuda_attention(napier_cuda_context *context, str
                                                napier_matrix lse, const napier_attention_options *options,
                                                napier_cuda_mode mode);
 
-/* Like napier_attention_backward, with the CPU's bits. The dims of q and v may add up to about 600.
+/* Like napier_attention_backward, with the CPU's bits. The dims of q and v may add up to about 600. The option
+ * bf16_gradient is UNSUPPORTED.
  * Workspace: 4 bytes for each row (query and head), and 512. */
 NAPIER_API napier_status napier_cuda_attention_backward(napier_cuda_context *context, struct CUstream_st *stream,
                                                         napier_cuda_workspace *workspace,

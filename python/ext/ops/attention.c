@@ -240,24 +240,26 @@ static napier_status attend_backward_on_device(device_call *on, const attention_
     return status;
 }
 
-/* _attention_backward(q, .., prefix_end, grad_output, output, lse): (grad_q, grad_k, grad_v) */
+/* _attention_backward(q, .., prefix_end, grad_output, output, lse, bf16_gradient): (grad_q, grad_k, grad_v) */
 static PyObject *py_attention_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    enum { COUNT = ATTENTION_ARGUMENT_COUNT + 3 };
+    enum { COUNT = ATTENTION_ARGUMENT_COUNT + 4 };
     static const signature names = {
-        "attention_backward", COUNT, COUNT, 3, {ATTENTION_ARGUMENTS, "grad_output", "output", "lse"}};
+        "attention_backward", COUNT, COUNT, 3, {ATTENTION_ARGUMENTS, "grad_output", "output", "lse", "bf16_gradient"}};
     (void)self;
     PyObject *v[COUNT], *given = NULL;
+    int bf16_gradient = 0;
     call_arrays c;
     call_start(&c, ANYWHERE);
     attention_arrays t;
     attention_gradients g;
     if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t) &&
         (g.grad = take_heads(&c, v[11], "grad_output", &t)) && (g.out = take_heads(&c, v[12], "output", &t)) &&
-        (g.lse = call_take(&c, v[13], "lse", TAKE_SINGLE)) &&
+        (g.lse = call_take(&c, v[13], "lse", TAKE_SINGLE)) && !take_bool(v[14], "bf16_gradient", &bf16_gradient) &&
         (g.q = call_make(&c, t.q->ndim, t.q->shape, t.q->dtype)) &&
         (g.k = call_make(&c, t.k->ndim, t.k->shape, t.k->dtype)) &&
         (g.v = call_make(&c, t.v->ndim, t.v->shape, t.v->dtype))) {
         t.joined = t.joined && heads_go_on(g.grad) && heads_go_on(g.out);
+        t.options.bf16_gradient = bf16_gradient;
         if (!array_is_contiguous(g.lse) || g.lse->ndim != t.q->ndim - 1) {
             PyErr_SetString(PyExc_ValueError, "lse: not that of the forward call");
         } else {

@@ -42,7 +42,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     bf16_weights : bool
         Whether the weights of the keys are rounded to bfloat16, as PyTorch rounds them, so that a matrix engine (AMX) can
         multiply them: several times faster on such processors, and less accurate (napier/attention.h). q, k and v are
-        bfloat16, on the CPU. The gradients are those of attention_backward, as without it.
+        bfloat16, on the CPU. The gradients are those of attention_backward, which has an option of its own, bf16_gradient.
 
     Examples
     --------
@@ -60,9 +60,13 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
 @in_its_kind
 def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
-                       query_offsets=None, key_offsets=None, prefix=None):
+                       query_offsets=None, key_offsets=None, prefix=None, bf16_gradient=False):
     """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
     its output.
+
+    bf16_gradient: whether the weights of the keys and the gradients of the scores are rounded to bfloat16, as PyTorch rounds
+    them, so that a matrix engine (AMX) can multiply them: several times faster on such processors, and less accurate
+    (napier/attention.h). q, k, v and grad_output are bfloat16, on the CPU.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=F
                                 (("grad_output", grad_output), ("output", output), ("lse", lse)))
     if lead is not None:
         grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead):])) for x in (grad_output, output, lse))
-    grads = _napier._attention_backward(*arguments, grad_output, output, lse)
+    grads = _napier._attention_backward(*arguments, grad_output, output, lse, bool(bf16_gradient))
     return grads if lead is None else tuple(g.reshape((*lead, *g.shape[1:])) for g in grads)
 
 

@@ -10,4 +10,5 @@ def attention(q: Array, k: Array, v: Array, *, mask: Optional[Any] = None, causa
 def attention_backward(grad_output: Array, q: Array, k: Array, v: Array, output: Array, lse: Array, *,
                        mask: Optional[Any] = None, causal: bool = False, scale: Optional[float] = None,
                        masked_rows: str = 'nan', query_offsets: Optional[Any] = None,
-                       key_offsets: Optional[Any] = None, prefix: Optional[tuple[Array, Array]] = None) -> Any: ...
+                       key_offsets: Optional[Any] = None, prefix: Optional[tuple[Array, Array]] = None,
+                       bf16_gradient: bool = False) -> Any: ...

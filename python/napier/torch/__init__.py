@@ -137,7 +137,7 @@ def _without_double(*tensors):
 @_operator("attention")
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool, masked_rows: str,
                query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets, prefix_end: _Offsets,
-               bf16_weights: bool) -> tuple[Tensor, Tensor]:
+               bf16_weights: bool, bf16_gradient: bool) -> tuple[Tensor, Tensor]:
     return _napier._attention(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets, prefix_begin,
                               prefix_end, bf16_weights)
 
@@ -145,9 +145,10 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: T
 @_operator("attention_backward")
 def _attention_backward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool,
                         masked_rows: str, query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
-                        prefix_end: _Offsets, grad: Tensor, output: Tensor, lse: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+                        prefix_end: _Offsets, grad: Tensor, output: Tensor, lse: Tensor,
+                        bf16_gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
     return _napier._attention_backward(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets,
-                                       prefix_begin, prefix_end, grad, output, lse)
+                                       prefix_begin, prefix_end, grad, output, lse, bf16_gradient)
 
 
 @_attention.register_fake
@@ -162,7 +163,7 @@ def _(q, k, v, *_):
 
 
 def _setup_attention(ctx, inputs, output):
-    ctx.options = inputs[5:7]
+    ctx.options, ctx.bf16_gradient = inputs[5:7], inputs[12]
     ctx.save_for_backward(*inputs[:5], *inputs[7:11], *output)
     ctx.set_materialize_grads(False)
 
@@ -178,8 +179,8 @@ def _gradient_attention(ctx, grad, grad_lse):
     if grad_lse is not None:
         v, output = torch.nn.functional.pad(v, (0, 8)), torch.nn.functional.pad(output, (0, 8), value=1.0)
         grad = torch.nn.functional.pad(torch.cat([grad, -grad_lse.unsqueeze(-1).to(grad.dtype)], -1), (0, 7))
-    to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse)
-    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 9
+    to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse, ctx.bf16_gradient)
+    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 10
 
 
 _once(_attention, _gradient_attention, _setup_attention, 3)
@@ -187,13 +188,14 @@ _last(_attention_backward)
 
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
-              prefix=None, return_lse=False, bf16_weights=False):
+              prefix=None, return_lse=False, bf16_weights=False, bf16_gradient=False):
     """napier.attention with gradients with respect to q, k and v: softmax(scale * q k^T + mask) v without storing the scores.
     lse has gradients too, so that you can combine results over different keys.
 
     q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim] as in scaled_dot_product_attention, or all are
     ragged tokens [tokens, heads, dim] with query_offsets. The mask is a constant. With bf16_weights, as in napier.attention, the
-    gradients are computed as without it, from the output and the lse with it.
+    gradients are computed from the output and the lse with it. With bf16_gradient, as in napier.attention_backward, they are
+    computed as PyTorch computes them; q, k and v are bfloat16, on the CPU. Each may be given without the other.
 
     Examples
     --------
@@ -213,8 +215,12 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
     (q, k, v, mask, _, *options), lead = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
                                                      key_offsets, prefix)
+    if bf16_gradient and q.device.type != "cpu":
+        raise NotImplementedError("attention: bf16_gradient is for tensors on the CPU only")
+    if bf16_gradient and not q.dtype == k.dtype == v.dtype == torch.bfloat16:
+        raise ValueError(f"attention: bf16_gradient: q, k and v must be bfloat16, not {q.dtype}, {k.dtype} and {v.dtype}")
     output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options,
-                             bool(bf16_weights))
+                             bool(bf16_weights), bool(bf16_gradient))
     if lead is not None:
         output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
     return (output, lse) if return_lse else output

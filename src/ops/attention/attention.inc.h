@@ -410,6 +410,60 @@ static void napier_attention_slope(const napier_score_block *b, const float *lev
     }
 }
 
+/* Two rows: what brings their scores to units of log 2, their levels and means. A NaN is the canonical one, because
+ * napier_bf16_upper needs it. */
+typedef struct napier_two_rows {
+    vf factor[2], level[2], mean[2];
+} napier_two_rows;
+
+NAPIER_KERNEL vf napier_row_number(float x) {
+    const vf v = vf_set(x);
+    return vf_select(vf_unordered(v, v), vf_canonical_nan(), v);
+}
+
+/* Two rows and 32 keys. */
+NAPIER_KERNEL void napier_slope_square(const napier_two_rows *two, const float *scores, const float *slopes,
+                                       uint16_t *rows, int64_t row_step, uint32_t *probs, uint32_t *pairs,
+                                       int64_t group_step) {
+    vf p[4], s[4], t[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        t[i] = vf_mul(vf_load(scores + i / 2 * NAPIER_ROW_STEP + i % 2 * 16), two->factor[i / 2]);
+        p[i] = vf_sub(t[i], two->level[i / 2]);
+    }
+    napier_weights_of(4, p);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vm hidden = vf_eq(t[i], napier_hidden());
+        const vf slope = vf_load(slopes + i / 2 * NAPIER_ROW_STEP + i % 2 * 16);
+        s[i] = vf_select(hidden, vf_zero(), vf_mul(p[i], vf_sub(slope, two->mean[i / 2])));
+        p[i] = vf_select(hidden, vf_zero(), p[i]);
+    }
+    NAPIER_UNROLL
+    for (int i = 0; i < 2; i++) {
+        vi_store_upper(rows + i * row_step, napier_bf16_upper(s[2 * i]), napier_bf16_upper(s[2 * i + 1]));
+        vi_store((int32_t *)(void *)(probs + i * group_step), napier_bf16_pairs(p[i], p[2 + i]));
+        vi_store((int32_t *)(void *)(pairs + i * group_step), napier_bf16_pairs(s[i], s[2 + i]));
+    }
+}
+
+static void napier_attention_slope_pairs(const napier_score_block *b, const float *levels, const float *means,
+                                         const float *slopes, const napier_slope_pairs *out) {
+    for (int64_t r = 0; r < b->rows; r += 2) {
+        napier_two_rows two;
+        for (int i = 0; i < 2; i++) {
+            two.factor[i] = vf_set(napier_show_row(b, r + i));
+            two.level[i] = napier_row_number(levels[r + i]);
+            two.mean[i] = napier_row_number(means[r + i]);
+        }
+        for (int64_t key = 0; key < b->keys; key += 32) {
+            const int64_t at = r * NAPIER_ROW_STEP + key, pairs = key / 16 * out->group_step + r / 2 * 16;
+            napier_slope_square(&two, b->scores + at, slopes + at, out->rows + r * out->row_step + key, out->row_step,
+                                out->probs + pairs, out->slopes + pairs, out->group_step);
+        }
+    }
+}
+
 /* ---- Sums over rows ----------------------------------------------------------------------------------------------- */
 
 /* Like the patches of ops/linear/product.inc.h, with the keys in place of the rows. */
@@ -513,8 +567,8 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
     {                                                                                                                  \
         .weigh = napier_attention_weigh, .finish = napier_attention_finish, .few_values = napier_attention_few_values, \
         .few_value_pairs = napier_attention_few_value_pairs, .slope = napier_attention_slope,                          \
-        .turned = napier_attention_turned, .scale = napier_attention_scale,                                            \
-        .any_special = napier_attention_any_special                                                                    \
+        .slope_pairs = napier_attention_slope_pairs, .turned = napier_attention_turned,                                \
+        .scale = napier_attention_scale, .any_special = napier_attention_any_special                                   \
     }
 
 #endif

@@ -4,13 +4,15 @@
  *     grad_v = sum p grad_output,   grad_k = scale sum s q,   grad_q = scale sum s k.
  *
  * A worker takes a head of k and a sequence or, if sequences share prefixes, all sequences one after the other. It goes
- * through blocks of keys, and for each block through tiles of queries, so that scores are computed only once. */
+ * through blocks of keys, and for each block through tiles of queries, so that scores are computed only once. With
+ * bf16_gradient what happens to a block is in attention_backward_bf16.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "core/base/stop.h"
-#include "ops/attention/attention_rows.h"
+#include "ops/attention/attention_backward_bf16.h"
+#include "ops/attention/attention_engine.h"
 #include "core/math/exp.h"
 
 enum { NAPIER_BACK_KEYS = 128, NAPIER_BACK_ROWS = 96 };
@@ -41,7 +43,15 @@ typedef struct back_state {
     float *scores, *slopes;   /* [tile rows][NAPIER_ROW_STEP] */
     int64_t q_step, v_step;
     bool special_keys; /* an inf or NaN in the block's keys */
+    napier_back_bf16 bf16;
 } back_state;
+
+/* With bf16_gradient. */
+static bool is_bf16(const back_job *job) { return job->plan->options.bf16_gradient != 0; }
+static int64_t block_keys(const back_job *job) { return is_bf16(job) ? NAPIER_BACK_BF16_KEYS : NAPIER_BACK_KEYS; }
+static int64_t filled_rows(const back_job *job, int64_t rows) {
+    return is_bf16(job) ? napier_round_up(rows, NAPIER_ENGINE_ROWS) : napier_rows_filled(rows);
+}
 
 /* ---- Scratch ----------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +64,10 @@ static float *take(float **at, int64_t floats) {
 /* Sets the pointers to memory from `base` on; returns how many floats they take. */
 static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     const napier_attention_plan *const plan = job->plan;
-    const int64_t rows = job->tile_queries * plan->group, filled = napier_rows_filled(rows);
+    /* With bf16_gradient panels and tiles are elsewhere, but prepare_rows needs a row of scores and of slopes. */
+    const int64_t rows = is_bf16(job) ? 1 : job->tile_queries * plan->group, filled = napier_rows_filled(rows);
+    const int64_t keys = block_keys(job), panels = is_bf16(job) ? 0 : keys;
+    const int64_t most_rows = filled_rows(job, job->most_rows);
     const int64_t tokens = plan->prefixes ? plan->k.tokens : 0, dim = plan->k.dim, v_dim = plan->v.dim;
     const int64_t q_fill = napier_round_up(dim, NAPIER_LANES), v_fill = napier_round_up(v_dim, NAPIER_LANES);
     const int64_t wide = dim > v_dim ? dim : v_dim;
@@ -64,16 +77,16 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
         float **place;
         int64_t floats;
     } const parts[] = {
-        {&s->means, job->most_rows},
-        {&s->levels, job->most_rows},
-        {&s->sum_q, napier_rows_filled(job->most_rows) * s->q_step},
-        {&s->sum_k, (NAPIER_BACK_KEYS + NAPIER_TURNED_MORE) * s->q_step},
-        {&s->sum_v, (NAPIER_BACK_KEYS + NAPIER_TURNED_MORE) * s->v_step},
+        {&s->means, most_rows},
+        {&s->levels, most_rows},
+        {&s->sum_q, most_rows * s->q_step},
+        {&s->sum_k, (keys + NAPIER_TURNED_MORE) * s->q_step},
+        {&s->sum_v, (keys + NAPIER_TURNED_MORE) * s->v_step},
         {&s->total_k, tokens * s->q_step},
         {&s->total_v, tokens * s->v_step},
-        {&s->keys_turned, NAPIER_BACK_KEYS * dim},
-        {&s->values_turned, NAPIER_BACK_KEYS * v_dim},
-        {&s->keys, NAPIER_BACK_KEYS * q_fill},
+        {&s->keys_turned, panels * dim},
+        {&s->values_turned, panels * v_dim},
+        {&s->keys, panels * q_fill},
         {&s->gathered, NAPIER_LANES * napier_round_up(wide, 16)},
         {&s->queries, napier_packed_rows_floats(rows, dim)},
         {&s->grads, napier_packed_rows_floats(rows, v_dim)},
@@ -85,6 +98,9 @@ static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].place = take(&at, parts[i].floats);
         total += napier_round_up(parts[i].floats, 16);
+    }
+    if (is_bf16(job)) {
+        total += napier_back_bf16_lay_out(plan, job->most_rows, at, &s->bf16);
     }
     return total;
 }
@@ -259,6 +275,9 @@ static void prepare_rows(const back_job *job, const napier_sequence *sequence, i
         s->means[r] = mean_of(job, token, h, s);
         s->levels[r] = lse[token * job->lse.row_stride + h * job->lse.col_stride] * NAPIER_LOG2E;
     }
+    for (int64_t r = sequence->queries * group; r < filled_rows(job, sequence->queries * group); r++) {
+        s->means[r] = s->levels[r] = 0.0f;
+    }
 }
 
 static napier_row_tile tile_of(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t query) {
@@ -295,10 +314,9 @@ static void finish_block(const back_job *job, const napier_sequence *sequence, i
     }
 }
 
-static void back_block(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t place,
+static void back_block(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t place, int64_t count,
                        back_state *s) {
     const napier_attention_plan *const plan = job->plan;
-    const int64_t count = napier_least(sequence->keys - place, NAPIER_BACK_KEYS);
     const int64_t hidden = plan->options.causal ? place + sequence->queries - sequence->keys : 0;
     napier_row_tile tile = tile_of(job, sequence, head, 0);
     memset(s->sum_k, 0, (size_t)(NAPIER_BACK_KEYS * s->q_step) * sizeof *s->sum_k);
@@ -309,7 +327,31 @@ static void back_block(const back_job *job, const napier_sequence *sequence, int
         tile = tile_of(job, sequence, head, query);
         back_tile(job, &tile, place, count, s);
     }
-    finish_block(job, sequence, head, place, count, s);
+}
+
+/* All keys of a sequence. */
+static void back_blocks(const back_job *job, const napier_sequence *sequence, int64_t head, back_state *s) {
+    const napier_back_rows rows = {.all = {job->plan, *sequence, 0, sequence->queries, head},
+                                   .grad_output = &job->grad_output,
+                                   .levels = s->levels,
+                                   .means = s->means,
+                                   .sum_q = s->sum_q,
+                                   .sum_k = s->sum_k,
+                                   .sum_v = s->sum_v,
+                                   .q_step = s->q_step,
+                                   .v_step = s->v_step};
+    if (is_bf16(job)) {
+        napier_back_bf16_begin(&rows, &s->bf16);
+    }
+    for (int64_t place = 0; place < sequence->keys && napier_goes_on(job->plan->context); place += block_keys(job)) {
+        const int64_t count = napier_least(sequence->keys - place, block_keys(job));
+        if (is_bf16(job)) {
+            napier_back_bf16_block(&rows, place, count, &s->bf16);
+        } else {
+            back_block(job, sequence, head, place, count, s);
+        }
+        finish_block(job, sequence, head, place, count, s);
+    }
 }
 
 static void back_sequence(const back_job *job, int64_t index, int64_t head, back_state *s) {
@@ -317,12 +359,10 @@ static void back_sequence(const back_job *job, int64_t index, int64_t head, back
     const napier_sequence sequence = napier_sequence_of(plan, index);
     const int64_t rows = sequence.queries * plan->group;
     if (rows > 0) { /* row 0 is there even where no row is */
-        memset(s->sum_q, 0, (size_t)(napier_rows_filled(rows) * s->q_step) * sizeof *s->sum_q);
+        memset(s->sum_q, 0, (size_t)(filled_rows(job, rows) * s->q_step) * sizeof *s->sum_q);
     }
     prepare_rows(job, &sequence, head, s);
-    for (int64_t place = 0; place < sequence.keys && napier_goes_on(plan->context); place += NAPIER_BACK_KEYS) {
-        back_block(job, &sequence, head, place, s);
-    }
+    back_blocks(job, &sequence, head, s);
     if (rows > 0 && job->grad_q.data) {
         const napier_row_tile all = {plan, sequence, 0, sequence.queries, head};
         plan->kernels->scale(s->sum_q, s->q_step, rows, napier_round_up(plan->q.dim, 16), plan->scale);
@@ -408,7 +448,9 @@ static napier_status back(napier_context *context, back_job *job) {
     NAPIER_TRY(napier_taken(&memory,
                             "grad_output: no memory for %" PRId64 " rows of a sequence and %" PRId64 " tokens of k",
                             job->most_rows, plan->k.tokens));
-    memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
+    if (!is_bf16(job)) {
+        memset(job->scratch, 0, (size_t)job->scratch_floats * (size_t)workers * sizeof(float));
+    }
     clear_unused(job);
     NAPIER_MAY_STOP(context);
     napier_parallel(context, items, 1, back_task, job);
@@ -432,5 +474,9 @@ napier_status napier_attention_backward(napier_context *context, napier_const_he
     const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
     NAPIER_TRY(napier_attention_plan_make(context, false, q, k, v, options, &plan));
     NAPIER_TRY(napier_attention_check_back(context, &plan, &views));
+    if (plan.options.bf16_gradient) {
+        plan.narrow = true;
+        napier_attention_engine_decide(context, &plan);
+    }
     return back(context, &job);
 }

@@ -26,8 +26,9 @@ static void copy_row(const napier_const_heads *x, int64_t row, int64_t head, uin
     }
 }
 
-/* Copies the places' rows of k or v, with +0 up to `dim` columns and to NAPIER_LANES rows. */
-static const uint16_t *gather(const napier_const_heads *x, const napier_engine_panel *from, int64_t dim) {
+/* Copies the places' rows, with +0 up to `dim` columns and to NAPIER_LANES rows. */
+static const uint16_t *gather(const napier_engine_panel *from, int64_t dim) {
+    const napier_const_heads *const x = from->x;
     uint16_t *const out = (uint16_t *)(void *)from->gathered;
     if (dim > x->dim || from->n < NAPIER_LANES) {
         memset(out, 0, (size_t)(NAPIER_LANES * dim) * sizeof *out);
@@ -38,7 +39,7 @@ static const uint16_t *gather(const napier_const_heads *x, const napier_engine_p
     return out;
 }
 
-static void turn(const napier_attention_plan *plan, uint32_t *lanes, int64_t count) {
+void napier_engine_turn(const napier_attention_plan *plan, uint32_t *lanes, int64_t count) {
     if (plan->context->engine == NAPIER_ENGINE_PAIRS) {
         napier_bf16_pairs_turn(lanes, count);
     }
@@ -46,21 +47,28 @@ static void turn(const napier_attention_plan *plan, uint32_t *lanes, int64_t cou
 
 /* A pair is one number of 32 bits, and so are the elements of the matrix that is transposed. */
 void napier_engine_pack_keys(const napier_attention_plan *plan, const napier_engine_panel *from, float *out) {
-    const int64_t dim = napier_plan_dim(plan, plan->k.dim), pairs = dim / 2;
-    const uint16_t *const rows = gather(&plan->k, from, dim);
+    const int64_t dim = napier_plan_dim(plan, from->x->dim), pairs = dim / 2;
+    const uint16_t *const rows = gather(from, dim);
     for (int group = 0; group < NAPIER_LANES / GROUP; group++, out += pairs * GROUP) {
         const napier_const_matrix m = {rows + group * GROUP * dim, pairs, GROUP, 1, pairs, NAPIER_F32};
         plan->products->pack(&m, 0, pairs, 0, GROUP, false, out, GROUP, GROUP);
-        turn(plan, (uint32_t *)(void *)out, dim);
+        napier_engine_turn(plan, (uint32_t *)(void *)out, dim);
     }
 }
 
-static bool any_special(const uint16_t *x, int64_t n) {
-    unsigned found = 0;
-    for (int64_t i = 0; i < n; i++) {
-        found |= (x[i] & 0x7f80u) == 0x7f80u;
+/* Four at a time: the carry out of an exponent of ones. */
+bool napier_engine_any_special(const uint16_t *x, int64_t n) {
+    uint64_t found = 0;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        uint64_t four;
+        memcpy(&four, x + i, sizeof four);
+        found |= (four & 0x7f807f807f807f80u) + 0x0080008000800080u;
     }
-    return found != 0;
+    for (; i < n; i++) {
+        found |= (x[i] & 0x7f80u) + 0x80u;
+    }
+    return (found & 0x8000800080008000u) != 0;
 }
 
 static void pack_group(const uint16_t *rows, int64_t step, uint32_t *out) {
@@ -73,27 +81,31 @@ static void pack_group(const uint16_t *rows, int64_t step, uint32_t *out) {
 
 bool napier_engine_pack_values(const napier_attention_plan *plan, const napier_engine_panel *from, bool look,
                                float *out, int64_t group_step) {
-    const int64_t dim = napier_round_up(plan->v.dim, NAPIER_PAIRS_BLOCK);
-    const uint16_t *const rows = gather(&plan->v, from, dim);
+    const int64_t dim = napier_round_up(from->x->dim, NAPIER_PAIRS_BLOCK);
+    const uint16_t *const rows = gather(from, dim);
     for (int64_t col = 0; col < dim; col += GROUP, out += group_step) {
         uint32_t *const group = (uint32_t *)(void *)out;
         pack_group(rows + col, dim, group);
-        turn(plan, group, NAPIER_LANES);
+        napier_engine_turn(plan, group, NAPIER_LANES);
     }
-    return look && any_special(rows, NAPIER_LANES * dim);
+    return look && napier_engine_any_special(rows, NAPIER_LANES * dim);
+}
+
+void napier_engine_copy_rows(const napier_row_tile *tile, const napier_const_heads *x, int64_t first, int64_t rows,
+                             int64_t filled, uint16_t *out, int64_t step) {
+    const int64_t group = tile->plan->group;
+    if (x->dim % NAPIER_PAIRS_BLOCK != 0 || filled > rows) {
+        memset(out, 0, (size_t)(filled * step) * sizeof *out);
+    }
+    for (int64_t r = first; r < first + rows; r++, out += step) {
+        copy_row(x, tile->sequence.query_begin + tile->query + r / group, tile->head * group + r % group, out);
+    }
 }
 
 void napier_engine_pack_queries(const napier_row_tile *tile, uint16_t *out) {
-    const napier_const_heads *const q = &tile->plan->q;
-    const int64_t step = napier_engine_row_step(tile->plan), group = tile->plan->group, rows = napier_tile_rows(tile);
-    const int64_t filled = napier_round_up(rows, GROUP);
-    if (step > q->dim + NAPIER_PAIRS_BLOCK || filled > rows) {
-        memset(out, 0, (size_t)(filled * step) * sizeof *out);
-    }
-    for (int64_t r = 0; r < rows; r++) {
-        copy_row(q, tile->sequence.query_begin + tile->query + r / group, tile->head * group + r % group,
-                 out + r * step);
-    }
+    const int64_t rows = napier_tile_rows(tile);
+    napier_engine_copy_rows(tile, &tile->plan->q, 0, rows, napier_round_up(rows, GROUP), out,
+                            napier_engine_row_step(tile->plan));
 }
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
@@ -110,7 +122,7 @@ void napier_engine_close(const napier_attention_plan *plan) {
     }
 }
 
-static void multiply(const napier_attention_plan *plan, const napier_engine_block *block) {
+void napier_engine_product(const napier_attention_plan *plan, const napier_engine_block *block) {
     if (plan->context->engine >= NAPIER_ENGINE_AMX) {
         napier_engine_multiply_here(block);
     } else {
@@ -132,7 +144,7 @@ void napier_engine_scores(const napier_attention_plan *plan, const uint16_t *que
                                        .c = scores,
                                        .c_step = NAPIER_ROW_STEP,
                                        .first = true};
-    multiply(plan, &block);
+    napier_engine_product(plan, &block);
 }
 
 void napier_engine_outputs(const napier_attention_plan *plan, const uint16_t *weights, int64_t rows,
@@ -150,5 +162,5 @@ void napier_engine_outputs(const napier_attention_plan *plan, const uint16_t *we
                                        .c = outputs,
                                        .c_step = step,
                                        .first = first};
-    multiply(plan, &block);
+    napier_engine_product(plan, &block);
 }

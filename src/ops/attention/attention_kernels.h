@@ -44,6 +44,15 @@ typedef struct napier_attention_rows {
     int64_t step, cols;
 } napier_attention_rows;
 
+/* Where the probabilities p and the slopes s of some rows go, rounded to bf16. Pairs are two rows, the even one in the low
+ * half: group g of 16 keys at + g * group_step, [rows / 2][16]. */
+typedef struct napier_slope_pairs {
+    uint16_t *rows; /* s: [rows][row_step] */
+    int64_t row_step;
+    uint32_t *probs, *slopes; /* p and s as pairs */
+    int64_t group_step;
+} napier_slope_pairs;
+
 /* For each key the weighted sum of rows. Both sides have rows NAPIER_ROW_STEP apart. */
 typedef struct napier_turned_product {
     const float *weights; /* [row_count][NAPIER_ROW_STEP] */
@@ -84,6 +93,10 @@ typedef struct napier_attention_kernels {
     /* For the backward. Replaces scores by probabilities p = exp(score - lse). slopes, with the same step, holds the
      * gradients of the probabilities, and becomes p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);
+    /* The same for bf16_gradient, for an even number of rows and a multiple of 32 keys. A row whose level is -inf attends to
+     * nothing, which `seen` must say. */
+    void (*slope_pairs)(const napier_score_block *block, const float *levels, const float *means, const float *slopes,
+                        const napier_slope_pairs *out);
     /* c[key][col] += sum_row weights[row][key] * rows[row][col], by one chain of fma over the rows, ascending. */
     void (*turned)(const napier_turned_product *p);
     /* Multiplies the rows of c, of `cols` columns, by `factor`; an output of 0 is +0. */

@@ -180,9 +180,10 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
         const bool look = may_be_hidden(chunk, panel, &s, n);
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
         if (plan->engine) {
-            const napier_engine_panel to = {&s, chunk->head + head, panel->place, n, turned};
-            napier_engine_pack_keys(plan, &to, room.keys);
-            chunk->special[i] = napier_engine_pack_values(plan, &to, look, room.values, room.value_step / 2);
+            const napier_engine_panel keys = {&plan->k, &s, chunk->head + head, panel->place, n, turned};
+            const napier_engine_panel values = {&plan->v, &s, chunk->head + head, panel->place, n, turned};
+            napier_engine_pack_keys(plan, &keys, room.keys);
+            chunk->special[i] = napier_engine_pack_values(plan, &values, look, room.values, room.value_step / 2);
             continue;
         }
         napier_pack_panel(plan, &s, &plan->k, chunk->head + head, panel->place, n, turned, room.keys);

@@ -143,17 +143,21 @@ static napier_status check_mask(napier_context *context, const napier_attention_
     return napier_check_arguments(context, &mask, 1);
 }
 
-static napier_status check_dtypes(napier_context *context, const napier_attention_plan *plan) {
-    const struct {
-        const char *name;
-        napier_dtype dtype;
-    } all[] = {{"q", plan->q.dtype}, {"k", plan->k.dtype}, {"v", plan->v.dtype}};
-    for (size_t i = 0; i < sizeof all / sizeof *all && plan->options.bf16_weights; i++) {
-        NAPIER_REFUSE_IF(context, all[i].dtype != NAPIER_BF16,
-                         "%s: dtype %s, but with the option bf16_weights it is bf16", all[i].name,
-                         napier_dtype_name(all[i].dtype));
-    }
+static napier_status check_bf16(napier_context *context, const char *name, napier_dtype dtype, const char *option) {
+    NAPIER_REFUSE_IF(context, dtype != NAPIER_BF16, "%s: dtype %s, but with the option %s it is bf16", name,
+                     napier_dtype_name(dtype), option);
     return NAPIER_OK;
+}
+
+static napier_status check_dtypes(napier_context *context, const napier_attention_plan *plan) {
+    const napier_attention_options *const o = &plan->options;
+    const char *const option = o->bf16_weights ? "bf16_weights" : "bf16_gradient";
+    if (!o->bf16_weights && !o->bf16_gradient) {
+        return NAPIER_OK;
+    }
+    NAPIER_TRY(check_bf16(context, "q", plan->q.dtype, option));
+    NAPIER_TRY(check_bf16(context, "k", plan->k.dtype, option));
+    return check_bf16(context, "v", plan->v.dtype, option);
 }
 
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
@@ -265,6 +269,9 @@ napier_status napier_attention_check_back(napier_context *context, const napier_
         napier_heads_argument("grad_q", napier_read_only_heads(x->grad_q), out, q->tokens, q->heads, q->dim),
         napier_heads_argument("grad_k", napier_read_only_heads(x->grad_k), out, k->tokens, k->heads, k->dim),
         napier_heads_argument("grad_v", napier_read_only_heads(x->grad_v), out, v->tokens, v->heads, v->dim)};
+    if (plan->options.bf16_gradient) {
+        NAPIER_TRY(check_bf16(context, "grad_output", x->grad_output.dtype, "bf16_gradient"));
+    }
     return check_others(context, plan, others, sizeof others / sizeof *others);
 }
 

@@ -22,8 +22,8 @@ typedef struct napier_attention_plan {
     int64_t group; /* heads of q for each of k */
     float scale;   /* of the scores */
     float factor;  /* scale * log2(e) */
-    bool narrow;   /* in the order of bf16_weights: dims, and places of a block, are filled up to a multiple of 32 */
-    bool engine;   /* narrow, on what multiplies bf16 by bf16 (attention_engine.h); else panels are f32 */
+    bool narrow; /* in the order of bf16_weights or bf16_gradient: dims and places are filled up to a multiple of 32 */
+    bool engine; /* narrow, on what multiplies bf16 by bf16 (attention_engine.h); else panels are f32 */
     bool prefixes;
     bool on_device; /* offsets, prefixes and mask are in a GPU's memory, where its kernels check them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */

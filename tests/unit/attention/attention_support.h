@@ -1,5 +1,5 @@
-/* attention_support.h - ragged batches in every layout, and attention in double precision: what the tests of forward and
- * backward share. */
+/* attention_support.h - ragged batches in every layout, the steps of the orders, and attention in double precision: what the
+ * tests of forward and backward share. */
 #ifndef NAPIER_TESTS_ATTENTION_SUPPORT_H
 #define NAPIER_TESTS_ATTENTION_SUPPORT_H
 
@@ -83,7 +83,7 @@ typedef struct shape {
     napier_dtype dtype;
     layout l;
     bool head_major;
-    bool bf16_weights;
+    bool bf16_weights, bf16_gradient;
 } shape;
 
 /* One sequence of f32. */
@@ -176,6 +176,7 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     b->options.causal = s->causal;
     b->options.scale = s->scale;
     b->options.bf16_weights = s->bf16_weights;
+    b->options.bf16_gradient = s->bf16_gradient;
     b->options.sequences = s->sequences;
     b->options.query_offsets = b->query_offsets;
     b->options.key_offsets = b->key_offsets;
@@ -218,6 +219,77 @@ static inline float mask_value(const batch *b, int64_t token, int64_t head, int6
 }
 
 static inline double scale_of(const batch *b) { return b->s.scale == 0.0 ? 1.0 / sqrt((double)b->s.dim) : b->s.scale; }
+
+/* ---- Steps of the orders ----------------------------------------------------------------------------------------- */
+
+static inline float weight(float d) {
+    static const float c[] = {
+        0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30b0p-7f, 0x1.c6af78p-5f, 0x1.ebfbd8p-3f, 0x1.62e430p-1f, 1.0f};
+    if (isnan(d) || d < -125.0f) {
+        return isnan(d) ? d : 0.0f;
+    }
+    const float n = rintf(d + 12583039.0f) - 12583039.0f, f = d - n; /* 1.5 * 2^23 + 127: which way halves go */
+    float p = c[0];
+    for (int i = 1; i < 7; i++) {
+        p = fmaf(p, f, c[i]);
+    }
+    return ldexpf(p, (int)n);
+}
+
+/* Steps of the order of bf16 by bf16. */
+
+static inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
+/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it is below
+ * 2^-126. */
+static inline float fma_flushed(float a, float b, float c) {
+    const float x = flushed(a), y = flushed(b), r = fmaf(x, y, c);
+    const double exact = (double)x * (double)y + (double)c;
+    return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
+}
+
+/* total + a block of at most 32 products, which is filled up with 0. */
+static inline float add_pairs(float total, const float *a, const float *b, int64_t n) {
+    float sum[2] = {0.0f, 0.0f};
+    for (int64_t i = 0; i < 32; i++) {
+        sum[i % 2] = fma_flushed(i < n ? a[i] : 0.0f, i < n ? b[i] : 0.0f, sum[i % 2]);
+    }
+    return flushed(total + flushed(sum[0] + sum[1]));
+}
+
+/* Rounded to bf16, to nearest even. */
+static inline float bf16_of(float x) { return isnan(x) ? x : (float)dtype_round(NAPIER_BF16, (double)x); }
+
+/* a [token][head] . b [row][g], in the order of bf16 by bf16 or as one chain. */
+static inline float ordered_product(const heads_grid *a, int64_t token, int64_t head, const heads_grid *b, int64_t row,
+                                    int64_t g, bool pairs) {
+    const int64_t dim = a->view.dim;
+    float sum = 0.0f;
+    for (int64_t i = 0; i < dim && !pairs; i++) {
+        sum = fmaf((float)heads_get(a, token, head, i), (float)heads_get(b, row, g, i), sum);
+    }
+    for (int64_t begin = 0; begin < dim && pairs; begin += 32) {
+        const int64_t n = dim - begin < 32 ? dim - begin : 32;
+        float x[32], y[32];
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = (float)heads_get(a, token, head, begin + i);
+            y[i] = (float)heads_get(b, row, g, begin + i);
+        }
+        sum = add_pairs(sum, x, y, n);
+    }
+    return sum;
+}
+
+/* The score in units of log 2; -inf where it is hidden. */
+static inline float ordered_score(const batch *b, int64_t token, int64_t head, int64_t place, bool pairs) {
+    const int64_t row = key_row(b, sequence_of(b, token), place);
+    const float factor = (float)(scale_of(b) * 0x1.71547652b82fep+0), mask = mask_value(b, token, head, place);
+    if (mask == -INFINITY) {
+        return mask;
+    }
+    const float s = ordered_product(&b->q, token, head, &b->k, row, head / b->s.group, pairs);
+    return b->s.mask == MASK_NONE ? s * factor : fmaf(mask, 0x1.715476p+0f, s * factor);
+}
 
 /* ---- A row in double precision ----------------------------------------------------------------------------------- */
 

@@ -9,44 +9,6 @@
 
 /* ---- The orders, one row ----------------------------------------------------------------------------------------- */
 
-static float weight(float d) {
-    static const float c[] = {
-        0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30b0p-7f, 0x1.c6af78p-5f, 0x1.ebfbd8p-3f, 0x1.62e430p-1f, 1.0f};
-    if (isnan(d) || d < -125.0f) {
-        return isnan(d) ? d : 0.0f;
-    }
-    const float n = rintf(d + 12583039.0f) - 12583039.0f, f = d - n; /* 1.5 * 2^23 + 127: which way halves go */
-    float p = c[0];
-    for (int i = 1; i < 7; i++) {
-        p = fmaf(p, f, c[i]);
-    }
-    return ldexpf(p, (int)n);
-}
-
-/* Steps of the order of bf16 by bf16. */
-
-static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-
-/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it is below
- * 2^-126. */
-static float fma_flushed(float a, float b, float c) {
-    const float x = flushed(a), y = flushed(b), r = fmaf(x, y, c);
-    const double exact = (double)x * (double)y + (double)c;
-    return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
-}
-
-/* total + a block of at most 32 products, which is filled up with 0. */
-static float add_pairs(float total, const float *a, const float *b, int64_t n) {
-    float sum[2] = {0.0f, 0.0f};
-    for (int64_t i = 0; i < 32; i++) {
-        sum[i % 2] = fma_flushed(i < n ? a[i] : 0.0f, i < n ? b[i] : 0.0f, sum[i % 2]);
-    }
-    return flushed(total + flushed(sum[0] + sum[1]));
-}
-
-/* Rounded to bf16, to nearest even. */
-static float bf16_of(float x) { return isnan(x) ? x : (float)dtype_round(NAPIER_BF16, (double)x); }
-
 typedef struct ordered_row {
     float exponent, sums[16];
     float *outputs;
@@ -65,29 +27,6 @@ static void raise(ordered_row *row, float exponent, int64_t v_dim, bool narrow) 
         row->outputs[i] = narrow ? flushed(row->outputs[i] * factor) : row->outputs[i] * factor;
     }
     row->exponent = exponent;
-}
-
-/* The score in units of log 2; -inf where it is hidden. */
-static float ordered_score(const batch *b, int64_t token, int64_t head, int64_t place) {
-    const int64_t row = key_row(b, sequence_of(b, token), place);
-    const float factor = (float)(scale_of(b) * 0x1.71547652b82fep+0), mask = mask_value(b, token, head, place);
-    float s = 0.0f;
-    if (mask == -INFINITY) {
-        return mask;
-    }
-    for (int64_t i = 0; i < b->s.dim && !b->s.bf16_weights; i++) {
-        s = fmaf((float)heads_get(&b->q, token, head, i), (float)heads_get(&b->k, row, head / b->s.group, i), s);
-    }
-    for (int64_t begin = 0; begin < b->s.dim && b->s.bf16_weights; begin += 32) {
-        const int64_t n = b->s.dim - begin < 32 ? b->s.dim - begin : 32;
-        float x[32], y[32];
-        for (int64_t i = 0; i < n; i++) {
-            x[i] = (float)heads_get(&b->q, token, head, begin + i);
-            y[i] = (float)heads_get(&b->k, row, head / b->s.group, begin + i);
-        }
-        s = add_pairs(s, x, y, n);
-    }
-    return b->s.mask == MASK_NONE ? s * factor : fmaf(mask, 0x1.715476p+0f, s * factor);
 }
 
 /* Adds the values of some places of a block, whose weights are rounded, 32 at a time. */
@@ -111,7 +50,7 @@ static void ordered_block(const batch *b, int64_t token, int64_t head, int64_t b
     float scores[256], most = -INFINITY;
     const int64_t sequence = sequence_of(b, token);
     for (int64_t place = begin; place < end; place++) {
-        scores[place - begin] = ordered_score(b, token, head, place);
+        scores[place - begin] = ordered_score(b, token, head, place, b->s.bf16_weights);
         most = scores[place - begin] > most ? scores[place - begin] : most;
     }
     raise(row, rintf(most), b->s.v_dim, b->s.bf16_weights);

@@ -252,7 +252,7 @@ static napier_status fit(napier_context *context, void *s, double *number) {
 static const structure all[] = {
     STRUCTURE(napier_context_options, NAPIER_CONTEXT_OPTIONS_INIT, NULL, allocator, NULL, create),
     STRUCTURE(napier_softmax_options, NAPIER_SOFTMAX_OPTIONS_INIT, "options", algorithm, NULL, softmax),
-    STRUCTURE(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, "options", bf16_weights, NULL, attention),
+    STRUCTURE(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, "options", bf16_gradient, NULL, attention),
     STRUCTURE(napier_rms_norm_options, NAPIER_RMS_NORM_OPTIONS_INIT, "options", epsilon, NULL, rms_norm),
     STRUCTURE(napier_rotary_options, NAPIER_ROTARY_OPTIONS_INIT, "options", truncate, fill_rotary, rotary),
     STRUCTURE(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, "options", ignore_index, NULL, token_options),

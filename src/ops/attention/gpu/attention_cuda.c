@@ -196,6 +196,10 @@ napier_status napier_cuda_attention_backward(napier_cuda_context *context, struc
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_TRY(napier_attention_plan_make(context->host, true, q, k, v, options, &plan));
     NAPIER_TRY(napier_attention_check_back(context->host, &plan, &views));
+    if (plan.options.bf16_gradient) {
+        return napier_fail(context->host, NAPIER_UNSUPPORTED, "options: bf16_gradient %" PRId64 " is for the CPU only",
+                           plan.options.bf16_gradient);
+    }
     NAPIER_TRY(check_mask_keys(context, &plan));
     napier_attention_job job = job_of(context, &plan);
     napier_cuda_room room = napier_cuda_room_of(workspace);
