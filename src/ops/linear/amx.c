@@ -342,6 +342,7 @@ NAPIER_AMX void napier_engine_write_square(napier_engine_square *square) {
         write_row(square, r);
     }
     square->rows = 0;
+    napier_tile_stream_fence();
 }
 
 /* Where a square is: at its first k. */
@@ -435,12 +436,9 @@ NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, cons
 NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
     enum { WHOLE_K = 1024 };
     unread_tile unread;
-    napier_engine_square square = {.rows = 0};
+    napier_engine_square square = *s->last;
     const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
     strip_square at = {.next = (uintptr_t)(s->rows + s->row_step), .next_lines = (TILE_K + squares - 1) / squares};
-    if (s->out.data) {
-        square = *s->last;
-    }
     NAPIER_AMX_FENCE();
     for (int64_t k = 0; k < s->k; k += WHOLE_K) {
         const int64_t steps = napier_least(s->k - k, WHOLE_K) / TILE_K;
@@ -468,9 +466,7 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
         }
     }
     NAPIER_AMX_FENCE();
-    if (s->out.data) {
-        *s->last = square;
-    }
+    *s->last = square;
 }
 
 NAPIER_AMX void napier_engine_begin(void) { napier_tile_configure(); }

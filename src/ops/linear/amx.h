@@ -71,12 +71,12 @@ typedef struct napier_engine_strip {
     int64_t c_step;
     bool first;                 /* c starts from 0 here */
     napier_engine_out out;      /* if it has data, the product goes there, and c is lost */
-    napier_engine_square *last; /* then: the square before, and afterwards the last one of these */
+    napier_engine_square *last; /* the square before, and afterwards the last one of these */
 } napier_engine_strip;
 
 /* Between napier_engine_begin and napier_engine_end. */
 void napier_engine_multiply_strip(const napier_engine_strip *strip);
-/* Writes the last square. */
+/* Writes the last square. Other threads may read all results afterwards. */
 void napier_engine_write_square(napier_engine_square *square);
 
 /* Packs one group of lanes: m[lane + l][k + i] for l < lanes <= 16 and i < cols, and +0 for cols <= i < padded, an even

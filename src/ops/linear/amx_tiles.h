@@ -29,6 +29,7 @@ void napier_tile_store(int tile, void *to, size_t step);
 void napier_tile_multiply(int sums, int rows, int lanes);
 void napier_tile_round(const float *from, uint16_t *to, int64_t count, bool stream);
 void napier_tile_copy(const float *from, float *to, int64_t count, bool stream);
+#define napier_tile_stream_fence()
 
 #elif defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 
@@ -66,6 +67,8 @@ NAPIER_AMX static inline void napier_tile_configure(void) {
 #define napier_tile_store(tile, to, step) _tile_stored(tile, to, step)
 /* sums[r][l] += rows[r] . lanes[.][l], over 32 k: rows of 32 bf16; lanes in 16 rows, of a pair of k each. */
 #define napier_tile_multiply(sums, rows, lanes) _tile_dpbf16ps(sums, rows, lanes)
+
+#define napier_tile_stream_fence() _mm_sfence() /* other threads see what went past the caches */
 
 /* NaN as the canonical one. */
 #define NAPIER_TILE_CANONICAL(low, high)                                                    \
