@@ -353,27 +353,32 @@ typedef struct strip_square {
     float *to;
     int64_t from_step, to_step;
     uintptr_t next; /* rows that are multiplied later: next_lines of them are fetched in each step */
-    int64_t next_lines;
+    int64_t next_line, next_lines;
 } strip_square;
 
-/* 32 rows, 32 lanes, 32 k. The loads come first: then most tiles are there when they are multiplied. */
-NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, int64_t step) {
+/* 32 rows, 32 lanes, 32 k. The loads come first: then most tiles are there when they are multiplied. stays: the rows are to
+ * stay in the first-level cache. */
+NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, int64_t step, size_t row_step,
+                                     size_t tile_step) {
     enum { LINE = NAPIER_TILE_BYTES };
-    const uint16_t *const upper = s->rows + step * SQUARE * TILE_K, *const lower = upper + ROWS * TILE_K;
-    for (int64_t line = 0; line < s->next_lines; line++) {
-        __builtin_prefetch((const void *)(s->next + (uintptr_t)((step * s->next_lines + line) * LINE)), 0, 2);
+    const uint16_t *const upper = s->rows + (size_t)step * tile_step, *const lower = upper + ROWS * row_step;
+    const size_t row_bytes = row_step * sizeof *upper, tile_bytes = tile_step * sizeof *upper;
+    const size_t first = (size_t)(s->next_line + step * s->next_lines);
+    for (size_t line = first; line < first + (size_t)s->next_lines; line++) {
+        const size_t at = line % SQUARE * row_bytes + line / SQUARE * tile_bytes;
+        __builtin_prefetch((const void *)(s->next + at), 0, 2);
     }
     if (stays) {
-        napier_tile_load(4, upper, LINE);
+        napier_tile_load(4, upper, row_bytes);
     } else {
-        napier_tile_stream(4, upper, LINE);
+        napier_tile_stream(4, upper, row_bytes);
     }
     napier_tile_stream(6, s->lanes + step * (TILE_K / 2) * LANES, LINE);
     napier_tile_stream(7, s->others + step * (TILE_K / 2) * LANES, LINE);
     if (stays) {
-        napier_tile_load(5, lower, LINE);
+        napier_tile_load(5, lower, row_bytes);
     } else {
-        napier_tile_stream(5, lower, LINE);
+        napier_tile_stream(5, lower, row_bytes);
     }
     napier_tile_multiply(0, 4, 6);
     napier_tile_multiply(1, 4, 7);
@@ -382,19 +387,19 @@ NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, in
 }
 
 /* `steps` of 32 k, from `step` of the square on, four at a time. Meanwhile rows of the square before are written. */
-NAPIER_AMX_INLINE void multiply_steps(const bool stays, strip_square *s, int64_t step, int64_t steps,
-                                      const napier_engine_square *before, unread_tile *unread) {
+NAPIER_AMX_INLINE void multiply_steps(const bool stays, strip_square *s, int64_t step, int64_t steps, size_t row_step,
+                                      size_t tile_step, const napier_engine_square *before, unread_tile *unread) {
     enum { AT_ONCE = 4 };
     for (; step < steps; step += AT_ONCE) {
         for (int64_t i = 0; i < AT_ONCE && step + i < steps; i++) {
-            multiply_step(stays, s, i);
+            multiply_step(stays, s, i, row_step, tile_step);
             write_row(before, step + i);
         }
         napier_tile_store(7, unread->bytes, NAPIER_TILE_BYTES);
-        s->rows += AT_ONCE * SQUARE * TILE_K;
+        s->rows += AT_ONCE * tile_step;
         s->lanes += AT_ONCE * TILE_K / 2 * LANES;
         s->others += AT_ONCE * TILE_K / 2 * LANES;
-        s->next += (uintptr_t)(AT_ONCE * s->next_lines * NAPIER_TILE_BYTES);
+        s->next_line += AT_ONCE * s->next_lines;
     }
 }
 
@@ -421,12 +426,18 @@ NAPIER_AMX_INLINE void store_sums(const strip_square *s) {
     napier_tile_store(3, s->to + ROWS * s->to_step + LANES, bytes);
 }
 
-NAPIER_AMX_INLINE void multiply_strip_square(strip_square s, int64_t steps, const napier_engine_square *before,
-                                             unread_tile *unread) {
+/* row_step: of rows in place; 0: they are packed. Rows in place share few sets of the first-level cache, and do not stay there in
+ * any case; but streaming loads of them are slower. */
+NAPIER_AMX_INLINE void multiply_strip_square(size_t row_step, strip_square s, int64_t steps,
+                                             const napier_engine_square *before, unread_tile *unread) {
     const int64_t staying = napier_least(steps, PACKED_K / TILE_K);
     start_sums(&s);
-    multiply_steps(true, &s, 0, staying, before, unread);
-    multiply_steps(false, &s, staying, steps, before, unread);
+    if (row_step) {
+        multiply_steps(true, &s, 0, steps, row_step, TILE_K, before, unread);
+    } else {
+        multiply_steps(true, &s, 0, staying, TILE_K, SQUARE * TILE_K, before, unread);
+        multiply_steps(false, &s, staying, steps, TILE_K, SQUARE * TILE_K, before, unread);
+    }
     for (int64_t r = steps; r < before->rows; r++) {
         write_row(before, r);
     }
@@ -438,12 +449,14 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
     unread_tile unread;
     napier_engine_square square = *s->last;
     const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
-    strip_square at = {.next = (uintptr_t)(s->rows + s->row_step), .next_lines = (TILE_K + squares - 1) / squares};
+    const int64_t next = s->row_step ? SQUARE * s->row_step : s->next_step;
+    strip_square at = {.next = (uintptr_t)s->rows + (uintptr_t)next * sizeof *s->rows,
+                       .next_lines = (TILE_K + squares - 1) / squares};
     NAPIER_AMX_FENCE();
     for (int64_t k = 0; k < s->k; k += WHOLE_K) {
         const int64_t steps = napier_least(s->k - k, WHOLE_K) / TILE_K;
         const bool to_out = s->out.data && k + WHOLE_K >= s->k;
-        at.rows = s->rows + k * SQUARE;
+        at.rows = s->rows + (s->row_step ? k : k * SQUARE);
         for (int64_t i = 0; i < squares; i++) {
             float *const c = s->c + i * SQUARE, *const late = square.sums + (1 - square.turn) * SQUARE * SQUARE;
             at.lanes = s->lanes + 2 * i * lane_step + k / 2 * LANES;
@@ -452,8 +465,8 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
             at.from_step = s->c_step;
             at.to = to_out ? late : c;
             at.to_step = to_out ? SQUARE : s->c_step;
-            multiply_strip_square(at, steps, &square, &unread);
-            at.next += (uintptr_t)(steps * at.next_lines * NAPIER_TILE_BYTES);
+            multiply_strip_square((size_t)s->row_step, at, steps, &square, &unread);
+            at.next_line += steps * at.next_lines;
             square.rows = 0;
             if (to_out) {
                 square.turn = 1 - square.turn;

@@ -8,7 +8,7 @@
 #include "ops/linear/amx.h"
 #include "ops/linear/product.h"
 
-enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
+enum { SQUARE = 2 * NAPIER_ENGINE_LANES, SOME_ROWS = 512 };
 
 /* Strips of almost the same size, as many for each thread: 512 KB, those of two products together, which leave space in the
  * second-level cache, 2 MB where there is an engine, for the rows that pass. Of a long k there is one block after the other;
@@ -17,7 +17,7 @@ enum { SQUARE = 2 * NAPIER_ENGINE_LANES };
 static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                int products) {
     enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128 };
-    enum { FEW_ROWS = 80, SOME_ROWS = 512, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
+    enum { FEW_ROWS = 80, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
     napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
     if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
@@ -75,7 +75,7 @@ size_t napier_strips_floats(const napier_strips *s) {
 static void pack_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_strips *s = argument;
     (void)worker;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = s->in_place / SQUARE + begin; i < s->in_place / SQUARE + end; i++) {
         const int64_t row = s->first_row + i * SQUARE;
         const napier_engine_block b = {.rows = (const uint16_t *)s->a.data + row * s->a.row_stride,
                                        .row_count = napier_least(s->row_count - i * SQUARE, SQUARE),
@@ -129,13 +129,21 @@ static napier_engine_out out_at(const napier_strips *s, int64_t row, int64_t col
     return out;
 }
 
+/* The panel's rows, from k on. */
+static void set_rows(const napier_strips *s, int64_t panel, int64_t k, napier_engine_strip *e) {
+    const int64_t row = panel * SQUARE, step = s->a.row_stride;
+    e->row_step = row < s->in_place ? step : 0;
+    e->rows = row < s->in_place ? (const uint16_t *)s->a.data + (s->first_row + row) * step + k
+                                : s->tiles + row * s->k + k * SQUARE;
+}
+
 /* A strip of columns and a part of the rows, from k on. */
 static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, float *sums) {
     const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
     const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
     uint32_t *const strip = (uint32_t *)(void *)(sums + s->products * sums_of(s));
     napier_engine_square square = {.sums = (float *)(void *)(strip + s->products * strip_floats(s))};
-    napier_engine_strip e = {.row_step = SQUARE * s->k,
+    napier_engine_strip e = {.next_step = SQUARE * s->k,
                              .lanes = strip,
                              .lane_count = napier_least(s->b.rows - column, s->width),
                              .k = napier_least(s->k - k, s->k_block),
@@ -150,7 +158,7 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
     napier_engine_begin();
     for (int64_t i = begin; i < panels * (part + 1) / s->parts && napier_goes_on(s->context); i++) {
         const int64_t row = s->first_row + i * SQUARE;
-        e.rows = s->tiles + i * SQUARE * s->k + k * SQUARE;
+        set_rows(s, i, k, &e);
         e.row_count = napier_least(s->first_row + s->row_count - row, SQUARE);
         e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
         if (last) {
@@ -180,12 +188,24 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     }
 }
 
+/* How many rows are not packed. For few columns packing takes longer than it gains. Rows must be whole lines, and not all map to
+ * the same sets of the caches. */
+static int64_t rows_in_place(const napier_strips *s) {
+    enum { FEW_COLUMNS = 1024, LINE = 64, SETS_BYTES = 4096 };
+    const uintptr_t bytes = (uintptr_t)s->a.row_stride * sizeof(uint16_t);
+    const bool are_lines = s->a.cols == s->k && (uintptr_t)s->a.data % LINE == 0 && bytes % LINE == 0;
+    const bool spread = s->a.row_stride >= s->k && bytes % SETS_BYTES != 0;
+    const bool fits = are_lines && spread && s->b.rows <= FEW_COLUMNS && s->a.rows <= SOME_ROWS;
+    return fits ? s->row_count / SQUARE * SQUARE : 0;
+}
+
 void napier_strips_run(napier_strips *s, float *memory) {
     s->scratch = memory;
     s->tiles = (uint16_t *)(void *)(memory + s->context->threads * scratch_of(s));
     for (s->first_row = 0; s->first_row < s->a.rows; s->first_row += s->some_rows) {
         s->row_count = napier_least(s->a.rows - s->first_row, s->some_rows);
-        napier_parallel(s->context, (s->row_count + SQUARE - 1) / SQUARE, 1, pack_tiles, s);
+        s->in_place = rows_in_place(s);
+        napier_parallel(s->context, (s->row_count - s->in_place + SQUARE - 1) / SQUARE, 1, pack_tiles, s);
         napier_parallel(s->context, (s->b.rows + s->width - 1) / s->width * s->parts, 1, multiply_units, s);
     }
 }

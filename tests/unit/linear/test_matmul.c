@@ -234,6 +234,21 @@ static void many_lanes_have_the_bits_of_the_order(void) {
     }
 }
 
+/* Whole lines of a, and few columns: a matrix engine reads all rows in place that are whole tiles. */
+static void rows_in_place_have_the_bits_of_the_order(void) {
+    static const int64_t sizes[][3] = {{96, 32, 40}, {97, 1056, 70}, {160, 544, 33}, {512, 64, 1024}, {333, 3104, 8}};
+    numbers_of = rng_make(23);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int d = 0; d < 3; d++) {
+            shape s = f32_of(sizes[i][0], sizes[i][1], sizes[i][2], NAPIER_BF16);
+            s.out = dtypes[d];
+            s.lb = LAYOUT_TRANSPOSED;
+            s.kind = d == 1 ? SPECIAL : ORDINARY;
+            check_product(&s);
+        }
+    }
+}
+
 static void dtypes_and_strides_have_the_bits_of_the_order(void) {
     numbers_of = rng_make(2);
     for (int d = 0; d < 27; d++) {
@@ -600,15 +615,15 @@ static void the_matrix_engine_is_for_auto(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
-                     TEST(one_row_of_many_k_has_the_bits_of_the_order), TEST(many_lanes_have_the_bits_of_the_order),
-                     TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
-                     TEST(split_products_have_the_bits_of_the_order), TEST(split_products_of_all_dtypes_and_strides),
-                     TEST(split_products_of_odd_numbers), TEST_EACH_ISA(1, pieces_sum_to_the_number),
-                     TEST_EACH_ISA(1, special_numbers_as_in_f32), TEST(split_errors_are_within_the_bound),
-                     TEST(a_split_row_does_not_know_its_batch), TEST_2(large_split_products_are_no_different),
-                     TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
-                     TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
-                     TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
-                     TEST(the_matrix_engine_is_for_auto));
+    return RUN_TESTS(
+        "matmul", TEST(sizes_have_the_bits_of_the_order), TEST(few_rows_have_the_bits_of_the_order),
+        TEST(one_row_of_many_k_has_the_bits_of_the_order), TEST(many_lanes_have_the_bits_of_the_order),
+        TEST(rows_in_place_have_the_bits_of_the_order), TEST(dtypes_and_strides_have_the_bits_of_the_order),
+        TEST(odd_numbers_have_the_bits_of_the_order), TEST(split_products_have_the_bits_of_the_order),
+        TEST(split_products_of_all_dtypes_and_strides), TEST(split_products_of_odd_numbers),
+        TEST_EACH_ISA(1, pieces_sum_to_the_number), TEST_EACH_ISA(1, special_numbers_as_in_f32),
+        TEST(split_errors_are_within_the_bound), TEST(a_split_row_does_not_know_its_batch),
+        TEST_2(large_split_products_are_no_different), TEST_EACH_ISA(1, the_edge_of_the_normal_numbers),
+        TEST(errors_are_within_the_bound), TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
+        TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named), TEST(the_matrix_engine_is_for_auto));
 }
