@@ -18,11 +18,8 @@
 enum { TILE = 1024, STEP = 2 * TILE, STEPS = 1 << 13, ROUNDS = 40, CASES = 9, MOST_THREADS = 64 };
 enum { ROW = 32, ROWS = 32, PANEL_ROW = 272, PANEL = ROWS * PANEL_ROW, OUT_BYTES = 16 << 20 };
 
-typedef enum writing {
-    NEVER,
-    PANELS,
-    NEXT
-} writing; /* results: of 8 squares at once, or a row in each step of the next square */
+/* How results are rounded and written: those of 8 squares at once, or a row in each step of the next square. */
+typedef enum writing { NEVER, PANELS, NEXT } writing;
 
 typedef struct peak_case {
     const char *name;
@@ -149,7 +146,7 @@ static inline __attribute__((always_inline)) double measure(const peak_case f, c
     return (now() - begin) / STEPS / 4;
 }
 
-/* A call for each case, so that the compiler knows it. */
+/* Each call has a constant case, so that the loop holds no decisions. */
 static double measure_case(int c, const char *memory, float *sums, char *out) {
     switch (c) {
     case 0: return measure(cases[0], memory, sums, out);

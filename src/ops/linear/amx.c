@@ -323,7 +323,7 @@ NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t 
     }
 }
 
-/* Writes a row of the square, if it has so many. */
+/* Writes a row of the square, if there is such a row to write. */
 NAPIER_AMX_INLINE void write_row(const napier_engine_square *square, int64_t row) {
     if (row < square->rows) {
         const float *const sums = square->sums + square->turn * SQUARE * SQUARE + row * SQUARE;
@@ -426,8 +426,8 @@ NAPIER_AMX_INLINE void store_sums(const strip_square *s) {
     napier_tile_store(3, s->to + ROWS * s->to_step + LANES, bytes);
 }
 
-/* row_step: of rows in place; 0: they are packed. Rows in place share few sets of the first-level cache, and do not stay there in
- * any case; but streaming loads of them are slower. */
+/* row_step: of rows in place; 0: they are packed. Streaming loads of rows in place are slower, although these rows share few sets
+ * of the first-level cache and do not stay there. */
 NAPIER_AMX_INLINE void multiply_strip_square(size_t row_step, strip_square s, int64_t steps,
                                              const napier_engine_square *before, unread_tile *unread) {
     const int64_t staying = napier_least(steps, PACKED_K / TILE_K);

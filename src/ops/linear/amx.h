@@ -52,10 +52,10 @@ typedef struct napier_engine_out {
 /* 32 rows and 32 lanes of a product, which are written while the engine multiplies the next ones: it leaves the rest of the core
  * idle. Start with zeros. */
 typedef struct napier_engine_square {
-    float *sums;   /* [2][32][32], of this square and of the next one */
-    int turn;      /* which of the two are these */
-    int64_t rows;  /* that are not yet written */
-    int64_t lanes; /* of them */
+    float *sums;   /* [2][32][32]: of this square at sums[turn], of the next one in the other half */
+    int turn;      /* 0 or 1 */
+    int64_t rows;  /* rows to write; 0: no square is left to write */
+    int64_t lanes; /* columns to write; 32 or more: all */
     napier_engine_out out;
 } napier_engine_square;
 

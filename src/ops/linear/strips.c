@@ -188,8 +188,8 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     }
 }
 
-/* How many rows are not packed. For few columns packing takes longer than it gains. Rows must be whole lines, and not all map to
- * the same sets of the caches. */
+/* How many rows are read in place. For few columns and rows packing takes longer than it gains. The rows must be whole lines, and
+ * must not all map to the same sets of the caches. */
 static int64_t rows_in_place(const napier_strips *s) {
     enum { FEW_COLUMNS = 1024, LINE = 64, SETS_BYTES = 4096 };
     const uintptr_t bytes = (uintptr_t)s->a.row_stride * sizeof(uint16_t);

@@ -27,9 +27,9 @@ typedef struct napier_strips {
     int64_t width;                /* columns of a strip; 0: strips do not suit this product */
     int64_t parts;                /* of the rows, for each strip */
     int products;                 /* 1 or 2 */
-    int64_t some_rows;            /* at a time */
-    int64_t first_row, row_count; /* those */
-    int64_t in_place;             /* so many of them are not packed */
+    int64_t some_rows;            /* rows at a time */
+    int64_t first_row, row_count; /* the rows that are multiplied now */
+    int64_t in_place;             /* the first ones of these, which are not packed */
     bool stream;
     uint16_t *tiles;
     float *scratch; /* of each worker */
