@@ -323,62 +323,71 @@ NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t 
     }
 }
 
+/* How rows of the square before are written. Whole lines of bf16 need no decisions. */
+typedef enum writing { NOTHING, LINES, LINES_STREAM, ANY } writing;
+
+static writing writing_of(const napier_engine_square *square) {
+    const napier_engine_out *const out = &square->out;
+    const bool whole = square->rows == SQUARE && square->lanes >= SQUARE && !out->wide;
+    const bool are_lines = ((uintptr_t)out->data | (uintptr_t)out->step * sizeof(uint16_t)) % NAPIER_TILE_BYTES == 0;
+    if (square->rows == 0) {
+        return NOTHING;
+    }
+    return whole && !out->stream ? LINES : whole && are_lines ? LINES_STREAM : ANY;
+}
+
 /* Writes a row of the square, if there is such a row to write. */
-NAPIER_AMX_INLINE void write_row(const napier_engine_square *square, int64_t row) {
-    if (row < square->rows) {
-        const float *const sums = square->sums + square->turn * SQUARE * SQUARE + row * SQUARE;
-        if (square->out.wide) {
-            napier_tile_copy(sums, (float *)square->out.data + row * square->out.step, square->lanes,
-                             square->out.stream);
-        } else {
-            napier_tile_round(sums, (uint16_t *)square->out.data + row * square->out.step, square->lanes,
-                              square->out.stream);
-        }
+NAPIER_AMX_INLINE void write_row(const writing how, const napier_engine_square *square, int64_t row) {
+    const float *const sums = square->sums + square->turn * SQUARE * SQUARE + row * SQUARE;
+    uint16_t *const to = (uint16_t *)square->out.data + row * square->out.step;
+    if (how == LINES || how == LINES_STREAM) {
+        napier_tile_round(sums, to, SQUARE, how == LINES_STREAM);
+    } else if (how == ANY && row < square->rows && square->out.wide) {
+        napier_tile_copy(sums, (float *)square->out.data + row * square->out.step, square->lanes, square->out.stream);
+    } else if (how == ANY && row < square->rows) {
+        napier_tile_round(sums, to, square->lanes, square->out.stream);
     }
 }
 
 NAPIER_AMX void napier_engine_write_square(napier_engine_square *square) {
     for (int64_t r = 0; r < square->rows; r++) {
-        write_row(square, r);
+        write_row(ANY, square, r);
     }
     square->rows = 0;
     napier_tile_stream_fence();
 }
 
-/* Where a square is: at its first k. */
+/* Where a square is: at its next 32 k. */
 typedef struct strip_square {
     const uint16_t *rows;
     const uint32_t *lanes, *others; /* two groups */
     const float *from;              /* its sums so far; NULL: 0 */
     float *to;
     int64_t from_step, to_step;
-    uintptr_t next; /* rows that are multiplied later: next_lines of them are fetched in each step */
-    int64_t next_line, next_lines;
+    uintptr_t next;  /* of the rows that are multiplied afterwards */
+    int64_t fetched; /* so many lines of those are fetched in each step: 0, 2 or 4 */
 } strip_square;
 
-/* 32 rows, 32 lanes, 32 k. The loads come first: then most tiles are there when they are multiplied. stays: the rows are to
- * stay in the first-level cache. */
-NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, int64_t step, size_t row_step,
-                                     size_t tile_step) {
-    enum { LINE = NAPIER_TILE_BYTES };
-    const uint16_t *const upper = s->rows + (size_t)step * tile_step, *const lower = upper + ROWS * row_step;
-    const size_t row_bytes = row_step * sizeof *upper, tile_bytes = tile_step * sizeof *upper;
-    const size_t first = (size_t)(s->next_line + step * s->next_lines);
-    for (size_t line = first; line < first + (size_t)s->next_lines; line++) {
-        const size_t at = line % SQUARE * row_bytes + line / SQUARE * tile_bytes;
-        __builtin_prefetch((const void *)(s->next + at), 0, 2);
-    }
-    if (stays) {
-        napier_tile_load(4, upper, row_bytes);
+/* Rows of 32 k lie row_bytes apart, and 32 k tile_bytes. */
+typedef struct strip_layout {
+    size_t row_bytes, tile_bytes;
+    bool stays; /* the rows are to stay in the first-level cache */
+} strip_layout;
+
+/* 32 rows, 32 lanes, 32 k. The loads come first: then most tiles are there when they are multiplied. */
+NAPIER_AMX_INLINE void multiply_step(const strip_layout l, const strip_square *s) {
+    const char *const upper = (const char *)s->rows, *const lower = upper + ROWS * l.row_bytes;
+    if (l.stays) {
+        napier_tile_load(4, upper, l.row_bytes);
     } else {
-        napier_tile_stream(4, upper, row_bytes);
+        napier_tile_stream(4, upper, l.row_bytes);
     }
-    napier_tile_stream(6, s->lanes + step * (TILE_K / 2) * LANES, LINE);
-    napier_tile_stream(7, s->others + step * (TILE_K / 2) * LANES, LINE);
-    if (stays) {
-        napier_tile_load(5, lower, row_bytes);
+    napier_tile_stream(6, s->lanes, NAPIER_TILE_BYTES);
+    napier_tile_stream(7, s->others, NAPIER_TILE_BYTES);
+    if (l.stays) {
+        napier_tile_load(5, lower, l.row_bytes);
     } else {
-        napier_tile_stream(5, lower, row_bytes);
+        napier_tile_stream(5, lower, l.row_bytes);
     }
     napier_tile_multiply(0, 4, 6);
     napier_tile_multiply(1, 4, 7);
@@ -386,20 +395,40 @@ NAPIER_AMX_INLINE void multiply_step(const bool stays, const strip_square *s, in
     napier_tile_multiply(3, 5, 7);
 }
 
-/* `steps` of 32 k, from `step` of the square on, four at a time. Meanwhile rows of the square before are written. */
-NAPIER_AMX_INLINE void multiply_steps(const bool stays, strip_square *s, int64_t step, int64_t steps, size_t row_step,
-                                      size_t tile_step, const napier_engine_square *before, unread_tile *unread) {
-    enum { AT_ONCE = 4 };
-    for (; step < steps; step += AT_ONCE) {
-        for (int64_t i = 0; i < AT_ONCE && step + i < steps; i++) {
-            multiply_step(stays, s, i, row_step, tile_step);
-            write_row(before, step + i);
-        }
+/* Packed rows are fetched line by line, rows in place side by side. */
+NAPIER_AMX_INLINE void fetch_next(const strip_layout l, strip_square *s) {
+    for (int i = 0; s->fetched > 0 && i < 2; i++) {
+        __builtin_prefetch((const void *)(s->next + (uintptr_t)i * l.row_bytes), 0, 2);
+    }
+    for (int i = 2; s->fetched > 2 && i < 4; i++) {
+        __builtin_prefetch((const void *)(s->next + (uintptr_t)i * l.row_bytes), 0, 2);
+    }
+    s->next += l.row_bytes == NAPIER_TILE_BYTES ? (uintptr_t)s->fetched * NAPIER_TILE_BYTES : l.tile_bytes;
+}
+
+/* A step, and a row of the square before. */
+NAPIER_AMX_INLINE void step_and_row(const strip_layout l, const writing how, strip_square *s,
+                                    const napier_engine_square *before, int64_t row) {
+    fetch_next(l, s);
+    multiply_step(l, s);
+    write_row(how, before, row);
+    s->rows += l.tile_bytes / sizeof *s->rows;
+    s->lanes += TILE_K / 2 * LANES;
+    s->others += TILE_K / 2 * LANES;
+}
+
+/* Steps from `step` on, four at a time. */
+NAPIER_AMX_INLINE void multiply_steps(const strip_layout l, const writing how, strip_square *s, int64_t step,
+                                      int64_t steps, const napier_engine_square *before, unread_tile *unread) {
+    for (; step + 4 <= steps; step += 4) {
+        step_and_row(l, how, s, before, step);
+        step_and_row(l, how, s, before, step + 1);
+        step_and_row(l, how, s, before, step + 2);
+        step_and_row(l, how, s, before, step + 3);
         napier_tile_store(7, unread->bytes, NAPIER_TILE_BYTES);
-        s->rows += AT_ONCE * tile_step;
-        s->lanes += AT_ONCE * TILE_K / 2 * LANES;
-        s->others += AT_ONCE * TILE_K / 2 * LANES;
-        s->next_line += AT_ONCE * s->next_lines;
+    }
+    for (; step < steps; step++) {
+        step_and_row(l, how, s, before, step);
     }
 }
 
@@ -428,30 +457,52 @@ NAPIER_AMX_INLINE void store_sums(const strip_square *s) {
 
 /* row_step: of rows in place; 0: they are packed. Streaming loads of rows in place are slower, although these rows share few sets
  * of the first-level cache and do not stay there. */
-NAPIER_AMX_INLINE void multiply_strip_square(size_t row_step, strip_square s, int64_t steps,
-                                             const napier_engine_square *before, unread_tile *unread) {
+NAPIER_AMX_INLINE void multiply_strip_square(const writing how, size_t row_step, const strip_square *square,
+                                             int64_t steps, const napier_engine_square *last, unread_tile *unread) {
     const int64_t staying = napier_least(steps, PACKED_K / TILE_K);
+    const strip_layout in_place = {row_step * sizeof *square->rows, NAPIER_TILE_BYTES, true};
+    const strip_layout stay = {NAPIER_TILE_BYTES, SQUARE * NAPIER_TILE_BYTES, true};
+    const strip_layout pass = {NAPIER_TILE_BYTES, SQUARE * NAPIER_TILE_BYTES, false};
+    const napier_engine_square before = *last; /* copies stay in registers */
+    strip_square s = *square;
     start_sums(&s);
     if (row_step) {
-        multiply_steps(true, &s, 0, steps, row_step, TILE_K, before, unread);
+        multiply_steps(in_place, how, &s, 0, steps, &before, unread);
     } else {
-        multiply_steps(true, &s, 0, staying, TILE_K, SQUARE * TILE_K, before, unread);
-        multiply_steps(false, &s, staying, steps, TILE_K, SQUARE * TILE_K, before, unread);
+        multiply_steps(stay, how, &s, 0, staying, &before, unread);
+        multiply_steps(pass, how, &s, staying, steps, &before, unread);
     }
-    for (int64_t r = steps; r < before->rows; r++) {
-        write_row(before, r);
+    for (int64_t r = steps; how != NOTHING && r < before.rows; r++) {
+        write_row(how, &before, r);
     }
     store_sums(&s);
 }
 
+/* Each way to write has a loop of its own. */
+NAPIER_AMX static void multiply_and_write(size_t row_step, const strip_square *s, int64_t steps,
+                                          const napier_engine_square *before, unread_tile *unread) {
+    switch (writing_of(before)) {
+    case NOTHING: multiply_strip_square(NOTHING, row_step, s, steps, before, unread); break;
+    case LINES: multiply_strip_square(LINES, row_step, s, steps, before, unread); break;
+    case LINES_STREAM: multiply_strip_square(LINES_STREAM, row_step, s, steps, before, unread); break;
+    default: multiply_strip_square(ANY, row_step, s, steps, before, unread); break;
+    }
+}
+
+/* What a square fetches of the rows that are multiplied afterwards: it is the i-th of `squares`, and begins at k. */
+static uintptr_t next_of(const napier_engine_strip *s, int64_t k, int64_t steps, int64_t i, int64_t squares,
+                         int64_t fetched) {
+    const int64_t in_place = i * fetched % SQUARE * s->row_step + k;
+    const int64_t packed = (k / TILE_K * squares + i * steps) * fetched * TILE_K;
+    return (uintptr_t)s->next + (uintptr_t)(s->row_step ? in_place : packed) * sizeof *s->next;
+}
+
 NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
-    enum { WHOLE_K = 1024 };
+    enum { WHOLE_K = 1024, MANY_SQUARES = 16 };
     unread_tile unread;
     napier_engine_square square = *s->last;
     const int64_t squares = (s->lane_count + SQUARE - 1) / SQUARE, lane_step = s->k / 2 * LANES;
-    const int64_t next = s->row_step ? SQUARE * s->row_step : s->next_step;
-    strip_square at = {.next = (uintptr_t)s->rows + (uintptr_t)next * sizeof *s->rows,
-                       .next_lines = (TILE_K + squares - 1) / squares};
+    strip_square at = {.fetched = !s->next ? 0 : squares < MANY_SQUARES ? 4 : 2};
     NAPIER_AMX_FENCE();
     for (int64_t k = 0; k < s->k; k += WHOLE_K) {
         const int64_t steps = napier_least(s->k - k, WHOLE_K) / TILE_K;
@@ -465,8 +516,8 @@ NAPIER_AMX void napier_engine_multiply_strip(const napier_engine_strip *s) {
             at.from_step = s->c_step;
             at.to = to_out ? late : c;
             at.to_step = to_out ? SQUARE : s->c_step;
-            multiply_strip_square((size_t)s->row_step, at, steps, &square, &unread);
-            at.next_line += steps * at.next_lines;
+            at.next = next_of(s, k, steps, i, squares, at.fetched);
+            multiply_and_write((size_t)s->row_step, &at, steps, &square, &unread);
             square.rows = 0;
             if (to_out) {
                 square.turn = 1 - square.turn;

@@ -61,26 +61,36 @@ NAPIER_KERNEL void napier_pack_along(const napier_dtype dtype, const bool flush,
     }
 }
 
+/* Up to 16 rows by 16 columns, transposed. */
+NAPIER_KERNEL void napier_pack_square(const napier_dtype dtype, const bool flush, const char *x, int64_t col_bytes,
+                                      int height, int64_t cols, float *out, int64_t step) {
+    vf v[16];
+    NAPIER_PATCH_UNROLL
+    for (int c = 0; c < 16; c++) {
+        v[c] = c < cols ? napier_pack_load(x + c * col_bytes, dtype, height, flush) : vf_zero();
+    }
+    vf_transpose(v);
+    NAPIER_PATCH_UNROLL
+    for (int c = 0; c < 16; c++) {
+        if (c < height) {
+            vf_store(out + c * step, v[c]);
+        }
+    }
+}
+
 /* Rows are neighbours in memory: 16 x 16 at a time, transposed. */
 NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const char *x, int64_t col_bytes,
                                       int64_t rows, int64_t cols, float *out, int64_t step, int64_t padded) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     for (int64_t r = 0; r < rows; r += 16) {
         const int height = rows - r < 16 ? (int)(rows - r) : 16;
-        for (int64_t i = 0; i < padded; i += 16) {
-            vf v[16];
-            NAPIER_PATCH_UNROLL
-            for (int c = 0; c < 16; c++) {
-                v[c] = i + c < cols ? napier_pack_load(x + (i + c) * col_bytes + r * size, dtype, height, flush)
-                                    : vf_zero();
-            }
-            vf_transpose(v);
-            NAPIER_PATCH_UNROLL
-            for (int c = 0; c < 16; c++) {
-                if (c < height) {
-                    vf_store(out + (r + c) * step + i, v[c]);
-                }
-            }
+        const int64_t whole = height == 16 ? cols / 16 * 16 : 0;
+        for (int64_t i = 0; i < whole; i += 16) {
+            napier_pack_square(dtype, flush, x + i * col_bytes + r * size, col_bytes, 16, 16, out + r * step + i, step);
+        }
+        for (int64_t i = whole; i < padded; i += 16) {
+            napier_pack_square(dtype, flush, x + i * col_bytes + r * size, col_bytes, height, cols - i,
+                               out + r * step + i, step);
         }
     }
 }

@@ -86,26 +86,12 @@ static void pack_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Columns that lie along k, from k on: the hardware does not expect the lines of 16 at once. */
-static void fetch_columns(const napier_const_matrix *b, int64_t column, int64_t count, int64_t k, int64_t cols) {
-    enum { LINE = 64 / sizeof(uint16_t) };
-    for (int64_t i = 0; i < count; i++) {
-        const uint16_t *const from = (const uint16_t *)b->data + (column + i) * b->row_stride + k;
-        for (int64_t at = 0; at < napier_least(b->cols - k, cols); at += LINE) {
-            __builtin_prefetch(from + at, 0, 2);
-        }
-    }
-}
-
 /* Packs `cols` k, from k on, of a strip of b. */
 static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int64_t column, int64_t k, int64_t cols,
                        uint32_t *strip) {
     const int64_t end = column + napier_round_up(napier_least(b->rows - column, s->width), SQUARE);
     for (; column < end; column += NAPIER_ENGINE_LANES, strip += cols / 2 * NAPIER_ENGINE_LANES) {
         const int64_t left = b->rows - column, lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
-        if (b->col_stride == 1 && column + NAPIER_ENGINE_LANES < end) {
-            fetch_columns(b, column + lanes, napier_least(left - lanes, NAPIER_ENGINE_LANES), k, cols);
-        }
         napier_product_pack_group(s->kernels, b, column, lanes, k, cols, strip);
     }
 }
@@ -130,50 +116,61 @@ static napier_engine_out out_at(const napier_strips *s, int64_t row, int64_t col
 }
 
 /* The panel's rows, from k on. */
-static void set_rows(const napier_strips *s, int64_t panel, int64_t k, napier_engine_strip *e) {
-    const int64_t row = panel * SQUARE, step = s->a.row_stride;
-    e->row_step = row < s->in_place ? step : 0;
-    e->rows = row < s->in_place ? (const uint16_t *)s->a.data + (s->first_row + row) * step + k
-                                : s->tiles + row * s->k + k * SQUARE;
+static const uint16_t *rows_at(const napier_strips *s, int64_t panel, int64_t k) {
+    const int64_t row = panel * SQUARE;
+    return row < s->in_place ? (const uint16_t *)s->a.data + (s->first_row + row) * s->a.row_stride + k
+                             : s->tiles + row * s->k + k * SQUARE;
 }
 
-/* A strip of columns and a part of the rows, from k on. */
+/* One panel; row and column of its first result. ends: these are the last k. */
+static void multiply_panel(const napier_strips *s, napier_engine_strip *e, int64_t row, int64_t column, bool ends) {
+    if (ends) {
+        e->out = out_at(s, row, column);
+    }
+    napier_engine_multiply_strip(e);
+    if (s->products > 1) {
+        napier_engine_strip other = *e;
+        other.next = NULL;
+        other.c += sums_of(s);
+        other.lanes += strip_floats(s);
+        napier_engine_multiply_strip(&other);
+    }
+    if (ends && !e->out.data) {
+        write(s, e, row, column);
+    }
+}
+
+/* A strip of columns and a part of the rows, from k on. Every second one meets the rows in the opposite order, so that it begins
+ * with those that the second-level cache still holds. Few rows all stay there. */
 static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, float *sums) {
+    enum { STAYING_BYTES = 512 << 10 };
     const int64_t column = unit / s->parts * s->width, part = unit % s->parts;
-    const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE, begin = panels * part / s->parts;
+    const int64_t panels = (s->row_count + SQUARE - 1) / SQUARE;
+    const int64_t first = panels * part / s->parts, last = panels * (part + 1) / s->parts - 1;
+    const bool back = (unit / s->parts + k / s->k_block) % 2 == 1;
+    const bool stay = s->row_count * s->k * (int64_t)sizeof(uint16_t) <= STAYING_BYTES;
     uint32_t *const strip = (uint32_t *)(void *)(sums + s->products * sums_of(s));
     napier_engine_square square = {.sums = (float *)(void *)(strip + s->products * strip_floats(s))};
-    napier_engine_strip e = {.next_step = SQUARE * s->k,
-                             .lanes = strip,
+    napier_engine_strip e = {.lanes = strip,
                              .lane_count = napier_least(s->b.rows - column, s->width),
                              .k = napier_least(s->k - k, s->k_block),
                              .c_step = s->width + NAPIER_ENGINE_LANES,
                              .first = k == 0,
                              .last = &square};
-    const bool last = k + e.k == s->k;
     pack_strip(s, &s->b, column, k, e.k, strip);
     if (s->products > 1) {
         pack_strip(s, &s->also, column, k, e.k, strip + strip_floats(s));
     }
     napier_engine_begin();
-    for (int64_t i = begin; i < panels * (part + 1) / s->parts && napier_goes_on(s->context); i++) {
-        const int64_t row = s->first_row + i * SQUARE;
-        set_rows(s, i, k, &e);
+    for (int64_t i = first; i <= last && napier_goes_on(s->context); i++) {
+        const int64_t panel = back ? first + last - i : i, next = back ? panel - 1 : panel + 1;
+        const int64_t row = s->first_row + panel * SQUARE;
+        e.rows = rows_at(s, panel, k);
+        e.row_step = panel * SQUARE < s->in_place ? s->a.row_stride : 0;
+        e.next = stay || i == last ? NULL : rows_at(s, next, k);
         e.row_count = napier_least(s->first_row + s->row_count - row, SQUARE);
-        e.c = sums + (s->k_block < s->k ? (i - begin) * panel_floats(s) : 0);
-        if (last) {
-            e.out = out_at(s, row, column);
-        }
-        napier_engine_multiply_strip(&e);
-        if (s->products > 1) {
-            napier_engine_strip other = e;
-            other.c += sums_of(s);
-            other.lanes += strip_floats(s);
-            napier_engine_multiply_strip(&other);
-        }
-        if (last && !e.out.data) {
-            write(s, &e, row, column);
-        }
+        e.c = sums + (s->k_block < s->k ? (panel - first) * panel_floats(s) : 0);
+        multiply_panel(s, &e, row, column, k + e.k == s->k);
     }
     napier_engine_write_square(&square);
     napier_engine_end();
