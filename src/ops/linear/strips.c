@@ -17,7 +17,7 @@ enum { SQUARE = 2 * NAPIER_ENGINE_LANES, SOME_ROWS = 512 };
 static napier_strips strips_of(const napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                int products) {
     enum { STRIP_BYTES = 512 << 10, LONG_K = 2048, BLOCK = 1024, LEAST = 128 };
-    enum { FEW_ROWS = 80, UNITS = 2, PART_ROWS = 256, PART_ROWS_MOST = 512 };
+    enum { FEW_ROWS = 80, PART_ROWS = 256, PART_ROWS_MOST = 512 };
     napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
     if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
@@ -34,7 +34,7 @@ static napier_strips strips_of(const napier_context *context, napier_const_matri
     s.width = fair < LEAST ? LEAST : fair;
     s.some_rows =
         napier_least(napier_round_up(a.rows, SQUARE), NAPIER_PANEL_BYTES_MOST / element / k / SQUARE * SQUARE);
-    const int64_t units = (b.rows + s.width - 1) / s.width, wanted = (UNITS * context->threads + units - 1) / units;
+    const int64_t units = (b.rows + s.width - 1) / s.width, wanted = (context->threads + units - 1) / units;
     const int64_t parts = napier_least(wanted, (a.rows + PART_ROWS - 1) / PART_ROWS);
     const int64_t least = s.k_block < k ? (s.some_rows + PART_ROWS_MOST - 1) / PART_ROWS_MOST : 1;
     s.parts = parts < least ? least : parts;
