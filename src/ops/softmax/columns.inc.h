@@ -262,6 +262,7 @@ NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *j
  * same dtype in and out, temperature 1. */
 NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
                                    const napier_softmax_job *job, int64_t begin, int64_t end) {
+    enum { AHEAD_BYTES = 512 }; /* more would evict what other columns fetch */
     const int n = tiny_columns_of_width(job, width);
     for (int64_t row = begin; row < end; row += 16) {
         vf v[NAPIER_TINY_COLS];
@@ -269,7 +270,7 @@ NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype
         for (int i = 0; i < width; i++) {
             if (i < n) {
                 const char *x = (const char *)napier_at(job->x.data, dtype, row + i * job->x.col_stride);
-                __builtin_prefetch(x + NAPIER_PREFETCH_BYTES / 2);
+                __builtin_prefetch(x + AHEAD_BYTES);
                 v[i] = napier_load16(x, dtype);
             }
         }

@@ -354,8 +354,8 @@ NAPIER_KERNEL napier_finals napier_finish16(napier_softmax_op op, vf max, vf p, 
     if (op == NAPIER_OP_SOFTMAX) {
         return napier_finish_prob16(false, p, count, rest_term);
     }
-    const vd unit = vd_set(0x1p-64), rest = vd_from_vf(rest_term); /* products with the unit are exact */
-    const vd y = vd_fma(vd_div(rest, vd_from_vf(p)), unit, vd_sub(vd_from_vf(count), vd_set(1.0)));
+    const vd unit = vd_set(0x1p-64); /* products with it are exact */
+    const vd y = vd_fma(vd_quotient(rest_term, p), unit, vd_sub(vd_from_vf(count), vd_set(1.0)));
     const vd log_sum = vd_log1p(y);
     return (napier_finals){vd_to_vf(vd_add(vd_from_vf(max), log_sum)), vd_to_vf(log_sum), vf_zero(), vf_zero()};
 }
