@@ -259,19 +259,21 @@ NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *j
 /* ---- Rows of up to eight columns --------------------------------------------------------------------------------- */
 
 /* Rows of a few columns need no strip: 16 rows at a time, one vector per column, in registers. For f32 or bf16, the
- * same dtype in and out, temperature 1. */
-NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
+ * same dtype in and out, temperature 1. n: columns, constant if they are as many as the width. */
+NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, int n, napier_dtype dtype, bool stream,
                                    const napier_softmax_job *job, int64_t begin, int64_t end) {
     enum { AHEAD_BYTES = 512 }; /* more would evict what other columns fetch */
-    const int n = tiny_columns_of_width(job, width);
+    const int64_t x_step = job->x.col_stride, y_step = job->y.col_stride; /* stores do not change copies */
+    const void *const x = job->x.data;
+    void *const y = job->y.data;
     for (int64_t row = begin; row < end; row += 16) {
         vf v[NAPIER_TINY_COLS];
         NAPIER_UNROLL
         for (int i = 0; i < width; i++) {
             if (i < n) {
-                const char *x = (const char *)napier_at(job->x.data, dtype, row + i * job->x.col_stride);
-                __builtin_prefetch(x + AHEAD_BYTES);
-                v[i] = napier_load16(x, dtype);
+                const char *from = (const char *)napier_at(x, dtype, row + i * x_step);
+                __builtin_prefetch(from + AHEAD_BYTES);
+                v[i] = napier_load16(from, dtype);
             }
         }
         const vf lse = tiny_group(op, width, n, job->masked_rows, v);
@@ -282,12 +284,12 @@ NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, napier_dtype
         NAPIER_UNROLL
         for (int i = 0; i < width; i++) {
             if (i < n) {
-                void *y = napier_at_out(job->y.data, dtype, row + i * job->y.col_stride);
+                void *to = napier_at_out(y, dtype, row + i * y_step);
                 if (stream) {
-                    vf_stream((float *)y, v[i]);
+                    vf_stream((float *)to, v[i]);
                 } else {
-                    napier_fetch_to_write(y);
-                    napier_store16(y, dtype, v[i]);
+                    napier_fetch_to_write(to);
+                    napier_store16(to, dtype, v[i]);
                 }
             }
         }
@@ -338,11 +340,13 @@ NAPIER_KERNEL void tiny_columns_in(napier_softmax_op op, napier_dtype dtype, boo
                              : tiny_columns_pairs(op, 8, job, begin, end);
     }
     if (width == 2) {
-        tiny_columns_as(op, 2, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 2, tiny_columns_of_width(job, 2), dtype, stream, job, begin, end);
     } else if (width == 4) {
-        tiny_columns_as(op, 4, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 4, tiny_columns_of_width(job, 4), dtype, stream, job, begin, end);
+    } else if (job->x.cols == 8) {
+        tiny_columns_as(op, 8, 8, dtype, stream, job, begin, end);
     } else {
-        tiny_columns_as(op, 8, dtype, stream, job, begin, end);
+        tiny_columns_as(op, 8, tiny_columns_of_width(job, 8), dtype, stream, job, begin, end);
     }
 }
 
