@@ -16,12 +16,8 @@
 #include <unistd.h>
 
 enum { TILE = 1024, STEP = 2 * TILE, SQUARES = 256, ROUNDS = 40, CASES = 7, MOST_THREADS = 64 };
-enum {
-    SIDE = 32,
-    STEPS = 32,
-    OUT_ROW = 8192,
-    OUT_BYTES = SQUARES / 4 * OUT_ROW
-}; /* a square has 32 x 32 sums of 32 steps of 32 k */
+/* A square has 32 x 32 sums of 32 steps of 32 k. Rows of the result are 8 KB apart. */
+enum { SIDE = 32, STEPS = 32, OUT_ROW = 8192, OUT_BYTES = SQUARES / 4 * OUT_ROW };
 
 typedef struct peak_case {
     const char *name;

@@ -115,11 +115,13 @@ static napier_engine_out out_at(const napier_strips *s, int64_t row, int64_t col
     return out;
 }
 
+static bool is_in_place(const napier_strips *s, int64_t panel) { return panel * SQUARE < s->in_place; }
+
 /* The panel's rows, from k on. */
 static const uint16_t *rows_at(const napier_strips *s, int64_t panel, int64_t k) {
     const int64_t row = panel * SQUARE;
-    return row < s->in_place ? (const uint16_t *)s->a.data + (s->first_row + row) * s->a.row_stride + k
-                             : s->tiles + row * s->k + k * SQUARE;
+    return is_in_place(s, panel) ? (const uint16_t *)s->a.data + (s->first_row + row) * s->a.row_stride + k
+                                 : s->tiles + row * s->k + k * SQUARE;
 }
 
 /* One panel; row and column of its first result. ends: these are the last k. */
@@ -166,8 +168,8 @@ static void multiply_block(const napier_strips *s, int64_t unit, int64_t k, floa
         const int64_t panel = back ? first + last - i : i, next = back ? panel - 1 : panel + 1;
         const int64_t row = s->first_row + panel * SQUARE;
         e.rows = rows_at(s, panel, k);
-        e.row_step = panel * SQUARE < s->in_place ? s->a.row_stride : 0;
-        e.next = stay || i == last ? NULL : rows_at(s, next, k);
+        e.row_step = is_in_place(s, panel) ? s->a.row_stride : 0;
+        e.next = stay || i == last || is_in_place(s, next) != is_in_place(s, panel) ? NULL : rows_at(s, next, k);
         e.row_count = napier_least(s->first_row + s->row_count - row, SQUARE);
         e.c = sums + (s->k_block < s->k ? (panel - first) * panel_floats(s) : 0);
         multiply_panel(s, &e, row, column, k + e.k == s->k);

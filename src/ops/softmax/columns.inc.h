@@ -262,7 +262,7 @@ NAPIER_KERNEL bool strip_write(napier_softmax_op op, const napier_softmax_job *j
  * same dtype in and out, temperature 1. n: columns, constant if they are as many as the width. */
 NAPIER_KERNEL void tiny_columns_as(napier_softmax_op op, int width, int n, napier_dtype dtype, bool stream,
                                    const napier_softmax_job *job, int64_t begin, int64_t end) {
-    enum { AHEAD_BYTES = 512 }; /* more would evict what other columns fetch */
+    enum { AHEAD_BYTES = 512 }; /* farther ahead takes longer with eight columns */
     const int64_t x_step = job->x.col_stride, y_step = job->y.col_stride; /* stores do not change copies */
     const void *const x = job->x.data;
     void *const y = job->y.data;
@@ -333,20 +333,20 @@ NAPIER_KERNEL int64_t tiny_columns_pairs(napier_softmax_op op, int width, const 
 
 NAPIER_KERNEL void tiny_columns_in(napier_softmax_op op, napier_dtype dtype, bool stream, const napier_softmax_job *job,
                                    int64_t begin, int64_t end) {
-    const int width = tiny_width(job->x.cols);
+    const int width = tiny_width(job->x.cols), n = (int)job->x.cols;
     if (dtype == NAPIER_BF16) {
         begin = width == 2   ? tiny_columns_pairs(op, 2, job, begin, end)
                 : width == 4 ? tiny_columns_pairs(op, 4, job, begin, end)
                              : tiny_columns_pairs(op, 8, job, begin, end);
     }
     if (width == 2) {
-        tiny_columns_as(op, 2, tiny_columns_of_width(job, 2), dtype, stream, job, begin, end);
+        tiny_columns_as(op, 2, 2, dtype, stream, job, begin, end);
     } else if (width == 4) {
-        tiny_columns_as(op, 4, tiny_columns_of_width(job, 4), dtype, stream, job, begin, end);
-    } else if (job->x.cols == 8) {
+        tiny_columns_as(op, 4, n, dtype, stream, job, begin, end);
+    } else if (n == 8) {
         tiny_columns_as(op, 8, 8, dtype, stream, job, begin, end);
     } else {
-        tiny_columns_as(op, 8, tiny_columns_of_width(job, 8), dtype, stream, job, begin, end);
+        tiny_columns_as(op, 8, n, dtype, stream, job, begin, end);
     }
 }
 
