@@ -84,8 +84,14 @@ if ! build_library >"$build/build.log" 2>&1; then
     exit 1
 fi
 
-passed=0 failed=0 skipped=0
+run_set() {
+    OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 NAPIER_PEERS_BUILD=$build NAPIER_PEERS_RESULT=$build/$1.result \
+        PYTHONPATH=$build/library/python "$(home_of "$1")/bin/python" "$here/run_set.py" "$1"
+}
+
+passed=0 failed=0 skipped=0 sets=""
 for set in "$@"; do
+    rm -f "$build/$set.result"
     if [ -z "$(packages "$set")" ]; then
         say "no such set: $set (umap, rl, torch, dropin, scale)"
         exit 2
@@ -93,19 +99,25 @@ for set in "$@"; do
     if ! environment "$set"; then
         echo "skip  $set: its packages cannot be had (details in $build/$set.log)"
         skipped=$((skipped + 1))
-        continue
-    fi
-    if [ "$set" != rl ] && ! build_package >"$build/package.log" 2>&1; then
+    elif [ "$set" != rl ] && ! build_package >"$build/package.log" 2>&1; then
         tail -n 20 "$build/package.log" >&2
         echo "FAIL  $set: the Python package does not build (details in $build/package.log)"
         failed=$((failed + 1))
-        continue
+    else
+        sets="$sets $set"
     fi
-    result=$build/$set.result
-    rm -f "$result"
-    OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 NAPIER_PEERS_BUILD=$build NAPIER_PEERS_RESULT=$result \
-        PYTHONPATH=$build/library/python "$(home_of "$set")/bin/python" "$here/run_set.py" "$set"
-    if read -r p f s <"$result" 2>/dev/null; then
+done
+
+# torch takes as long as all others, so it runs beside them.
+trap 'kill $(jobs -p) 2>/dev/null; exit 143' INT TERM
+case "$sets " in *" torch "*) run_set torch >"$build/torch.out" 2>&1 & ;; esac
+for set in $sets; do
+    [ "$set" = torch ] || run_set "$set"
+done
+wait
+for set in $sets; do
+    [ "$set" = torch ] && cat "$build/torch.out"
+    if read -r p f s <"$build/$set.result" 2>/dev/null; then
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     else
         echo "FAIL  $set: ended before its tests did"

@@ -142,6 +142,12 @@ napier_context *context_of_run(int run) {
                             : context_for_test(isas[run], 1);
 }
 
+napier_context *context_of_engine_run(int run) {
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    return run > 1 ? NULL : run == 1 ? context_for_test(isas[count - 1], 1) : context_for_test(NAPIER_ISA_AUTO, 7);
+}
+
 bool succeeded(const napier_context *context, napier_status status, const char *what) {
     return expect(status == NAPIER_OK, "%s: %s (%s)", what, napier_status_string(status), napier_last_error(context));
 }

@@ -68,6 +68,12 @@ napier_context *context_for_test(napier_isa isa, int threads);
 /* Contexts that must give the same bits: each instruction set on one thread, SCALAR first, then the best one on 2 and on 7
  * threads; NULL when `run` is past them. Destroyed when the test ends. */
 napier_context *context_of_run(int run);
+/* The same for a program with an emulated engine, which only the automatic choice uses: that on 7 threads, and the best
+ * instruction set on one. The program without the emulated engine runs the others. */
+napier_context *context_of_engine_run(int run);
+#if defined TEST_ENGINE || defined TEST_PAIRS
+#define context_of_run context_of_engine_run
+#endif
 /* The instruction sets of this machine, SCALAR first; returns their number. */
 enum { ISA_LIMIT = 5 };
 int available_isas(napier_isa isas[ISA_LIMIT]);
