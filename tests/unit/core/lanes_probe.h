@@ -4,6 +4,18 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* A float whose inverse is normal, from any double: 2^-63 to 2^64. */
+static inline float float_to_divide(const double *x) {
+    uint64_t bits;
+    memcpy(&bits, x, sizeof bits);
+    const uint32_t mixed = (uint32_t)(bits ^ bits >> 29), half = (mixed & 0x807fffffu) | (64 + (mixed >> 23 & 127))
+                                                                                             << 23;
+    float y;
+    memcpy(&y, &half, sizeof y);
+    return y;
+}
 
 /* One operation on 16 lanes. Floats, integers and masks (0 or 1; as input the lowest bit counts) travel as 32 bits. */
 typedef struct lanes_op {

@@ -1,5 +1,6 @@
 /* lanes_probe.inc.h - fills a lanes_probe for the instruction set that core/simd/lanes.h was included for.
  * Included by lanes_{scalar,avx2,avx512,neon}.c, after core/simd/lanes.h. */
+#include "core/math/lanes_math.h"
 #include "lanes_probe.h"
 
 NAPIER_INLINE vi probe_int(const uint32_t *p) { return vi_load((const int32_t *)p); }
@@ -30,6 +31,15 @@ NAPIER_INLINE vf probe_load_pairs(const uint32_t *p) {
     vf first, second;
     vf_load_pairs(table, at, &first, &second);
     return vf_add(vf_mul(first, vf_set(1000.0f)), second);
+}
+
+NAPIER_INLINE vd probe_quotient(const double *a, const double *b) {
+    float x[16], y[16];
+    for (int n = 0; n < 16; n++) {
+        x[n] = float_to_divide(a + n);
+        y[n] = float_to_divide(b + n);
+    }
+    return vd_quotient(vf_load(x), vf_load(y));
 }
 
 #define A probe_float(a)
