@@ -84,7 +84,7 @@ if ! build_library >"$build/build.log" 2>&1; then
     exit 1
 fi
 
-run_set() {
+run_set() { # its result: the counts in SET.result
     OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 NAPIER_PEERS_BUILD=$build NAPIER_PEERS_RESULT=$build/$1.result \
         PYTHONPATH=$build/library/python "$(home_of "$1")/bin/python" "$here/run_set.py" "$1"
 }

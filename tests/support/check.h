@@ -68,8 +68,8 @@ napier_context *context_for_test(napier_isa isa, int threads);
 /* Contexts that must give the same bits: each instruction set on one thread, SCALAR first, then the best one on 2 and on 7
  * threads; NULL when `run` is past them. Destroyed when the test ends. */
 napier_context *context_of_run(int run);
-/* The same for a program with an emulated engine, which only the automatic choice uses: that on 7 threads, and the best
- * instruction set on one. The program without the emulated engine runs the others. */
+/* The same for programs with an emulated engine, which only contexts of NAPIER_ISA_AUTO use: one of these on 7 threads, then
+ * the best instruction set on one thread. The same tests without the emulated engine run the other contexts. */
 napier_context *context_of_engine_run(int run);
 #if defined TEST_ENGINE || defined TEST_PAIRS
 #define context_of_run context_of_engine_run

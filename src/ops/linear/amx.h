@@ -61,11 +61,10 @@ typedef struct napier_engine_square {
 
 /* 32 rows by a strip of lanes, which stays in the second-level cache and meets other rows afterwards. */
 typedef struct napier_engine_strip {
-    const uint16_t *rows; /* 32 rows, in place or of napier_engine_pack_tiles */
-    int64_t row_count;    /* up to 32, of which there are results */
-    int64_t row_step;     /* in place: elements from a row to the next; 0: they are packed */
-    const uint16_t
-        *next; /* the rows that are multiplied afterwards, laid out as these, which are fetched meanwhile; NULL: none */
+    const uint16_t *rows;  /* 32 rows, in place or of napier_engine_pack_tiles */
+    int64_t row_count;     /* up to 32, of which there are results */
+    int64_t row_step;      /* in place: elements from a row to the next; 0: they are packed */
+    const uint16_t *next;  /* the rows multiplied afterwards, laid out as these, fetched meanwhile; NULL: none */
     const uint32_t *lanes; /* an even number of groups: [k / 2][16] each */
     int64_t lane_count;
     int64_t k; /* a multiple of 32 */

@@ -10,10 +10,10 @@
 static inline float float_to_divide(const double *x) {
     uint64_t bits;
     memcpy(&bits, x, sizeof bits);
-    const uint32_t mixed = (uint32_t)(bits ^ bits >> 29), half = (mixed & 0x807fffffu) | (64 + (mixed >> 23 & 127))
-                                                                                             << 23;
+    const uint32_t mixed = (uint32_t)(bits ^ bits >> 29), exponent = 64 + (mixed >> 23 & 127);
+    const uint32_t number = (mixed & 0x807fffffu) | exponent << 23;
     float y;
-    memcpy(&y, &half, sizeof y);
+    memcpy(&y, &number, sizeof y);
     return y;
 }
 

@@ -236,7 +236,7 @@ static void test_every_call(void) {
 
 /* ---- Larger calls ------------------------------------------------------------------------------------------------ */
 
-enum { SIDE = 350, VOCABULARY = 2500, HIDDEN = 96, TOKENS = 300, HEADS = 4, DIM = 32, FLOATS = 5 << 20 };
+enum { SIDE = 700, VOCABULARY = 5000, HIDDEN = 96, TOKENS = 300, HEADS = 4, DIM = 32, FLOATS = 5 << 20 };
 
 static float *in, *out;
 
