@@ -18,7 +18,7 @@ cannot() { echo "$1"; exit 77; }
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || cannot "no Python of version 3.11 or later"
 "$python" -c 'import sysconfig, os, sys
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || cannot "no Python.h"
-mkdir -p "$work" || exit 1
+mkdir -p "$work" && work=$(CDPATH='' cd -- "$work" && pwd) || exit 1
 if [ ! -f "$work/venv/ready" ]; then # the stamp is written last, so a broken fetch is repeated
     rm -rf "${work:?}/venv"
     "$python" -m venv "$work/venv" || cannot "no python3 -m venv"
@@ -41,7 +41,7 @@ fi
 cd "$here" || exit 1
 # Without a compiler in PATH: a wheel contains everything it needs.
 PATH=$work/venv/bin PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY=$work/hypothesis \
-    "$work/venv/bin/python" -m pytest -q -rs -p no:cacheprovider "$@" . >"$work/pytest.log" 2>&1
+    "$work/venv/bin/python" -m pytest -q -rsfE --tb=short -p no:cacheprovider "$@" . >"$work/pytest.log" 2>&1
 status=$?
 sed -E 's/^SKIPPED \[[0-9]+\] /skip /' "$work/pytest.log"
 count() { tail -n 1 "$work/pytest.log" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' | head -n 1; }

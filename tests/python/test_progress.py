@@ -42,6 +42,8 @@ def wanted(name):
 
 @pytest.fixture(autouse=True)
 def no_bars():
+    """Before and after. With one thread a call asks for sure; of more, one that does not ask may do all of a short call."""
+    napier.set_num_threads(1)
     yield
     _napier._set_progress(None)
 
@@ -103,13 +105,15 @@ def test_shares_grow(name, threads):
     napier.set_num_threads(threads)
     want = wanted(name)
     with recorded() as record:
-        for _ in range(3):
+        calls = 0
+        while calls < 3 or not record.bars and calls < 100:
+            calls += 1
             first = len(record.seen)
             assert result_of(CALLS[name]) == want
             assert not record.open
             check_growth(record.seen[first:])
             wait()
-    assert 1 <= record.bars <= 3  # on a busy machine another thread may do a short call's work before this one asks
+    assert 1 <= record.bars <= 3
 
 
 @pytest.mark.parametrize("name", CALLS)
