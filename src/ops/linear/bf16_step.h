@@ -20,12 +20,12 @@
 #define NAPIER_PAIRS __attribute__((target(NAPIER_AVX512 ",avx512bf16")))
 #endif
 #define NAPIER_PAIRS_KERNEL NAPIER_PAIRS __attribute__((always_inline)) static inline
-#if defined(__clang__) && __has_feature(address_sanitizer)
-#define UNROLL /* with the sanitizer's checks that takes a minute */
-#elif defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
+#if !defined(__clang__)
 #define UNROLL _Pragma("GCC unroll 16")
+#elif __has_feature(address_sanitizer)
+#define UNROLL /* with the sanitizer's checks that takes a minute */
+#else
+#define UNROLL _Pragma("clang loop unroll(full)")
 #endif
 
 /* Of each four elements, in memory order, makes the pairs (2, 0) and (3, 1), the low half first. */
