@@ -7,10 +7,10 @@ passed=0 failed=0 skipped=0
 have() { command -v "$1" >/dev/null 2>&1; }
 
 check() { # name, command...
-    local name=$1
+    local name=$1 start=$SECONDS
     shift
     if "$@" >"$work/log" 2>&1; then
-        echo "ok    $name"
+        echo "ok    $name ($((SECONDS - start)) s)"
         passed=$((passed + 1))
     else
         echo "FAIL  $name"
