@@ -69,8 +69,8 @@ def transformers_steps(folder, compute, threads):
         with torch.no_grad():
             for _ in range(tokens):
                 start = time.perf_counter()
-                out = model(ids, past_key_values=past, use_cache=True)
-                past = out.past_key_values
+                out = model(ids, cache=past, use_cache=True)
+                past = out.cache
                 ids = torch.multinomial(torch.softmax(out.logits[:, -1].float(), -1), 1)
                 steps.append(time.perf_counter() - start)
         yield steps[1:]  # the first runs the prompts
