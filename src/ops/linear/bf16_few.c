@@ -39,16 +39,10 @@ NAPIER_PAIRS_KERNEL void turn_lines(const char *x, int64_t step, int height, vf 
     vf_transpose(words);
 }
 
-/* far: into the second-level cache, not the first */
-NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step, const bool far) {
+NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step) {
     UNROLL
     for (int i = 0; i < 16; i++) {
-        const void *const line = (const void *)(x + (uintptr_t)(i * step));
-        if (far) {
-            __builtin_prefetch(line, 0, 2);
-        } else {
-            __builtin_prefetch(line);
-        }
+        __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)));
     }
 }
 
@@ -131,7 +125,7 @@ NAPIER_PAIRS_KERNEL vf add_blocks(float sums[][ONE_BLOCKS], int64_t blocks, vf t
 }
 
 /* k from `at` on, at most ONE_MOST of them, of `height` rows from `row` on. */
-NAPIER_PAIRS_KERNEL void one_rows(const bool far, const napier_few_block *p, int64_t row, int64_t height, int64_t at) {
+NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_t height, int64_t at) {
     const int64_t k = napier_least(p->k - at, ONE_MOST), bytes = 2 * k;
     const uint32_t *const lane = (const uint32_t *)(const void *)p->lane_data + at / 2;
     float sums[16][ONE_BLOCKS], total[16] = {0};
@@ -141,7 +135,7 @@ NAPIER_PAIRS_KERNEL void one_rows(const bool far, const napier_few_block *p, int
         for (; b + 2 * ONE_K <= bytes; b += 2 * ONE_K) {
             const int64_t ahead = b + ONE_AHEAD;
             start_page((uintptr_t)x + (uintptr_t)b);
-            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64, far);
+            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64);
             vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
         }
         if (b < bytes) {
@@ -192,7 +186,7 @@ NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, in
         if (p->k - k >= BLOCK) {
             const int64_t ahead = 2 * k + SOME_AHEAD;
             fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * p->row_step),
-                        p->row_step, false);
+                        p->row_step);
             turn_lines(x + 2 * k, p->row_step, height, words);
         } else {
             char rest[16][64] = {{0}};
@@ -227,12 +221,7 @@ NAPIER_PAIRS_KERNEL void some_rows(const napier_few_block *p, int64_t row, int h
 NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_few_block *p) {
     for (int64_t at = 0; at < p->k && p->width == 1; at += ONE_MOST) {
         for (int64_t row = 0; row < p->row_count; row += 16) {
-            const int64_t height = napier_least(p->row_count - row, 16);
-            if (p->far) {
-                one_rows(true, p, row, height, at);
-            } else {
-                one_rows(false, p, row, height, at);
-            }
+            one_rows(p, row, napier_least(p->row_count - row, 16), at);
         }
     }
     for (int64_t row = 0; row < p->row_count && p->width > 1; row += 16) {

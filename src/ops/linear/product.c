@@ -19,8 +19,6 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
  * together, in shares of almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64,
  * 64 and 3. */
 enum { DIRECT_LANES = 64, CHANGED_LANES = 128, SHORT_K = 512 };
-/* A product of so few lanes waits for memory, which vectors read faster than tiles do. */
-enum { FEW_BESIDE_AMX = 2 };
 /* The pieces of so many lanes are six whole panels. */
 enum { SPLIT_LANES = 64 };
 
@@ -56,11 +54,11 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     const bool amx = s.pairs && context->engine >= NAPIER_ENGINE_AMX;
-    const bool has_pairs = context->engine == NAPIER_ENGINE_PAIRS || context->engine == NAPIER_ENGINE_BOTH;
-    const int64_t few = (amx ? FEW_BESIDE_AMX : NAPIER_FEW) / (s.split ? NAPIER_PIECES : 1);
+    const bool has_pairs = context->engine == NAPIER_ENGINE_PAIRS;
+    const int64_t few = amx ? 0 : NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
     const bool from_memory = rows.col_stride == 1 && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
-    s.turned = s.pairs && has_pairs && (s.few || (!amx && lanes.rows > few));
+    s.turned = s.pairs && has_pairs && (s.few || lanes.rows > few);
     s.engine = (amx || s.turned) && !s.few;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     s.direct = from_memory && !s.engine;
@@ -360,8 +358,7 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .width = s->sum_step,
                                   .k = s->rows.cols,
                                   .c = c,
-                                  .c_step = s->sum_step,
-                                  .far = s->context->engine == NAPIER_ENGINE_BOTH};
+                                  .c_step = s->sum_step};
     (s->turned ? napier_bf16_few_multiply : s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
 }
 

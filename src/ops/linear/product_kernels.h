@@ -73,7 +73,6 @@ typedef struct napier_few_block {
     int64_t k;
     float *c; /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
-    bool far; /* vdpbf16ps and one lane: rows are fetched into the second-level cache, not the first */
 } napier_few_block;
 
 typedef struct napier_product_kernels {
