@@ -54,11 +54,10 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     const bool amx = s.pairs && context->engine >= NAPIER_ENGINE_AMX;
-    const bool has_pairs = context->engine == NAPIER_ENGINE_PAIRS;
     const int64_t few = amx ? 0 : NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
     const bool from_memory = rows.col_stride == 1 && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
-    s.turned = s.pairs && has_pairs && (s.few || lanes.rows > few);
+    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && (s.few || lanes.rows > few);
     s.engine = (amx || s.turned) && !s.few;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     s.direct = from_memory && !s.engine;
