@@ -8,8 +8,8 @@ tokens; sampling is at temperature 1 over the whole vocabulary (llama.cpp sample
 llama.cpp runs in the environment `llama` of the folder $NAPIER_BENCH_HOME (default ~/.cache/napier/bench), which
 `bench/setup.sh llama` makes; NAPIER_BENCH_LLAMA names another environment's folder. Without it, it is left out.
 
---compute read compares the steps of one sequence in bf16 with reads: one before and one after each step, because the
-memory's speed changes from second to second. A step's ratio is to the mean of the two.
+--compute read compares the steps of 1, 2, 8 and 16 sequences in bf16 with reads: one before and one after each step, because
+the memory's speed changes from second to second. A step's ratio is to the mean of the two.
 
 The libraries take turns, each in a process of its own. A cell is the median step of all rounds, and the fastest. Beside them
 is the time of a plain read of the weights by as many threads (bench/python/read.c, compiled by `cc`).
@@ -31,7 +31,7 @@ CASES = ((1, 17), (8, 11), (64, 9))  # sequences, tokens
 ATTENTION = ((1, 4096), (8, 4096), (64, 4096), (1, 16384), (8, 16384))  # sequences, keys of each
 HEADS, KEY_HEADS, DIM, LAYERS = 16, 8, 128, 28
 PROMPT = 32
-READ_TOKENS = 50
+READ_SEQUENCES, READ_TOKENS = (1, 2, 8, 16), 50
 HERE = Path(__file__).resolve().parent
 HOME = Path(os.environ.get("NAPIER_BENCH_HOME", Path.home() / ".cache/napier/bench"))
 LLAMA = Path(os.environ.get("NAPIER_BENCH_LLAMA", HOME / "llama")) / "bin/python"
@@ -152,7 +152,7 @@ def attention_steps(who, threads):
 
 
 def read_steps(folder, threads):
-    """Pairs of a step of one sequence and the mean of the reads before and after it."""
+    """For each number of sequences, pairs of a step and the mean of the reads before and after it."""
     import napier
     napier.set_num_threads(threads)
     model = napier.Qwen3(folder, compute="bfloat16", memory=4 << 30)
@@ -161,16 +161,25 @@ def read_steps(folder, threads):
         compile_read(f"{place}/read.so", "-shared", "-fPIC")
         library = ctypes.CDLL(f"{place}/read.so")
     library.read_seconds.restype = ctypes.c_double
-    ends, reads = [], []
 
-    def on_token(*_):
-        end = time.perf_counter()
-        reads.append(library.read_seconds(ctypes.c_void_p(words.ctypes.data), ctypes.c_int64(words.size // 8), threads))
-        ends.append((end, time.perf_counter()))
+    def read():
+        return library.read_seconds(ctypes.c_void_p(words.ctypes.data), ctypes.c_int64(words.size // 8), threads)
 
-    model.generate(prompts_of(1, model.info["vocabulary"]), max_tokens=READ_TOKENS, stop=[], on_token=on_token)
-    for i in range(2, READ_TOKENS):  # the first step may still wait for pages
-        yield ends[i][0] - ends[i - 1][1], (reads[i - 1] + reads[i]) / 2
+    for sequences in READ_SEQUENCES:
+        begins, ends, reads, done = [], [], [], 0
+
+        def on_token(*_):
+            nonlocal done
+            if done % sequences == 0:  # a step ends with the first of its tokens
+                ends.append(time.perf_counter())
+            done += 1
+            if done % sequences == 0:
+                reads.append(read())
+                begins.append(time.perf_counter())
+
+        model.generate(prompts_of(sequences, model.info["vocabulary"]), max_tokens=READ_TOKENS, stop=[], on_token=on_token)
+        for i in range(2, READ_TOKENS):  # the first step may still wait for pages
+            yield sequences, ends[i] - begins[i - 1], (reads[i - 1] + reads[i]) / 2
 
 
 WORKERS = {"napier": napier_steps, "transformers": transformers_steps, "llama.cpp": llama_steps}
@@ -224,18 +233,21 @@ def main():
     if wanted.worker:
         who, compute = wanted.worker
         if compute == "read":
-            for pair in read_steps(wanted.model, wanted.threads):
-                print(json.dumps(pair))
+            for step in read_steps(wanted.model, wanted.threads):
+                print(json.dumps(step))
             return
         steps = attention_steps(who, wanted.threads) if compute == "attention" else WORKERS[who](wanted.model, compute, wanted.threads)
         for case in steps:
             print(json.dumps(list(case)), flush=True)
         return
     if wanted.compute == "read":
-        pairs = np.array([pair for _ in range(wanted.rounds) for pair in measure_reads(wanted)])
-        ratio = np.percentile(pairs[:, 0] / pairs[:, 1], (25, 50, 75))
-        print(f"{processor()}, {wanted.threads} threads, one sequence: a step {1e3 * np.median(pairs[:, 0]):.1f} ms, a read "
-              f"{1e3 * np.median(pairs[:, 1]):.1f} ms, step / read: median {ratio[1]:.3f}, half within {ratio[0]:.3f} to {ratio[2]:.3f}")
+        steps = np.array([step for _ in range(wanted.rounds) for step in measure_reads(wanted)])
+        print(f"{processor()}, {wanted.threads} threads")
+        for sequences in READ_SEQUENCES:
+            _, step, read = steps[steps[:, 0] == sequences].T
+            ratio = np.percentile(step / read, (25, 50, 75))
+            print(f"{sequences} sequences: a step {1e3 * np.median(step):.1f} ms, a read {1e3 * np.median(read):.1f} ms, "
+                  f"step / read: median {ratio[1]:.3f}, half within {ratio[0]:.3f} to {ratio[2]:.3f}")
         return
     seconds, reads = {}, []
     for _ in range(wanted.rounds):

@@ -247,11 +247,11 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
     }
 }
 
-/* Up to 32 rows, some k, all lanes. */
+/* Up to 32 rows, some k, all lanes. With two groups of lanes or fewer the hardware fetches the rows that follow. */
 NAPIER_AMX_INLINE void multiply_lanes(const bool again, const napier_engine_block *b, int64_t row, const tile_rows *t) {
     const bool two_rows = row + ROWS < b->row_count;
     const int64_t groups = b->lane_count / LANES, pairs = (groups + 1) / 2;
-    const int64_t each = t->next ? (SQUARE + pairs - 1) / pairs : 0;
+    const int64_t each = t->next && pairs > 1 ? (SQUARE + pairs - 1) / pairs : 0;
     float *c = b->c + row * b->c_step;
     for (int64_t group = 0; group < groups; group += 2, c += 2 * LANES) {
         const int fetch = (int)(group / 2 * each), end = (int)napier_least(fetch + each, t->next ? SQUARE : 0);
@@ -267,37 +267,28 @@ NAPIER_AMX_INLINE void multiply_lanes(const bool again, const napier_engine_bloc
     }
 }
 
-/* 48 rows and the only 16 lanes: as many weights are on their way from memory as tiles allow. k is whole tiles. */
+/* 16 rows and the only 16 lanes. Such a product waits for memory, and the hardware prefetcher follows about 16 rows. k is whole
+ * tiles. */
 NAPIER_AMX static void multiply_column(const napier_engine_block *b, int64_t row) {
     const size_t c_bytes = (size_t)b->c_step * sizeof(float), row_bytes = (size_t)b->row_step * sizeof *b->rows;
-    const int64_t down = ROWS * b->c_step, rows_down = ROWS * b->row_step;
     const uint16_t *const from = b->rows + row * b->row_step;
     const bool first = b->first;
     float *const c = b->c + row * b->c_step;
     START_SUMS(0, c);
-    START_SUMS(1, c + down);
-    START_SUMS(2, c + 2 * down);
     for (int64_t k = 0; k < b->k; k += TILE_K) {
         napier_tile_load(7, b->lanes + k / 2 * LANES, LANES_STEP);
         napier_tile_load(4, from + k, row_bytes);
         napier_tile_multiply(0, 4, 7);
-        napier_tile_load(5, from + rows_down + k, row_bytes);
-        napier_tile_multiply(1, 5, 7);
-        napier_tile_load(6, from + 2 * rows_down + k, row_bytes);
-        napier_tile_multiply(2, 6, 7);
     }
     napier_tile_store(0, c, c_bytes);
-    napier_tile_store(1, c + down, c_bytes);
-    napier_tile_store(2, c + 2 * down, c_bytes);
 }
 
 NAPIER_AMX void napier_engine_multiply(const napier_engine_block *b) {
-    enum { COLUMN = 3 * ROWS };
     _Alignas(64) uint16_t packed[SQUARE * PACKED_K + ROWS * TILE_K]; /* pointers step past the last tile */
     int64_t row = 0;
     napier_tile_configure();
     NAPIER_AMX_FENCE();
-    for (; b->lane_count == LANES && b->cols >= b->k && row + COLUMN <= b->row_count; row += COLUMN) {
+    for (; b->lane_count == LANES && b->cols >= b->k && row + ROWS <= b->row_count; row += ROWS) {
         multiply_column(b, row);
     }
     for (; row < b->row_count; row += SQUARE) {

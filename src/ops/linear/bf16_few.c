@@ -13,7 +13,7 @@ enum {
     ONE_MOST = 8 * ONE_K, /* as many k of the lane stay in the first-level cache */
     ONE_BLOCKS = ONE_MOST / BLOCK,
     ONE_AHEAD = 8 * ONE_K * 2, /* bytes from a line to the one that is prefetched with it */
-    SOME_AHEAD = 512,          /* the same with several lanes, along each row; then its 16th follower */
+    FEW_AHEAD = 512,           /* the same for 16 rows at a time, along each row; then its 16th follower */
     PAGE = 4096,
     PAGES_AHEAD = 6, /* from a page to the one in which the hardware prefetcher is started */
     SOME_LANES = 4   /* that are computed together: their sums and a turned block stay in registers */
@@ -48,8 +48,8 @@ NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step) {
 
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
-/* One lane: word j of 16 blocks follow one another. */
-NAPIER_PAIRS static void pack_one(float *lane, int64_t k) {
+/* Word j of 16 blocks follow one another. */
+NAPIER_PAIRS void napier_bf16_one_pack(float *lane, int64_t k) {
     for (int64_t at = 0; at < k; at += ONE_K) {
         _Alignas(64) uint16_t narrow[ONE_K] = {0};
         vf words[16];
@@ -64,8 +64,8 @@ NAPIER_PAIRS static void pack_one(float *lane, int64_t k) {
     }
 }
 
-/* Several lanes: elements k and k + 1 of all of them are followed by k + 2 and k + 3. */
-NAPIER_PAIRS static void pack_some(float *lanes, int64_t k, int64_t width) {
+/* Elements k and k + 1 of all lanes are followed by k + 2 and k + 3. */
+NAPIER_PAIRS void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
     const __mmask16 two = (__mmask16)((1u << 2 * width) - 1u);
     const __m512i high = _mm512_set1_epi32(-65536);
     for (int64_t i = 0; i < k; i += 4) {
@@ -76,15 +76,7 @@ NAPIER_PAIRS static void pack_some(float *lanes, int64_t k, int64_t width) {
     }
 }
 
-void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
-    if (width == 1) {
-        pack_one(lanes, k);
-    } else {
-        pack_some(lanes, k, width);
-    }
-}
-
-/* ---- One lane ---------------------------------------------------------------------------------------------------- */
+/* ---- One lane: 16 blocks of a row are the lanes of vectors ---------------------------------------------------------- */
 
 /* The hardware prefetcher follows a stream to the end of its page, and takes a while to start in the next one. The first
  * lines of a page to come start it there early, once for each page that x passes in steps of 2 * ONE_K. */
@@ -151,7 +143,7 @@ NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_
     }
 }
 
-/* ---- Several lanes: 16 rows are the lanes of vectors ---------------------------------------------------------------- */
+/* ---- Few lanes: 16 rows are the lanes of vectors ------------------------------------------------------------------- */
 
 /* Adds a block of 16 rows to the totals of `lanes` of `width` lanes. total: [lanes][16] */
 NAPIER_PAIRS_KERNEL void add_block(const int lanes, const int width, const vf words[16], const uint32_t *y,
@@ -184,7 +176,7 @@ NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, in
         const uint32_t *const y = (const uint32_t *)(const void *)p->lane_data + k / 2 * width;
         vf words[16];
         if (p->k - k >= BLOCK) {
-            const int64_t ahead = 2 * k + SOME_AHEAD;
+            const int64_t ahead = 2 * k + FEW_AHEAD;
             fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * p->row_step),
                         p->row_step);
             turn_lines(x + 2 * k, p->row_step, height, words);
@@ -211,6 +203,7 @@ NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, in
 
 NAPIER_PAIRS_KERNEL void some_rows(const napier_few_block *p, int64_t row, int height) {
     switch (p->width) {
+    case 1: few_rows(1, p, row, height); break;
     case 2: few_rows(2, p, row, height); break;
     case 4: few_rows(4, p, row, height); break;
     default: few_rows(NAPIER_FEW, p, row, height); break;
@@ -218,31 +211,39 @@ NAPIER_PAIRS_KERNEL void some_rows(const napier_few_block *p, int64_t row, int h
 }
 
 /* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
-NAPIER_PAIRS static __attribute__((noinline)) void multiply(const napier_few_block *p) {
-    for (int64_t at = 0; at < p->k && p->width == 1; at += ONE_MOST) {
+NAPIER_PAIRS static __attribute__((noinline)) void multiply_one(const napier_few_block *p) {
+    for (int64_t at = 0; at < p->k; at += ONE_MOST) {
         for (int64_t row = 0; row < p->row_count; row += 16) {
             one_rows(p, row, napier_least(p->row_count - row, 16), at);
         }
     }
-    for (int64_t row = 0; row < p->row_count && p->width > 1; row += 16) {
-        if (p->row_count - row >= 16) {
-            some_rows(p, row, 16);
-        } else {
-            some_rows(p, row, (int)(p->row_count - row));
-        }
+}
+
+NAPIER_PAIRS static __attribute__((noinline)) void multiply_few(const napier_few_block *p) {
+    int64_t row = 0;
+    for (; row + 16 <= p->row_count; row += 16) {
+        some_rows(p, row, 16);
+    }
+    if (row < p->row_count) {
+        some_rows(p, row, (int)(p->row_count - row));
     }
 }
 
-void napier_bf16_few_multiply(const napier_few_block *p) {
+static void multiply(void (*kernel)(const napier_few_block *), const napier_few_block *p) {
     const unsigned saved = _mm_getcsr();
     _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ, for the sums; the instruction itself does not look at them */
-    multiply(p);
+    kernel(p);
     _mm_setcsr(saved);
 }
+
+void napier_bf16_one_multiply(const napier_few_block *p) { multiply(multiply_one, p); }
+void napier_bf16_few_multiply(const napier_few_block *p) { multiply(multiply_few, p); }
 
 #else
 
 /* Never called. */
+void napier_bf16_one_multiply(const napier_few_block *p) { (void)p; }
+void napier_bf16_one_pack(float *lane, int64_t k) { (void)lane, (void)k; }
 void napier_bf16_few_multiply(const napier_few_block *p) { (void)p; }
 void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) { (void)lanes, (void)k, (void)width; }
 

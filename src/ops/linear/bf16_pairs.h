@@ -24,10 +24,15 @@ void napier_bf16_pairs_turn(uint32_t *lanes, int64_t count);
 static inline int64_t napier_bf16_pair_of(int64_t k) { return k / 4 * 2 + k % 2; }
 static inline bool napier_bf16_is_high(int64_t k) { return k % 4 < 2; }
 
-/* The same for few lanes: napier_product_kernels.few_pairs, with lane_data that napier_bf16_few_pack has made of such. */
+/* The same for few lanes: napier_product_kernels.few_pairs, with lane_data that napier_bf16_few_pack has made of such. 16 rows
+ * at a time are read along. */
 void napier_bf16_few_multiply(const napier_few_block *p);
-/* Packs [k][width] floats of bf16, in place, as pairs. k: a multiple of 32. One lane takes half of its k rounded up to
- * 512. */
+/* Packs [k][width] floats of bf16, in place, as pairs. k: a multiple of 32. */
 void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width);
+
+/* The same for one lane. Rows are read one after the other, 512 k at a time. */
+void napier_bf16_one_multiply(const napier_few_block *p);
+/* The lane takes half of its k rounded up to 512. */
+void napier_bf16_one_pack(float *lane, int64_t k);
 
 #endif

@@ -1,6 +1,6 @@
 /* ops/linear/engine.h - how a context multiplies bf16 by bf16: on the matrix engine (ops/linear/amx.h), with vdpbf16ps
- * (ops/linear/bf16_pairs.h), or with the kernels of its instruction set. Where both are here, products are the engine's, and
- * vdpbf16ps serves attention with few queries.
+ * (ops/linear/bf16_pairs.h), or with the kernels of its instruction set. Where both are here, vdpbf16ps multiplies one
+ * lane, and serves attention with few queries.
  *
  * A context made with NAPIER_ISA_AUTO may use the engine, one made with NAPIER_ISA_AVX512 does not. On a Sapphire Rapids
  * guest the engine gave the bits of the kernels (docs/linear.md), as vdpbf16ps did on a Zen 5 and on a Granite Rapids.

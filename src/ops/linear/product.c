@@ -19,6 +19,8 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
  * together, in shares of almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64,
  * 64 and 3. */
 enum { DIRECT_LANES = 64, CHANGED_LANES = 128, SHORT_K = 512 };
+/* A product of one lane waits for memory, which vectors read faster than tiles do. */
+enum { FEW_BESIDE_AMX = 1 };
 /* The pieces of so many lanes are six whole panels. */
 enum { SPLIT_LANES = 64 };
 
@@ -54,10 +56,11 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = s.pairs ? kernels->pairs : kernels->chain;
     const bool amx = s.pairs && context->engine >= NAPIER_ENGINE_AMX;
-    const int64_t few = amx ? 0 : NAPIER_FEW / (s.split ? NAPIER_PIECES : 1);
+    const bool has_pairs = context->engine == NAPIER_ENGINE_PAIRS || context->engine == NAPIER_ENGINE_BOTH;
+    const int64_t few = (!amx ? NAPIER_FEW : has_pairs ? FEW_BESIDE_AMX : 0) / (s.split ? NAPIER_PIECES : 1);
     const bool from_memory = rows.col_stride == 1 && (!s.pairs || kernels->direct_pairs);
     s.few = lanes.rows <= few && from_memory;
-    s.turned = s.pairs && context->engine == NAPIER_ENGINE_PAIRS && (s.few || lanes.rows > few);
+    s.turned = s.pairs && has_pairs && (s.few || (!amx && lanes.rows > few));
     s.engine = (amx || s.turned) && !s.few;
     s.panel_step = s.engine ? NAPIER_LANES / 2 : NAPIER_LANES;
     s.direct = from_memory && !s.engine;
@@ -321,13 +324,22 @@ static void pack_few_pieces(const napier_product_sides *s, float *out) {
     }
 }
 
+/* Without a matrix engine rows of a long k are read one after the other: on a Zen 5 that is as fast as a plain read. With an
+ * engine 16 at a time are: on a Granite Rapids a decode step then takes 0.99 plain reads of the weights, else up to 1.28. */
+static bool is_in_order(const napier_product_sides *s) {
+    enum { LONG_K = 512 };
+    return s->turned && s->sum_step == 1 && s->context->engine == NAPIER_ENGINE_PAIRS && s->k >= LONG_K;
+}
+
 static void pack_few_lanes(const napier_product_sides *s) {
     if (s->split) {
         pack_few_pieces(s, s->panels);
     } else {
         napier_pack_few(s->kernels, &s->lanes, s->first_lane, s->lane_count, s->pairs, s->k, s->panels);
     }
-    if (s->turned) {
+    if (is_in_order(s)) {
+        napier_bf16_one_pack(s->panels, s->k);
+    } else if (s->turned) {
         napier_bf16_few_pack(s->panels, s->k, s->sum_step);
     }
 }
@@ -358,7 +370,10 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->sum_step};
-    (s->turned ? napier_bf16_few_multiply : s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
+    (is_in_order(s) ? napier_bf16_one_multiply
+     : s->turned    ? napier_bf16_few_multiply
+     : s->pairs     ? s->kernels->few_pairs
+                    : s->kernels->few_chain)(&few);
 }
 
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
