@@ -29,6 +29,7 @@ struct napier_context {
     struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
     napier_engine engine;
+    bool in_order;       /* a product of one lane reads rows one after the other, not 16 at a time */
     int64_t cache_bytes; /* of the last level; 0: unknown */
     char error[NAPIER_ERROR_TEXT];
 };
@@ -86,5 +87,7 @@ bool napier_is_child(void);
 
 /* The fastest instruction set of this build and this machine. */
 napier_isa napier_isa_best(void);
+/* 1 if this is a processor of Intel's. */
+int napier_is_intel(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* core/base/isa.c - which instruction sets this machine has. */
+/* core/base/isa.c - which instruction sets this machine has, and who made it. */
 #include "core/base/context.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -40,10 +40,17 @@ static int has_avx512(void) {
 
 static int has_neon(void) { return 0; }
 
+int napier_is_intel(void) {
+    enum { GENU = 0x756e6547, INEI = 0x49656e69, NTEL = 0x6c65746e };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == GENU && edx == INEI && ecx == NTEL;
+}
+
 #else
 
 static int has_avx2(void) { return 0; }
 static int has_avx512(void) { return 0; }
+int napier_is_intel(void) { return 0; }
 
 static int has_neon(void) {
 #if defined(__aarch64__) && defined(__GNUC__)

@@ -274,20 +274,21 @@ static void napier_few_chain(const napier_few_block *p) { NAPIER_FOR_DTYPE(p->dt
 #if NAPIER_HAS_FLUSH_MODE
 /* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
-    if (p->width == 1 && p->k >= NAPIER_ONE_K) {
-        napier_one_lane(p);
-    } else {
-        napier_few_as(NAPIER_BF16, true, p);
-    }
+    napier_few_as(NAPIER_BF16, true, p);
 }
-static void napier_few_pairs(const napier_few_block *p) {
+static __attribute__((noinline)) void napier_one_pairs_quick(const napier_few_block *p) { napier_one_lane(p); }
+
+static void napier_few_flushed(void (*multiply)(const napier_few_block *), const napier_few_block *p) {
     const unsigned saved = _mm_getcsr();
     _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
-    napier_few_pairs_quick(p);
+    multiply(p);
     _mm_setcsr(saved);
 }
+static void napier_few_pairs(const napier_few_block *p) { napier_few_flushed(napier_few_pairs_quick, p); }
+static void napier_one_pairs(const napier_few_block *p) { napier_few_flushed(napier_one_pairs_quick, p); }
 #else
 #define napier_few_pairs NULL
+#define napier_one_pairs NULL
 #endif
 
 #undef NAPIER_FEW_UNROLL

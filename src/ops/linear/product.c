@@ -324,11 +324,11 @@ static void pack_few_pieces(const napier_product_sides *s, float *out) {
     }
 }
 
-/* Without a matrix engine rows of a long k are read one after the other: on a Zen 5 that is as fast as a plain read. With an
- * engine 16 at a time are: on a Granite Rapids a decode step then takes 0.99 plain reads of the weights, else up to 1.28. */
+/* Rows of a long k are read one after the other by one lane: on a Zen 5 that is as fast as a plain read. On a Granite Rapids
+ * it takes up to 1.28 times as long, and 16 rows at a time take 0.99. */
 static bool is_in_order(const napier_product_sides *s) {
     enum { LONG_K = 512 };
-    return s->turned && s->sum_step == 1 && s->context->engine == NAPIER_ENGINE_PAIRS && s->k >= LONG_K;
+    return s->pairs && s->few && s->sum_step == 1 && s->k >= LONG_K && s->context->in_order;
 }
 
 static void pack_few_lanes(const napier_product_sides *s) {
@@ -337,7 +337,7 @@ static void pack_few_lanes(const napier_product_sides *s) {
     } else {
         napier_pack_few(s->kernels, &s->lanes, s->first_lane, s->lane_count, s->pairs, s->k, s->panels);
     }
-    if (is_in_order(s)) {
+    if (s->turned && is_in_order(s)) {
         napier_bf16_one_pack(s->panels, s->k);
     } else if (s->turned) {
         napier_bf16_few_pack(s->panels, s->k, s->sum_step);
@@ -370,10 +370,11 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .k = s->rows.cols,
                                   .c = c,
                                   .c_step = s->sum_step};
-    (is_in_order(s) ? napier_bf16_one_multiply
-     : s->turned    ? napier_bf16_few_multiply
-     : s->pairs     ? s->kernels->few_pairs
-                    : s->kernels->few_chain)(&few);
+    if (is_in_order(s)) {
+        (s->turned ? napier_bf16_one_multiply : s->kernels->one_pairs)(&few);
+    } else {
+        (s->turned ? napier_bf16_few_multiply : s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
+    }
 }
 
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {

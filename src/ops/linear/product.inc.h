@@ -529,8 +529,8 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
     {                                                                                                            \
         .pack = napier_pack_product, .piece = napier_bf16_pieces, .chain = napier_chain, .pairs = napier_pairs,  \
         .direct_chain = napier_direct_chain, .direct_pairs = napier_direct_pairs, .few_chain = napier_few_chain, \
-        .few_pairs = napier_few_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes,     \
-        .unpack = napier_unpack_product                                                                          \
+        .few_pairs = napier_few_pairs, .one_pairs = napier_one_pairs, .chain_lanes = napier_chain_lanes,         \
+        .pairs_lanes = napier_pairs_lanes, .unpack = napier_unpack_product                                       \
     }
 
 #endif

@@ -90,9 +90,11 @@ typedef struct napier_product_kernels {
     /* The same with rows that are read directly from memory. direct_pairs is NULL if software must flush subnormals. */
     void (*direct_chain)(const napier_direct_block *block);
     void (*direct_pairs)(const napier_direct_block *block);
-    /* The same for few lanes. few_pairs is NULL if software must flush subnormals. */
+    /* The same for few lanes. few_pairs and one_pairs are NULL if software must flush subnormals. */
     void (*few_chain)(const napier_few_block *block);
     void (*few_pairs)(const napier_few_block *block);
+    /* The same for one lane, one row after the other. */
+    void (*one_pairs)(const napier_few_block *block);
     /* c[l] += sum_k a[k][l] * b[k][l] for the lanes of two panels, in the same orders. */
     void (*chain_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
     void (*pairs_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
