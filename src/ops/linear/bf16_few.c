@@ -13,7 +13,6 @@ enum {
     ONE_MOST = 8 * ONE_K, /* as many k of the lane stay in the first-level cache */
     ONE_BLOCKS = ONE_MOST / BLOCK,
     ONE_AHEAD = 8 * ONE_K * 2, /* bytes from a line to the one that is prefetched with it */
-    FEW_AHEAD = 512,           /* the same for 16 rows at a time, along each row; then its 16th follower */
     PAGE = 4096,
     PAGES_AHEAD = 6, /* from a page to the one in which the hardware prefetcher is started */
     SOME_LANES = 4   /* that are computed together: their sums and a turned block stay in registers */
@@ -170,15 +169,12 @@ NAPIER_PAIRS_KERNEL void add_block(const int lanes, const int width, const vf wo
 NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, int64_t row, int height) {
     const int lanes = width < SOME_LANES ? width : SOME_LANES;
     const char *const x = (const char *)p->rows + row * p->row_step;
-    const int64_t bytes = 2 * p->k;
     float total[NAPIER_FEW * 16] = {0};
     for (int64_t k = 0; k < p->k; k += BLOCK) {
         const uint32_t *const y = (const uint32_t *)(const void *)p->lane_data + k / 2 * width;
         vf words[16];
         if (p->k - k >= BLOCK) {
-            const int64_t ahead = 2 * k + FEW_AHEAD;
-            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * p->row_step),
-                        p->row_step);
+            fetch_lines(napier_few_ahead(x, 2 * k, 2 * p->k, p->row_step), p->row_step);
             turn_lines(x + 2 * k, p->row_step, height, words);
         } else {
             char rest[16][64] = {{0}};

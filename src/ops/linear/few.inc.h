@@ -18,7 +18,6 @@ enum { NAPIER_FEW_CHAINS = 8, NAPIER_FEW_PAIRS = 8 };
 enum { NAPIER_FEW_CHAINS = 4, NAPIER_FEW_PAIRS = 2 };
 #define NAPIER_FEW_UNROLL
 #endif
-enum { NAPIER_FEW_AHEAD = 512 }; /* bytes from a line to the one that is prefetched with it */
 
 /* Element `part` of each word, widened. */
 NAPIER_KERNEL vf napier_few_element(const napier_dtype dtype, const vf word, const int part) {
@@ -53,13 +52,11 @@ static void napier_few_turn_part(const char *x, const int64_t row_step, const in
     vf_transpose(words);
 }
 
-/* Prefetches the line of each of 16 rows that is NAPIER_FEW_AHEAD bytes after `at`. Where a row is at its end, the row
- * 16 further on follows. bytes: of a row. */
-NAPIER_KERNEL void napier_few_fetch(const char *x, const int64_t row_step, const int64_t at, const int64_t bytes) {
-    const int64_t ahead = at + NAPIER_FEW_AHEAD, next = ahead < bytes ? ahead : ahead - bytes + 16 * row_step;
+/* Prefetches a line of each of 16 rows. */
+NAPIER_KERNEL void napier_few_fetch(const uintptr_t x, const int64_t row_step) {
     NAPIER_PATCH_UNROLL
     for (int i = 0; i < 16; i++) {
-        __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)(i * row_step + next)));
+        __builtin_prefetch((const void *)(x + (uintptr_t)i * (uintptr_t)row_step));
     }
 }
 
@@ -116,7 +113,7 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
         const float *const y = p->lane_data + k * width;
         vf words[16];
         if (left >= each) {
-            napier_few_fetch(x, p->row_step, k * size, p->k * size);
+            napier_few_fetch(napier_few_ahead(x, k * size, p->k * size, p->row_step), p->row_step);
             napier_few_turn(x + k * size, p->row_step, height, words);
         } else {
             napier_few_turn_part(x + k * size, p->row_step, height, left * size, words);

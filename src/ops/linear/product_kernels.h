@@ -20,7 +20,8 @@
 enum {
     NAPIER_LANES = 32, /* of a packed panel */
     NAPIER_FEW = 8,
-    NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first-level cache while they are multiplied */
+    NAPIER_FEW_AHEAD = 512, /* bytes from a line of 16 rows to the one that is prefetched with it */
+    NAPIER_K_BLOCK = 256,   /* 12 rows of it are 12 KB: they stay in the first-level cache while they are multiplied */
     NAPIER_ROW_STEP =
         NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, so that rows do not all map to one cache set */
     NAPIER_ROW_GROUP = 48,   /* rows packed together: whole patches of any instruction set */
@@ -74,6 +75,17 @@ typedef struct napier_few_block {
     float *c; /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
 } napier_few_block;
+
+/* The line to prefetch with byte `at` of the first of 16 rows of so many bytes: NAPIER_FEW_AHEAD bytes later in the order in
+ * which 16 rows at a time are read to their end. It may be beyond the array. */
+static inline uintptr_t napier_few_ahead(const void *rows, int64_t at, int64_t bytes, int64_t row_step) {
+    uintptr_t row = (uintptr_t)rows;
+    int64_t ahead = at + NAPIER_FEW_AHEAD;
+    for (; ahead >= bytes; ahead -= bytes) {
+        row += 16 * (uintptr_t)row_step;
+    }
+    return row + (uintptr_t)ahead;
+}
 
 typedef struct napier_product_kernels {
     /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
