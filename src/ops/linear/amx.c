@@ -115,6 +115,7 @@ typedef struct tile_rows {
     int64_t begin, k;
     uintptr_t next; /* the rows that are multiplied afterwards, at their first k: 32 rows, next_bytes apart; 0: none */
     size_t next_bytes;
+    bool third; /* in each step a third of these rows is fetched, in turn */
 } tile_rows;
 
 /* Packs as tiles, one k after the other: 32 rows, filled up with +0. */
@@ -153,6 +154,7 @@ NAPIER_AMX static tile_rows rows_at(const napier_engine_block *b, int64_t row, i
     const uintptr_t below = (uintptr_t)SQUARE * (uintptr_t)b->row_step - (uintptr_t)k; /* may be beyond the array */
     t.next = (uintptr_t)from + (k + t.k < b->k ? (uintptr_t)t.k : below) * sizeof *from;
     t.next_bytes = (size_t)b->row_step * sizeof *from;
+    t.third = in_place; /* the hardware fetches the lines between, but too late for packing */
     return t;
 }
 
@@ -187,8 +189,8 @@ typedef struct unread_tile {
         }                                         \
     } while (0)
 
-/* Rows t and one or two groups of lanes. again: the lanes are soon used again. fetch, end: of the next rows, which of them
- * are fetched meanwhile. */
+/* Rows t and one or two groups of lanes. again: the lanes are soon used again. fetch, end: which of the next rows are fetched
+ * meanwhile. */
 NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, const bool two_lanes,
                                        const napier_engine_block *b, const tile_rows *t, int64_t group, float *c,
                                        int fetch, int end) {
@@ -198,6 +200,7 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
     const uint32_t *lanes = b->lanes + group * b->lane_step + t->begin / 2 * LANES;
     const uint16_t *upper = t->upper, *lower = t->lower;
     uintptr_t next = t->next;
+    int turn = 0;
     unread_tile unread;
     START_SUMS(0, c);
     if (two_lanes) {
@@ -213,9 +216,10 @@ NAPIER_AMX_INLINE void multiply_square(const bool again, const bool two_rows, co
         if (t->k > PACKED_K) { /* sums of fewer k are stored often enough */
             STAY_AWAKE(k / TILE_K, 4, &unread);
         }
-        for (int r = fetch; r < end; r++) {
-            __builtin_prefetch((const void *)(next + (size_t)r * next_bytes), 0, 2);
+        for (int r = fetch; r < end; r += t->third ? 3 : 1) {
+            __builtin_prefetch((const void *)(next + (size_t)(r + turn) * next_bytes), 0, 2);
         }
+        turn = t->third && turn < 2 ? turn + 1 : 0;
         next += TILE_K * sizeof *upper;
         napier_tile_load(4, upper, row_bytes);
         LOAD_LANES(6, 0);
