@@ -78,14 +78,29 @@ NAPIER_KERNEL void napier_pack_square(const napier_dtype dtype, const bool flush
     }
 }
 
-/* Rows are neighbours in memory: 16 x 16 at a time, transposed. */
-NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const char *x, int64_t col_bytes,
-                                      int64_t rows, int64_t cols, float *out, int64_t step, int64_t padded) {
+/* Prefetches what follows in each of 16 columns of so many bytes, and after their end in the next 16. */
+NAPIER_KERNEL void napier_pack_fetch(const uintptr_t x, int64_t at, int64_t bytes, int64_t col_bytes) {
+    enum { AHEAD = 256 };
+    const int64_t ahead = at + AHEAD;
+    const uintptr_t next = x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + 16 * col_bytes);
+    NAPIER_PATCH_UNROLL
+    for (int c = 0; c < 16; c++) {
+        __builtin_prefetch((const void *)(next + (uintptr_t)(c * col_bytes)));
+    }
+}
+
+/* Rows are neighbours in memory: 16 x 16 at a time, transposed. far: no cache holds the matrix. */
+NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const bool far, const char *x,
+                                      int64_t col_bytes, int64_t rows, int64_t cols, float *out, int64_t step,
+                                      int64_t padded) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     for (int64_t r = 0; r < rows; r += 16) {
         const int height = rows - r < 16 ? (int)(rows - r) : 16;
         const int64_t whole = height == 16 ? cols / 16 * 16 : 0;
         for (int64_t i = 0; i < whole; i += 16) {
+            if (far) {
+                napier_pack_fetch((uintptr_t)x + (uintptr_t)(i * col_bytes), r * size, rows * size, col_bytes);
+            }
             napier_pack_square(dtype, flush, x + i * col_bytes + r * size, col_bytes, 16, 16, out + r * step + i, step);
         }
         for (int64_t i = whole; i < padded; i += 16) {
@@ -116,12 +131,14 @@ NAPIER_KERNEL void napier_pack_any(const napier_dtype dtype, const bool flush, c
 
 NAPIER_KERNEL void napier_pack_as(const napier_dtype dtype, const bool flush, const napier_const_matrix *m, int64_t row,
                                   int64_t rows, int64_t col, int64_t cols, float *out, int64_t step, int64_t padded) {
+    enum { FAR_BYTES = 32 << 20 };
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     const char *x = (const char *)m->data + (row * m->row_stride + col * m->col_stride) * size;
     if (m->col_stride == 1 || cols == 1) {
         napier_pack_along(dtype, flush, x, m->row_stride * size, rows, cols, out, step, padded);
     } else if (m->row_stride == 1) {
-        napier_pack_across(dtype, flush, x, m->col_stride * size, rows, cols, out, step, padded);
+        const bool far = m->cols > 0 && m->rows >= FAR_BYTES / size / m->cols;
+        napier_pack_across(dtype, flush, far, x, m->col_stride * size, rows, cols, out, step, padded);
     } else {
         napier_pack_any(dtype, flush, x, m->row_stride * size, m->col_stride * size, rows, cols, out, step, padded);
     }
