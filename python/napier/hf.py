@@ -15,6 +15,7 @@ import inspect
 import sys
 import threading
 import warnings
+from typing import NamedTuple
 
 import torch
 import transformers
@@ -55,7 +56,7 @@ def _as_it_is(query, *others, **options):
 
 
 def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, bf16_weights=False,
-               **others):
+               bf16_gradient=False, **others):
     """transformers' interface of attention. The mask: None, segments, or one of scores [batch, heads, queries, keys]."""
     if dropout:
         raise NotImplementedError(f"dropout: attention with dropout ({dropout}) is not supported; set attention_dropout to 0")
@@ -68,7 +69,8 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     dense = not causal if mask is None else not _is_segments(mask)  # not causal: the keys may be those of another text
     if dense:
         mask = mask if mask is None or mask.dtype.is_floating_point else mask != 0
-        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero", bf16_weights=bf16_weights)
+        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero", bf16_weights=bf16_weights,
+                           bf16_gradient=bf16_gradient)
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
     if attention_mask is None:
@@ -76,7 +78,7 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     s = sequences_of(attention_mask, queries)
     q, k, v = _packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys)
     output = _as_it_is(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
-                       prefix=s.prefix, bf16_weights=bf16_weights)
+                       prefix=s.prefix, bf16_weights=bf16_weights, bf16_gradient=bf16_gradient)
     return spread(output, s.queries, batch * queries).view(batch, queries, heads, -1), None
 
 
@@ -102,6 +104,11 @@ AttentionMaskInterface.register(_NAME, _mask)
 # and attention round what they read, attention its weights too. `self._napier` is the mode.
 
 
+class _Mode(NamedTuple):
+    compute: str
+    bf16_gradient: bool = False
+
+
 class _Rounded(torch.autograd.Function):
     """x rounded to bf16, as float32. The gradient passes unrounded."""
 
@@ -114,8 +121,8 @@ class _Rounded(torch.autograd.Function):
         return grad
 
 
-def _as_read(x, compute):
-    return x.bfloat16() if compute == "bf16" else x.float()
+def _as_read(x, mode):
+    return x.bfloat16() if mode.compute == "bf16" else x.float()
 
 
 def _embedding(self, input):
@@ -123,7 +130,7 @@ def _embedding(self, input):
 
 
 def _linear(self, input):
-    return _torch.linear(input, self.weight, self.bias, compute=self._napier)
+    return _torch.linear(input, self.weight, self.bias, **self._napier._asdict())
 
 
 def _norm(self, hidden_states):
@@ -132,7 +139,7 @@ def _norm(self, hidden_states):
 
 def _last_norm(self, hidden_states):
     states = _norm(self, hidden_states)
-    return _Rounded.apply(states) if self._napier == "bf16" else states
+    return _Rounded.apply(states) if self._napier.compute == "bf16" else states
 
 
 def _mlp(self, x):
@@ -160,7 +167,7 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     if cache is not None:
         k, v = cache.update(k, v, self.layer_idx)
     output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling,
-                           bf16_weights=self._napier == "bf16")
+                           bf16_weights=self._napier.compute == "bf16", bf16_gradient=self._napier.bf16_gradient)
     return self.o_proj(output.flatten(-2)), None
 
 
@@ -327,8 +334,8 @@ def _frequencies(config):
 class _Patch:
     """What a patched model keeps: its mode, the modules that have changed, the former attention, and its sliding window."""
 
-    def __init__(self, compute, modules, head, config):
-        self.compute, self.modules, self.head = compute, modules, head
+    def __init__(self, mode, modules, head, config):
+        self.mode, self.modules, self.head = mode, modules, head
         self.attention, self.window = config._attn_implementation, _window(config)
 
     def begin(self, length):
@@ -337,7 +344,7 @@ class _Patch:
         if self.window is not None and length > self.window:
             raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
                                       f"{self.window}, and longer texts are not supported")
-        self.head.weight._napier = self.compute
+        self.head.weight._napier = self.mode
         _patch_trl()
 
 
@@ -354,7 +361,7 @@ def is_patched(model):
     return isinstance(getattr(getattr(model, "model", None), "_napier", None), _Patch)
 
 
-def patch(model, compute="f32"):
+def patch(model, compute="f32", bf16_gradient=False):
     """Makes a model of transformers compute with Napier, and returns it.
 
     Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any
@@ -368,6 +375,10 @@ def patch(model, compute="f32"):
     compute : 'f32' or 'bf16'
         bf16: products and attention read activations rounded to bf16, and so are the weights of attention. All arithmetic is
         float32 in both modes. The model's weights are used as they are stored: float32, float16 or bfloat16.
+    bf16_gradient : bool
+        For compute 'bf16' and a model whose products have weights of bfloat16. Gradients are rounded to bf16 before they are
+        multiplied, as in PyTorch, which makes a step of training faster, most of all on a matrix engine. No bit of the forward pass
+        changes.
 
     Examples
     --------
@@ -381,20 +392,25 @@ def patch(model, compute="f32"):
     """
     if compute not in _MODES:
         raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+    mode = _Mode(compute, bool(bf16_gradient))
+    if bf16_gradient and compute != "bf16":
+        raise ValueError(f"bf16_gradient: expected compute 'bf16' with it, got {compute!r}")
     head = _head_name(model)
     _check_config(model.config)
     modules = list(_modules(model, head))
     patched_before = set(model.model._napier.modules) if is_patched(model) else ()
     for name, module, kind, _ in modules:
         _check_module(name, module, kind, type(model.model), patched_before)
+        if bf16_gradient and kind is nn.Linear and module.weight.dtype != torch.bfloat16:
+            _refuse("bf16_gradient", f"{name}.weight is {module.weight.dtype}", "use a model of bfloat16")
     if getattr(model, head).bias is not None:
         _refuse(f"{head}.bias", "a head with a bias is not supported", "set it to None if it is 0")
     frequencies = _frequencies(model.config)
     unpatch(model)
     changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
-    state = _Patch(compute, [module for module, _ in changed], getattr(model, head), model.config)
+    state = _Patch(mode, [module for module, _ in changed], getattr(model, head), model.config)
     for module, forward in changed:
-        module._napier = compute
+        module._napier = mode
         module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
@@ -424,7 +440,7 @@ def unpatch(model):
 
 
 @contextlib.contextmanager
-def patched(model, compute="f32"):
+def patched(model, compute="f32", bf16_gradient=False):
     """patch for the length of a with statement.
 
     Examples
@@ -437,20 +453,21 @@ def patched(model, compute="f32"):
     >>> napier.hf.is_patched(model)
     False
     """
-    was = model.model._napier.compute if is_patched(model) else None
-    patch(model, compute)
+    was = model.model._napier.mode if is_patched(model) else None
+    patch(model, compute, bf16_gradient)
     try:
         yield model
     finally:
-        unpatch(model) if was is None else patch(model, was)
+        unpatch(model) if was is None else patch(model, *was)
 
 
 # ---- Log-probabilities -------------------------------------------------------------------------------------------------------
 
 
-def _logprobs(hidden, weight, compute, ids, temperature, entropy):
+def _logprobs(hidden, weight, mode, ids, temperature, entropy):
     """(logprobs [N], entropies [N] or None) from rows of hidden states."""
-    r = _torch.linear_token_logprobs(_as_read(hidden, compute), weight, ids, temperature=temperature, entropy=entropy)
+    r = _torch.linear_token_logprobs(_as_read(hidden, mode), weight, ids, temperature=temperature, entropy=entropy,
+                                     bf16_gradient=mode.bf16_gradient)
     return r.logprobs, r.entropy
 
 
@@ -486,7 +503,7 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
     states = model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
     hidden = states[:, length - completion_length - 1:-1][there]
     ids = input_ids[:, length - completion_length:][there]
-    found = _logprobs(hidden, model.lm_head.weight, model.model._napier.compute, ids, temperature, entropy)
+    found = _logprobs(hidden, model.lm_head.weight, model.model._napier.mode, ids, temperature, entropy)
     logprobs, entropies = (None if x is None else x.new_zeros(there.shape).masked_scatter(there, x) for x in found)
     return (logprobs, entropies) if entropy else logprobs
 
@@ -504,11 +521,11 @@ class _Head:
         self.former = former
 
     def apply(self, hidden, weight, bias, targets, temperature, chunk_size, softcap=None, scale=1.0, outputs=("log_probs",)):
-        compute = getattr(weight, "_napier", None)
+        mode = getattr(weight, "_napier", None)
         arguments = hidden, weight, bias, targets, temperature, chunk_size, softcap, scale, outputs
-        if compute is None or bias is not None or softcap is not None or scale != 1.0:
+        if mode is None or bias is not None or softcap is not None or scale != 1.0:
             return self.former.apply(*arguments)
-        logprobs, entropy = _logprobs(hidden, weight, compute, targets, temperature, "entropy" in outputs)
+        logprobs, entropy = _logprobs(hidden, weight, mode, targets, temperature, "entropy" in outputs)
         others = None, None, None
         if set(outputs) - {"log_probs", "entropy"}:
             with torch.no_grad():

@@ -405,6 +405,30 @@ def test_gradients_of_log_probabilities():
         assert (a.grad - b.grad).norm() < 5e-5 * b.grad.norm(), name
 
 
+def test_bf16_gradient():
+    """The forward pass keeps its bits; gradients differ by their rounding."""
+    model = make("Qwen3", dtype=torch.bfloat16)
+    _, _, ids, mask, length = rollout([0, 1, 3], 2, 1)
+    found = []
+    for rounded in (False, True):
+        with hf.patched(model, "bf16", bf16_gradient=rounded):
+            model.zero_grad()
+            logprobs = hf.token_logprobs(model, ids, mask, length)
+            logprobs.sum().backward()
+            found.append((logprobs.detach(), [p.grad.float() for p in model.parameters()]))
+    same(found[1][0], found[0][0])
+    apart = [((a - b).norm() / b.norm()).item() for a, b in zip(found[1][1], found[0][1])]
+    assert 0 < max(apart) < 0.03, apart
+    hf.patch(model, "bf16", bf16_gradient=True)
+    with hf.patched(model):
+        pass
+    assert model.model._napier.mode == ("bf16", True)
+    raises(ValueError, "bf16_gradient: expected compute 'bf16' with it, got 'f32'", lambda: hf.patch(model, bf16_gradient=True))
+    raises(NotImplementedError, "bf16_gradient: lm_head.weight is torch.float32",
+           lambda: hf.patch(make("Qwen3"), "bf16", bf16_gradient=True), one_line=True)
+    return f"gradients apart by {max(apart):.1e}"
+
+
 def test_padding_has_no_gradient():
     """Even if the loss reads padding rows, and the layers have biases."""
     model = hf.patch(make("Llama", attention_bias=True, mlp_bias=True)).train()

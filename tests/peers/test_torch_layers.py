@@ -83,6 +83,27 @@ def test_linear_rounds_as_the_models_do():
         assert torch.equal(to_weight, napier.matmul(torch.ones(5, 3), x.detach().bfloat16(), dtype=stored.dtype))
 
 
+def test_bf16_gradient_of_linear():
+    """The products are those of the rounded gradient; the bias takes the gradient as it is."""
+    x, bias = normal(150, 70), normal(96, seed=2)
+    weight = normal(96, 70, seed=1).detach().bfloat16().requires_grad_()
+    y = nt.linear(x, weight, bias, compute="bf16", bf16_gradient=True)
+    assert torch.equal(y, nt.linear(x, weight, bias, compute="bf16"))
+    grad = normal(150, 96, seed=3).detach()
+    rounded = grad.bfloat16()
+    to_x, to_weight, to_bias = torch.autograd.grad(y, [x, weight, bias], grad)
+    assert torch.equal(to_x, napier.matmul(rounded, weight.detach(), dtype="float32"))
+    assert torch.equal(to_weight, napier.matmul(rounded.T, x.detach().bfloat16(), dtype="bfloat16"))
+    assert torch.equal(to_bias, napier.matmul(torch.ones(1, 150), grad)[0])
+    narrow = x.detach().bfloat16().requires_grad_()
+    theirs = torch.autograd.grad(torch.nn.functional.linear(narrow, weight), [narrow, weight], rounded)
+    for mine, other in zip((to_x, to_weight), theirs):
+        assert (mine.double() - other.double()).norm() < 4e-3 * other.double().norm()
+    for compute, stored in (("f32", weight), ("bf16", weight.float())):
+        raises(ValueError, "bf16_gradient: expected compute 'bf16' and weight of torch.bfloat16",
+               lambda c=compute, w=stored: nt.linear(x, w, compute=c, bf16_gradient=True))
+
+
 def test_split_linear():
     x, weight = normal(3, 700), normal(5, 700, seed=1).detach().bfloat16().requires_grad_()
     y = nt.linear(x, weight, compute="split")

@@ -174,9 +174,11 @@ def test_a_run_that_is_resumed():
 def test_the_mode_of_a_model_that_is_patched():
     wanted = run(Ours, steps=1, more={"compute": "bf16"}.items()).made
     trainer = run(Ours, steps=1, model=napier.hf.patch(model_of(), "bf16"))
-    assert trainer.model.model._napier.compute == "bf16" and trainer.made == wanted
+    assert trainer.model.model._napier.mode.compute == "bf16" and trainer.made == wanted
+    trainer = run(Ours, steps=1, model=napier.hf.patch(model_of().bfloat16(), "bf16", bf16_gradient=True))
+    assert trainer.model.model._napier.mode == ("bf16", True)
     trainer = run(Ours, steps=1, model=napier.hf.patch(model_of(), "bf16"), more={"compute": "f32"}.items())
-    assert trainer.model.model._napier.compute == "f32" and trainer.made != wanted
+    assert trainer.model.model._napier.mode.compute == "f32" and trainer.made != wanted
 
 
 def difference(others, mask, forward):

@@ -111,7 +111,7 @@ class Rollout:
 
 def _mode_of(model):
     """The mode of a patched model; f32 for others."""
-    return model.model._napier.compute if hf.is_patched(model) else "f32"
+    return model.model._napier.mode.compute if hf.is_patched(model) else "f32"
 
 
 def _check_compute(compute):
@@ -165,7 +165,8 @@ class GRPOTrainer(trl.GRPOTrainer):
 
     Parameters
     ----------
-    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32
+    compute : 'f32' or 'bf16', the mode of napier.hf.patch; default: that of a model that is patched, or f32. Its bf16_gradient
+        stays
     memory : bytes that sampling may use besides the weights; 0: 1 GiB
 
     Examples
@@ -191,10 +192,12 @@ class GRPOTrainer(trl.GRPOTrainer):
         _check_compute(compute)
         _check_arguments(args)
         super().__init__(model, reward_funcs, args, *others, **options)
-        compute = compute or _mode_of(self.accelerator.unwrap_model(self.model))
-        for model in (self.model, self.ref_model):
-            if model is not None:
-                hf.patch(self.accelerator.unwrap_model(model), compute)
+        trained = self.accelerator.unwrap_model(self.model)
+        rounds = hf.is_patched(trained) and trained.model._napier.mode.bf16_gradient and compute != "f32"
+        compute = compute or _mode_of(trained)
+        hf.patch(trained, compute, rounds)
+        if self.ref_model is not None:
+            hf.patch(self.accelerator.unwrap_model(self.ref_model), compute)
         self.rollout = Rollout(memory=memory)
         self._forward_logps = None
 

@@ -33,7 +33,7 @@ def _rounded(x, compute):
 
 
 @_operator("linear")
-def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str) -> Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, bf16_gradient: bool) -> Tensor:
     out = _napier.matmul(_rounded(_rows(x), compute), weight.T, dtype=torch.float32, split=compute == "split")
     if bias is not None:
         out += bias.float()
@@ -41,11 +41,12 @@ def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str) -> 
 
 
 @_operator("linear_backward")
-def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, wants_x: bool,
-                     wants_weight: bool, wants_bias: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, bf16_gradient: bool,
+                     wants_x: bool, wants_weight: bool, wants_bias: bool) -> tuple[Tensor, Tensor, Tensor]:
     rows = _rows(grad)
-    to_x = _napier.matmul(rows, weight, dtype=x.dtype).reshape(x.shape) if wants_x else _none(x, x.dtype)
-    to_weight = (_napier.matmul(rows.T, _rounded(_rows(x), compute), dtype=weight.dtype) if wants_weight
+    factor = rows.bfloat16() if bf16_gradient else rows
+    to_x = _napier.matmul(factor, weight, dtype=x.dtype).reshape(x.shape) if wants_x else _none(x, x.dtype)
+    to_weight = (_napier.matmul(factor.T, _rounded(_rows(x), compute), dtype=weight.dtype) if wants_weight
                  else _none(x, weight.dtype))
     if not wants_bias:
         return to_x, to_weight, _none(x)
@@ -54,38 +55,41 @@ def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Optional[Ten
 
 
 @_linear.register_fake
-def _(x, weight, bias, compute):
+def _(x, weight, *_):
     return x.new_empty(*x.shape[:-1], weight.shape[0], dtype=torch.float32)
 
 
 @_linear_backward.register_fake
-def _(grad, x, weight, bias, compute, wants_x, wants_weight, wants_bias):
+def _(grad, x, weight, bias, compute, bf16_gradient, wants_x, wants_weight, wants_bias):
     return (_row_major_like(x) if wants_x else _none(x, x.dtype), _row_major_like(weight) if wants_weight else _none(x, weight.dtype),
             _row_major_like(bias) if wants_bias else _none(x))
 
 
 def _setup_linear(ctx, inputs, output):
-    x, weight, bias, ctx.compute = inputs
+    x, weight, bias, *ctx.how = inputs
     ctx.save_for_backward(x, weight, bias)
 
 
 def _gradient_linear(ctx, grad):
     wants = ctx.needs_input_grad[:3]
-    grads = _linear_backward(grad, *ctx.saved_tensors, ctx.compute, *wants)
-    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None)
+    grads = _linear_backward(grad, *ctx.saved_tensors, *ctx.how, *wants)
+    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None, None)
 
 
 _once(_linear, _gradient_linear, _setup_linear, 3)
 _last(_linear_backward)
 
 
-def linear(x, weight, bias=None, *, compute="f32"):
+def linear(x, weight, bias=None, *, compute="f32", bf16_gradient=False):
     """x [..., I] times weight [O, I] transposed, plus bias [O]: float32 [..., O], with gradients with respect to all three.
 
     compute "f32" multiplies in float32, and widens weights of 16 bits exactly. "bf16" rounds x to bfloat16 first; then weights of
     bfloat16 are multiplied in the order of matrix engines (napier.matmul). "split" has the accuracy of "f32" on matrix engines,
-    for weights of bfloat16. So the bits are those of a Qwen3 with this compute. The gradients are computed in float32 and rounded once; that of weight takes x as it was multiplied, that of x passes through
-    the rounding.
+    for weights of bfloat16. So the bits are those of a Qwen3 with this compute.
+
+    The gradients are computed in float32 and rounded once. That of weight takes x as it was multiplied, that of x passes through
+    the rounding. bf16_gradient, for compute "bf16" and weights of bfloat16: the gradient of the result is rounded to bfloat16
+    before it is multiplied, as in PyTorch. This is faster, most of all on a matrix engine.
 
     Examples
     --------
@@ -98,12 +102,14 @@ def linear(x, weight, bias=None, *, compute="f32"):
     _check_given(bias=bias)
     if compute not in ("f32", "bf16", "split"):
         raise ValueError(f"compute: expected 'f32', 'bf16' or 'split', got {compute!r}")
+    if bf16_gradient and (compute != "bf16" or weight.dtype != torch.bfloat16):
+        raise ValueError(f"bf16_gradient: expected compute 'bf16' and weight of torch.bfloat16, got {compute!r} and {weight.dtype}")
     _expect_axes("x", x, 1)
     if weight.ndim != 2 or weight.shape[1] != x.shape[-1]:
         raise ValueError(f"weight: shape {tuple(weight.shape)} does not fit x's, {tuple(x.shape)}; expected [O, {x.shape[-1]}]")
     if bias is not None:
         _expect_shape("bias", bias, weight.shape[:1])
-    return _linear(_single(x), _single(weight), None if bias is None else _single(bias), compute)
+    return _linear(_single(x), _single(weight), None if bias is None else _single(bias), compute, bool(bf16_gradient))
 
 
 # ---- rms_norm ----------------------------------------------------------------------------------------------------------------

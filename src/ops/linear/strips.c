@@ -20,8 +20,9 @@ static napier_strips strips_of(const napier_context *context, napier_const_matri
     enum { FEW_ROWS = 80, PART_ROWS = 256, PART_ROWS_MOST = 512 };
     napier_strips s = {.context = context, .a = a, .b = b, .products = products};
     const int64_t element = sizeof(uint16_t), k = napier_round_up(a.cols, NAPIER_PAIRS_BLOCK);
-    if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX || a.col_stride != 1 ||
-        a.rows <= FEW_ROWS || k == 0 || k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
+    if (a.dtype != NAPIER_BF16 || b.dtype != NAPIER_BF16 || context->engine < NAPIER_ENGINE_AMX ||
+        (a.col_stride != 1 && a.row_stride != 1) || a.rows <= FEW_ROWS || k == 0 ||
+        k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
         return s;
     }
     s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
@@ -72,27 +73,55 @@ size_t napier_strips_floats(const napier_strips *s) {
     return (size_t)(s->some_rows * s->k / 2 + s->context->threads * scratch_of(s));
 }
 
+/* A tile of 16 rows, from `row` on, by 32 k. The rows are neighbours in memory: their pairs of k are packed as lanes, and turned. */
+static void pack_tile_across(const napier_strips *s, int64_t row, int64_t k, uint16_t *tile) {
+    enum { ROWS = NAPIER_ENGINE_LANES, PAIRS = NAPIER_PAIRS_BLOCK / 2 };
+    const int64_t left = s->first_row + s->row_count - row, rows = left < 0 ? 0 : napier_least(left, ROWS);
+    float pairs[PAIRS * ROWS];
+    napier_engine_pack_lanes(&s->a, row, rows, k, napier_least(s->a.cols - k, NAPIER_PAIRS_BLOCK), NAPIER_PAIRS_BLOCK,
+                             (uint32_t *)(void *)pairs);
+    const napier_const_matrix turned = {pairs, ROWS, PAIRS, 1, ROWS, NAPIER_F32};
+    s->kernels->pack(&turned, 0, ROWS, 0, PAIRS, false, (float *)(void *)tile, PAIRS, PAIRS);
+}
+
+static void pack_panel_across(const napier_strips *s, int64_t row, uint16_t *tiles) {
+    enum { TILE = NAPIER_ENGINE_LANES * NAPIER_PAIRS_BLOCK };
+    for (int64_t k = 0; k < s->k; k += NAPIER_PAIRS_BLOCK, tiles += 2 * TILE) {
+        pack_tile_across(s, row, k, tiles);
+        pack_tile_across(s, row + NAPIER_ENGINE_LANES, k, tiles + TILE);
+    }
+}
+
+static void pack_panel_along(const napier_strips *s, int64_t row, uint16_t *tiles) {
+    const napier_engine_block b = {.rows = (const uint16_t *)s->a.data + row * s->a.row_stride,
+                                   .row_count = napier_least(s->first_row + s->row_count - row, SQUARE),
+                                   .row_step = s->a.row_stride,
+                                   .cols = s->a.cols,
+                                   .k = s->k};
+    napier_engine_pack_tiles(&b, tiles);
+}
+
 static void pack_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_strips *s = argument;
     (void)worker;
     for (int64_t i = s->in_place / SQUARE + begin; i < s->in_place / SQUARE + end; i++) {
-        const int64_t row = s->first_row + i * SQUARE;
-        const napier_engine_block b = {.rows = (const uint16_t *)s->a.data + row * s->a.row_stride,
-                                       .row_count = napier_least(s->row_count - i * SQUARE, SQUARE),
-                                       .row_step = s->a.row_stride,
-                                       .cols = s->a.cols,
-                                       .k = s->k};
-        napier_engine_pack_tiles(&b, s->tiles + i * SQUARE * s->k);
+        (s->a.col_stride == 1 ? pack_panel_along : pack_panel_across)(s, s->first_row + i * SQUARE,
+                                                                      s->tiles + i * SQUARE * s->k);
     }
 }
 
-/* Packs `cols` k, from k on, of a strip of b. */
+/* Packs `cols` k, from k on, of a strip of b. Columns that are neighbours in memory take turns, some k at a time. */
 static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int64_t column, int64_t k, int64_t cols,
                        uint32_t *strip) {
-    const int64_t end = column + napier_round_up(napier_least(b->rows - column, s->width), SQUARE);
-    for (; column < end; column += NAPIER_ENGINE_LANES, strip += cols / 2 * NAPIER_ENGINE_LANES) {
-        const int64_t left = b->rows - column, lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
-        napier_product_pack_group(s->kernels, b, column, lanes, k, cols, strip);
+    enum { SOME_K = 4 * NAPIER_PAIRS_BLOCK, LANES = NAPIER_ENGINE_LANES };
+    const int64_t end = napier_round_up(napier_least(b->rows - column, s->width), SQUARE);
+    const int64_t together = b->row_stride == 1 ? SOME_K : cols;
+    for (int64_t i = 0; i < cols; i += together) {
+        for (int64_t c = 0; c < end; c += LANES) {
+            const int64_t left = b->rows - column - c, lanes = left < 0 ? 0 : napier_least(left, LANES);
+            napier_product_pack_group(s->kernels, b, column + c, lanes, k + i, napier_least(cols - i, together),
+                                      strip + (c * cols + i * LANES) / 2);
+        }
     }
 }
 
@@ -193,7 +222,7 @@ static int64_t rows_in_place(const napier_strips *s) {
     enum { FEW_COLUMNS = 1024, LINE = 64, SETS_BYTES = 4096 };
     const uintptr_t bytes = (uintptr_t)s->a.row_stride * sizeof(uint16_t);
     const bool are_lines = s->a.cols == s->k && (uintptr_t)s->a.data % LINE == 0 && bytes % LINE == 0;
-    const bool spread = s->a.row_stride >= s->k && bytes % SETS_BYTES != 0;
+    const bool spread = s->a.col_stride == 1 && s->a.row_stride >= s->k && bytes % SETS_BYTES != 0;
     const bool fits = are_lines && spread && s->b.rows <= FEW_COLUMNS && s->a.rows <= SOME_ROWS;
     return fits ? s->row_count / SQUARE * SQUARE : 0;
 }
