@@ -77,9 +77,9 @@ size_t napier_strips_floats(const napier_strips *s) {
 static void pack_tile_across(const napier_strips *s, int64_t row, int64_t k, uint16_t *tile) {
     enum { ROWS = NAPIER_ENGINE_LANES, PAIRS = NAPIER_PAIRS_BLOCK / 2 };
     const int64_t left = s->first_row + s->row_count - row, rows = left < 0 ? 0 : napier_least(left, ROWS);
-    float pairs[PAIRS * ROWS];
+    uint32_t pairs[PAIRS * ROWS];
     napier_engine_pack_lanes(&s->a, row, rows, k, napier_least(s->a.cols - k, NAPIER_PAIRS_BLOCK), NAPIER_PAIRS_BLOCK,
-                             (uint32_t *)(void *)pairs);
+                             pairs);
     const napier_const_matrix turned = {pairs, ROWS, PAIRS, 1, ROWS, NAPIER_F32};
     s->kernels->pack(&turned, 0, ROWS, 0, PAIRS, false, (float *)(void *)tile, PAIRS, PAIRS);
 }
