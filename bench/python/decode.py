@@ -152,7 +152,7 @@ def attention_steps(who, threads):
 
 
 def read_steps(folder, threads):
-    """For each number of sequences, pairs of a step and the mean of the reads before and after it."""
+    """(sequences, step, read): the read is the mean of those before and after the step."""
     import napier
     napier.set_num_threads(threads)
     model = napier.Qwen3(folder, compute="bfloat16", memory=4 << 30)
