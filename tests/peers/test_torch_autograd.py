@@ -645,7 +645,8 @@ def examples(device="cpu"):
         normal(1, 2, 3, 4, seed=i).detach().to(device).requires_grad_() for i in range(3)]
     if torch.device(device).type == "cpu":  # the steps of a layer have no kernels for GPUs
         bias = normal(N, seed=2)
-        yield "linear", lambda x, y, b: (nt.linear(x, y, b), nt.linear(x, y, compute="bf16")), [x, y, bias]
+        yield "linear", lambda x, y, b: (nt.linear(x, y, b), nt.linear(x, y, compute="bf16"),
+                                           nt.linear(x, y.bfloat16(), compute="bf16", bf16_gradient=True)), [x, y, bias]
         yield "rms_norm", lambda x, w: nt.rms_norm(x, w, epsilon=1e-3), [x, normal(V, seed=2)]
         yield "swiglu", nt.swiglu, [x, y]
         inverse, scale = nt.rotary_frequencies(V // 4)
@@ -689,7 +690,8 @@ def test_operators():
         (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "beta", one - 1)),
         (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "", none)),
         (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", tokens[:2], True)),
-        (ops.linear, (x, y, v, "bf16")), (ops.linear, (x.detach(), y, None, "f32")), (ops.rms_norm, (x, y[0].detach(), half)),
+        (ops.linear, (x, y, v, "bf16", True)), (ops.linear, (x.detach(), y, None, "f32", False)),
+        (ops.rms_norm, (x, y[0].detach(), half)),
         (ops.swiglu, (x, y)), (ops.rotary, (normal(2, 3, 5, 4), *nt.rotary_angles(torch.arange(6).view(2, 3), torch.ones(2)))),
         (ops.rotary_angles, (torch.arange(6).view(2, 3), torch.ones(4), half)),
         (ops.group_advantages, (v.detach(), N // 2, None, "batch", one)),
