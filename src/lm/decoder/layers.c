@@ -4,8 +4,8 @@
  *     for each layer:  x += attention(norm(x)) o^T;  x += down(silu(gate(norm(x))) * up(norm(x)))
  *     states = norm(x)
  *
- * The steps between products process some hundred rows at a time, so that a step's results are still in a cache for the
- * next one. Attention needs all rows of a layer. In the last layer, keys and values are computed for all rows, and
+ * All steps but attention, which needs all rows of a layer, process up to 2048 rows at a time. That limits their memory; with
+ * fewer rows the weights would be read more often. In the last layer, keys and values are computed for all rows, and
  * everything else only for the wanted rows. Every step works row by row, so this division does not change any bit. */
 #include "lm/decoder/layers.h"
 
@@ -22,7 +22,7 @@
 #include "ops/layers/rotary_angles.h"
 
 enum {
-    NAPIER_BLOCK_ROWS = 512,  /* rows of the steps between products */
+    NAPIER_BLOCK_ROWS = 2048, /* rows of all steps but attention */
     NAPIER_SOME_ROWS = 4,     /* rows that a thread takes at a time */
     NAPIER_LAYERS_PARTS = 10, /* number of memory areas */
 };

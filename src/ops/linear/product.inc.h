@@ -89,7 +89,7 @@ NAPIER_KERNEL void napier_pack_fetch(const uintptr_t x, int64_t at, int64_t byte
     }
 }
 
-/* Rows are neighbours in memory: 16 x 16 at a time, transposed. far: no cache holds the matrix. */
+/* Rows are neighbours in memory: 16 x 16 at a time, transposed. far: the matrix is large, so what follows is prefetched. */
 NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const bool far, const char *x,
                                       int64_t col_bytes, int64_t rows, int64_t cols, float *out, int64_t step,
                                       int64_t padded) {
@@ -131,7 +131,7 @@ NAPIER_KERNEL void napier_pack_any(const napier_dtype dtype, const bool flush, c
 
 NAPIER_KERNEL void napier_pack_as(const napier_dtype dtype, const bool flush, const napier_const_matrix *m, int64_t row,
                                   int64_t rows, int64_t col, int64_t cols, float *out, int64_t step, int64_t padded) {
-    enum { FAR_BYTES = 32 << 20 };
+    enum { FAR_BYTES = 1 << 20 };
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     const char *x = (const char *)m->data + (row * m->row_stride + col * m->col_stride) * size;
     if (m->col_stride == 1 || cols == 1) {
