@@ -306,8 +306,8 @@ static PyMethodDef settings[] = {
      "a "
      "second, and bar.close().\nNone: no bars. Returns what was set before."},
     {"release_memory", release_memory, METH_NOARGS,
-     "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most 512 MB) back to the "
-     "system.\nReturns its bytes."
+     "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most a sixteenth of the "
+     "machine's,\nor 512 MB if that is more) back to the system. Returns its bytes."
      "\n\nExamples\n--------\n"
      ">>> import napier\n"
      ">>> probs = napier.softmax([[0.0] * 1000] * 1000)\n"

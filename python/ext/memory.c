@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Aligned memory, with a header ---------------------------------------------------------------------------------- */
 
@@ -59,7 +58,7 @@ void scratch_give(void *memory, void *user) {
  * A new large result costs more time in page faults than in computation. So large blocks are kept, up to a limit, and
  * reused. Each has its own pages. Any thread may free a block, also without the GIL. */
 
-enum { KEPT_BLOCKS = 16, KEPT_SHARE = 16 };
+enum { KEPT_BLOCKS = 1024, KEPT_SHARE = 16 }; /* a step of training frees some twenty for each layer of the model */
 #define BLOCK_LARGE ((size_t)256 * 1024)
 #define KEPT_LEAST ((size_t)512 * 1024 * 1024)
 #define BLOCK_HUGE ((size_t)64 * 1024 * 1024) /* the system may take such a block's pages while nobody uses it */
@@ -67,6 +66,7 @@ enum { KEPT_BLOCKS = 16, KEPT_SHARE = 16 };
 static struct {
     PyThread_type_lock lock;
     block *kept[KEPT_BLOCKS];
+    size_t sizes[KEPT_BLOCKS]; /* of each: a search reads no block */
     int count;
     size_t bytes, most; /* those that are kept, and that may be: a share of the machine's memory */
 } blocks;
@@ -97,8 +97,8 @@ void memory_in_child(void) {
 static block *block_find(size_t bytes) {
     int best = -1;
     for (int i = 0; i < blocks.count; i++) {
-        const size_t have = blocks.kept[i]->bytes;
-        if (have >= bytes && have - bytes <= bytes / 4 && (best < 0 || have < blocks.kept[best]->bytes)) {
+        const size_t have = blocks.sizes[i];
+        if (have >= bytes && have - bytes <= bytes / 4 && (best < 0 || have < blocks.sizes[best])) {
             best = i;
         }
     }
@@ -107,6 +107,7 @@ static block *block_find(size_t bytes) {
     }
     block *b = blocks.kept[best];
     blocks.kept[best] = blocks.kept[--blocks.count];
+    blocks.sizes[best] = blocks.sizes[blocks.count];
     blocks.bytes -= b->bytes;
     return b;
 }
@@ -149,7 +150,8 @@ void block_give(void *memory) {
     lock_blocks();
     const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= blocks.most;
     if (keep) {
-        blocks.kept[blocks.count++] = b;
+        blocks.kept[blocks.count] = b;
+        blocks.sizes[blocks.count++] = b->bytes;
         blocks.bytes += b->bytes;
     }
     unlock_blocks();
@@ -159,17 +161,13 @@ void block_give(void *memory) {
 }
 
 size_t memory_release(void) {
-    block *given[KEPT_BLOCKS];
     lock_blocks();
-    const int count = blocks.count;
-    memcpy(given, blocks.kept, sizeof given);
+    const size_t bytes = blocks.bytes;
+    for (int i = 0; i < blocks.count; i++) {
+        pages_give(blocks.kept[i], blocks.sizes[i]);
+    }
     blocks.count = 0;
     blocks.bytes = 0;
     unlock_blocks();
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++) {
-        bytes += given[i]->bytes;
-        pages_give(given[i], given[i]->bytes);
-    }
     return bytes;
 }

@@ -101,7 +101,8 @@ AttentionMaskInterface.register(_NAME, _mask)
 
 # ---- Modules -----------------------------------------------------------------------------------------------------------------
 # Each function is the forward method of a module. Activations between modules are float32 in both modes; in bf16 the products
-# and attention round what they read, attention its weights too. `self._napier` is the mode.
+# and attention round what they read, attention its weights too. Where no gradient in float32 passes, the step before rounds, so
+# that less is written and kept. `self._napier` is the mode.
 
 
 class _Mode(NamedTuple):
@@ -125,6 +126,12 @@ def _as_read(x, mode):
     return x.bfloat16() if mode.compute == "bf16" else x.float()
 
 
+def _read_dtype(mode):
+    """The dtype in which a step gives what only products or attention read."""
+    rounds = mode.compute == "bf16" and (mode.bf16_gradient or not torch.is_grad_enabled())
+    return torch.bfloat16 if rounds else torch.float32
+
+
 def _embedding(self, input):
     return nn.functional.embedding(input, self.weight, self.padding_idx).float()
 
@@ -137,13 +144,17 @@ def _norm(self, hidden_states):
     return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon)
 
 
+def _layer_norm(self, hidden_states):
+    return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon, dtype=_read_dtype(self._napier))
+
+
 def _last_norm(self, hidden_states):
     states = _norm(self, hidden_states)
     return _Rounded.apply(states) if self._napier.compute == "bf16" else states
 
 
 def _mlp(self, x):
-    return self.down_proj(_torch.swiglu(self.gate_proj(x), self.up_proj(x)))
+    return self.down_proj(_torch.swiglu(self.gate_proj(x), self.up_proj(x), dtype=_read_dtype(self._napier)))
 
 
 def _rotary_embedding(self, x, position_ids):
@@ -161,7 +172,8 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     if hasattr(self, "q_norm"):
         q, k = self.q_norm(q), self.k_norm(k)
     cosines, sines = (x.expand(*shape[:-2], -1).flatten(0, -2) for x in position_embeddings)
-    q, k = (_torch.rotary(x.flatten(0, -3), cosines, sines).view(x.shape) for x in (q, k))
+    dtype = _read_dtype(self._napier)
+    q, k = (_torch.rotary(x.flatten(0, -3), cosines, sines, dtype=dtype).view(x.shape) for x in (q, k))
     q, k, v = (_as_read(x, self._napier).transpose(1, 2) for x in (q, k, v))
     cache = past_key_values if cache is None else cache
     if cache is not None:
@@ -285,7 +297,7 @@ def _modules(model, head):
         name = f"model.layers.{i}"
         yield name, layer, "DecoderLayer", None
         for norm in ("input_layernorm", "post_attention_layernorm"):
-            yield f"{name}.{norm}", getattr(layer, norm), "RMSNorm", _norm
+            yield f"{name}.{norm}", getattr(layer, norm), "RMSNorm", _layer_norm
         yield f"{name}.self_attn", layer.self_attn, "Attention", _self_attention
         yield f"{name}.mlp", layer.mlp, "MLP", _mlp
         for part in (layer.self_attn, layer.mlp):
@@ -377,8 +389,8 @@ def patch(model, compute="f32", bf16_gradient=False):
         float32 in both modes. The model's weights are used as they are stored: float32, float16 or bfloat16.
     bf16_gradient : bool
         For compute 'bf16' and a model whose products have weights of bfloat16. Gradients are rounded to bf16 before they are
-        multiplied, as in PyTorch, which makes a step of training faster, most of all on a matrix engine. No bit of the forward pass
-        changes.
+        multiplied, and as those of what products read, as in PyTorch. This makes a step of training faster, most of all on a matrix
+        engine. No bit of the forward pass changes.
 
     Examples
     --------

@@ -691,8 +691,8 @@ def test_operators():
         (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "", none)),
         (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", tokens[:2], True)),
         (ops.linear, (x, y, v, "bf16", True)), (ops.linear, (x.detach(), y, None, "f32", False)),
-        (ops.rms_norm, (x, y[0].detach(), half)),
-        (ops.swiglu, (x, y)), (ops.rotary, (normal(2, 3, 5, 4), *nt.rotary_angles(torch.arange(6).view(2, 3), torch.ones(2)))),
+        (ops.rms_norm, (x, y[0].detach(), half, torch.bfloat16)), (ops.swiglu, (x, y, torch.float32)),
+        (ops.rotary, (normal(2, 3, 5, 4), *nt.rotary_angles(torch.arange(6).view(2, 3), torch.ones(2)), torch.float16)),
         (ops.rotary_angles, (torch.arange(6).view(2, 3), torch.ones(4), half)),
         (ops.group_advantages, (v.detach(), N // 2, None, "batch", one)),
     ]:

@@ -71,6 +71,23 @@ def test_16_bits():
         assert [t.dtype for t in torch.autograd.grad(loss, [x, w, g, matrix])] == [dtype] * 4
 
 
+def test_dtypes_of_results():
+    """A result of another dtype is that of float32, rounded once; gradients have the inputs' dtypes."""
+    x, w, g, (c, s) = normal(4, 64), normal(64, seed=1), normal(4, 64, seed=2), angles(4, 32)
+    for function, inputs in ((lambda *a, **o: nt.rms_norm(*a, **o), [x, w]), (lambda *a, **o: nt.swiglu(*a, **o), [x, g]),
+                             (lambda x, **o: nt.rotary(x.view(4, 2, 32), c, s, **o), [x])):
+        wide = function(*inputs)
+        grad = torch.randn(wide.shape, generator=torch.Generator().manual_seed(0)).bfloat16()
+        wanted = torch.autograd.grad(wide, inputs, grad.float())
+        for dtype in HALVES:
+            assert torch.equal(function(*inputs, dtype=dtype), wide.to(dtype))
+        narrow = function(*inputs, dtype=torch.bfloat16)
+        for mine, theirs in zip(torch.autograd.grad(narrow, inputs, grad), wanted):
+            assert mine.dtype == torch.float32 and torch.equal(mine, theirs)
+        for dtype in (torch.float64, torch.int32, "bfloat16"):
+            raises(TypeError, "dtype: expected torch.float32, torch.float16 or torch.bfloat16", lambda d=dtype: function(*inputs, dtype=d))
+
+
 def test_linear_rounds_as_the_models_do():
     x, weight, bias = normal(3, 70), normal(5, 70, seed=1), normal(5, seed=2, dtype=torch.bfloat16)
     for stored in (weight, weight.bfloat16()):

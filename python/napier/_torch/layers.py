@@ -24,6 +24,20 @@ def _expect_axes(name, x, count):
         raise ValueError(f"{name}: expected at least {count} dimension{'s'[:count - 1]}, got {x.ndim}")
 
 
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _result(dtype, default):
+    """The dtype of a result."""
+    if dtype is not None and dtype not in _DTYPES:
+        raise TypeError(f"dtype: expected torch.float32, torch.float16 or torch.bfloat16, got {dtype!r}")
+    return default if dtype is None else dtype
+
+
+def _empty_like(x, dtype):
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
 # ---- linear ------------------------------------------------------------------------------------------------------------------
 
 
@@ -116,8 +130,8 @@ def linear(x, weight, bias=None, *, compute="f32", bf16_gradient=False):
 
 
 @_operator("rms_norm")
-def _rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor) -> Tensor:
-    return _napier._rms_norm(_rows(x), weight, epsilon.item()).reshape(x.shape)
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor, dtype: torch.dtype) -> Tensor:
+    return _napier._rms_norm(_rows(x), weight, epsilon.item(), dtype).reshape(x.shape)
 
 
 @_operator("rms_norm_backward")
@@ -127,7 +141,7 @@ def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: Tensor,
     return to_x.reshape(x.shape) if wants_x else _none(x, x.dtype), to_weight if wants_weight else _none(x, weight.dtype)
 
 
-_rms_norm.register_fake(_row_major_like)
+_rms_norm.register_fake(lambda x, weight, epsilon, dtype: _empty_like(x, dtype))
 
 
 @_rms_norm_backward.register_fake
@@ -139,15 +153,15 @@ def _(grad, x, weight, epsilon, wants_x, wants_weight):
 def _gradient_rms_norm(ctx, grad):
     wants = ctx.needs_input_grad[:2]
     grads = _rms_norm_backward(grad, *ctx.saved_tensors, *wants)
-    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None)
+    return (*(g if wanted else None for g, wanted in zip(grads, wants)), None, None)
 
 
-_once(_rms_norm, _gradient_rms_norm, lambda ctx, inputs, output: ctx.save_for_backward(*inputs), 2)
+_once(_rms_norm, _gradient_rms_norm, lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:3]), 2)
 _last(_rms_norm_backward)
 
 
-def rms_norm(x, weight, *, epsilon=1e-6):
-    """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. The result has x's dtype.
+def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
+    """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. dtype is that of the result; default: x's.
 
     Examples
     --------
@@ -159,7 +173,8 @@ def rms_norm(x, weight, *, epsilon=1e-6):
     _check(x=x, weight=weight)
     _expect_axes("x", x, 1)
     _expect_shape("weight", weight, x.shape[-1:])
-    return _rms_norm(_single(x), _single(weight), _numbers(epsilon=epsilon))
+    x = _single(x)
+    return _rms_norm(x, _single(weight), _numbers(epsilon=epsilon), _result(dtype, x.dtype))
 
 
 # ---- swiglu ------------------------------------------------------------------------------------------------------------------
@@ -170,8 +185,8 @@ def _elements(x):
 
 
 @_operator("swiglu")
-def _swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    return _napier._swiglu(_elements(gate), _elements(up)).reshape(gate.shape)
+def _swiglu(gate: Tensor, up: Tensor, dtype: torch.dtype) -> Tensor:
+    return _napier._swiglu(_elements(gate), _elements(up), dtype).reshape(gate.shape)
 
 
 @_operator("swiglu_backward")
@@ -180,9 +195,7 @@ def _swiglu_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Te
     return to_gate.reshape(gate.shape), to_up.reshape(up.shape)
 
 
-@_swiglu.register_fake
-def _(gate, up):
-    return torch.empty(gate.shape, dtype=_common(gate.dtype, up.dtype), device=gate.device)
+_swiglu.register_fake(lambda gate, up, dtype: _empty_like(gate, dtype))
 
 
 @_swiglu_backward.register_fake
@@ -191,15 +204,16 @@ def _(grad, gate, up):
 
 
 def _gradient_swiglu(ctx, grad):
-    return _swiglu_backward(grad, *ctx.saved_tensors)
+    return *_swiglu_backward(grad, *ctx.saved_tensors), None
 
 
-_once(_swiglu, _gradient_swiglu, lambda ctx, inputs, output: ctx.save_for_backward(*inputs), 2)
+_once(_swiglu, _gradient_swiglu, lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:2]), 2)
 _last(_swiglu_backward)
 
 
-def swiglu(gate, up):
-    """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape.
+def swiglu(gate, up, *, dtype=None):
+    """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape. dtype is that of the
+    result; default: theirs, or float32 if they differ.
 
     Examples
     --------
@@ -211,42 +225,49 @@ def swiglu(gate, up):
     """
     _check(gate=gate, up=up)
     _expect_shape("up", up, gate.shape)
-    return _swiglu(_single(gate), _single(up))
+    gate, up = _single(gate), _single(up)
+    return _swiglu(gate, up, _result(dtype, _common(gate.dtype, up.dtype)))
 
 
 # ---- rotary ------------------------------------------------------------------------------------------------------------------
 
 
-def _rotated(x, cosines, sines, back):
+def _rotated(x, cosines, sines, back, dtype):
     heads = x if x.ndim == 3 else x.reshape(prod(x.shape[:-2]), *x.shape[-2:])
-    return _napier._rotary(heads, _rows(cosines), _rows(sines), back).reshape(x.shape)
+    return _napier._rotary(heads, _rows(cosines), _rows(sines), back, dtype).reshape(x.shape)
 
 
 @_operator("rotary")
-def _rotary(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    return _rotated(x, cosines, sines, False)
+def _rotary(x: Tensor, cosines: Tensor, sines: Tensor, dtype: torch.dtype) -> Tensor:
+    return _rotated(x, cosines, sines, False, dtype)
 
 
 @_operator("rotary_backward")
-def _rotary_backward(grad: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    return _rotated(grad, cosines, sines, True)
+def _rotary_backward(grad: Tensor, cosines: Tensor, sines: Tensor, dtype: torch.dtype) -> Tensor:
+    return _rotated(grad, cosines, sines, True, dtype)
 
 
-_rotary.register_fake(_row_major_like)
-_rotary_backward.register_fake(_row_major_like)
+for _operation in (_rotary, _rotary_backward):
+    _operation.register_fake(lambda x, cosines, sines, dtype: _empty_like(x, dtype))
+
+
+def _setup_rotary(ctx, inputs, output):
+    x, cosines, sines, _ = inputs
+    ctx.dtype = x.dtype
+    ctx.save_for_backward(cosines, sines)
 
 
 def _gradient_rotary(ctx, grad):
-    return _rotary_backward(grad, *ctx.saved_tensors), None, None
+    return _rotary_backward(grad, *ctx.saved_tensors, ctx.dtype), None, None, None
 
 
-_once(_rotary, _gradient_rotary, lambda ctx, inputs, output: ctx.save_for_backward(*inputs[1:]))
+_once(_rotary, _gradient_rotary, _setup_rotary)
 _last(_rotary_backward)
 
 
-def rotary(x, cosines, sines):
+def rotary(x, cosines, sines, *, dtype=None):
     """napier.rotary with gradients with respect to x [..., heads, dim]. cosines and sines are those of rotary_angles,
-    [..., dim / 2], and have no gradient. The result has x's dtype.
+    [..., dim / 2], and have no gradient. dtype is that of the result; default: x's.
 
     Examples
     --------
@@ -262,7 +283,8 @@ def rotary(x, cosines, sines):
         raise ValueError(f"x: dim {x.shape[-1]} is odd")
     for name, angles in (("cosines", cosines), ("sines", sines)):
         _expect_shape(name, angles, (*x.shape[:-2], x.shape[-1] // 2))
-    return _rotary(_single(x), cosines.float(), sines.float())
+    x = _single(x)
+    return _rotary(x, cosines.float(), sines.float(), _result(dtype, x.dtype))
 
 
 @_operator("rotary_angles")
