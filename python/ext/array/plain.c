@@ -109,19 +109,23 @@ tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count) {
     return use;
 }
 
-static PyObject *are_plain(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+static PyObject *use_of(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    bool plain = torch_start() && !in_transform();
-    for (Py_ssize_t i = 0; i < count && plain; i++) {
+    tensor_use use = torch_start() && !in_transform() ? USE_PLAIN : USE_OTHER;
+    for (Py_ssize_t i = 0; i < count && use != USE_OTHER; i++) {
         const int is_tensor = PyObject_IsInstance(args[i], torch.tensor);
-        plain = !is_tensor || (is_tensor > 0 && tensor_use_of(args + i, 1) == USE_PLAIN && tensor_has_memory(args[i]));
+        if (is_tensor != 0) {
+            const tensor_use other = is_tensor > 0 ? tensor_use_of(args + i, 1) : USE_OTHER;
+            use = other == USE_OTHER || !tensor_has_memory(args[i]) ? USE_OTHER : other == USE_RECORDED ? other : use;
+        }
     }
     PyErr_Clear();
-    return PyBool_FromLong(plain);
+    return PyLong_FromLong(use);
 }
 
 PyMethodDef plain_functions[] = {
-    {"_are_plain", (PyCFunction)(void (*)(void))are_plain, METH_FASTCALL,
-     "_are_plain(*arguments)\n--\n\nWhether PyTorch would only compute with the tensors among them, here and now: "
-     "nothing is recorded, traced or transformed."},
+    {"_use_of", (PyCFunction)(void (*)(void))use_of, METH_FASTCALL,
+     "_use_of(*arguments)\n--\n\nWhat PyTorch does here and now with the result of a call on the tensors among them: "
+     "nothing "
+     "(1), it\nrecords a gradient (2), or it traces or transforms it, so that only an operator will do (0)."},
     {NULL, NULL, 0, NULL}};

@@ -70,17 +70,26 @@ def _operator(name):
 
         def quick(*args):
             """The function without the operator, which costs tens of microseconds, where the operator would add nothing."""
-            return function(*args) if not _is_traced() and _napier._are_plain(*args) else operator(*args)
+            use = _use_of(*args)
+            if use == PLAIN:
+                return function(*args)
+            return quick.record(*args) if use == RECORDED and quick.record else operator(*args)
 
         for attribute in ("register_fake", "register_autograd", "_opoverload", "_name"):
             setattr(quick, attribute, getattr(operator, attribute))
-        quick.definition = operator
+        quick.definition, quick.function, quick.record = operator, function, None
         return quick
 
     return decorate
 
 
+PLAIN, RECORDED = 1, 2
 _is_traced = torch.compiler.is_dynamo_compiling  # other ways to trace have modes, which C sees
+
+
+def _use_of(*args):
+    """What PyTorch does with the result of a call: PLAIN, nothing; RECORDED, a gradient; 0, all else."""
+    return 0 if _is_traced() else _napier._use_of(*args)
 
 
 _library = torch.library.Library("napier", "FRAGMENT")
@@ -97,6 +106,17 @@ def _once(operator, backward, setup, tensors=1, forward_mode=None):
                 raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
         setup(ctx, inputs, output)
 
+    class Recorded(torch.autograd.Function):
+        """The operator's own gradient in half the time, where PyTorch only records it."""
+
+        @staticmethod
+        def forward(ctx, *inputs):
+            output = operator.function(*inputs)
+            checked_setup(ctx, inputs, output)
+            return output
+
+    Recorded.backward = staticmethod(backward)
+    operator.record = Recorded.apply
     operator.register_autograd(backward, setup_context=checked_setup)
     _check_transforms(operator, tensors, forward_mode)
 

@@ -1,11 +1,10 @@
 """entmax, gumbel_softmax, logaddexp and cross_entropy with derivatives of every order: what is made of softmax, logsumexp and sums."""
 import torch
 
-from .. import _napier
 from .._ops.entmax import check_alpha, entmax_rows
 from .._ops.losses import check_reduction, check_target, class_axis
-from .base import (Tensor, _as_tensor, _check, _check_given, _differentiable, _is_traced, _number, _numbers, _operator,
-                   _row_major_like)
+from .base import (PLAIN, Tensor, _as_tensor, _check, _check_given, _differentiable, _number, _numbers, _operator,
+                   _row_major_like, _use_of)
 from .logsumexp import logsumexp
 from .softmax import _at_least_single, _dimension, _dot, _exp, _floats, _kept, _log, _logits, _over, log_softmax, softmax, sparsemax
 
@@ -140,7 +139,7 @@ def _target_ids(target, ignore_index, classes):
     """(ids, those that count), with 0 in place of the ids that do not."""
     target = target.long()  # which holds every number that it is compared with
     counts = target != ignore_index
-    if not _is_traced() and target.device.type == "cpu" and _napier._are_plain(target):
+    if target.device.type == "cpu" and _use_of(target) == PLAIN:
         wrong = target[counts & ((target < 0) | (target >= classes))]
         if wrong.numel():
             raise IndexError(f"target: {wrong[0].item()} is not in 0 .. {classes - 1}")
