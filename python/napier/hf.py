@@ -140,12 +140,12 @@ def _linear(self, input):
     return _torch.linear(input, self.weight, self.bias, **self._napier._asdict())
 
 
-def _norm(self, hidden_states):
-    return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon)
+def _norm(self, hidden_states, dtype=None):
+    return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon, dtype=dtype)
 
 
 def _layer_norm(self, hidden_states):
-    return _torch.rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon, dtype=_read_dtype(self._napier))
+    return _norm(self, hidden_states, _read_dtype(self._napier))
 
 
 def _last_norm(self, hidden_states):
@@ -389,7 +389,7 @@ def patch(model, compute="f32", bf16_gradient=False):
         float32 in both modes. The model's weights are used as they are stored: float32, float16 or bfloat16.
     bf16_gradient : bool
         For compute 'bf16' and a model whose products have weights of bfloat16. Gradients are rounded to bf16 before they are
-        multiplied, and as those of what products read, as in PyTorch. This makes a step of training faster, most of all on a matrix
+        multiplied, and so are those with respect to what products read, as in PyTorch. This makes a step of training faster, most of all on a matrix
         engine. No bit of the forward pass changes.
 
     Examples

@@ -125,7 +125,6 @@ static PyObject *use_of(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 PyMethodDef plain_functions[] = {
     {"_use_of", (PyCFunction)(void (*)(void))use_of, METH_FASTCALL,
-     "_use_of(*arguments)\n--\n\nWhat PyTorch does here and now with the result of a call on the tensors among them: "
-     "nothing "
-     "(1), it\nrecords a gradient (2), or it traces or transforms it, so that only an operator will do (0)."},
+     "_use_of(*arguments)\n--\n\nWhat PyTorch does here and now with the result of a call on the tensors among them: a "
+     "tensor_use."},
     {NULL, NULL, 0, NULL}};

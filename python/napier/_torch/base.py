@@ -107,7 +107,7 @@ def _once(operator, backward, setup, tensors=1, forward_mode=None):
         setup(ctx, inputs, output)
 
     class Recorded(torch.autograd.Function):
-        """The operator's own gradient in half the time, where PyTorch only records it."""
+        """The operator and its gradient without the dispatch, where PyTorch only records it."""
 
         @staticmethod
         def forward(ctx, *inputs):

@@ -34,10 +34,6 @@ def _result(dtype, default):
     return default if dtype is None else dtype
 
 
-def _empty_like(x, dtype):
-    return torch.empty(x.shape, dtype=dtype, device=x.device)
-
-
 # ---- linear ------------------------------------------------------------------------------------------------------------------
 
 
@@ -141,7 +137,7 @@ def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: Tensor,
     return to_x.reshape(x.shape) if wants_x else _none(x, x.dtype), to_weight if wants_weight else _none(x, weight.dtype)
 
 
-_rms_norm.register_fake(lambda x, weight, epsilon, dtype: _empty_like(x, dtype))
+_rms_norm.register_fake(lambda x, weight, epsilon, dtype: x.new_empty(x.shape, dtype=dtype))
 
 
 @_rms_norm_backward.register_fake
@@ -195,7 +191,7 @@ def _swiglu_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Te
     return to_gate.reshape(gate.shape), to_up.reshape(up.shape)
 
 
-_swiglu.register_fake(lambda gate, up, dtype: _empty_like(gate, dtype))
+_swiglu.register_fake(lambda gate, up, dtype: gate.new_empty(gate.shape, dtype=dtype))
 
 
 @_swiglu_backward.register_fake
@@ -247,8 +243,10 @@ def _rotary_backward(grad: Tensor, cosines: Tensor, sines: Tensor, dtype: torch.
     return _rotated(grad, cosines, sines, True, dtype)
 
 
-for _operation in (_rotary, _rotary_backward):
-    _operation.register_fake(lambda x, cosines, sines, dtype: _empty_like(x, dtype))
+@_rotary.register_fake
+@_rotary_backward.register_fake
+def _(x, cosines, sines, dtype):
+    return x.new_empty(x.shape, dtype=dtype)
 
 
 def _setup_rotary(ctx, inputs, output):
