@@ -85,7 +85,7 @@ failed() { # name[, count]
     local how="exit status $status, $took s"
     { [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; } && how="no end after $took s"
     printf '  FAIL  %s (%s)\n' "$1" "$how"
-    { grep -B 12 -E '^(FAIL|E  )' "$log" | head -n 60; tail -n 15 "$log"; } | sed 's/^/        | /'
+    { grep -B 12 -A 25 -E '^(FAIL|E  )' "$log" | head -n 90; tail -n 15 "$log"; } | sed 's/^/        | /'
     record fail "${2:-1}" "$1"
     return 1
 }

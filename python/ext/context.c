@@ -141,7 +141,6 @@ napier_context *context_take(void) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = pool.forked ? 1 : pool.threads;
     options.highest_isa = pool.isa;
-    options.allocator = (napier_allocator){scratch_take, scratch_give, NULL};
     napier_context *context = NULL;
     const napier_status status = napier_context_create(&context, &options);
     if (status) {
@@ -263,6 +262,7 @@ static PyObject *isa_available(PyObject *self, PyObject *value) {
 static PyObject *release_memory(PyObject *self, PyObject *none) {
     (void)self;
     (void)none;
+    pool_empty(); /* contexts keep memory for their calls */
     return PyLong_FromSize_t(memory_release());
 }
 
@@ -306,8 +306,11 @@ static PyMethodDef settings[] = {
      "a "
      "second, and bar.close().\nNone: no bars. Returns what was set before."},
     {"release_memory", release_memory, METH_NOARGS,
-     "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most a sixteenth of the "
-     "machine's,\nor 512 MB if that is more) back to the system. Returns its bytes."
+     "release_memory()\n--\n\nGives memory of earlier results and calls that is kept for later ones back to the "
+     "system. "
+     "Results keep\nat most a sixteenth of the machine's, or 512 MB if that is more; calls 64 MB in each thread. "
+     "Returns "
+     "the bytes\nof results."
      "\n\nExamples\n--------\n"
      ">>> import napier\n"
      ">>> probs = napier.softmax([[0.0] * 1000] * 1000)\n"

@@ -136,10 +136,6 @@ void *block_take(size_t bytes);
 void block_give(void *memory);
 size_t memory_release(void);
 
-/* Memory inside calls: the functions of a napier_allocator. */
-void *scratch_take(size_t bytes, size_t alignment, void *user);
-void scratch_give(void *memory, void *user);
-
 int memory_start(void); /* 0, or -1 if there is no memory */
 void memory_before_fork(void);
 void memory_after_fork(void);

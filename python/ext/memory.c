@@ -1,57 +1,27 @@
-/* memory.c - the memory of calls and of their results. */
+/* memory.c - the memory of results. */
 #include "ext.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* ---- Aligned memory, with a header ---------------------------------------------------------------------------------- */
 
 typedef struct block {
     void *start;  /* of the memory that malloc gave; NULL: pages of the system */
-    size_t bytes; /* after this header; of pages: with it */
+    size_t bytes; /* of pages, with this header */
 } block;
 
 enum { HEADER = 64 }; /* bytes from a block to its memory */
 
 static block *block_of(void *memory) { return (block *)(void *)((char *)memory - HEADER); }
 
-static void *aligned_take(size_t bytes, size_t alignment) {
-    alignment = alignment > HEADER ? alignment : HEADER;
-    char *const start = bytes > SIZE_MAX - HEADER - alignment ? NULL : malloc(HEADER + alignment + bytes);
+static void *aligned_take(size_t bytes) {
+    char *const start = bytes > SIZE_MAX - 2 * HEADER ? NULL : malloc(2 * HEADER + bytes);
     if (!start) {
         return NULL;
     }
-    char *const memory = start + HEADER + alignment - (uintptr_t)(start + HEADER) % alignment;
-    *block_of(memory) = (block){start, bytes};
+    char *const memory = start + 2 * HEADER - (uintptr_t)start % HEADER;
+    *block_of(memory) = (block){start, 0};
     return memory;
-}
-
-/* ---- Scratch memory of calls: with or without the GIL ---------------------------------------------------------------
- * When a block of more than 64 KB is freed, the C library consolidates its heap, which takes longer than a small call.
- * So one block is kept for the next call that needs it. It belongs to no context. */
-
-enum { SCRATCH_LEAST = 32 << 10, SCRATCH_MOST = 4 << 20 };
-
-static _Atomic(block *) spare_scratch;
-
-void *scratch_take(size_t bytes, size_t alignment, void *user) {
-    (void)user;
-    if (alignment <= HEADER && bytes >= SCRATCH_LEAST && bytes <= SCRATCH_MOST) {
-        block *const spare = atomic_exchange(&spare_scratch, NULL);
-        if (spare && spare->bytes >= bytes) {
-            return (char *)spare + HEADER;
-        }
-        free(spare ? spare->start : NULL);
-    }
-    return aligned_take(bytes, alignment);
-}
-
-void scratch_give(void *memory, void *user) {
-    (void)user;
-    block *const given = block_of(memory);
-    const bool keep = given->bytes >= SCRATCH_LEAST && given->bytes <= SCRATCH_MOST;
-    block *const old = keep ? atomic_exchange(&spare_scratch, given) : given;
-    free(old ? old->start : NULL);
 }
 
 /* ---- Memory of results ----------------------------------------------------------------------------------------------
@@ -117,7 +87,7 @@ void *block_take(size_t bytes) {
         return NULL;
     }
     if (bytes + HEADER < BLOCK_LARGE) {
-        return aligned_take(bytes, HEADER);
+        return aligned_take(bytes);
     }
     bytes += HEADER;
     const size_t page = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096;

@@ -2,58 +2,54 @@
 #include "core/base/context.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------- */
 
-void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size) {
-    if (count == 0 || size == 0 || count > SIZE_MAX / size) {
-        return NULL;
-    }
-    return allocator->allocate(count * size, NAPIER_ALIGNMENT, allocator->user);
-}
-
-void napier_free(const napier_allocator *allocator, void *memory) {
-    if (memory != NULL) {
-        allocator->deallocate(memory, allocator->user);
-    }
-}
-
-void *napier_keep(napier_memory *memory, void *block) {
+static void *keep_block(napier_memory *memory, napier_block block) {
     if (memory->count == NAPIER_MEMORY_BLOCKS) {
-        napier_free(&memory->context->allocator, block);
+        napier_free(&memory->context->allocator, block.memory);
         memory->missing = true;
         return NULL;
     }
-    if (block) {
+    if (block.memory) {
         memory->blocks[memory->count++] = block;
     }
-    return block;
+    return block.memory;
 }
 
+void *napier_keep(napier_memory *memory, void *block) { return keep_block(memory, (napier_block){block, 0}); }
+
 void *napier_take(napier_memory *memory, int64_t count, size_t size) {
-    void *const block =
-        napier_keep(memory, napier_alloc(&memory->context->allocator, count > 0 ? (size_t)count : 1, size));
+    napier_context *const context = memory->context;
+    void *const block = keep_block(
+        memory, napier_spares_take(&context->spares, &context->allocator, count > 0 ? (size_t)count : 1, size));
     memory->missing = memory->missing || !block;
     return block;
 }
 
 void *napier_let_go(napier_memory *memory, void *block) {
     for (int i = 0; i < memory->count; i++) {
-        memory->blocks[i] = memory->blocks[i] == block ? NULL : memory->blocks[i];
+        memory->blocks[i].memory = memory->blocks[i].memory == block ? NULL : memory->blocks[i].memory;
     }
     return block;
 }
 
 void napier_memory_free(napier_memory *memory) {
     while (memory->count > 0) {
-        napier_free(&memory->context->allocator, memory->blocks[--memory->count]);
+        napier_spares_give(&memory->context->spares, &memory->context->allocator, memory->blocks[--memory->count]);
     }
     memory->missing = false;
 }
 
 /* ---- Questions and errors -------------------------------------------------------------------------------------- */
+
+napier_context napier_context_alone(const napier_context *context) {
+    napier_context alone = *context;
+    alone.threads = 1;
+    alone.spares = (napier_spares){.kept = false};
+    return alone;
+}
 
 const char *napier_last_error(const napier_context *context) { return context == NULL ? "" : context->error; }
 

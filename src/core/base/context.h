@@ -1,15 +1,17 @@
-/* core/base/context.h - the members of a context, how a call fails, and how the library allocates memory. */
+/* core/base/context.h - the members of a context, the memory of a call, and how it fails. */
 #ifndef NAPIER_CORE_BASE_CONTEXT_H
 #define NAPIER_CORE_BASE_CONTEXT_H
 
 #include <napier/types.h>
 #include <stdbool.h>
 
+#include "core/base/memory.h"
+
 #if defined(__FAST_MATH__)
 #error "Napier's bits are IEEE bits: build without -ffast-math"
 #endif
 
-enum { NAPIER_ERROR_TEXT = 256, NAPIER_ALIGNMENT = 64 };
+enum { NAPIER_ERROR_TEXT = 256 };
 
 /* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, AMX, or both. From
  * NAPIER_ENGINE_AMX on there is AMX. */
@@ -23,6 +25,7 @@ typedef enum napier_engine {
 
 struct napier_context {
     napier_allocator allocator;
+    napier_spares spares;
     int threads;
     struct napier_pool *pool;   /* NULL: OpenMP's threads, or none */
     struct napier_stop *stop;   /* core/base/stop.h; NULL: nothing stops it */
@@ -33,6 +36,9 @@ struct napier_context {
     int64_t cache_bytes; /* of the last level; 0: unknown */
     char error[NAPIER_ERROR_TEXT];
 };
+
+/* A copy with one thread and without spares: the context of a worker, or of a call within a call. */
+napier_context napier_context_alone(const napier_context *context);
 
 /* Every public call starts with this. A NULL context gives INVALID_ARGUMENT. Clears the text of the last error. */
 napier_status napier_begin(napier_context *context);
@@ -47,18 +53,13 @@ napier_fail(napier_context *context, napier_status status, const char *format, .
 #define napier_fail(context, status, ...) ((void)(napier_fail)(context, status, __VA_ARGS__), (status))
 #endif
 
-/* Allocates count * size bytes on the boundary of a cache line. NULL if the product overflows
- * or there is no memory, and if count is 0. */
-void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size);
-void napier_free(const napier_allocator *allocator, void *memory);
-
-/* Blocks of memory that are freed together. */
+/* Blocks of memory that are freed together: the context keeps them for its later calls. */
 enum { NAPIER_MEMORY_BLOCKS = 32 };
 typedef struct napier_memory {
     napier_context *context;
     bool missing; /* an allocation has failed */
     int count;
-    void *blocks[NAPIER_MEMORY_BLOCKS];
+    napier_block blocks[NAPIER_MEMORY_BLOCKS];
 } napier_memory;
 
 /* count * size bytes, at least one element; NULL, and `missing`, if there is no memory. */

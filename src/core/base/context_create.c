@@ -137,6 +137,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         return NAPIER_OUT_OF_MEMORY;
     }
     context->allocator = allocator;
+    context->spares = (napier_spares){.kept = allocator.allocate == allocate_by_default};
     napier_watch_forks();
     context->threads = threads;
     context->stop = create_stop(context);
@@ -157,5 +158,6 @@ void napier_context_destroy(napier_context *context) {
     }
     const napier_allocator allocator = context->allocator;
     destroy_pool(context->pool);
+    napier_spares_free(&context->spares, &allocator);
     napier_free(&allocator, context);
 }

@@ -1,19 +1,37 @@
 /* core/base/platform.c - see platform.h. POSIX first, then Windows. */
 #ifndef _WIN32
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise */
 
 #include "core/base/platform.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 1 << 20 };
+
+/* On huge pages products take 0.9 to 0.99 of the time: they are contiguous, so they fill the sets of a cache evenly, and have
+ * one entry of the TLB for 2 MB. Linux often gives them only to those who ask. */
 void *napier_aligned_take(size_t alignment, size_t size) {
     void *memory = NULL;
-    return posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+    const bool huge = size >= HUGE_PAGE && alignment <= HUGE_PAGE;
+    if (posix_memalign(&memory, huge ? HUGE_PAGE : alignment, size) != 0) {
+        return NULL;
+    }
+#ifdef MADV_HUGEPAGE
+    if (huge) {
+        (void)madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    }
+#endif
+    return memory;
 }
 
 void napier_aligned_give(void *memory) { free(memory); }
+
+size_t napier_whole_pages(size_t size) {
+    return size < HUGE_LEAST || size > SIZE_MAX - HUGE_PAGE ? size : (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
 
 uint64_t napier_nanoseconds(void) {
     struct timespec now = {0};
@@ -60,6 +78,7 @@ void napier_unmap_file(const void *map, size_t size) { (void)munmap((void *)(uin
 
 void *napier_aligned_take(size_t alignment, size_t size) { return _aligned_malloc(size, alignment); }
 void napier_aligned_give(void *memory) { _aligned_free(memory); }
+size_t napier_whole_pages(size_t size) { return size; }
 
 uint64_t napier_nanoseconds(void) {
     const uint64_t second = UINT64_C(1000000000);

@@ -23,9 +23,11 @@
 #include <unistd.h>
 
 /* `size` bytes on a multiple of `alignment`, a power of two that is at least the size of a pointer; NULL if there is no
- * memory. Windows frees such memory in its own way. */
+ * memory. From 2 MB on it lies on huge pages if the system has them. Windows frees such memory in its own way. */
 void *napier_aligned_take(size_t alignment, size_t size);
 void napier_aligned_give(void *memory);
+/* The size of a block that may lie on huge pages if it is filled up to whole ones: from 1 MB on. */
+size_t napier_whole_pages(size_t size);
 
 /* Nanoseconds of a clock that never goes back. */
 uint64_t napier_nanoseconds(void);

@@ -29,8 +29,7 @@ static void fill(uint16_t *numbers, size_t count, int kind) {
 }
 
 static napier_status multiply(const napier_context *context, napier_engine engine, comparison *c, float *products) {
-    napier_context alone = *context;
-    alone.threads = 1;
+    napier_context alone = napier_context_alone(context);
     alone.stop = NULL; /* a comparison cut short would find other bits */
     alone.engine = engine;
     napier_product_plan plan = napier_product_plan_of(&alone, napier_const_rows(c->lanes, SIDE, K, NAPIER_BF16),

@@ -262,8 +262,7 @@ static int is_large(const spectral *s, int64_t component) {
 /* Lays out small components, each by one worker, because their products are too small to share. */
 static void lay_out_small_ones(void *argument, int worker, int64_t begin, int64_t end) {
     const component_task *t = argument;
-    napier_context alone = *t->s->context;
-    alone.threads = 1;
+    napier_context alone = napier_context_alone(t->s->context);
     for (int64_t c = begin; c < end; c++) {
         if (is_small(t->s, c)) {
             place_small_component(t->s, c, t->seed);

@@ -170,6 +170,68 @@ static void test_allocation(void) {
     napier_free(a, NULL);
 }
 
+enum { KB = 1024, MB = 1024 * 1024 };
+
+/* Takes `count` blocks and frees them; returns the first. */
+static void *take_and_free(napier_context *context, int count, int64_t bytes) {
+    napier_memory taken = {.context = context};
+    void *const first = napier_take(&taken, bytes, 1);
+    for (int i = 1; i < count; i++) {
+        (void)napier_take(&taken, bytes, 1);
+    }
+    assert_false(taken.missing);
+    napier_memory_free(&taken);
+    return first;
+}
+
+static void test_spares(void) {
+    napier_context *context = context_for_test(NAPIER_ISA_SCALAR, 1);
+    napier_spares *const spares = &context->spares;
+    if (SANITIZED) {
+        skip();
+    }
+    napier_spares_free(spares, &context->allocator);
+    (void)take_and_free(context, 3, 31 * KB);
+    assert_int_equal(spares->count, 0);
+    void *const first = take_and_free(context, 1, 100 * KB);
+    assert_int_equal(spares->count, 1);
+    assert_ptr_equal(take_and_free(context, 1, 50 * KB), first);
+    assert_ptr_not_equal(take_and_free(context, 1, 49 * KB), first); /* less than half of it */
+    assert_int_equal(spares->count, 2);
+    (void)take_and_free(context, NAPIER_SPARES, 200 * KB);
+    assert_int_equal(spares->count, NAPIER_SPARES);
+    assert_int_equal(spares->bytes, NAPIER_SPARES * 200 * KB);
+    (void)take_and_free(context, 4, 20 * MB);
+    assert_int_equal(spares->count, 3);
+    assert_in_range(spares->bytes, 60 * MB, 64 * MB);
+    (void)take_and_free(context, 1, 65 * MB);
+    assert_int_equal(spares->count, 3);
+
+    napier_memory taken = {.context = context};
+    void *const block = napier_take(&taken, 20 * MB, 1);
+    assert_ptr_equal(napier_let_go(&taken, block), block);
+    assert_null(napier_take(&taken, INT64_MAX, 1)); /* frees the spares, and tries again */
+    assert_true(taken.missing);
+    napier_memory_free(&taken);
+    assert_int_equal(spares->count, 0);
+    assert_int_equal(spares->bytes, 0);
+    napier_free(&context->allocator, block);
+}
+
+/* An allocator of the caller's gets back what a call frees, at once. */
+static void test_no_spares(void) {
+    counter c = {0};
+    napier_context_options o = NAPIER_CONTEXT_OPTIONS_INIT;
+    o.allocator = (napier_allocator){count_allocate, count_free, &c};
+    napier_context *context;
+    assert_int_equal(napier_context_create(&context, &o), NAPIER_OK);
+    (void)take_and_free(context, 5, MB);
+    assert_int_equal(c.allocated, 6);
+    assert_int_equal(c.freed, 5);
+    napier_context_destroy(context);
+    assert_int_equal(c.freed, 6);
+}
+
 /* ---- One view ---------------------------------------------------------------------------------------------------- */
 
 static float memory[64];
@@ -489,7 +551,7 @@ static void test_floating_point_state(void) {
 
 int main(void) {
     return RUN_TESTS("base", TEST(test_names), TEST(test_no_device), TEST(test_context_options), TEST(test_context),
-                     TEST(test_allocation), TEST_1(test_views_that_cannot_be), TEST_1(test_views_to_write),
-                     TEST_1(test_overlap_against_a_map), TEST_1(test_large_overlaps), TEST(test_parallel),
-                     TEST(test_awake_threads), TEST(test_floating_point_state));
+                     TEST(test_allocation), TEST(test_spares), TEST(test_no_spares), TEST_1(test_views_that_cannot_be),
+                     TEST_1(test_views_to_write), TEST_1(test_overlap_against_a_map), TEST_1(test_large_overlaps),
+                     TEST(test_parallel), TEST(test_awake_threads), TEST(test_floating_point_state));
 }
