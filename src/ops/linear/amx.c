@@ -318,6 +318,20 @@ NAPIER_AMX void napier_engine_pack_tiles(const napier_engine_block *b, uint16_t 
     }
 }
 
+NAPIER_AMX void napier_engine_pack_neighbours(const uint16_t *from, int64_t k_step, int64_t groups, int64_t pairs,
+                                              uint32_t *out, int64_t group_step) {
+    const uintptr_t ahead =
+        8 * (uintptr_t)k_step * sizeof *from; /* from a k to the next the hardware fetches nothing */
+    for (int64_t p = 0; p < pairs; p++, from += 2 * k_step) {
+        for (int64_t g = 0; g < groups; g++) {
+            const uint16_t *const even = from + g * LANES, *const odd = even + k_step;
+            __builtin_prefetch((const void *)((uintptr_t)even + ahead));
+            __builtin_prefetch((const void *)((uintptr_t)odd + ahead));
+            napier_line_of_pairs(out + g * group_step + p * LANES, even, odd);
+        }
+    }
+}
+
 /* How rows of the square before are written. Whole lines of bf16 need no decisions. */
 typedef enum writing { NOTHING, LINES, LINES_STREAM, ANY } writing;
 
@@ -584,6 +598,10 @@ void napier_engine_begin(void) {}
 void napier_engine_multiply_here(const napier_engine_block *block) { (void)block; }
 void napier_engine_end(void) {}
 void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles) { (void)block, (void)tiles; }
+void napier_engine_pack_neighbours(const uint16_t *from, int64_t k_step, int64_t groups, int64_t pairs, uint32_t *out,
+                                   int64_t group_step) {
+    (void)from, (void)k_step, (void)groups, (void)pairs, (void)out, (void)group_step;
+}
 void napier_engine_multiply_strip(const napier_engine_strip *strip) { (void)strip; }
 void napier_engine_write_square(napier_engine_square *square) { (void)square; }
 

@@ -41,6 +41,11 @@ void napier_engine_end(void);
 /* Packs rows as tiles: [row_count / 32, rounded up][k / 32][32][32], filled up with +0. */
 void napier_engine_pack_tiles(const napier_engine_block *block, uint16_t *tiles);
 
+/* Packs groups of lanes that are neighbours in memory: the k-th element of lane l is from[k * k_step + l]. Group g goes to
+ * out + g * group_step: [pairs][16]. */
+void napier_engine_pack_neighbours(const uint16_t *from, int64_t k_step, int64_t groups, int64_t pairs, uint32_t *out,
+                                   int64_t group_step);
+
 /* Where results go, as bf16 or f32. NaN becomes the canonical one. */
 typedef struct napier_engine_out {
     void *data;   /* NULL: nowhere */

@@ -20,6 +20,12 @@ enum { NAPIER_TILE_ROWS = 16, NAPIER_TILE_BYTES = 64 };
 #define NAPIER_AMX_FENCE()
 #define napier_line_copy(to, from) memcpy(to, from, NAPIER_TILE_BYTES)
 
+static inline void napier_line_of_pairs(uint32_t *to, const uint16_t *even, const uint16_t *odd) {
+    for (int l = 0; l < NAPIER_TILE_ROWS; l++) {
+        to[l] = even[l] | (uint32_t)odd[l] << 16;
+    }
+}
+
 void napier_tile_configure(void);
 void napier_tile_release(void);
 void napier_tile_zero(int tile);
@@ -60,6 +66,12 @@ NAPIER_AMX static inline void napier_tile_configure(void) {
 
 /* Copies the row of a tile. */
 #define napier_line_copy(to, from) _mm512_storeu_si512(to, _mm512_loadu_si512(from))
+/* Makes 16 pairs of an even and an odd k. */
+NAPIER_AMX_INLINE void napier_line_of_pairs(uint32_t *to, const uint16_t *even, const uint16_t *odd) {
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)even));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)odd));
+    _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
 #define napier_tile_release() _tile_release()
 #define napier_tile_zero(tile) _tile_zero(tile)
 #define napier_tile_load(tile, from, step) _tile_loadd(tile, from, step) /* row r from `from` + r * step bytes */

@@ -78,8 +78,13 @@ static void pack_tile_across(const napier_strips *s, int64_t row, int64_t k, uin
     enum { ROWS = NAPIER_ENGINE_LANES, PAIRS = NAPIER_PAIRS_BLOCK / 2 };
     const int64_t left = s->first_row + s->row_count - row, rows = left < 0 ? 0 : napier_least(left, ROWS);
     uint32_t pairs[PAIRS * ROWS];
-    napier_engine_pack_lanes(&s->a, row, rows, k, napier_least(s->a.cols - k, NAPIER_PAIRS_BLOCK), NAPIER_PAIRS_BLOCK,
-                             pairs);
+    if (rows == ROWS && k + NAPIER_PAIRS_BLOCK <= s->a.cols) {
+        napier_engine_pack_neighbours((const uint16_t *)s->a.data + row + k * s->a.col_stride, s->a.col_stride, 1,
+                                      PAIRS, pairs, 0);
+    } else {
+        napier_engine_pack_lanes(&s->a, row, rows, k, napier_least(s->a.cols - k, NAPIER_PAIRS_BLOCK),
+                                 NAPIER_PAIRS_BLOCK, pairs);
+    }
     const napier_const_matrix turned = {pairs, ROWS, PAIRS, 1, ROWS, NAPIER_F32};
     s->kernels->pack(&turned, 0, ROWS, 0, PAIRS, false, (float *)(void *)tile, PAIRS, PAIRS);
 }
@@ -110,18 +115,22 @@ static void pack_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Packs `cols` k, from k on, of a strip of b. Columns that are neighbours in memory take turns, some k at a time. */
+/* Packs `cols` k, from k on, of a strip of b. */
 static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int64_t column, int64_t k, int64_t cols,
                        uint32_t *strip) {
-    enum { SOME_K = 4 * NAPIER_PAIRS_BLOCK, LANES = NAPIER_ENGINE_LANES };
-    const int64_t end = napier_round_up(napier_least(b->rows - column, s->width), SQUARE);
-    const int64_t together = b->row_stride == 1 ? SOME_K : cols;
-    for (int64_t i = 0; i < cols; i += together) {
-        for (int64_t c = 0; c < end; c += LANES) {
-            const int64_t left = b->rows - column - c, lanes = left < 0 ? 0 : napier_least(left, LANES);
-            napier_product_pack_group(s->kernels, b, column + c, lanes, k + i, napier_least(cols - i, together),
-                                      strip + (c * cols + i * LANES) / 2);
-        }
+    enum { LANES = NAPIER_ENGINE_LANES };
+    const int64_t columns = napier_least(b->rows - column, s->width), end = napier_round_up(columns, SQUARE);
+    int64_t neighbours = 0, whole = 0;
+    if (b->row_stride == 1) {
+        neighbours = columns / LANES * LANES;
+        whole = napier_least(b->cols - k, cols) / NAPIER_PAIRS_BLOCK * NAPIER_PAIRS_BLOCK;
+        napier_engine_pack_neighbours((const uint16_t *)b->data + column + k * b->col_stride, b->col_stride,
+                                      neighbours / LANES, whole / 2, strip, LANES * cols / 2);
+    }
+    for (int64_t c = whole < cols ? 0 : neighbours; c < end; c += LANES) {
+        const int64_t first = c < neighbours ? whole : 0, left = columns - c;
+        napier_product_pack_group(s->kernels, b, column + c, left < 0 ? 0 : napier_least(left, LANES), k + first,
+                                  cols - first, strip + (c * cols + first * LANES) / 2);
     }
 }
 
