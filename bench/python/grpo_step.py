@@ -1,10 +1,11 @@
 """Time of a whole GRPO step (sample, reward, train) of TRL's GRPOTrainer: with napier.trl, and with generate() of transformers.
 
-    python bench/python/grpo_step.py [--size tiny large] [--mode f32 bf16] [--steps 3]     with napier, torch, trl and datasets
+    python bench/python/grpo_step.py [--size tiny large] [--mode f32 bf16 bf16_weights] [--steps 3]
+                                                                               with napier, torch, trl and datasets
 
 Random models with float32 weights: tiny (hidden 128, 3 layers, 258 tokens; 64 completions of 16) and large (hidden 512, 8 layers,
 151,936 tokens; 16 completions of 24). Prompts have 32 tokens, in groups of 8 completions. bf16: napier's bf16 mode, and TRL's
-bf16=True (mixed precision). The libraries take turns, each in a process of its own; the first step of each does not count.
+bf16=True (mixed precision). bf16_weights: a model of bfloat16, for napier with bf16_gradient. The libraries take turns, each in a process of its own; the first step of each does not count.
 Prints the median step, and the largest difference between the log-probabilities of sampler and trainer.
 """
 import argparse
@@ -16,6 +17,7 @@ import tempfile
 import time
 
 PROMPT, GROUP = 32, 8
+MODES = ("f32", "bf16", "bf16_weights")
 SIZES = {  # width, inner width, layers, vocabulary, completions, tokens of each
     "tiny": (128, 384, 3, 258, 64, 16),
     "large": (512, 1536, 8, 151936, 16, 24)}
@@ -62,13 +64,17 @@ def run(library, size, mode, steps):
         return [float(sum(ids) % 7) for ids in completion_ids]
 
     prompts = ["".join(map(chr, draw.integers(97, 123, PROMPT))) for _ in range(64)]
-    kind, options = trl.GRPOTrainer, {}
+    kind = trl.GRPOTrainer
+    if mode == "bf16_weights":
+        model = model.bfloat16()
     if library == "napier":
+        import napier.hf
         import napier.trl
-        kind, options = napier.trl.GRPOTrainer, {"compute": mode}
+        kind = napier.trl.GRPOTrainer
+        napier.hf.patch(model, mode.removesuffix("_weights"), bf16_gradient=mode == "bf16_weights")
     with tempfile.TemporaryDirectory() as folder:
         trainer = kind(model=model, reward_funcs=reward, processing_class=tokenizer, callbacks=[Clock()],
-                       train_dataset=datasets.Dataset.from_dict({"prompt": prompts}), **options, args=trl.GRPOConfig(
+                       train_dataset=datasets.Dataset.from_dict({"prompt": prompts}), args=trl.GRPOConfig(
             output_dir=folder, max_steps=steps + 1, per_device_train_batch_size=batch, num_generations=GROUP,
             max_completion_length=tokens, learning_rate=1e-5, bf16=mode == "bf16" and library == "trl", use_cpu=True,
             gradient_checkpointing=False, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True,
@@ -83,7 +89,7 @@ def run(library, size, mode, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--mode", nargs="+", choices=("f32", "bf16"), default=["f32", "bf16"])
+    parser.add_argument("--mode", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--library", choices=("napier", "trl"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -97,8 +103,8 @@ def main():
                                        str(arguments.steps)], check=True, capture_output=True, text=True)
                 found = json.loads(done.stdout.splitlines()[-1])
                 median[library] = statistics.median(found["seconds"])
-                print(f"{size:6} {mode:5} {library:7} {median[library]:8.3f} s a step", flush=True)
-            print(f"{size:6} {mode:5} {median['trl'] / median['napier']:.2f} times as fast", flush=True)
+                print(f"{size:6} {mode:12} {library:7} {median[library]:8.3f} s a step", flush=True)
+            print(f"{size:6} {mode:12} {median['trl'] / median['napier']:.2f} times as fast", flush=True)
 
 
 if __name__ == "__main__":
