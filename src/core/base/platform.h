@@ -26,7 +26,7 @@
  * memory. From 2 MB on it lies on huge pages if the system has them. Windows frees such memory in its own way. */
 void *napier_aligned_take(size_t alignment, size_t size);
 void napier_aligned_give(void *memory);
-/* The size of a block that may lie on huge pages if it is filled up to whole ones: from 1 MB on. */
+/* From 1 MB on, `size` rounded up to whole huge pages, so that the whole block can lie on them. */
 size_t napier_whole_pages(size_t size);
 
 /* Nanoseconds of a clock that never goes back. */
