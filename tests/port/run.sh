@@ -72,8 +72,7 @@ find_zig() {
         [ -x "$zig" ]
 }
 
-# Libraries of tools/libraries.sh are used where someone has built them. A build that fails runs once more: processes of zig
-# that run at the same time sometimes miss files of their cache (ziglang/zig, issue 18989).
+# Libraries of tools/libraries.sh are used where someone has built them.
 cross_build() { # target, targets of cmake, options of cmake...
     local target=$1 dir=$kept/$1 what=$2
     shift 2
@@ -81,7 +80,7 @@ cross_build() { # target, targets of cmake, options of cmake...
     # shellcheck disable=SC2086 # a list of targets
     cmake -S "$root" -B "$dir" --toolchain "$root/cmake/zig.cmake" -DNAPIER_ZIG="$zig" -DNAPIER_TARGET="$target" \
         -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF "$@" &&
-        { cmake --build "$dir" -j "$jobs" --target $what || cmake --build "$dir" --target $what; }
+        cmake --build "$dir" -j "$jobs" --target $what
 }
 
 # The limited API asks for headers of any 64-bit Python: those of this machine do for a Mac.

@@ -120,7 +120,7 @@ static PyObject *use_of(PyObject *self, PyObject *const *args, Py_ssize_t count)
         }
     }
     PyErr_Clear();
-    return PyLong_FromLong(use);
+    return PyLong_FromLong((long)use);
 }
 
 PyMethodDef plain_functions[] = {
