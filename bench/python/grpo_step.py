@@ -1,11 +1,13 @@
 """Time of a whole GRPO step (sample, reward, train) of TRL's GRPOTrainer: with napier.trl, and with generate() of transformers.
 
     python bench/python/grpo_step.py [--size tiny large] [--mode f32 bf16 bf16_weights] [--steps 3]
-                                                                               with napier, torch, trl and datasets
+
+in an environment with napier, torch, trl and datasets.
 
 Random models with float32 weights: tiny (hidden 128, 3 layers, 258 tokens; 64 completions of 16) and large (hidden 512, 8 layers,
 151,936 tokens; 16 completions of 24). Prompts have 32 tokens, in groups of 8 completions. bf16: napier's bf16 mode, and TRL's
-bf16=True (mixed precision). bf16_weights: a model of bfloat16, for napier with bf16_gradient. The libraries take turns, each in a process of its own; the first step of each does not count.
+bf16=True (mixed precision). bf16_weights: a model of bfloat16, for napier with bf16_gradient. The libraries take turns, each in a
+process of its own; the first step of each does not count.
 Prints the median step, and the largest difference between the log-probabilities of sampler and trainer.
 """
 import argparse
@@ -103,7 +105,8 @@ def main():
                                        str(arguments.steps)], check=True, capture_output=True, text=True)
                 found = json.loads(done.stdout.splitlines()[-1])
                 median[library] = statistics.median(found["seconds"])
-                print(f"{size:6} {mode:12} {library:7} {median[library]:8.3f} s a step", flush=True)
+                apart = "" if found["apart"] is None else f", log-probabilities off by {found['apart']:.2g}"
+                print(f"{size:6} {mode:12} {library:7} {median[library]:8.3f} s a step{apart}", flush=True)
             print(f"{size:6} {mode:12} {median['trl'] / median['napier']:.2f} times as fast", flush=True)
 
 

@@ -175,8 +175,8 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
 
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has
- * no other state. One thread at a time may use a context. Give each of your threads a context of its own. Without an allocator
- * of yours it keeps memory that its calls have freed for later calls, at most 64 MB. To return that, destroy the context.
+ * no other state. One thread at a time may use a context. Give each of your threads a context of its own.
+ * A context with the default allocator keeps up to 64 MB that its calls have freed, for later calls, until it is destroyed.
  * A child of fork may use its parent's contexts and create new ones. All its calls run on one thread, because threads
  * stay with the parent. The results are the same. */
 typedef struct napier_context napier_context;

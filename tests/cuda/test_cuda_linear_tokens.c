@@ -151,7 +151,7 @@ static const token_case CASES[] = {
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
 static void test_forward(void) {
-    for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
+    for (int i = 0; i < CASE_COUNT; i += NAPIER_SANITIZED ? 2 : 1) {
         const token_data d = data_of(CASES[i]);
         device_order((uint64_t)i);
         const napier_token_results wanted = new_results(&d.c);
@@ -309,7 +309,7 @@ static void check_backward(const token_case *c, napier_dtype out, bool wants_hid
 
 static void test_backward(void) {
     const napier_dtype outs[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
-    for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
+    for (int i = 0; i < CASE_COUNT; i += NAPIER_SANITIZED ? 2 : 1) {
         device_order((uint64_t)i + 2);
         check_backward(&CASES[i], outs[i % 3], i != 3, i != 4);
     }

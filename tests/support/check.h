@@ -13,19 +13,10 @@
 #include <napier/softmax.h>
 #include <stdbool.h>
 
+#include "core/base/memory.h"
 #include "support/rows.h"
 
-/* AddressSanitizer makes the kernels about ten times slower, so long tests then take only samples. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+/* With NAPIER_SANITIZED the kernels are about ten times slower, so long tests then take only samples. */
 
 /* ---- Failures: a test calls problem() as often as it likes and ends with no_problems(). */
 __attribute__((format(printf, 1, 2))) void problem(const char *format, ...);

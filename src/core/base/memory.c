@@ -21,18 +21,6 @@ void napier_free(const napier_allocator *allocator, void *memory) {
 
 /* ---- Spares -------------------------------------------------------------------------------------------------------- */
 
-/* AddressSanitizer finds uses of freed memory if nothing is kept. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 enum { SPARE_LEAST = 32 << 10, SPARES_MOST = 64 << 20 };
 
 /* Takes the i-th spare out. */
@@ -74,7 +62,7 @@ napier_block napier_spares_take(napier_spares *s, const napier_allocator *alloca
 }
 
 void napier_spares_give(napier_spares *s, const napier_allocator *allocator, napier_block block) {
-    if (!block.memory || !s->kept || SANITIZED || block.bytes < SPARE_LEAST || block.bytes > SPARES_MOST) {
+    if (!block.memory || !s->kept || NAPIER_SANITIZED || block.bytes < SPARE_LEAST || block.bytes > SPARES_MOST) {
         napier_free(allocator, block.memory);
         return;
     }

@@ -7,6 +7,18 @@
 
 enum { NAPIER_ALIGNMENT = 64 };
 
+/* 1 if AddressSanitizer watches. Then nothing is kept, so that it finds uses of freed memory. */
+#if defined(__SANITIZE_ADDRESS__)
+#define NAPIER_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define NAPIER_SANITIZED 1
+#endif
+#endif
+#ifndef NAPIER_SANITIZED
+#define NAPIER_SANITIZED 0
+#endif
+
 /* Allocates count * size bytes on the boundary of a cache line. NULL if the product overflows
  * or there is no memory, and if count is 0. */
 void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size);
@@ -18,7 +30,7 @@ typedef struct napier_block {
 } napier_block;
 
 /* Freed blocks of the default allocator, the one that was freed last at the end. Otherwise the system would give each call new
- * pages, and clear them; a call that lasts a millisecond would spend a tenth of it there. */
+ * pages, and clear them. */
 enum { NAPIER_SPARES = 16 };
 typedef struct napier_spares {
     bool kept; /* false: every block goes back to the allocator at once */

@@ -11,8 +11,8 @@
 
 enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 1 << 20 };
 
-/* On huge pages products take 0.9 to 0.99 of the time: they are contiguous, so they fill the sets of a cache evenly, and have
- * one entry of the TLB for 2 MB. Linux often gives them only to those who ask. */
+/* Huge pages are contiguous, so they fill the sets of a cache evenly, and have one entry of the TLB for 2 MB. Linux often gives
+ * them only to those who ask. */
 void *napier_aligned_take(size_t alignment, size_t size) {
     void *memory = NULL;
     const bool huge = size >= HUGE_PAGE && alignment <= HUGE_PAGE;

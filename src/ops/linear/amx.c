@@ -35,16 +35,6 @@ static void pack_pair(const napier_const_matrix *m, int64_t lane, int64_t lanes,
     }
 }
 
-/* The same for 16 lanes that are neighbours in memory. */
-static void pack_neighbours(const napier_const_matrix *m, int64_t lane, int64_t k, uint32_t *out) {
-    uint16_t even[NAPIER_ENGINE_LANES], odd[NAPIER_ENGINE_LANES];
-    memcpy(even, element(m, lane, k), sizeof even);
-    memcpy(odd, element(m, lane, k + 1), sizeof odd);
-    for (int l = 0; l < NAPIER_ENGINE_LANES; l++) {
-        out[l] = even[l] | (uint32_t)odd[l] << 16;
-    }
-}
-
 void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_t lanes, int64_t k, int64_t cols,
                               int64_t padded, uint32_t *out) {
     if (lanes < NAPIER_ENGINE_LANES || cols < padded) {
@@ -59,7 +49,7 @@ void napier_engine_pack_lanes(const napier_const_matrix *m, int64_t lane, int64_
     for (int64_t i = 2 * whole; i < cols; i += 2) {
         uint32_t *const pairs = out + i / 2 * NAPIER_ENGINE_LANES;
         if (neighbours && i + 1 < cols) {
-            pack_neighbours(m, lane, k + i, pairs);
+            napier_plain_line_of_pairs(pairs, element(m, lane, k + i), element(m, lane, k + i + 1));
         } else {
             pack_pair(m, lane, lanes, k + i, i + 1 < cols, pairs);
         }

@@ -12,6 +12,16 @@
 
 enum { NAPIER_TILE_ROWS = 16, NAPIER_TILE_BYTES = 64 };
 
+/* Makes 16 pairs of an even and an odd k, on any processor. */
+static inline void napier_plain_line_of_pairs(uint32_t *to, const uint16_t *even, const uint16_t *odd) {
+    uint16_t low[NAPIER_TILE_ROWS], high[NAPIER_TILE_ROWS];
+    memcpy(low, even, sizeof low);
+    memcpy(high, odd, sizeof high);
+    for (int l = 0; l < NAPIER_TILE_ROWS; l++) {
+        to[l] = low[l] | (uint32_t)high[l] << 16;
+    }
+}
+
 #ifdef NAPIER_AMX_EMULATED
 
 #define NAPIER_HAS_AMX 1
@@ -19,12 +29,7 @@ enum { NAPIER_TILE_ROWS = 16, NAPIER_TILE_BYTES = 64 };
 #define NAPIER_AMX_INLINE static inline
 #define NAPIER_AMX_FENCE()
 #define napier_line_copy(to, from) memcpy(to, from, NAPIER_TILE_BYTES)
-
-static inline void napier_line_of_pairs(uint32_t *to, const uint16_t *even, const uint16_t *odd) {
-    for (int l = 0; l < NAPIER_TILE_ROWS; l++) {
-        to[l] = even[l] | (uint32_t)odd[l] << 16;
-    }
-}
+#define napier_line_of_pairs napier_plain_line_of_pairs
 
 void napier_tile_configure(void);
 void napier_tile_release(void);
@@ -66,7 +71,7 @@ NAPIER_AMX static inline void napier_tile_configure(void) {
 
 /* Copies the row of a tile. */
 #define napier_line_copy(to, from) _mm512_storeu_si512(to, _mm512_loadu_si512(from))
-/* Makes 16 pairs of an even and an odd k. */
+/* As napier_plain_line_of_pairs. */
 NAPIER_AMX_INLINE void napier_line_of_pairs(uint32_t *to, const uint16_t *even, const uint16_t *odd) {
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)even));
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)odd));

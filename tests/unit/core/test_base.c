@@ -187,7 +187,7 @@ static void *take_and_free(napier_context *context, int count, int64_t bytes) {
 static void test_spares(void) {
     napier_context *context = context_for_test(NAPIER_ISA_SCALAR, 1);
     napier_spares *const spares = &context->spares;
-    if (SANITIZED) {
+    if (NAPIER_SANITIZED) {
         skip();
     }
     napier_spares_free(spares, &context->allocator);

@@ -196,7 +196,7 @@ static void test_endless(napier_context *context) {
                                      napier_array_f32(&one, 0), NULL),
             NAPIER_INVALID_ARGUMENT, "grad_weight", NULL);
     float grad[2];
-    if (!SANITIZED) { /* AddressSanitizer ends the program for such a size */
+    if (!NAPIER_SANITIZED) { /* AddressSanitizer ends the program for such a size */
         refused(context,
                 napier_rms_norm_backward(context, tall, tall, napier_const_array_f32(two, 2), NO_MATRIX,
                                          napier_array_f32(grad, 2), NULL),

@@ -333,7 +333,7 @@ static void test_sequences(void) {
                            .sampling = sampling_of(which)};
         generate(&s, &p, &wanted);
         check_definition(&s, &p, &wanted);
-        if (!SANITIZED || which == 1) {
+        if (!NAPIER_SANITIZED || which == 1) {
             check_schedules(s, &p, &wanted);
             check_alone(&s, &p, &wanted);
         }

@@ -275,7 +275,7 @@ static void test_stop_texts(napier_context *context) {
         check_schedules(s, &free_run);
         choose_stops(&s, &free_run, stops, memory);
         s.stops = stops;
-        for (s.stop_count = 1; s.stop_count <= STOPS; s.stop_count += SANITIZED ? 4 : 2) {
+        for (s.stop_count = 1; s.stop_count <= STOPS; s.stop_count += NAPIER_SANITIZED ? 4 : 2) {
             check_schedules(s, &free_run);
         }
         s.stop_count = STOPS;

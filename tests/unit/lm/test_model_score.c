@@ -264,7 +264,7 @@ static void test_sharing(void) {
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
-        fill_batch(&b, SANITIZED ? 3 : 6, (uint64_t)which + 20);
+        fill_batch(&b, NAPIER_SANITIZED ? 3 : 6, (uint64_t)which + 20);
         check_sharing(&m, k == 5 ? NAPIER_COMPUTE_SPLIT : which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
     }
 }

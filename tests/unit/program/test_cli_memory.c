@@ -83,7 +83,7 @@ static void check_resource(int resource) {
 
 static void test_resources(void) {
     begin();
-    if (SANITIZED) {
+    if (NAPIER_SANITIZED) {
         skip(); /* AddressSanitizer reserves terabytes of addresses, more than any limit */
     }
     check_resource(RLIMIT_AS);

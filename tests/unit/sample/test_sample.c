@@ -197,10 +197,10 @@ static void check_distribution(napier_context *context, const named_setting *s, 
 static void frequencies_follow_the_probabilities(napier_context *context) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         for (int by = 0; by < VARYING; by++) {
-            check_distribution(context, &settings[i], 50, SANITIZED ? 4000 : 40000, (varying)by);
+            check_distribution(context, &settings[i], 50, NAPIER_SANITIZED ? 4000 : 40000, (varying)by);
         }
     }
-    for (size_t i = 0; i < (SANITIZED ? 0 : 7); i++) {
+    for (size_t i = 0; i < (NAPIER_SANITIZED ? 0 : 7); i++) {
         check_distribution(context, &settings[i], 2500, 20000, POSITIONS);
     }
     no_problems();

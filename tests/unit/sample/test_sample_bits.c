@@ -340,7 +340,7 @@ static void long_rows_follow_the_definition(void) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_TIES, ROW_PEAKED, ROW_MASKED, ROW_POWERS, ROW_EQUAL};
     const contexts c = contexts_make();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        check_kind(&c, kinds[i], SANITIZED ? 9001 : 70001, 1000 + i);
+        check_kind(&c, kinds[i], NAPIER_SANITIZED ? 9001 : 70001, 1000 + i);
     }
     no_problems();
 }

@@ -142,7 +142,7 @@ static void test_special_rows(void) {
     const int count = available_isas(isas);
     for (int i = 0; i < count; i++) {
         napier_context *const context = context_for_test(isas[i], 2);
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s += SANITIZED ? 3 : 1) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s += NAPIER_SANITIZED ? 3 : 1) {
             for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
                 const napier_dtype in = all_dtypes[d / DTYPE_COUNT], out = all_dtypes[d % DTYPE_COUNT];
                 if (i == 0 || (in == out && in != NAPIER_F64)) { /* all pairs once, the f32 kernels on every set */
@@ -306,7 +306,7 @@ static void test_layouts_and_gaps(napier_context *context) {
     static const int64_t shapes[][2] = {{1, 1},  {3, 5},    {16, 16},  {17, 31},  {33, 47},  {20, 50}, {7, 255},
                                         {64, 3}, {70, 129}, {5, 1025}, {2, 2100}, {300, 20}, {257, 33}};
     int turn = 0;
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s += SANITIZED ? 2 : 1) {
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s += NAPIER_SANITIZED ? 2 : 1) {
         for (layout in = 0; in < LAYOUTS; in++) {
             for (layout out = 0; out < LAYOUTS; out++, turn++) {
                 const operation op = (operation)(turn % OPERATIONS);

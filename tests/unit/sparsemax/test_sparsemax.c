@@ -121,7 +121,7 @@ static hard_row *const hard_rows[] = {close_together, spread_over_one, at_the_ed
 enum { HARD_ROWS = sizeof hard_rows / sizeof *hard_rows };
 
 static void test_hard_rows(napier_context *context) {
-    static const int64_t sizes[] = {9, 300, 2048, 2049, 70000, SANITIZED ? 100000 : 10000000};
+    static const int64_t sizes[] = {9, 300, 2048, 2049, 70000, NAPIER_SANITIZED ? 100000 : 10000000};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int d = 0; d < (s < 5 ? 2 : 1); d++) {
             const int64_t mark = scratch_mark();

@@ -316,7 +316,7 @@ static void test_exact(napier_context *context) {
     static const int64_t shapes[][3] = {{2, 1, 2},    {5, 3, 5},    {31, 15, 4},    {32, 16, 32},  {33, 17, 33},
                                         {100, 1, 15}, {500, 2, 15}, {700, 100, 15}, {1000, 50, 8}, {300, 65, 300}};
     for (int kind = 0; kind < DATA_KINDS; kind++) {
-        for (size_t s = 0; s < (SANITIZED ? 6 : sizeof shapes / sizeof *shapes); s++) {
+        for (size_t s = 0; s < (NAPIER_SANITIZED ? 6 : sizeof shapes / sizeof *shapes); s++) {
             check_search(context, (data_kind)kind, shapes[s][0], 0, shapes[s][1], shapes[s][2], NAPIER_METRIC_EUCLIDEAN,
                          1);
         }
@@ -325,7 +325,7 @@ static void test_exact(napier_context *context) {
 
 /* Enough rows and columns for a subspace. */
 static void test_exact_subspace(napier_context *context) {
-    for (int kind = 0; kind < DATA_KINDS; kind += SANITIZED ? 3 : 1) {
+    for (int kind = 0; kind < DATA_KINDS; kind += NAPIER_SANITIZED ? 3 : 1) {
         check_search(context, (data_kind)kind, 4200, 0, kind == DATA_LOW_RANK ? 300 : 90, 15, NAPIER_METRIC_EUCLIDEAN,
                      53);
     }
@@ -388,7 +388,7 @@ static void test_bits(void) {
     check_bits(DATA_LATTICE, 600, 3, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_CROWDS, 600, 20, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_CLUSTERS, 500, 33, 10, NAPIER_METRIC_COSINE, NAPIER_NEIGHBORS_EXACT);
-    if (!SANITIZED) {
+    if (!NAPIER_SANITIZED) {
         check_bits(DATA_LOW_RANK, 4100, 64, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     }
     check_bits(DATA_NORMAL, 300, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
@@ -420,7 +420,7 @@ static napier_status cost_work(napier_context *context, const void *argument, vo
  * the result. */
 static void test_cost(void) {
     static const int64_t shapes[][3] = {{600, 20, 15}, {40, 3, 4}, {4100, 64, 15}, {4100, 300, 2}};
-    for (size_t i = 0; i < (SANITIZED ? 2 : sizeof shapes / sizeof *shapes); i++) {
+    for (size_t i = 0; i < (NAPIER_SANITIZED ? 2 : sizeof shapes / sizeof *shapes); i++) {
         const int64_t n = shapes[i][0], k = shapes[i][2];
         const search_job job =
             job_of(DATA_LOW_RANK, n, 0, shapes[i][1],
@@ -523,7 +523,7 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
 }
 
 static void test_descent(napier_context *context) {
-    if (!SANITIZED) {
+    if (!NAPIER_SANITIZED) {
         check_recall(context, DATA_CLUSTERS, 4000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
         check_recall(context, DATA_LOW_RANK, 4000, 60, 15, NAPIER_METRIC_COSINE, 0.99);
     }

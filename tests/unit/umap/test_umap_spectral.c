@@ -295,7 +295,7 @@ static void test_odd_graphs(napier_context *context) {
     for (int which = 0; which < ODD_GRAPHS; which++) {
         const char *const name = odd[which].name;
         napier_umap_graph *g = odd_graph(context, which);
-        for (size_t k = 0; k < 4; k += SANITIZED ? 2 : 1) {
+        for (size_t k = 0; k < 4; k += NAPIER_SANITIZED ? 2 : 1) {
             const int64_t d = dimensions[k];
             must(layout_of(context, g, d, y));
             const double most = most_of(y, g->n * d);
@@ -533,7 +533,7 @@ static napier_status start_work(napier_context *context, const void *argument, v
 }
 
 static void test_bits(napier_context *context) {
-    enum { N = SANITIZED ? 1000 : 5000 };
+    enum { N = NAPIER_SANITIZED ? 1000 : 5000 };
     static float x[2 * N], samples[N * PCA_COLS];
     make_samples(samples, N, PCA_COLS, 3);
     const napier_umap_samples rows = samples_of(samples, N, PCA_COLS);
