@@ -144,6 +144,27 @@ def comparison(records):
     return "\n".join(table(head, lines, 3))
 
 
+SHOWN = [(10**6, 2), (10**6, 8), (10**6, 32), (32768, 1024), (8192, 4096), (64, 128256), (1, 16_700_000)]
+SHOWN_PEERS = [("softmax", ("torch", "torch_out", "ort", "jax", "onednn")), ("logsumexp", ("torch", "jax", "ort"))]
+
+
+def some_shapes(records):
+    """Napier's milliseconds and its peers' multiples of them: f32, last axis, two threads."""
+    cells = {(r["op"], r["rows"], r["cols"]): r for r in records if (r["dtype"], r["axis"], r["threads"]) == ("f32", "last", 2)}
+    head, lines = ["shape"], []
+    for op, peers in SHOWN_PEERS:
+        head += [f"Napier {op}", *(NAMES[peer] for peer in peers)]
+    for shape in SHOWN:
+        line = [shape_text(*shape)]
+        for op, peers in SHOWN_PEERS:
+            cell = cells.get((op, *shape))
+            own = cell and ms(cell, "napier")
+            line.append(f"**{number(own)}**" if own else "")
+            line += [f"{ms(cell, peer) / own:.1f}x" if own and ms(cell, peer) else "" for peer in peers]
+        lines.append(line)
+    return "\n".join(table(head, lines))
+
+
 def summary(records, level2):
     tally, cells = {}, {key(record): record for record in records}
     for record in records:
@@ -241,6 +262,8 @@ def page(headers, records, paths, output):
     parts = [PREFACE.format(sources=sources), "## Against each peer\n",
              "How many times Napier's time a peer takes, as geometric means over cells; above 1 Napier is faster.\n"
              "*Fastest peer* takes the fastest one of each cell. A blank: the peer cannot do it.\n", comparison(records)]
+    parts += ["\n## Some shapes\n", "f32, last axis, two threads: Napier's milliseconds, and how many times as long a peer takes.\n",
+              some_shapes(records)]
     if plot:
         parts += [f"\n![Time over floor, and the roofline]({plot.name})"]
     parts += ["\n## Targets\n", summary(records, level2)]

@@ -21,7 +21,7 @@ def check(name, is_good, detail=""):
 
 
 def check_readme(random, x, logits, ids):
-    """The README's example, which the wheel carries as its description, line by line."""
+    """The example of python/README.md, which the wheel carries as its description, line by line."""
     import docstrings
 
     block = re.search(r"```python\n(.*?)```", importlib.metadata.metadata("napier-math")["Description"], re.S)[1]
