@@ -6,10 +6,12 @@
 #include "io/output.h"
 #include "program/command.h"
 #include "program/message.h"
+#include "program/options.h"
 #include "program/system.h"
 
 #include <napier/napier.h>
 
+#include <stdint.h>
 #include <string.h>
 
 static const command *const commands[] = {
@@ -49,7 +51,19 @@ static void print_help(void) {
          "exit status: 0 done, 1 the data or the machine was at fault, 2 the command line was");
 }
 
-static int unknown_command(const char *name) { return misuse("unknown command '%s'", name); }
+static int unknown_command(const char *name) {
+    const command *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (int i = 0; i < COMMANDS; i++) {
+        const size_t errors = typing_errors(commands[i]->name, name, strlen(name));
+        if (errors < best) {
+            best = errors;
+            nearest = commands[i];
+        }
+    }
+    return nearest != NULL ? misuse("unknown command '%s'; is '%s' meant?", name, nearest->name)
+                           : misuse("unknown command '%s'", name);
+}
 
 static int help_command(int count, char **words) {
     if (count == 0) {

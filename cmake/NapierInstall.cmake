@@ -10,8 +10,25 @@ if(TARGET napier_mpi)
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY include/napier DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES LICENSE README.md NEWS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(napier_no_mpi PATTERN mpi.h EXCLUDE)
+if(TARGET napier_mpi)
+  set(napier_no_mpi)
+endif()
+install(DIRECTORY include/napier DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${napier_no_mpi})
+
+# The documents, and the examples that they name. Links to what is not installed become plain text.
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING REGEX "[.](png|svg|c|py|sh)$"
+  PATTERN site EXCLUDE)
+file(GLOB napier_documents RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" README.md NEWS.md docs/*.md docs/tutorials/*.md)
+foreach(document IN LISTS napier_documents)
+  file(READ ${document} text)
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)*((src|bench|tests|cli|mpi|data|include|python|tools|cmake)(/[^)]*)?|CONTRIBUTING[^)]*)\\)" "\\1"
+    text "${text}")
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/installed/${document}" CONTENT "@text@" @ONLY)
+  get_filename_component(folder ${document} DIRECTORY)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/installed/${document}" DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
 if(TARGET napier_cli)
   install(TARGETS napier_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

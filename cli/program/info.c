@@ -5,6 +5,55 @@
 
 #include <stdio.h>
 
+/* Parts that a build may lack. CMake defines NAPIER_HAS_CUDA and NAPIER_HAS_MPI for this file, the others for the program. */
+static const struct part {
+    const char *name;
+    bool is_built_in;
+} parts[] = {
+#if defined(NAPIER_MODEL)
+    {"tokenizer and model (cJSON, PCRE2, utf8proc)", true},
+#else
+    {"tokenizer and model (cJSON, PCRE2, utf8proc)", false},
+#endif
+#if defined(NAPIER_CJSON)
+    {"JSON Lines (cJSON)", true},
+#else
+    {"JSON Lines (cJSON)", false},
+#endif
+#if defined(NAPIER_CAIRO)
+    {".png (cairo)", true},
+#else
+    {".png (cairo)", false},
+#endif
+#if defined(NAPIER_ZLIB)
+    {"packed .npz (zlib)", true},
+#else
+    {"packed .npz (zlib)", false},
+#endif
+#if defined(NAPIER_HAS_CUDA)
+    {"CUDA", true},
+#else
+    {"CUDA", false},
+#endif
+#if defined(NAPIER_HAS_MPI)
+    {"napier_mpi (MPI)", true},
+#else
+    {"napier_mpi (MPI)", false},
+#endif
+};
+
+static void print_parts(const char *title, bool is_built_in) {
+    int count = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].is_built_in == is_built_in) {
+            printf("%s%s", count++ == 0 ? title : ", ", parts[i].name);
+        }
+    }
+    if (count > 0) {
+        putchar('\n');
+    }
+}
+
 static int print_info(void *unused, napier_context *context) {
     static const napier_isa isas[] = {NAPIER_ISA_SCALAR, NAPIER_ISA_NEON, NAPIER_ISA_AVX2, NAPIER_ISA_AVX512};
     (void)unused;
@@ -19,6 +68,8 @@ static int print_info(void *unused, napier_context *context) {
     printf("\nchosen            %s\n", napier_isa_name(napier_context_isa(context)));
     printf("matrix engine     %s\n", napier_matrix_engine(context) ? "on (AMX, for products of bf16)" : "off");
     printf("threads           %d\n", napier_context_threads(context));
+    print_parts("built in          ", true);
+    print_parts("left out          ", false);
     return finish_standard_output();
 }
 
@@ -27,11 +78,11 @@ static const base_request defaults = {.command = NULL};
 
 const command info_command = {
     .name = "info",
-    .summary = "version, numerics version, instruction sets, threads",
+    .summary = "version, numerics version, instruction sets, threads, what is built in",
     .usage = "[--threads N] [--isa NAME]",
     .about = "Prints the version, the numerics version (it names the bits of every result), the\n"
              "instruction sets of this build and machine, the one chosen, whether products of bf16 run\n"
-             "on the processor's matrix engine (AMX; not with --isa), and the threads.",
+             "on the processor's matrix engine (AMX; not with --isa), the threads, and what is built in.",
     .example = "NAPIER_ISA=avx2 napier info",
     .groups = groups,
     .input = INPUT_NONE,

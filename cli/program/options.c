@@ -36,6 +36,11 @@ static size_t edit_distance(const char *a, const char *b, size_t b_size) {
     return row[a_size];
 }
 
+size_t typing_errors(const char *word, const char *typed, size_t size) {
+    const size_t distance = edit_distance(word, typed, size);
+    return distance <= 2 && 2 * distance <= strlen(word) ? distance : SIZE_MAX;
+}
+
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
 bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value) {
@@ -194,9 +199,9 @@ typedef struct scan {
 
 static int unknown_option(const scan *s, const char *word, const char *name, size_t size) {
     const option *nearest = NULL;
-    size_t best = 3; /* two typing errors are allowed */
+    size_t best = SIZE_MAX;
     for (int i = 0; i < s->option_count; i++) {
-        const size_t distance = edit_distance(s->options[i]->name, name, size);
+        const size_t distance = typing_errors(s->options[i]->name, name, size);
         if (distance < best) {
             best = distance;
             nearest = s->options[i];

@@ -69,6 +69,10 @@ int options_parse(const option_parser *p, int count, char **words);
 enum { OPTION_WORDS_SIZE = 160 };
 const char *option_words(char out[OPTION_WORDS_SIZE], const option_word *words);
 
+/* The typing errors that turn `word` into the first `size` letters of `typed`; SIZE_MAX if they are too many for `word` to
+ * be meant: more than two, or more than half of its letters. */
+size_t typing_errors(const char *word, const char *typed, size_t size);
+
 /* Parses all of `text` as a decimal number; returns false for anything else. */
 bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value);
 bool parse_number(const char *text, double *value);

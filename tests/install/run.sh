@@ -30,16 +30,52 @@ for file in include/napier/napier.h lib/libnapier.so lib/libnapier.a lib/pkgconf
     lib/cmake/napier/napier-config.cmake lib/cmake/napier/napier-config-version.cmake share/doc/napier/LICENSE; do
     check "installed: $file" test -s "$prefix/$file"
 done
-check "every public header is installed, and nothing else" diff -r "$root/include" "$prefix/include"
+# napier/mpi.h comes with libnapier_mpi.
+public_headers() { diff -r ${no_mpi:+--exclude=mpi.h} "$root/include" "$prefix/include"; }
+no_mpi=
+[ -e "$prefix/lib/libnapier_mpi.so" ] || no_mpi=yes
+check "every public header is installed, and nothing else" public_headers
+if [ -n "$no_mpi" ]; then
+    check "napier/mpi.h is not, without MPI" test ! -e "$prefix/include/napier/mpi.h"
+else
+    without_mpi() {
+        cmake -S "$root" -B "$work/build" -DNAPIER_MPI=OFF && cmake --build "$work/build" --parallel "$(nproc)" &&
+            cmake --install "$work/build" --prefix "$work/no-mpi" && test -e "$work/no-mpi/include/napier/napier.h" &&
+            test ! -e "$work/no-mpi/include/napier/mpi.h"
+    }
+    check "napier/mpi.h is not installed without MPI" without_mpi
+fi
+# Links of the installed documents to other documents.
+dead_links() {
+    local page link
+    find "$prefix/share/doc/napier" -name '*.md' | while IFS= read -r page; do
+        grep -oE '\]\([^)# ]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | while IFS= read -r link; do
+            [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
+        done
+    done
+}
+no_dead_links() { [ -s "$prefix/share/doc/napier/docs/README.md" ] && ! dead_links | grep .; }
+check "installed documents name installed ones" no_dead_links
 # Paths of folders in the checkout, not its root: if the checkout is /napier, that is also a part of lib/cmake/napier.
 no_build_paths() {
     ! grep -rIlF -e "$root/src" -e "$root/include" -e "$root/build" -e "$work/" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"
 }
+# No warning, no mark of Markdown that was left, and the first and the last section.
+man_page_is_whole() {
+    local page=$prefix/share/man/man1/napier.1
+    ! groff -man -Tascii -ww -z "$page" 2>&1 | grep . && ! grep -nE '\*\*|`|<!--' "$page" &&
+        grep -q '^[.]TH "napier" "1"' "$page" && grep -q '^[.]SH NAME' "$page" && grep -q '^[.]SH SEE ALSO' "$page"
+}
 check "no path of the build remains in the package files" no_build_paths
-if have lowdown; then
+if have awk; then
     check "installed: the man page" test -s "$prefix/share/man/man1/napier.1"
+    if have groff; then
+        check "the man page is one" man_page_is_whole
+    else
+        skip "the man page is one" "no groff on this machine"
+    fi
 else
-    skip "the man page" "no lowdown on this machine"
+    skip "the man page" "no awk on this machine"
 fi
 check "the installed program runs" "$prefix/bin/napier" info
 check "the demo" "$root/tools/demo.sh" "$work/build" "$work/demo"

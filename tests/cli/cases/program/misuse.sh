@@ -3,6 +3,9 @@ array '<f4' '(3,)' "$f4_123" >in.npy
 told napier
 told napier frobnicate
 told napier softmx in.npy
+told napier gpro in.npy
+told napier help log_softmax
+told napier xx
 told napier --frobnicate
 told napier help frobnicate
 told napier help softmax info
@@ -10,6 +13,7 @@ told napier softmax
 told napier softmax in.npy in.npy
 told napier softmax in.npy --frobnicate
 told napier softmax in.npy --axs 1
+told napier umap in.npy --x
 told napier softmax in.npy --temprature=2
 told napier softmax in.npy -x
 told napier softmax in.npy -hx
