@@ -15,7 +15,7 @@ import numpy as np
 from dask.graph_manipulation import bind
 
 import napier
-from ._ops.convert import axes_of
+from ._ops.convert import axes_of, names_axis
 from ._ops.logsumexp import _broadcast as _one_shape
 
 __all__ = ["UMAP", "log_softmax", "logsumexp", "softmax"]
@@ -25,6 +25,7 @@ _RUN = 1 << 13    # elements in a chunk for which a state, of at most 4 KB at ea
 _HELD = 1 << 28   # bytes of rows that softmax keeps between its two passes; it reads larger ones twice
 
 
+@names_axis
 def softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
     """napier.softmax of a Dask array: a Dask array of the same shape.
 
@@ -52,6 +53,7 @@ def softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
     return _elementwise(napier.softmax, "softmax", x, axis, temperature, masked_rows, dtype)
 
 
+@names_axis
 def log_softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
     """napier.log_softmax of a Dask array; parameters and passes as those of softmax.
 
@@ -65,6 +67,7 @@ def log_softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
     return _elementwise(napier.log_softmax, "log_softmax", x, axis, temperature, masked_rows, dtype)
 
 
+@names_axis
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):
     """napier.logsumexp of a Dask array, with SciPy's signature.
 

@@ -487,3 +487,22 @@ def test_errors_of_gradients():
         (lambda: napier.logsumexp_all_backward(np.ones((1, 1, 1)), 1.0), "^x: expected 1 or 2 dimensions"),
     ]:
         refuses(call, ValueError, text)
+
+
+def test_dim_is_called_axis():
+    """Every function that has an axis says so to who writes PyTorch's word for it."""
+    import inspect
+    have_axis = 0
+    for name in napier.__all__:
+        function = getattr(napier, name)
+        if not callable(function) or inspect.isclass(function):
+            continue
+        try:
+            names = inspect.signature(function).parameters
+        except ValueError:
+            continue
+        if "axis" in names:
+            have_axis += 1
+            with pytest.raises(TypeError, match=r"'dim': it is called axis"):
+                function(*[[1.0]] * sum(p.default is p.empty and p.kind != p.VAR_KEYWORD for p in names.values()), dim=0)
+    assert have_axis >= 10

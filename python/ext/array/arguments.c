@@ -1,10 +1,21 @@
 /* arguments.c - arguments by position and by name, without the cost of a format string. */
 #include "../ext.h"
 
+#include <string.h>
+
 static int argument_place(const signature *s, PyObject *name) {
     for (int i = 0; i < s->count; i++) {
         if (PyUnicode_CompareWithASCIIString(name, s->names[i]) == 0) {
             return i;
+        }
+    }
+    /* dim is PyTorch's word for axis. */
+    const bool is_dim = PyUnicode_CompareWithASCIIString(name, "dim") == 0;
+    for (int i = 0; is_dim && i < s->count; i++) {
+        if (strcmp(s->names[i], "axis") == 0) {
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument 'dim': it is called axis",
+                         s->function);
+            return -1;
         }
     }
     PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", s->function, name);

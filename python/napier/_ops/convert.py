@@ -8,6 +8,16 @@ from .device import contiguous, empty_like, is_elsewhere, refuse, stays
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
 
+def names_axis(function):
+    """The same function, which refuses PyTorch's word dim with the name that it has here."""
+    @functools.wraps(function)
+    def call(*args, **named):
+        if "dim" in named:
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'dim': it is called axis")
+        return function(*args, **named)
+    return call
+
+
 def _as_numpy(x, name):
     if type(x).__module__.split(".")[0] == "torch":
         x = x.detach()

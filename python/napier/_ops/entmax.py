@@ -8,7 +8,7 @@ everywhere.
 import numpy as np
 
 from .. import _napier
-from .convert import axes_of, floating_dtype, in_its_kind, positive, torch_dtype
+from .convert import axes_of, floating_dtype, in_its_kind, names_axis, positive, torch_dtype
 from .logsumexp import _array
 from .sums import dot_rows, exp, log
 
@@ -68,6 +68,7 @@ def check_alpha(alpha):
 
 
 @in_its_kind
+@names_axis
 def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=None, causal=False, dtype=None):
     """alpha-entmax along an axis: probabilities of which many are exactly 0.
 

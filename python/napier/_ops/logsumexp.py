@@ -1,11 +1,12 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
-from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, transposed, without_float8
+from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, names_axis, positive, transposed, without_float8
 from .device import stays
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
+@names_axis
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False):
     """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 

@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import _napier
-from .convert import in_its_kind, number, positive, torch_dtype
+from .convert import in_its_kind, names_axis, number, positive, torch_dtype
 from .logsumexp import _array, _is_tensor, logsumexp
 from .sums import dot_rows, log
 
@@ -53,6 +53,7 @@ def _generator(rng):
 
 
 @in_its_kind
+@names_axis
 def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None):
     """softmax((logits + noise) / tau) along an axis, where the noise has Gumbel's distribution: a random choice that has a gradient.
 
