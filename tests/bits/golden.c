@@ -68,6 +68,7 @@ typedef struct golden_case {
     napier_dtype in, out;
     int64_t rows, cols;
     uint64_t seed;
+    bool zeros; /* all rows are of ROW_SIGNED_ZEROS */
 } golden_case;
 
 /* ---- One case ---------------------------------------------------------------------------------------------------- */
@@ -83,6 +84,9 @@ static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEX
 /* The n-th row of a case: all kinds in turn, but for the one that needs libm. The gradients' inputs are results of
  * ordinary rows, and single rows are ordinary or rising: what a long row should be. */
 static row_kind kind_of(const golden_case *c, int64_t row) {
+    if (c->zeros) {
+        return ROW_SIGNED_ZEROS;
+    }
     if (is_gradient(c->op) || c->op == LOGSUMEXP_ALL) {
         return ROW_NORMAL;
     }
@@ -276,12 +280,29 @@ static uint64_t run_case(const golden_case *c) {
 
 static int quick_only;
 
-static void check(golden_op op, napier_dtype in, napier_dtype out, int64_t rows, int64_t cols) {
-    const golden_case c = {op, in, out, rows, cols, (uint64_t)cols * 7 + (uint64_t)op};
-    if (!quick_only || rows * cols <= 25000) {
-        golden_line(run_case(&c), "%s %s %s %" PRId64 "x%" PRId64 " %" PRIu64, op_names[op], napier_dtype_name(in),
-                    napier_dtype_name(out), rows, cols, c.seed);
+static void check_case(const golden_case *c) {
+    if (!quick_only || c->rows * c->cols <= 25000) {
+        golden_line(run_case(c), "%s%s %s %s %" PRId64 "x%" PRId64 " %" PRIu64, op_names[c->op],
+                    c->zeros ? ":zeros" : "", napier_dtype_name(c->in), napier_dtype_name(c->out), c->rows, c->cols,
+                    c->seed);
         golden_release();
+    }
+}
+
+static void check(golden_op op, napier_dtype in, napier_dtype out, int64_t rows, int64_t cols) {
+    check_case(&(golden_case){op, in, out, rows, cols, (uint64_t)cols * 7 + (uint64_t)op, false});
+}
+
+/* -0 and +0 are one value: every operation on rows of zeros of both signs. */
+static void check_zeros(void) {
+    static const int64_t cols[] = {3, 8, 16, 50, 1100};
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        for (golden_op op = SOFTMAX; op < GOLDEN_OPS; op++) {
+            const napier_dtype other = dtypes[(i + (size_t)op) % 3 + 1];
+            check_case(&(golden_case){op, NAPIER_F32, NAPIER_F32, 20, cols[i], (uint64_t)op, true});
+            check_case(&(golden_case){op, other, other, 20, cols[i], (uint64_t)op, true});
+        }
     }
 }
 
@@ -348,6 +369,7 @@ static void all_cases(int quick) {
     check_dtypes();
     check_operations();
     check_long();
+    check_zeros();
 }
 
 int main(int count, char **words) { return golden_main("golden", count, words, all_cases); }

@@ -28,14 +28,29 @@ typedef struct token_case {
     napier_dtype dtype;
     int64_t rows, vocabulary, ids_a_row, top_k;
     bool padded; /* rows lie further apart than they are long */
+    bool zeros;  /* a fourth of the logits are zeros of both signs, which are the maxima of the first rows */
 } token_case;
+
+static void add_zeros(const token_case *c, int64_t stride, void *x) {
+    for (int64_t i = 0; i < c->rows * stride; i++) {
+        const double value = element_get(x, c->dtype, i);
+        const bool negative = next_bits() % 2;
+        element_set(x, c->dtype, i,
+                    i % 4 == 0                    ? (negative ? -0.0 : 0.0)
+                    : i / stride < 5 && value > 0 ? -value
+                                                  : value);
+    }
+}
 
 /* Logits: ordinary rows, and among seven and more one with a NaN, one with +inf, one all -inf, one with masks and ties. */
 static void *make_logits(const token_case *c, int64_t stride) {
     const napier_dtype d = c->dtype;
     const int64_t V = c->vocabulary;
     void *const x = numbers(c->rows * stride, d, 0, 8);
-    for (int64_t row = 0; row < c->rows; row++) {
+    if (c->zeros) {
+        add_zeros(c, stride, x);
+    }
+    for (int64_t row = 0; row < c->rows && !c->zeros; row++) {
         element_set(x, d, row * stride + (row * 31) % V, 12.0); /* a token that is likely */
     }
     for (int64_t j = 0; j < V && c->rows >= 7; j++) {
@@ -493,9 +508,14 @@ static void sample_cases(const token_case *c) {
 
 static void all_samples(int quick) {
     static const token_case cases[] = {
-        {"f32/few", NAPIER_F32, 6, 7, 0, 0, false},       {"f16/tile", NAPIER_F16, 5, 1024, 0, 0, true},
-        {"f32/long", NAPIER_F32, 6, 5003, 0, 0, true},    {"bf16/long", NAPIER_BF16, 6, 5003, 0, 0, false},
-        {"f32/vast", NAPIER_F32, 2, 151936, 0, 0, false}, {"bf16/vast", NAPIER_BF16, 3, 151936, 0, 0, true},
+        {"f32/few", NAPIER_F32, 6, 7, 0, 0, false, false},
+        {"f16/tile", NAPIER_F16, 5, 1024, 0, 0, true, false},
+        {"f32/long", NAPIER_F32, 6, 5003, 0, 0, true, false},
+        {"bf16/long", NAPIER_BF16, 6, 5003, 0, 0, false, false},
+        {"f32/vast", NAPIER_F32, 2, 151936, 0, 0, false, false},
+        {"bf16/vast", NAPIER_BF16, 3, 151936, 0, 0, true, false},
+        {"f32/zeros", NAPIER_F32, 6, 7, 0, 0, false, true},
+        {"bf16/long_zeros", NAPIER_BF16, 6, 3072, 0, 0, false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!quick || cases[i].vocabulary < 10000) {
@@ -508,11 +528,18 @@ static void all_samples(int quick) {
 
 static void all_tokens(int quick) {
     static const token_case cases[] = {
-        {"f32/few", NAPIER_F32, 20, 7, 1, 3, false},        {"f16/few", NAPIER_F16, 9, 7, 2, 0, false},
-        {"f32/tile", NAPIER_F32, 8, 1024, 1, 5, false},     {"bf16/tile", NAPIER_BF16, 8, 1025, 3, 5, true},
-        {"f16/tile", NAPIER_F16, 8, 1030, 1, 20, false},    {"f32/long", NAPIER_F32, 7, 5003, 2, 50, true},
-        {"bf16/long", NAPIER_BF16, 7, 5003, 1, 0, false},   {"f32/vast", NAPIER_F32, 2, 151936, 1, 20, false},
-        {"bf16/vast", NAPIER_BF16, 3, 151936, 1, 20, true},
+        {"f32/few", NAPIER_F32, 20, 7, 1, 3, false, false},
+        {"f16/few", NAPIER_F16, 9, 7, 2, 0, false, false},
+        {"f32/tile", NAPIER_F32, 8, 1024, 1, 5, false, false},
+        {"bf16/tile", NAPIER_BF16, 8, 1025, 3, 5, true, false},
+        {"f16/tile", NAPIER_F16, 8, 1030, 1, 20, false, false},
+        {"f32/long", NAPIER_F32, 7, 5003, 2, 50, true, false},
+        {"bf16/long", NAPIER_BF16, 7, 5003, 1, 0, false, false},
+        {"f32/vast", NAPIER_F32, 2, 151936, 1, 20, false, false},
+        {"bf16/vast", NAPIER_BF16, 3, 151936, 1, 20, true, false},
+        {"f32/zeros", NAPIER_F32, 7, 7, 2, 3, false, true},
+        {"bf16/long_zeros", NAPIER_BF16, 7, 3072, 1, 5, false, true},
+        {"f32/long_zeros", NAPIER_F32, 7, 5003, 1, 5, false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!quick || cases[i].vocabulary < 10000) {

@@ -1420,6 +1420,17 @@ static void fill(void) {
     }
 }
 
+void calls_set_zeros(bool signs) {
+    rng r = rng_make(11);
+    for (int i = 0; i < NUMBERS; i++) {
+        const uint64_t bits = rng_bits(&r);
+        negative[i] = bits % 4 == 0 ? (signs && bits & 16 ? -0.0f : 0.0f) : -(float)(bits >> 8 & 1023) / 200.0f;
+        positive[i] = bits % 4 == 0 ? negative[i] : -negative[i];
+        numbers[i] = i % 5000 < 2500 ? negative[i] : positive[i];
+        small[i] = 0.005f * numbers[i];
+    }
+}
+
 static void fill_options(void) {
     rules.temperature = 0.9;
     rules.softcap = 11.0;

@@ -31,6 +31,9 @@ void calls_close(void);
 int calls_count(void);
 public_call call_at(int i);
 
+/* Changes the calls' numbers: zeros are a fourth, and the maxima of half of the rows. signs: half of the zeros are -0. */
+void calls_set_zeros(bool signs);
+
 /* Runs the call. What it writes is in call_result, whose other bytes are CALL_FILL. */
 enum { CALL_RESULT_BYTES = 1 << 20, CALL_FILL = 0x5a };
 extern unsigned char call_result[CALL_RESULT_BYTES];

@@ -163,6 +163,14 @@ static void fill_random_bits(rng *r, double *x, int64_t n, napier_dtype dtype, i
     }
 }
 
+static void fill_signed_zeros(rng *r, double *x, int64_t n, int highest) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t bits = rng_bits(r);
+        const double size = (double)(bits >> 8 & 1023) / 128.0;
+        x[i] = bits % 3 == 0 ? (bits & 16 ? -0.0 : 0.0) : highest || bits & 32 ? -size : size;
+    }
+}
+
 void row_fill(row_kind kind, uint64_t seed, napier_dtype dtype, double *x, int64_t n) {
     static const double scales[] = {1e-3, 0.1, 1, 3, 10, 30, 60};
     static const double offsets[] = {1e4, -1e4, 1e6, -3e7, 2e9, -2.1e9, 1e30};
@@ -197,6 +205,7 @@ void row_fill(row_kind kind, uint64_t seed, napier_dtype dtype, double *x, int64
     case ROW_TEN_THOUSAND: fill_normal(&r, x, n, scale, rng_bits(&r) & 1 ? 1e4 : -1e4); break;
     case ROW_POWERS: fill_powers(&r, x, n, scale); break;
     case ROW_ALL_MASKED: fill_steps(x, n, -HUGE_VAL, 0.0); break;
+    case ROW_SIGNED_ZEROS: fill_signed_zeros(&r, x, n, seed % 2 == 0); break;
     case ROW_ONE_LEFT:
     default: fill_one_left(&r, x, n); break;
     }

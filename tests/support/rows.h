@@ -38,7 +38,9 @@ typedef enum row_kind {
     ROW_POWERS,       /* around +-2^19 .. 2^32: from 2^20 on, exp's reduction runs in double */
     ROW_ALL_MASKED,   /* only -inf */
     ROW_ONE_LEFT,     /* -inf except for one or two elements */
-    ROW_KINDS
+    ROW_KINDS,
+    ROW_SIGNED_ZEROS =
+        ROW_KINDS /* zeros of both signs, which are the maximum if the seed is even; not among the kinds */
 } row_kind;
 
 const char *row_kind_name(row_kind kind);

@@ -37,7 +37,7 @@ NAPIER_KERNEL vf sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below
     if (cut) {
         *term = vf_keep(vf_ge(z, vf_sub(s->max, vf_set(NAPIER_CUTOFF))), *term);
     }
-    const vi sign = vi_sar(vf_bits(vf_sub(z, s->max)), 31);
+    const vi sign = vi_sar(vf_bits(vf_add(vf_sub(z, s->max), vf_zero())), 31); /* -0 - 0 is -0, which is not below */
     *below = vi_add(*below, sign);
     return vf_from_bits(vi_and(vf_bits(*term), sign));
 }

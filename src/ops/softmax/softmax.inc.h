@@ -164,8 +164,9 @@ typedef struct napier_adder {
     vf max, cutoff, magic;
 } napier_adder;
 
+/* A maximum of +0 becomes -0: z - max is then +0 for zeros of both signs, and not below. */
 NAPIER_KERNEL napier_adder napier_adder_of(float max, float magic) {
-    return (napier_adder){vf_set(max), vf_set(max - NAPIER_CUTOFF), vf_set(magic)};
+    return (napier_adder){vf_set(-(0.0f - max)), vf_set(max - NAPIER_CUTOFF), vf_set(magic)};
 }
 
 /* 1.5 * 2^23 + 64 - E: with it vf_exp_scaled gives terms relative to E, times 2^64. */
