@@ -37,8 +37,9 @@ typedef struct napier_rms_norm_options {
 
 /* out[i][j] = x[i][j] r_i weight[j],  r_i = 1 / sqrt(mean_j x[i][j]^2 + epsilon). x and out are [N, H], weight is [H].
  * In place allowed. Takes memory for a row per thread. options NULL: defaults.
- * Error bound of an f32 result: (H / 128 + 8) 2^-24 of its value. Squares beyond f32 are added in double, so that bound holds
- * for all finite x unless squares underflow: a root mean square below 2^-60 with an epsilon of 0. A row with NaN is NaN. A
+ * Error bound of an f32 result: (H / 128 + 8) 2^-24 of its value. Squares that are too large or too small for f32 are added
+ * in double, so that bound holds for all finite x unless r overflows: a root mean square below 2^-128 with an epsilon of 0,
+ * in a row of subnormal numbers, gives infinities. A row with NaN is NaN. A
  * row with an infinite element is NaN there and 0 elsewhere. A row of zeros is 0, or NaN if epsilon is 0.
  * Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. */
 NAPIER_API napier_status napier_rms_norm(napier_context *context, napier_const_matrix x, napier_const_vector weight,

@@ -4,17 +4,22 @@
 #ifndef NAPIER_OPS_LAYERS_LAYER_KERNELS_H
 #define NAPIER_OPS_LAYERS_LAYER_KERNELS_H
 
+#include <math.h>
 #include <napier/types.h>
+#include <stdbool.h>
 
 /* Root mean square normalisation (Zhang and Sennrich, 2019), each step rounded to f32:
  *     r = 1 / sqrt(sum_i x_i^2 / n + epsilon),  y_i = (x_i * r) * weight_i,
- * the sum in the order of `dot` in ops/linear/linear_kernels.h. A sum beyond f32 is computed again in double, by one
- * chain. */
+ * the sum in the order of `dot` in ops/linear/linear_kernels.h. Squares that are too large
+ * or too small for f32 are added again in double, by one chain. */
 typedef struct napier_norm {
     const float *weight; /* [n] */
     int64_t n;
     float epsilon;
 } napier_norm;
+
+/* Is this mean of squares, epsilon included, one that f32 may not hold? Then its sum is computed again. */
+static inline bool napier_norm_is_wide(float mean) { return mean == INFINITY || mean < 0x1p-100f; }
 
 /* Pairs (a_i, b_i) to rotate by angles; sign -1 rotates back. */
 typedef struct napier_rotary_pairs {

@@ -38,7 +38,7 @@ static float napier_norm_factor_wide(const napier_norm *norm, const float *x) {
 
 static float napier_norm_factor(const napier_norm *norm, const float *x) {
     const float mean = napier_dot_of(x, x, norm->n) / (float)norm->n + norm->epsilon;
-    return mean == HUGE_VALF ? napier_norm_factor_wide(norm, x) : 1.0f / sqrtf(mean);
+    return napier_norm_is_wide(mean) ? napier_norm_factor_wide(norm, x) : 1.0f / sqrtf(mean);
 }
 
 NAPIER_KERNEL void napier_add_as(const napier_dtype dtype, const float *x, const float *delta, int64_t n, void *out) {

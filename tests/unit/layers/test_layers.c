@@ -156,6 +156,14 @@ static void test_special_rows(napier_context *context) {
     works(napier_rms_norm, context, in, weight, napier_rows_f32(y, 6, 2), &options);
     expect_numbers(y, (const double[]){N, N, N, N, N, 0}, 6, "rms_norm without epsilon");
     expect_numbers(y + 8, (const double[]){1, 1, 1, -1}, 4, "rms_norm without epsilon");
+    const float small[6] = {0x1p-76f, -0x1p-76f, 0x1p-126f, 0x1p-126f, 0x1p-51f, 0x1p-51f};
+    const napier_const_matrix tiny = napier_const_rows_f32(small, 3, 2);
+    works(napier_rms_norm, context, tiny, weight, napier_rows_f32(y, 3, 2), &options);
+    expect_numbers(y, (const double[]){1, -1, 1, 1, 1, 1}, 6, "rms_norm of small numbers");
+    works(napier_rms_norm_backward, context, napier_const_rows_f32(ones, 1, 2), napier_const_rows_f32(small, 1, 2),
+          weight, napier_rows_f32(y, 1, 2), napier_array_f32(z, 2), &options);
+    expect_numbers(y, (const double[]){0x1p76, 0x1p76}, 2, "rms_norm_backward of small numbers");
+    expect_numbers(z, (const double[]){1, -1}, 2, "rms_norm_backward of small numbers, weight");
     const float gate[8] = {0, -0.0f, INFINITY, -INFINITY, NAN, 200, -200, 1e30f}, up[8] = {3, 3, 2, 1, 1, 2, 2, 1};
     const float pull[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     const napier_const_matrix g = napier_const_rows_f32(gate, 1, 8), u = napier_const_rows_f32(up, 1, 8);

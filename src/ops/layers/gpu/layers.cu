@@ -34,7 +34,7 @@ CUDA_INLINE float napier_squares(const napier_biased_row *row) {
     return sum;
 }
 
-/* The factor where the sum is beyond f32: one chain in double, which each thread computes. */
+/* The factor where f32 does not hold the squares: one chain in double, which each thread computes. */
 CUDA_INLINE float napier_norm_factor_wide(const napier_biased_row *row, float epsilon) {
     double sum = 0.0;
     for (int64_t i = 0; i < row->n; i++) {
@@ -44,9 +44,11 @@ CUDA_INLINE float napier_norm_factor_wide(const napier_biased_row *row, float ep
     return (float)(1.0 / sqrt(sum / (double)row->n + (double)epsilon));
 }
 
+CUDA_INLINE bool napier_norm_is_wide(float mean) { return mean == HUGE_VALF || mean < 0x1p-100f; }
+
 CUDA_INLINE float napier_norm_factor(const napier_biased_row *row, float epsilon) {
     const float mean = napier_squares(row) / (float)row->n + epsilon;
-    return mean == HUGE_VALF ? napier_norm_factor_wide(row, epsilon) : 1.0f / sqrtf(mean);
+    return napier_norm_is_wide(mean) ? napier_norm_factor_wide(row, epsilon) : 1.0f / sqrtf(mean);
 }
 
 /* ---- Kernels ----------------------------------------------------------------------------------------------------- */
