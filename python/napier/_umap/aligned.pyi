@@ -1,14 +1,18 @@
 """Types of napier.umap.AlignedUMAP. Array: as in _napier.pyi."""
 from typing import Any, Callable, Optional, Self, Sequence
 
+import numpy as np
+
 from .base import BaseEstimator
 from .estimator import UMAP
 
 Array = Any
 
 class AlignedUMAP(BaseEstimator):
-    embeddings_: list[Any]
+    embeddings_: list[np.ndarray[Any, np.dtype[np.float32]]]
     mappers_: list[UMAP]
+    dict_relations_: list[dict[int, int]]
+    window_size_: int
     def __init__(self, n_neighbors: int | Sequence[int] = 15, n_components: int = 2,
                  metric: str | Callable[..., Any] = 'euclidean', metric_kwds: Optional[dict[str, Any]] = None,
                  n_epochs: Optional[int | Sequence[int]] = None, learning_rate: float | Sequence[float] = 1.0,

@@ -1,11 +1,22 @@
 """Types of napier.UMAP. Array: as in _napier.pyi."""
 from typing import Any, Callable, Optional, Self, Sequence
 
+import numpy as np
+
+from ..umap import Model
 from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 Array = Any
 
 class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    # After fit. embedding_list_: where n_epochs is a list; rad_*: with output_dens; no embedding_ with transform_mode="graph".
+    embedding_: np.ndarray[Any, np.dtype[np.float32]]
+    embedding_list_: list[np.ndarray[Any, np.dtype[np.float32]]]
+    rad_orig_: np.ndarray[Any, np.dtype[np.float32]]
+    rad_emb_: np.ndarray[Any, np.dtype[np.float32]]
+    model_: Model
+    n_features_in_: int
+    feature_names_in_: np.ndarray[Any, np.dtype[np.object_]]
     def __init__(self, n_neighbors: int = 15, n_components: int = 2, metric: str | Callable[..., Any] = 'euclidean',
                  metric_kwds: Optional[dict[str, Any]] = None, output_metric: str | Callable[..., Any] = 'euclidean',
                  output_metric_kwds: Optional[Any] = None, n_epochs: Optional[int | Sequence[int]] = None,

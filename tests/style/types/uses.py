@@ -14,9 +14,18 @@ import napier.torch.distributed
 import napier.trl
 import napier.umap
 
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
 
 def classes(reducer: napier.UMAP, model: napier.Qwen3, tokenizer: napier.Tokenizer, x: Any) -> None:
     assert_type(napier.UMAP(n_neighbors=3, metric="cosine").fit(x), napier.UMAP)
+    assert_type(napier.UMAP().fit(x).embedding_, Floats)
+    assert_type(napier.UMAP(n_epochs=[5, 10]).fit(x).embedding_list_, list[Floats])
+    assert_type((reducer.rad_orig_, reducer.rad_emb_), tuple[Floats, Floats])
+    assert_type(reducer.model_.embedding, Floats)
+    assert_type(reducer.n_features_in_, int)
+    assert_type(napier.umap.AlignedUMAP().fit([x, x]).embeddings_, list[Floats])
+    assert_type(napier.umap.nearest_neighbors(x)[1], Floats)
     assert_type(napier.umap.UMAP(), napier.UMAP)
     assert_type(napier.Qwen3.from_pretrained("folder"), napier.CausalLM)
     assert_type(model.encode("a"), list[int])
@@ -29,6 +38,7 @@ def classes(reducer: napier.UMAP, model: napier.Qwen3, tokenizer: napier.Tokeniz
 def mistakes(x: Any, model: napier.CausalLM) -> None:
     napier.UMAP(n_neighbours=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     napier.UMAP(n_neighbors="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    napier.UMAP().fit(x).embeding_  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     napier.Umap()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     napier.Qwen3.from_pretrained("folder", compte="bfloat16")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     model.generat(["a"])  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
