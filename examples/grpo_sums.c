@@ -275,6 +275,10 @@ static void print_answers(const batch *b) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && argv[1][0] == '-') {
+        puts("usage: grpo_sums [PLOT.svg]");
+        return EXIT_SUCCESS;
+    }
     static policy p;
     static batch b;
     static double rewards[STEPS];

@@ -6,7 +6,7 @@ A policy is a [position, letter] table of logits. Each step samples a group of w
 advantages within the group, and goes down napier.grpo_from_logits' gradient, a few times for each group with the old policy's
 log-probabilities, as GRPO does. The mean reward is printed, and drawn if a file is named.
 """
-import sys
+import argparse
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,16 @@ def draw(curve: list[float], path: str) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("picture", nargs="?", help="an SVG file for the curve of rewards")
+    picture = parser.parse_args().picture
     logits, curve = train()
     for step in range(0, STEPS, 10):
         print(f"step {step:3d}  mean reward {curve[step]:.2f}  {'#' * round(50 * curve[step])}")
     print(f"step {STEPS - 1:3d}  mean reward {curve[-1]:.2f}; the policy spells {''.join(LETTERS[i] for i in logits.argmax(1))}")
     assert curve[-1] > 0.8 > 0.2 > curve[0]
-    if len(sys.argv) > 1:
-        draw(curve, sys.argv[1])
+    if picture:
+        draw(curve, picture)
 
 
 if __name__ == "__main__":

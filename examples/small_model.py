@@ -5,9 +5,9 @@ answers are random text.
     python small_model.py small                                            # small/, and prompts.jsonl beside it
     napier generate prompts.jsonl --model small --max-tokens 8
 """
+import argparse
 import json
 import pathlib
-import sys
 from typing import Any, Iterator
 
 import numpy as np
@@ -65,9 +65,9 @@ def write_model(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    place = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="where the model goes; prompts.jsonl goes beside it")
+    place = parser.parse_args().folder
     write_model(place)
     prompts = place.parent / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": f"{i} + {i} ="}) + "\n" for i in range(100)))

@@ -5,9 +5,9 @@
 The file is read in blocks of a megabyte by four threads, each with its part of the row and a SoftmaxState of 9 KB; the states
 are merged. Whatever the cuts, the result has the bits of one call on all of it, and softmax of any block follows.
 """
+import argparse
 import os
 import resource
-import sys
 import tempfile
 import threading
 from typing import Iterator
@@ -81,4 +81,6 @@ def main(megabytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 256)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("megabytes", type=int, nargs="?", default=256, help="the size of the file (default 256)")
+    main(parser.parse_args().megabytes)

@@ -17,6 +17,12 @@ def test_begins_with_what_it_shows(path):
     assert text.startswith('"""') and len(path.read_text().splitlines()) < 200
 
 
+@pytest.mark.parametrize("name", ["grpo_toy.py", "small_model.py", "streaming_logsumexp.py", "topic_map.py", "umap_digits.py"])
+def test_help(name, tmp_path):
+    said = run_python(EXAMPLES / name, "--help", cwd=tmp_path)
+    assert said.startswith("usage: ") and name in said and not list(tmp_path.iterdir())
+
+
 def test_logsumexp_of_a_file_larger_than_memory(tmp_path):
     said = run_python(EXAMPLES / "streaming_logsumexp.py", 64, cwd=tmp_path)
     assert "the same bits" in said and not list(tmp_path.iterdir())
