@@ -57,8 +57,8 @@ clean:
 help:
 	@echo "make            build the library, the program and the examples in $(BUILD)"
 	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
-	@echo "make site       the documentation as a site, in build/site/html"
-	@echo "make test       set up and run every test"
+	@echo "make site       the documentation as a site, in build/site/html; fetches PyTorch (5.5 GB), as do test-peers and bench"
+	@echo "make test       set up and run every test: about 5 GB below build/, less than an hour on two processors"
 	@echo "make test-peers the same against umap-learn and others, each in an environment of its own"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
 	@echo "make bench-umap the same for maps: umap-learn and uwot"

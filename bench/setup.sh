@@ -17,7 +17,8 @@ say() { printf 'bench/setup: %s\n' "$*" >&2; }
 venv() {
     name=$1; shift
     [ -f "$home/$name/ready" ] && return 0
-    say "fetching $name ($*) into $home/$name"
+    case " $*" in *" torch"*) size=", 5.5 GB" ;; *) size= ;; esac
+    say "fetching $name ($*$size) into $home/$name"
     rm -rf "${home:?}/$name"
     if "$python" -m venv "$home/$name" &&
        "$home/$name/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "$@" \

@@ -436,6 +436,12 @@ run_group() { # name, limit, description
     printf '\n== %s: %s\n%s\n' "$name" "$3" "$(cat "$work/log/$name.out")"
 }
 
+if [ -z "$only" ]; then
+    free=$(df -Pk "$root" | awk 'NR == 2 { printf "%.1f", $4 / 1e6 }')
+    printf 'every test: about 5 GB below build/test (%s GB are free), and on two processors less than an hour.\n' "$free"
+    printf 'tests/run_all.sh --quick is shorter, --only GROUP a part of it, --list names the groups.\n\n'
+fi
+
 begin=$(date +%s.%N)
 trap 'kill $(jobs -rp) 2>/dev/null; wait; exit 143' INT TERM
 all=() summaries=()

@@ -8,14 +8,40 @@ build=${1:-build/release}
 out=${2:-build/demo}
 napier=$build/napier
 mkdir -p "$out"
+rm -f "$out/built"
 
 title() { printf '\n== %s\n\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
+# Copies the lines of a build to the log, and shows how far it is and which file was begun last: on a terminal in one line,
+# else a line for every tenth part.
+show_build() { # log
+    shown=-10
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >&3
+        case $line in
+        \[*%\]*) percent=${line%%\%*} percent=${percent##*[ \[]} ;;                                   # make's [ 12%]
+        \[*/*\]*) percent=${line%%]*} percent=${percent#?} percent=$((100 * ${percent%/*} / ${percent#*/})) ;; # ninja's [3/25]
+        *) continue ;;
+        esac
+        file=${line##*[/ ]}
+        if [ -t 1 ]; then
+            printf '\r%3d %%  %-60.60s' "$percent" "${file%.o}"
+        elif [ "$percent" -ge $((shown + 10)) ]; then
+            printf '%3d %%  %s\n' "$percent" "${file%.o}"
+            shown=$percent
+        fi
+    done 3>"$1"
+    [ ! -t 1 ] || printf '\r%-67s\r' ''
+}
+
 if [ $# -lt 2 ]; then
-    title "Building the library, the program and the examples: about a minute (log: $out/build.log)"
-    if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$out/build.log" 2>&1; then
+    processors=$(nproc 2>/dev/null || echo 2)
+    title "Building the library, the program and the examples: 6 minutes of processor time, by $processors processors (log: $out/build.log)"
+    # the status of a pipe is that of its end
+    { cmake --preset release && cmake --build --preset release --parallel && : >"$out/built"; } 2>&1 | show_build "$out/build.log"
+    if [ ! -e "$out/built" ]; then
         tail -n 30 "$out/build.log"
         fail "the build failed"
     fi
