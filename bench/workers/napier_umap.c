@@ -1,4 +1,4 @@
-/* bench/workers/napier_umap.c - whole fits, stage by stage, and the layouts of the gradient document. */
+/* bench/workers/napier_umap.c - whole fits, stage by stage, and layouts alone. */
 #define _POSIX_C_SOURCE 200809L
 #include "napier_cases.h"
 
@@ -52,7 +52,7 @@ static unsigned fit(const int variant) {
     return 0;
 }
 
-/* ---- The document's layouts -------------------------------------------------------------------------------------- */
+/* ---- Layouts alone --------------------------------------------------------------------------------------------- */
 
 enum { DEGREE = 15, COMPONENTS = 15, EPOCHS = 200 };
 
