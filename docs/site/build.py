@@ -18,6 +18,7 @@ SHOWN = ["README.md", "NEWS.md", "CONTRIBUTING.md", "LICENSE", "bench", "cli", "
 MODULES = ["napier", "napier.umap", "napier.umap.plot", "napier.rl", "napier.torch", "napier.torch.distributed", "napier.hf", "napier.trl", "napier.dask",
            "napier.ray", "napier.lm_eval"]
 OWN = {"napier.lm_eval": ""}  # what it imports is not its own
+ORDER = {"napier": "   :member-order: bysource\n"}  # that of __all__
 
 
 LINK = re.compile(r"\]\(([\w./-]+)\)")
@@ -55,7 +56,7 @@ def gather(source):
     pages = source / "python"
     pages.mkdir()
     for module in MODULES:
-        (pages / f"{module}.rst").write_text(f"{c_api.heading(module, '=')}\n.. automodule:: {module}\n{OWN.get(module, '   :imported-members:')}\n")
+        (pages / f"{module}.rst").write_text(f"{c_api.heading(module, '=')}\n.. automodule:: {module}\n{OWN.get(module, '   :imported-members:')}\n{ORDER.get(module, '')}")
     (pages / "index.rst").write_text(c_api.heading("Python", "=") + "\n" + c_api.directive("toctree", "", "\n".join(MODULES)))
 
 

@@ -1,5 +1,6 @@
 """Sphinx's settings. docs/site/build.py builds the site: it makes the folder of sources that these settings are for."""
 import re
+from pathlib import Path
 
 import napier
 
@@ -29,6 +30,7 @@ html_title = "Napier"
 html_theme_options = {"source_directory": "docs/"}
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_show_sphinx = False
 
 

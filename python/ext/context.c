@@ -319,6 +319,17 @@ static PyMethodDef settings[] = {
      "(True, 0)\n"},
     {NULL, NULL, 0, NULL}};
 
+#if defined(NAPIER_MODEL)
+enum { HAS_MODEL = 1 };
+#else
+enum { HAS_MODEL = 0 };
+#endif
+#if defined(NAPIER_HAS_CUDA)
+enum { HAS_CUDA = 1 };
+#else
+enum { HAS_CUDA = 0 };
+#endif
+
 int context_start(PyObject *module) {
     if (memory_start() || watch_forks(memory_before_fork, memory_after_fork, in_child_of_fork)) {
         PyErr_SetString(PyExc_ImportError, "napier: no memory to begin with");
@@ -326,7 +337,9 @@ int context_start(PyObject *module) {
     }
     return find_main_thread() || PyModule_AddFunctions(module, settings) ||
                    PyModule_AddStringConstant(module, "__version__", napier_version()) ||
-                   PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version())
+                   PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version()) ||
+                   PyModule_AddIntConstant(module, "_has_model", HAS_MODEL) ||
+                   PyModule_AddIntConstant(module, "_has_cuda", HAS_CUDA)
                ? -1
                : 0;
 }

@@ -17,6 +17,7 @@ from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get
                       log_softmax_backward, logcumsumexp, logcumsumexp_backward, logcumsumexp_tangent, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
+from ._config import show_config
 from ._progress import progress
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
                  grpo_loss, grpo_token_loss, kl_full, kl_per_response, linear_token_logprobs, rubric_score, sample,
@@ -82,14 +83,17 @@ def __dir__():
     return sorted(set(globals()) | set(_LAZY))
 
 
+# The site's page has this order.
 __all__ = [
-    "CausalLM", "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss",
-    "compute_kl", "cross_entropy", "cuda_device_count", "entmax", "fused_log_softmax", "gather_logprobs", "get_isa",
-    "get_num_threads", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax",
-    "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent", "logsumexp", "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward",
-    "matmul", "numerics_version", "online_softmax", "progress", "reduce_softmax", "release_memory", "rl", "rms_norm",
-    "rms_norm_backward", "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score",
-    "safe_softmax", "sample", "set_isa", "set_num_threads", "softmax", "softmax_backward", "sparsemax",
-    "sparsemax_backward", "swiglu", "swiglu_backward", "token_logprobs", "umap",
+    "softmax", "log_softmax", "logsumexp", "token_logprobs", "UMAP", "CausalLM", "Qwen3", "SoftmaxState",
+    "Tokenizer", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "cross_entropy",
+    "cuda_device_count", "entmax", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads",
+    "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
+    "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs",
+    "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent",
+    "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version",
+    "online_softmax", "progress", "reduce_softmax", "release_memory", "rl", "rms_norm", "rms_norm_backward",
+    "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score", "safe_softmax",
+    "sample", "set_isa", "set_num_threads", "show_config", "softmax_backward", "sparsemax",
+    "sparsemax_backward", "swiglu", "swiglu_backward", "umap",
 ]
