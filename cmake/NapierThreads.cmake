@@ -1,39 +1,8 @@
-# Threads of the library: OpenMP's, or those of its own pool (src/core/base/pool.c), or none. The bits are the same.
+# The threads of the library's own pool (src/core/base/pool.c): POSIX's, or those of Windows.
 #
-#   napier_thread_target   what the library links, or empty
-#   napier_thread_names    the same as a linker knows it, for the installed files
-set(napier_thread_target "")
+#   napier_thread_names    their library as a linker knows it, for the installed files; empty where libc has them
+find_package(Threads REQUIRED)
 set(napier_thread_names "")
-if(NOT NAPIER_THREADS MATCHES "^(auto|openmp|pool|none)$")
-  message(FATAL_ERROR "NAPIER_THREADS is ${NAPIER_THREADS}, not auto, openmp, pool or none")
+if(CMAKE_USE_PTHREADS_INIT AND NOT APPLE)
+  set(napier_thread_names pthread)
 endif()
-if(NAPIER_THREADS MATCHES "^(auto|openmp)$")
-  find_package(OpenMP COMPONENTS C)
-  if(NOT OpenMP_C_FOUND AND NAPIER_THREADS STREQUAL "openmp")
-    message(FATAL_ERROR "NAPIER_THREADS is openmp, but this compiler has no OpenMP: install its library, or ask for pool")
-  endif()
-endif()
-
-if(OpenMP_C_FOUND)
-  message(STATUS "Threads: OpenMP ${OpenMP_C_VERSION}")
-  set(napier_thread_target OpenMP::OpenMP_C)
-  set(napier_thread_names ${OpenMP_C_LIB_NAMES})
-elseif(NAPIER_THREADS STREQUAL "none")
-  message(STATUS "Threads: none (asked for); results are the same bits, on one thread")
-else()
-  message(STATUS "Threads: the library's own pool")
-  find_package(Threads REQUIRED)
-  set(napier_thread_target Threads::Threads)
-  if(CMAKE_USE_PTHREADS_INIT AND NOT APPLE)
-    set(napier_thread_names pthread)
-  endif()
-endif()
-
-function(napier_use_threads target)
-  if(napier_thread_target)
-    target_link_libraries(${target} PRIVATE ${napier_thread_target})
-    if(NOT OpenMP_C_FOUND)
-      target_compile_definitions(${target} PRIVATE NAPIER_POOL)
-    endif()
-  endif()
-endfunction()

@@ -14,10 +14,10 @@ work=$root/build/test
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
-export LC_ALL=C OMP_WAIT_POLICY=passive
+export LC_ALL=C
 . "$root/tests/support/compile_once.sh"
 export NAPIER_WERROR="${NAPIER_WERROR-ON}"
-# use_tls=0: the leak check of clang 14 crashes when it reads the thread-local memory of OpenMP workers that have ended.
+# use_tls=0: the leak check of clang 14 crashes when it reads the thread-local memory of threads that have ended.
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use_tls=0"
 
 # name, limit in seconds, description. Each group but the first runs beside another one. What many need comes first, then
@@ -25,7 +25,7 @@ export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use
 groups=(
     "release 1500 the library, the program and the unit tests, built with $main_cc"
     "sanitize 2600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
-    "port 3300 macOS and Windows: compiled by zig, Windows run under wine; the library's own threads in place of OpenMP"
+    "port 3300 macOS and Windows: compiled by zig, Windows run under wine"
     "cuda 1800 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "arm 1800 AArch64 under emulation: scalar and NEON against the same table"
     "clang 1300 the library, the program and the self-test with clang"
@@ -247,7 +247,7 @@ group_arm() {
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
     build arm "$cc" "goldens selftest exhaustive" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DBUILD_SHARED_LIBS=OFF \
-        -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static "-DOpenMP_gomp_LIBRARY=$("$cc" -print-file-name=libgomp.a)" || return
+        -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static || return
     check_goldens AArch64 arm slow "$qemu"
     check_counted 200 "self-test, AArch64" "$qemu" "$work/arm/tests/selftest" --quick
     check_counted 200 "sample of all floats, AArch64" "$qemu" "$work/arm/tests/exhaustive" --sample 511
@@ -272,15 +272,8 @@ group_sanitize() {
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
         check_ctest 2000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
         skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax makes the same calls"
-    have clang || { skip "ThreadSanitizer" "no clang on this machine"; return; }
-    # The sanitizer does not know gcc's libgomp and would report races where there are none.
-    export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1"
-    # libomp tells the sanitizer what OpenMP's barriers order, through a library that libomp does not always find by
-    # itself.
-    OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
-    [ -n "$OMP_TOOL_LIBRARIES" ] || { skip "ThreadSanitizer" "no libarcher.so: it would not see OpenMP's barriers"; return; }
-    export OMP_TOOL_LIBRARIES
-    build tsan clang "selftest goldens" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
+    export TSAN_OPTIONS=halt_on_error=1
+    build tsan "$(command -v clang || echo "$main_cc")" "selftest goldens" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
     check_counted 300 "self-test, threads" "$work/tsan/tests/selftest" --quick
     local line program
     for line in "${goldens[@]}"; do # every operation that uses threads
@@ -293,7 +286,6 @@ group_sanitize() {
 group_valgrind() {
     have valgrind || { skip valgrind "no valgrind on this machine"; return; }
     build "$release" "$main_cc" "selftest golden" -DCMAKE_BUILD_TYPE=Release || return
-    # OpenMP keeps its workers' memory until the process ends: reachable, not lost.
     check_counted 560 "self-test, valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full \
         --errors-for-leak-kinds=definite "$work/$release/tests/selftest" --quick
 }

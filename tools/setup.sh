@@ -20,7 +20,7 @@ demo)
     ;;
 test)
     required=$compiler
-    optional="g++=g++ ccache=ccache clang=clang clang-19=clang-19 llvm=llvm-symbolizer libomp-dev libclang-rt-14-dev libcmocka-dev
+    optional="g++=g++ ccache=ccache clang=clang clang-19=clang-19 llvm=llvm-symbolizer libclang-rt-14-dev libcmocka-dev
         libmpfr-dev pkg-config=pkg-config gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
         qemu-user-static=qemu-aarch64-static valgrind=valgrind clang-format=clang-format clang-tidy=clang-tidy python3=python3
         python3-dev=python3-config python3-venv libcairo2-dev libcjson-dev libpcre2-dev libutf8proc-dev zlib1g-dev

@@ -5,8 +5,8 @@
     v/bin/python tools/wheels.py [--arch x86_64] [--arch aarch64] [--out build/wheels]
 
 zig links against glibc 2.28, so the wheels run on every distribution since 2018 (manylinux_2_28), and on every Python from
-3.11 on (abi3). cJSON, PCRE2 and utf8proc are inside, with their licences; threads are the library's own, so no OpenMP is
-needed. `auditwheel repair` checks all of that and names the wheel. The program prints each wheel and its size.
+3.11 on (abi3). cJSON, PCRE2 and utf8proc are inside, with their licences. No other library is needed.
+`auditwheel repair` checks all of that and names the wheel. The program prints each wheel and its size.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def build(arch, out, zig):
     run(ROOT / "tools" / "libraries.sh", target, libraries, env=environment)
     run("cmake", "-S", ROOT, "-B", folder, "--toolchain", ROOT / "cmake" / "zig.cmake", f"-DNAPIER_ZIG={zig}",
         f"-DNAPIER_TARGET={target}", f"-DNAPIER_SYSROOT={libraries}", "-DCMAKE_BUILD_TYPE=Release",
-        "-DNAPIER_THREADS=pool", "-DNAPIER_PYTHON=ON", "-DNAPIER_PYTHON_BUNDLE=OFF", "-DNAPIER_CLI=OFF",
+        "-DNAPIER_PYTHON=ON", "-DNAPIER_PYTHON_BUNDLE=OFF", "-DNAPIER_CLI=OFF",
         "-DNAPIER_TESTS=OFF", "-DNAPIER_EXAMPLES=OFF", "-DBUILD_SHARED_LIBS=OFF", "-DNAPIER_CAIRO=OFF",
         "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,-s", f"-DPython_EXECUTABLE={sys.executable}",
         f"-DPython_INCLUDE_DIR={python_headers(out)}", env=environment)

@@ -1,7 +1,8 @@
 /* bench/floors/floors.c - see floors.h. */
 #include "floors.h"
 
-#include "workers/worker.h"
+#include "core/base/parallel.h"
+#include "workers/napier_cases.h"
 
 #include <string.h>
 
@@ -41,58 +42,84 @@ static void read_then_copy(const floor_choice *c, const floor_work *w, const siz
     }
 }
 
-void floors_memory(const floor_choice *const c, const floor_work *const w) {
+/* What the threads of the context share: thread k of `threads` has part k. */
+typedef struct floor_job {
+    const floor_choice *choice;
+    const floor_work *work;
+    const floor_kernels *kernels;
+    int which;
+    floor_op op;
+    bool bf16;
+} floor_job;
+
+static void memory_part(void *const argument, const int64_t part) {
+    const floor_choice *const c = ((const floor_job *)argument)->choice;
+    const floor_work *const w = ((const floor_job *)argument)->work;
+    const int k = (int)part;
     const size_t in_bytes = w->rows * w->row_bytes;
-#pragma omp parallel for num_threads(w->threads) schedule(static) if (w->threads > 1)
-    for (int k = 0; k < w->threads; k++) {
-        const size_t begin = share(in_bytes, k, w->threads), end = share(in_bytes, k + 1, w->threads);
-        if (w->out_bytes == in_bytes) {
-            if (w->reads > 1)
-                read_then_copy(c, w, begin, end);
-            else
-                c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
-        } else {
-            const size_t out_begin = share(w->out_bytes, k, w->threads),
-                         out_end = share(w->out_bytes, k + 1, w->threads);
-            int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
-            c->kernels->fill[c->fill]((char *)w->out + out_begin, out_end - out_begin);
-        }
+    const size_t begin = share(in_bytes, k, w->threads), end = share(in_bytes, k + 1, w->threads);
+    if (w->out_bytes == in_bytes) {
+        if (w->reads > 1)
+            read_then_copy(c, w, begin, end);
+        else
+            c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
+    } else {
+        const size_t out_begin = share(w->out_bytes, k, w->threads), out_end = share(w->out_bytes, k + 1, w->threads);
+        int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
+        c->kernels->fill[c->fill]((char *)w->out + out_begin, out_end - out_begin);
     }
+}
+
+void floors_memory(const floor_choice *const c, const floor_work *const w) {
+    floor_job job = {.choice = c, .work = w};
+    napier_parallel_each(context, w->threads, 1, memory_part, &job);
+}
+
+static void read_part(void *const argument, const int64_t part) {
+    const floor_choice *const c = ((const floor_job *)argument)->choice;
+    const floor_work *const w = ((const floor_job *)argument)->work;
+    const size_t bytes = w->rows * w->row_bytes;
+    const size_t begin = share(bytes, (int)part, w->threads), end = share(bytes, (int)part + 1, w->threads);
+    int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
 }
 
 void floors_read(const floor_choice *const c, const floor_work *const w) {
-    const size_t bytes = w->rows * w->row_bytes;
-#pragma omp parallel for num_threads(w->threads) schedule(static) if (w->threads > 1)
-    for (int k = 0; k < w->threads; k++) {
-        const size_t begin = share(bytes, k, w->threads), end = share(bytes, k + 1, w->threads);
-        int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
-    }
+    floor_job job = {.choice = c, .work = w};
+    napier_parallel_each(context, w->threads, 1, read_part, &job);
+}
+
+static void exp_part(void *const argument, const int64_t part) {
+    const floor_job *const job = argument;
+    _Alignas(64) float x[4096];
+    (void)part;
+    for (int i = 0; i < 4096; i++)
+        x[i] = -0.02f * (float)i;
+    for (int i = 0; i < 256; i++)
+        float_sink = job->kernels->exp_sum[job->which](x, 4096);
 }
 
 void floors_exp(const floor_kernels *const kernels, const int which, const int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int k = 0; k < threads; k++) {
-        _Alignas(64) float x[4096];
-        for (int i = 0; i < 4096; i++)
-            x[i] = -0.02f * (float)i;
-        for (int i = 0; i < 256; i++)
-            float_sink = kernels->exp_sum[which](x, 4096);
-    }
+    floor_job job = {.kernels = kernels, .which = which};
+    napier_parallel_each(context, threads, 1, exp_part, &job);
+}
+
+static void row_part(void *const argument, const int64_t part) {
+    const floor_job *const job = argument;
+    _Alignas(64) float x[FLOOR_ROW], y[FLOOR_ROW];
+    (void)part;
+    for (int i = 0; i < FLOOR_ROW; i++)
+        x[i] = -0.02f * (float)i;
+    if (job->bf16)
+        for (int i = 0; i < FLOOR_ROW; i++)
+            memmove((char *)x + 2 * i, (const char *)x + 4 * i + 2, 2); /* the upper half of each float */
+    for (int i = 0; i < 1024; i++)
+        float_sink = job->kernels->row[job->which](job->op, job->bf16, x, y);
 }
 
 void floors_row(const floor_kernels *const kernels, const int which, const floor_op op, const bool bf16,
                 const int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int k = 0; k < threads; k++) {
-        _Alignas(64) float x[FLOOR_ROW], y[FLOOR_ROW];
-        for (int i = 0; i < FLOOR_ROW; i++)
-            x[i] = -0.02f * (float)i;
-        if (bf16)
-            for (int i = 0; i < FLOOR_ROW; i++)
-                memmove((char *)x + 2 * i, (const char *)x + 4 * i + 2, 2); /* the upper half of each float */
-        for (int i = 0; i < 1024; i++)
-            float_sink = kernels->row[which](op, bf16, x, y);
-    }
+    floor_job job = {.kernels = kernels, .which = which, .op = op, .bf16 = bf16};
+    napier_parallel_each(context, threads, 1, row_part, &job);
 }
 
 int floors_choose_row(const floor_kernels *const kernels, const floor_op op, const bool bf16, const int threads) {

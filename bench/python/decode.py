@@ -186,7 +186,7 @@ WORKERS = {"napier": napier_steps, "transformers": transformers_steps, "llama.cp
 
 
 def compile_read(program, *flags):
-    subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", *flags, HERE / "read.c", "-o", program], check=True)
+    subprocess.run(["cc", "-O3", "-march=native", "-pthread", *flags, HERE / "read.c", "-o", program], check=True)
 
 
 def read_seconds(folder, threads):

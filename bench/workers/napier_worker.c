@@ -1,4 +1,4 @@
-/* bench/workers/napier_worker.c - Napier itself, and the floors: they share a process because they share OpenMP's
+/* bench/workers/napier_worker.c - Napier itself, and the floors: they share a process because they share its
  * threads. The operations are in the tables of the files napier_*.c. */
 #include "napier_cases.h"
 

@@ -20,8 +20,8 @@ bool system_start(int *count, char ***words);
  * write, not a signal. */
 void system_handle_signals(void (*remove_files)(void));
 
-/* Between the two, no signal calls `remove_files` on this thread. They cannot be nested. A thread of OpenMP may still get one,
- * and on Windows they do nothing: Ctrl-C may leave a temporary file in the moment in which it is made or renamed. */
+/* Between the two, no signal calls `remove_files` on this thread. They cannot be nested. On Windows they do
+ * nothing: Ctrl-C may leave a temporary file in the moment in which it is made or renamed. */
 void system_hold_signals(void);
 void system_release_signals(void);
 

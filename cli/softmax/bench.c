@@ -28,6 +28,7 @@ typedef struct bench {
     napier_dtype dtype;
     double seconds; /* per shape */
     napier_context *context;
+    scratch pool; /* the threads of the floors */
 } bench;
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -54,13 +55,16 @@ static napier_status run_subject(measurement *m, subject what) {
     const napier_matrix result = napier_rows(m->result.data, s.rows, s.cols, dtype);
     const int threads = napier_context_threads(m->b->context);
     const size_t bytes = (size_t)m->bytes;
+    napier_pool *const pool = m->b->pool.data;
     switch (what) {
     case SOFTMAX: return napier_softmax(m->b->context, logits, result, NULL);
     case LOG_SOFTMAX: return napier_log_softmax(m->b->context, logits, result, NULL);
-    case COPY: floor_copy(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
-    case COPY_PAST_CACHES: floor_copy_past_caches(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
+    case COPY: floor_copy(m->result.data, m->logits.data, bytes, pool, threads); return NAPIER_OK;
+    case COPY_PAST_CACHES:
+        floor_copy_past_caches(m->result.data, m->logits.data, bytes, pool, threads);
+        return NAPIER_OK;
     case READ:
-        m->read ^= floor_read(napier_context_isa(m->b->context), m->logits.data, bytes, threads);
+        m->read ^= floor_read(napier_context_isa(m->b->context), m->logits.data, bytes, pool, threads);
         return NAPIER_OK;
     default: return napier_logsumexp(m->b->context, logits, napier_array(m->result.data, s.rows, dtype), NULL);
     }
@@ -235,10 +239,17 @@ static int run(void *request, napier_context *context) {
     printf("napier %s, %s, %s, %d thread%s; milliseconds\n", napier_version(), napier_dtype_name(b->dtype),
            napier_isa_name(isa), threads, threads == 1 ? "" : "s");
     printf("%-14s %-12s %10s %10s %10s %8s\n", "shape", "operation", "napier", "memory", "exp", "ratio");
-    int status = b->shape.rows > 0 ? bench_shape(b, b->shape, exp_each) : STATUS_OK;
+    int status = scratch_new(&b->pool, (int64_t)napier_pool_size(threads), "");
+    if (status != STATUS_OK) {
+        return status;
+    }
+    napier_pool_create(b->pool.data, threads);
+    status = b->shape.rows > 0 ? bench_shape(b, b->shape, exp_each) : STATUS_OK;
     for (size_t i = 0; i < sizeof usual / sizeof *usual && b->shape.rows == 0 && status == STATUS_OK; i++) {
         status = bench_shape(b, usual[i], exp_each);
     }
+    napier_pool_destroy(b->pool.data);
+    scratch_free(&b->pool);
     return status == STATUS_OK ? finish_standard_output() : status;
 }
 

@@ -4,6 +4,7 @@
 #include "floor.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,18 +12,44 @@
 #include <emmintrin.h>
 #endif
 
-enum { LINE = 64 };
+enum { LINE = 64, LANES = 64 };
 
-/* Thread k of n takes [share_start(k), share_start(k + 1)), in whole cache lines. */
-static size_t share_start(size_t bytes, int k, int n) {
-    return k == n ? bytes : bytes / LINE * (size_t)k / (size_t)n * LINE;
+/* ---- Shares of the threads --------------------------------------------------------------------------------------- */
+
+typedef struct shares {
+    void (*take)(struct shares *s, size_t start, size_t bytes);
+    void (*copy)(char *to, const char *from, size_t bytes);
+    uint64_t (*read)(const uint64_t *from, size_t words);
+    char *to;
+    const char *from;
+    size_t bytes;
+    int count;
+    _Atomic int next;
+    _Atomic uint64_t sum; /* of the words that were read */
+} shares;
+
+/* In whole cache lines. */
+static size_t share_start(const shares *s, int k) {
+    return k == s->count ? s->bytes : s->bytes / LINE * (size_t)k / (size_t)s->count * LINE;
+}
+
+static void take_shares(void *argument, int worker) {
+    shares *const s = argument;
+    (void)worker;
+    for (int k = s->next++; k < s->count; k = s->next++) {
+        const size_t start = share_start(s, k);
+        s->take(s, start, share_start(s, k + 1) - start);
+    }
 }
 
 /* A thread finishes a share below 64 KB before another thread has woken up. */
-static int useful_threads(size_t bytes, int threads) {
-    const size_t most = bytes / (64 * 1024) + 1;
-    return most < (size_t)threads ? (int)most : threads;
+static void run_shares(shares *s, napier_pool *pool, int threads) {
+    const size_t most = s->bytes / (64 * 1024) + 1;
+    s->count = most < (size_t)threads ? (int)most : threads;
+    napier_pool_run(pool, s->count, take_shares, NULL, s);
 }
+
+/* ---- Copying and reading ------------------------------------------------------------------------------------------ */
 
 #if defined(__SSE2__)
 /* `to` is aligned to a cache line, and so is every share except the end of the last. */
@@ -43,62 +70,65 @@ static void copy_past_caches(char *to, const char *from, size_t bytes) {
 
 static void copy(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
 
-typedef void copier(char *to, const char *from, size_t bytes);
+static void copy_share(shares *s, size_t start, size_t bytes) { s->copy(s->to + start, s->from + start, bytes); }
 
-static void copy_shares(copier *copy_share, char *to, const char *from, size_t bytes, int threads) {
-    const int n = useful_threads(bytes, threads);
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
-#endif
-    for (int k = 0; k < n; k++) {
-        const size_t start = share_start(bytes, k, n);
-        copy_share(to + start, from + start, share_start(bytes, k + 1, n) - start);
-    }
+void floor_copy(void *to, const void *from, size_t bytes, napier_pool *pool, int threads) {
+    run_shares(&(shares){.take = copy_share, .copy = copy, .to = to, .from = from, .bytes = bytes}, pool, threads);
 }
 
-void floor_copy(void *to, const void *from, size_t bytes, int threads) { copy_shares(copy, to, from, bytes, threads); }
-
-void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads) {
-    copy_shares(copy_past_caches, to, from, bytes, threads);
+void floor_copy_past_caches(void *to, const void *from, size_t bytes, napier_pool *pool, int threads) {
+    run_shares(&(shares){.take = copy_share, .copy = copy_past_caches, .to = to, .from = from, .bytes = bytes}, pool,
+               threads);
 }
 
 /* ---- One source for every instruction set; the functions below choose the vectors -------------------------------- */
 
 static inline __attribute__((always_inline)) uint64_t read_all(const uint64_t *from, size_t words) {
-    uint64_t sum = 0;
-#ifdef _OPENMP
-#pragma omp simd reduction(^ : sum)
-#endif
-    for (size_t i = 0; i < words; i++) {
+    uint64_t sums[LANES] = {0}, sum = 0;
+    for (size_t i = 0; i + LANES <= words; i += LANES) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            sums[lane] ^= from[i + lane];
+        }
+    }
+    for (size_t i = words - words % LANES; i < words; i++) {
         sum ^= from[i];
+    }
+    for (size_t lane = 0; lane < LANES; lane++) {
+        sum ^= sums[lane];
     }
     return sum;
 }
 
 /* The coefficients are those of the Taylor series: a floor needs the right amount of work, not the last bit. */
+static inline __attribute__((always_inline)) float floor_exp(float x) {
+    const float shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p+23f); /* the nearest integer, in the low bits */
+    const float whole = shifted - 0x1.8p+23f;
+    const float r = fmaf(whole, 0x1.05c610p-29f, fmaf(whole, -0x1.62e430p-1f, x));
+    float p = 0x1.6c16c2p-10f;
+    p = fmaf(p, r, 0x1.111112p-7f);
+    p = fmaf(p, r, 0x1.555556p-5f);
+    p = fmaf(p, r, 0x1.555556p-3f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    uint32_t bits;
+    uint32_t power;
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&power, &shifted, sizeof power);
+    bits += power << 23;
+    memcpy(&p, &bits, sizeof p);
+    return p;
+}
+
 static inline __attribute__((always_inline)) float exp_sum(const float *x, int64_t n) {
-    float sum = 0;
-#ifdef _OPENMP
-#pragma omp simd reduction(+ : sum)
-#endif
-    for (int64_t i = 0; i < n; i++) {
-        const float shifted = fmaf(x[i], 0x1.715476p+0f, 0x1.8p+23f); /* the nearest integer, in the low bits */
-        const float whole = shifted - 0x1.8p+23f;
-        const float r = fmaf(whole, 0x1.05c610p-29f, fmaf(whole, -0x1.62e430p-1f, x[i]));
-        float p = 0x1.6c16c2p-10f;
-        p = fmaf(p, r, 0x1.111112p-7f);
-        p = fmaf(p, r, 0x1.555556p-5f);
-        p = fmaf(p, r, 0x1.555556p-3f);
-        p = fmaf(p, r, 0.5f);
-        p = fmaf(p, r, 1.0f);
-        p = fmaf(p, r, 1.0f);
-        uint32_t bits;
-        uint32_t power;
-        memcpy(&bits, &p, sizeof bits);
-        memcpy(&power, &shifted, sizeof power);
-        bits += power << 23;
-        memcpy(&p, &bits, sizeof p);
-        sum += p;
+    float sums[LANES] = {0}, sum = 0;
+    for (int64_t i = 0; i + LANES <= n; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            sums[lane] += floor_exp(x[i + lane]);
+        }
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        sum += sums[lane];
     }
     return sum;
 }
@@ -138,19 +168,14 @@ static kernels kernels_of(napier_isa isa) {
 
 float floor_exp_sum(napier_isa isa, const float *x, int64_t n) { return kernels_of(isa).exp_sum(x, n); }
 
-uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads) {
-    const int n = useful_threads(bytes, threads);
-    const kernels with = kernels_of(isa);
-    uint64_t sum = 0;
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1) reduction(^ : sum)
-#endif
-    for (int k = 0; k < n; k++) {
-        const size_t start = share_start(bytes, k, n);
-        const size_t size = share_start(bytes, k + 1, n) - start;
-        sum ^= with.read_all((const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
-    }
-    return sum;
+static void read_share(shares *s, size_t start, size_t bytes) {
+    s->sum ^= s->read((const uint64_t *)(const void *)(s->from + start), bytes / sizeof(uint64_t));
+}
+
+uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, napier_pool *pool, int threads) {
+    shares s = {.take = read_share, .read = kernels_of(isa).read_all, .from = from, .bytes = bytes};
+    run_shares(&s, pool, threads);
+    return s.sum;
 }
 
 int64_t floor_cache_size(void) {

@@ -191,7 +191,7 @@ typedef struct napier_allocator {
 
 typedef struct napier_context_options {
     size_t struct_size; /* sizeof(napier_context_options) */
-    int threads;        /* worker threads, at most 1024; 0: OpenMP's default, or in a build without it the processors */
+    int threads;        /* worker threads, at most 1024; 0: the processors that the process may use */
     napier_isa
         highest_isa; /* AUTO: the best of this machine, with its matrix engine (AMX) for products of bf16. AVX512 does
                                    not use the engine. UNSUPPORTED if the machine lacks the instruction set */

@@ -49,7 +49,6 @@ class Napier(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["NAPIER_MODEL"] = bool(self.options.model)
-        toolchain.cache_variables["NAPIER_THREADS"] = "pool"  # the library's own: no OpenMP in the package
         for part in ("CLI", "TESTS", "EXAMPLES", "MPI", "CUDA", "CAIRO", "ZLIB"):
             toolchain.cache_variables[f"NAPIER_{part}"] = False
         toolchain.generate()

@@ -123,9 +123,8 @@ enum { FREE_CONTEXTS = 64 };
 static struct {
     napier_context *free[FREE_CONTEXTS];
     int count;
-    int threads; /* 0: OpenMP's default */
+    int threads; /* 0: as many as the library finds */
     napier_isa isa;
-    bool forked; /* a child of fork: libgomp's threads stayed with the parent, and asking for them would hang */
 } pool = {.count = 0};
 
 static void pool_empty(void) {
@@ -139,7 +138,7 @@ napier_context *context_take(void) {
         return pool.free[--pool.count];
     }
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.threads = pool.forked ? 1 : pool.threads;
+    options.threads = pool.threads;
     options.highest_isa = pool.isa;
     napier_context *context = NULL;
     const napier_status status = napier_context_create(&context, &options);
@@ -153,8 +152,7 @@ napier_context *context_take(void) {
 
 void context_give(napier_context *context) {
     /* a context from before a change of the settings is not kept */
-    const int threads = pool.forked ? 1 : pool.threads;
-    const bool current = (threads == 0 || threads == napier_context_threads(context)) &&
+    const bool current = (pool.threads == 0 || pool.threads == napier_context_threads(context)) &&
                          (pool.isa == NAPIER_ISA_AUTO || pool.isa == napier_context_isa(context));
     if (current && pool.count < FREE_CONTEXTS) {
         pool.free[pool.count++] = context;
@@ -163,12 +161,10 @@ void context_give(napier_context *context) {
     }
 }
 
-/* The child has none of OpenMP's threads: contexts that would ask for them are not used. */
+/* Contexts that no call had are as good in the child. */
 static void in_child_of_fork(void) {
     main_thread = PyThread_get_thread_ident(); /* in the child, that which called fork is the main one */
-    pool.forked = true;
-    pool.count = 0;
-    bar = NULL; /* of another thread's call */
+    bar = NULL;                                /* of another thread's call */
     memory_in_child();
 }
 
@@ -196,6 +192,14 @@ int raise_status(napier_context *context, napier_status status, const char *func
 
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
+/* What sets it wants no more threads than that in a process: joblib, Dask, Ray, torchrun. 0 if it is no number. */
+static int threads_of_environment(void) {
+    const char *const text = getenv("OMP_NUM_THREADS");
+    char *end = NULL;
+    const long threads = text ? strtol(text, &end, 10) : 0;
+    return threads >= 1 && threads <= 1024 && (*end == '\0' || *end == ',') ? (int)threads : 0;
+}
+
 static PyObject *set_num_threads(PyObject *self, PyObject *value) {
     (void)self;
     int threads = 0;
@@ -205,7 +209,7 @@ static PyObject *set_num_threads(PyObject *self, PyObject *value) {
     if (threads < 0 || threads > 1024) {
         return PyErr_Format(PyExc_ValueError, "threads: %d is not in 0 .. 1024", threads);
     }
-    pool.threads = threads;
+    pool.threads = threads ? threads : threads_of_environment();
     pool_empty();
     Py_RETURN_NONE;
 }
@@ -268,7 +272,9 @@ static PyObject *release_memory(PyObject *self, PyObject *none) {
 
 static PyMethodDef settings[] = {
     {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."
+     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0 (the default): OMP_NUM_THREADS where that is "
+     "set, "
+     "else the processors that the process may use."
      "\n\nExamples\n--------\n"
      ">>> import napier\n"
      ">>> napier.set_num_threads(2)\n"
@@ -276,7 +282,7 @@ static PyMethodDef settings[] = {
      "2\n"
      ">>> napier.set_num_threads(0)\n"},
     {"get_num_threads", get_num_threads, METH_NOARGS,
-     "get_num_threads()\n--\n\nThreads that a call uses. In a child of fork it is 1."
+     "get_num_threads()\n--\n\nThreads that a call uses."
      "\n\nExamples\n--------\n"
      ">>> import napier\n"
      ">>> napier.get_num_threads() >= 1\n"
@@ -331,6 +337,7 @@ enum { HAS_CUDA = 0 };
 #endif
 
 int context_start(PyObject *module) {
+    pool.threads = threads_of_environment();
     if (memory_start() || watch_forks(memory_before_fork, memory_after_fork, in_child_of_fork)) {
         PyErr_SetString(PyExc_ImportError, "napier: no memory to begin with");
         return -1;

@@ -36,7 +36,7 @@ class Generate:
         (temperature 0) need no numbers.
     samples : int
     compute, memory : as CausalLM has them
-    threads : int; 0: as many as OpenMP chooses, which Ray limits to num_cpus
+    threads : int; 0: OMP_NUM_THREADS, which Ray sets to num_cpus
     **options : of CausalLM.generate: max_tokens, temperature, top_p, stop, seed and others
 
     Examples

@@ -4,8 +4,8 @@
 #
 # Each compiler on this machine builds an archive from every .c of src (except src/lm, which needs other libraries), and
 # the program and the self-test with it, and both run. PATH holds only the compiler's tools and the shell's, so that a
-# hidden use of a build tool fails. The first compiler also builds everything in one command, and once more without
-# OpenMP. CC is the first compiler (default cc).
+# hidden use of a build tool fails. The first compiler also builds everything in one command. CC is the first compiler
+# (default cc).
 # The last line counts: N passed, N failed, N skipped.
 # shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
 set -u
@@ -28,7 +28,7 @@ mapfile -t program < <(find "$root/cli" -name '*.c' | sort)
 build() { # compiler, folder, flags...
     local compiler=$1 folder=$2
     shift 2
-    local flags=(-std=c11 -ffp-contract=off "$@" -I"$root/include" -I"$root/src")
+    local flags=(-std=c11 -ffp-contract=off -pthread "$@" -I"$root/include" -I"$root/src")
     mkdir -p "$folder" && cd "$folder" &&
         "$compiler" "${flags[@]}" -c "${sources[@]}" &&
         ar rcs libnapier.a ./*.o &&
@@ -40,7 +40,7 @@ build() { # compiler, folder, flags...
 one_command() { # compiler, folder, flags...: all rooms and a program at once
     local compiler=$1 folder=$2
     shift 2
-    mkdir -p "$folder" && "$compiler" -std=c11 -ffp-contract=off "$@" -I"$root/include" -I"$root/src" "${sources[@]}" \
+    mkdir -p "$folder" && "$compiler" -std=c11 -ffp-contract=off -pthread "$@" -I"$root/include" -I"$root/src" "${sources[@]}" \
         "$root/examples/hello.c" -lm -o "$folder/hello"
 }
 
@@ -117,11 +117,11 @@ arrows_point_down() {
 circles() {
     sed -E 's/[.][ch]( |$)/\1/g' "$work/includes" | awk '$1 != $2' | sort -u | tsort >/dev/null
 }
-# The program and the examples use the public headers, the standard library and their own files. They share two files of
-# src, which write a file and know the operating system.
+# The program and the examples use the public headers, the standard library and their own files. They share three files of
+# src, which write a file, know the operating system, and have threads.
 faces_use_the_api() {
     ! grep -rnE '#include ["<](\.\./)*(src/)?(core|ops|umap|lm)/[a-z_0-9]+/' "$root/cli" "$root/examples" --include='*.[ch]' |
-        grep -vE '/cli/(io/output\.c|program/system\.h):[0-9]+:#include "core/base/(output_file|platform)\.h"'
+        grep -vE '/cli/(io/output\.c|program/system\.h|softmax/floor\.h):[0-9]+:#include "core/base/(output_file|platform|pool)\.h"'
 }
 check "rooms use what stands below them" arrows_point_down
 check "no circle of files" circles
@@ -146,13 +146,8 @@ for compiler in "${CC:-cc}" gcc clang; do
     name=$(basename "$compiler")
     level=-O0 # only the first build is the README's to the letter: optimizing takes minutes
     [ $first = yes ] && level=-O2
-    if echo 'int main(void){return 0;}' | "$real" -fopenmp -x c - -o "$work/openmp" 2>/dev/null; then
-        start "$name" build "$real" $level -fopenmp
-        [ $first = yes ] && start "$name, one command" one_command "$real" -O0 -fopenmp
-    else
-        skip "$name with OpenMP" "its OpenMP library is not on this machine"
-    fi
-    [ $first = yes ] && start "$name without OpenMP" build "$real" -O0
+    start "$name" build "$real" $level
+    [ $first = yes ] && start "$name, one command" one_command "$real" -O0
     first=no
 done
 report_builds

@@ -32,6 +32,7 @@
 #include <mpfr.h>
 #endif
 
+#include "core/base/parallel.h"
 #include "core/isa/core_kernels.h"
 
 enum { CHUNK = 32768, ISAS = NAPIER_ISA_AVX512 + 1, SCALAR_FMA = 0, SCALAR_SHARE = 32, FMA_SHARE = 8 };
@@ -341,19 +342,35 @@ static bool report_verdict(const plan *p, const function *f, const tally *sum) {
     return sum->above == 0 && sum->wrong_special == 0;
 }
 
+/* ---- Runs over the threads of a context, each with a tally of its own ------------------------------------------------ */
+
+enum { MOST_WORKERS = 1024, AT_ONCE = 16 };
+
+static napier_context *context;
+
+typedef struct function_run {
+    const plan *plan;
+    const function *f;
+    tally of_worker[MOST_WORKERS];
+} function_run;
+
+static void do_chunks(void *argument, int worker, int64_t begin, int64_t end) {
+    function_run *const run = argument;
+    for (int64_t c = begin; c < end; c++) {
+        do_chunk(run->plan, run->f, c, &run->of_worker[worker]);
+    }
+}
+
 static bool run_function(const plan *p, const function *f) {
+    static function_run run;
     const double start = seconds();
-    const int64_t chunks = chunks_of(p);
     tally sum = {0};
-#pragma omp parallel
-    {
-        tally mine = {0};
-#pragma omp for schedule(dynamic, 16)
-        for (int64_t c = 0; c < chunks; c++) {
-            do_chunk(p, f, c, &mine);
-        }
-#pragma omp critical
-        add_tally(&sum, &mine);
+    memset(&run, 0, sizeof run);
+    run.plan = p;
+    run.f = f;
+    napier_parallel(context, chunks_of(p), AT_ONCE, do_chunks, &run);
+    for (int i = 0; i < napier_context_threads(context); i++) {
+        add_tally(&sum, &run.of_worker[i]);
     }
     bool good = p->oracle ? report_verdict(p, f, &sum) : true;
     printf("%s isa=%s inputs=%llu checksum=0x%016llx seconds=%.1f\n", f->name, name_of(p->first),
@@ -458,24 +475,34 @@ static void narrow_chunk(const plan *p, int64_t chunk, bool half, narrowing *wro
     }
 }
 
+typedef struct narrowing_run {
+    const plan *plan;
+    bool half;
+    narrowing of_worker[MOST_WORKERS][ISAS];
+} narrowing_run;
+
+static void narrow_chunks(void *argument, int worker, int64_t begin, int64_t end) {
+    narrowing_run *const run = argument;
+    for (int64_t c = begin; c < end; c++) {
+        narrow_chunk(run->plan, c, run->half, run->of_worker[worker]);
+    }
+}
+
 static bool run_narrowing(const plan *p, bool half) {
+    static narrowing_run run;
     const double start = seconds();
-    const int64_t chunks = chunks_of(p);
     narrowing wrong[ISAS] = {{0}};
     bool good = true;
-#pragma omp parallel
-    {
-        narrowing mine[ISAS] = {{0}};
-#pragma omp for schedule(dynamic, 16)
-        for (int64_t c = 0; c < chunks; c++) {
-            narrow_chunk(p, c, half, mine);
-        }
-#pragma omp critical
-        for (int isa = 0; isa < ISAS; isa++) {
-            wrong[isa].at = wrong[isa].wrong ? wrong[isa].at : mine[isa].at;
-            wrong[isa].wrong += mine[isa].wrong;
-            wrong[isa].inputs += mine[isa].inputs;
-        }
+    memset(&run, 0, sizeof run);
+    run.plan = p;
+    run.half = half;
+    napier_parallel(context, chunks_of(p), AT_ONCE, narrow_chunks, &run);
+    for (int i = 0; i < napier_context_threads(context) * ISAS; i++) {
+        const int isa = i % ISAS;
+        const narrowing *const one = &run.of_worker[i / ISAS][isa];
+        wrong[isa].at = wrong[isa].wrong ? wrong[isa].at : one->at;
+        wrong[isa].wrong += one->wrong;
+        wrong[isa].inputs += one->inputs;
     }
     for (int isa = 0; isa < ISAS; isa++) {
         if (p->wanted[isa]) {
@@ -565,6 +592,9 @@ int main(int argc, char **argv) {
 #ifndef NAPIER_TEST_MPFR
     printf("skipped mpfr: not in this build; what the double oracle cannot decide is counted as undecided\n");
 #endif
+    if (napier_context_create(&context, NULL) != NAPIER_OK) {
+        return 1;
+    }
     int passed = 0, failed = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         *(run_function(&p, &functions[i]) ? &passed : &failed) += 1;

@@ -22,6 +22,7 @@
 #include <mpfr.h>
 #endif
 
+#include "core/base/parallel.h"
 #include "core/math/f64.h"
 
 static uint64_t next(uint64_t *state) { /* splitmix64 */
@@ -161,31 +162,44 @@ static void judge(const function *f, double x, tally *t) {
     }
 }
 
+enum { BLOCK = 4096, MOST_WORKERS = 1024 };
+
+static napier_context *context;
+
+typedef struct function_run {
+    const function *f;
+    uint64_t seed;
+    tally of_worker[MOST_WORKERS];
+} function_run;
+
+static void judge_blocks(void *argument, int worker, int64_t begin, int64_t end) {
+    function_run *const run = argument;
+    for (int64_t b = begin; b < end; b++) {
+        uint64_t state = run->seed * 0x2545f4914f6cdd1du + (uint64_t)b * BLOCK * 0x9e3779b97f4a7c15u;
+        for (int i = 0; i < BLOCK; i++) {
+            judge(run->f, run->f->argument(&state), &run->of_worker[worker]);
+        }
+    }
+}
+
 static bool run(const function *f, int64_t samples, uint64_t seed) {
+    static function_run all_workers;
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    enum { BLOCK = 4096 };
     tally sum = {0, 0, 0, 0, 0, 0, 0};
-#pragma omp parallel
-    {
-        tally mine = {0, 0, 0, 0, 0, 0, 0};
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t b = 0; b < (samples + BLOCK - 1) / BLOCK; b++) {
-            uint64_t state = seed * 0x2545f4914f6cdd1du + (uint64_t)b * BLOCK * 0x9e3779b97f4a7c15u;
-            for (int i = 0; i < BLOCK; i++) {
-                judge(f, f->argument(&state), &mine);
-            }
-        }
-#pragma omp critical
-        {
-            sum.correct += mine.correct;
-            sum.faithful += mine.faithful;
-            sum.above += mine.above;
-            sum.precise += mine.precise;
-            sum.undecided += mine.undecided;
-            sum.at = mine.max_ulp > sum.max_ulp ? mine.at : sum.at;
-            sum.max_ulp = fmax(sum.max_ulp, mine.max_ulp);
-        }
+    memset(&all_workers, 0, sizeof all_workers);
+    all_workers.f = f;
+    all_workers.seed = seed;
+    napier_parallel(context, (samples + BLOCK - 1) / BLOCK, 4, judge_blocks, &all_workers);
+    for (int i = 0; i < napier_context_threads(context); i++) {
+        const tally *const one = &all_workers.of_worker[i];
+        sum.correct += one->correct;
+        sum.faithful += one->faithful;
+        sum.above += one->above;
+        sum.precise += one->precise;
+        sum.undecided += one->undecided;
+        sum.at = one->max_ulp > sum.max_ulp ? one->at : sum.at;
+        sum.max_ulp = fmax(sum.max_ulp, one->max_ulp);
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     const uint64_t all = sum.correct + sum.faithful + sum.above;
@@ -231,6 +245,9 @@ int main(int argc, char **argv) {
     if (LDBL_MANT_DIG <= DBL_MANT_DIG) {
         printf("skipped: long double is no wider than double on this machine\n");
         return 77;
+    }
+    if (napier_context_create(&context, NULL) != NAPIER_OK) {
+        return 1;
     }
     int passed = 0, failed = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {

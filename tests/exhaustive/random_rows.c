@@ -18,6 +18,8 @@
 
 #include <napier/napier.h>
 
+#include "core/base/parallel.h"
+
 enum { BLOCK = 1 << 17, KINDS = 16, WIDEST = 6000 };
 
 typedef struct random_stream {
@@ -130,9 +132,12 @@ typedef struct worker {
     napier_context *context;
     float *x, *probs, *logprobs;
     uint16_t *narrow;
+    bool is_made;
+    tally tally;
 } worker;
 
 static bool worker_make(worker *w) {
+    w->is_made = true;
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = 1;
     const bool good = napier_context_create(&w->context, &options) == NAPIER_OK;
@@ -180,6 +185,20 @@ static void add_tally(tally *sum, const tally *part) {
     sum->worst_logprob = fmaxf(sum->worst_logprob, part->worst_logprob);
 }
 
+enum { MOST_WORKERS = 1024 };
+
+static worker workers[MOST_WORKERS];
+
+static void do_blocks(void *seed, int number, int64_t begin, int64_t end) {
+    worker *const w = &workers[number];
+    if (!w->is_made && !worker_make(w)) {
+        w->tally.error++;
+    }
+    for (int64_t b = begin; b < end && w->tally.error == 0; b++) {
+        do_block(w, *(const uint64_t *)seed, b, &w->tally);
+    }
+}
+
 int main(int argc, char **argv) {
     double wanted = 1e9;
     uint64_t seed = 1;
@@ -198,21 +217,15 @@ int main(int argc, char **argv) {
     /* A block holds at least BLOCK - WIDEST elements. */
     const int64_t blocks = (int64_t)(wanted / (BLOCK - WIDEST)) + 1;
     tally sum = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-#pragma omp parallel
-    {
-        tally mine = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-        worker w = {NULL, NULL, NULL, NULL, NULL};
-        const bool ready = worker_make(&w);
-        mine.error += !ready;
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t b = 0; b < blocks; b++) {
-            if (ready) {
-                do_block(&w, seed, b, &mine);
-            }
-        }
-        worker_free(&w);
-#pragma omp critical
-        add_tally(&sum, &mine);
+    napier_context *context = NULL;
+    sum.error += napier_context_create(&context, NULL) != NAPIER_OK;
+    if (context) {
+        napier_parallel(context, blocks, 4, do_blocks, &seed);
+    }
+    napier_context_destroy(context);
+    for (int i = 0; i < MOST_WORKERS; i++) {
+        add_tally(&sum, &workers[i].tally);
+        worker_free(&workers[i]);
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     const bool good = !sum.positive && !sum.above && !sum.not_one && !sum.nan && !sum.error;

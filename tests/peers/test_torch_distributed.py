@@ -5,7 +5,7 @@ import os
 
 from support import ROOT, python
 
-ENVIRONMENT = dict(OMP_NUM_THREADS="1")  # the ranks are forked, and OpenMP's threads do not survive that
+ENVIRONMENT = dict(OMP_NUM_THREADS="1")  # the ranks are forked, and the threads of PyTorch's OpenMP do not survive that
 
 
 def ranks(mode):

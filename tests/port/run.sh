@@ -1,13 +1,11 @@
 #!/bin/bash
-# tests/port/run.sh [DIRECTORY] - the library on other systems, and its own threads (default: build/test/port).
+# tests/port/run.sh [DIRECTORY] - the library on other systems (default: build/test/port).
 #
-# - NAPIER_THREADS=pool on this machine: self-test, golden bits, fork, and ThreadSanitizer where clang is.
 # - macOS, arm64 and x86-64: library, program, self-test, golden program and Python's extension are compiled and linked by
 #   zig. Nothing of it runs here.
 # - Windows, x86-64: the same by zig; under wine its self-test, its tables of golden bits on each instruction set, the
 #   cases of tests/cli that are not about POSIX, and the Python package in an interpreter that pip fetches.
-# What is missing (zig from PyPI, clang, wine: apt-get install wine64) is skipped by name. TARGETS picks some of "pool
-# aarch64-macos x86_64-macos x86_64-windows-gnu". The last line counts: N passed, N failed, N skipped.
+# What is missing (zig from PyPI, wine: apt-get install wine64) is skipped by name. TARGETS picks some of "aarch64-macos x86_64-macos x86_64-windows-gnu". The last line counts: N passed, N failed, N skipped.
 # shellcheck disable=SC1091,SC2317 # checks.sh is not given; functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,50 +14,11 @@ case $kept in /*) ;; *) kept=$PWD/$kept ;; esac
 work=$(mktemp -d)
 mkdir -p "$kept"
 . "$root/tests/support/checks.sh"
-targets=${TARGETS:-pool aarch64-macos x86_64-macos x86_64-windows-gnu}
+targets=${TARGETS:-aarch64-macos x86_64-macos x86_64-windows-gnu}
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 goldens=$(sed -nE 's/^(golden[a-z_]*) .*/\1/p' "$root/tests/bits/programs.list" | grep -v golden_model)
 
 wanted() { case " $targets " in *" $1 "*) ;; *) return 1 ;; esac; }
-
-# ---- The pool --------------------------------------------------------------------------------------------------------
-
-pool_build() { # directory, targets, options of cmake...
-    local dir=$kept/$1 what=$2
-    shift 2
-    # shellcheck disable=SC2086 # a list of targets
-    (. "$root/tests/support/compile_once.sh" && cmake -S "$root" -B "$dir" -DNAPIER_THREADS=pool -DNAPIER_EXAMPLES=OFF "$@" &&
-        cmake --build "$dir" -j "$jobs" --target $what)
-}
-
-has_no_openmp() { ! ldd "$1" | grep -E 'libgomp|libomp'; }
-
-pool() {
-    local program
-    check "pool: build" pool_build pool "selftest golden golden_umap golden_linear" -DCMAKE_BUILD_TYPE=Release || return
-    check "pool: no library of OpenMP" has_no_openmp "$kept/pool/tests/golden"
-    check "pool: self-test" "$kept/pool/tests/selftest" --quick
-    for program in golden golden_umap golden_linear; do
-        check "pool: $program, 7 threads" "$kept/pool/tests/$program" --threads 7 --check "$root/tests/bits/$program.txt"
-    done
-    if cmake --build "$kept/pool" --target help | grep -q test_fork; then # needs cmocka and MPFR
-        check "pool: build of tests" pool_build pool "test_fork test_base test_stop"
-        check "pool: a child of fork" "$kept/pool/tests/test_fork"
-        check "pool: contexts" "$kept/pool/tests/test_base"
-        check "pool: the interrupt" "$kept/pool/tests/test_stop"
-    else
-        skip "pool: a child of fork" "no cmocka and MPFR on this machine"
-    fi
-    command -v clang >/dev/null || { skip "pool: ThreadSanitizer" "no clang on this machine"; return; }
-    check "pool: build for ThreadSanitizer" pool_build tsan "selftest golden golden_linear" -DCMAKE_C_COMPILER=clang \
-        -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
-    export TSAN_OPTIONS="halt_on_error=1"
-    check "pool: self-test, ThreadSanitizer" "$kept/tsan/tests/selftest" --quick
-    for program in golden golden_linear; do
-        check "pool: $program, ThreadSanitizer" "$kept/tsan/tests/$program" --quick --threads 7 \
-            --check "$root/tests/bits/$program.txt"
-    done
-}
 
 # ---- zig -------------------------------------------------------------------------------------------------------------
 
@@ -214,7 +173,6 @@ EOF
     [ -n "$server" ] && WINEPREFIX=$kept/wine "$server" -k 2>/dev/null
 }
 
-wanted pool && pool
 if find_zig >"$work/zig.log" 2>&1; then
     wanted aarch64-macos && mac aarch64-macos 0100000c
     wanted x86_64-macos && mac x86_64-macos 01000007

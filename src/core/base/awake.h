@@ -1,7 +1,7 @@
 /* core/base/awake.h - whether the other threads of a context would begin at once.
  *
- * A thread without work looks for some in a loop for a while, then it sleeps. How long it looks depends on the library of the
- * threads, its settings (OMP_WAIT_POLICY) and the number of processors. One that looks begins within 2 us, one that sleeps
+ * A thread without work looks for some in a loop for a while, then it sleeps. How long it looks depends on the other
+ * processes too: it sleeps at once when it has lost its processor. One that looks begins within 2 us, one that sleeps
  * takes 15 to 50 us. So work of 20 us gains by a second thread only if that one is awake, and only a measurement tells: how
  * long threads took to begin a loop that came soon after another one. */
 #ifndef NAPIER_CORE_BASE_AWAKE_H

@@ -61,9 +61,7 @@ napier_isa napier_context_isa(const napier_context *context) {
     return context == NULL ? NAPIER_ISA_SCALAR : context->isa;
 }
 
-int napier_threads_of(const napier_context *context) { return napier_is_child() ? 1 : context->threads; }
-
-int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : napier_threads_of(context); }
+int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : context->threads; }
 
 napier_status napier_begin(napier_context *context) {
     if (context == NULL) {

@@ -27,7 +27,7 @@ struct napier_context {
     napier_allocator allocator;
     napier_spares spares;
     int threads;
-    struct napier_pool *pool;   /* NULL: OpenMP's threads, or none */
+    struct napier_pool *pool;   /* core/base/pool.h */
     struct napier_stop *stop;   /* core/base/stop.h; NULL: nothing stops it */
     struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
@@ -77,14 +77,6 @@ __attribute__((format(printf, 2, 3)))
 #endif
 napier_status
 napier_taken(const napier_memory *memory, const char *format, ...);
-
-/* The threads that a call may use: those of the context, or 1 in a child of fork. fork copies only the calling thread:
- * libgomp's threads stay in the parent, and a parallel region in the child would wait for them for ever. */
-int napier_threads_of(const napier_context *context);
-
-/* The first context of a process calls this. It registers a handler by which a child of fork knows that it is one. */
-void napier_watch_forks(void);
-bool napier_is_child(void);
 
 /* The fastest instruction set of this build and this machine. */
 napier_isa napier_isa_best(void);

@@ -2,10 +2,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
-
 #include "core/base/awake.h"
 #include "core/base/platform.h"
 #include "core/base/pool.h"
@@ -31,25 +27,8 @@ static void deallocate_by_default(void *memory, void *user) {
 }
 
 static int default_threads(void) {
-#if defined(_OPENMP)
-    const int threads = omp_get_max_threads();
-    return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
-#elif defined(NAPIER_POOL)
-    const int processors = napier_pool_processors();
+    const int processors = napier_processors();
     return processors > MAX_THREADS ? MAX_THREADS : processors;
-#else
-    return 1;
-#endif
-}
-
-/* A build without OpenMP and without a pool uses one thread, whatever was asked for. */
-static int resolve_threads(int asked) {
-#if defined(_OPENMP) || defined(NAPIER_POOL)
-    return asked == 0 ? default_threads() : asked;
-#else
-    (void)asked;
-    return default_threads();
-#endif
 }
 
 /* A context, its stop, what it knows of its threads, and its pool are one block of memory. */
@@ -70,34 +49,10 @@ static napier_awake *create_awake(napier_context *context) {
     return awake;
 }
 
-static size_t context_size(int threads) {
-#if defined(NAPIER_POOL)
-    return pool_place() + napier_pool_size(threads);
-#else
-    (void)threads;
-    return pool_place();
-#endif
-}
-
 static napier_pool *create_pool(napier_context *context) {
-#if defined(NAPIER_POOL)
     napier_pool *const pool = (napier_pool *)(void *)((char *)context + pool_place());
     napier_pool_create(pool, context->threads);
     return pool;
-#else
-    (void)context;
-    return NULL;
-#endif
-}
-
-static void destroy_pool(napier_pool *pool) {
-#if defined(NAPIER_POOL)
-    if (!napier_is_child()) {
-        napier_pool_destroy(pool);
-    }
-#else
-    (void)pool;
-#endif
 }
 
 /* ---- Creation --------------------------------------------------------------------------------------------------- */
@@ -131,14 +86,13 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         allocator.allocate = allocate_by_default;
         allocator.deallocate = deallocate_by_default;
     }
-    const int threads = resolve_threads(o.threads);
-    napier_context *context = napier_alloc(&allocator, 1, context_size(threads));
+    const int threads = o.threads == 0 ? default_threads() : o.threads;
+    napier_context *context = napier_alloc(&allocator, 1, pool_place() + napier_pool_size(threads));
     if (context == NULL) {
         return NAPIER_OUT_OF_MEMORY;
     }
     context->allocator = allocator;
     context->spares = (napier_spares){.kept = allocator.allocate == allocate_by_default};
-    napier_watch_forks();
     context->threads = threads;
     context->stop = create_stop(context);
     context->awake = create_awake(context);
@@ -157,7 +111,7 @@ void napier_context_destroy(napier_context *context) {
         return;
     }
     const napier_allocator allocator = context->allocator;
-    destroy_pool(context->pool);
+    napier_pool_destroy(context->pool);
     napier_spares_free(&context->spares, &allocator);
     napier_free(&allocator, context);
 }

@@ -1,10 +1,7 @@
-/* core/base/parallel.c - chunks of work over OpenMP's threads, those of a pool, or in a loop where there is neither. */
+/* core/base/parallel.c - chunks of work over the threads of a context's pool. */
 #include "core/base/parallel.h"
 
 #include <stdatomic.h>
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 
 #include "core/base/awake.h"
 #include "core/base/fenv.h"
@@ -18,8 +15,7 @@ static int64_t chunk_count(int64_t items, int64_t chunk) { return items / chunk 
 
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk) {
     const int64_t chunks = items > 0 ? chunk_count(items, chunk) : 0;
-    const int threads = napier_threads_of(context);
-    return chunks <= 1 ? 1 : chunks < threads ? (int)chunks : threads;
+    return chunks <= 1 ? 1 : chunks < context->threads ? (int)chunks : context->threads;
 }
 
 static void run_alone(int64_t items, napier_task *task, void *argument) {
@@ -73,7 +69,6 @@ void napier_run_once(napier_step *step, void *argument) {
     napier_fenv_leave(saved);
 }
 
-#if defined(_OPENMP) || defined(NAPIER_POOL)
 static void run_chunk(const napier_context *context, napier_task *task, void *argument, int worker, int64_t index,
                       int64_t items, int64_t chunk) {
     const int64_t begin = index * chunk, end = items - begin < chunk ? items : begin + chunk;
@@ -83,55 +78,13 @@ static void run_chunk(const napier_context *context, napier_task *task, void *ar
     napier_loop_pass(napier_stop_of(context), end - begin);
 }
 
-/* The calling thread has no chunk left. It asks on while others work on theirs, which may be long. */
-static void ask_until_done(const napier_context *context) {
-    enum { SPIN = 1000 * 1000, SOON = 50 * 1000 * 1000, REST = 50 };
-    napier_stop *const stop = napier_stop_of(context);
-    const uint64_t start = stop != NULL ? napier_nanoseconds() : 0;
-    uint64_t passed = 0;
-    while (stop != NULL && napier_loop_waits(stop) && (passed < SOON || !napier_stop_at(stop, start + passed))) {
-        if (passed > SPIN) {
-            napier_rest(REST);
-        }
-        passed = napier_nanoseconds() - start;
-    }
-}
-#endif
-
-#if defined(_OPENMP)
-/* A nested parallel region may get fewer threads than it asks for. The loop still
- * runs all chunks on the threads that exist. */
-static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
-                     void *argument) {
-    const int64_t chunks = chunk_count(items, chunk);
-    const uint64_t called = napier_nanoseconds();
-    _Atomic uint64_t began = called; /* the last thread that has begun; the caller's does not count */
-#pragma omp parallel num_threads(workers)
-    {
-        const napier_fenv saved = napier_fenv_enter();
-        const int worker = omp_get_thread_num();
-        if (worker > 0) {
-            began = napier_nanoseconds();
-        }
-#pragma omp for schedule(monotonic : dynamic, 1) nowait
-        for (int64_t index = 0; index < chunks; index++) {
-            run_chunk(context, task, argument, worker, index, items, chunk);
-        }
-        if (worker == 0) {
-            ask_until_done(context);
-        }
-        napier_fenv_leave(saved);
-    }
-    napier_awake_note(context->awake, called, began, napier_nanoseconds());
-}
-#elif defined(NAPIER_POOL)
 typedef struct team_job {
     const napier_context *context;
     napier_task *task;
     void *argument;
     int64_t items, chunk, chunks;
-    _Atomic int64_t next;
-    _Atomic uint64_t began;
+    _Atomic uint64_t began;                          /* the last thread that has begun; the caller's does not count */
+    _Alignas(NAPIER_ALIGNMENT) _Atomic int64_t next; /* written for each chunk, unlike what all read */
 } team_job;
 
 static void run_member(void *argument, int worker) {
@@ -143,24 +96,28 @@ static void run_member(void *argument, int worker) {
     for (int64_t index = j->next++; index < j->chunks; index = j->next++) {
         run_chunk(j->context, j->task, j->argument, worker, index, j->items, j->chunk);
     }
-    if (worker == 0) {
-        ask_until_done(j->context);
-    }
     napier_fenv_leave(saved);
+}
+
+static void ask_interrupt(void *argument) {
+    const team_job *const j = argument;
+    napier_stop *const stop = napier_stop_of(j->context);
+    if (stop != NULL) {
+        (void)napier_stop_at(stop, napier_nanoseconds());
+    }
 }
 
 static void run_team(const napier_context *context, int workers, int64_t items, int64_t chunk, napier_task *task,
                      void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
     const uint64_t called = napier_nanoseconds();
-    team_job job = {context, task, argument, items, chunk, chunks, 0, called};
-    napier_pool_run(context->pool, workers, run_member, &job);
+    team_job job = {context, task, argument, items, chunk, chunks, called, 0};
+    napier_pool_run(context->pool, workers, run_member, ask_interrupt, &job);
     napier_awake_note(context->awake, called, job.began, napier_nanoseconds());
 }
-#endif
 
 bool napier_helps_now(const napier_context *context) {
-    return napier_threads_of(context) > 1 && napier_awake_ask(context->awake, napier_nanoseconds());
+    return context->threads > 1 && napier_awake_ask(context->awake, napier_nanoseconds());
 }
 
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
@@ -171,7 +128,6 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
     if (stop != NULL) {
         napier_loop_begin(stop, items);
     }
-#if defined(_OPENMP) || defined(NAPIER_POOL)
     const int workers = napier_workers(context, items, chunk);
     if (workers > 1) {
         run_team(context, workers, items, chunk, task, argument);
@@ -180,7 +136,6 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
         }
         return;
     }
-#endif
     run_on_this_thread(stop, items, chunk, task, argument);
 }
 

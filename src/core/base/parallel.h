@@ -1,4 +1,4 @@
-/* core/base/parallel.h - runs work on threads. No other file uses OpenMP to do work. */
+/* core/base/parallel.h - runs work on the threads of a context (core/base/pool.h). */
 #ifndef NAPIER_CORE_BASE_PARALLEL_H
 #define NAPIER_CORE_BASE_PARALLEL_H
 
@@ -11,7 +11,7 @@
  * (round to nearest even, subnormals kept), whatever the caller's is. Allocates nothing. */
 typedef void napier_task(void *argument, int worker, int64_t begin, int64_t end);
 
-/* How many workers napier_parallel will use for so many items in chunks: at least 1, at most napier_threads_of. */
+/* How many workers napier_parallel will use for so many items in chunks: at least 1, at most the context's threads. */
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
 
 /* Runs the task over all items. Chunks of `chunk` (>= 1) items go in order to the next free worker; each begins at a

@@ -1,15 +1,21 @@
 /* core/base/platform.c - see platform.h. POSIX first, then Windows. */
 #ifndef _WIN32
+#ifdef __linux__
+#define _GNU_SOURCE /* sched_getaffinity */
+#else
 #define _DEFAULT_SOURCE /* madvise */
+#endif
 
 #include "core/base/platform.h"
 
+#include <ctype.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
-enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 1 << 20 };
+enum { HUGE_PAGE = 2 << 20, HUGE_LEAST = 1 << 20, PATH_ROOM = 4096 };
 
 /* Huge pages are contiguous, so they fill the sets of a cache evenly, and have one entry of the TLB for 2 MB. Linux often gives
  * them only to those who ask. */
@@ -53,6 +59,125 @@ int64_t napier_cache_bytes(void) {
 #endif
 }
 
+/* ---- Processors -------------------------------------------------------------------------------------------------- */
+
+#ifdef __linux__
+/* The file's first bytes, as a string; false if there is none. */
+static bool read_text(const char *root, const char *path, char *text, size_t room) {
+    char full[PATH_ROOM];
+    const int length = snprintf(full, sizeof full, "%s%s", root, path);
+    const int fd = length > 0 && (size_t)length < sizeof full ? open(full, O_RDONLY | O_CLOEXEC) : -1;
+    const ssize_t size = fd >= 0 ? read(fd, text, room - 1) : -1;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    text[size > 0 ? size : 0] = '\0';
+    return size > 0;
+}
+
+/* A positive number of microseconds and the end of its digits; 0 for "max", -1 and anything else. */
+static double microseconds_at(const char *text, const char **end) {
+    double value = 0;
+    for (; isdigit((unsigned char)*text); text++) {
+        value = value * 10 + (*text - '0');
+    }
+    *end = text;
+    return value < 1e15 ? value : 0;
+}
+
+static double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
+static double lesser(double a, double b) { return b > 0 && (a == 0 || b < a) ? b : a; }
+
+/* The quota that a folder's files state: "150000 100000", or two files with a number each. */
+static double quota_in(const char *root, const char *folder) {
+    char path[PATH_ROOM], text[64], period[64];
+    const char *end = NULL;
+    (void)snprintf(path, sizeof path, "%.4000s/cpu.max", folder);
+    if (read_text(root, path, text, sizeof text)) {
+        const double quota = microseconds_at(text, &end);
+        return *end == ' ' ? ratio(quota, microseconds_at(end + 1, &end)) : 0;
+    }
+    (void)snprintf(path, sizeof path, "%.4000s/cpu.cfs_quota_us", folder);
+    const bool has_quota = read_text(root, path, text, sizeof text);
+    (void)snprintf(path, sizeof path, "%.4000s/cpu.cfs_period_us", folder);
+    return has_quota && read_text(root, path, period, sizeof period)
+               ? ratio(microseconds_at(text, &end), microseconds_at(period, &end))
+               : 0;
+}
+
+/* The least quota of a group and of those around it. In a container the path may be that of the host, so that the groups
+ * farther out are all that is found. */
+static double least_quota(const char *root, const char *mount, const char *group) {
+    char folder[PATH_ROOM];
+    double least = 0;
+    const int length = snprintf(folder, sizeof folder, "%s%s", mount, group);
+    if (length < 0 || (size_t)length >= sizeof folder || strstr(group, "..") != NULL) {
+        return quota_in(root, mount);
+    }
+    while (strlen(folder) > strlen(mount)) {
+        least = lesser(least, quota_in(root, folder));
+        *strrchr(folder, '/') = '\0';
+    }
+    return lesser(least, quota_in(root, mount));
+}
+
+static bool has_word(const char *list, const char *word) {
+    const size_t length = strlen(word);
+    const char *at = strstr(list, word);
+    return at != NULL && (at == list || at[-1] == ',') && (at[length] == ',' || at[length] == '\0');
+}
+
+/* A line is number:controllers:/group, without controllers in version 2. */
+static double quota_of_line(const char *root, char *line) {
+    char *const controllers = strchr(line, ':'), *const group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (group == NULL || group[1] != '/') {
+        return 0;
+    }
+    *group = '\0';
+    if (controllers[1] == '\0') {
+        return least_quota(root, "/sys/fs/cgroup", group + 1);
+    }
+    return has_word(controllers + 1, "cpu") ? least_quota(root, "/sys/fs/cgroup/cpu", group + 1) : 0;
+}
+
+double napier_processor_quota(const char *root) {
+    char text[2 * PATH_ROOM];
+    double least = 0;
+    if (!read_text(root, "/proc/self/cgroup", text, sizeof text)) {
+        return 0;
+    }
+    for (char *line = text, *next = NULL; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        least = lesser(least, quota_of_line(root, line));
+    }
+    return least;
+}
+
+static int allowed_processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+#else
+double napier_processor_quota(const char *root) {
+    (void)root;
+    return 0;
+}
+
+static int allowed_processors(void) { return 0; }
+#endif
+
+int napier_processors(void) {
+    const int allowed = allowed_processors();
+    const long count = allowed > 0 ? allowed : sysconf(_SC_NPROCESSORS_ONLN);
+    const int processors = count > 0 && count <= INT16_MAX ? (int)count : 1;
+    const double quota = napier_processor_quota("");
+    const int whole = quota > 0 && quota < processors ? (int)quota : processors;
+    return quota > whole ? whole + 1 : whole > 0 ? whole : 1;
+}
+
 const char *napier_path_name(const char *path) {
     const char *const slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -90,6 +215,16 @@ uint64_t napier_nanoseconds(void) {
 }
 
 void napier_rest(unsigned microseconds) { Sleep((microseconds + 999) / 1000); }
+
+int napier_processors(void) {
+    const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
+    return count > 0 && count <= INT16_MAX ? (int)count : 1;
+}
+
+double napier_processor_quota(const char *root) {
+    (void)root;
+    return 0;
+}
 
 int64_t napier_cache_bytes(void) { return 0; }
 

@@ -1,4 +1,4 @@
-/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock, waiting.
+/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock, waiting, processors.
  *
  * Napier's sources call files by POSIX's names. On POSIX this header includes the headers that declare them, and adds
  * nothing else to the sources. On Windows it gives the same names to functions of platform.c:
@@ -34,6 +34,13 @@ uint64_t napier_nanoseconds(void);
 
 /* Gives the processor to others for about so long. */
 void napier_rest(unsigned microseconds);
+
+/* The processors that the process may use, at least 1: those that its affinity allows, but no more than its quota, rounded
+ * up. */
+int napier_processors(void);
+/* The processors that the quota of the process's control group comes to (cpu.max of version 2, cpu.cfs_quota_us of 1), or of
+ * a group around it if that is less; 0 if there is no quota. Linux only. `root` is "", but for tests. */
+double napier_processor_quota(const char *root);
 
 /* The size of the last level of caches; 0 if the system does not tell. */
 int64_t napier_cache_bytes(void);

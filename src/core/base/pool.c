@@ -1,8 +1,10 @@
-/* core/base/pool.c - threads that wait for work. POSIX's threads or those of Windows; C11's are missing on macOS. */
-#if defined(NAPIER_POOL)
-
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* sched_getaffinity */
+/* core/base/pool.c - threads that wait for work. POSIX's threads or those of Windows; C11's are missing on macOS.
+ *
+ * A run offers as many places as it wants threads. A thread that is free takes one, works, and leaves. Threads that come too
+ * late are not waited for, and neither is one that the system has given no processor yet. So a busy machine costs a run no
+ * more than the chunks that its threads have in hand. */
+#ifndef _WIN32
+#define _POSIX_C_SOURCE 200809L
 #endif
 
 #include "core/base/pool.h"
@@ -11,10 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/platform.h"
+
 /* ---- The system's threads ---------------------------------------------------------------------------------------- */
 
 /* Stacks are as large on all systems. macOS would give half a megabyte. */
 enum { STACK_BYTES = 8 << 20 };
+
+enum { BRIEFLY = 50 }; /* milliseconds */
 
 #if defined(_WIN32)
 
@@ -36,7 +42,9 @@ static void lock_give(lock_type *l) { ReleaseSRWLockExclusive(l); }
 static void condition_create(condition *c) { InitializeConditionVariable(c); }
 static void condition_destroy(condition *c) { (void)c; }
 static void condition_wait(condition *c, lock_type *l) { SleepConditionVariableSRW(c, l, INFINITE, 0); }
-static void condition_wake(condition *c) { WakeAllConditionVariable(c); }
+static void condition_wait_briefly(condition *c, lock_type *l) { SleepConditionVariableSRW(c, l, BRIEFLY, 0); }
+static void condition_wake(condition *c) { WakeConditionVariable(c); }
+static void condition_wake_all(condition *c) { WakeAllConditionVariable(c); }
 
 static bool thread_start(thread_handle *t, thread_result(THREAD_CALL *run)(void *), void *argument) {
     *t = (HANDLE)_beginthreadex(NULL, STACK_BYTES, run, argument, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
@@ -48,17 +56,14 @@ static void thread_join(thread_handle t) {
     CloseHandle(t);
 }
 
-int napier_pool_processors(void) {
-    const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
-    return count > 0 && count <= INT16_MAX ? (int)count : 1;
-}
+enum { forks = 0 }; /* Windows has no fork */
+static void watch_forks(void) {}
 
 #else
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
+#include <time.h>
 
 typedef pthread_mutex_t lock_type;
 typedef pthread_cond_t condition;
@@ -73,7 +78,17 @@ static void lock_give(lock_type *l) { (void)pthread_mutex_unlock(l); }
 static void condition_create(condition *c) { (void)pthread_cond_init(c, NULL); }
 static void condition_destroy(condition *c) { (void)pthread_cond_destroy(c); }
 static void condition_wait(condition *c, lock_type *l) { (void)pthread_cond_wait(c, l); }
-static void condition_wake(condition *c) { (void)pthread_cond_broadcast(c); }
+static void condition_wait_briefly(condition *c, lock_type *l) {
+    enum { MILLISECOND = 1000 * 1000, SECOND = 1000 * MILLISECOND };
+    struct timespec end = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += BRIEFLY * MILLISECOND;
+    end.tv_sec += end.tv_nsec / SECOND;
+    end.tv_nsec %= SECOND;
+    (void)pthread_cond_timedwait(c, l, &end);
+}
+static void condition_wake(condition *c) { (void)pthread_cond_signal(c); }
+static void condition_wake_all(condition *c) { (void)pthread_cond_broadcast(c); }
 
 /* A thread holds the signals that its maker held. So those of the process are left to the program's own threads; faults are a
  * thread's own. */
@@ -103,45 +118,41 @@ static bool thread_start(thread_handle *t, thread_result (*run)(void *), void *a
 
 static void thread_join(thread_handle t) { (void)pthread_join(t, NULL); }
 
-int napier_pool_processors(void) {
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
-        return CPU_COUNT(&set);
-    }
-#endif
-    const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 && count <= INT16_MAX ? (int)count : 1;
+/* The only state outside a context. Written in a child's only thread, before it can start others. */
+static unsigned forks;
+
+static void count_fork(void) { forks++; }
+static void watch(void) { (void)pthread_atfork(NULL, NULL, count_fork); } /* fails only without memory */
+
+static void watch_forks(void) {
+    static pthread_once_t watching = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&watching, watch);
 }
 
 #endif
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */
 
-typedef struct pool_thread {
-    napier_pool *pool;
-    int worker;
-    unsigned seen; /* the last run that it knows of */
-    thread_handle handle;
-} pool_thread;
-
 struct napier_pool {
-    lock_type lock; /* of all below but the atomics, which are also read without it */
-    condition work, done;
+    _Atomic uint32_t state; /* places that are free, times PLACE, and the threads at work */
+    _Atomic int sleeping;
+    _Atomic bool caller_sleeps, is_over;
     atomic_flag is_running;
-    _Atomic unsigned run;   /* counts runs */
-    _Atomic unsigned ended; /* the last run whose caller takes no more workers */
-    _Atomic int active;     /* workers that have begun and not ended */
-    _Atomic bool is_over;
-    int workers;
+    int workers; /* from here to `argument`: of a run, written while no thread is at work */
     napier_pool_job *job;
     void *argument;
-    int started, most; /* threads beside the callers */
-    pool_thread threads[];
+    unsigned process;           /* `forks` of the process that has the threads */
+    int started, most, refused; /* threads beside the caller's; runs until a refused one is asked for again */
+    lock_type lock;             /* held for a moment before each sleep and each waking, so that none is missed */
+    condition work, done;
+    thread_handle threads[];
 };
 
-/* The next run often comes within microseconds; waking a thread takes longer. */
-enum { SPINS = 2000 };
+enum { PLACE = 1 << 16, AT_WORK = PLACE - 1, REFUSED_RUNS = 1000 };
+
+static bool has_places(const napier_pool *p) { return p->state >= PLACE; }
+static bool is_wanted(const napier_pool *p) { return has_places(p) || p->is_over; }
+static bool is_idle(const napier_pool *p) { return p->state == 0; }
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -151,117 +162,171 @@ static void pause_briefly(void) {
 #endif
 }
 
-/* Waits for a run and takes part in it; false if the pool ends. */
-static bool work(napier_pool *p, pool_thread *t) {
-    for (int i = 0; i < SPINS && p->run == t->seen && !p->is_over; i++) {
-        pause_briefly();
+/* Nanoseconds for which a thread looks for work before it sleeps, and the caller for the end of others' work: the next run
+ * often comes within microseconds, and waking a thread takes longer. A look that took much longer than its pauses shows that
+ * the thread had lost its processor: others want it. */
+enum { SPIN = 100 * 1000, LOST = 20 * 1000, PAUSES = 32 };
+
+static bool comes_soon(const napier_pool *p, bool (*has_come)(const napier_pool *), uint64_t since) {
+    uint64_t before = napier_nanoseconds(), now = before;
+    for (; now - since < SPIN && now - before < LOST; now = napier_nanoseconds()) {
+        before = now;
+        for (int i = 0; i < PAUSES; i++) {
+            if (has_come(p)) {
+                return true;
+            }
+            pause_briefly();
+        }
     }
-    lock_take(&p->lock);
-    while (p->run == t->seen && !p->is_over) {
-        condition_wait(&p->work, &p->lock);
-    }
-    t->seen = p->run;
-    napier_pool_job *const job = p->job;
-    void *const argument = p->argument;
-    const bool is_over = p->is_over, takes_part = !is_over && p->ended != t->seen && t->worker < p->workers;
-    p->active += takes_part;
-    lock_give(&p->lock);
-    if (takes_part) {
-        job(argument, t->worker);
-        lock_take(&p->lock);
-        p->active--;
-        condition_wake(&p->done);
-        lock_give(&p->lock);
-    }
-    return !is_over;
+    return has_come(p);
 }
 
-static thread_result THREAD_CALL run_thread(void *argument) {
-    pool_thread *const t = argument;
-    while (work(t->pool, t)) {
+/* Each thread that wakes wakes two more, so that the caller need not wake them all before it works itself. */
+static void wake_two(napier_pool *p) {
+    const uint32_t places = p->state / PLACE;
+    const int sleeping = p->sleeping;
+    if (places > 0 && sleeping > 0) {
+        lock_take(&p->lock);
+        lock_give(&p->lock);
+        condition_wake(&p->work);
+        if (places > 1 && sleeping > 1) {
+            condition_wake(&p->work);
+        }
+    }
+}
+
+static void sleep_until_wanted(napier_pool *p) {
+    lock_take(&p->lock);
+    p->sleeping++;
+    while (!is_wanted(p)) {
+        condition_wait(&p->work, &p->lock);
+    }
+    p->sleeping--;
+    lock_give(&p->lock);
+}
+
+/* The number of the worker that this thread becomes; 0 if all places are taken. */
+static int take_place(napier_pool *p) {
+    uint32_t state = p->state;
+    while (state >= PLACE) {
+        if (atomic_compare_exchange_weak(&p->state, &state, state - PLACE + 1)) {
+            return p->workers - (int)(state / PLACE);
+        }
     }
     return 0;
 }
 
-/* With the lock. */
-static void start_threads(napier_pool *p, int wanted) {
-    while (p->started < wanted && p->started < p->most) {
-        pool_thread *const t = &p->threads[p->started];
-        *t = (pool_thread){.pool = p, .worker = p->started + 1, .seen = p->run};
-        if (!thread_start(&t->handle, run_thread, t)) {
-            return;
-        }
-        p->started++;
+/* Takes the free places away too: no work is left. */
+static void leave_place(napier_pool *p) {
+    atomic_fetch_and(&p->state, AT_WORK);
+    if (atomic_fetch_sub(&p->state, 1) == 1 && p->caller_sleeps) {
+        lock_take(&p->lock);
+        lock_give(&p->lock);
+        condition_wake(&p->done);
     }
 }
 
-size_t napier_pool_size(int threads) { return sizeof(napier_pool) + (size_t)(threads - 1) * sizeof(pool_thread); }
+static thread_result THREAD_CALL run_thread(void *pool) {
+    napier_pool *const p = pool;
+    uint64_t since = napier_nanoseconds(); /* when it had work */
+    while (!p->is_over) {
+        if (!comes_soon(p, is_wanted, since)) {
+            sleep_until_wanted(p);
+        }
+        const int worker = take_place(p);
+        if (worker > 0) {
+            wake_two(p);
+            p->job(p->argument, worker);
+            leave_place(p);
+            since = napier_nanoseconds();
+        }
+    }
+    return 0;
+}
+
+/* A thread that the system refuses is missing: the others do its work. */
+static void start_threads(napier_pool *p, int wanted) {
+    p->refused -= p->refused > 0;
+    while (p->started < wanted && p->started < p->most && p->refused == 0) {
+        if (thread_start(&p->threads[p->started], run_thread, p)) {
+            p->started++;
+        } else {
+            p->refused = REFUSED_RUNS;
+        }
+    }
+}
+
+size_t napier_pool_size(int threads) { return sizeof(napier_pool) + (size_t)(threads - 1) * sizeof(thread_handle); }
 
 void napier_pool_create(napier_pool *p, int threads) {
+    watch_forks();
+    atomic_init(&p->state, 0);
+    atomic_init(&p->sleeping, 0);
+    atomic_init(&p->caller_sleeps, false);
+    atomic_init(&p->is_over, false);
+    atomic_flag_clear(&p->is_running);
+    p->process = forks;
+    p->started = p->refused = 0;
+    p->most = threads - 1;
     lock_create(&p->lock);
     condition_create(&p->work);
     condition_create(&p->done);
-    atomic_flag_clear(&p->is_running);
-    atomic_init(&p->run, 0);
-    atomic_init(&p->ended, 0);
-    atomic_init(&p->active, 0);
-    atomic_init(&p->is_over, false);
-    p->workers = 1;
-    p->job = NULL;
-    p->argument = NULL;
-    p->started = 0;
-    p->most = threads - 1;
 }
 
 static void begin(napier_pool *p, int workers, napier_pool_job *job, void *argument) {
-    lock_take(&p->lock);
-    start_threads(p, workers - 1);
     p->job = job;
     p->argument = argument;
     p->workers = workers;
-    p->run++;
-    condition_wake(&p->work);
+    p->state = (uint32_t)(workers - 1) * PLACE;
+    start_threads(p, workers - 1);
+    wake_two(p);
+}
+
+static void end(napier_pool *p, napier_pool_ask *ask) {
+    atomic_fetch_and(&p->state, AT_WORK);
+    if (is_idle(p) || comes_soon(p, is_idle, napier_nanoseconds())) {
+        return;
+    }
+    lock_take(&p->lock);
+    p->caller_sleeps = true;
+    while (!is_idle(p)) {
+        condition_wait_briefly(&p->done, &p->lock);
+        lock_give(&p->lock);
+        if (ask != NULL) {
+            ask(p->argument);
+        }
+        lock_take(&p->lock);
+    }
+    p->caller_sleeps = false;
     lock_give(&p->lock);
 }
 
-static void end(napier_pool *p) {
-    lock_take(&p->lock);
-    p->ended = p->run;
-    lock_give(&p->lock);
-    for (int i = 0; i < SPINS && p->active > 0; i++) {
-        pause_briefly();
+void napier_pool_run(napier_pool *p, int workers, napier_pool_job *job, napier_pool_ask *ask, void *argument) {
+    if (p->process != forks) {
+        napier_pool_create(p, p->most + 1);
     }
-    lock_take(&p->lock);
-    while (p->active > 0) {
-        condition_wait(&p->done, &p->lock);
-    }
-    lock_give(&p->lock);
-}
-
-void napier_pool_run(napier_pool *p, int workers, napier_pool_job *job, void *argument) {
     if (workers <= 1 || atomic_flag_test_and_set(&p->is_running)) {
         job(argument, 0);
         return;
     }
     begin(p, workers, job, argument);
     job(argument, 0);
-    end(p);
+    end(p, ask);
     atomic_flag_clear(&p->is_running);
 }
 
 void napier_pool_destroy(napier_pool *p) {
+    if (p->process != forks) { /* the parent has the threads */
+        return;
+    }
     lock_take(&p->lock);
     p->is_over = true;
-    condition_wake(&p->work);
+    condition_wake_all(&p->work);
     lock_give(&p->lock);
     for (int i = 0; i < p->started; i++) {
-        thread_join(p->threads[i].handle);
+        thread_join(p->threads[i]);
     }
     condition_destroy(&p->work);
     condition_destroy(&p->done);
     lock_destroy(&p->lock);
 }
-
-#else
-typedef int napier_no_pool; /* ISO C wants a declaration */
-#endif

@@ -87,10 +87,6 @@ void napier_loop_pass(napier_stop *s, int64_t items) {
     }
 }
 
-bool napier_loop_waits(const napier_stop *s) {
-    return atomic_load_explicit(&s->passed, memory_order_relaxed) < s->items;
-}
-
 int64_t napier_context_progress(const napier_context *context, int64_t *done, int64_t *items) {
     const napier_stop *const s = context != NULL ? napier_stop_of(context) : NULL;
     const bool is_known = s != NULL && s->loop > 0;

@@ -39,8 +39,6 @@ napier_stop *napier_stop_of(const napier_context *context);
 void napier_loop_begin(napier_stop *stop, int64_t items);
 /* So many more items are done, or left out after a stop; any thread may say so. NULL: nobody counts. */
 void napier_loop_pass(napier_stop *stop, int64_t items);
-/* Whether items of the loop are not done yet. */
-bool napier_loop_waits(const napier_stop *stop);
 /* Whether the work has been stopped; any thread may ask. */
 bool napier_has_stopped(const napier_stop *stop);
 /* The calling thread asks the interrupt if it is time: napier_nanoseconds are `now`. Returns napier_has_stopped. */

@@ -131,9 +131,7 @@ static void test_context(void) {
     assert_string_equal(napier_last_error(context), "");
     assert_int_not_equal(napier_context_isa(context), NAPIER_ISA_AUTO);
     assert_true(napier_isa_available(napier_context_isa(context)));
-#if defined(_OPENMP)
     assert_int_equal(napier_context_threads(context), 3);
-#endif
     assert_int_equal(napier_fail(context, NAPIER_CORRUPT_DATA, "size %d", 7), NAPIER_CORRUPT_DATA);
     assert_string_equal(napier_last_error(context), "size 7");
     char text[2 * NAPIER_ERROR_TEXT];
