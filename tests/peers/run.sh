@@ -1,13 +1,13 @@
 #!/bin/sh
 # Compares Napier, stage by stage, with the libraries whose definitions it follows.
 #
-#     tests/peers/run.sh [umap] [rl] [torch] [dropin] [scale]      default: every set that has tests; MATCH=word: only tests with it in their name
+#     tests/peers/run.sh [umap] [rl] [torch] [dropin] [scale] [apps]      default: every set that has tests; MATCH=word: only tests with it in their name
 #
 # A set is the files test_SET_*.py. Each set runs in its own Python environment ($NAPIER_BENCH_HOME/peers-SET, by
 # default under ~/.cache/napier/bench; fetched once). The tests call the C API through ctypes (napier_c.py), in a shared
 # library that is built here. All sets but rl also import the Python package, which is built here too; torch uses the
 # environment of rl, because PyTorch is large. dropin runs the tests of SciPy and PyTorch, which come with their wheels,
-# with Napier in the place of their functions.
+# with Napier in the place of their functions. apps runs scanpy and BERTopic with napier.umap in the place of umap-learn.
 # The last line counts; exit status 0: nothing failed. The script skips what cannot be fetched and names it.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -27,6 +27,7 @@ packages() {
     rl | torch) echo "torch trl numpy lm-eval scikit-learn dask matplotlib" $(cat "$root/docs/site/requirements.txt") ;;
     dropin) echo "torch numpy scipy pytest hypothesis expecttest" ;;
     scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
+    apps) echo "scanpy bertopic" ;;
     esac
 }
 
@@ -74,7 +75,7 @@ build_package() {
 }
 
 if [ $# -eq 0 ]; then
-    for set in umap rl torch dropin scale; do
+    for set in umap rl torch dropin scale apps; do
         ls "$here/test_${set}_"*.py >/dev/null 2>&1 && set -- "$@" "$set"
     done
 fi
@@ -93,7 +94,7 @@ passed=0 failed=0 skipped=0 sets=""
 for set in "$@"; do
     rm -f "$build/$set.result"
     if [ -z "$(packages "$set")" ]; then
-        say "no such set: $set (umap, rl, torch, dropin, scale)"
+        say "no such set: $set (umap, rl, torch, dropin, scale, apps)"
         exit 2
     fi
     if ! environment "$set"; then

@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import docstrings  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not _napier._has_model, reason="this build has no model, which examples use")
-MODULES = ["napier", "napier.rl", "napier.umap", "napier.umap.plot", "napier.ray", "napier.lm_eval"]
+MODULES = ["napier", "napier.rl", "napier.umap", "napier.umap.plot", "napier.umap.umap_", "napier.ray", "napier.lm_eval"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -307,7 +307,7 @@ def found_signature(target):
 
 
 STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.entmax", "_ops.logsumexp", "_ops.losses", "_lm.causal_lm", "_lm.grpo_trainer", "dask", "hf", "lm_eval", "ray", "rl",
-           "torch", "torch.distributed", "trl", "umap", "umap.plot", "_umap.estimator", "_umap.aligned", "_umap.parametric"]
+           "torch", "torch.distributed", "trl", "umap", "umap.plot", "umap.umap_", "_umap.estimator", "_umap.aligned", "_umap.parametric"]
 
 
 def stubbed(name):

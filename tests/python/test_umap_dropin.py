@@ -1,6 +1,8 @@
 """What napier.UMAP takes over from umap-learn beyond fit and transform: maps that are combined, updated and aligned,
 targets of every kind, metrics that are functions, other surfaces, radii."""
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -318,3 +320,29 @@ def test_densmap_acts_everywhere(iris):
     assert np.isfinite(UMAP(densmap=True, n_epochs=5).fit(iris[:100]).update(iris[100:]).embedding_).all()
     one = UMAP(densmap=True, output_dens=True).fit_transform(iris[:1])
     assert one[0].shape == (1, 2) and np.isnan(one[1]).all()
+
+
+def test_in_the_place_of_umap_learn():
+    """Packages that import umap and umap.umap_ get Napier's, once sys.modules says so."""
+    code = ("import sys, napier.umap; sys.modules['umap'] = napier.umap\n"
+            "import umap, umap.umap_, umap.plot\n"
+            "from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding\n"
+            "import numpy as np; data = np.random.default_rng(0).normal(size=(60, 4))\n"
+            "graph, sigmas, rhos = fuzzy_simplicial_set(data, 10, np.random.RandomState(0), 'euclidean')\n"
+            "found = simplicial_set_embedding(data, graph, 2, 1.0, None, None, 1.0, 5, [10, 20], 'random',\n"
+            "                                 np.random.RandomState(0), 'euclidean', {}, False, {}, False)\n"
+            "import napier; print(umap.__version__ == napier.__version__, found[0].shape, len(found[1]['embedding_list']), sigmas.shape)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True (60, 2) 2 (60,)"
+
+
+def test_functions_of_umap_learn_refuse():
+    from napier.umap import umap_
+    data, start = np.zeros((5, 2)), {"graph": umap_.fuzzy_simplicial_set(np.eye(5), 3)[0]}
+    for words, call in [("densmap", lambda: umap_.simplicial_set_embedding(data, **start, densmap=True)),
+                        ("init: 'x'", lambda: umap_.simplicial_set_embedding(data, **start, init="x")),
+                        ("init: expected", lambda: umap_.simplicial_set_embedding(data, **start, init=np.zeros((4, 2)))),
+                        ("knn_indices", lambda: umap_.fuzzy_simplicial_set(data, 2, knn_indices=[[0]], knn_dists=[[0.0]])),
+                        ("k: 3", lambda: umap_.smooth_knn_dist(np.ones((2, 4)), 3))]:
+        with pytest.raises(ValueError, match=words):
+            call()

@@ -6,16 +6,20 @@ from . import stages
 _EPSILON = 1e-8  # as in umap-learn, so that the logarithm is finite
 
 
-def memberships(distances, local_connectivity):
-    """Memberships of the neighbours of new rows, exp(-(d - rho) / sigma); 0 for those at infinity, which are none."""
+def strengths(distances, sigmas, rhos):
+    """Memberships exp(-(d - rho) / sigma), at most 1; 0 for distances that are infinite."""
     import napier
-    distances = np.asarray(distances, np.float32)
-    sigmas, rhos = stages.smooth_knn_dist(distances, max(local_connectivity - 1.0, 0.0))  # no row is its own neighbour
     beyond = np.maximum(np.where(np.isinf(distances), 0, distances) - rhos[:, None], np.float32(0))
     scaled = np.divide(beyond, sigmas[:, None], out=np.zeros_like(beyond), where=sigmas[:, None] > 0)
     scaled[np.isinf(distances)] = np.inf
     shares = napier.softmax(np.concatenate([-scaled, np.zeros_like(scaled[:, :1])], axis=1), axis=1)
     return shares[:, :-1] / shares[:, -1:]  # exp(x) = exp(x) / exp(0)
+
+
+def memberships(distances, local_connectivity):
+    """Memberships of the neighbours of new rows; 0 for those at infinity, which are none."""
+    distances = np.asarray(distances, np.float32)
+    return strengths(distances, *stages.smooth_knn_dist(distances, max(local_connectivity - 1.0, 0.0)))  # no row is its own
 
 
 def radii(graph, indices, distances):

@@ -10,7 +10,7 @@ Data are points in rows, [n, features], of any float dtype and layout, or a SciP
 [n, n_components]. Edges are an array of dtype EDGE, sorted (sort_edges), or anything that `edges` accepts. Graphs are
 scipy.sparse.csr_matrix, or Graph if SciPy is not installed.
 
-`napier.umap.plot` draws maps.
+`napier.umap.plot` draws maps. `napier.umap.umap_` has the functions of umap-learn's umap.umap_ for other packages.
 
 Functions that may take long have a parameter `progress`, a function of (stage, share done); if it returns a true value,
 the work stops with a RuntimeError. They also have `threads`; 0 is the number set by napier.set_num_threads. Ctrl-C
@@ -25,6 +25,7 @@ from .._umap.stages import (  # noqa: F401
     optimizer_from_bytes, optimizer_to_bytes, pca_layout, Quality, quality_of, random_layout, reduce_segments, segments,
     smooth_knn_dist, sort_edges, spectral_layout, transform,
 )
+from .._napier import __version__  # noqa: F401
 from .._umap.raster import raster_lines, raster_points  # noqa: F401
 
 for _name in (Graph, Quality, Optimizer, Model):
@@ -39,9 +40,9 @@ def __getattr__(name):
     if name == "AlignedUMAP":
         from .._umap.aligned import AlignedUMAP
         return AlignedUMAP
-    if name == "plot":
+    if name in ("plot", "umap_"):
         import importlib
-        return importlib.import_module(".plot", __name__)
+        return importlib.import_module("." + name, __name__)
     if name in ("ParametricUMAP", "parametric_loss"):
         from .._umap import parametric
         return getattr(parametric, name)

@@ -11,6 +11,7 @@ from .._umap.parametric import ParametricUMAP as ParametricUMAP, parametric_loss
 Array = Any
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
+__version__: str
 EDGE: np.dtype[Any]
 METRICS: tuple[str, ...]
 

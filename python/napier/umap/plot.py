@@ -16,10 +16,10 @@ import warnings
 
 import numpy as np
 
-from .._umap import colours, diagnostics, page
-from .._umap import raster as _raster
-from .._umap.bundle import bundle as _bundle
-from .._umap.page import InteractiveMap
+from napier._umap import colours, diagnostics, page  # absolute: the module may be loaded as umap.plot as well
+from napier._umap import raster as _raster
+from napier._umap.bundle import bundle as _bundle
+from napier._umap.page import InteractiveMap
 
 __all__ = ["InteractiveMap", "connectivity", "diagnostic", "interactive", "nearest_neighbour_distribution", "output_file",
            "output_notebook", "points", "show"]
@@ -187,7 +187,7 @@ def _shaded_edges(umap_object, places, extent, width, height, edge_bundling, edg
 
 def _edges(umap_object):
     """Each edge of the graph once: (sources, targets, weights)."""
-    from .._umap import stages
+    from napier._umap import stages
     graph = getattr(umap_object, "graph_", None)
     if graph is None:
         raise ValueError(f"umap_object: {type(umap_object).__name__} has no graph_")
