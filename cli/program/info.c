@@ -1,6 +1,8 @@
 /* cli/program/info.c - `napier info`: describes the library and what it uses of this machine. */
 #include "../commands.h"
 
+#include "system.h"
+
 #include <napier/napier.h>
 
 #include <stdio.h>
@@ -54,6 +56,16 @@ static void print_parts(const char *title, bool is_built_in) {
     }
 }
 
+/* What the default number of threads follows. */
+static void print_processors(void) {
+    const double quota = napier_processor_quota("");
+    printf("processors        %d", napier_processors());
+    if (quota > 0) {
+        printf(" (the quota of the control group is %.3g)", quota);
+    }
+    printf("\n");
+}
+
 static int print_info(void *unused, napier_context *context) {
     static const napier_isa isas[] = {NAPIER_ISA_SCALAR, NAPIER_ISA_NEON, NAPIER_ISA_AVX2, NAPIER_ISA_AVX512};
     (void)unused;
@@ -68,6 +80,7 @@ static int print_info(void *unused, napier_context *context) {
     printf("\nchosen            %s\n", napier_isa_name(napier_context_isa(context)));
     printf("matrix engine     %s\n", napier_matrix_engine(context) ? "on (AMX, for products of bf16)" : "off");
     printf("threads           %d\n", napier_context_threads(context));
+    print_processors();
     print_parts("built in          ", true);
     print_parts("left out          ", false);
     return finish_standard_output();
@@ -82,7 +95,8 @@ const command info_command = {
     .usage = "[--threads N] [--isa NAME]",
     .about = "Prints the version, the numerics version (it names the bits of every result), the\n"
              "instruction sets of this build and machine, the one chosen, whether products of bf16 run\n"
-             "on the processor's matrix engine (AMX; not with --isa), the threads, and what is built in.",
+             "on the processor's matrix engine (AMX; not with --isa), the threads, the\n"
+             "processors that the process may use, and what is built in.",
     .example = "NAPIER_ISA=avx2 napier info",
     .groups = groups,
     .input = INPUT_NONE,

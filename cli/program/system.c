@@ -13,6 +13,22 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+/* The library's largest frames are some 50 KB, and those of the program around them as much again. */
+static bool has_stack(void) {
+    enum { LEAST = 256 << 10, USUAL = 8 << 20 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST) {
+        return true;
+    }
+    limit.rlim_cur =
+        limit.rlim_max < USUAL ? limit.rlim_max : USUAL; /* the stack grows up to the limit of the moment */
+    if (limit.rlim_cur >= LEAST && setrlimit(RLIMIT_STACK, &limit) == 0) {
+        return true;
+    }
+    message_complain("the stack is limited to %lld KB; 256 are needed (ulimit -s)", (long long)(limit.rlim_cur >> 10));
+    return false;
+}
+
 /* Each is opened for the wrong direction, so using the stream is an error. */
 bool system_start(int *count, char ***words) {
     (void)count;
@@ -22,7 +38,7 @@ bool system_start(int *count, char ***words) {
             return false;
         }
     }
-    return true;
+    return has_stack();
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */

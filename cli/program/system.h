@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Call first in main. On POSIX: if standard streams are closed, opens a file on each of their numbers, so that no file of
- * this program gets such a number. On Windows: standard input and output carry bytes, a console shows UTF-8, and the
+ * this program gets such a number. A stack that is too small is enlarged, or a message says so. On Windows: standard input and output carry bytes, a console shows UTF-8, and the
  * words of the command line become UTF-8. Returns false if that fails. */
 bool system_start(int *count, char ***words);
 

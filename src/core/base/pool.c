@@ -18,7 +18,7 @@
 /* ---- The system's threads ---------------------------------------------------------------------------------------- */
 
 /* Stacks are as large on all systems. macOS would give half a megabyte. */
-enum { STACK_BYTES = 8 << 20 };
+enum { STACK_BYTES = 1 << 20 };
 
 enum { BRIEFLY = 50 }; /* milliseconds */
 
