@@ -96,7 +96,7 @@ const command info_command = {
     .about = "Prints the version, the numerics version (it names the bits of every result), the\n"
              "instruction sets of this build and machine, the one chosen, whether products of bf16 run\n"
              "on the processor's matrix engine (AMX; not with --isa), the threads, the\n"
-             "processors that the process may use, and what is built in.",
+             "processors it may use, and what is built in.",
     .example = "NAPIER_ISA=avx2 napier info",
     .groups = groups,
     .input = INPUT_NONE,
