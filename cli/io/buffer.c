@@ -1,7 +1,7 @@
 /* cli/io/buffer.c - growing text. */
 #include "buffer.h"
 
-#include "../program/memory.h"
+#include "program/memory.h"
 #include "output.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #ifndef NAPIER_CLI_BUFFER_H
 #define NAPIER_CLI_BUFFER_H
 
-#include "../program/message.h"
+#include "program/message.h"
 
 #include <stdbool.h>
 #include <stddef.h>

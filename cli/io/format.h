@@ -2,7 +2,7 @@
 #ifndef NAPIER_CLI_FORMAT_H
 #define NAPIER_CLI_FORMAT_H
 
-#include "../program/options.h"
+#include "program/options.h"
 
 typedef enum file_format { FORMAT_AUTO, FORMAT_NPY, FORMAT_CSV, FORMAT_TSV, FORMAT_JSONL } file_format;
 

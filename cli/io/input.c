@@ -3,9 +3,9 @@
 
 #include "input.h"
 
-#include "../program/message.h"
-#include "../program/memory.h"
-#include "../program/system.h"
+#include "program/message.h"
+#include "program/memory.h"
+#include "program/system.h"
 #include "npy.h"
 #include "source.h"
 

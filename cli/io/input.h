@@ -6,7 +6,7 @@
 
 #include "array.h"
 #include "format.h"
-#include "../program/scratch.h"
+#include "program/scratch.h"
 #include "text.h"
 
 typedef struct input {

@@ -1,8 +1,8 @@
 /* cli/io/jsonl.c - reads lines and parses them with cJSON. */
 #include "jsonl.h"
 
-#include "../program/memory.h"
-#include "../program/message.h"
+#include "program/memory.h"
+#include "program/message.h"
 #include "source.h"
 
 #ifdef NAPIER_CJSON

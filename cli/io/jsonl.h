@@ -7,7 +7,7 @@
 #ifndef NAPIER_CLI_JSONL_H
 #define NAPIER_CLI_JSONL_H
 
-#include "../program/message.h"
+#include "program/message.h"
 #include "lines.h"
 
 struct cJSON;

@@ -1,8 +1,8 @@
 /* cli/io/lines.c - reads lines. */
 #include "lines.h"
 
-#include "../program/memory.h"
-#include "../program/message.h"
+#include "program/memory.h"
+#include "program/message.h"
 
 #include <errno.h>
 #include <inttypes.h>

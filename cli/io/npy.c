@@ -1,7 +1,7 @@
 /* cli/io/npy.c - .npy headers. */
 #include "npy.h"
 
-#include "../program/message.h"
+#include "program/message.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

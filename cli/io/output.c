@@ -4,8 +4,8 @@
 
 #include "output.h"
 
-#include "../program/message.h"
-#include "../program/system.h"
+#include "program/message.h"
+#include "program/system.h"
 #include "npy.h"
 #include "text.h"
 

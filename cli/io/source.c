@@ -3,9 +3,9 @@
 
 #include "source.h"
 
-#include "../program/memory.h"
-#include "../program/message.h"
-#include "../program/system.h"
+#include "program/memory.h"
+#include "program/message.h"
+#include "program/system.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "text.h"
 
 #include "array.h"
-#include "../program/message.h"
+#include "program/message.h"
 
 #include <float.h>
 #include <inttypes.h>

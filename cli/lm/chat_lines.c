@@ -3,7 +3,7 @@
 
 #ifdef NAPIER_MODEL
 
-#include "../program/message.h"
+#include "program/message.h"
 
 #include <cjson/cJSON.h>
 

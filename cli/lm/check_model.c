@@ -1,8 +1,8 @@
 /* cli/lm/check_model.c - `napier check-model`: whether a model's files are whole and work together, and what identifies them. */
-#include "../commands.h"
-#include "../io/output.h"
-#include "../program/message.h"
-#include "../program/progress.h"
+#include "commands.h"
+#include "io/output.h"
+#include "program/message.h"
+#include "program/progress.h"
 #include "model_options.h"
 
 #include <inttypes.h>

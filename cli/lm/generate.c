@@ -1,11 +1,11 @@
 /* cli/lm/generate.c - `napier generate`: samples of a language model. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "../commands.h"
-#include "../io/output.h"
-#include "../program/message.h"
-#include "../program/progress.h"
-#include "../program/system.h"
+#include "commands.h"
+#include "io/output.h"
+#include "program/message.h"
+#include "program/progress.h"
+#include "program/system.h"
 #include "results.h"
 
 #include <napier/generate.h>

@@ -1,14 +1,14 @@
 /* cli/lm/judge.c - `napier judge`: a model judges responses by criteria in words. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "../commands.h"
-#include "../io/buffer.h"
-#include "../io/jsonl.h"
-#include "../io/output.h"
-#include "../io/source.h"
-#include "../program/memory.h"
-#include "../program/message.h"
-#include "../program/progress.h"
+#include "commands.h"
+#include "io/buffer.h"
+#include "io/jsonl.h"
+#include "io/output.h"
+#include "io/source.h"
+#include "program/memory.h"
+#include "program/message.h"
+#include "program/progress.h"
 #include "results.h"
 
 #include <inttypes.h>

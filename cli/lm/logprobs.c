@@ -1,8 +1,8 @@
 /* cli/lm/logprobs.c - `napier logprobs`: log-probabilities of responses under a model. */
-#include "../commands.h"
-#include "../io/output.h"
-#include "../program/message.h"
-#include "../program/progress.h"
+#include "commands.h"
+#include "io/output.h"
+#include "program/message.h"
+#include "program/progress.h"
 #include "results.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* cli/lm/model_options.c - what generate, judge and logprobs share. */
 #include "model_options.h"
 
-#include "../program/message.h"
+#include "program/message.h"
 
 #include <float.h>
 

@@ -2,7 +2,7 @@
 #ifndef NAPIER_CLI_MODEL_OPTIONS_H
 #define NAPIER_CLI_MODEL_OPTIONS_H
 
-#include "../program/command.h"
+#include "program/command.h"
 
 #include "score_lines.h"
 

@@ -5,9 +5,9 @@
 
 #ifdef NAPIER_MODEL
 
-#include "../io/jsonl.h"
-#include "../program/message.h"
-#include "../program/system.h"
+#include "io/jsonl.h"
+#include "program/message.h"
+#include "program/system.h"
 
 #include <cjson/cJSON.h>
 

@@ -4,7 +4,7 @@
 #ifndef NAPIER_CLI_RESULTS_H
 #define NAPIER_CLI_RESULTS_H
 
-#include "../io/output.h"
+#include "io/output.h"
 #include "model_options.h"
 
 #include <stdbool.h>

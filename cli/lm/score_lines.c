@@ -6,12 +6,12 @@
 #ifdef NAPIER_MODEL
 
 #include "chat_lines.h"
-#include "../io/jsonl.h"
-#include "../io/source.h"
-#include "../program/command.h"
-#include "../program/memory.h"
-#include "../program/message.h"
-#include "../program/system.h"
+#include "io/jsonl.h"
+#include "io/source.h"
+#include "program/command.h"
+#include "program/memory.h"
+#include "program/message.h"
+#include "program/system.h"
 
 #include <cjson/cJSON.h>
 

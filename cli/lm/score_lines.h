@@ -9,7 +9,7 @@
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
-#include "../io/jsonl.h"
+#include "io/jsonl.h"
 
 #include <napier/model.h>
 

@@ -2,7 +2,7 @@
  * writer. */
 #include "plot.h"
 
-#include "../io/format.h"
+#include "io/format.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,8 +6,8 @@
 #ifndef NAPIER_CLI_PLOT_H
 #define NAPIER_CLI_PLOT_H
 
-#include "../io/buffer.h"
-#include "../umap/umap_labels.h"
+#include "io/buffer.h"
+#include "umap/umap_labels.h"
 
 typedef struct plot {
     const float *map; /* [count][components], finite */

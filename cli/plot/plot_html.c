@@ -2,7 +2,7 @@
  * the build turns into plot_page.h. */
 #include "plot.h"
 
-#include "../io/array.h"
+#include "io/array.h"
 
 /* A build without CMake has no page. */
 #if defined(__has_include)

@@ -1,5 +1,5 @@
 /* cli/program/info.c - `napier info`: describes the library and what it uses of this machine. */
-#include "../commands.h"
+#include "commands.h"
 
 #include "system.h"
 

@@ -1,7 +1,7 @@
 /* cli/rl/grpo.c - `napier grpo`: the loss of a training run, its gradients and its metrics, from log-probs in files.
  * Options have the names of TRL's GRPOConfig. */
-#include "../commands.h"
-#include "../program/message.h"
+#include "commands.h"
+#include "program/message.h"
 #include "rl_options.h"
 
 #include <inttypes.h>

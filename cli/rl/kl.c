@@ -1,9 +1,9 @@
 /* cli/rl/kl.c - `napier kl`: the divergence of a policy from a reference, for each response or each row of logits. */
-#include "../commands.h"
-#include "../io/input.h"
-#include "../program/message.h"
+#include "commands.h"
+#include "io/input.h"
+#include "program/message.h"
 #include "rl_options.h"
-#include "../program/scratch.h"
+#include "program/scratch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* cli/rl/rl_arrays.c - responses from arrays: [T] log-probs with offsets, or a table with one response per row. */
 #include "rl_batch.h"
 
-#include "../io/input.h"
-#include "../program/message.h"
+#include "io/input.h"
+#include "program/message.h"
 
 #include <inttypes.h>
 #include <math.h>

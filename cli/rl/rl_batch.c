@@ -1,8 +1,8 @@
 /* cli/rl/rl_batch.c - growing columns of numbers, and their views for the library. */
 #include "rl_batch.h"
 
-#include "../program/memory.h"
-#include "../program/message.h"
+#include "program/memory.h"
+#include "program/message.h"
 
 #include <float.h>
 #include <math.h>

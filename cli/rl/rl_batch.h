@@ -3,7 +3,7 @@
 #ifndef NAPIER_CLI_RL_BATCH_H
 #define NAPIER_CLI_RL_BATCH_H
 
-#include "../io/array.h"
+#include "io/array.h"
 
 #include <napier/rl.h>
 

@@ -1,10 +1,10 @@
 /* cli/rl/rl_lines.c - responses from JSON Lines: {"logprobs": [-0.5, -1.25], "advantage": 0.5} per line. */
 #include "rl_batch.h"
 
-#include "../io/jsonl.h"
-#include "../io/source.h"
-#include "../program/message.h"
-#include "../program/progress.h"
+#include "io/jsonl.h"
+#include "io/source.h"
+#include "program/message.h"
+#include "program/progress.h"
 
 #ifdef NAPIER_CJSON
 #include <cjson/cJSON.h>

@@ -1,8 +1,8 @@
 /* cli/rl/rl_options.c - what grpo, kl and rubric share. */
 #include "rl_options.h"
 
-#include "../io/source.h"
-#include "../program/message.h"
+#include "io/source.h"
+#include "program/message.h"
 
 unsigned rl_given(const rl_request *q) {
     unsigned given = 0;

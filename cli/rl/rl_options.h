@@ -2,9 +2,9 @@
 #ifndef NAPIER_CLI_RL_OPTIONS_H
 #define NAPIER_CLI_RL_OPTIONS_H
 
-#include "../io/format.h"
-#include "../io/output.h"
-#include "../program/command.h"
+#include "io/format.h"
+#include "io/output.h"
+#include "program/command.h"
 #include "rl_batch.h"
 
 typedef struct rl_request {

@@ -1,9 +1,9 @@
 /* cli/rl/rubric.c - `napier rubric`: scores of responses by criteria, and their sums, the rewards. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "../commands.h"
-#include "../io/input.h"
-#include "../program/message.h"
+#include "commands.h"
+#include "io/input.h"
+#include "program/message.h"
 #include "rl_options.h"
 
 #include <inttypes.h>

@@ -4,12 +4,12 @@
  * element. (A row that fits into the second level cache is read once and written once. A longer one is read twice and
  * written once. logsumexp reads once.) Times are medians. The rounds of all measurements are interleaved, so that a
  * slow moment of the machine affects all of them equally. */
-#include "../commands.h"
+#include "commands.h"
 #include "floor.h"
-#include "../io/format.h"
-#include "../program/message.h"
-#include "../program/progress.h"
-#include "../program/scratch.h"
+#include "io/format.h"
+#include "program/message.h"
+#include "program/progress.h"
+#include "program/scratch.h"
 
 #include <napier/napier.h>
 

@@ -12,11 +12,11 @@
  *              there may be states, strips are read as a whole and need no states. */
 #include "reduce.h"
 
-#include "../io/input.h"
-#include "../io/output.h"
-#include "../program/memory.h"
-#include "../program/message.h"
-#include "../program/progress.h"
+#include "io/input.h"
+#include "io/output.h"
+#include "program/memory.h"
+#include "program/message.h"
+#include "program/progress.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #ifndef NAPIER_CLI_REDUCE_H
 #define NAPIER_CLI_REDUCE_H
 
-#include "../io/format.h"
-#include "../program/command.h"
+#include "io/format.h"
+#include "program/command.h"
 
 #include <napier/napier.h>
 

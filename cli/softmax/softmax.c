@@ -1,5 +1,5 @@
 /* cli/softmax/softmax.c - the commands softmax, log-softmax, logsumexp and sparsemax: their options and their help. */
-#include "../commands.h"
+#include "commands.h"
 #include "reduce.h"
 
 #include <float.h>

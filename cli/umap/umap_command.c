@@ -1,9 +1,9 @@
 /* cli/umap/umap_command.c - `napier umap`: its options, named as umap-learn names its parameters, and its help. */
 #include "umap_command.h"
 
-#include "../commands.h"
-#include "../plot/plot.h"
-#include "../program/message.h"
+#include "commands.h"
+#include "plot/plot.h"
+#include "program/message.h"
 
 #include <float.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef NAPIER_CLI_UMAP_H
 #define NAPIER_CLI_UMAP_H
 
-#include "../io/format.h"
-#include "../program/command.h"
+#include "io/format.h"
+#include "program/command.h"
 #include "umap_labels.h"
 
 #include <napier/umap.h>

@@ -1,11 +1,11 @@
 /* cli/umap/umap_labels.c - reads labels. It reads the whole file, so the file may be a pipe. */
 #include "umap_labels.h"
 
-#include "../program/message.h"
-#include "../io/npy.h"
-#include "../program/options.h"
-#include "../io/source.h"
-#include "../io/text.h"
+#include "program/message.h"
+#include "io/npy.h"
+#include "program/options.h"
+#include "io/source.h"
+#include "io/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,10 +5,10 @@
  * to their final memory. */
 #include "umap_npz.h"
 
-#include "../program/memory.h"
-#include "../program/message.h"
-#include "../io/npy.h"
-#include "../io/source.h"
+#include "program/memory.h"
+#include "program/message.h"
+#include "io/npy.h"
+#include "io/source.h"
 
 #ifdef NAPIER_ZLIB
 #include <zlib.h>

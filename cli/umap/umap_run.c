@@ -2,13 +2,13 @@
  * report. */
 #include "umap_command.h"
 
-#include "../io/input.h"
-#include "../io/output.h"
-#include "../plot/plot.h"
-#include "../program/command.h"
-#include "../program/message.h"
-#include "../program/progress.h"
-#include "../io/source.h"
+#include "io/input.h"
+#include "io/output.h"
+#include "plot/plot.h"
+#include "program/command.h"
+#include "program/message.h"
+#include "program/progress.h"
+#include "io/source.h"
 #include "umap_npz.h"
 
 #include <inttypes.h>

@@ -32,7 +32,7 @@ build() { # compiler, folder, flags...
     mkdir -p "$folder" && cd "$folder" &&
         "$compiler" "${flags[@]}" -c "${sources[@]}" &&
         ar rcs libnapier.a ./*.o &&
-        "$compiler" "${flags[@]}" "${program[@]}" libnapier.a -lm -o napier &&
+        "$compiler" "${flags[@]}" -I"$root/cli" "${program[@]}" libnapier.a -lm -o napier &&
         "$compiler" "${flags[@]}" "$root/tests/selftest/selftest.c" libnapier.a -lm -o selftest &&
         "$compiler" "${flags[@]}" "$root/examples/hello.c" libnapier.a -lm -o hello
 }

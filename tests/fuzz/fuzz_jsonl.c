@@ -2,8 +2,8 @@
  * standard error: run the fuzzer with -close_fd_mask=2. */
 #include "fuzz_file.h"
 
-#include "../../cli/io/jsonl.h"
-#include "../../cli/rl/rl_batch.h"
+#include "io/jsonl.h"
+#include "rl/rl_batch.h"
 
 static void check_batch(const rl_batch *b) {
     const int64_t *const offsets = b->offsets.data;

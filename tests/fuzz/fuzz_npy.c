@@ -1,6 +1,6 @@
 /* fuzz_npy - hostile .npy files: a header is refused with a reason, or what it says is consistent; its elements convert
  * inside their memory; and what the program writes for the same shape reads back. */
-#include "../../cli/io/npy.h"
+#include "io/npy.h"
 #include "fuzz.h"
 
 static bool printable_text(const char *text) {

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "../../cli/io/array.h"
-#include "../../cli/io/text.h"
+#include "io/array.h"
+#include "io/text.h"
 #include "support/formats.h"
 
 static void write_and_read(napier_dtype dtype, double value) {

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "../../cli/program/message.h"
-#include "../../cli/umap/umap_labels.h"
+#include "program/message.h"
+#include "umap/umap_labels.h"
 
 /* No control characters, and made clean again it is the same: so it is well-formed. */
 static void check_name(const char *name) {

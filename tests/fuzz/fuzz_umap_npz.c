@@ -5,8 +5,8 @@
 
 #include <napier/umap.h>
 
-#include "../../cli/program/message.h"
-#include "../../cli/umap/umap_npz.h"
+#include "program/message.h"
+#include "umap/umap_npz.h"
 
 enum { MEMBERS = 5, ROOM = 1 << 14 };
 

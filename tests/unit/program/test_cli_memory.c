@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../../cli/program/memory.h"
+#include "program/memory.h"
 #include "support/check.h"
 
 static char root[] = "/tmp/napier-memory-XXXXXX";
