@@ -12,12 +12,15 @@ static volatile float float_sink;
 static volatile int int_sink;
 
 const floor_kernels *floors_of(const napier_isa isa) {
-    if (isa == NAPIER_ISA_AVX512)
+    if (isa == NAPIER_ISA_AVX512) {
         return &floor_avx512;
-    if (isa == NAPIER_ISA_AVX2)
+    }
+    if (isa == NAPIER_ISA_AVX2) {
         return &floor_avx2;
-    if (isa == NAPIER_ISA_NEON)
+    }
+    if (isa == NAPIER_ISA_NEON) {
         return &floor_neon;
+    }
     return &floor_scalar;
 }
 
@@ -36,8 +39,9 @@ static void read_then_copy(const floor_choice *c, const floor_work *w, const siz
     for (size_t at = begin; at < end; at += step) {
         const size_t bytes = end - at < step ? end - at : step;
         const char *const from = (const char *)w->in + at;
-        if (w->reads > 1)
+        if (w->reads > 1) {
             int_sink = f->read[c->read](from, bytes);
+        }
         f->copy[c->copy]((char *)w->out + at, from, bytes);
     }
 }
@@ -59,10 +63,11 @@ static void memory_part(void *const argument, const int64_t part) {
     const size_t in_bytes = w->rows * w->row_bytes;
     const size_t begin = share(in_bytes, k, w->threads), end = share(in_bytes, k + 1, w->threads);
     if (w->out_bytes == in_bytes) {
-        if (w->reads > 1)
+        if (w->reads > 1) {
             read_then_copy(c, w, begin, end);
-        else
+        } else {
             c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
+        }
     } else {
         const size_t out_begin = share(w->out_bytes, k, w->threads), out_end = share(w->out_bytes, k + 1, w->threads);
         int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
@@ -92,10 +97,12 @@ static void exp_part(void *const argument, const int64_t part) {
     const floor_job *const job = argument;
     _Alignas(64) float x[4096];
     (void)part;
-    for (int i = 0; i < 4096; i++)
+    for (int i = 0; i < 4096; i++) {
         x[i] = -0.02f * (float)i;
-    for (int i = 0; i < 256; i++)
+    }
+    for (int i = 0; i < 256; i++) {
         float_sink = job->kernels->exp_sum[job->which](x, 4096);
+    }
 }
 
 void floors_exp(const floor_kernels *const kernels, const int which, const int threads) {
@@ -107,13 +114,17 @@ static void row_part(void *const argument, const int64_t part) {
     const floor_job *const job = argument;
     _Alignas(64) float x[FLOOR_ROW], y[FLOOR_ROW];
     (void)part;
-    for (int i = 0; i < FLOOR_ROW; i++)
+    for (int i = 0; i < FLOOR_ROW; i++) {
         x[i] = -0.02f * (float)i;
-    if (job->bf16)
-        for (int i = 0; i < FLOOR_ROW; i++)
+    }
+    if (job->bf16) {
+        for (int i = 0; i < FLOOR_ROW; i++) {
             memmove((char *)x + 2 * i, (const char *)x + 4 * i + 2, 2); /* the upper half of each float */
-    for (int i = 0; i < 1024; i++)
+        }
+    }
+    for (int i = 0; i < 1024; i++) {
         float_sink = job->kernels->row[job->which](job->op, job->bf16, x, y);
+    }
 }
 
 void floors_row(const floor_kernels *const kernels, const int which, const floor_op op, const bool bf16,
@@ -129,8 +140,9 @@ int floors_choose_row(const floor_kernels *const kernels, const floor_op op, con
         const double start = bench_now();
         floors_row(kernels, trial / TRIES, op, bf16, threads);
         const double took = bench_now() - start;
-        if (took < best)
+        if (took < best) {
             best = took, winner = trial / TRIES;
+        }
     }
     return winner;
 }
@@ -145,8 +157,9 @@ static void choose(floor_choice *const c, int *const slot, const int candidates,
         const double start = bench_now();
         run(c, w);
         const double took = bench_now() - start;
-        if (took < best)
+        if (took < best) {
             best = took, winner = *slot;
+        }
     }
     *slot = winner;
 }
@@ -154,10 +167,11 @@ static void choose(floor_choice *const c, int *const slot, const int candidates,
 floor_choice floors_choose(const floor_kernels *const kernels, const floor_work *const w) {
     floor_choice c = {kernels, 0, 0, 0};
     choose(&c, &c.read, FLOOR_READS, floors_read, w);
-    if (w->out_bytes == w->rows * w->row_bytes)
+    if (w->out_bytes == w->rows * w->row_bytes) {
         choose(&c, &c.copy, FLOOR_COPIES, floors_memory, w);
-    else
+    } else {
         choose(&c, &c.fill, FLOOR_FILLS, floors_memory, w);
+    }
     return c;
 }
 
@@ -176,8 +190,9 @@ double floors_clock(void) {
 #endif
         }
         const double ghz = 1e6 / (bench_now() - start) * 1e-9;
-        if (ghz > best)
+        if (ghz > best) {
             best = ghz;
+        }
     }
     return best;
 #else

@@ -19,16 +19,18 @@ NAPIER_INLINE void copy_bytes(void *const to, const void *const from, const size
         float *const d = (float *)((char *)to + i);
         if (ahead) {
             UNROLLED
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < 4; k++) {
                 prefetch(s + AHEAD + 64 * k);
+            }
         }
         UNROLLED
         for (int k = 0; k < 4; k++) {
             const vf v = vf_load((const float *)(s + 64 * k));
-            if (stream)
+            if (stream) {
                 vf_stream(d + 16 * k, v);
-            else
+            } else {
                 vf_store(d + 16 * k, v);
+            }
         }
     }
 }
@@ -41,26 +43,31 @@ static void copy_stream_ahead(void *to, const void *from, size_t bytes) { copy_b
 NAPIER_INLINE int read_bytes(const void *const from, const size_t bytes, const bool ahead) {
     vi seen[8];
     UNROLLED
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < 8; k++) {
         seen[k] = vi_set(0);
+    }
     for (size_t i = 0; i < bytes; i += 512) {
         const char *const s = (const char *)from + i;
         if (ahead) {
             UNROLLED
-            for (int k = 0; k < 8; k++)
+            for (int k = 0; k < 8; k++) {
                 prefetch(s + 2 * AHEAD + 64 * k);
+            }
         }
         UNROLLED
-        for (int k = 0; k < 8; k++)
+        for (int k = 0; k < 8; k++) {
             seen[k] = vi_or(seen[k], vi_load((const int32_t *)(s + 64 * k)));
+        }
     }
     int32_t lanes[16], all = 0;
     UNROLLED
-    for (int k = 1; k < 8; k++)
+    for (int k = 1; k < 8; k++) {
         seen[0] = vi_or(seen[0], seen[k]);
+    }
     vi_store(lanes, seen[0]);
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         all |= lanes[k];
+    }
     return all;
 }
 
@@ -72,10 +79,11 @@ NAPIER_INLINE void fill_bytes(void *const to, const size_t bytes, const bool str
         float *const d = (float *)((char *)to + i);
         UNROLLED
         for (int k = 0; k < 4; k++) {
-            if (stream)
+            if (stream) {
                 vf_stream(d + 16 * k, vf_zero());
-            else
+            } else {
                 vf_store(d + 16 * k, vf_zero());
+            }
         }
     }
 }
@@ -111,16 +119,19 @@ NAPIER_INLINE vf add_exp(const vf sum, const vf x, const bool by_integer) {
 NAPIER_INLINE float unrolled_exp_sum(const float *const x, const int n, const int unroll, const bool by_integer) {
     vf sum[4];
     UNROLLED
-    for (int k = 0; k < unroll; k++)
+    for (int k = 0; k < unroll; k++) {
         sum[k] = vf_zero();
+    }
     for (int i = 0; i < n; i += 16 * unroll) {
         UNROLLED
-        for (int k = 0; k < unroll; k++)
+        for (int k = 0; k < unroll; k++) {
             sum[k] = add_exp(sum[k], vf_load(x + i + 16 * k), by_integer);
+        }
     }
     UNROLLED
-    for (int k = 1; k < unroll; k++)
+    for (int k = 1; k < unroll; k++) {
         sum[0] = vf_add(sum[0], sum[k]);
+    }
     return vf_hadd(sum[0]);
 }
 
@@ -158,8 +169,9 @@ NAPIER_INLINE float row_max(const bool bf16, const void *const x) {
         load_32(x, bf16, i, v);
         load_32(x, bf16, i + 32, v + 2);
         UNROLLED
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 4; k++) {
             max[k] = vf_max(v[k], max[k]);
+        }
     }
     return vf_hmax(vf_max(vf_max(max[0], max[1]), vf_max(max[2], max[3])));
 }
@@ -169,12 +181,14 @@ NAPIER_INLINE float row_sum(const bool bf16, const void *const x, const float ma
                             const bool by_integer) {
     vf sum[4], v[4];
     UNROLLED
-    for (int k = 0; k < unroll; k++)
+    for (int k = 0; k < unroll; k++) {
         sum[k] = vf_zero();
+    }
     for (int i = 0; i < FLOOR_ROW; i += 16 * unroll) {
         UNROLLED
-        for (int k = 0; k < unroll; k += 2)
+        for (int k = 0; k < unroll; k += 2) {
             load_32(x, bf16, i + 16 * k, v + k);
+        }
         UNROLLED
         for (int k = 0; k < unroll; k++) {
             const vf down = vf_sub(v[k], vf_set(max));
@@ -188,8 +202,9 @@ NAPIER_INLINE float row_sum(const bool bf16, const void *const x, const float ma
         }
     }
     UNROLLED
-    for (int k = 1; k < unroll; k++)
+    for (int k = 1; k < unroll; k++) {
         sum[0] = vf_add(sum[0], sum[k]);
+    }
     return vf_hadd(sum[0]);
 }
 
@@ -200,15 +215,17 @@ NAPIER_INLINE float whole_row(const floor_op op, const bool bf16, const void *co
     const bool softmax = op == FLOOR_SOFTMAX;
     float *const kept = !softmax ? NULL : bf16 ? terms : y;
     const float max = row_max(bf16, x), sum = row_sum(bf16, x, max, kept, unroll, by_integer);
-    if (op == FLOOR_LOGSUMEXP)
+    if (op == FLOOR_LOGSUMEXP) {
         return max + sum;
+    }
     const vf by = vf_set(softmax ? 1.0f / sum : max + sum);
     for (int i = 0; i < FLOOR_ROW; i += 32) {
         vf v[2];
         load_32(softmax ? kept : x, softmax ? false : bf16, i, v);
         UNROLLED
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 2; k++) {
             v[k] = softmax ? vf_mul(v[k], by) : vf_sub(v[k], by);
+        }
         store_32(y, bf16, i, v);
     }
     return sum;

@@ -26,10 +26,12 @@ static const char *set_up(const bench_case *const self) {
     const int64_t prompt_tokens = bench_number("prompt"), tokens = (int64_t)(bench_input_bytes("responses") / 4);
     response_tokens = bench_number("response");
     responses = response_tokens > 0 ? tokens / response_tokens : 0;
-    if (responses < 1 || responses > MOST_RESPONSES)
+    if (responses < 1 || responses > MOST_RESPONSES) {
         return "that many responses are not for this worker";
-    for (int64_t i = 0; i <= responses; i++)
+    }
+    for (int64_t i = 0; i <= responses; i++) {
         offsets[i] = i * response_tokens;
+    }
     prompts[1] = prompt_tokens;
     batch = no_batch;
     batch.prompt_ids = napier_indices_i32(bench_input("prompt"), prompt_tokens);
@@ -65,8 +67,9 @@ static unsigned score(const int variant) {
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_model *const model = models[variant % 2];
     (void)bench_result("logprobs", 0);
-    if (variant >= 4)
+    if (variant >= 4) {
         return (unsigned)one_by_one(model);
+    }
     options.unshared = variant >= 2;
     return (unsigned)napier_model_batch_logprobs(context, model, &batch, &options, &results);
 }

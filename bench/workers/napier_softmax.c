@@ -27,8 +27,9 @@ static const char *set_up(const bench_case *const self) {
     const int64_t results = op == LOGSUMEXP ? rows : op == LOGSUMEXP_ALL ? 1 : rows * cols;
     const void *const in = bench_input("input");
     void *const out = bench_result("result", (size_t)results * item);
-    if (!in || !out)
+    if (!in || !out) {
         return "no memory";
+    }
     input = napier_const_rows(in, rows, cols, dtype);
     output = napier_rows(out, rows, cols, dtype);
     if (bench_is("axis", "first")) {

@@ -68,8 +68,9 @@ static int64_t hidden_size(void) { return count_of("hidden", napier_dtype_size(d
 static unsigned linear(const int variant) {
     const int64_t h = hidden_size();
     const napier_const_matrix hidden = matrix_of("hidden", rows, h), weights = matrix_of("weights", cols, h);
-    if (variant == 1)
+    if (variant == 1) {
         return napier_matmul(context, hidden, napier_const_transposed(weights), result_rows("logits", rows, cols));
+    }
     const napier_token_results r = token_results(0);
     return napier_linear_token_logprobs(context, hidden, weights, indices_of("ids"), NULL, &r);
 }
@@ -81,8 +82,9 @@ static unsigned linear_backward(const int variant) {
     const napier_status status = linear(0);
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
     g.logprobs = napier_const_rows_f32(bench_input("grad"), rows, 1);
-    if (status != NAPIER_OK)
+    if (status != NAPIER_OK) {
         return status;
+    }
     return napier_linear_token_logprobs_backward(context, matrix_of("hidden", rows, h), matrix_of("weights", cols, h),
                                                  indices_of("ids"), NULL, &g, result_rows("grad_hidden", rows, h),
                                                  result_rows("grad_weights", cols, h));
@@ -110,8 +112,9 @@ static const napier_vector absent = {NULL, 0, 1, NAPIER_F32};
 
 static napier_grpo_batch batch_of(const bool with_logprobs) {
     napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
-    if (with_logprobs)
+    if (with_logprobs) {
         b.logprobs = vector_of("policy");
+    }
     b.old_logprobs = vector_of("old");
     b.ref_logprobs = vector_of("ref");
     b.advantages = vector_of("advantages");

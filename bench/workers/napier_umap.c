@@ -24,8 +24,9 @@ static int note(const char *const stage, const double done, void *const user) {
         *begin = 0;
     }
     (void)done;
-    if (last && strcmp(last, stage) != 0)
+    if (last && strcmp(last, stage) != 0) {
         before = bench_now();
+    }
     last = stage;
     bench_figure(stage, bench_now() - before);
     return 0;
@@ -43,8 +44,9 @@ static unsigned fit(const int variant) {
     options.n_epochs = bench_number("n_epochs");
     const napier_umap_samples samples = {napier_const_rows_f32(bench_input("data"), rows, cols), NULL};
     const napier_status status = napier_umap_fit(context, samples, &options, &model);
-    if (status != NAPIER_OK)
+    if (status != NAPIER_OK) {
         return (unsigned)status;
+    }
     const napier_const_matrix map = napier_umap_model_embedding(model);
     const size_t bytes = (size_t)(map.rows * map.cols) * sizeof(float);
     memcpy(bench_result("map", bytes), map.data, bytes);
@@ -69,8 +71,9 @@ static int64_t points;
 static void *count_up(const size_t size, const size_t alignment, void *const user) {
     ledger *const l = user;
     size_t *const memory = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment + alignment);
-    if (!memory)
+    if (!memory) {
         return NULL;
+    }
     memory[0] = size;
     l->held += size;
     l->most = l->held > l->most ? l->held : l->most;
@@ -97,13 +100,15 @@ static const char *set_up_layout(const bench_case *const self) {
     options.threads = context_threads;
     options.allocator = (napier_allocator){count_up, count_down, &layout_ledger};
     (void)self;
-    if (!counted && napier_context_create(&counted, &options))
+    if (!counted && napier_context_create(&counted, &options)) {
         return "no context";
+    }
     points = bench_number("rows");
     free(edges);
     edges = malloc((size_t)points * DEGREE * sizeof *edges);
-    if (!edges)
+    if (!edges) {
         return "no memory";
+    }
     for (int64_t e = 0; e < points * DEGREE; e++) {
         const uint32_t v = (uint32_t)(e / DEGREE), n = (uint32_t)points;
         edges[e] =
@@ -123,13 +128,15 @@ static unsigned layout(const int variant) {
     params.learning_rate = 0.1f;
     epochs.count = epochs.total = EPOCHS;
     epochs.rate_per = NAPIER_UMAP_RATE_PER_VERTEX;
-    for (int64_t i = 0; i < points * COMPONENTS; i++)
+    for (int64_t i = 0; i < points * COMPONENTS; i++) {
         y[i] = (float)(next() % 2000) / 100.0f - 10.0f;
+    }
     layout_ledger.most = layout_ledger.held;
     napier_status status = napier_umap_optimizer_create(counted, &how, points, COMPONENTS, &optimizer);
-    if (status == NAPIER_OK)
+    if (status == NAPIER_OK) {
         status = napier_umap_optimize_epochs(counted, &params, &epochs, edges, points * DEGREE, NULL, optimizer,
                                              napier_rows_f32(y, points, COMPONENTS));
+    }
     napier_umap_optimizer_destroy(counted, optimizer);
     bench_figure("workspace", (double)layout_ledger.most);
     return (unsigned)status;

@@ -31,10 +31,12 @@ const char *refusal_of(const napier_status status) { return status == NAPIER_OK 
 static size_t level2_bytes(void) {
     long kib = 0;
     FILE *const file = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
-    if (file && fscanf(file, "%ldK", &kib) != 1)
+    if (file && fscanf(file, "%ldK", &kib) != 1) {
         kib = 0;
-    if (file)
+    }
+    if (file) {
         fclose(file);
+    }
     return kib > 0 ? (size_t)kib << 10 : (size_t)1 << 20;
 }
 
@@ -51,14 +53,15 @@ void choose_floor_row(const floor_op op, const napier_dtype dtype) {
 }
 
 static unsigned run_floor(const char *const variant) {
-    if (strcmp(variant, "floor_memory") == 0)
+    if (strcmp(variant, "floor_memory") == 0) {
         floors_memory(&choice, &work);
-    else if (strcmp(variant, "floor_read") == 0)
+    } else if (strcmp(variant, "floor_read") == 0) {
         floors_read(&choice, &work);
-    else if (strcmp(variant, "floor_row") == 0)
+    } else if (strcmp(variant, "floor_row") == 0) {
         floors_row(choice.kernels, best_row, row_op, row_bf16, context_threads);
-    else
+    } else {
         floors_exp(choice.kernels, best_exp, context_threads);
+    }
     return 0;
 }
 
@@ -69,8 +72,9 @@ static void choose_exp(const napier_isa isa) {
         const double begin = bench_now();
         floors_exp(choice.kernels, trial % FLOOR_EXPS, context_threads);
         const double took = bench_now() - begin;
-        if (took < best)
+        if (took < best) {
             best = took, best_exp = trial % FLOOR_EXPS;
+        }
     }
 }
 
@@ -81,8 +85,9 @@ static char version[64];
 static const char *start(const int threads) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = context_threads = threads;
-    if (napier_context_create(&context, &options) != NAPIER_OK)
+    if (napier_context_create(&context, &options) != NAPIER_OK) {
         return "napier_context_create failed";
+    }
     const napier_isa isa = napier_context_isa(context);
     snprintf(version, sizeof version, "%s %s", napier_version(), napier_isa_name(isa));
     choose_exp(isa);

@@ -15,20 +15,25 @@ static const char *start(const int threads) {
     (void)threads; /* the driver binds the process to as many cores; oneDNN follows */
     const dnnl_version_t *const v = dnnl_version();
     snprintf(version, sizeof version, "%d.%d.%d", v->major, v->minor, v->patch);
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) {
         return "dnnl_engine_create failed";
-    if (dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
+    }
+    if (dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success) {
         return "no stream";
+    }
     return NULL;
 }
 
 static void forget(void) {
-    if (primitive)
+    if (primitive) {
         dnnl_primitive_destroy(primitive);
-    if (memory_in)
+    }
+    if (memory_in) {
         dnnl_memory_destroy(memory_in);
-    if (memory_out)
+    }
+    if (memory_out) {
         dnnl_memory_destroy(memory_out);
+    }
     primitive = NULL;
     memory_in = memory_out = NULL;
 }
@@ -49,8 +54,9 @@ static const char *set_up(const bench_case *const self) {
     dnnl_memory_desc_t desc;
     forget();
     dnnl_status_t status = dnnl_memory_desc_create_with_tag(&desc, 2, dims, dtype, dnnl_ab);
-    if (status != dnnl_success)
+    if (status != dnnl_success) {
         return failed("memory descriptor", status);
+    }
     dnnl_primitive_desc_t how;
     status = dnnl_softmax_forward_primitive_desc_create(&how, engine, dnnl_forward_inference,
                                                         softmax ? dnnl_softmax_accurate : dnnl_softmax_log, desc, desc,
@@ -59,10 +65,12 @@ static const char *set_up(const bench_case *const self) {
         status = dnnl_primitive_create(&primitive, how);
         dnnl_primitive_desc_destroy(how);
     }
-    if (status == dnnl_success)
+    if (status == dnnl_success) {
         status = dnnl_memory_create(&memory_in, desc, engine, in);
-    if (status == dnnl_success)
+    }
+    if (status == dnnl_success) {
         status = dnnl_memory_create(&memory_out, desc, engine, bench_result("result", bench_input_bytes("input")));
+    }
     dnnl_memory_desc_destroy(desc);
     return status == dnnl_success ? NULL : failed("softmax", status);
 }
@@ -71,8 +79,9 @@ static unsigned run(const int variant) {
     (void)variant;
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory_in}, {DNNL_ARG_DST, memory_out}};
     last = dnnl_primitive_execute(primitive, stream, 2, args);
-    if (last == dnnl_success)
+    if (last == dnnl_success) {
         last = dnnl_stream_wait(stream);
+    }
     (void)bench_result("result", 0);
     return (unsigned)last;
 }

@@ -44,15 +44,17 @@ double bench_now(void) { return seconds(CLOCK_MONOTONIC); }
 /* ---- Arrays ------------------------------------------------------------------------------------------------------ */
 
 static void array_free(array *const a) {
-    if (a->map)
+    if (a->map) {
         munmap(a->map, a->map_bytes);
+    }
     memset(a, 0, sizeof *a);
 }
 
 static array *array_named(const char *const name) {
     for (int k = 0; k < ARRAYS; k++) {
-        if (strcmp(arrays[k].name, name) == 0 && arrays[k].name[0])
+        if (strcmp(arrays[k].name, name) == 0 && arrays[k].name[0]) {
             return &arrays[k];
+        }
     }
     return NULL;
 }
@@ -61,8 +63,9 @@ static array *array_named(const char *const name) {
 static array *array_new(const char *const name) {
     array *a = array_named(name);
     for (int k = 0; !a && k < ARRAYS; k++) {
-        if (!arrays[k].name[0])
+        if (!arrays[k].name[0]) {
             a = &arrays[k];
+        }
     }
     if (a) {
         array_free(a);
@@ -73,8 +76,9 @@ static array *array_new(const char *const name) {
 
 static bool array_map(array *const a, const size_t bytes, const int flags, const int file) {
     void *const map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-    if (map == MAP_FAILED)
+    if (map == MAP_FAILED) {
         return false;
+    }
     a->map = map;
     a->map_bytes = bytes;
     a->data = map;
@@ -84,8 +88,9 @@ static bool array_map(array *const a, const size_t bytes, const int flags, const
 /* Private memory, touched, and whole kibibytes as the floors want them. */
 static bool array_take(array *const a, const size_t bytes) {
     const size_t size = (bytes / HUGE_PAGE + 1) * HUGE_PAGE;
-    if (!array_map(a, size + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1))
+    if (!array_map(a, size + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1)) {
         return false;
+    }
     a->data = (char *)(((uintptr_t)a->map + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     a->bytes = bytes;
     madvise(a->data, size, MADV_HUGEPAGE);
@@ -94,12 +99,14 @@ static bool array_take(array *const a, const size_t bytes) {
 }
 
 static bool array_read(array *const a, const size_t bytes, const int file) {
-    if (!array_take(a, bytes))
+    if (!array_take(a, bytes)) {
         return false;
+    }
     for (size_t done = 0; done < bytes;) {
         const ssize_t part = read(file, a->data + done, bytes - done);
-        if (part <= 0)
+        if (part <= 0) {
             return false;
+        }
         done += (size_t)part;
     }
     return true;
@@ -121,8 +128,9 @@ static bool array_write(const array *const a, const char *const prefix) {
 
 static void forget_results(void) {
     for (int k = 0; k < ARRAYS; k++) {
-        if (arrays[k].result && !arrays[k].shared)
+        if (arrays[k].result && !arrays[k].shared) {
             array_free(&arrays[k]);
+        }
     }
 }
 
@@ -135,8 +143,9 @@ const char *bench_text(const char *const key) {
     const size_t length = strlen(key);
     value[0] = 0;
     for (const char *at = strchr(job, ' '); at; at = strchr(at + 1, ' ')) {
-        if (strncmp(at + 1, key, length) == 0 && at[1 + length] == '=')
+        if (strncmp(at + 1, key, length) == 0 && at[1 + length] == '=') {
             sscanf(at + length + 2, "%255s", value);
+        }
     }
     return value;
 }
@@ -159,8 +168,9 @@ void *bench_result(const char *const name, const size_t bytes) {
     array *a = array_named(name);
     if (!a) {
         a = array_new(name);
-        if (!a || !array_take(a, bytes))
+        if (!a || !array_take(a, bytes)) {
             return NULL;
+        }
     }
     a->result = a->used = true;
     return a->data;
@@ -168,10 +178,12 @@ void *bench_result(const char *const name, const size_t bytes) {
 
 void bench_figure(const char *const name, const double value) {
     int k = 0;
-    while (k < figure_count && strcmp(figures[k].name, name) != 0)
+    while (k < figure_count && strcmp(figures[k].name, name) != 0) {
         k++;
-    if (k == FIGURES)
+    }
+    if (k == FIGURES) {
         return;
+    }
     figures[k].name = name;
     figures[k].value = value;
     figure_count = k < figure_count ? figure_count : k + 1;
@@ -185,11 +197,13 @@ static long long own_memory(const char *const what) {
     long long kib = 0;
     FILE *const file = fopen("/proc/self/status", "r");
     while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, what, strlen(what)) == 0)
+        if (strncmp(line, what, strlen(what)) == 0) {
             kib = atoll(line + strlen(what));
+        }
     }
-    if (file)
+    if (file) {
         fclose(file);
+    }
     return kib * 1024;
 }
 
@@ -204,10 +218,12 @@ static void answer_load(const char *const line, const bool share) {
     const int file = open(path, share ? O_RDWR : O_RDONLY);
     const bool good = a && file >= 0 && fstat(file, &about) == 0 &&
                       (share ? array_share : array_read)(a, (size_t)about.st_size, file);
-    if (file >= 0)
+    if (file >= 0) {
         close(file);
-    if (a && !good)
+    }
+    if (a && !good) {
         array_free(a);
+    }
     puts(good ? "done" : "error no memory, or the file cannot be read");
 }
 
@@ -221,8 +237,9 @@ static void answer_prepare(const bench_peer *const peer, const char *const line)
     sscanf(line, "prepare %63s", name);
     for (int t = 0; peer->tables[t]; t++) {
         for (const bench_case *c = peer->tables[t]; c->name; c++) {
-            if (strcmp(c->name, name) == 0)
+            if (strcmp(c->name, name) == 0) {
                 current = c;
+            }
         }
     }
     const char *const reason = current ? current->set_up(current) : "no such operation";
@@ -232,15 +249,17 @@ static void answer_prepare(const bench_peer *const peer, const char *const line)
         return;
     }
     fputs("ready", stdout);
-    for (int k = 0; k < BENCH_VARIANTS && current->variants[k]; k++)
+    for (int k = 0; k < BENCH_VARIANTS && current->variants[k]; k++) {
         printf(" %s", current->variants[k]);
+    }
     puts("");
 }
 
 static int variant_of(const char *const name) {
     for (int k = 0; current && k < BENCH_VARIANTS && current->variants[k]; k++) {
-        if (strcmp(current->variants[k], name) == 0)
+        if (strcmp(current->variants[k], name) == 0) {
             return k;
+        }
     }
     return -1;
 }
@@ -248,8 +267,9 @@ static int variant_of(const char *const name) {
 /* One run, with its seconds by the clock and of the processor. */
 static bool timed(const bench_peer *const peer, const int variant, double *const wall, double *const processor) {
     const char *const name = current->variants[variant];
-    for (int k = 0; k < ARRAYS; k++)
+    for (int k = 0; k < ARRAYS; k++) {
         arrays[k].used = false;
+    }
     const bool is_floor = peer->floor && strncmp(name, "floor_", 6) == 0;
     const double processor_start = seconds(CLOCK_PROCESS_CPUTIME_ID), start = bench_now();
     const unsigned status = is_floor ? peer->floor(name) : current->run(variant);
@@ -275,8 +295,9 @@ static void answer_check(const bench_peer *const peer, const char *const line) {
     bench_figure("highest", (double)own_memory("VmHWM:"));
     printf("done %.9g %.9g", wall, processor);
     for (int k = 0; k < ARRAYS; k++) {
-        if (arrays[k].used)
+        if (arrays[k].used) {
             printf(" %s", arrays[k].name);
+        }
     }
     puts("");
 }
@@ -297,8 +318,9 @@ static void answer_fresh(void) {
 static bool warmed(const bench_peer *const peer, const int variant) {
     double wall, processor;
     for (double left = 0.010; left > 0; left -= wall) {
-        if (!timed(peer, variant, &wall, &processor))
+        if (!timed(peer, variant, &wall, &processor)) {
             return false;
+        }
     }
     return true;
 }
@@ -309,17 +331,20 @@ static void answer_go(const bench_peer *const peer, const char *const line) {
     const int variant = sscanf(line, "go %63s %d %d", name, &count, &warm) == 3 ? variant_of(name) : -1;
     double *const times = variant < 0 || count < 1 ? NULL : malloc(2 * (size_t)count * sizeof *times);
     bool good = times && (!warm || warmed(peer, variant));
-    for (int k = 0; good && k < count; k++)
+    for (int k = 0; good && k < count; k++) {
         good = timed(peer, variant, &times[2 * k], &times[2 * k + 1]);
+    }
     if (good) {
         fputs("times", stdout);
-        for (int k = 0; k < 2 * count; k++)
+        for (int k = 0; k < 2 * count; k++) {
             printf(" %.9g", times[k]);
+        }
         puts("");
         const double highest = (double)own_memory("VmHWM:");
         double results = 0;
-        for (int k = 0; k < ARRAYS; k++)
+        for (int k = 0; k < ARRAYS; k++) {
             results += arrays[k].used ? (double)arrays[k].bytes : 0;
+        }
         bench_figure("highest", highest);
         bench_figure("taken", highest - (double)resident);
         bench_figure("results", results);
@@ -330,17 +355,20 @@ static void answer_go(const bench_peer *const peer, const char *const line) {
 }
 
 static void answer_figures(const bench_peer *const peer) {
-    if (peer->figures)
+    if (peer->figures) {
         peer->figures();
+    }
     fputs("figures {", stdout);
-    for (int k = 0; k < figure_count; k++)
+    for (int k = 0; k < figure_count; k++) {
         printf("%s\"%s\": %.9g", k ? ", " : "", figures[k].name, figures[k].value);
+    }
     puts("}");
 }
 
 static void answer_clear(void) {
-    for (int k = 0; k < ARRAYS; k++)
+    for (int k = 0; k < ARRAYS; k++) {
         array_free(&arrays[k]);
+    }
     current = NULL;
     puts("done");
 }
@@ -348,22 +376,23 @@ static void answer_clear(void) {
 static void answer(const bench_peer *const peer, const char *const line) {
     char word[16] = "";
     sscanf(line, "%15s", word);
-    if (strcmp(word, "load") == 0 || strcmp(word, "share") == 0)
+    if (strcmp(word, "load") == 0 || strcmp(word, "share") == 0) {
         answer_load(line, word[0] == 's');
-    else if (strcmp(word, "prepare") == 0)
+    } else if (strcmp(word, "prepare") == 0) {
         answer_prepare(peer, line);
-    else if (strcmp(word, "check") == 0)
+    } else if (strcmp(word, "check") == 0) {
         answer_check(peer, line);
-    else if (strcmp(word, "fresh") == 0)
+    } else if (strcmp(word, "fresh") == 0) {
         answer_fresh();
-    else if (strcmp(word, "go") == 0)
+    } else if (strcmp(word, "go") == 0) {
         answer_go(peer, line);
-    else if (strcmp(word, "figures") == 0)
+    } else if (strcmp(word, "figures") == 0) {
         answer_figures(peer);
-    else if (strcmp(word, "clear") == 0)
+    } else if (strcmp(word, "clear") == 0) {
         answer_clear();
-    else
+    } else {
         puts("error unknown line");
+    }
 }
 
 int bench_serve(const int argc, char **const argv, bench_peer *const peer) {

@@ -8,12 +8,14 @@ static pthreadpool_t pool;
 static xnn_operator_t softmax;
 
 static const char *start(const int threads) {
-    if (xnn_initialize(NULL) != xnn_status_success)
+    if (xnn_initialize(NULL) != xnn_status_success) {
         return "xnn_initialize failed";
+    }
     if (threads > 1) {
         pool = pthreadpool_create((size_t)threads);
-        if (!pool)
+        if (!pool) {
             return "pthreadpool_create failed";
+        }
     }
     return NULL;
 }
@@ -22,19 +24,24 @@ static const char *reason(void) { return "xnn_run_operator failed"; }
 
 static const char *set_up(const bench_case *const self) {
     (void)self;
-    if (bench_is("dtype", "bf16"))
+    if (bench_is("dtype", "bf16")) {
         return "no bf16";
-    if (bench_is("axis", "first"))
+    }
+    if (bench_is("axis", "first")) {
         return "last axis only";
-    if (softmax)
+    }
+    if (softmax) {
         xnn_delete_operator(softmax);
+    }
     softmax = NULL;
     const size_t rows = (size_t)bench_number("rows"), cols = (size_t)bench_number("cols");
-    if (xnn_create_softmax_nc_f32(cols, cols, cols, 0, &softmax) != xnn_status_success)
+    if (xnn_create_softmax_nc_f32(cols, cols, cols, 0, &softmax) != xnn_status_success) {
         return "cannot create softmax";
+    }
     float *const out = bench_result("result", bench_input_bytes("input"));
-    if (xnn_setup_softmax_nc_f32(softmax, rows, bench_input("input"), out, pool) != xnn_status_success)
+    if (xnn_setup_softmax_nc_f32(softmax, rows, bench_input("input"), out, pool) != xnn_status_success) {
         return "cannot set up softmax";
+    }
     return NULL;
 }
 

@@ -831,8 +831,9 @@ static napier_status fit(napier_context *c) {
     napier_umap_model *m = NULL;
     const napier_status status = CALL(napier_umap_fit, c, points(), &map_options, &m);
     made(status, m);
-    if (!status)
+    if (!status) {
         keep(napier_umap_model_embedding(m).data, POINTS * 2 * sizeof(float));
+    }
     CALL(napier_umap_model_destroy, c, m);
     return status;
 }
@@ -840,8 +841,9 @@ static napier_status model_of(napier_context *c) {
     napier_umap_model *m = NULL;
     const napier_status status = CALL(napier_umap_model_of, c, points(), &map_options, plane(), &m);
     made(status, m);
-    if (!status)
+    if (!status) {
         keep(napier_umap_model_embedding(m).data, POINTS * 2 * sizeof(float));
+    }
     napier_umap_model_destroy(c, m);
     return status;
 }
@@ -939,8 +941,9 @@ static napier_status chat_text(napier_context *c) {
                                             {.role = "user", .content = text, .size = sizeof text - 1}};
     napier_text_buffer rendered = {NULL, 0, 0};
     const napier_status status = CALL(napier_chat_text, c, messages, 2, NULL, &rendered);
-    if (!status)
+    if (!status) {
         keep(rendered.bytes, rendered.size);
+    }
     napier_text_buffer_free(c, &rendered);
     return status;
 }

@@ -139,8 +139,9 @@ static void probe_widen(const float *v, double *out) { vd_store(out, vd_from_vf(
 static void probe_narrow(const double *v, float *out) { vf_store(out, vd_to_vf(vd_load(v))); }
 
 static void probe_load_rows(const float *rows, vf v[16]) {
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         v[i] = vf_load(rows + 16 * i);
+    }
 }
 static float probe_hmax(const float *v) { return vf_hmax(vf_load(v)); }
 static float probe_hadd(const float *v) { return vf_hadd(vf_load(v)); }
@@ -158,8 +159,9 @@ static void probe_transpose(const float *rows, float *out) {
     vf v[16];
     probe_load_rows(rows, v);
     vf_transpose(v);
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         vf_store(out + 16 * i, v[i]);
+    }
 }
 static float probe_lane(const float *v, const int i) { return vf_lane(vf_load(v), i); }
 

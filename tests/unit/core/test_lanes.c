@@ -39,13 +39,15 @@ static void find_probes(void) {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         probes[probe_count++] = &lanes_probe_avx2;
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
             probes[probe_count++] = &lanes_probe_avx512;
+        }
     }
 #endif
     printf("lanes:");
-    for (int i = 0; i < probe_count; i++)
+    for (int i = 0; i < probe_count; i++) {
         printf(" %s", probes[i]->name);
+    }
     printf("\n");
 }
 
@@ -58,8 +60,9 @@ __attribute__((format(printf, 1, 2)))
 #endif
 static void
 fail_with(const char *format, ...) {
-    if (failures++ >= SHOWN_FAILURES)
+    if (failures++ >= SHOWN_FAILURES) {
         return;
+    }
     va_list arguments;
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -157,10 +160,12 @@ static double random_double(void) {
 static float reference_from_f16(const uint32_t half) {
     const int exponent = (int)(half >> 10 & 31), mantissa = (int)(half & 1023);
     const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
-    if (exponent == 31)
+    if (exponent == 31) {
         return mantissa != 0 ? NAN : sign * INFINITY;
-    if (exponent == 0)
+    }
+    if (exponent == 0) {
         return sign * ldexpf((float)mantissa, -24);
+    }
     return sign * ldexpf((float)(1024 + mantissa), exponent - 25);
 }
 
@@ -168,10 +173,12 @@ static float reference_from_f16(const uint32_t half) {
 static uint32_t reference_to_f16(const float x) {
     const uint32_t sign = bits_of(x) >> 16 & 0x8000;
     const double magnitude = fabs((double)x);
-    if (isnan(x))
+    if (isnan(x)) {
         return 0x7e00;
-    if (magnitude >= 65520.0)
+    }
+    if (magnitude >= 65520.0) {
         return sign | 0x7c00;
+    }
     const int exponent = magnitude < 0x1p-14 ? -14 : ilogb(magnitude);
     const double units = rint(ldexp(magnitude, 10 - exponent));
     return sign | (uint32_t)((exponent + 14) * 1024 + (int)units); /* a carry into the exponent is right */
@@ -238,8 +245,9 @@ static void check_block(const lanes_probe *probe, const lanes_op *op, const refe
     uint32_t out[LANES];
     op->run(a, b, c, out);
     for (int i = 0; i < LANES; i++) {
-        if (!is_defined(op->name, a[i]))
+        if (!is_defined(op->name, a[i])) {
             continue;
+        }
         const uint32_t want = expected->run(a[i], b[i], c[i]);
         if (!same_result(expected->kind, out[i], want)) {
             fail_with("%s %s(%08x, %08x, %08x) lane %d: got %08x, want %08x", probe->name, op->name, (unsigned)a[i],
@@ -273,8 +281,9 @@ static void check_op(const lanes_probe *probe, const lanes_op *op, const referen
 static void test_operations(void) {
     for (int i = 0; i < probe_count; i++) {
         random_state = 1;
-        for (int k = 0; probes[i]->ops[k].name != NULL; k++)
+        for (int k = 0; probes[i]->ops[k].name != NULL; k++) {
             check_op(probes[i], &probes[i]->ops[k], &references[k]);
+        }
     }
     end_test();
 }
@@ -292,8 +301,9 @@ static double_reference *const double_references[] = {
 #undef LANES_DOUBLE_OP
 
 static void random_doubles(double *v) {
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < LANES; i++) {
         v[i] = random_double();
+    }
 }
 
 /* vd_exponent, with which vd_power_of_two is tested, and vd_mantissa are for normal positive numbers. */
@@ -310,8 +320,9 @@ static void check_double_op(const lanes_probe *probe, const lanes_double_op *op,
         random_doubles(a);
         random_doubles(b);
         random_doubles(c);
-        for (int i = 0; normal && i < LANES; i++)
+        for (int i = 0; normal && i < LANES; i++) {
             a[i] = normal_positive(a[i]);
+        }
         op->run(a, b, c, out);
         for (int i = 0; i < LANES; i++) {
             const double want = expected(a[i], b[i], c[i]);
@@ -332,20 +343,24 @@ static void check_double_conversions(const lanes_probe *probe) {
     for (int i = 0; i < LANES; i++) {
         x[i] = float_of(random_bits());
         mask[i] = (uint32_t)random64() & 1;
-        if (random64() % 8 == 0)
+        if (random64() % 8 == 0) {
             b[i] = a[i];
+        }
     }
     probe->widen(x, wide);
     probe->narrow(a, narrow);
     probe->less(a, b, less);
     probe->select_double(mask, a, b, selected);
     for (int i = 0; i < LANES; i++) {
-        if (!same_double(wide[i], (double)x[i]))
+        if (!same_double(wide[i], (double)x[i])) {
             fail_with("%s vd_from_vf(%a)", probe->name, (double)x[i]);
-        if (!same_float(narrow[i], (float)a[i]))
+        }
+        if (!same_float(narrow[i], (float)a[i])) {
             fail_with("%s vd_to_vf(%a): %a", probe->name, a[i], (double)narrow[i]);
-        if (less[i] != (a[i] < b[i]))
+        }
+        if (less[i] != (a[i] < b[i])) {
             fail_with("%s vd_lt(%a, %a)", probe->name, a[i], b[i]);
+        }
         if (bits_of_double(selected[i]) != bits_of_double(mask[i] != 0 ? a[i] : b[i])) {
             fail_with("%s vd_select(%u, %a, %a)", probe->name, (unsigned)mask[i], a[i], b[i]);
         }
@@ -360,16 +375,18 @@ static void check_table(const lanes_probe *probe) {
     probe->table(table, v, out);
     for (int i = 0; i < LANES; i++) {
         const uint64_t index = bits_of_double(v[i]) >> 48 & 15;
-        if (bits_of_double(out[i]) != bits_of_double(table[index]))
+        if (bits_of_double(out[i]) != bits_of_double(table[index])) {
             fail_with("%s vd_table16(%a)", probe->name, v[i]);
+        }
     }
 }
 
 static void test_doubles(void) {
     for (int i = 0; i < probe_count; i++) {
         random_state = 2;
-        for (int k = 0; probes[i]->double_ops[k].name != NULL; k++)
+        for (int k = 0; probes[i]->double_ops[k].name != NULL; k++) {
             check_double_op(probes[i], &probes[i]->double_ops[k], double_references[k]);
+        }
         for (int block = 0; block < RANDOM_BLOCKS; block++) {
             check_double_conversions(probes[i]);
             check_table(probes[i]);
@@ -382,8 +399,9 @@ static void test_doubles(void) {
 
 static void run_f16(const lanes_probe *probe, const char *name, const uint32_t *in) {
     for (int k = 0; probe->ops[k].name != NULL; k++) {
-        if (strcmp(probe->ops[k].name, name) == 0)
+        if (strcmp(probe->ops[k].name, name) == 0) {
             check_block(probe, &probe->ops[k], &references[k], in, in, in);
+        }
     }
 }
 
@@ -391,8 +409,9 @@ static void run_f16(const lanes_probe *probe, const char *name, const uint32_t *
 static void check_f16_exhaustive(const lanes_probe *probe) {
     for (uint32_t half = 0; half < 0x10000; half += LANES) {
         uint32_t in[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
+        for (uint32_t i = 0; i < LANES; i++) {
             in[i] = half + i;
+        }
         run_f16(probe, "vf_from_f16", in);
     }
     for (uint32_t half = 0; half < 0x7c00; half += LANES) {
@@ -415,8 +434,9 @@ static void check_f16_sample(const lanes_probe *probe) {
     enum { STRIDE = 4099 };
     for (uint64_t bits = 0; bits + LANES * STRIDE < 0x100000000; bits += (uint64_t)LANES * STRIDE) {
         uint32_t in[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
+        for (uint32_t i = 0; i < LANES; i++) {
             in[i] = (uint32_t)bits + i * STRIDE;
+        }
         run_f16(probe, "vf_to_f16", in);
     }
 }
@@ -438,15 +458,17 @@ static size_t page_size;
 static bool make_guarded_page(void) {
     page_size = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *pages = mmap(NULL, 3 * page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED || mprotect(pages + page_size, page_size, PROT_READ | PROT_WRITE) != 0)
+    if (pages == MAP_FAILED || mprotect(pages + page_size, page_size, PROT_READ | PROT_WRITE) != 0) {
         return false;
+    }
     guarded_page = pages + page_size;
     return true;
 }
 
 static void fill_page(void) {
-    for (size_t i = 0; i < page_size; i++)
+    for (size_t i = 0; i < page_size; i++) {
         guarded_page[i] = (unsigned char)random64();
+    }
 }
 
 /* At the page's very end, or at its very start. */
@@ -458,30 +480,35 @@ static void check_part_load(const lanes_probe *probe, const int n, const bool at
     fill_page();
     float *const p = place(at_end, (size_t)n * sizeof(float));
     float fill[LANES], out[LANES];
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < LANES; i++) {
         fill[i] = float_of((uint32_t)random64());
+    }
     probe->load_part(p, n, fill, out);
     for (int i = 0; i < LANES; i++) {
         uint32_t want = bits_of(fill[i]);
-        if (i < n)
+        if (i < n) {
             memcpy(&want, p + i, sizeof want);
-        if (bits_of(out[i]) != want)
+        }
+        if (bits_of(out[i]) != want) {
             fail_with("%s vf_load_part(%d) lane %d", probe->name, n, i);
+        }
     }
 
     uint16_t *const q = place(at_end, (size_t)n * sizeof(uint16_t));
     uint32_t halves[LANES];
     probe->load_u16_part(q, n, halves);
     for (int i = 0; i < LANES; i++) {
-        if (halves[i] != (i < n ? q[i] : 0))
+        if (halves[i] != (i < n ? q[i] : 0)) {
             fail_with("%s vi_load_u16_part(%d) lane %d", probe->name, n, i);
+        }
     }
 }
 
 /* The page must be what it was but for the n elements. */
 static void check_page(const lanes_probe *probe, const char *name, const int n, const unsigned char *want) {
-    if (memcmp(guarded_page, want, page_size) != 0)
+    if (memcmp(guarded_page, want, page_size) != 0) {
         fail_with("%s %s(%d): wrong bytes", probe->name, name, n);
+    }
 }
 
 static void check_part_store(const lanes_probe *probe, const int n, const size_t offset, unsigned char *want) {
@@ -538,8 +565,9 @@ static void check_whole(const lanes_probe *probe, unsigned char *want) {
         }
         check_page(probe, "vf_store", LANES, want);
         probe->load(p, out);
-        if (memcmp(out, words, sizeof words) != 0)
+        if (memcmp(out, words, sizeof words) != 0) {
             fail_with("%s vf_load", probe->name);
+        }
 
         for (int i = 0; i < LANES; i++) {
             const uint16_t low = (uint16_t)words[i];
@@ -550,8 +578,9 @@ static void check_whole(const lanes_probe *probe, unsigned char *want) {
         probe->load_u16(p, loaded);
         check_upper(probe, offset, words, want);
         for (int i = 0; i < LANES; i++) {
-            if (loaded[i] != (words[i] & 0xffff))
+            if (loaded[i] != (words[i] & 0xffff)) {
                 fail_with("%s vi_load_u16 lane %d", probe->name, i);
+            }
         }
     }
 }
@@ -571,10 +600,12 @@ static void check_memory(const lanes_probe *probe, unsigned char *want) {
 static void test_memory(void) {
     if (make_guarded_page()) {
         unsigned char *const want = malloc(page_size);
-        for (int i = 0; want != NULL && i < probe_count; i++)
+        for (int i = 0; want != NULL && i < probe_count; i++) {
             check_memory(probes[i], want);
-        if (want == NULL)
+        }
+        if (want == NULL) {
             fail_with("no memory");
+        }
         free(want);
         munmap(guarded_page - page_size, 3 * page_size);
     } else {
@@ -587,8 +618,9 @@ static void test_memory(void) {
 
 static void check_mask(const lanes_probe *probe, const uint32_t bits) {
     uint32_t mask[LANES];
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < LANES; i++) {
         mask[i] = bits >> i & 1;
+    }
     const int count = __builtin_popcount(bits);
     if (probe->count(mask) != count || probe->any(mask) != (count > 0) || probe->all(mask) != (count == LANES)) {
         fail_with("%s vm_count, vm_any or vm_all of %04x", probe->name, (unsigned)bits);
@@ -605,8 +637,9 @@ static void check_any_eq16(const lanes_probe *probe) {
                 b[i] = a[i] ^ 0x01000010u;
             }
             b[lane] ^= (same & 1 ? 0x10u : 0) ^ (same & 2 ? 0x01000000u : 0);
-            if (probe->any_eq16(a, b) != (same > 0))
+            if (probe->any_eq16(a, b) != (same > 0)) {
                 fail_with("%s vi_any_eq16 lane %d, halves %u", probe->name, lane, (unsigned)same);
+            }
         }
     }
 }
@@ -614,14 +647,16 @@ static void check_any_eq16(const lanes_probe *probe) {
 static void test_masks(void) {
     for (int i = 0; i < probe_count; i++) {
         check_any_eq16(probes[i]);
-        for (uint32_t bits = 0; bits < 0x10000; bits++)
+        for (uint32_t bits = 0; bits < 0x10000; bits++) {
             check_mask(probes[i], bits);
+        }
         for (int n = 0; n <= LANES; n++) {
             uint32_t first[LANES];
             probes[i]->first(n, first);
             for (int lane = 0; lane < LANES; lane++) {
-                if (first[lane] != (lane < n))
+                if (first[lane] != (lane < n)) {
                     fail_with("%s vm_first(%d) lane %d", probes[i]->name, n, lane);
+                }
             }
         }
     }
@@ -657,19 +692,25 @@ static void check_across(const lanes_probe *probe, const bool with_nan) {
     for (int i = 0; i < LANES; i++) {
         const float *const row = rows + LANES * i;
         const float sum = reference_fold(row, true), max = reference_fold(row, false);
-        if (!same_float(probe->hadd(row), sum))
+        if (!same_float(probe->hadd(row), sum)) {
             fail_with("%s vf_hadd", probe->name);
-        if (!same_float(sums[i], sum))
+        }
+        if (!same_float(sums[i], sum)) {
             fail_with("%s vf_hadd16 lane %d", probe->name, i);
-        if (!with_nan && !same_float(probe->hmax(row), max))
+        }
+        if (!with_nan && !same_float(probe->hmax(row), max)) {
             fail_with("%s vf_hmax", probe->name);
-        if (!with_nan && !same_float(maxima[i], max))
+        }
+        if (!with_nan && !same_float(maxima[i], max)) {
             fail_with("%s vf_hmax16 lane %d", probe->name, i);
+        }
         for (int j = 0; j < LANES; j++) {
-            if (bits_of(columns[LANES * j + i]) != bits_of(row[j]))
+            if (bits_of(columns[LANES * j + i]) != bits_of(row[j])) {
                 fail_with("%s vf_transpose", probe->name);
-            if (bits_of(probe->lane(row, j)) != bits_of(row[j]))
+            }
+            if (bits_of(probe->lane(row, j)) != bits_of(row[j])) {
                 fail_with("%s vf_lane", probe->name);
+            }
         }
     }
 }
@@ -703,8 +744,9 @@ int main(void) {
     run("memory", test_memory);
     run("masks", test_masks);
     run("across", test_across);
-    if (failures > 0)
+    if (failures > 0) {
         printf("%d failures\n", failures);
+    }
     return failures > 0;
 }
 

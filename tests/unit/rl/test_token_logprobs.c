@@ -518,14 +518,18 @@ typedef struct pull {
 
 static napier_token_gradients pull_views(const pull *p, int64_t rows, int64_t k) {
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    if (p->logprobs)
+    if (p->logprobs) {
         g.logprobs = napier_const_rows_f32(p->logprobs, rows, k);
-    if (p->lse)
+    }
+    if (p->lse) {
         g.lse = napier_const_array_f32(p->lse, rows);
-    if (p->entropy)
+    }
+    if (p->entropy) {
         g.entropy = napier_const_array_f32(p->entropy, rows);
-    if (p->loss)
+    }
+    if (p->loss) {
         g.loss = napier_const_array_f32(p->loss, rows);
+    }
     return g;
 }
 
