@@ -71,7 +71,7 @@ run_limited() { # seconds, command...
     took=$(seconds_since "$start")
 }
 
-# The same with its output in $log.
+# Does the same with its output in $log.
 run_logged() { # seconds, name, command...
     local limit=$1
     log=$(log_of "$2")

@@ -30,7 +30,7 @@ VARIANTS = {
 
 
 def shape(r):
-    """Of a case, in words."""
+    """Describes a case in words."""
     if r["op"].startswith(("kl", "rubric", "grpo_token", "grpo_loss")):
         return f"{r['rows']:.0e}".replace("e+0", "e")
     middle = f" x {HIDDEN}" if r["op"].startswith("linear") else ""

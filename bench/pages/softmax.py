@@ -29,7 +29,7 @@ WHO = ("napier", *COLUMNS)
 
 
 def error_of(record, who):
-    """Of the one result that these operations have."""
+    """The error of the one result that these operations have."""
     found = record["errors"].get(who)
     return found["result"] if isinstance(found, dict) else found
 

@@ -41,7 +41,7 @@ def logprobs_of(rows):
 
 
 def logprobs(context, vocabulary, batch, pool, ids, last):
-    """Of the last tokens."""
+    """Returns the results of the last tokens."""
     first = len(ids) - last - 1
     batch.n_tokens = len(ids)
     for i, token in enumerate(ids):

@@ -25,7 +25,7 @@ start = torch.set_num_threads
 
 
 def reduction(function):
-    """As users call it (`torch`) and writing into memory that is already there (`torch_out`)."""
+    """Calls it as users do (`torch`) and writing into memory that is already there (`torch_out`)."""
     def ways(i):
         whole = i.job.op == "logsumexp_all"
         shape = {"logsumexp": (i.rows,), "logsumexp_all": ()}.get(i.job.op, i.job.stored)

@@ -67,7 +67,7 @@ def rounded_to(dtype, x):
 
 
 def widen(x):
-    """As float64. 16 bits that are no float16 are a bf16."""
+    """Converts to float64. 16 bits that are no float16 are a bf16."""
     return x.astype(np.float64) if x.dtype != np.uint16 else (
         (x.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64))
 

@@ -315,7 +315,7 @@ def attend(q, k, v, grad, causal):
 
 
 def truth_attention(c, d):
-    """Of the last head of keys, and the heads of queries that share it."""
+    """Takes the last head of keys, and the heads of queries that share it."""
     heads = range(HEADS - HEADS // c.kv_heads, HEADS)
     k, v = widen(d["k"][-1]), widen(d["v"][-1])
     found = [attend(widen(d["q"][h]), k, v, widen(d["grad"][h]), c.causal) for h in heads]

@@ -73,7 +73,7 @@ def outliers(y):
 
 
 def judge(cell, arrays, kept):
-    """Of each map: trustworthiness, the vote, and the outliers."""
+    """Measures each map: trustworthiness, the vote, and the outliers."""
     found = {}
     for variant, results in kept.items() if cell.op == "fit" else ():
         y = results["map"].reshape(-1, 2)

@@ -34,9 +34,10 @@ typedef int jsonl_taker(void *user, const jsonl_reader *r, const struct cJSON *o
 /* Passes all objects of the file `path` ("-": standard input) to `take`. `has_texts`: the caller reads strings, so an
  * escaped byte 0 (\u0000), where cJSON would silently end one, is an error. */
 int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user);
-/* The same for the lines of a shard; the others are not parsed. `count` becomes the number of all lines; NULL: not wanted. */
+/* Does the same for the lines of a shard; the others are not parsed. `count` becomes the number of all lines; NULL: not
+ * wanted. */
 int jsonl_read_shard(const char *path, bool has_texts, line_shard shard, jsonl_taker *take, void *user, int64_t *count);
-/* The same as jsonl_read for an open file, which is not closed. */
+/* Does what jsonl_read does for an open file, which is not closed. */
 int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user);
 /* The same without a last line that has no line feed. The caller reads no strings. */
 int jsonl_read_complete(FILE *file, const char *name, jsonl_taker *take, void *user);

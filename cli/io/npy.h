@@ -36,7 +36,7 @@ typedef size_t npy_reader(void *user, void *bytes, size_t size);
  * in printable characters. */
 bool npy_read_header(npy_reader *read, void *user, npy_header *header, char error[NPY_ERROR_SIZE]);
 
-/* The same from memory. The elements that follow need not be there. */
+/* Reads the same from memory. The elements that follow need not be there. */
 bool npy_parse(const void *bytes, size_t size, npy_header *header, char error[NPY_ERROR_SIZE]);
 
 /* Writes the header of version 1.0 for little-endian elements of `dtype` into `bytes`, and returns its size, a multiple

@@ -35,12 +35,12 @@ int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary);
-/* For the texts of a command; with it the caller sets what else it needs. */
+/* Reads the texts of a command; with it the caller sets what else it needs. */
 text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary);
 /* Options of scoring, without progress. */
 napier_score_options model_score_options(const model_request *q);
 
-/* For builds without models. */
+/* Complains that this build has no models. */
 int model_missing(void *request, napier_context *context);
 
 #endif

@@ -61,7 +61,7 @@ int text_encoder_add(text_encoder *encoder, const char *place, text_part part, c
  * only in a format with thoughts. */
 int text_encoder_add_chat(text_encoder *encoder, const char *place, const napier_chat_message *messages, int64_t count,
                           napier_chat_options options, id_lists *lists);
-/* The same for JSON: a string, a list of ids, or, if there is a `line`, a list of messages, whose tools are on that
+/* Does the same for JSON: a string, a list of ids, or, if there is a `line`, a list of messages, whose tools are on that
  * line. */
 int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
                           id_lists *lists);

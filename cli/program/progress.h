@@ -14,7 +14,7 @@ typedef struct progress_line {
 
 void progress_start(progress_line *p, int64_t total);
 void progress_add(progress_line *p, int64_t elements);
-/* For work in stages: shows the stage and the part of it that is done, 0 to 1, in the line of progress_start. */
+/* Serves work in stages: shows the stage and the part of it that is done, 0 to 1, in the line of progress_start. */
 void progress_stage(progress_line *p, const char *stage, double done);
 /* Erases the line. */
 void progress_end(progress_line *p);

@@ -109,7 +109,7 @@ static int read_offsets(rl_batch *batch, const char *path) {
     return status;
 }
 
-/* For a table, all responses are as long as its rows. A table without columns could have any number of rows. */
+/* All responses of a table are as long as its rows. A table without columns could have any number of rows. */
 static int make_offsets(rl_batch *batch, const char *path) {
     int status = batch->tokens > 0 ? STATUS_OK : complain("%s: a table without numbers", path);
     for (int64_t row = 0; row <= batch->shape.dim[0] && status == STATUS_OK; row++) {

@@ -38,7 +38,7 @@ static void product(int64_t m, int64_t k, int64_t n, napier_dtype a_type, napier
                 napier_dtype_name(a_type), napier_dtype_name(b_type), (int)m, (int)k, (int)n, range, turned ? "t" : "");
 }
 
-/* Of activations [m, k] of `type` with weights [n, k] of bf16; first: the weights are the first operand. */
+/* Multiplies activations [m, k] of `type` with weights [n, k] of bf16; first: the weights are the first operand. */
 static void split(int64_t m, int64_t k, int64_t n, napier_dtype type, int range, int first) {
     state = 2463534242u + (uint64_t)(m * 1000003 + k * 1009 + n);
     void *a = numbers(m * k, type, 0.0, 1.0), *b = numbers(n * k, NAPIER_BF16, 0.0, 1.0);

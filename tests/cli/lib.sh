@@ -7,7 +7,7 @@ run() {
     _status=$?
     [ $_status -eq 0 ] || echo "[exit $_status]"
 }
-# The same for a command line, whose standard output may be redirected.
+# Does the same for a command line, whose standard output may be redirected.
 run_line() { run sh -c "$1"; }
 told() {
     echo "\$ $*"

@@ -165,7 +165,7 @@ static void test_forward(void) {
     }
 }
 
-/* The same row alone, and under other orders of threads. */
+/* Computes the same row alone, and under other orders of threads. */
 static void test_batches(void) {
     const token_case c = {140, 20, 200, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0};
     token_case single = c;

@@ -22,7 +22,7 @@ static void check_shape(const npy_header *h) {
     REQUIRE(count == h->count && count <= INT64_MAX / 8, "count %lld", (long long)h->count);
 }
 
-/* As the program does it: the raw elements at the end of the room their numbers will take. */
+/* Reads as the program does: the raw elements at the end of the room their numbers will take. */
 static void convert(const npy_header *h, const uint8_t *raw, size_t size) {
     const size_t fit = size / h->element.size;
     const int64_t count = h->count < (int64_t)fit ? h->count : (int64_t)fit;

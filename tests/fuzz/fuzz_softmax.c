@@ -206,7 +206,7 @@ static void check_range(const call *c) {
     }
 }
 
-/* The same call with each instruction set, thread count and algorithm. */
+/* Repeats the call with each instruction set, thread count and algorithm. */
 static void check_everywhere(call *c, const unsigned char *want, napier_status expected) {
     const napier_algorithm given = c->options.algorithm;
     const int algorithms = c->given && (unsigned)given <= 3 && c->op < SOFTMAX_BACKWARD ? 4 : 1;

@@ -33,7 +33,7 @@ def make(dtype=torch.float32, seed=1, spread=0.3, family="qwen3", labels=0, **ch
 
 
 def save(model, directory, dtype=torch.float32, shard="5GB", old_config=False):
-    """As a checkpoint. old_config: rope_theta at the top, and torch_dtype, as transformers 4 wrote it."""
+    """Writes it as a checkpoint. old_config: rope_theta at the top, and torch_dtype, as transformers 4 wrote it."""
     copy.deepcopy(model).to(dtype).save_pretrained(directory, max_shard_size=shard)
     if old_config:
         path = os.path.join(directory, "config.json")

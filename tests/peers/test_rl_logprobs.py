@@ -117,7 +117,7 @@ def test_label_smoothing_and_z_loss():
 
 
 def test_gradients():
-    """Of log-probabilities, logsumexp and entropy at once, with temperature, softcap and a kept set."""
+    """Compares gradients of log-probabilities, logsumexp and entropy at once, with temperature, softcap and a kept set."""
     rng, worst, count = np.random.default_rng(6), 0.0, 0
     for vocabulary, temperature, softcap, kept, k in itertools.product((7, 300, 5003), (1.0, 0.6), (0.0, 5.0), (False, True),
                                                                        (1, 2)):

@@ -96,7 +96,7 @@ class Pair:
         self.odd = {token["id"] for token in json.loads(text)["added_tokens"] if not token["content"].isascii()}
 
     def check(self, text, plain_special=False, back=True):
-        """The same ids and, where `back`, the same text from them. An added token with a character of the byte alphabet
+        """Compares the ids and, where `back`, the same text from them. An added token with a character of the byte alphabet
         beyond ASCII comes back from tokenizers as that one byte, no UTF-8; here as it was: not compared."""
         self.theirs.encode_special_tokens = plain_special
         wanted, got = self.theirs.encode(text).ids, self.ours.encode(text, plain_special)

@@ -36,7 +36,7 @@ def split(pattern):
 
 
 def with_bos(tokenizer, bos, others=()):
-    """As in the published files: the BOS and others are special and not normalized, and a template adds the BOS."""
+    """Builds it as in the published files: the BOS and others are special and not normalized, and a template adds the BOS."""
     tokenizer.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in (bos, *others)])
     return processors.TemplateProcessing(single=[bos, "$A"], pair=[bos, "$A", f"{bos}:1", "$B:1"],
                                          special_tokens=[(bos, tokenizer.token_to_id(bos))])

@@ -21,7 +21,7 @@ def theirs(q, k, v, mask=None, causal=False):
 
 
 def worst_of(mine, right, inputs, seed=0):
-    """Of the value and of the gradients to the inputs."""
+    """Returns the errors of the value and of the gradients to the inputs."""
     g = torch.randn(mine.shape, generator=torch.Generator().manual_seed(seed)).to(mine.dtype)
     a, b = torch.autograd.grad(mine, inputs, g), torch.autograd.grad(right, inputs, g.double())
     return max((x.double() - y.double()).abs().max().item() for x, y in zip((mine, *a), (right, *b)))

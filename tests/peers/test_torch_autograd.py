@@ -473,7 +473,7 @@ def test_padded_arguments():
 
 
 def trl_advantages(rewards, size, scale):
-    """As TRL's GRPOTrainer, in float64."""
+    """Computes it as TRL's GRPOTrainer does, in float64."""
     from trl.trainer.utils import nanstd
     groups = rewards.double().view(-1, size)
     deviation = nanstd(groups, dim=1).repeat_interleave(size) if scale == "group" else nanstd(rewards.double())

@@ -163,7 +163,7 @@ def test_emulated_device():
 
 
 def test_real_device():
-    """The same bits on a GPU; and on another stream."""
+    """The bits are the same on a GPU, and on another stream."""
     if not napier.cuda_device_count():
         raise Skip("no CUDA device, or napier was built without CUDA")
     stream = torch.cuda.Stream()

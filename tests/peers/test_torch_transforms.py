@@ -182,7 +182,7 @@ def test_second_derivatives_are_refused():
 
 
 def test_second_derivatives():
-    """Of any order, by backward(), by torch.func's transforms and by mixtures, as those of PyTorch's functions."""
+    """Derivatives of any order, by backward(), by torch.func's transforms and by mixtures, as those of PyTorch's functions."""
     func, x = torch.func, constant(2, 2, dtype=torch.float64)
     for name, ours, theirs in PAIRS[::2]:
         assert torch.autograd.gradgradcheck(ours, normal(2, 3, dtype=torch.float64), check_fwd_over_rev=True, check_batched_grad=True)
@@ -289,7 +289,7 @@ def with_numbers():
 
 
 def test_numbers_as_tensors():
-    """The same as the number; a gradient or a tangent that would be lost is refused by the argument's name."""
+    """It counts as the number; a gradient or a tangent that would be lost is refused by the argument's name."""
     for name, function in with_numbers():
         for x in (torch.tensor(0.75), torch.tensor([0.75], dtype=torch.float64), 0.75):
             assert torch.equal(function(x), function(torch.tensor(0.75))), name

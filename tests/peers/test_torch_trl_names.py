@@ -93,7 +93,7 @@ def test_per_token_kl():
 
 
 def advantages_of_trl(rewards, size, weights, scale, aggregation):
-    """As GRPOTrainer._generate_and_score_completions computes them, in float64: it has no function of its own for this."""
+    """Computes them as GRPOTrainer._generate_and_score_completions does, in float64: it has no function of its own for this."""
     rewards = rewards.double()
     none = rewards.isnan().all(1)
     if aggregation == "normalize_then_sum":
@@ -242,7 +242,7 @@ def test_a_config():
 
 
 def test_from_logits_and_hidden_states():
-    """The same bits from log-probabilities and from logits, and the temperature of the config."""
+    """The bits are the same from log-probabilities and from logits, and the temperature of the config."""
     torch.manual_seed(1)
     batch = Batch(10)
     _, rest = tensors_of(batch)

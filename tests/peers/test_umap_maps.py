@@ -67,7 +67,7 @@ def graph_of(x, k=15):
 
 
 def density_correlation(x, y):
-    """Of the radii in the data, along its graph, with those on the map, along the map's own: as umap-learn reports it."""
+    """Correlates the radii in the data, along its graph, with those on the map, along the map's own: as umap-learn reports it."""
     return np.corrcoef(log_radii(graph_of(x), x), log_radii(graph_of(y), y))[0, 1]
 
 

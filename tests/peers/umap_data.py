@@ -61,7 +61,7 @@ class Graph:
                                      mix)
 
     def matrix(self):
-        """As a scipy matrix."""
+        """Returns it as a scipy matrix."""
         g = ctypes.cast(self.pointer, ctypes.POINTER(napier.headers.struct("napier_umap_graph"))).contents
         starts = array_at(g.starts, g.n + 1, np.int64)
         parts = array_at(g.weights, starts[-1], np.float32), array_at(g.targets, starts[-1], np.uint32).astype(np.int64)

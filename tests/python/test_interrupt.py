@@ -82,7 +82,7 @@ CALLS = [matmul, softmax, token_logprobs, kl_full, sample, linear_token_logprobs
 
 
 def seconds(call, size):
-    """Of the processor, which a busy machine does not change."""
+    """Measures time of the processor, which a busy machine does not change."""
     start = time.process_time()
     call(size)
     return time.process_time() - start

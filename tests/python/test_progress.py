@@ -91,7 +91,7 @@ def recorded():
 
 
 def check_growth(seen):
-    """Of one call, whose first step may come again."""
+    """Takes the bars of one call, whose first step may come again."""
     before = ("", 0.0)
     for stage, share in seen:
         assert stage.startswith("step ") and 0 <= share <= 1

@@ -247,7 +247,7 @@ static napier_status state_use_of(napier_context *c, napier_dtype compute) {
     napier_softmax_state_destroy(loaded);
     return status;
 }
-/* The same of weighted states. */
+/* Makes the same calls of weighted states. */
 static napier_status state_use_weighted(napier_context *c) {
     napier_softmax_state *s = NULL, *next = NULL, *loaded = NULL;
     unsigned char *const bytes = room(1 << 15, 1);

@@ -59,8 +59,8 @@ napier_context *context_for_test(napier_isa isa, int threads);
 /* Contexts that must give the same bits: each instruction set on one thread, SCALAR first, then the best one on 2 and on 7
  * threads; NULL when `run` is past them. Destroyed when the test ends. */
 napier_context *context_of_run(int run);
-/* The same for programs with an emulated engine, which only contexts of NAPIER_ISA_AUTO use: one of these on 7 threads, then
- * the best instruction set on one thread. The same tests without the emulated engine run the other contexts. */
+/* Does the same for programs with an emulated engine, which only contexts of NAPIER_ISA_AUTO use: one of these on 7
+ * threads, then the best instruction set on one thread. The same tests without the emulated engine run the other contexts. */
 napier_context *context_of_engine_run(int run);
 #if defined TEST_ENGINE || defined TEST_PAIRS
 #define context_of_run context_of_engine_run
@@ -85,7 +85,7 @@ bool refused(const napier_context *context, napier_status status, napier_status 
  * test ends. */
 void *room_for(int64_t count, size_t size);
 void *scratch(int64_t count, size_t size);
-/* For loops that would use much: frees the scratch memory, and the grids, since the mark. */
+/* Frees the scratch memory, and the grids, since the mark: loops would use much. */
 int64_t scratch_mark(void);
 void scratch_release(int64_t mark);
 

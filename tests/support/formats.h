@@ -18,7 +18,7 @@ double bf16_value(uint16_t bits);
 uint16_t f16_nearest(double value);
 uint16_t bf16_nearest(double value);
 
-/* For element `index` of an array: its value, its bits (zero-extended), and storing a value rounded once. */
+/* Functions of element `index` of an array: its value, its bits (zero-extended), and storing a value rounded once. */
 double element_get(const void *data, napier_dtype dtype, int64_t index);
 uint64_t element_bits(const void *data, napier_dtype dtype, int64_t index);
 void element_set(void *data, napier_dtype dtype, int64_t index, double value);

@@ -26,7 +26,7 @@ typedef struct oracle_row {
 } oracle_row;
 
 oracle_row oracle_reduce(const double *z, int64_t n);
-/* The same with MPFR. Every field except `sum` is rounded only at the end, so cancellation loses no accuracy. */
+/* Computes the same with MPFR. Every field except `sum` is rounded only at the end, so cancellation loses no accuracy. */
 oracle_row oracle_reduce_mpfr(const double *z, int64_t n);
 
 long double oracle_log_softmax(const oracle_row *row, double z);

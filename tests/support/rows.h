@@ -47,7 +47,7 @@ const char *row_kind_name(row_kind kind);
 
 /* Fills x with n values, each representable in `dtype`. */
 void row_fill(row_kind kind, uint64_t seed, napier_dtype dtype, double *x, int64_t n);
-/* The same as floats; `wide`, also of n elements, receives them as doubles. */
+/* Makes the same numbers as floats; `wide`, also of n elements, receives them as doubles. */
 void row_fill_f32(row_kind kind, uint64_t seed, float *x, double *wide, int64_t n);
 
 #endif

@@ -86,7 +86,7 @@ static void check_newer(napier_context *context, const structure *s) {
 
 /* ---- Structs that are written ------------------------------------------------------------------------------------ */
 
-/* As many bytes as the caller's struct has, and its struct_size stays. */
+/* Copies as many bytes as the caller's struct has, and its struct_size stays. */
 static void check_written(napier_context *context, const structure *s, size_t size) {
     const size_t shared = size < s->size ? size : s->size;
     unsigned char *const full = made(s, s->size), *const other = made(s, size);

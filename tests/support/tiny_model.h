@@ -44,7 +44,7 @@ void tiny_model_write(tiny_model *m);
 /* Removes these files. */
 void tiny_model_remove(tiny_model *m);
 
-/* The same config and tensors in memory. */
+/* Holds the same config and tensors in memory. */
 typedef struct tiny_tensors {
     napier_named_tensor *list;
     int64_t count;

@@ -29,7 +29,7 @@ def put(tree, key, value):
 
 
 def over_characters():
-    """As Llama 2's: pieces, bytes for unknown characters, spaces as U+2581, a BOS."""
+    """Makes one like Llama 2's: pieces, bytes for unknown characters, spaces as U+2581, a BOS."""
     mark = "\u2581"
     words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), mark, "a", "h", "e", "l", "o", mark + "a", "he", "ll"]
     return json.dumps({

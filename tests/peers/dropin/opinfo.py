@@ -23,7 +23,7 @@ Case = collections.namedtuple("Case", "function check dtype index")
 
 
 def _values(op, ours, sample, dtype):
-    """Of 16-bit numbers PyTorch's own results are rounded more than once, so they are compared with those of float32."""
+    """PyTorch's own results of 16-bit numbers are rounded more than once, so they are compared with those of float32."""
     want = _wanted(op, sample.transform(lambda x: x.to(HALVES.get(x.dtype, x.dtype)) if isinstance(x, torch.Tensor) else x))
     got = ours(sample.input, *sample.args, **sample.kwargs)
     assert got.dtype == want.dtype or got.dtype == _wanted(op, sample).dtype

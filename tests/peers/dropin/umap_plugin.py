@@ -17,7 +17,7 @@ def nearest_neighbors(X, n_neighbors, metric, metric_kwds, angular, random_state
 
 
 def smooth_knn_dist(distances, k, n_iter=64, local_connectivity=1.0, bandwidth=1.0):
-    """For k that is the number of neighbours, as umap-learn's own calls have it."""
+    """Takes k that is the number of neighbours, as umap-learn's own calls have it."""
     assert k == distances.shape[1] and bandwidth == 1.0
     return napier.umap.smooth_knn_dist(distances, local_connectivity)
 

@@ -339,7 +339,7 @@ static void errors_are_within_the_bound(void) {
 
 /* ---- Batches ----------------------------------------------------------------------------------------------------- */
 
-/* The same keys without sharing: every sequence has its own copy. */
+/* Lays out the same keys without sharing: every sequence has its own copy. */
 static void shared_is_unshared(void) {
     for (int run = 0; run < 6; run++) {
         const int threads = 1 + run % 3;

@@ -674,7 +674,7 @@ static void check_gradients(int threads, double temperature) {
         expect_near(out[i], (long double)grad_lse * (long double)probs[i] / t, (long double)probs[i] * 2.5L / t,
                     "logsumexp_backward", i);
     }
-    /* The same as 30 x 100: all elements are one row. In place. */
+    /* This is the same as 30 x 100: all elements are one row. In place. */
     double *const copy = scratch(COLS, sizeof *copy);
     memcpy(copy, z, sizeof z);
     const napier_matrix folded = napier_rows(copy, 30, COLS / 30, NAPIER_F64);

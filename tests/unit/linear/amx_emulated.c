@@ -82,7 +82,7 @@ UNCHECKED static void numbers_of(const tile *t, numbers x) {
     }
 }
 
-/* Of row and lane: even k and odd k by themselves. */
+/* Sums of row and lane: even k and odd k by themselves. */
 UNCHECKED static float sum_of(const float *row, numbers lanes, int lane) {
     float even = 0.0f, odd = 0.0f;
     for (int i = 0; i < 16; i++) {

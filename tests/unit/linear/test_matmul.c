@@ -399,7 +399,7 @@ static void pieces_sum_to_the_number(napier_context *context) {
     }
 }
 
-/* As napier_matmul, but subnormal numbers count as 0. */
+/* Computes as napier_matmul does, but subnormal numbers count as 0. */
 static void special_numbers_as_in_f32(napier_context *context) {
     static const uint32_t numbers32[] = {0x7f800000, 0xff800000, 0x7f800001, 0x7fc00000, 0xffc12345,
                                          0x7f7fffff, 0xff7fffff, 0,          0x80000000, 0x3f800000,

@@ -9,7 +9,7 @@
 
 static napier_context *context;
 
-/* As transformers 4 writes it. */
+/* A config as transformers 4 writes it. */
 static const char whole[] =
     "{\"architectures\": [\"Qwen3ForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0,\n"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645, \"head_dim\": 128, \"hidden_act\": \"silu\",\n"

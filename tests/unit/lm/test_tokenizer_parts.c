@@ -344,7 +344,7 @@ static void cut_files(void) {
     free(text);
 }
 
-/* Of what malloc gives cJSON, allocation `fails_at` fails. */
+/* Allocation `fails_at` of those that malloc gives cJSON fails. */
 static int64_t fails_at;
 
 static void *fail_at_last(size_t size) {
@@ -491,7 +491,7 @@ static void crowded_tokens(void) {
             "512 fall on one place", NULL);
 }
 
-/* The same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
+/* Does the same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
 static void crowded_merges(void) {
     napier_tokenizer *t = NULL;
     char *const text = tiny_text(NULL, NULL), *const made = scratch(TINY_SIZE + CROWD * 100, 1);

@@ -88,7 +88,7 @@ static real advantage(const formula *f, int64_t i, int64_t t) {
     return (real)f->b->advantages[f->without & TOKEN_ADVANTAGES ? t : i];
 }
 
-/* As torch.quantile: linear between the two nearest. */
+/* Computes it as torch.quantile does: linear between the two nearest. */
 static double quantile_of(const double *sorted, int64_t n, double q) {
     const double at = q * (double)(n - 1);
     const int64_t i = (int64_t)at;

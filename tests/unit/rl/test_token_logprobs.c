@@ -211,7 +211,7 @@ static void lowest_nan(const grid *g, int64_t at) {
     }
 }
 
-/* Of lse and log-probability alone, where no other result needs a second look at a tile. */
+/* Asks for lse and log-probability alone, where no other result needs a second look at a tile. */
 static void check_few_results(napier_context *context, const grid *g, const int64_t *ids, const scores *all) {
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
     scores s = scores_make(all->rows, 1, 0);
@@ -462,7 +462,7 @@ static napier_token_options busy_options(int i, const uint8_t *keep, int64_t col
     return o;
 }
 
-/* The same bits on every instruction set and thread count, in every layout, alone and in a batch. */
+/* The bits are the same on every instruction set and thread count, in every layout, alone and in a batch. */
 static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int option) {
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);

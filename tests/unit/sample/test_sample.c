@@ -77,7 +77,7 @@ static void oracle_probs(const double *z, int64_t n, const napier_sample_options
 
 /* ---- Draws -------------------------------------------------------------------------------------------------------- */
 
-/* The same logits in every row; what[i] is the number that differs between rows. */
+/* Every row has the same logits; what[i] is the number that differs between rows. */
 typedef enum varying { POSITIONS, SAMPLES, SEEDS, VARYING } varying;
 
 static void draw_many(napier_context *context, const float *x, int64_t n, napier_sample_options o, varying by,

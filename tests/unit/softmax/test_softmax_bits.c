@@ -1,4 +1,4 @@
-/* The same bits whatever the instruction set, threads, place in the batch, strides, start, algorithm, axis, in place or
+/* The bits are the same, whatever the instruction set, threads, place in the batch, strides, start, algorithm, axis, in place or
  * not. Each is compared with one row at a time, scalar, one thread, three passes. */
 #include "support/check.h"
 

@@ -54,7 +54,7 @@ static float *read_npy(const char *path, int64_t count) {
     return x;
 }
 
-/* Of `n` points: the share whose label is that of most of the 15 nearest map points. */
+/* Returns the share of `n` points whose label is that of most of the 15 nearest map points. */
 static double vote(const float *map, int64_t fitted, const float *points, int64_t n, const int32_t *labels,
                    const int32_t *wanted) {
     napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;

@@ -45,7 +45,7 @@ static inline float umap_float(void) {
         }                                                           \
     } while (0)
 
-/* For tests that share `context`. */
+/* Tests that share `context` use these. */
 static inline int umap_run_tests(napier_context **context, const char *group, const named_test *tests, size_t count) {
     *context = context_of(NAPIER_ISA_AUTO, 0);
     const int failed = run_named_tests(group, tests, count);
@@ -61,7 +61,7 @@ static inline napier_umap_samples samples_of(const float *x, int64_t n, int64_t 
     return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
 }
 
-/* The same rows as CSR, in scratch memory, that a test may damage. Without zeros, or with every seventh of them. */
+/* Makes the same rows as CSR, in scratch memory, that a test may damage. Without zeros, or with every seventh of them. */
 typedef struct umap_csr {
     napier_csr_matrix matrix;
     int64_t *starts;

@@ -13,7 +13,7 @@ fit "$digits" >pipe.npy
 for other in one three scalar pipe; do cmp map.npy $other.npy; done
 fit "$digits" -o seed.npy --seed 43
 cmp -s map.npy seed.npy && echo "another seed, the same map"
-# The same table as text, through a pipe.
+# A pipe brings the same table as text.
 od -An -v -tu1 -w64 -j128 "$digits" | sed 's/^ *//; s/  */,/g' >digits.csv
 fit - -o text.npy <digits.csv
 cmp map.npy text.npy

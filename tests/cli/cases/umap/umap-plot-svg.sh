@@ -12,7 +12,7 @@ grep -E 'svg|text|circle' line.svg
 printf '0,0,9\n0,0,1\n' >deep.csv
 run napier umap --embedding deep.csv --plot deep.svg
 grep -E 'text|circle' deep.svg
-# The same file again, and over an old one.
+# It writes the same file again, and over an old one.
 run napier umap --embedding map.csv --labels names.txt --plot again.svg --plot values.svg --title 'Cereals <&> "grain"'
 cmp names.svg again.svg
 cmp names.svg values.svg
