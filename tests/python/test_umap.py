@@ -5,6 +5,8 @@ import pathlib
 import pickle
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -329,3 +331,12 @@ def test_other_threads_run_meanwhile(data):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: umap.fit(data, threads=1).to_bytes(), range(4)))
     assert len(set(results)) == 1
+
+
+def test_functions_do_without_scikit_learn():
+    """Only the estimator imports it, which takes a second: the functions fit, save and transform without it."""
+    code = ("import sys, numpy as np, napier.umap as umap\n"
+            "x = np.random.default_rng(0).normal(size=(60, 4))\n"
+            "umap.transform(umap.fit(x, n_neighbors=5, n_epochs=10), x[:3])\n"
+            "assert 'sklearn' not in sys.modules\n")
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -127,3 +127,12 @@ def run(name):
         if can_run(test):
             runner.run(test, out=said.append)
     return runner.tries, runner.failures, "".join(said)
+
+
+def check(name):
+    """Fails where a public name of a module has no example, or an example fails. Returns the number of examples."""
+    missing = list(without(name))
+    assert not missing, missing
+    tries, failures, said = run(name)
+    assert tries and not failures, said
+    return tries
