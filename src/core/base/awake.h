@@ -1,9 +1,8 @@
 /* core/base/awake.h - whether the other threads of a context would begin at once.
  *
- * A thread without work looks for some in a loop for a while, then it sleeps. How long it looks depends on the other
- * processes too: it sleeps at once when it has lost its processor. One that looks begins within 2 us, one that sleeps
- * takes 15 to 50 us. So work of 20 us gains by a second thread only if that one is awake, and only a measurement tells: how
- * long threads took to begin a loop that came soon after another one. */
+ * A thread without work looks for some in a loop for a millisecond, then it sleeps. One that looks begins within 2 us, unless
+ * another process has its processor; one that sleeps takes 15 to 50 us. So work of 20 us gains by a second thread only if that
+ * one is awake, and only a measurement tells: how long threads took to begin a loop that came soon after another one. */
 #ifndef NAPIER_CORE_BASE_AWAKE_H
 #define NAPIER_CORE_BASE_AWAKE_H
 
