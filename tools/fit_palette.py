@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""The colours of nine to twenty categories in cli/plot/palette.c: python3 tools/fit_palette.py
+"""The colours of categories in cli/plot/palette.c and python/napier/_umap/colours.py: python3 tools/fit_palette.py
 
-The first six are Okabe and Ito's. Each further one is the colour whose nearest neighbour among those chosen, white and the
+The first four are Okabe and Ito's. Each further one is the colour whose nearest neighbour among those chosen, white and the
 grey of unnamed points, is farthest away - nearest for whichever of four readers sees the least difference: one with
 normal vision, and those without long, middle or short cones (Machado, Oliveira and Fernandes, 2009). Distances are
-Euclidean in Oklab (B. Ottosson, 2020). The smallest distance after each choice is printed beside it.
+Euclidean in Oklab (B. Ottosson, 2020). Every colour has a contrast of at least 3 on white, which WCAG asks of graphics.
+On dark paper a colour keeps its hue and becomes lighter, so that it has that contrast there.
+
+A line of the output is a colour on white, that on dark paper, and the smallest distance after the choice.
 """
 
-GIVEN = ["0072b2", "d55e00", "009e73", "cc79a7", "56b4e9", "e69f00"]
-KEPT_AWAY_FROM = ["ffffff", "b8bcc2"]
-WANTED = 20
+GIVEN = ["0072b2", "d55e00", "009e73", "cc79a7"]
+KEPT_AWAY_FROM = ["ffffff", "8c9299"]
+DARK_PAPER = "15181c"
+CONTRAST = 3.0
+WANTED = 30
 STEP = 12  # of the grid of candidates
-LIGHTNESS = (0.30, 0.86)  # darker ones look black, lighter ones vanish on white
-CHROMA = (0.05, 0.17)  # less looks grey, more shouts
+LIGHTNESS = (0.30, 0.70)  # darker ones look black, lighter ones have too little contrast
+DARK_LIGHTNESS = (0.57, 0.82)  # the same on dark paper
+CHROMA = (0.05, 0.19)  # less looks grey, more shouts
 
 VISIONS = {
     "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -41,6 +47,45 @@ def oklab(light):
     )
 
 
+def luminance(rgb):
+    return sum(part * light for part, light in zip((0.2126, 0.7152, 0.0722), linear(rgb)))
+
+
+def contrast(a, b):
+    """WCAG's: 1 for the same lightness, 21 for black on white."""
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def from_oklab(lightness, a, b):
+    """sRGB bytes, not rounded into their range."""
+    l, m, s = (
+        (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3,
+        (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3,
+        (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3,
+    )
+    light = (
+        4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+        -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+        -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s,
+    )
+    return [255 * (12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055) for c in light]
+
+
+def on_dark(rgb):
+    """The colour of this hue whose lightness has the same place in the range of dark paper. It keeps as much of its
+    chroma as sRGB has."""
+    lightness, a, b = oklab(linear(rgb))
+    place = (lightness - LIGHTNESS[0]) / (LIGHTNESS[1] - LIGHTNESS[0])
+    lightness = DARK_LIGHTNESS[0] + place * (DARK_LIGHTNESS[1] - DARK_LIGHTNESS[0])
+    share = 1.0
+    while True:
+        raised = from_oklab(lightness, share * a, share * b)
+        if all(-0.5 < c < 255.5 for c in raised):
+            return tuple(round(c) for c in raised)
+        share -= 0.01
+
+
 def seen(rgb):
     """What each reader sees, in Oklab."""
     light = linear(rgb)
@@ -64,7 +109,8 @@ def candidates():
     for rgb in ((r, g, b) for r in levels for g in levels for b in levels):
         lightness, a, b = oklab(linear(rgb))
         chroma = (a * a + b * b) ** 0.5
-        if LIGHTNESS[0] <= lightness <= LIGHTNESS[1] and CHROMA[0] <= chroma <= CHROMA[1]:
+        if (LIGHTNESS[0] <= lightness <= LIGHTNESS[1] and CHROMA[0] <= chroma <= CHROMA[1]
+                and contrast(rgb, (255, 255, 255)) >= CONTRAST):
             yield rgb
 
 
@@ -75,15 +121,18 @@ def main():
         rgb: min(distance(sight, seen(other)) for other in chosen + [from_hex(text) for text in KEPT_AWAY_FROM])
         for rgb, sight in apart.items()
     }
-    for rgb in chosen:
-        print("%02x%02x%02x" % rgb)
+    apart_now = [0.0] * len(chosen)
     while len(chosen) < WANTED:
         best = max(sorted(nearest), key=nearest.get)
-        print("%02x%02x%02x  %.3f" % (best + (nearest[best],)))
         chosen.append(best)
+        apart_now.append(nearest[best])
         new = seen(best)
         for rgb, sight in apart.items():
             nearest[rgb] = min(nearest[rgb], distance(sight, new))
+    for rgb, gap in zip(chosen, apart_now):
+        dark = on_dark(rgb)
+        assert contrast(dark, from_hex(DARK_PAPER)) >= CONTRAST
+        print("%02x%02x%02x %02x%02x%02x  %.3f" % (*rgb, *dark, gap))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The colour of points without a label, or whose category has no colour of its own. */
-static const colour grey = {0xb8, 0xbc, 0xc2};
+/* The colour of points without a label, of noise, and of categories without a shade of their own. */
+static const colour grey = {0x8c, 0x92, 0x99};
 
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -168,24 +168,50 @@ static void add_entry(plot_scene *s, colour c, const char *name, int64_t count, 
     count_text(e->count, count);
 }
 
-/* Chooses the categories with a colour of their own: the largest, and among equals by name. Sets shades[c] = 0 for
- * them, -1 for others. */
+bool plot_is_noise(const char *name) {
+    return strcmp(name, "-1") == 0 || strncmp(name, "-1_", 3) == 0 || (strlen(name) == 5 && ends_in(name, "noise")) ||
+           (strlen(name) == 3 && ends_in(name, "nan"));
+}
+
+/* Chooses the categories with a shade of their own: the largest, and among equals by name. Sets shades[c] = 0 for them,
+ * -1 for others. */
 static void choose_coloured(plot_scene *s) {
     const labels *const l = s->plot->labels;
     int32_t *const shades = s->category_shades;
+    int32_t named = 0;
     for (int32_t c = 0; c < l->categories; c++) {
-        shades[c] = -1;
+        shades[c] = plot_is_noise(l->names[c]) ? -2 : -1;
+        named += shades[c] == -1;
     }
-    s->coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
+    s->coloured = named < PLOT_COLOURED ? (int)named : PLOT_COLOURED;
     for (int chosen = 0; chosen < s->coloured; chosen++) {
         int32_t best = -1;
         for (int32_t c = 0; c < l->categories; c++) {
-            if (shades[c] < 0 && (best < 0 || l->sizes[c] > l->sizes[best])) {
+            if (shades[c] == -1 && (best < 0 || l->sizes[c] > l->sizes[best])) {
                 best = c;
             }
         }
         shades[best] = 0;
         s->largest[chosen] = best;
+    }
+}
+
+/* Entries of the categories in their order, then of noise, then of points without a label. */
+static void list_categories(plot_scene *s) {
+    const labels *const l = s->plot->labels;
+    int64_t unknown = l->count;
+    for (int noise = 0; noise < 2; noise++) {
+        for (int32_t c = 0; c < l->categories; c++) {
+            const bool is_grey = s->category_shades[c] == s->coloured;
+            if (is_grey == (noise == 1) && s->entry_count < PALETTE_MOST + PLOT_NOISE) {
+                add_entry(s, s->shades[s->category_shades[c]], *l->names[c] != '\0' ? l->names[c] : "(blank)",
+                          l->sizes[c], l->names[c]);
+                unknown -= l->sizes[c];
+            }
+        }
+    }
+    if (unknown > 0) {
+        add_entry(s, grey, "(no label)", unknown, NULL);
     }
 }
 
@@ -197,33 +223,22 @@ static int legend_of_categories(plot_scene *s) {
     }
     int32_t *const shades = s->category_shades;
     choose_coloured(s);
-    const int coloured = s->coloured;
-    int64_t rest = 0;
-    int64_t unknown = l->count;
     int used = 0;
     for (int32_t c = 0; c < l->categories; c++) {
-        unknown -= l->sizes[c];
         if (shades[c] < 0) {
-            shades[c] = coloured;
-            rest += l->sizes[c];
+            shades[c] = s->coloured;
             continue;
         }
         shades[c] = used;
-        s->shades[used] = palette_category(used, coloured);
-        add_entry(s, s->shades[used], *l->names[c] != '\0' ? l->names[c] : "(blank)", l->sizes[c], l->names[c]);
+        s->shades[used] = palette_category(used, false);
         used++;
     }
-    s->shades[coloured] = grey;
-    if (l->categories > coloured) {
-        char text[PLOT_TEXT];
-        snprintf(text, sizeof text, "%" PRId32 " more", l->categories - coloured);
-        add_entry(s, grey, text, rest, NULL);
-    }
-    if (unknown > 0) {
-        add_entry(s, grey, "(no label)", unknown, NULL);
+    s->shades[s->coloured] = grey;
+    if (s->coloured <= PALETTE_MOST) {
+        list_categories(s);
     }
     for (int64_t i = 0; i < l->count; i++) {
-        s->shade[i] = (uint8_t)(l->codes[i] < 0 ? coloured : shades[l->codes[i]]);
+        s->shade[i] = (uint8_t)(l->codes[i] < 0 ? s->coloured : shades[l->codes[i]]);
     }
     return STATUS_OK;
 }
@@ -316,7 +331,7 @@ static int make_legend(plot_scene *s) {
     case LABELS_CATEGORIES: return legend_of_categories(s);
     case LABELS_NUMBERS: legend_of_values(s); return STATUS_OK;
     default:
-        s->shades[0] = palette_category(0, 1);
+        s->shades[0] = palette_category(0, false);
         s->shades[1] = grey;
         return STATUS_OK;
     }
@@ -324,96 +339,189 @@ static int make_legend(plot_scene *s) {
 
 /* ---- Names on the map -------------------------------------------------------------------------------------------- */
 
-static int compare_floats(const void *a, const void *b) {
-    const float x = *(const float *)a;
-    const float y = *(const float *)b;
-    return (x > y) - (x < y);
+/* The members of each category: those of category c are index[starts[c]] up to starts[c + 1], in ascending order. */
+typedef struct members {
+    int64_t *starts, *index;
+} members;
+
+static int find_members(const labels *l, members *m) {
+    m->starts = calloc((size_t)l->categories + 2, sizeof *m->starts);
+    m->index = malloc(((size_t)l->count + 1) * sizeof *m->index);
+    if (m->starts == NULL || m->index == NULL) {
+        return out_of_memory("plot");
+    }
+    int64_t *const next = m->starts + 1; /* ends as the starts of the categories behind */
+    for (int32_t c = 1; c <= l->categories; c++) {
+        next[c] = next[c - 1] + l->sizes[c - 1];
+    }
+    for (int64_t i = 0; i < l->count; i++) {
+        if (l->codes[i] >= 0) {
+            m->index[next[l->codes[i]]++] = i;
+        }
+    }
+    return STATUS_OK;
 }
 
-/* The middle and extent of a category: medians, and where the outer twentieths begin, in both directions. */
-typedef struct middle {
-    double x, y, left, right, top, bottom;
-} middle;
+/* A grid of GRID x GRID cells over the map, and how many members of a category each has. A frame of empty cells is
+ * around it. */
+enum { GRID = 48, GRID_ROW = GRID + 2 };
+typedef struct grid {
+    double left, bottom, side;
+    int64_t counts[GRID_ROW * GRID_ROW];
+} grid;
 
-static middle find_medians(const plot_scene *s, int32_t category, float *room) {
-    const labels *const l = s->plot->labels;
-    double found[2][3];
-    for (int axis = 0; axis < 2; axis++) {
-        const float *const from = axis == 0 ? s->x : s->y;
-        int64_t count = 0;
-        for (int64_t i = 0; i < l->count; i++) {
-            if (l->codes[i] == category) {
-                room[count++] = from[i];
-            }
-        }
-        qsort(room, (size_t)count, sizeof *room, compare_floats);
-        found[axis][0] = (double)room[count / 20];
-        found[axis][1] = (double)room[count / 2];
-        found[axis][2] = (double)room[count - 1 - count / 20];
+static grid grid_of(const plot *p) {
+    grid g = {.left = (double)INFINITY, .bottom = (double)INFINITY};
+    double right = -(double)INFINITY, top = -(double)INFINITY;
+    for (int64_t i = 0; i < p->count; i++) {
+        const float *const at = p->map + i * p->components;
+        g.left = smaller(g.left, (double)at[0]);
+        g.bottom = smaller(g.bottom, (double)at[1]);
+        right = larger(right, (double)at[0]);
+        top = larger(top, (double)at[1]);
     }
-    return (middle){found[0][1], found[1][1], found[0][0], found[0][2], found[1][0], found[1][2]};
+    g.side = larger(right - g.left, top - g.bottom) / GRID;
+    return g;
+}
+
+static int cell_of(double at, double least, double side) {
+    const double cell = side > 0 ? floor((at - least) / side) : 0;
+    return 1 + (cell < GRID ? (int)cell : GRID - 1);
+}
+
+static int grid_cell(const plot *p, const grid *g, int64_t i) {
+    const float *const at = p->map + i * p->components;
+    return cell_of((double)at[1], g->bottom, g->side) * GRID_ROW + cell_of((double)at[0], g->left, g->side);
+}
+
+/* The sum over a cell and the eight around it. */
+static int64_t around(const grid *g, int cell) {
+    int64_t sum = 0;
+    for (int row = cell - GRID_ROW; row <= cell + GRID_ROW; row += GRID_ROW) {
+        sum += g->counts[row - 1] + g->counts[row] + g->counts[row + 1];
+    }
+    return sum;
+}
+
+static bool is_around(int cell, int middle) {
+    const int rows = cell / GRID_ROW - middle / GRID_ROW;
+    const int columns = cell % GRID_ROW - middle % GRID_ROW;
+    return rows >= -1 && rows <= 1 && columns >= -1 && columns <= 1;
+}
+
+/* The densest point of some: of the 3 x 3 cells with the most of them, the one that is nearest to their mean. The first
+ * one among equals. python/napier/_umap/places.py has the same rule. */
+static int64_t densest_point(const plot *p, grid *g, const int64_t *index, int64_t count) {
+    memset(g->counts, 0, sizeof g->counts);
+    for (int64_t k = 0; k < count; k++) {
+        g->counts[grid_cell(p, g, index[k])]++;
+    }
+    int middle = GRID_ROW + 1;
+    for (int cell = GRID_ROW + 1; cell < GRID_ROW * (GRID + 1) - 1; cell++) {
+        const bool inside = cell % GRID_ROW >= 1 && cell % GRID_ROW <= GRID;
+        middle = inside && around(g, cell) > around(g, middle) ? cell : middle;
+    }
+    double sum_x = 0, sum_y = 0, near = 0;
+    for (int64_t k = 0; k < count; k++) {
+        if (is_around(grid_cell(p, g, index[k]), middle)) {
+            sum_x += (double)p->map[index[k] * p->components];
+            sum_y += (double)p->map[index[k] * p->components + 1];
+            near++;
+        }
+    }
+    int64_t best = index[0];
+    double best_square = (double)INFINITY;
+    for (int64_t k = 0; k < count; k++) {
+        const double x = (double)p->map[index[k] * p->components] - sum_x / near;
+        const double y = (double)p->map[index[k] * p->components + 1] - sum_y / near;
+        if (x * x + y * y < best_square) {
+            best_square = x * x + y * y;
+            best = index[k];
+        }
+    }
+    return best;
 }
 
 /* Letters are about 0.6 of their height wide. */
-static double half_width(const plot_name *name) { return 0.32 * PLOT_NAME_SIZE * letters_of(name->text) + 4; }
-
-/* Places a name at the point that is nearest to both medians, which is inside the class even if the class is bent. If
- * the name would hide a small class, it is placed above it. */
-static void place_name(const plot_scene *s, float *room, plot_name *name) {
-    const labels *const l = s->plot->labels;
-    const middle m = find_medians(s, name->category, room);
-    double best = (double)INFINITY;
-    for (int64_t i = 0; i < l->count; i++) {
-        const double x = (double)s->x[i] - m.x;
-        const double y = (double)s->y[i] - m.y;
-        if (l->codes[i] == name->category && x * x + y * y < best) {
-            best = x * x + y * y;
-            name->x = (double)s->x[i];
-            name->y = (double)s->y[i];
-            name->point = i;
-        }
-    }
-    const double half = half_width(name);
-    if (m.right - m.left < 2 * half + 10 && m.bottom - m.top < 3 * PLOT_NAME_SIZE) {
-        name->lift = floor(name->y - m.top) + PLOT_NAME_SIZE;
-        name->y -= name->lift;
-    }
-    name->x = smaller(larger(name->x, s->area_x + half), s->area_x + s->area_width - half);
-    name->y = larger(name->y, s->area_y + 0.7 * PLOT_NAME_SIZE);
+static double half_width(const plot_scene *s, const plot_name *name) {
+    return 0.32 * s->name_size * letters_of(name->text) + 4;
 }
 
 static bool collides(const plot_scene *s, const plot_name *name) {
     for (int i = 0; i < s->name_count; i++) {
         const plot_name *const other = &s->names[i];
-        if (fabs(other->x - name->x) < half_width(other) + half_width(name) && fabs(other->y - name->y) < 18) {
+        if (other->shown && fabs(other->x - name->x) < half_width(s, other) + half_width(s, name) &&
+            fabs(other->y - name->y) < s->name_size + 4) {
             return true;
         }
     }
     return false;
 }
 
-/* Places names, the largest categories first. A name that would overlap another is left out, and so are long ones, and
- * those of categories whose points all have no place on the map. */
-static int make_names(plot_scene *s) {
-    const labels *const l = s->plot->labels;
-    enum { LONGEST = 16 };
-    if (l->type != LABELS_CATEGORIES || l->categories < 2 || s->plot->components == 1) {
-        return STATUS_OK;
+/* Puts a name on its point or, if another one is there, a line above or below. */
+static void place_name(const plot_scene *s, plot_name *name) {
+    static const int lines[] = {0, -1, 1};
+    const double half = half_width(s, name);
+    const double left = s->area_x + half, top = s->area_y + 0.7 * s->name_size;
+    const double right = s->area_x + s->area_width - half, bottom = s->area_y + s->area_height - 0.7 * s->name_size;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines && !name->shown; i++) {
+        const double y = (double)s->y[name->point] + lines[i] * (s->name_size + 4);
+        name->x = larger(smaller((double)s->x[name->point], right), left);
+        name->y = larger(smaller(y, bottom), top);
+        name->shown = !collides(s, name);
     }
-    float *const room = malloc((size_t)l->count * sizeof *room);
-    if (room == NULL) {
-        return out_of_memory("plot");
-    }
-    for (int i = 0; i < s->coloured && l->sizes[s->largest[i]] > 0; i++) {
-        const int32_t best = s->largest[i];
-        plot_name name = {.category = best};
-        plot_shorten(name.text, l->names[best], LONGEST);
-        place_name(s, room, &name);
-        if (*name.text != '\0' && letters_of(l->names[best]) <= LONGEST && !collides(s, &name)) {
+}
+
+/* Places the names, those of the largest categories first; one for which there is no room is not shown. */
+static void place_names(plot_scene *s, const members *m) {
+    const plot *const p = s->plot;
+    grid g = grid_of(p);
+    s->name_size = s->coloured > PALETTE_MOST ? PLOT_SMALL_NAME_SIZE : PLOT_NAME_SIZE;
+    for (int i = 0; i < s->coloured; i++) {
+        const int32_t c = s->largest[i];
+        plot_name name = {.category = c};
+        plot_shorten(name.text, p->labels->names[c], PLOT_NAME_LETTERS);
+        if (*name.text != '\0' && p->labels->sizes[c] > 0) {
+            name.point = densest_point(p, &g, m->index + m->starts[c], p->labels->sizes[c]);
+            place_name(s, &name);
             s->names[s->name_count++] = name;
         }
     }
-    free(room);
+}
+
+static int make_names(plot_scene *s) {
+    const labels *const l = s->plot->labels;
+    if (l->type != LABELS_CATEGORIES || l->categories < 2 || s->plot->components == 1) {
+        return STATUS_OK;
+    }
+    members m = {0};
+    const int status = find_members(l, &m);
+    if (status == STATUS_OK) {
+        place_names(s, &m);
+    }
+    free(m.starts);
+    free(m.index);
+    return status;
+}
+
+/* Keeps the order, but the grey points come first, under the others. */
+static int put_grey_first(plot_scene *s) {
+    const int64_t count = s->plot->count;
+    const int last = s->plot->labels->type == LABELS_NUMBERS ? PLOT_SHADES - 1 : s->coloured;
+    uint32_t *const sorted = malloc((size_t)count * sizeof *sorted);
+    if (sorted == NULL) {
+        return out_of_memory("plot");
+    }
+    int64_t to = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < count; i++) {
+            if ((s->shade[s->order[i]] == last) == (pass == 0)) {
+                sorted[to++] = s->order[i];
+            }
+        }
+    }
+    free(s->order);
+    s->order = sorted;
     return STATUS_OK;
 }
 
@@ -460,7 +568,7 @@ static int make_scene(plot_scene *s, const plot *p) {
     place(s);
     choose_marks(s);
     make_subtitle(s);
-    const int status = make_legend(s) || make_names(s);
+    const int status = make_legend(s) || put_grey_first(s) || make_names(s);
     make_page(s);
     return status;
 }

@@ -32,11 +32,15 @@ typedef struct colour {
     uint8_t red, green, blue;
 } colour;
 
-/* The number of categories that have their own colour; the others share one grey. */
-enum { PALETTE_MOST = 20 };
+/* Different colours of categories; with more categories they repeat. A legend has at most so many; beyond, names on the
+ * map tell the categories. */
+enum { PALETTE_MOST = 30 };
 
-/* The colour of category `index` of `count`, at most PALETTE_MOST. Up to eight are those of Okabe and Ito (2008). */
-colour palette_category(int index, int count);
+/* Categories that have an entry of their own on a page, the largest; the others share one. */
+enum { PLOT_COLOURED = 250 };
+
+/* The colour of category `index`, on white or on dark paper. */
+colour palette_category(int index, bool dark);
 /* The colour of a value from 0 to 1, on a scale whose lightness rises evenly from dark violet over green to yellow. */
 colour palette_value(double t);
 
@@ -49,15 +53,18 @@ enum {
     PLOT_TITLE_SIZE = 21,  /* of letters */
     PLOT_SUBTITLE_SIZE = 13,
     PLOT_LEGEND_SIZE = 13,
-    PLOT_NAME_SIZE = 14,  /* on the map */
+    PLOT_NAME_SIZE = 14,       /* on the map */
+    PLOT_SMALL_NAME_SIZE = 11, /* where names take the place of the legend */
+    PLOT_NAME_LETTERS = 20,
     PLOT_LEGEND_GAP = 28, /* between map and legend */
     PLOT_BAR_WIDTH = 16,  /* of values */
     PLOT_BAR_HEIGHT = 260,
     PLOT_BAR_TOTAL = 96, /* with its numbers */
     PLOT_ROW = 22,       /* from one legend entry to the next */
     PLOT_TICKS = 8,
-    PLOT_TEXT = 128,  /* bytes of a shortened text */
-    PLOT_SHADES = 256 /* of values */
+    PLOT_TEXT = 128,   /* bytes of a shortened text */
+    PLOT_SHADES = 256, /* of values */
+    PLOT_NOISE = 4     /* entries of noise, at most */
 };
 
 typedef struct plot_entry {
@@ -74,9 +81,9 @@ typedef struct plot_tick {
 
 /* The name of a category on the map. */
 typedef struct plot_name {
-    double x, y;   /* of its middle */
-    int64_t point; /* the point it is placed on, or `lift` above it */
-    double lift;
+    bool shown;    /* there is room for it */
+    double x, y;   /* of its middle, if it is shown */
+    int64_t point; /* the category's densest point */
     int32_t category;
     char text[PLOT_TEXT];
 } plot_name;
@@ -89,18 +96,18 @@ typedef struct plot_scene {
     double scale;               /* pixels per unit of the map; 0: all points coincide */
     float *x, *y;               /* [count] on the page */
     uint8_t *shade;             /* [count] index into shades */
-    uint32_t *order;            /* [count] the order of drawing: shuffled, so that no class hides another */
+    uint32_t *order;            /* [count] the order of drawing: shuffled, so that no class hides another; grey first */
     colour shades[PLOT_SHADES]; /* of categories: one each, in the order of the legend, then the grey of all others */
     double radius, opacity;     /* of a point */
     char subtitle[PLOT_TEXT];
-    int32_t *category_shades;      /* [categories]; NULL if labels are not categories */
-    int coloured;                  /* categories with a colour of their own, */
-    int32_t largest[PALETTE_MOST]; /* the largest first, and among equals by name */
-    plot_entry entries[PALETTE_MOST + 2];
+    int32_t *category_shades;       /* [categories]; NULL if labels are not categories */
+    int coloured;                   /* categories with a shade of their own, */
+    int32_t largest[PLOT_COLOURED]; /* the largest first, and among equals by name */
+    plot_entry entries[PALETTE_MOST + PLOT_NOISE + 1];
     int entry_count;
     double legend_width;
-    plot_name names[PALETTE_MOST];
-    int name_count;
+    plot_name names[PLOT_COLOURED]; /* the largest categories first */
+    int name_count, name_size;
     plot_tick ticks[PLOT_TICKS];
     int tick_count;
     bool has_bar;
@@ -108,6 +115,9 @@ typedef struct plot_scene {
 
 /* The map's first two components, [count] each. A map of one component gets heights from a fixed sequence. */
 void plot_components(const plot *p, float *x, float *y);
+
+/* Whether a category is noise, which is grey and has no name on the map: "-1", "-1_" and more, "noise" or "nan". */
+bool plot_is_noise(const char *name);
 
 /* The position of the n-th entry of the legend, or of the top of the bar. */
 double plot_entry_y(const plot_scene *s, int entry);

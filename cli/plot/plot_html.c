@@ -48,13 +48,22 @@ static void add_places(const plot_scene *s, buffer *b, float *room) {
     add_numbers(b, "xy", room, 2 * count);
 }
 
-static void add_colours(const plot_scene *s, buffer *b, int count) {
-    buffer_text(b, ",\n\"colours\":[");
+static void add_colour_list(buffer *b, const char *name, const colour *colours, int count) {
+    buffer_print(b, ",\n\"%s\":[", name);
     for (int i = 0; i < count; i++) {
-        const colour c = s->shades[i];
-        buffer_print(b, "%s\"#%02x%02x%02x\"", i > 0 ? "," : "", c.red, c.green, c.blue);
+        buffer_print(b, "%s\"#%02x%02x%02x\"", i > 0 ? "," : "", colours[i].red, colours[i].green, colours[i].blue);
     }
     buffer_text(b, "]");
+}
+
+/* Adds the colours of categories on white and on dark paper. The last one, the grey, is the same on both. */
+static void add_colours(const plot_scene *s, buffer *b, int count) {
+    colour dark[PLOT_COLOURED + 1];
+    for (int i = 0; i < count; i++) {
+        dark[i] = i < count - 1 ? palette_category(i, true) : s->shades[i];
+    }
+    add_colour_list(b, "colours", s->shades, count);
+    add_colour_list(b, "dark", dark, count);
 }
 
 /* Adds "NAME":[...], the names of all categories. */
@@ -84,6 +93,14 @@ static void add_categories(const plot_scene *s, buffer *b, int32_t *room) {
     for (int32_t c = 0; c < l->categories; c++) {
         buffer_print(b, "%s%" PRId32, c > 0 ? "," : "", s->category_shades[c]);
     }
+    buffer_text(b, "],\n\"noise\":[");
+    bool first = true;
+    for (int32_t c = 0; c < l->categories; c++) {
+        if (plot_is_noise(l->names[c])) {
+            buffer_print(b, "%s%" PRId32, first ? "" : ",", c);
+            first = false;
+        }
+    }
     buffer_text(b, "]");
     add_colours(s, b, s->coloured + 1);
 }
@@ -104,14 +121,14 @@ static void add_values(const plot_scene *s, buffer *b, void *room) {
     add_wide_numbers(b, "values", room, wide ? sizeof(double) : sizeof(float), l->count);
     buffer_text(b, wide ? ",\n\"wide\":true" : "");
     buffer_print(b, ",\n\"least\":%.17g,\"most\":%.17g", any ? l->least : 0, any ? l->most : 0);
-    add_colours(s, b, PLOT_SHADES);
+    add_colour_list(b, "colours", s->shades, PLOT_SHADES);
 }
 
 static void add_marks(const plot_scene *s, buffer *b) {
     buffer_text(b, ",\n\"marks\":[");
     for (int i = 0; i < s->name_count; i++) {
         const plot_name *const name = &s->names[i];
-        buffer_print(b, "%s[%" PRId32 ",%" PRId64 ",%.0f]", i > 0 ? "," : "", name->category, name->point, name->lift);
+        buffer_print(b, "%s[%" PRId32 ",%" PRId64 "]", i > 0 ? "," : "", name->category, name->point);
     }
     buffer_text(b, "],\n\"ticks\":[");
     for (int i = 0; i < s->tick_count; i++) {

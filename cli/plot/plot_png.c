@@ -160,13 +160,16 @@ static void write_fitting(cairo_t *cairo, double x, double y, double width, cons
 }
 
 static void write_names(const plot_scene *s, cairo_t *cairo) {
-    set_font(cairo, PLOT_NAME_SIZE, true);
+    set_font(cairo, s->name_size, true);
     cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
     cairo_set_line_width(cairo, 4);
     for (int layer = 0; layer < 2; layer++) {
         for (int i = 0; i < s->name_count; i++) {
             const plot_name *const name = &s->names[i];
-            move_to(cairo, name->x, name->y + 0.36 * PLOT_NAME_SIZE, ALIGN_MIDDLE, name->text);
+            if (!name->shown) {
+                continue;
+            }
+            move_to(cairo, name->x, name->y + 0.36 * s->name_size, ALIGN_MIDDLE, name->text);
             cairo_text_path(cairo, name->text);
             if (layer == 0) {
                 cairo_set_source_rgba(cairo, 1, 1, 1, 0.85);

@@ -51,10 +51,13 @@ static void add_names(const plot_scene *s, buffer *b) {
                                          " stroke-opacity=\"0.85\"",
                                          ""};
     for (int layer = 0; layer < 2; layer++) {
-        buffer_print(b, "<g text-anchor=\"middle\" font-weight=\"bold\" font-size=\"%d\"%s>\n", (int)PLOT_NAME_SIZE,
+        buffer_print(b, "<g text-anchor=\"middle\" font-weight=\"bold\" font-size=\"%d\"%s>\n", s->name_size,
                      layers[layer]);
         for (int i = 0; i < s->name_count; i++) {
-            add_text(b, s->names[i].x, s->names[i].y + 0.36 * PLOT_NAME_SIZE, "", s->names[i].text);
+            const plot_name *const name = &s->names[i];
+            if (name->shown) {
+                add_text(b, name->x, name->y + 0.36 * s->name_size, "", name->text);
+            }
         }
         buffer_text(b, "</g>\n");
     }

@@ -3,6 +3,7 @@ import html
 import inspect
 import json
 import os
+import pathlib
 import re
 import shutil
 import stat
@@ -22,7 +23,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 import napier.umap.plot as plot  # noqa: E402
-from napier._umap import bundle, colours, page, raster  # noqa: E402
+from napier._umap import bundle, colours, page, places, raster  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +167,82 @@ def test_colours_of_labels_and_values(fitted):
         assert (shown.get_facecolors() == np.eye(3, 4)[labels] + [0, 0, 0, 1]).all()
     values = np.linspace(-1, 1, len(labels))
     values[5] = np.nan
-    shades = plot.points(mapper, values=values, cmap="viridis").collections[0].get_facecolors()
-    assert np.abs(shades[[0, -1]] - matplotlib.colormaps["viridis"]([0.0, 1.0])).max() < 1 / 255
-    assert (shades[5, :3] * 255 == colours.GREY).all()
+    shown = plot.points(mapper, values=values, cmap="viridis")
+    shades = shown.collections[0].get_facecolors()
+    assert (shades[0, :3] * 255 == colours.GREY).all()  # grey points lie below the others
+    assert np.abs(shades[1] - matplotlib.colormaps["viridis"](0.0)).max() < 1 / 255
+    assert 1.5 <= colours.contrast(shades[-1, :3] * 255, "white") < 1.55  # where the scale ends on white
+    bar = shown.figure.axes[1]
+    assert bar.get_ylim() == (-1, 1) and len(plot.points(mapper, values=values, show_legend=False).figure.axes) == 1
     for given in (["x", 3, None] * 40, [True, False, True] * 40, [None] * 120, np.array([np.nan, 1.0, 2.0] * 40)):
         plot.points(mapper, labels=given)
+
+
+@pytest.mark.parametrize("background", ["white", "#15181c", "black", "#808080"])
+def test_categories_have_contrast(background):
+    kinds = colours.categories(np.arange(58))
+    for cmap in (None, "Spectral", "rainbow", "tab20b", "Blues", "fire"):
+        table = colours.category_colours(kinds, None, cmap, background)
+        assert colours.contrast(table, background).min() >= 3, cmap
+    if background != "#808080":
+        assert colours.contrast(colours.GREY, background) >= 3
+        assert len(np.unique(colours.palette(30, background), axis=0)) == 30
+    assert colours.contrast([0, 0, 0], "white") == 21
+
+
+def test_colours_are_the_programs():
+    source = (pathlib.Path(__file__).parents[2] / "cli/plot/palette.c").read_text()
+    pairs = re.findall(r"\{\{(.{16})\}, \{(.{16})\}\}", source)
+    assert len(pairs) == 30
+    for side, background in enumerate(("white", "#15181c")):
+        wanted = [[int(part, 16) for part in pair[side].split(", ")] for pair in pairs]
+        assert colours.palette(30, background).tolist() == wanted
+
+
+def test_order_and_noise_of_categories():
+    kinds = colours.categories(np.array(["topic 10", "noise", "Topic 2", "topic 1", "-1_the_of", "a-", "a9"]))
+    assert kinds.names == ["-1_the_of", "a-", "a9", "noise", "topic 1", "Topic 2", "topic 10"]
+    assert [name for name, noise in zip(kinds.names, kinds.noise) if noise] == ["-1_the_of", "noise"]
+    kinds = colours.categories(np.array([3.0, -1.0, np.nan, 10.0]))
+    assert kinds.names[:3] == [-1, 3, 10] and kinds.noise == [True, False, False, True]
+    mixed = colours.categories(np.array(["b", None, np.nan, 2], object))
+    assert sum(mixed.noise) == 2 and [n for n in mixed.names if not places.is_missing(n)] == ["2", "b"]
+    table = colours.category_colours(kinds, None, None, "white")
+    assert (table[[0, 3]] == colours.GREY).all() and (table[1:3] == colours.palette(2, "white")).all()
+    shown = plot.points(some_map(np.eye(2).repeat(2, 0)), labels=[-1, 0, 1, 1])
+    assert [t.get_text() for t in shown.get_legend().get_texts()] == ["0", "1", "-1"]  # noise is last
+    assert (shown.collections[0].get_facecolors()[0, :3] * 255 == colours.GREY).all()
+
+
+def test_a_legend_beside_the_axes_and_names_on_the_map(rng):
+    for count in (2, 30, 58, 128):
+        middles = rng.normal(size=(count, 2)) * 6
+        labels = np.arange(40 * count) % count
+        names = np.array([f"topic {i}" for i in range(count)])[labels]
+        ax = plot.points(some_map(middles[labels] + rng.normal(size=(len(labels), 2)) * 0.3), labels=names)
+        ax.figure.draw_without_rendering()
+        axes, figure = ax.get_window_extent(), ax.figure.bbox
+        assert axes.width > 0.7 * figure.width, count  # the map keeps its room
+        if count <= 30:
+            legend = ax.get_legend().get_window_extent()
+            assert legend.x0 >= axes.x1 - 1 and legend.x1 <= figure.x1 + 1
+            continue
+        assert ax.get_legend() is None
+        boxes = [text.get_window_extent() for text in ax.texts if text.get_text().startswith("topic")]
+        assert len(boxes) > 20 and not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_names_lie_where_the_program_has_them():
+    """tests/cli/cases/umap/umap-plot-many.sh has the same data."""
+    i = np.arange(320)
+    spots = np.stack([i * 37 % 320 % 20 * 3, i * 37 % 320 // 20 * 2], 1).astype(np.float32)
+    out = (pathlib.Path(__file__).parents[1] / "cli/cases/umap/umap-plot-many.out").read_text()
+    wanted = [json.loads("{" + line.rstrip(",") + "}") for line in out.splitlines() if line.startswith('"')]
+    for n, (noise, count) in enumerate((("noise", 40), ("-1", 31))):
+        labels = np.where(i % count == 3, noise, np.char.add("kind ", (i % count).astype(str)))
+        data = data_of(plot.interactive(some_map(spots), labels=labels).to_html())
+        for part in wanted[3 * n:3 * n + 3]:
+            assert {name: data[name] for name in part} == part
 
 
 def test_many_points_become_pixels(rng):
@@ -435,7 +507,7 @@ def test_show(fitted, tmp_path, monkeypatch):
 
 def test_signatures_are_umap_plots():
     """The names and defaults of umap.plot 0.5.12."""
-    look = "theme=None, cmap='Blues', color_key=None, color_key_cmap='Spectral', background='white', width=800, height=800"
+    look = "theme=None, cmap='Blues', color_key=None, color_key_cmap=None, background='white', width=800, height=800"
     for function, wanted in [
         (plot.points, f"umap_object, points=None, labels=None, values=None, {look}, show_legend=True, subset_points=None, "
                       "ax=None, alpha=None"),

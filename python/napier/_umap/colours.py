@@ -4,7 +4,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-GREY = (0xB8, 0xBC, 0xC2)  # of points without a value
+from . import places
+
+GREY = (0x8C, 0x92, 0x99)  # of points without a value, and of noise
+
+# The program's colours of categories (cli/plot/palette.c), on white and on dark paper; with more categories they repeat.
+_PALETTE = {"light": (
+    "0072b2 d55e00 009e73 cc79a7 600018 001884 844854 303cb4 483054 b42400 "
+    "b46ce4 604884 841800 9c5484 480c60 f06078 b45448 603c3c 4854cc 243c78 "
+    "3c90fc 186c18 b47854 9078c0 a86c9c 8460d8 540c3c 487860 b4903c 843060"), "dark": (
+    "51abef ff955d 52cea0 f7a0d0 b7575e 4070de c5838f 6883ff 90759e f9684b "
+    "d8a1ff 9e86c7 d3634c d689bb 965db2 ffa1ab ee887a a77e7d 8094fe 6583c5 "
+    "8ebeff 5dac59 e5a580 bea6f1 da9acd b39aff a85b88 7eb096 deb967 cb70a0")}
+CONTRAST = 3.0  # of categories with the background, as WCAG asks of graphics
 
 
 class Theme(NamedTuple):
@@ -83,6 +95,28 @@ def is_dark(background):
     return 299 * red + 587 * green + 114 * blue < 127500
 
 
+def _luminance(colours):
+    parts = np.asarray(colours, np.float64) / 255
+    light = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return light @ (0.2126, 0.7152, 0.0722)
+
+
+def contrast(colours, background):
+    """WCAG's contrast of each colour with the background: 1 for the same lightness, 21 for black on white."""
+    a, b = _luminance(colours), _luminance(rgb(background))
+    return (np.maximum(a, b) + 0.05) / (np.minimum(a, b) + 0.05)
+
+
+def readable(colours, background):
+    """The colours, where needed darker on a light background or lighter on a dark one, so that each has CONTRAST."""
+    given = np.asarray(colours, np.float64)
+    towards, result = 255.0 if is_dark(background) else 0.0, np.array(colours, np.uint8)
+    for step in range(1, 65):
+        low = contrast(result, background) < CONTRAST
+        result[low] = np.rint(given + step / 64 * (towards - given))[low]
+    return result
+
+
 def _blend(anchors, at):
     """The colours at 0 to 1 on a scale of even steps, [n, 3] from 0 to 255."""
     steps = np.array([rgb("#" + anchor) for anchor in anchors.split()], np.float64)
@@ -118,39 +152,66 @@ def colormap(cmap):
 # ---- What colours the points ----------------------------------------------------------------------------------------
 
 class Categories(NamedTuple):
-    names: list  # in ascending order where they have one
+    names: list  # in ascending order where they have one, digits by the number they form
     codes: np.ndarray  # int32 [n]
+    noise: list  # which of them are noise: -1, "noise", NaN, None
 
 
 def categories(labels):
     """Distinct labels and the index of each point's."""
     try:
         names, codes = np.unique(labels, return_inverse=True)
+        names = [name.item() if isinstance(name, np.generic) else name for name in names]
+        keys = [places.natural_key(name) for name in names] if all(isinstance(name, str) for name in names) else None
     except TypeError:  # labels of several types, which have no order
-        places = {}
-        codes = np.array([places.setdefault((type(x).__name__, str(x)), len(places)) for x in labels.tolist()])
-        order = sorted(places, key=lambda key: key)
-        rank = np.empty(len(places), np.int64)
-        rank[[places[key] for key in order]] = np.arange(len(places))
-        names, codes = [key[1] for key in order], rank[codes]
-    return Categories([name.item() if isinstance(name, np.generic) else name for name in names],
-                      codes.ravel().astype(np.int32))
+        found = {}
+        codes = np.array([found.setdefault((type(x).__name__, str(x)), len(found)) for x in labels.tolist()])
+        missing = {(type(x).__name__, str(x)) for x in labels.tolist() if places.is_missing(x)}
+        names = [None if key in missing else key[1] for key in found]
+        keys = [(key[0], places.natural_key(key[1])) for key in found]
+    codes = codes.ravel()
+    if keys is not None:
+        order = sorted(range(len(names)), key=keys.__getitem__)
+        rank = np.empty(len(names), np.int64)
+        rank[order] = np.arange(len(names))
+        names, codes = [names[i] for i in order], rank[codes]
+    return Categories(names, codes.astype(np.int32), [places.is_noise(name) for name in names])
 
 
-def category_colours(names, color_key, color_key_cmap):
-    """A colour for each category, uint8 [categories, 3]."""
+def category_colours(kinds, color_key, color_key_cmap, background):
+    """A colour for each category, uint8 [categories, 3]: those of color_key, else of the scale, else the program's. Noise
+    is grey, unless color_key has a colour for it."""
+    names, others = kinds.names, np.flatnonzero(np.logical_not(kinds.noise))
+    table = np.tile(np.array(GREY, np.uint8), (len(names), 1))
     if color_key is None:
-        return scale(color_key_cmap, len(names))
+        table[others] = palette(len(others), background) if color_key_cmap is None else \
+            readable(scale(color_key_cmap, len(others)), background)
+        return table
     if hasattr(color_key, "keys"):
-        missing = [name for name in names if name not in color_key]
+        missing = [names[i] for i in others if names[i] not in color_key]
         if missing:
             raise ValueError(f"color_key: no colour for the label {missing[0]!r}")
-        chosen = [color_key[name] for name in names]
+        chosen = [color_key.get(name, GREY) for name in names]
     else:
         chosen = list(color_key)
         if len(chosen) < len(names):
             raise ValueError(f"color_key: {len(chosen)} colours are not enough for {len(names)} labels")
     return np.array([rgb(colour, "color_key: ") for colour in chosen[:len(names)]], np.uint8).reshape(-1, 3)
+
+
+def palette(count, background):
+    """The program's colours of `count` categories, uint8 [count, 3]."""
+    known = np.array([rgb("#" + colour) for colour in _PALETTE["dark" if is_dark(background) else "light"].split()], np.uint8)
+    return readable(known[np.arange(count) % len(known)], background)
+
+
+def value_scale(cmap, background):
+    """255 steps of a scale for values, without its ends that are hardly seen on the background."""
+    steps = scale(cmap, 255)
+    seen = np.flatnonzero(contrast(steps, background) >= 1.5)
+    if len(seen) in (0, 255):
+        return steps
+    return steps[np.rint(np.linspace(seen[0], seen[-1], 255)).astype(np.int64)]
 
 
 class Values(NamedTuple):

@@ -893,7 +893,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.embedding_.shape[1] < 2:
             raise ValueError("plot: the map has one dimension, and needs two")
         if ax is None:
-            ax = plt.subplots(figsize=(8, 8))[1]
+            ax = plt.subplots(figsize=(8, 8), layout="constrained")[1]
         points = self.embedding_[:, :2]
         options = {"s": float(np.clip(20000 / len(points), 0.5, 20)), "linewidths": 0} | options
         if labels is None:
@@ -905,19 +905,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _plot_labels(ax, points, labels, options):
+        from ..umap import plot
         if labels.shape != (len(points),):
             raise ValueError(f"labels: expected {len(points)}, one for each point, got the shape {labels.shape}")
-        if labels.dtype.kind == "f":
-            ax.figure.colorbar(ax.scatter(*points.T, c=labels, **options), ax=ax, shrink=0.7)
-            return
-        import matplotlib
-        names, codes = np.unique(labels, return_inverse=True)
-        colors = matplotlib.colormaps["tab10" if len(names) <= 10 else "gist_rainbow"]
-        for i, name in enumerate(names):
-            color = colors(i if len(names) <= 10 else i / (len(names) - 1))
-            ax.scatter(*points[codes == i].T, color=color, label=str(name), **options)
-        if len(names) <= 30:
-            ax.legend(markerscale=3, fontsize="small", loc="best")
+        plot._scatter_labels(ax, points, labels, options)
 
     # ---- For scikit-learn
 

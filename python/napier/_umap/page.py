@@ -13,11 +13,10 @@ import stat
 import numpy as np
 
 from .colours import GREY, hexes
+from .places import name_points
 from .targets import is_missing
 
-MOST_COLOURED = 254  # categories with a colour and a legend entry of their own
-NAMED = 20           # categories with a name on the map
-LONGEST_NAME = 16
+MOST_COLOURED = 250  # categories with a shade and a legend entry of their own
 
 
 # ---- Parts of the data ----------------------------------------------------------------------------------------------
@@ -66,36 +65,13 @@ def column_of(name, values):
     return {"name": name, "texts": texts, "codes": _bytes(codes, np.int32)}
 
 
-def _coloured(sizes):
-    """The index among the colours of each category: its own for the largest, else the grey behind them."""
-    largest = np.argsort(-sizes, kind="stable")[:MOST_COLOURED]
+def _coloured(sizes, noise):
+    """The index among the shades of each category: its own for the largest, else the grey behind them."""
+    known = np.flatnonzero(np.logical_not(noise))
+    largest = np.sort(known[np.argsort(-sizes[known], kind="stable")[:MOST_COLOURED]])
     shades = np.full(len(sizes), len(largest))
-    shades[np.sort(largest)] = np.arange(len(largest))
-    return shades, np.sort(largest)
-
-
-def _middle(places, members):
-    """The member that is nearest to the medians of all."""
-    own = places[members]
-    gap = own - np.median(own, axis=0)
-    return int(members[np.argmin((gap * gap).sum(axis=1))])
-
-
-def _marks(places, codes, names, sizes):
-    """Names of the largest categories on the map, without overlap: [code, point, lift above the point]."""
-    marks, boxes = [], []
-    span = (float(np.ptp(places, axis=0).max()) if len(places) else 0.0) or 1.0
-    for code in np.argsort(-sizes, kind="stable")[:NAMED].tolist():
-        if not 0 < len(names[code]) <= LONGEST_NAME or len(names) < 2 or sizes[code] == 0:
-            continue
-        point = _middle(places, np.flatnonzero(codes == code))
-        x, y = places[point] / span * 692
-        half = 4.5 * len(names[code]) + 4
-        if any(abs(x - u) < half + other and abs(y - v) < 18 for u, v, other in boxes):
-            continue
-        boxes.append((x, y, half))
-        marks.append([code, point, 0])
-    return marks
+    shades[largest] = np.arange(len(largest))
+    return shades, largest
 
 
 def _ticks(least, most):
@@ -112,13 +88,23 @@ def _ticks(least, most):
 
 # ---- The map ----------------------------------------------------------------------------------------------------------
 
-def categories_data(places, categories, colours):
-    sizes = np.bincount(categories.codes, minlength=len(categories.names))
-    shades, coloured = _coloured(sizes)
-    names = [_text(name) for name in categories.names]
-    return {"kind": "categories", "codes": _bytes(categories.codes, np.int32), "names": names,
-            "sizes": sizes.tolist(), "shades": shades.tolist(), "colours": hexes([*colours[coloured].tolist(), GREY]),
-            "marks": _marks(places, categories.codes, names, sizes), "ticks": []}
+def categories_data(places, kinds, light, dark):
+    """light and dark: the colours of the categories on a light and on a dark page."""
+    missing = [is_missing(name) for name in kinds.names]
+    kept = np.flatnonzero(np.logical_not(missing))
+    place = np.full(len(missing) + 1, -1)
+    place[kept] = np.arange(len(kept))  # those without a label have the code -1
+    codes, noise = place[kinds.codes], [kinds.noise[i] for i in kept]
+    sizes = np.bincount(codes[codes >= 0], minlength=len(kept))
+    shades, coloured = _coloured(sizes, noise)
+    names = [_text(kinds.names[i]) for i in kept]
+    shown = {int(code) for code in coloured}
+    marks = [mark for mark in name_points(places, kinds.codes, [_text(name) for name in kinds.names], kinds.noise)
+             if place[mark[0]] in shown]
+    return {"kind": "categories", "codes": _bytes(codes, np.int32), "names": names, "sizes": sizes.tolist(),
+            "shades": shades.tolist(), "noise": np.flatnonzero(noise).tolist(),
+            "colours": hexes([*light[kept][coloured].tolist(), GREY]), "dark": hexes([*dark[kept][coloured].tolist(), GREY]),
+            "marks": [[int(place[code]), point] for code, point in marks], "ticks": []}
 
 
 def values_data(values, steps, colours):

@@ -16,7 +16,7 @@ import warnings
 
 import numpy as np
 
-from napier._umap import colours, diagnostics, page  # absolute: the module may be loaded as umap.plot as well
+from napier._umap import colours, diagnostics, page, places as _place  # absolute: the module may be loaded as umap.plot as well
 from napier._umap import raster as _raster
 from napier._umap.bundle import bundle as _bundle
 from napier._umap.page import InteractiveMap
@@ -70,16 +70,15 @@ class _Points:
     def __len__(self):
         return len(self.rows)
 
-    def colour(self, cmap, color_key, color_key_cmap):
-        """(table uint8 [kinds, 3], the kind of each point or None, entries of a legend)."""
+    def colour(self, look, color_key):
+        """(table uint8 [shades, 3], the shade of each point or None)."""
         if self.labels is not None:
-            kinds = colours.categories(self.labels)
-            table = colours.category_colours(kinds.names, color_key, color_key_cmap)
-            return table, kinds.codes, list(zip(kinds.names, colours.hexes(table), strict=True))
+            self.kinds = colours.categories(self.labels)
+            return colours.category_colours(self.kinds, color_key, look.color_key_cmap, look.background), self.kinds.codes
         if self.values is not None:
-            table = np.vstack([colours.scale(cmap, 255), np.array([colours.GREY], np.uint8)])
-            return table, colours.value_steps(self.values).codes, []
-        return colours.scale(cmap, 3)[1:2], None, []
+            table = np.vstack([colours.value_scale(look.cmap, look.background), np.array([colours.GREY], np.uint8)])
+            return table, colours.value_steps(self.values).codes
+        return colours.scale(look.cmap, 3)[1:2], None
 
 
 def _one_each(given, name, n):
@@ -223,7 +222,7 @@ def _pyplot():
 def _axes(width, height):
     plt = _pyplot()
     dpi = plt.rcParams["figure.dpi"]
-    return plt.figure(figsize=(width / dpi, height / dpi)).add_subplot(111)
+    return plt.figure(figsize=(width / dpi, height / dpi), layout="constrained").add_subplot(111)
 
 
 def _show_pixels(ax, picture, extent):
@@ -250,22 +249,73 @@ def _finish(ax, umap_object, background):
     return ax
 
 
-def _legend(ax, entries):
+def _explain(ax, drawn, table, background):
+    """Says what the colours mean: a bar of values, a legend beside the axes, or names on the map if they are many."""
+    if drawn.values is not None:
+        _bar(ax, drawn.values, table)
+    elif drawn.labels is not None and len(drawn.kinds.names) - sum(drawn.kinds.noise) <= _place.MOST_IN_LEGEND:
+        _legend(ax, drawn.kinds, table)
+    elif drawn.labels is not None:
+        _names(ax, drawn, background)
+
+
+def _bar(ax, values, table):
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+    steps = colours.value_steps(values)
+    if np.isfinite(values).any() and np.isfinite(steps.most - steps.least):
+        scale = ScalarMappable(Normalize(steps.least, steps.most), ListedColormap(table[:255] / 255))
+        ax.figure.colorbar(scale, ax=ax, shrink=0.7)
+
+
+def _legend(ax, kinds, table):
     from matplotlib.patches import Patch
-    handles = [Patch(facecolor=colour, label=str(name)) for name, colour in entries]
-    ax.legend(handles=handles, ncols=1 + (len(handles) - 1) // 25)
+    order = sorted(range(len(kinds.names)), key=lambda i: kinds.noise[i])  # noise is last
+    handles = [Patch(facecolor=table[i] / 255, label=_text(kinds.names[i])) for i in order]
+    if handles:
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _scatter(ax, drawn, table, codes, alpha):
-    """One point for each point. Sizes fall with their number, as in umap.plot."""
+def _text(name):
+    return "(no label)" if _place.is_missing(name) else "(blank)" if name == "" else str(name)
+
+
+def _names(ax, drawn, background):
+    """Names of the largest categories, each at its densest point, without overlap."""
+    from matplotlib.patheffects import withStroke
+    size, pixels = 8, ax.figure.dpi / 72
+    texts = [_place.shortened(_text(name)) for name in drawn.kinds.names]
+    ax.figure.draw_without_rendering()  # lays the axes out, so that pixels are known
+    marks = _place.name_points(drawn.places, drawn.kinds.codes, texts, drawn.kinds.noise)
+    points = ax.transData.transform(drawn.places[[point for _, point in marks]].astype(float))
+    halves = [(0.32 * size * len(texts[code]) + 3) * pixels for code, _ in marks]
+    ink, halo = ("white", "black") if colours.is_dark(background) else ("black", "white")
+    for (code, _), place in zip(marks, _place.free_places(points, halves, 1.3 * size * pixels), strict=True):
+        if place is not None:
+            ax.text(*ax.transData.inverted().transform(place), texts[code], size=size, weight="bold", color=ink, ha="center",
+                    va="center", path_effects=[withStroke(linewidth=2.5, foreground=halo, alpha=0.85)])
+
+
+def _scatter(ax, drawn, table, codes, alpha, size=100.0):
+    """One mark for each point, grey ones below. Sizes fall with their number, as in umap.plot."""
     if not len(drawn):
         return
     shades = table[codes] / 255 if codes is not None else np.repeat(table / 255, len(drawn), axis=0)
-    ax.scatter(drawn.places[:, 0], drawn.places[:, 1], s=100.0 / np.sqrt(len(drawn)), c=shades, alpha=alpha)
+    order = np.argsort((shades != np.array(colours.GREY) / 255).any(axis=1), kind="stable")
+    ax.scatter(drawn.places[order, 0], drawn.places[order, 1], s=size / np.sqrt(len(drawn)), c=shades[order], alpha=alpha)
+
+
+def _scatter_labels(ax, places, labels, options):
+    """Draws points for UMAP.plot: floating-point numbers are values, other labels are categories."""
+    values = labels if labels.dtype.kind == "f" else None
+    drawn = _Points(places, None if values is not None else labels, values)
+    table, codes = drawn.colour(colours.theme_of(None, "viridis", None, "white"), None)
+    ax.scatter(*drawn.places.T, c=table[codes] / 255, **options)
+    _explain(ax, drawn, table, "white")
 
 
 def points(umap_object, points=None, labels=None, values=None, theme=None, cmap="Blues", color_key=None,
-           color_key_cmap="Spectral", background="white", width=800, height=800, show_legend=True, subset_points=None,
+           color_key_cmap=None, background="white", width=800, height=800, show_legend=True, subset_points=None,
            ax=None, alpha=None):
     """Draws a map of two dimensions as points, and returns the axes.
 
@@ -282,7 +332,10 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
         color_key_cmap and background.
     cmap : the scale of values, or of the number of points: a name of matplotlib's or of a theme.
     color_key : the colour of each label, as a dict or in the order of the labels.
-    color_key_cmap : the scale that labels get colours from, if color_key is None.
+    color_key_cmap : the scale that labels get colours from, if color_key is None; darker or lighter where they would
+        hardly be seen on the background. None: the program's colours. Labels that are -1, 'noise' or NaN are grey.
+    show_legend : says what the colours mean: a legend beside the axes, names on the map for more than 30 labels, or a bar
+        of values.
     subset_points : a mask, or indices, of the points to be drawn.
     ax : the axes to draw on.
     alpha : opacity, 0 to 1.
@@ -299,7 +352,7 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
     look = colours.theme_of(theme, cmap, color_key_cmap, background)
     _check_alpha(alpha)
     drawn = _Points(_places(umap_object, points), labels, values, subset_points)
-    table, codes, entries = drawn.colour(look.cmap, color_key, look.color_key_cmap)
+    table, codes = drawn.colour(look, color_key)
     _pyplot()
     ax = _axes(width, height) if ax is None else ax
     if len(drawn) <= width * height // 10:
@@ -309,13 +362,13 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
         extent = _extent(drawn.places)
         picture = _shaded_points(drawn, extent, width, height, table, codes, look.cmap, alpha)
         _show_pixels(ax, _over(picture, np.array(colours.rgb(look.background)) / 255), extent)
-    if show_legend and entries:
-        _legend(ax, entries)
+    if show_legend and len(drawn):
+        _explain(ax, drawn, table, look.background)
     return _finish(ax, umap_object, look.background)
 
 
 def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_points=False, labels=None, values=None,
-                 theme=None, cmap="Blues", color_key=None, color_key_cmap="Spectral", background="white", width=800,
+                 theme=None, cmap="Blues", color_key=None, color_key_cmap=None, background="white", width=800,
                  height=800):
     """Draws the edges of the map's graph, and returns the axes. The shade of a pixel is the sum of the weights of the
     edges through it. The other arguments are those of `points`.
@@ -349,14 +402,16 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
     if not show_points:
         _show_pixels(ax, picture, extent)
         return _finish(ax, umap_object, look.background)
-    table, codes, _ = drawn.colour(look.cmap, color_key, look.color_key_cmap)
+    table, codes = drawn.colour(look, color_key)
     if len(drawn) <= width * height // 10:
         _show_pixels(ax, picture, extent)
-        _scatter(ax, drawn, table, codes, None)
+        _scatter(ax, drawn, table, codes, None, size=25.0)  # small, so that the edges are seen
         ax.set(xlim=extent[:2], ylim=extent[2:])
     else:
         shaded = _shaded_points(drawn, extent, width, height, table, codes, look.cmap, None)
         _show_pixels(ax, _over(shaded, picture), extent)
+    if len(drawn):
+        _explain(ax, drawn, table, look.background)
     return _finish(ax, umap_object, look.background)
 
 
@@ -463,7 +518,7 @@ def nearest_neighbour_distribution(umap_object, bins=25, ax=None):
 # ---- The interactive map ----------------------------------------------------------------------------------------------
 
 def interactive(umap_object, labels=None, values=None, hover_data=None, tools=None, theme=None, cmap="Blues",
-                color_key=None, color_key_cmap="Spectral", background="white", width=800, height=800, point_size=None,
+                color_key=None, color_key_cmap=None, background="white", width=800, height=800, point_size=None,
                 subset_points=None, interactive_text_search=False, interactive_text_search_columns=None,
                 interactive_text_search_alpha_contrast=0.95, alpha=None):
     """Returns a map that can be zoomed, with what is known of the point under the pointer. It shows itself in a notebook;
@@ -511,10 +566,12 @@ def _page_points(drawn, total, description):
 def _page_colours(drawn, look, color_key):
     if drawn.labels is not None:
         kinds = colours.categories(drawn.labels)
-        return page.categories_data(drawn.places, kinds,
-                                    colours.category_colours(kinds.names, color_key, look.color_key_cmap))
+        papers = ("white", "#15181c") if look.background == "white" else (look.background,) * 2
+        return page.categories_data(drawn.places, kinds, *(
+            colours.category_colours(kinds, color_key, look.color_key_cmap, paper) for paper in papers))
     if drawn.values is not None:
-        return page.values_data(drawn.values, colours.value_steps(drawn.values), colours.scale(look.cmap, 255))
+        return page.values_data(drawn.values, colours.value_steps(drawn.values),
+                                colours.value_scale(look.cmap, look.background))
     return page.plain_data(colours.scale(look.cmap, 3)[1].tolist())
 
 

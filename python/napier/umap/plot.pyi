@@ -18,13 +18,13 @@ class InteractiveMap:
 
 def points(umap_object: Any, points: Optional[Array] = None, labels: Optional[Array] = None,
            values: Optional[Array] = None, theme: Optional[str] = None, cmap: Cmap = 'Blues',
-           color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Cmap = 'Spectral',
+           color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Optional[Cmap] = None,
            background: Any = 'white', width: int = 800, height: int = 800, show_legend: bool = True,
            subset_points: Optional[Array] = None, ax: Optional[Axes] = None, alpha: Optional[float] = None) -> Axes: ...
 def connectivity(umap_object: Any, edge_bundling: Optional[str] = None, edge_cmap: Cmap = 'gray_r',
                  show_points: bool = False, labels: Optional[Array] = None, values: Optional[Array] = None,
                  theme: Optional[str] = None, cmap: Cmap = 'Blues',
-                 color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Cmap = 'Spectral',
+                 color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Optional[Cmap] = None,
                  background: Any = 'white', width: int = 800, height: int = 800) -> Axes: ...
 def diagnostic(umap_object: Any, diagnostic_type: str = 'pca', nhood_size: int = 15,
                local_variance_threshold: float = 0.8, ax: Optional[Axes] = None, cmap: Cmap = 'viridis',
@@ -34,7 +34,7 @@ def nearest_neighbour_distribution(umap_object: Any, bins: int | Array = 25, ax:
 def interactive(umap_object: Any, labels: Optional[Array] = None, values: Optional[Array] = None,
                 hover_data: Optional[Mapping[str, Array]] = None, tools: Optional[str | Sequence[Any]] = None,
                 theme: Optional[str] = None, cmap: Cmap = 'Blues',
-                color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Cmap = 'Spectral',
+                color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None, color_key_cmap: Optional[Cmap] = None,
                 background: Any = 'white', width: int = 800, height: int = 800, point_size: Optional[float] = None,
                 subset_points: Optional[Array] = None, interactive_text_search: bool = False,
                 interactive_text_search_columns: Optional[Sequence[str]] = None,
