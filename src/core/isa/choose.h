@@ -1,6 +1,6 @@
 /* core/isa/choose.h - finds a part's table of kernels for an instruction set, which must be available
- * (napier_isa_available). NAPIER_CHOOSE(napier_ops_kernels, isa) is one of &napier_ops_kernels_scalar,
- * &napier_ops_kernels_avx2, ... */
+ * (napier_isa_available). NAPIER_CHOOSE(napier_umap_kernels, isa) is one of &napier_umap_kernels_scalar,
+ * &napier_umap_kernels_avx2, ... */
 #ifndef NAPIER_CORE_ISA_CHOOSE_H
 #define NAPIER_CORE_ISA_CHOOSE_H
 

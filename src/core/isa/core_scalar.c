@@ -1,6 +1,4 @@
-/* core/isa/core_scalar.c - elementary functions over arrays in plain C. The
- * other instruction sets are compared with it. */
-#define NAPIER_LANES_SCALAR
+/* core/isa/core_scalar.c - elementary functions over arrays for plain C. */
+#include "core/isa/scalar.h"
 #include "core/isa/core_kernels.inc.h"
-
-const napier_core_kernels napier_core_kernels_scalar = NAPIER_CORE_KERNELS(scalar);
+#include "core/isa/end.h"

@@ -67,4 +67,13 @@ NAPIER_KERNEL void napier_store_part(void *y, napier_dtype dtype, int n, vf v) {
     }
 }
 
+/* Subnormals become 0, with their sign. */
+NAPIER_KERNEL vf napier_flush_subnormal(vf x) {
+    const vi sign = vi_and(vf_bits(x), vi_set(INT32_MIN));
+    const vm tiny = vi_eq(vi_and(vf_bits(x), vi_set(0x7f800000)), vi_set(0));
+    return vf_select(tiny, vf_from_bits(sign), x);
+}
+
+NAPIER_KERNEL vf napier_upper_half(vf x) { return napier_bf16_odd(vf_bits(x)); }
+
 #endif

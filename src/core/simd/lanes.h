@@ -100,6 +100,9 @@
 #endif
 #endif
 
+/* A kernel that a table points to. Files that include it for the functions that it shares leave it unused. */
+#define NAPIER_SLOT static __attribute__((unused))
+
 #if defined(NAPIER_LANES_AVX512)
 #include "core/simd/avx512.h"
 #elif defined(NAPIER_LANES_AVX2)

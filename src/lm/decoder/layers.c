@@ -250,9 +250,9 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
         const int64_t row = s->first + i;
         float *const sums = l->wide + i * stride_of(width);
         if (s->bias) {
-            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
+            s->kernels->layers->add(sums, s->bias, width, sums, NAPIER_F32);
         }
-        s->kernels->layers.norm(s->norm, l->x + row * width, sums, row_of(l, l->normed, row, width), l->dtype);
+        s->kernels->layers->norm(s->norm, l->x + row * width, sums, row_of(l, l->normed, row, width), l->dtype);
     }
 }
 
@@ -265,10 +265,10 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
         const int64_t row = s->first + i, position = l->batch.positions[row];
         float *const sums = s->from + i * stride_of(width);
         if (s->bias) {
-            s->kernels->layers.add(sums, s->bias, width, sums, NAPIER_F32);
+            s->kernels->layers->add(sums, s->bias, width, sums, NAPIER_F32);
         }
-        s->kernels->layers.rotate(s->norm, sums, s->heads, l->cosines + position * half, l->sines + position * half,
-                                  row_of(l, s->out, row, width), l->dtype);
+        s->kernels->layers->rotate(s->norm, sums, s->heads, l->cosines + position * half, l->sines + position * half,
+                                   row_of(l, s->out, row, width), l->dtype);
     }
 }
 
@@ -278,8 +278,8 @@ static void bias_task(void *argument, int worker, int64_t begin, int64_t end) {
     const int64_t width = kv_width(l->model);
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        s->kernels->layers.add(s->from + i * stride_of(width), s->bias, width, row_of(l, s->out, s->first + i, width),
-                               l->dtype);
+        s->kernels->layers->add(s->from + i * stride_of(width), s->bias, width, row_of(l, s->out, s->first + i, width),
+                                l->dtype);
     }
 }
 
@@ -292,7 +292,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
         const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
         napier_widen(s->math, e->dtype, from, x, e->cols);
-        s->kernels->layers.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+        s->kernels->layers->norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
     }
 }
 

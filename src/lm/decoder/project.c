@@ -113,7 +113,7 @@ static gated gated_of(const napier_context *context, napier_const_matrix x, cons
                       bool split) {
     const napier_matrix middle = napier_rows(NULL, x.rows, w->down.cols, x.dtype);
     gated g = {.middle = middle, .dtype = x.dtype, .gate_bias = w->gate_bias, .up_bias = w->up_bias};
-    g.kernels = &napier_ops_kernels_of(context->isa)->layers;
+    g.kernels = napier_ops_kernels_of(context->isa)->layers;
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows), split);
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows), split);
     g.down = plan_of(context, napier_read_only(middle), w->down, out, split);

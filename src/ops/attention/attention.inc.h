@@ -563,12 +563,4 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
     return vm_any(vf_unordered(sum, sum));
 }
 
-#define NAPIER_ATTENTION_KERNELS                                                                                       \
-    {                                                                                                                  \
-        .weigh = napier_attention_weigh, .finish = napier_attention_finish, .few_values = napier_attention_few_values, \
-        .few_value_pairs = napier_attention_few_value_pairs, .slope = napier_attention_slope,                          \
-        .slope_pairs = napier_attention_slope_pairs, .turned = napier_attention_turned,                                \
-        .scale = napier_attention_scale, .any_special = napier_attention_any_special                                   \
-    }
-
 #endif

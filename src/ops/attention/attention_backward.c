@@ -440,7 +440,7 @@ static napier_status back(napier_context *context, back_job *job) {
         const int64_t rows = napier_sequence_of(plan, i).queries * plan->group;
         job->most_rows = rows > job->most_rows ? rows : job->most_rows;
     }
-    job->dot = napier_ops_kernels_of(context->isa)->linear.dot;
+    job->dot = napier_ops_kernels_of(context->isa)->linear->dot;
     job->tile_queries = NAPIER_BACK_ROWS > plan->group ? NAPIER_BACK_ROWS / plan->group : 1;
     job->scratch_floats = lay_out(job, NULL, &unused);
     NAPIER_MEMORY(memory, context);

@@ -105,4 +105,8 @@ typedef struct napier_attention_kernels {
     bool (*any_special)(const float *x, int64_t n);
 } napier_attention_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_attention_kernels napier_attention_kernels_scalar, napier_attention_kernels_avx2,
+    napier_attention_kernels_avx512, napier_attention_kernels_neon;
+
 #endif

@@ -216,8 +216,8 @@ napier_status napier_attention_plan_make(napier_context *context, bool on_device
     NAPIER_TRY(check_sizes(context, plan));
     NAPIER_TRY(read_options(context, options, plan));
     plan->group = q.heads / k.heads;
-    plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
-    plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    plan->kernels = napier_ops_kernels_of(context->isa)->attention;
+    plan->products = &napier_ops_kernels_of(context->isa)->linear->matmul;
     return NAPIER_OK;
 }
 

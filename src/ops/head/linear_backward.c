@@ -481,7 +481,7 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
 
 /* Without rows or tokens the results are 0. */
 static void write_zeros(const napier_context *context, napier_matrix out) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
     const float zeros[16] = {0.0f};
     for (int64_t row = 0; out.data && row < out.rows; row++) {
         for (int64_t col = 0; col < out.cols; col += 16) {

@@ -92,8 +92,7 @@ static int64_t row_bytes(const napier_head *h) {
 /* Takes all rows, or whole blocks of lanes: as many as memory allows, but at least one block. */
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights) {
-    napier_head h = {
-        .call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens, .threads = context->threads};
+    napier_head h = {.call = call, .kernels = napier_ops_kernels_of(context->isa)->tokens, .threads = context->threads};
     h.sides = napier_product_sides_of(context, hidden, weights, call->options.split != 0);
     h.tiles = napier_token_tiles(call->cols);
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);

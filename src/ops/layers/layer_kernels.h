@@ -56,4 +56,8 @@ typedef struct napier_layer_kernels {
                           float *grad_up);
 } napier_layer_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_layer_kernels napier_layer_kernels_scalar, napier_layer_kernels_avx2, napier_layer_kernels_avx512,
+    napier_layer_kernels_neon;
+
 #endif

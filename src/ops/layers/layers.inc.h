@@ -191,12 +191,4 @@ static void napier_gate_gradient(const float *gate, const float *up, const float
     }
 }
 
-#define NAPIER_LAYER_KERNELS                                                                       \
-    {                                                                                              \
-        .add = napier_add_row, .norm = napier_norm_row, .norm_factor = napier_norm_factor,         \
-        .norm_gradient = napier_norm_gradient, .add_weight_gradient = napier_add_weight_gradient,  \
-        .rotate = napier_rotate_row, .rotate_pairs = napier_rotate_pairs, .gate = napier_gate_row, \
-        .gate_gradient = napier_gate_gradient                                                      \
-    }
-
 #endif

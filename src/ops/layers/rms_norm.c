@@ -36,7 +36,7 @@ static void forward_task(void *argument, int worker, int64_t begin, int64_t end)
     for (int64_t row = begin; row < end; row++) {
         const float *x = napier_layer_in(j->kernels, &j->x, row, 0, j->x.cols, room);
         const napier_layer_place place = napier_layer_out(&j->out, row, 0, result);
-        j->kernels->layers.norm(&j->norm, (float *)x, NULL, place.data, place.dtype); /* without delta x stays */
+        j->kernels->layers->norm(&j->norm, (float *)x, NULL, place.data, place.dtype); /* without delta x stays */
         napier_layer_put(j->kernels, j->out, row, 0, j->x.cols, &place, result);
     }
 }
@@ -45,12 +45,12 @@ static float gradient_row(const job *j, int worker, int64_t row) {
     const int64_t n = j->norm.n;
     const float *x = napier_layer_in(j->kernels, &j->x, row, 0, n, room_of(j, worker, 0));
     if (!j->out.data) {
-        return j->kernels->layers.norm_factor(&j->norm, x);
+        return j->kernels->layers->norm_factor(&j->norm, x);
     }
     const float *grad = napier_layer_in(j->kernels, &j->grad, row, 0, n, room_of(j, worker, 1));
     float *const result = room_of(j, worker, 2);
-    const float factor = j->kernels->layers.norm_gradient(&j->norm, x, grad, result);
-    j->kernels->linear.matmul.unpack(result, napier_layer_floats(n), 1, n, j->out, row, 0, false);
+    const float factor = j->kernels->layers->norm_gradient(&j->norm, x, grad, result);
+    j->kernels->linear->matmul.unpack(result, napier_layer_floats(n), 1, n, j->out, row, 0, false);
     return factor;
 }
 
@@ -74,12 +74,12 @@ static void weight_columns(void *argument, int64_t index) {
     for (int64_t row = 0; row < j->x.rows; row++) {
         const float *x = napier_layer_in(j->kernels, &j->x, row, col, cols, room);
         const float *grad = napier_layer_in(j->kernels, &j->grad, row, col, cols, grad_room);
-        j->kernels->layers.add_weight_gradient(x, grad, j->factors[row], cols, sums);
+        j->kernels->layers->add_weight_gradient(x, grad, j->factors[row], cols, sums);
     }
     for (int64_t i = 0; i < COLUMNS; i++) {
         room[i] = (float)sums[i];
     }
-    j->kernels->linear.matmul.unpack(room, COLUMNS, 1, cols, j->grad_weight, 0, col, false);
+    j->kernels->linear->matmul.unpack(room, COLUMNS, 1, cols, j->grad_weight, 0, col, false);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */

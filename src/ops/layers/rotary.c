@@ -35,7 +35,7 @@ static void rotate_part(const job *j, int64_t token, int64_t head, int64_t i, in
                                        .sign = j->sign,
                                        .out_a = a.data,
                                        .out_b = b.data};
-    k->layers.rotate_pairs(&pairs, n, a.dtype);
+    k->layers->rotate_pairs(&pairs, n, a.dtype);
     napier_layer_put(k, out, token, i, n, &a, rooms[4]);
     napier_layer_put(k, out, token, half + i, n, &b, rooms[5]);
 }

@@ -32,13 +32,13 @@ static void forward_part(void *argument, int64_t index) {
     const float *gate = napier_layer_in(j->kernels, &j->gate, p.row, p.col, p.cols, gate_room);
     const float *up = napier_layer_in(j->kernels, &j->up, p.row, p.col, p.cols, up_room);
     const napier_layer_place place = napier_layer_out(&j->out, p.row, p.col, room);
-    j->kernels->layers.gate(gate, up, p.cols, place.data, place.dtype);
+    j->kernels->layers->gate(gate, up, p.cols, place.data, place.dtype);
     napier_layer_put(j->kernels, j->out, p.row, p.col, p.cols, &place, room);
 }
 
 static void write(const job *j, part p, napier_matrix m, const float *room) {
     if (m.data) {
-        j->kernels->linear.matmul.unpack(room, NAPIER_LAYER_COLS, 1, p.cols, m, p.row, p.col, false);
+        j->kernels->linear->matmul.unpack(room, NAPIER_LAYER_COLS, 1, p.cols, m, p.row, p.col, false);
     }
 }
 
@@ -49,7 +49,7 @@ static void backward_part(void *argument, int64_t index) {
     const float *gate = napier_layer_in(j->kernels, &j->gate, p.row, p.col, p.cols, rooms[0]);
     const float *up = napier_layer_in(j->kernels, &j->up, p.row, p.col, p.cols, rooms[1]);
     const float *grad = napier_layer_in(j->kernels, &j->grad, p.row, p.col, p.cols, rooms[2]);
-    j->kernels->layers.gate_gradient(gate, up, grad, p.cols, rooms[3], rooms[4]);
+    j->kernels->layers->gate_gradient(gate, up, grad, p.cols, rooms[3], rooms[4]);
     write(j, p, j->grad_gate, rooms[3]);
     write(j, p, j->grad_up, rooms[4]);
 }

@@ -36,4 +36,8 @@ typedef struct napier_linear_kernels {
     napier_product_kernels matmul;
 } napier_linear_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_linear_kernels napier_linear_kernels_scalar, napier_linear_kernels_avx2,
+    napier_linear_kernels_avx512, napier_linear_kernels_neon;
+
 #endif

@@ -162,10 +162,4 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
 #undef NAPIER_PRODUCT_COLUMNS
 #undef NAPIER_PRODUCT_REST
 
-#define NAPIER_LINEAR_KERNELS                                                                        \
-    {                                                                                                \
-        .squared_distance = napier_squared_distance, .dot = napier_dot, .product = napier_product,   \
-        .near_pairs = napier_near_pairs, .box_gap = napier_box_gap, .matmul = NAPIER_PRODUCT_KERNELS \
-    }
-
 #endif

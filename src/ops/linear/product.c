@@ -49,7 +49,7 @@ static int64_t few_sums(const napier_product_sides *s, int64_t lanes) {
 
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows, bool split) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
     napier_product_sides s = {.context = context, .kernels = kernels, .lanes = lanes, .rows = rows};
     s.split = split && lanes.dtype != NAPIER_BF16;
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);

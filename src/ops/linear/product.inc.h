@@ -30,12 +30,6 @@ typedef vf napier_patch[NAPIER_PATCH_ROWS][NAPIER_PATCH_VECTORS];
 
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
 
-NAPIER_KERNEL vf napier_flush_subnormal(vf x) {
-    const vi sign = vi_and(vf_bits(x), vi_set(INT32_MIN));
-    const vm tiny = vi_eq(vi_and(vf_bits(x), vi_set(0x7f800000)), vi_set(0));
-    return vf_select(tiny, vf_from_bits(sign), x);
-}
-
 /* Up to 16 elements, 0 beyond. */
 NAPIER_KERNEL vf napier_pack_load(const void *x, const napier_dtype dtype, int n, const bool flush) {
     if (n <= 0) {
@@ -155,8 +149,6 @@ static void napier_pack_product(const napier_const_matrix *m, int64_t row, int64
 
 /* ---- Pieces ------------------------------------------------------------------------------------------------------
  * 24 bits are three times 8: the upper half of an f32 is a bf16, and each difference is exact. */
-
-NAPIER_KERNEL vf napier_upper_half(vf x) { return vf_from_bits(vi_and(vf_bits(x), vi_set(-65536))); }
 
 /* The first piece of NaN is NaN, even if its payload is in the lower half. NaN and inf have no other pieces. */
 NAPIER_KERNEL vf napier_bf16_piece(const vf x, const int piece) {

@@ -25,7 +25,7 @@ static napier_strips strips_of(const napier_context *context, napier_const_matri
         k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
         return s;
     }
-    s.kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    s.kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
     s.k = k;
     s.k_block = k <= BLOCK || (a.rows > SOME_ROWS && k <= LONG_K) ? k : BLOCK;
     const int64_t strip_bytes = a.rows > SOME_ROWS && s.k_block == k ? 2 * STRIP_BYTES : STRIP_BYTES;

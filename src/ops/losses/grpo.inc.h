@@ -202,7 +202,4 @@ static void napier_grpo_scan_tile(const napier_grpo_job *job, int64_t first, int
     }
 }
 
-#define NAPIER_GRPO_KERNELS \
-    { .scan = napier_grpo_scan_tile, .tile = napier_grpo_tile, .entropy_gradient = napier_grpo_entropy_gradient }
-
 #endif

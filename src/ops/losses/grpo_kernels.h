@@ -90,4 +90,8 @@ typedef struct napier_grpo_kernels {
     void (*entropy_gradient)(const napier_grpo_job *job, int64_t first, int n);
 } napier_grpo_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_grpo_kernels napier_grpo_kernels_scalar, napier_grpo_kernels_avx2, napier_grpo_kernels_avx512,
+    napier_grpo_kernels_neon;
+
 #endif

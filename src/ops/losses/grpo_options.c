@@ -191,7 +191,7 @@ static void make_job(const napier_grpo_batch *batch, napier_grpo_run *run) {
 static napier_status read_structs(napier_context *context, const napier_grpo_batch *batch,
                                   const napier_grpo_options *options, napier_grpo_batch *b, napier_grpo_run *run) {
     *b = (napier_grpo_batch)NAPIER_GRPO_BATCH_INIT;
-    *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
+    *run = (napier_grpo_run){.kernels = napier_ops_kernels_of(context->isa)->grpo};
     NAPIER_TRY(read_options(context, options, &run->options));
     return napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
 }

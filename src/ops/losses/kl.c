@@ -103,7 +103,7 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     if (t.responses.count == 0) {
         return NAPIER_OK;
     }
-    t.kernels = &napier_ops_kernels_of(context->isa)->kl;
+    t.kernels = napier_ops_kernels_of(context->isa)->kl;
     const int64_t slots = napier_tile_slots(&t.responses);
     NAPIER_MEMORY(memory, context);
     t.sums = napier_take(&memory, slots, sizeof *t.sums);
@@ -151,7 +151,7 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
                  .grad_kl = grad_kl};
     NAPIER_TRY(napier_kl_check(context, NAPIER_ON_HOST, offsets, options, grad_kl, true, &t.job, &t.options));
     t.responses = napier_responses_of(offsets);
-    t.kernels = &napier_ops_kernels_of(context->isa)->kl;
+    t.kernels = napier_ops_kernels_of(context->isa)->kl;
     NAPIER_MAY_STOP(context);
     napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), write_gradients, &t);
     return napier_stopped(context);

@@ -134,10 +134,4 @@ static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t r
     }
 }
 
-#define NAPIER_KL_KERNELS                                                                                 \
-    {                                                                                                     \
-        .tile = napier_kl_tile, .tile_gradient = napier_kl_tile_gradient, .full_row = napier_kl_full_row, \
-        .full_row_gradient = napier_kl_full_row_gradient                                                  \
-    }
-
 #endif

@@ -27,7 +27,7 @@ static bool row_of(const full_task *t, int which, int64_t row, float *scratch, n
     const napier_softmax_job *job = &t->rows[which];
     napier_sum sum;
     napier_sum_init(&sum);
-    t->kernels->softmax.sum_range(job, row, 0, job->x.cols, &sum, scratch);
+    t->kernels->softmax->sum_range(job, row, 0, job->x.cols, &sum, scratch);
     return napier_kl_row_from(&sum, out);
 }
 
@@ -37,7 +37,7 @@ static double divergence_of(const full_task *t, int64_t row, float *scratch, nap
         return napier_f64_nan();
     }
     double excess;
-    const double kl = t->kernels->kl.full_row(&t->job, row, p, q, &excess);
+    const double kl = t->kernels->kl->full_row(&t->job, row, p, q, &excess);
     return napier_kl_settle(kl, excess, q);
 }
 
@@ -65,7 +65,7 @@ static void run_gradients(void *argument, int worker, int64_t begin, int64_t end
         napier_kl_row p, q;
         const double kl = g != 0 ? divergence_of(t, row, scratch, &p, &q) : 0.0;
         if (g != 0 && kl == kl) {
-            t->kernels->kl.full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)g);
+            t->kernels->kl->full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)g);
         } else {
             fill_row(t->job.grad_policy, row, kl);
             fill_row(t->job.grad_ref, row, kl);

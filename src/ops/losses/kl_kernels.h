@@ -44,4 +44,8 @@ typedef struct napier_kl_kernels {
                               const napier_kl_row *q, float kl, float gradient);
 } napier_kl_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_kl_kernels napier_kl_kernels_scalar, napier_kl_kernels_avx2, napier_kl_kernels_avx512,
+    napier_kl_kernels_neon;
+
 #endif

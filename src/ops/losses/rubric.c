@@ -93,7 +93,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
         return NAPIER_OK;
     }
     const int64_t slots = napier_tile_slots(&t.responses), criteria = rubric.rows;
-    t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
+    t.kernels = napier_ops_kernels_of(context->isa)->rubric;
     NAPIER_MEMORY(memory, context);
     NAPIER_MAY_STOP(context);
     if (criteria > 0) {
@@ -155,7 +155,7 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
     const int64_t chunk = napier_token_chunk(context, tokens);
     const size_t criteria = rubric.rows > 0 ? (size_t)rubric.rows : 1;
     const size_t row = criteria <= SIZE_MAX / sizeof(float) ? criteria * sizeof(float) : SIZE_MAX;
-    t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
+    t.kernels = napier_ops_kernels_of(context->isa)->rubric;
     NAPIER_MEMORY(memory, context);
     t.sums = napier_take(&memory, napier_workers(context, tokens, chunk), row);
     NAPIER_TRY(napier_taken(&memory, "factors: no memory for %lld criteria", (long long)rubric.rows));

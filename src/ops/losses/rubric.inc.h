@@ -82,7 +82,4 @@ static void napier_rubric_tile_gradient(const napier_rubric_job *job, int64_t fi
     napier_tokens_put(job->grad_logprobs, first, n, grad);
 }
 
-#define NAPIER_RUBRIC_KERNELS \
-    { .tile = napier_rubric_tile, .tile_gradient = napier_rubric_tile_gradient }
-
 #endif

@@ -20,4 +20,8 @@ typedef struct napier_rubric_kernels {
     void (*tile_gradient)(const napier_rubric_job *job, int64_t first, int n, const float *factor);
 } napier_rubric_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_rubric_kernels napier_rubric_kernels_scalar, napier_rubric_kernels_avx2,
+    napier_rubric_kernels_avx512, napier_rubric_kernels_neon;
+
 #endif

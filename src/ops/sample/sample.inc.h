@@ -201,10 +201,4 @@ static void sample_terms(const float *z, int n, float max, float *terms) {
     terms_as(z, n, vf_set(max - NAPIER_CUTOFF), vf_set(magic), true, terms);
 }
 
-#define NAPIER_SAMPLE_KERNELS                                                                                          \
-    {                                                                                                                  \
-        .collect = sample_collect, .split = sample_split, .rest = sample_rest, .ties = sample_ties, .cut = sample_cut, \
-        .terms = sample_terms                                                                                          \
-    }
-
 #endif

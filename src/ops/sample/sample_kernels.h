@@ -33,4 +33,8 @@ typedef struct napier_sample_kernels {
     void (*terms)(const float *z, int n, float max, float *terms);
 } napier_sample_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_sample_kernels napier_sample_kernels_scalar, napier_sample_kernels_avx2,
+    napier_sample_kernels_avx512, napier_sample_kernels_neon;
+
 #endif

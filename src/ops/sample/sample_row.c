@@ -111,13 +111,13 @@ static const float *load(const drawing *d, int64_t tile, int n) {
         return from;
     }
     if (!marked) {
-        d->kernels->tokens.token_z(&d->call->rules, from, x->dtype, x->col_stride, keep, n, z);
+        d->kernels->tokens->token_z(&d->call->rules, from, x->dtype, x->col_stride, keep, n, z);
         return z;
     }
-    d->kernels->tokens.token_z(&none, from, x->dtype, x->col_stride, NULL, n, z);
+    d->kernels->tokens->token_z(&none, from, x->dtype, x->col_stride, NULL, n, z);
     penalize(d->call, d->desk->marks + column, n, z);
     if (keep || d->call->rules.temperature != 1.0f) {
-        d->kernels->tokens.token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
+        d->kernels->tokens->token_z(&d->call->rules, z, NAPIER_F32, 1, keep, n, z);
     }
     return z;
 }
@@ -134,14 +134,14 @@ static const float *load_cut_tile(const drawing *d, int64_t tile, napier_sample_
         memcpy(z, loaded, (size_t)n * sizeof *z);
     }
     if (cut.least > -INFINITY) {
-        d->kernels->sample.cut(z, n, cut.least, last < 0 ? 0 : (int)napier_least(last, n - 1) + 1);
+        d->kernels->sample->cut(z, n, cut.least, last < 0 ? 0 : (int)napier_least(last, n - 1) + 1);
     }
     return z;
 }
 
 static void sum_tile(const drawing *d, int64_t tile, const float *z) {
     napier_token_seen unused = {.max = 0};
-    d->kernels->tokens.token_tile(&no_wants, z, NULL, tile_size(d, tile), tile, &d->desk->slots, &unused);
+    d->kernels->tokens->token_tile(&no_wants, z, NULL, tile_size(d, tile), tile, &d->desk->slots, &unused);
 }
 
 static uint64_t tile_weight(const drawing *d, int64_t tile) {
@@ -170,7 +170,7 @@ static int64_t collect(const drawing *d, float least, napier_sample_cut cut, int
     for (int64_t t = 0; t < d->call->tiles; t += step) {
         if (d->desk->slots.max[t] >= limit) {
             const float *const z = load_cut_tile(d, t, cut);
-            count += d->kernels->sample.collect(z, tile_size(d, t), limit, d->desk->values + count);
+            count += d->kernels->sample->collect(z, tile_size(d, t), limit, d->desk->values + count);
         }
     }
     return count;
@@ -191,7 +191,7 @@ static void cut_tile(const drawing *d, int64_t tile, napier_sample_cut cut) {
     }
     const bool ties = tile * NAPIER_TILE < cut.last; /* are those that equal least kept? */
     const float least = ties ? cut.least : napier_of_rising(napier_rising(cut.least) + 1);
-    s->rest[tile] = d->kernels->sample.rest(load_tile(d, tile), tile_size(d, tile), s->max[tile], least);
+    s->rest[tile] = d->kernels->sample->rest(load_tile(d, tile), tile_size(d, tile), s->max[tile], least);
 }
 
 /* The cut behind `ties` of the elements that equal `least`. Corrects the sums of all tiles for it. */
@@ -206,7 +206,7 @@ static napier_sample_cut narrow(const drawing *d, float least, int64_t ties) {
         }
         if (cut.last == INT64_MAX && ties < INT64_MAX) {
             int64_t left = ties;
-            const int end = d->kernels->sample.ties(load_tile(d, t), tile_size(d, t), least, &left);
+            const int end = d->kernels->sample->ties(load_tile(d, t), tile_size(d, t), least, &left);
             cut.last = left == 0 ? t * NAPIER_TILE + end - 1 : INT64_MAX;
             ties = left;
         }
@@ -216,7 +216,7 @@ static napier_sample_cut narrow(const drawing *d, float least, int64_t ties) {
 }
 
 static bool search(const drawing *d, bool weights, int64_t n, uint64_t goal, float *least, int64_t *ties) {
-    const napier_sample_measure measure = {&d->kernels->sample, weights, d->max, d->call->bits};
+    const napier_sample_measure measure = {d->kernels->sample, weights, d->max, d->call->bits};
     return n > 0 && napier_sample_search(&measure, d->desk->values, n, goal, least, ties);
 }
 
@@ -241,7 +241,7 @@ static int64_t collect_parts(const drawing *d, int64_t *looked) {
         const int n = (int)napier_least(tile_size(d, t), GUESS_PART);
         *looked += n;
         if (d->desk->slots.max[t] > -INFINITY) {
-            count += d->kernels->sample.collect(load(d, t, n), n, -FLT_MAX, d->desk->values + count);
+            count += d->kernels->sample->collect(load(d, t, n), n, -FLT_MAX, d->desk->values + count);
         }
     }
     return count;
@@ -250,7 +250,7 @@ static int64_t collect_parts(const drawing *d, int64_t *looked) {
 /* Guesses between which values the edge lies; false if that is not possible. share: as for napier_sample_bracket, of the
  * whole row. */
 static bool guess(const drawing *d, napier_sample_bands *bands, double share, float floor) {
-    const napier_sample_measure measure = {&d->kernels->sample, bands->weights, d->max, d->call->bits};
+    const napier_sample_measure measure = {d->kernels->sample, bands->weights, d->max, d->call->bits};
     int64_t looked = 0;
     if (d->call->tiles < GUESS_TILES || d->call->bits > GUESS_BITS || napier_is_big(d->max)) {
         return false;
@@ -282,7 +282,7 @@ static bool find_by_guess(const drawing *d, bool weights, double share, uint64_t
     }
     for (int64_t t = 0; t < d->call->tiles; t++) {
         if (d->desk->slots.max[t] >= bands.low) {
-            n += d->kernels->sample.split(&bands, load_tile(d, t), tile_size(d, t), d->desk->values + n, &above);
+            n += d->kernels->sample->split(&bands, load_tile(d, t), tile_size(d, t), d->desk->values + n, &above);
         }
     }
     return above < goal && search(d, weights, n, goal - above, least, ties);
@@ -379,7 +379,7 @@ static choice choose_inside(const drawing *d, int64_t tile, napier_sample_cut cu
     const float *const z = load_cut_tile(d, tile, cut);
     const int n = tile_size(d, tile);
     uint64_t inside = 0;
-    d->kernels->sample.terms(z, n, d->desk->slots.max[tile], d->desk->terms);
+    d->kernels->sample->terms(z, n, d->desk->slots.max[tile], d->desk->terms);
     for (int i = 0; i < n; i++) {
         inside += napier_sample_weight(d->desk->terms[i], NAPIER_SAMPLE_TILE_BITS);
     }
@@ -424,8 +424,8 @@ static float plain_z(const drawing *d, int64_t id) {
     const napier_const_matrix *x = &d->call->logits;
     const int64_t at = d->row * x->row_stride + id * x->col_stride;
     float z;
-    d->kernels->tokens.token_z(&d->call->plain, (const char *)x->data + at * (int64_t)napier_dtype_size(x->dtype),
-                               x->dtype, 1, NULL, 1, &z);
+    d->kernels->tokens->token_z(&d->call->plain, (const char *)x->data + at * (int64_t)napier_dtype_size(x->dtype),
+                                x->dtype, 1, NULL, 1, &z);
     return z;
 }
 
@@ -442,12 +442,12 @@ void napier_sample_scan(const napier_sample_call *call, const napier_ops_kernels
                         int64_t end, const napier_token_slots *scanned, float *scratch) {
     const napier_token_job job = {call->logits, call->plain, no_wants};
     napier_token_seen unused = {.max = 0};
-    kernels->tokens.token_range(&job, row, begin * NAPIER_TILE, napier_least(end * NAPIER_TILE, call->logits.cols),
-                                scanned, &unused, scratch);
+    kernels->tokens->token_range(&job, row, begin * NAPIER_TILE, napier_least(end * NAPIER_TILE, call->logits.cols),
+                                 scanned, &unused, scratch);
 }
 
 static napier_token_final finish(const drawing *d, const napier_token_slots *slots) {
-    return d->kernels->tokens.token_finish(&no_wants, slots, d->call->tiles);
+    return d->kernels->tokens->token_finish(&no_wants, slots, d->call->tiles);
 }
 
 /* Draws from a row whose marks are set and whose plain distribution is *plain. */

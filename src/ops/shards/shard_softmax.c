@@ -35,7 +35,7 @@ static napier_status write_all(napier_context *context, write_job *w) {
     const int64_t rows = w->job.x.rows, chunk = napier_row_chunk(context, rows, w->job.x.cols, 1);
     const int workers = napier_workers(context, rows, chunk);
     NAPIER_MEMORY(memory, context);
-    w->kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    w->kernels = napier_ops_kernels_of(context->isa)->softmax;
     w->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
     NAPIER_MAY_STOP(context);
@@ -112,7 +112,7 @@ static napier_status run(napier_context *context, gradient_job *j, napier_task *
     const int64_t rows = j->gradients.rows, chunk = napier_row_chunk(context, rows, j->gradients.cols, 1);
     const int workers = napier_workers(context, rows, chunk);
     NAPIER_MEMORY(memory, context);
-    j->kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    j->kernels = napier_ops_kernels_of(context->isa)->softmax;
     j->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
     NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
     NAPIER_MAY_STOP(context);

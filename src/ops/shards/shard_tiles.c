@@ -103,7 +103,7 @@ napier_status napier_shard_tiles(napier_context *context, napier_const_matrix lo
     const int workers = napier_workers(context, logits.rows, chunk);
     NAPIER_MEMORY(memory, context);
     j.job = (napier_token_job){logits, j.s.call.rules, j.s.call.wants};
-    j.kernels = &napier_ops_kernels_of(context->isa)->tokens;
+    j.kernels = napier_ops_kernels_of(context->isa)->tokens;
     j.slot_floats = napier_token_slot_floats(napier_token_tiles(logits.cols));
     j.scratch = napier_take(&memory, workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
     j.slots = napier_take(&memory, workers, (size_t)j.slot_floats * sizeof(float));

@@ -158,7 +158,7 @@ napier_status napier_shard_token_backward(napier_context *context, const int64_t
     NAPIER_TRY(take_desks(&memory, &j, workers));
     j.stream = j.stream && napier_leaves_caches(context, grad_logits);
     j.job = (napier_token_job){logits, j.rows.call.rules, j.rows.call.wants};
-    j.kernels = &napier_ops_kernels_of(context->isa)->tokens;
+    j.kernels = napier_ops_kernels_of(context->isa)->tokens;
     NAPIER_MAY_STOP(context);
     napier_parallel(context, logits.rows, chunk, back_rows, &j);
     return napier_stopped(context);

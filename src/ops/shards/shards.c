@@ -190,7 +190,7 @@ napier_status napier_shard_finish_tiles(napier_context *context, napier_const_ma
     const int workers = napier_workers(context, tiles.rows, chunk);
     const int64_t floats = napier_token_slot_floats(count > 0 ? count : 1);
     NAPIER_MEMORY(memory, context);
-    finish_job job = {&napier_ops_kernels_of(context->isa)->tokens,
+    finish_job job = {napier_ops_kernels_of(context->isa)->tokens,
                       tiles,
                       (int64_t)values,
                       count,

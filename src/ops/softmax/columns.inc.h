@@ -409,7 +409,7 @@ static int strip_rows(const napier_softmax_job *job) {
     return rows < least ? least : (int)napier_least(rows, NAPIER_STRIP_MOST);
 }
 
-static void short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+NAPIER_SLOT void short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int strip = strip_rows(job);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t row = tiny_columns(job, begin, end); row < end; row += strip) {
@@ -499,8 +499,8 @@ static bool sum_in_place(const napier_softmax_job *job, int64_t row, int64_t beg
                                       : sum_in_place_as(NAPIER_BF16, job, row, begin, end, sixteen, acc);
 }
 
-static void sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
-                      napier_sum *sums, float *scratch) {
+NAPIER_SLOT void sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                           napier_sum *sums, float *scratch) {
     const bool in_place = rows == NAPIER_STRIP && sums_in_place(job);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
@@ -732,8 +732,8 @@ NAPIER_KERNEL void write_strip_of(napier_softmax_op op, const napier_softmax_job
     }
 }
 
-static void write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
-                        const napier_final *finals, float *scratch) {
+NAPIER_SLOT void write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                             const napier_final *finals, float *scratch) {
     if (job->op == NAPIER_OP_SOFTMAX) {
         write_strip_of(NAPIER_OP_SOFTMAX, job, row, rows, begin, end, finals, scratch);
     } else {
@@ -789,7 +789,7 @@ static int64_t pack_eight(const napier_softmax_job *job, int64_t begin, int64_t 
     return i;
 }
 
-static void pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+NAPIER_SLOT void pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
     if (job->x.dtype == NAPIER_F32 && job->x.rows == 8 && job->temperature == 1.0f) {
         begin = pack_eight(job, begin, end, z, ld);
     }
@@ -833,7 +833,7 @@ static int64_t unpack_eight(const napier_softmax_job *job, int64_t begin, int64_
     return i;
 }
 
-static void unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
+NAPIER_SLOT void unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
     if (job->y.dtype == NAPIER_F32 && job->y.rows == 8) {
         begin = unpack_eight(job, begin, end, z, ld);
     }

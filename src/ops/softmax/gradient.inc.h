@@ -40,8 +40,8 @@ NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
     return vf_hadd(napier_fold_lanes(lane, 16));
 }
 
-static double dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
-                        float *scratch) {
+NAPIER_SLOT double dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin,
+                             int64_t end, float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE;
     double total = 0;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
@@ -89,25 +89,13 @@ NAPIER_KERNEL void gradient_row(bool log, napier_const_matrix values, napier_con
     }
 }
 
-static void softmax_gradient(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
-                             int64_t row, float sum, float temperature, float *scratch) {
+NAPIER_SLOT void softmax_gradient(bool log, napier_const_matrix values, napier_const_matrix gradients,
+                                  napier_matrix out, int64_t row, float sum, float temperature, float *scratch) {
     if (log) {
         gradient_row(true, values, gradients, out, row, sum, temperature, scratch);
     } else {
         gradient_row(false, values, gradients, out, row, sum, temperature, scratch);
     }
 }
-
-#define NAPIER_SOFTMAX_KERNELS                                                                                        \
-    {                                                                                                                 \
-        .short_rows = short_or_tiny_rows, .short_columns = short_columns, .long_rows = long_rows,                     \
-        .keep_range = keep_range, .write_kept = write_kept, .max_of_range = max_of_range, .sum_range = sum_range,     \
-        .write_range = write_range, .sum_strip = sum_strip, .write_strip = write_strip, .pack_few = pack_few,         \
-        .unpack_few = unpack_few, .merge = napier_sum_merge, .finish = napier_sum_finish, .store_lse = store_lse,     \
-        .tile_sum = tile_sum_of, .pack = pack_row, .write = write_row, .weighted_look = weighted_look_at,             \
-        .weighted_rest = weighted_rest, .weighted_ties = weighted_ties, .f64_tile = f64_tile, .f64_apply = f64_apply, \
-        .f64_weighted_look = f64_weighted_look, .f64_weighted_rest = f64_weighted_rest, .dot_range = dot_range,       \
-        .gradient = softmax_gradient                                                                                  \
-    }
 
 #endif

@@ -354,7 +354,7 @@ static void tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end,
     }
 }
 
-static void short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+NAPIER_SLOT void short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     if (job->x.cols <= NAPIER_TINY_COLS && job->x.col_stride == 1) {
         tiny_rows(job, begin, end, scratch);
     } else {

@@ -11,7 +11,7 @@
 
 #include "ops/softmax/short_rows.inc.h"
 
-static float max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch) {
+NAPIER_SLOT float max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch) {
     float max = -INFINITY;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const float tile = vf_hmax(look_row(job, row, i, napier_tile_at(i, end), scratch).range.max);
@@ -168,8 +168,8 @@ static void sum_and_write(napier_tiles *a, int64_t p, float *terms, const napier
 
 /* ---- A range of one row -------------------------------------------------------------------------------------------- */
 
-static void sum_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
-                      float *scratch) {
+NAPIER_SLOT void sum_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                           float *scratch) {
     napier_tiles a;
     tiles_start(&a, job, row, 1, begin, end, scratch);
     for (int64_t p = 0; p < a.count; p++) {
@@ -200,8 +200,8 @@ static void write_range(const napier_softmax_job *job, int64_t row, int64_t begi
 /* Adds columns [begin, end) to *sum and keeps their terms at terms + column; tiles[k] records whether tile
  * k was kept. The terms may occupy the memory of the results. Then the terms of a last, partial tile are
  * not kept, because whole vectors are stored. */
-static void keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
-                       float *terms, napier_kept_tile *tiles, float *scratch) {
+NAPIER_SLOT void keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                            float *terms, napier_kept_tile *tiles, float *scratch) {
     const bool in_result = (void *)terms == row_out(job, row);
     napier_tiles a;
     tiles_start(&a, job, row, 1, begin, end, scratch);
@@ -243,8 +243,9 @@ static void write_kept_tile(const napier_softmax_job *job, napier_tile_place at,
     }
 }
 
-static void write_kept(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
-                       const napier_final *final, const float *terms, const napier_kept_tile *tiles, float *scratch) {
+NAPIER_SLOT void write_kept(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                            const napier_final *final, const float *terms, const napier_kept_tile *tiles,
+                            float *scratch) {
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const napier_tile_place at = {row, i, napier_tile_at(i, end)};
         write_kept_tile(job, at, final, terms + i, &tiles[i / NAPIER_TILE], scratch);
@@ -335,8 +336,8 @@ static void long_step(napier_long_run *run, int64_t p, napier_tile_place at, int
     napier_sum_add_tile(sum, &t);
 }
 
-static void long_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
-                      float *scratch) {
+NAPIER_SLOT void long_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms,
+                           napier_kept_tile *kept, float *scratch) {
     napier_long_run run = {.final = {.kind = NAPIER_ROW_NAN}};
     run.writes = job->op != NAPIER_OP_LOGSUMEXP;
     run.fused = run.writes && job->y.col_stride == 1 && job->y.dtype == job->x.dtype;

@@ -126,7 +126,7 @@ static napier_status backward(napier_context *context, bool log, napier_const_ma
     const int64_t chunk = napier_row_chunk(context, values.rows, values.cols, 1);
     const int workers = napier_workers(context, values.rows, chunk);
     NAPIER_MEMORY(memory, context);
-    backward_task task = {&napier_ops_kernels_of(context->isa)->softmax,
+    backward_task task = {napier_ops_kernels_of(context->isa)->softmax,
                           log,
                           values,
                           gradients,

@@ -147,7 +147,7 @@ NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64
                                                    : look_as(NAPIER_F16, x, false, t, true, n, z)};
 }
 
-static void pack_row(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
+NAPIER_SLOT void pack_row(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = n - i < NAPIER_TILE ? (int)(n - i) : NAPIER_TILE;
         float tile[NAPIER_TILE];
@@ -281,7 +281,7 @@ static bool looked_tile(napier_looked looked, int n, float *terms, napier_tile_s
     return terms;
 }
 
-static void tile_sum_of(const float *z, int n, napier_tile_sum *t) {
+NAPIER_SLOT void tile_sum_of(const float *z, int n, napier_tile_sum *t) {
     looked_tile(napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL), n, NULL, t);
 }
 
@@ -572,7 +572,7 @@ NAPIER_KERNEL void *row_out(const napier_softmax_job *job, int64_t row) {
     return napier_at_out(job->y.data, job->y.dtype, row * job->y.row_stride);
 }
 
-static void store_lse(const napier_softmax_job *job, int64_t row, float lse) {
+NAPIER_SLOT void store_lse(const napier_softmax_job *job, int64_t row, float lse) {
     napier_scatter(&lse, 1, row_out(job, row), job->y.dtype, 1, false);
 }
 
@@ -594,7 +594,7 @@ static napier_final final_of_row(const napier_softmax_job *job, int64_t row, flo
 }
 
 /* The same, and its result to y. */
-static void any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
+NAPIER_SLOT void any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
     const int n = (int)job->x.cols;
     const napier_final final = final_of_row(job, row, scratch);
     const napier_looked looked = look_row(job, row, 0, n, scratch);
@@ -608,8 +608,8 @@ NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {
 
 /* ---- For the public state ------------------------------------------------------------------------------------------ */
 
-static void write_row(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
-                      int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
+NAPIER_SLOT void write_row(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
+                           int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = napier_tile_at(i, n);
         const napier_looked looked = napier_look(z + i, NAPIER_F32, 1, 1.0f, part, scratch);

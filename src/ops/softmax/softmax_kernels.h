@@ -132,4 +132,8 @@ typedef struct napier_softmax_kernels {
                      int64_t row, float sum, float temperature, float *scratch);
 } napier_softmax_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_softmax_kernels napier_softmax_kernels_scalar, napier_softmax_kernels_avx2,
+    napier_softmax_kernels_avx512, napier_softmax_kernels_neon;
+
 #endif

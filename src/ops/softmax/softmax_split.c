@@ -312,7 +312,7 @@ static napier_status run_by_tiles(napier_context *context, split *s) {
 /* ---- Entry --------------------------------------------------------------------------------------------------------- */
 
 static split split_of(const napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
-    return (split){.job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
+    return (split){.job = job, .kernels = napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
 }
 
 static napier_status run_as_they_lie(napier_context *context, split *s) {
@@ -459,7 +459,7 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
     NAPIER_MAY_STOP(context);
     napier_sum sum;
     NAPIER_TRY(sum_all(context, job, &sum));
-    const napier_softmax_kernels *kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *kernels = napier_ops_kernels_of(context->isa)->softmax;
     kernels->store_lse(job, 0, kernels->finish(&sum).lse);
     return NAPIER_OK;
 }

@@ -29,7 +29,7 @@ NAPIER_KERNEL napier_weighted16 weighted_load(const float *x, const float *b, in
     return w;
 }
 
-static void weighted_look_at(const float *x, const float *b, int n, napier_weighted_look *look) {
+NAPIER_SLOT void weighted_look_at(const float *x, const float *b, int n, napier_weighted_look *look) {
     vf max = napier_minus_infinity(), size = max, largest_weight = vf_zero();
     vm nan = vm_first(0);
     for (int i = 0; i < n; i += 16) {
@@ -60,7 +60,7 @@ NAPIER_KERNEL vf weighted_terms16(const napier_weighted16 *w, vf max, vf cutoff,
     return vf_keep(kept, vf_from_bits(vi_add(vf_bits(term), vi_shl(vi_add(k, shift), 23))));
 }
 
-static float weighted_rest(const float *x, const float *b, int n, const napier_weighted_look *look) {
+NAPIER_SLOT float weighted_rest(const float *x, const float *b, int n, const napier_weighted_look *look) {
     const float top = (float)look->max;
     if (napier_is_big(top)) {
         return napier_weighted_rest_by_definition(x, b, n, look);
@@ -81,7 +81,7 @@ static float weighted_rest(const float *x, const float *b, int n, const napier_w
 }
 
 /* The indices of the elements that equal `max` and have a weight. */
-static int weighted_ties(const float *x, const float *b, int n, float max, int *at) {
+NAPIER_SLOT int weighted_ties(const float *x, const float *b, int n, float max, int *at) {
     int count = 0;
     for (int i = 0; i < n; i += 16) {
         const vf u = n - i >= 16 ? vf_load(x + i) : vf_load_part(x + i, n - i, napier_minus_infinity());

@@ -60,7 +60,7 @@ napier_status napier_sparsemax(napier_context *context, napier_const_matrix logi
                                const napier_softmax_options *options) {
     task t;
     NAPIER_TRY(napier_sparsemax_arguments(context, logits, probs, options, &t.job));
-    t.kernel = napier_ops_kernels_of(context->isa)->sparsemax.forward;
+    t.kernel = napier_ops_kernels_of(context->isa)->sparsemax->forward;
     return run(context, &t);
 }
 
@@ -69,6 +69,6 @@ napier_status napier_sparsemax_backward(napier_context *context, napier_const_ma
                                         const napier_softmax_options *options) {
     task t;
     NAPIER_TRY(napier_sparsemax_gradient_arguments(context, probs, grad_probs, grad_logits, options, &t.job));
-    t.kernel = napier_ops_kernels_of(context->isa)->sparsemax.gradient;
+    t.kernel = napier_ops_kernels_of(context->isa)->sparsemax->gradient;
     return run(context, &t);
 }

@@ -179,8 +179,8 @@ static void sparsemax_fill_row(const napier_sparsemax_job *job, int64_t row, dou
     }
 }
 
-static void sparsemax_write_row(const napier_sparsemax_job *job, int64_t row, double max,
-                                napier_sparsemax_threshold threshold, sparsemax_tile *t) {
+NAPIER_SLOT void sparsemax_write_row(const napier_sparsemax_job *job, int64_t row, double max,
+                                     napier_sparsemax_threshold threshold, sparsemax_tile *t) {
     const vd top = vd_set(max), limit = vd_set(threshold.limit), zero = vd_set(0.0);
     const vd whole = vd_set(threshold.whole), fraction = vd_set(threshold.fraction);
     for (int64_t col = 0; col < job->x.cols; col += NAPIER_TILE) {
@@ -250,8 +250,5 @@ static void sparsemax_gradient(const napier_sparsemax_job *job, int64_t row) {
         sparsemax_store_tile(job->out, row, col, job->wide, &g);
     }
 }
-
-#define NAPIER_SPARSEMAX_KERNELS \
-    { .forward = sparsemax_row, .gradient = sparsemax_gradient }
 
 #endif

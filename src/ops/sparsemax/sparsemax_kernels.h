@@ -25,4 +25,8 @@ typedef struct napier_sparsemax_kernels {
 
 enum { SPARSEMAX_LANES = 256 }; /* of the sum that the gradient needs */
 
+/* Each exists only in builds for its processor. */
+extern const napier_sparsemax_kernels napier_sparsemax_kernels_scalar, napier_sparsemax_kernels_avx2,
+    napier_sparsemax_kernels_avx512, napier_sparsemax_kernels_neon;
+
 #endif

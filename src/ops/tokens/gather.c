@@ -56,7 +56,7 @@ static void gather_task(void *argument, int worker, int64_t begin, int64_t end) 
 napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
                                      napier_vector gathered) {
     NAPIER_TRY(napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, napier_read_only_vector(gathered), false));
-    gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
+    gathering g = {napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
     NAPIER_MAY_STOP(context);
     napier_parallel(context, logprobs.rows, GATHER_ROWS, gather_task, &g);
     return napier_stopped(context);

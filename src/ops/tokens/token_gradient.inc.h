@@ -372,10 +372,4 @@ static void napier_token_gradient(const napier_token_job *job, int64_t row, int6
     }
 }
 
-#define NAPIER_TOKEN_KERNELS                                                                                        \
-    {                                                                                                               \
-        .token_z = napier_token_z, .token_tile = napier_token_tile, .token_finish = napier_token_finish,            \
-        .token_range = napier_token_range, .token_rows = napier_token_rows, .token_gradient = napier_token_gradient \
-    }
-
 #endif

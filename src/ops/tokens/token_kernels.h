@@ -55,4 +55,8 @@ typedef struct napier_token_kernels {
                            napier_matrix y, bool stream, float *scratch);
 } napier_token_kernels;
 
+/* Each exists only in builds for its processor. */
+extern const napier_token_kernels napier_token_kernels_scalar, napier_token_kernels_avx2, napier_token_kernels_avx512,
+    napier_token_kernels_neon;
+
 #endif

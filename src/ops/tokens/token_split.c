@@ -7,7 +7,7 @@
 
 napier_token_split napier_token_split_of(const napier_context *context, const napier_token_call *call,
                                          napier_const_matrix logits) {
-    napier_token_split s = {.call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens};
+    napier_token_split s = {.call = call, .kernels = napier_ops_kernels_of(context->isa)->tokens};
     s.job = (napier_token_job){logits, call->rules, call->wants};
     s.tiles = napier_token_tiles(call->cols);
     s.slot_floats = napier_token_slot_floats(s.tiles > 0 ? s.tiles : 1);

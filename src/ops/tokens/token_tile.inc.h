@@ -4,7 +4,7 @@
 #define NAPIER_OPS_TOKENS_TOKEN_TILE_INC_H
 
 #include "core/math/lanes_tanh.h"
-#include "ops/softmax/softmax.inc.h"
+#include "ops/softmax/gradient.inc.h"
 #include "ops/tokens/token_kernels.h"
 #include "ops/tokens/token_row.h"
 
@@ -67,8 +67,8 @@ static void napier_token_widen(const void *x, napier_dtype dtype, int64_t stride
     }
 }
 
-static void napier_token_z(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
-                           const uint8_t *keep, int64_t n, float *z) {
+NAPIER_SLOT void napier_token_z(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
+                                const uint8_t *keep, int64_t n, float *z) {
     float tile[NAPIER_TILE + 16];
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = napier_tile_at(i, n);
@@ -85,7 +85,8 @@ static void napier_token_z(const napier_token_rules *rules, const void *x, napie
 }
 
 /* Elements [begin, begin + n) of a row as z, with their range. `room` must hold a tile and 16 more floats. */
-static napier_looked napier_token_look(const napier_token_job *job, int64_t row, int64_t begin, int n, float *room) {
+NAPIER_SLOT napier_looked napier_token_look(const napier_token_job *job, int64_t row, int64_t begin, int n,
+                                            float *room) {
     const napier_const_matrix *x = &job->x;
     const void *from = napier_at(x->data, x->dtype, row * x->row_stride + begin * x->col_stride);
     const uint8_t *keep = napier_token_keep(&job->rules, row, begin);
@@ -309,8 +310,8 @@ static void napier_token_tile_done(const napier_token_wants *wants, const float 
     }
 }
 
-static void napier_token_tile(const napier_token_wants *wants, const float *z, const uint8_t *keep, int n, int64_t tile,
-                              const napier_token_slots *slots, napier_token_seen *seen) {
+NAPIER_SLOT void napier_token_tile(const napier_token_wants *wants, const float *z, const uint8_t *keep, int n,
+                                   int64_t tile, const napier_token_slots *slots, napier_token_seen *seen) {
     const napier_looked looked = napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL);
     const napier_token_parts parts = napier_token_parts_of(looked, n, wants->entropy);
     napier_token_tile_done(wants, z, keep, n, tile, &parts, slots, seen);
@@ -427,8 +428,8 @@ static double napier_token_slots_total(const napier_token_slots *slots, int64_t 
     return napier_token_fold(total);
 }
 
-static napier_token_final napier_token_finish(const napier_token_wants *wants, const napier_token_slots *slots,
-                                              int64_t tiles) {
+NAPIER_SLOT napier_token_final napier_token_finish(const napier_token_wants *wants, const napier_token_slots *slots,
+                                                   int64_t tiles) {
     napier_token_final f = {.entropy = 0.0f, .total = 0.0};
     napier_sum sum;
     double spread = 0;

@@ -1,11 +1,13 @@
-/* umap/isa/umap_kernels.inc.h - every kernel of this part, compiled for the instruction set that the including file
- * chooses, and their table. */
+/* umap/isa/umap_kernels.inc.h - every kernel of maps, compiled for the instruction set that the including file has chosen,
+ * and the table of them. */
+#if defined(NAPIER_TABLE)
+#include "core/isa/core_kernels.h"
 #include "umap/isa/umap_kernels.h"
 #include "umap/layout/layout.inc.h"
 #include "umap/metric/distance.inc.h"
 
-#define NAPIER_UMAP_KERNELS(isa)                                                                                       \
-    {                                                                                                                  \
-        .layout = NAPIER_LAYOUT_KERNELS, .distance = NAPIER_DISTANCE_KERNELS, .math = &napier_core_kernels_##isa.math, \
-        .linear = &napier_ops_kernels_##isa.linear                                                                     \
-    }
+const napier_umap_kernels NAPIER_TABLE(napier_umap_kernels) = {.layout = NAPIER_LAYOUT_KERNELS,
+                                                               .distance = NAPIER_DISTANCE_KERNELS,
+                                                               .math = &NAPIER_TABLE(napier_core_kernels).math,
+                                                               .linear = &NAPIER_TABLE(napier_linear_kernels)};
+#endif

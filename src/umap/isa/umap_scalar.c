@@ -1,5 +1,4 @@
-/* umap/isa/umap_scalar.c - the kernels of maps in plain C: tests compare the other instruction sets with these. */
-#define NAPIER_LANES_SCALAR
+/* umap/isa/umap_scalar.c - the kernels of maps for plain C. */
+#include "core/isa/scalar.h"
 #include "umap/isa/umap_kernels.inc.h"
-
-const napier_umap_kernels napier_umap_kernels_scalar = NAPIER_UMAP_KERNELS(scalar);
+#include "core/isa/end.h"

@@ -799,7 +799,7 @@ static void kernels_have_the_bits_of_the_definitions(void) {
             b[i] = some_number(&r, weights);
         }
         for (int i = 0; i < available; i++) {
-            check_kernels(&napier_ops_kernels_of(isas[i])->softmax, napier_isa_name(isas[i]), x, b, n);
+            check_kernels(napier_ops_kernels_of(isas[i])->softmax, napier_isa_name(isas[i]), x, b, n);
         }
     }
 }

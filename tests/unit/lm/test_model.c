@@ -376,7 +376,7 @@ static float fill(float *x, int64_t n, uint64_t seed, double size) {
 
 /* One instruction set's steps on rows of n elements, into out (7 n floats). */
 static void run_steps(napier_isa isa, int64_t n, double size, float *out) {
-    const napier_layer_kernels *kernels = &napier_ops_kernels_of(isa)->layers;
+    const napier_layer_kernels *kernels = napier_ops_kernels_of(isa)->layers;
     float x[300], delta[300], weight[300], cosines[150], sines[150];
     const napier_norm norm = {weight, n, 1e-6f};
     fill(x, n, 1, size);
@@ -413,7 +413,7 @@ static void test_steps(void) {
         }
     }
     float x[4] = {NAN, -INFINITY, 1, 1}, up[4] = {1, 1, INFINITY, -0.0f}, y[4];
-    napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers.gate(x, up, 4, y, NAPIER_F32);
+    napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers->gate(x, up, 4, y, NAPIER_F32);
     uint32_t bits;
     memcpy(&bits, y, sizeof bits);
     expect(bits == 0x7fc00000u, "a NaN is not the canonical one: %08x", bits);

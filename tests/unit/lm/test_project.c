@@ -43,7 +43,7 @@ static float *product(const uint16_t *x, int64_t rows, int64_t k, const uint16_t
 }
 
 static float *gated(const shape *s, const uint16_t *x, const uint16_t *const weights[3], const float *const bias[2]) {
-    const napier_layer_kernels *kernels = &napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers;
+    const napier_layer_kernels *kernels = napier_ops_kernels_of(NAPIER_ISA_SCALAR)->layers;
     float *sums[2];
     uint16_t *const middle = scratch(s->rows * s->width, sizeof *middle);
     for (int i = 0; i < 2; i++) {

@@ -46,7 +46,7 @@ static void check_product(const napier_linear_kernels *kernels, int64_t rows, in
 }
 
 static const napier_linear_kernels *kernels_of(napier_context *context) {
-    return &napier_ops_kernels_of(napier_context_isa(context))->linear;
+    return napier_ops_kernels_of(napier_context_isa(context))->linear;
 }
 
 static void test_product(napier_context *context) {

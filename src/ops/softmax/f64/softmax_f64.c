@@ -231,7 +231,7 @@ napier_status napier_f64_run(napier_context *context, const napier_f64_job *job)
         return NAPIER_OK;
     }
     napier_f64_job copy = *job;
-    copy.kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    copy.kernels = napier_ops_kernels_of(context->isa)->softmax;
     const napier_algorithm algorithm = has_plain_sum(job) ? NAPIER_ALGORITHM_AUTO : job->options.algorithm;
     if (napier_f64_split(context, lines, size, algorithm)) {
         return run_split(context, &copy);

@@ -203,7 +203,7 @@ static void f64_weighted_look(const double *x, const double *b, int n, napier_we
     look->unit = napier_f64_weighted_unit(look->size, largest);
 }
 
-static double f64_weighted_rest(const double *x, const double *b, int n, const napier_weighted_look *look) {
+NAPIER_SLOT double f64_weighted_rest(const double *x, const double *b, int n, const napier_weighted_look *look) {
     vd lane[F64_VECTORS];
     bool simple = fabs(look->max) <= NAPIER_F64_EXP_SIMPLE;
     const vd max = vd_set(look->max), least = vd_set(-NAPIER_F64_CUTOFF);

@@ -220,7 +220,7 @@ static napier_status check_block(napier_context *context, const char *name, cons
 /* weights NULL: a state without weights. */
 static void update(const napier_context *context, napier_softmax_state *state, napier_const_vector logits,
                    const napier_const_vector *weights) {
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = napier_ops_kernels_of(context->isa)->softmax;
     NAPIER_DEFAULT_FENV;
     double z[NAPIER_TILE], b[NAPIER_TILE]; /* or floats */
     const elements block = {(const char *)z, weights ? (const char *)b : NULL};
@@ -313,7 +313,7 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
     if (from->count == 0) {
         return NAPIER_OK;
     }
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = napier_ops_kernels_of(context->isa)->softmax;
     if (into->count == 0) {
         const napier_allocator own = into->allocator;
         memcpy(into, from, napier_state_bytes(from->compute, from->weighted));
@@ -373,7 +373,7 @@ static double sign_of(double lse) { return lse != lse ? lse : lse > -HUGE_VAL ? 
 napier_status napier_softmax_state_finish_weighted(napier_context *context, napier_softmax_state *state, double *lse,
                                                    double *sign) {
     NAPIER_TRY(begin_on(context, "state", state));
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = napier_ops_kernels_of(context->isa)->softmax;
     NAPIER_DEFAULT_FENV;
     napier_weighted_result r;
     if (state->weighted) {
@@ -428,7 +428,7 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
     if (!state->finished) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");
     }
-    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = napier_ops_kernels_of(context->isa)->softmax;
     NAPIER_DEFAULT_FENV;
     NAPIER_MEMORY(memory, context);
     float *const scratch = napier_take(&memory, NAPIER_ROWS_SCRATCH, sizeof(float));

@@ -193,7 +193,7 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     const napier_dtype compute = napier_compute_dtype3(logits.dtype, weights.dtype, lse.dtype);
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options));
     j.wide = compute == NAPIER_F64;
-    j.kernels = &napier_ops_kernels_of(context->isa)->softmax;
+    j.kernels = napier_ops_kernels_of(context->isa)->softmax;
     NAPIER_MAY_STOP(context);
     if (logits.cols <= NAPIER_TILE) {
         return run_short(context, &j);

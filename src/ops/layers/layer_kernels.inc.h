@@ -1,0 +1,15 @@
+/* ops/layers/layer_kernels.inc.h - every kernel of layers, compiled for the instruction set that the including file has chosen,
+ * and the table of them. */
+#if defined(NAPIER_TABLE)
+#include "ops/layers/layers.inc.h"
+
+const napier_layer_kernels NAPIER_TABLE(napier_layer_kernels) = {.add = napier_add_row,
+                                                                 .norm = napier_norm_row,
+                                                                 .norm_factor = napier_norm_factor,
+                                                                 .norm_gradient = napier_norm_gradient,
+                                                                 .add_weight_gradient = napier_add_weight_gradient,
+                                                                 .rotate = napier_rotate_row,
+                                                                 .rotate_pairs = napier_rotate_pairs,
+                                                                 .gate = napier_gate_row,
+                                                                 .gate_gradient = napier_gate_gradient};
+#endif

@@ -1,0 +1,12 @@
+/* ops/sample/sample_kernels.inc.h - every kernel of sample, compiled for the instruction set that the including file has chosen,
+ * and the table of them. */
+#if defined(NAPIER_TABLE)
+#include "ops/sample/sample.inc.h"
+
+const napier_sample_kernels NAPIER_TABLE(napier_sample_kernels) = {.collect = sample_collect,
+                                                                   .split = sample_split,
+                                                                   .rest = sample_rest,
+                                                                   .ties = sample_ties,
+                                                                   .cut = sample_cut,
+                                                                   .terms = sample_terms};
+#endif

@@ -1,0 +1,8 @@
+/* ops/sparsemax/sparsemax_kernels.inc.h - every kernel of sparsemax, compiled for the instruction set that the including file has chosen,
+ * and the table of them. */
+#if defined(NAPIER_TABLE)
+#include "ops/sparsemax/sparsemax.inc.h"
+
+const napier_sparsemax_kernels NAPIER_TABLE(napier_sparsemax_kernels) = {.forward = sparsemax_row,
+                                                                         .gradient = sparsemax_gradient};
+#endif
