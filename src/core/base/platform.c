@@ -160,6 +160,21 @@ static int allowed_processors(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
+
+int napier_this_processor(void) { return sched_getcpu(); }
+
+void napier_leave_processor(int number) {
+    cpu_set_t all, others;
+    if (number < 0 || number >= CPU_SETSIZE || number != sched_getcpu() ||
+        sched_getaffinity(0, sizeof all, &all) != 0) {
+        return;
+    }
+    others = all;
+    CPU_CLR((size_t)number, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) {
+        (void)sched_setaffinity(0, sizeof all, &all);
+    }
+}
 #else
 double napier_processor_quota(const char *root) {
     (void)root;
@@ -167,6 +182,8 @@ double napier_processor_quota(const char *root) {
 }
 
 static int allowed_processors(void) { return 0; }
+int napier_this_processor(void) { return -1; }
+void napier_leave_processor(int number) { (void)number; }
 #endif
 
 int napier_processors(void) {
@@ -225,6 +242,9 @@ double napier_processor_quota(const char *root) {
     (void)root;
     return 0;
 }
+
+int napier_this_processor(void) { return -1; }
+void napier_leave_processor(int number) { (void)number; }
 
 int64_t napier_cache_bytes(void) { return 0; }
 

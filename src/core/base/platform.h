@@ -42,6 +42,11 @@ int napier_processors(void);
  * a group around it if that is less; 0 if there is no quota. Linux only. `root` is "", but for tests. */
 double napier_processor_quota(const char *root);
 
+/* The number of the processor that this thread runs on; -1 if the system does not tell. */
+int napier_this_processor(void);
+/* Moves this thread to another processor of those that it may use, if it runs on this one. Linux only. */
+void napier_leave_processor(int number);
+
 /* The size of the last level of caches; 0 if the system does not tell. */
 int64_t napier_cache_bytes(void);
 

@@ -138,7 +138,7 @@ struct napier_pool {
     _Atomic int sleeping;
     _Atomic bool caller_sleeps, is_over;
     atomic_flag is_running;
-    int workers; /* from here to `argument`: of a run, written while no thread is at work */
+    int processor, workers; /* from here to `argument`: of a run, written while no thread is at work */
     napier_pool_job *job;
     void *argument;
     unsigned process;           /* `forks` of the process that has the threads */
@@ -233,6 +233,7 @@ static thread_result THREAD_CALL run_thread(void *pool) {
         }
         const int worker = take_place(p);
         if (worker > 0) {
+            napier_leave_processor(p->processor); /* a system may wake a thread where its caller runs */
             wake_two(p);
             p->job(p->argument, worker);
             leave_place(p);
@@ -275,6 +276,7 @@ static void begin(napier_pool *p, int workers, napier_pool_job *job, void *argum
     p->job = job;
     p->argument = argument;
     p->workers = workers;
+    p->processor = napier_this_processor();
     p->state = (uint32_t)(workers - 1) * PLACE;
     start_threads(p, workers - 1);
     wake_two(p);
