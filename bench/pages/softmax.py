@@ -280,28 +280,32 @@ COLOURS = {"napier": "black", "torch": "#d95f02", "torch_out": "#e6ab02", "ort":
            "scipy": "#999999", "onednn": "#e7298a", "xnnpack": "#66a61e"}
 
 
+TARGET = 1.25  # times the floor
+
+
 def plot_ratios(axes, machine, records, op, threads):
+    """A line of the plot is a shape, with a mark for each library: shapes are not steps of a curve, so nothing joins them."""
     level2 = cache_bytes(machine, "L2")
     records = sorted((r for r in records if (r["op"], r["dtype"], r["axis"], r["threads"]) == (op, "f32", "last", threads) and ours(r)),
-                     key=lambda r: (r["cols"], r["rows"]))
-    for variant in WHO:
-        points = [(x, ms(r, variant) / floors(r, level2)[2]) for x, r in enumerate(records)
-                  if ms(r, variant)]
+                     key=lambda r: (r["cols"], r["rows"]), reverse=True)
+    for variant in reversed(WHO):
+        points = [(ms(r, variant) / floors(r, level2)[2], y) for y, r in enumerate(records) if ms(r, variant)]
         if points:
-            axes.plot(*zip(*points), marker="o", markersize=4 if variant == "napier" else 3,
-                      linewidth=2 if variant == "napier" else 0.8, color=COLOURS[variant],
+            axes.plot(*zip(*points), "o", markersize=8 if variant == "napier" else 6, color=COLOURS[variant], alpha=0.9,
                       label=NAMES.get(variant, "Napier").replace("`", ""), zorder=3 if variant == "napier" else 2)
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.axhline(1.25, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yscale("log")
-    ticks = (0.5, 1, 2, 5, 10, 20, 50, 100)
-    axes.set_yticks(ticks, [str(t) for t in ticks])
-    axes.set_xticks(range(len(records)), [shape_text(r["rows"], r["cols"]) for r in records], rotation=90, fontsize=7)
-    axes.set_ylabel("time / floor")
-    axes.set_title(f"{op}, f32, last axis, {threads} thread{'s' if threads > 1 else ''} (dotted: 1.25)")
-    axes.grid(axis="y", alpha=0.3)
+    axes.axvline(1.0, color="black", linewidth=1, label="the floor")
+    axes.axvline(TARGET, color="black", linewidth=1, linestyle=":", label=f"the target, {TARGET} floors")
+    axes.set_xscale("log")
+    ticks = (1, 2, 5, 10, 20, 50, 100)
+    axes.set_xticks(ticks, [str(t) for t in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_yticks(range(len(records)), [shape_text(r["rows"], r["cols"]) for r in records])
+    axes.set_ylim(-1, len(records))
+    axes.set_xlabel("time / floor")
+    axes.set_title(f"{op}, f32, last axis, {threads} thread{'s' if threads > 1 else ''}")
+    axes.grid(alpha=0.3)
     if records:
-        axes.legend(fontsize=8, ncols=4)
+        axes.legend(fontsize=10, ncols=5, loc="upper center", bbox_to_anchor=(0.45, -0.06))
 
 
 def plot_roofline(axes, machine, records, threads):
@@ -335,7 +339,7 @@ def plot_roofline(axes, machine, records, threads):
     axes.set_xlabel("elements per byte moved")
     axes.set_ylabel("Gelements/s")
     axes.set_title(f"Roofline, {threads} thread{'s' if threads > 1 else ''}, arrays larger than the last cache")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=10)
     axes.grid(alpha=0.3)
 
 
@@ -348,7 +352,8 @@ def draw(machine, records, path):
         print("no plot: matplotlib is missing", file=sys.stderr)
         return None
     threads = max(r["threads"] for r in records)
-    figure, axes = plt.subplots(3, 1, figsize=(11, 16), constrained_layout=True)
+    plt.rcParams["font.size"] = 12
+    figure, axes = plt.subplots(3, 1, figsize=(9.5, 25), height_ratios=(10, 10, 5), constrained_layout=True)
     plot_ratios(axes[0], machine, records, "softmax", threads)
     plot_ratios(axes[1], machine, records, "logsumexp", threads)
     plot_roofline(axes[2], machine, records, threads)
