@@ -5,7 +5,8 @@
 Each build (a folder with the package; the first is that of PYTHONPATH) and each peer is a process of its own. They take turns,
 round by round, while the others sleep. A column is a number of busy processes, which compute on one thread each. `share` is
 what fair shares of P processors would make of a call on all of them beside B busy processes: (B + P) / P. The ratio is the
-slowdown, the median beside busy processes over the idle median, divided by that: 1 is fair, below 1 others waited.
+slowdown (the mean time beside busy processes over the idle median) divided by that: 1 is fair. The ratio without busy
+processes compares with the first build.
 Prints a table in Markdown. PYTHON is an interpreter with PyTorch, or with umap-learn. --model DIR adds what decodes
 (bench/model/make_model.py).
 """
@@ -121,22 +122,14 @@ def busy_processes(count):
             process.wait()
 
 
-def medians(workers, names, busy, rounds):
-    """Of each name and worker: the median of rounds in which the workers take turns."""
-    taken = {(name, w.label): [] for name in names for w in workers if name in w.names}
-    # beside others a call that fits into one turn of the scheduler may meet nobody: long means count the turns
-    least = 0.3 if busy else 0.03
+def medians(workers, name, busy, rounds):
+    """Of each worker: the median of rounds in which the workers take turns."""
+    least = 0.3 if busy else 0.03  # beside others: many turns of the scheduler, of which the mean counts
     with busy_processes(busy):
         for w in workers:
-            for name in names:
-                if name in w.names:
-                    w.seconds(name, 0)
-        for _ in range(rounds):
-            for name in names:
-                for w in workers:
-                    if name in w.names:
-                        taken[name, w.label].append(w.seconds(name, least))
-    return {key: statistics.median(values) for key, values in taken.items()}
+            w.seconds(name, 0)
+        taken = [[w.seconds(name, least) for w in workers] for _ in range(rounds)]
+    return {w.label: statistics.median(times) for w, times in zip(workers, zip(*taken))}
 
 
 def main():
@@ -158,20 +151,19 @@ def main():
     workers += [Worker("umap-learn", options.umap, "umap", None, None)] if options.umap else []
     names = [name for name in workers[0].names if options.only in name]
     counts = [int(count) for count in options.busy.split(",")]
-    found = {count: medians(workers, names, count, options.rounds) for count in counts}
     print("| call | by |", *(f"{count} busy, ms | ratio |" for count in counts))
     print("|---|---|" + "---:|---:|" * len(counts))
     for name in names:
-        for w in workers:
-            if name not in w.names:
-                continue
-            idle, first = found[counts[0]][name, w.label], found[counts[0]][name, workers[0].label]
+        able = [w for w in workers if name in w.names]
+        found = {count: medians(able, name, count, options.rounds) for count in counts}
+        for w in able:
+            idle, first = found[counts[0]][w.label], found[counts[0]][able[0].label]
             cells = []
             for count in counts:
-                now, share = found[count][name, w.label], (count + PROCESSORS) / PROCESSORS
+                now, share = found[count][w.label], (count + PROCESSORS) / PROCESSORS
                 ratio = f"{now / idle / share:.2f}" if count else f"{idle / first:.3f}"
                 cells.append(f"{1e3 * now:.4g} | {ratio} |")
-            print(f"| {name} | {w.label} |", *cells)
+            print(f"| {name} | {w.label} |", *cells, flush=True)
 
 
 if __name__ == "__main__":
