@@ -105,9 +105,6 @@ int input_open(input *in, const char *path, file_format format) {
     if (format == FORMAT_AUTO) {
         format = memcmp(peeked.bytes, NPY_MAGIC, peeked.size) == 0 ? FORMAT_NPY : format_of_name(path);
     }
-    if (format == FORMAT_AUTO && peeked.size >= 4 && memcmp(peeked.bytes, "PK\3\4", 4) == 0) {
-        return complain("%s: a zip archive (.npz?): unpack it and give one of the arrays", in->name);
-    }
     in->format = format;
     return format == FORMAT_NPY ? open_npy(in, &peeked) : open_text(in, &peeked, format);
 }

@@ -1,6 +1,7 @@
 /* cli/io/lines.c - reads lines. */
 #include "lines.h"
 
+#include "format.h"
 #include "program/memory.h"
 #include "program/message.h"
 
@@ -27,6 +28,12 @@ int lines_begin(line_reader *r, const void *bytes, size_t size) {
     return STATUS_OK;
 }
 
+/* Refuses a file that is no text. */
+static int check_start(const line_reader *r) {
+    const char *const foreign = r->line == 1 ? format_foreign(r->bytes, r->end) : NULL;
+    return foreign == NULL ? STATUS_OK : complain("%s: %s", r->name, foreign);
+}
+
 /* Moves what has been read of a line to the front and reads more. One byte is kept free for the '\0' after the line. */
 static int fill(line_reader *r) {
     if (r->start > 0) {
@@ -46,12 +53,18 @@ static int fill(line_reader *r) {
     r->end += got;
     r->used += (int64_t)got;
     r->at_end = got == 0;
-    return ferror(r->file) ? complain("%s: %s", r->name, strerror(errno)) : STATUS_OK;
+    if (ferror(r->file)) {
+        return complain("%s: %s", r->name, strerror(errno));
+    }
+    return check_start(r);
 }
 
 int lines_next(line_reader *r, char **line, size_t *size) {
     char *newline = NULL;
     r->line++;
+    if (check_start(r)) {
+        return STATUS_FAILED;
+    }
     for (size_t searched = 0;;) {
         const size_t have = r->end - r->start;
         newline =

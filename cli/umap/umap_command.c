@@ -216,7 +216,7 @@ const command umap_command = {
              "IN --transform MODEL | --inverse-transform MODEL [-o OUT] [OPTIONS]\n"
              "[IN] --embedding MAP [OPTIONS]",
     .about = "A map of the rows of a table: points that are near one another in IN are near on the map.\n"
-             "IN is .npy, CSV or TSV, - for standard input, or .npz with SciPy's sparse rows (csr).\n"
+             "IN is .npy, CSV or TSV, - for standard input, or .npz with SciPy's sparse rows or columns (csr, csc).\n"
              "Parameters are umap-learn's.",
     .example = "napier umap images.npy -o map.npy --labels labels.npy --plot map.png --plot map.html\n"
                "napier umap --embedding map.npy --labels names.txt --plot map.svg --title Digits",

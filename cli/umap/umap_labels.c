@@ -2,6 +2,7 @@
 #include "umap_labels.h"
 
 #include "program/message.h"
+#include "io/format.h"
 #include "io/npy.h"
 #include "program/options.h"
 #include "io/source.h"
@@ -78,6 +79,10 @@ static bool line_number(const char *line, double *value) {
 }
 
 static int parse_lines(source *s) {
+    const char *const foreign = format_foreign(s->file.bytes, s->file.size);
+    if (foreign != NULL) {
+        return complain("%s: %s", s->file.name, foreign);
+    }
     char *const first =
         s->file.size >= 3 && memcmp(s->file.bytes, "\xef\xbb\xbf", 3) == 0 ? s->file.bytes + 3 : s->file.bytes;
     char *const end = s->file.bytes + s->file.size;

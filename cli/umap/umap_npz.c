@@ -255,9 +255,15 @@ static int array_read(packed_array *p, number_taker *take, void *user) {
     return is_intact(&p->stream) ? STATUS_OK : damaged(p->stream.archive, p->stream.name);
 }
 
-/* The format is an array of one text. Its last bytes must be csr, as three bytes, or as three numbers of four bytes. */
-static int check_format(const archive *a) {
-    static const char wide[12] = {'c', 0, 0, 0, 's', 0, 0, 0, 'r', 0, 0, 0};
+/* Whether the text of three letters at the end is `word`, as three bytes or as three numbers of four bytes. */
+static bool ends_in_word(const uint8_t *bytes, size_t size, const char *word) {
+    const char wide[12] = {word[0], 0, 0, 0, word[1], 0, 0, 0, word[2], 0, 0, 0};
+    return (size >= 3 && memcmp(bytes + size - 3, word, 3) == 0) ||
+           (size >= 12 && memcmp(bytes + size - 12, wide, 12) == 0);
+}
+
+/* The format is an array of one text, csr or csc. */
+static int check_format(const archive *a, bool *by_columns) {
     enum { MOST = 1 << 12 };
     uint8_t bytes[MOST];
     stream s;
@@ -270,10 +276,10 @@ static int check_format(const archive *a) {
     if (status != STATUS_OK) {
         return status;
     }
-    const bool good = (size >= 3 && memcmp(bytes + size - 3, "csr", 3) == 0) ||
-                      (size >= 12 && memcmp(bytes + size - 12, wide, 12) == 0);
-    return good ? STATUS_OK
-                : complain("%s: a sparse matrix in another layout than csr: use its tocsr() first", a->name);
+    *by_columns = ends_in_word(bytes, size, "csc");
+    return *by_columns || ends_in_word(bytes, size, "csr")
+               ? STATUS_OK
+               : complain("%s: a sparse matrix in another layout than csr or csc: use its tocsr() first", a->name);
 }
 
 static bool is_whole(double x, double most) { return x >= 0 && x <= most && floor(x) == x; }
@@ -319,13 +325,14 @@ static int sort_row(const archive *a, sparse_table *t, int64_t start, int64_t en
 typedef struct filling {
     const archive *archive;
     sparse_table *table;
+    bool by_columns; /* csc: the transpose is read as rows, and then transposed */
     int64_t values;  /* number of values */
     double shape[2]; /* rows, columns */
 } filling;
 
 static bool take_shape(void *user, int64_t i, double number) {
     filling *const f = user;
-    f->shape[i] = number;
+    f->shape[f->by_columns ? 1 - i : i] = number;
     return true;
 }
 
@@ -431,13 +438,43 @@ static int read_arrays(filling *f) {
     return status;
 }
 
+/* Counting sort by column: each new row has its columns in ascending order if the old rows come one after another. */
+static int transpose(const archive *a, sparse_table *t) {
+    const int64_t rows = t->matrix.rows, cols = t->matrix.cols, count = t->row_starts[rows];
+    sparse_table to = {.matrix = {.rows = cols, .cols = rows}};
+    to.row_starts = calloc((size_t)cols + 2, sizeof *to.row_starts);
+    to.columns = malloc(((size_t)count + 1) * sizeof *to.columns);
+    to.values = malloc(((size_t)count + 1) * sizeof *to.values);
+    if (to.row_starts == NULL || to.columns == NULL || to.values == NULL) {
+        sparse_free(&to);
+        return out_of_memory(a->name);
+    }
+    int64_t *const next = to.row_starts + 1; /* ends as the starts of the rows behind */
+    for (int64_t i = 0; i < count; i++) {
+        next[t->columns[i] + 1]++;
+    }
+    for (int64_t c = 1; c <= cols; c++) {
+        next[c] += next[c - 1];
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t i = t->row_starts[row]; i < t->row_starts[row + 1]; i++) {
+            const int64_t place = next[t->columns[i]]++;
+            to.columns[place] = (int32_t)row;
+            to.values[place] = t->values[i];
+        }
+    }
+    sparse_free(t);
+    *t = to;
+    return STATUS_OK;
+}
+
 int sparse_read(sparse_table *t, const char *path) {
     whole_file file;
     memset(t, 0, sizeof *t);
     int status = whole_file_read(&file, path);
     const archive a = {file.name, (const uint8_t *)file.bytes, file.size};
     filling f = {.archive = &a, .table = t};
-    status = status || check_format(&a) || read_arrays(&f);
+    status = status || check_format(&a, &f.by_columns) || read_arrays(&f) || (f.by_columns && transpose(&a, t));
     for (int64_t row = 0; status == STATUS_OK && row < t->matrix.rows; row++) {
         status = sort_row(&a, t, t->row_starts[row], t->row_starts[row + 1]);
     }

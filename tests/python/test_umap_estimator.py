@@ -378,3 +378,21 @@ def test_after_a_fork(digits, fitted):
             there = pool.map_async(_place, [(fitted, digits[0])] * 2).get(timeout=120)
     here = _place((fitted, digits[0]))
     assert all(bits(a) == bits(b) for pair in there for a, b in zip(pair, here, strict=True))
+
+
+def test_a_column_of_text_is_named():
+    class Frame:  # what the package uses of a data frame
+        columns = ("length", "name", "width")
+
+        def __getitem__(self, name):
+            return np.array(["x", "y"] * 10) if name == "name" else np.arange(20.0)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([self[name] for name in self.columns], object).T.astype(dtype or object)
+        shape, ndim = (20, 3), 2
+
+        def __len__(self):
+            return 20
+
+    refuses(lambda: UMAP().fit(Frame()), ValueError, "^X: column 'name': .*'x'")
+    refuses(lambda: umap.nearest_neighbors(Frame()), TypeError, "^X: expected numbers: column 'name'")

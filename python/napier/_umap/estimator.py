@@ -323,8 +323,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X = row_forms.of_strings(X, None if reset else self.n_features_in_, self.metric_kwds)
         elif row_forms.is_packed(self.metric):
             X = row_forms.of_bits(X)
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16],
-                             ensure_all_finite=ensure_all_finite, reset=reset)
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16],
+                                 ensure_all_finite=ensure_all_finite, reset=reset)
+        except ValueError as error:
+            column = stages._column_of_text(X)
+            if column is None:
+                raise
+            raise ValueError(f"X: {column}") from error
 
     def _check_parameters(self):
         self._check_output()

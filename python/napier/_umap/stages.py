@@ -88,6 +88,16 @@ def _csr(x, name):
     return x
 
 
+def _column_of_text(x):
+    """What is wrong with a data frame: its first column that is not numbers; None if there is none, or x is no frame."""
+    for name in getattr(x, "columns", ()):
+        try:
+            np.asarray(x[name]).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            return f"column {name!r}: {error}"
+    return None
+
+
 def _samples(x, name="X"):
     """Samples in the form for the extension: an array, or (rows, cols, row_starts, columns, values)."""
     if _is_sparse(x):
@@ -106,7 +116,7 @@ def _samples(x, name="X"):
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name}: expected numbers: {error}") from None
+            raise TypeError(f"{name}: expected numbers: {_column_of_text(x) or error}") from None
     if array.ndim != 2:
         raise ValueError(f"{name}: expected 2 dimensions, got {array.ndim}")
     if array.dtype.kind in "iub":

@@ -2,7 +2,11 @@
 make_archives <<'END'
 archive("packed.npz")
 archive("stored.npz", zipfile.ZIP_STORED)
-archive("csc.npz", format=npy("|S3", (), b"csc"))
+archive("coo.npz", format=npy("|S3", (), b"coo"))
+columns = [[i for i in range(40) if c in (i % 5, 5 + i % 3)] for c in range(8)]
+starts = [sum(map(len, columns[:c])) for c in range(9)]
+archive("csc.npz", format=npy("|S3", (), b"csc"), data=npy("<f8", (80,), struct.pack("<80d", *[1] * 80)),
+        indices=npy("<i4", (80,), struct.pack("<80i", *sum(columns, []))), indptr=npy("<i4", (9,), struct.pack("<9i", *starts)))
 archive("wide.npz", format=npy("<U3", (), "csr".encode("utf-32-le")))
 archive("no-data.npz", data=None)
 archive("short.npz", indices=npy("<i4", (79,), struct.pack("<79i", *[0] * 79)))
@@ -19,13 +23,14 @@ with open("table.csv", "w") as f:
     for i in range(40):
         f.write(",".join(str(int(c in (i % 5, 5 + i % 3))) for c in range(8)) + "\n")
 END
-for name in packed stored wide; do
+for name in packed stored wide csc; do
     run napier umap $name.npz -o $name.npy --n-epochs 20
 done
 cmp packed.npy stored.npy
 cmp packed.npy wide.npy
+cmp packed.npy csc.npy
 head -c 128 packed.npy | tail -c +11 | sed 's/ *$//'
-for name in csc no-data short far rows cut shape half flipped60 flipped100 empty missing; do
+for name in coo no-data short far rows cut shape half flipped60 flipped100 empty missing; do
     told napier umap $name.npz -o out.npy
 done
 told napier umap --embedding packed.npz --plot out.svg
