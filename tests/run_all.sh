@@ -216,6 +216,7 @@ group_release() {
         skip "${line%% (*}" "${line#*(}"
     done
     check_counted 300 "self-test" "$work/$release/tests/selftest"
+    check_counted 60 "calls between objects" "$root/tests/style/symbols.sh" "$work/$release/libnapier.a"
     check_ctest 1200 "unit tests" "$work/$release" -L unit
     check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
     # shellcheck disable=SC2016 # for the inner shell; a crash has another status than 1

@@ -45,11 +45,6 @@ uint64_t napier_nanoseconds(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-void napier_rest(unsigned microseconds) {
-    const struct timespec time = {0, (long)(microseconds % 1000000) * 1000};
-    (void)nanosleep(&time, NULL); /* a signal may end it early */
-}
-
 int64_t napier_cache_bytes(void) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
     const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -230,8 +225,6 @@ uint64_t napier_nanoseconds(void) {
     const uint64_t n = (uint64_t)ticks.QuadPart, r = (uint64_t)rate.QuadPart;
     return n / r * second + n % r * second / r;
 }
-
-void napier_rest(unsigned microseconds) { Sleep((microseconds + 999) / 1000); }
 
 int napier_processors(void) {
     const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);

@@ -32,9 +32,6 @@ size_t napier_whole_pages(size_t size);
 /* Nanoseconds of a clock that never goes back. */
 uint64_t napier_nanoseconds(void);
 
-/* Gives the processor to others for about so long. */
-void napier_rest(unsigned microseconds);
-
 /* The processors that the process may use, at least 1: those that its affinity allows, but no more than its quota, rounded
  * up. */
 int napier_processors(void);

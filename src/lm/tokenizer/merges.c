@@ -240,7 +240,9 @@ static size_t character_symbols(const napier_vocabulary *v, const uint8_t *word,
     return n;
 }
 
-size_t napier_word_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
+/* Writes the tokens that merging begins with, of the word's bytes or characters, and returns their number, which is at
+ * most `size`. */
+static size_t word_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
     if (v->of_characters) {
         return character_symbols(v, word, size, ids);
     }
@@ -254,7 +256,7 @@ napier_status napier_merge_word(napier_context *context, const napier_vocabulary
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids) {
     NAPIER_TRY(napier_token_buffer_reserve(context, ids, size));
     int32_t *const out = ids->ids + ids->size;
-    size_t count = napier_word_symbols(v, word, size, out);
+    size_t count = word_symbols(v, word, size, out);
     const uint8_t *const bytes = v->of_characters ? NULL : word;
     if (count > SHORT_WORD) {
         NAPIER_TRY(merge_long(context, v, m, bytes, scratch, out, &count));

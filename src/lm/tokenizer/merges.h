@@ -37,10 +37,6 @@ napier_put napier_merges_add(napier_merges *m, napier_merge merge);
 /* Sets the bit in byte_pairs for a pair of two bytes. */
 void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right);
 
-/* Writes the tokens that merging begins with, of the word's bytes or characters, and returns their number, which is at
- * most `size`. */
-size_t napier_word_symbols(const napier_vocabulary *vocabulary, const uint8_t *word, size_t size, int32_t *ids);
-
 /* Appends the ids of a word. Time: size log size. */
 napier_status napier_merge_word(napier_context *context, const napier_vocabulary *vocabulary, const napier_merges *m,
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids);

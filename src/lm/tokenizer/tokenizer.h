@@ -107,12 +107,12 @@ typedef struct napier_load_sizes {
     size_t bytes; /* of all tokens' texts */
 } napier_load_sizes;
 
+/* True if the text is UTF-8. cJSON accepts any bytes in a string, but a token must be UTF-8. */
+bool napier_load_is_text(const char *text);
 napier_status napier_load_id(napier_json *json, const char *where, const char *text, const struct cJSON *id,
                              napier_load_sizes *sizes);
 /* Counts the added tokens and their bytes. */
 napier_status napier_load_measure_added(napier_json *json, const struct cJSON *added, napier_load_sizes *sizes,
                                         size_t *count);
-/* Writes the bytes that each token decodes to. */
-napier_status napier_load_texts(napier_json *json, napier_tokenizer *t);
 
 #endif

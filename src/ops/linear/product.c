@@ -80,7 +80,7 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     return s;
 }
 
-int64_t napier_lanes_at_a_time(const napier_product_sides *s) {
+static int64_t lanes_at_a_time(const napier_product_sides *s) {
     const int64_t most = NAPIER_PANEL_BYTES_MOST / (int64_t)sizeof(float) / (s->k > 0 ? napier_lane_floats(s) : 1);
     const int64_t blocks = most / NAPIER_LANE_BLOCK > 0 ? most / NAPIER_LANE_BLOCK : 1;
     const int64_t wanted = napier_round_up(s->lanes.rows, NAPIER_LANE_BLOCK);
@@ -574,7 +574,7 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
         p.sides.few = p.sides.turned = false;
         p.sides.sum_step = p.sides.c_step = napier_round_up(lanes.rows, 16);
     }
-    p.lanes = napier_lanes_at_a_time(&p.sides);
+    p.lanes = lanes_at_a_time(&p.sides);
     p.row_block = row_block_of(context, &p.sides, p.lanes);
     p.stream = !add && out.rows * out.cols >= NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
     return p;

@@ -56,8 +56,6 @@ static inline int64_t napier_sums_of(const napier_product_sides *sides, int64_t 
     return sides->split ? NAPIER_PIECES * napier_round_up(lanes, NAPIER_PIECE_LANES) : lanes;
 }
 
-/* How many lanes are packed at a time: whole blocks of them. */
-int64_t napier_lanes_at_a_time(const napier_product_sides *sides);
 /* For the matrix engine: `cols` k of 16 lanes or fewer as pairs (ops/linear/amx.h), filled up with +0. */
 void napier_product_pack_group(const napier_product_kernels *kernels, const napier_const_matrix *m, int64_t lane,
                                int64_t lanes, int64_t k, int64_t cols, uint32_t *out);

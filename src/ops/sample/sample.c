@@ -222,7 +222,8 @@ static napier_status take_desks(napier_memory *memory, work *w, int workers) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-napier_status napier_sample_refuse(napier_context *context, int64_t row, napier_sample_flaw flaw) {
+/* Fails, naming a row and its flaw. */
+static napier_status refuse(napier_context *context, int64_t row, napier_sample_flaw flaw) {
     static const char *const texts[] = {
         [NAPIER_SAMPLE_NAN] = "has a NaN",
         [NAPIER_SAMPLE_PINF] = "has +inf, at least after division by the temperature; see temperature 0",
@@ -244,7 +245,7 @@ static napier_status write_results(napier_context *context, const work *w) {
     const napier_sample_results *r = &w->call->results;
     for (int64_t row = 0; row < w->call->logits.rows; row++) {
         if (w->drawn[row].flaw) {
-            return napier_sample_refuse(context, row, w->drawn[row].flaw);
+            return refuse(context, row, w->drawn[row].flaw);
         }
     }
     for (int64_t row = 0; row < w->call->logits.rows; row++) {

@@ -10,7 +10,4 @@ napier_status napier_sample_arguments(napier_context *context, napier_place plac
                                       const napier_sample_options *options, const napier_sample_results *results,
                                       napier_sample_call *call);
 
-/* Fails, naming a row and its flaw. */
-napier_status napier_sample_refuse(napier_context *context, int64_t row, napier_sample_flaw flaw);
-
 #endif

@@ -7,6 +7,7 @@
  *   neighbors_equal.c     any metric: leaves out equal rows beyond the first few
  *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
  *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
+ *   neighbors_search.c    progress and errors
  *
  * All use the same distance kernels on the same rows and order by (distance, index). So where they find the same
  * neighbours they give the same bits. */

@@ -99,18 +99,6 @@ const char *napier_metric_name(napier_metric metric) {
     return NULL;
 }
 
-float napier_metric_disconnection(napier_metric metric) {
-    const float rounding = 0x1p-18f; /* of distances in f32 of rows of up to about 2^17 numbers */
-    switch (metric) {
-    case NAPIER_METRIC_JACCARD:
-    case NAPIER_METRIC_DICE: return 1.0f;
-    case NAPIER_METRIC_HELLINGER: return 1.0f - rounding;
-    case NAPIER_METRIC_COSINE:
-    case NAPIER_METRIC_CORRELATION: return 2.0f - 2.0f * rounding;
-    default: return INFINITY;
-    }
-}
-
 int napier_metric_from_name(const char *name) {
     for (int i = 0; name && i < NAMES; i++) {
         if (strcmp(names[i].name, name) == 0) {

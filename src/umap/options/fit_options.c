@@ -87,6 +87,18 @@ napier_status napier_umap_check_options(napier_context *context, const napier_um
     return NAPIER_OK;
 }
 
+float napier_metric_disconnection(napier_metric metric) {
+    const float rounding = 0x1p-18f; /* of distances in f32 of rows of up to about 2^17 numbers */
+    switch (metric) {
+    case NAPIER_METRIC_JACCARD:
+    case NAPIER_METRIC_DICE: return 1.0f;
+    case NAPIER_METRIC_HELLINGER: return 1.0f - rounding;
+    case NAPIER_METRIC_COSINE:
+    case NAPIER_METRIC_CORRELATION: return 2.0f - 2.0f * rounding;
+    default: return INFINITY;
+    }
+}
+
 float napier_umap_disconnection_of(const napier_umap_options *o) {
     return o->disconnection_distance > 0.0 ? (float)o->disconnection_distance
                                            : napier_metric_disconnection(o->neighbors.metric);

@@ -31,6 +31,8 @@ typedef void napier_chat_render(napier_chat *chat);
 napier_chat_render napier_chat_qwen3, napier_chat_qwen2_5, napier_chat_llama3, napier_chat_llama3_1, napier_chat_llama2,
     napier_chat_mistral;
 
+/* The role of this name; NAPIER_ROLES if there is none. */
+napier_role napier_chat_role(const char *name);
 /* True if message i exists and has this role. */
 bool napier_chat_is(const napier_chat *chat, int64_t i, napier_role role);
 napier_span napier_chat_content(const napier_chat *chat, int64_t i);

@@ -10,58 +10,6 @@
 
 static const size_t most_bytes = (size_t)1 << 28;
 
-/* ---- Checks of a step -------------------------------------------------------------------------------------------- */
-
-bool napier_load_is(napier_json *json, const cJSON *object, const char *where, const char *type) {
-    const cJSON *const item = napier_json_member(json, object, "type");
-    if (!cJSON_IsString(item)) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: type %s, where a name should be", where,
-                         napier_show_item(item).text);
-    }
-    return cJSON_IsString(item) && strcmp(item->valuestring, type) == 0;
-}
-
-bool napier_load_type(napier_json *json, const cJSON *object, const char *where, const char *only) {
-    const bool good = napier_load_is(json, object, where, only);
-    if (!good) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: type %s, but only %s is supported", where,
-                         napier_show_item(napier_json_member(json, object, "type")).text, only);
-    }
-    return good;
-}
-
-void napier_load_false(napier_json *json, const cJSON *object, const char *where, const char *key, bool absent) {
-    bool value = absent;
-    napier_json_bool(json, object, key, &value);
-    if (value) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s is true, which is not supported", where, key);
-    }
-}
-
-void napier_load_short(napier_json *json, const cJSON *object, const char *where, const char *key,
-                       napier_short_text *out) {
-    const char *text = NULL;
-    napier_json_text(json, object, key, &text);
-    const size_t size = text != NULL ? strlen(text) : 0;
-    if (text == NULL || size > NAPIER_MOST_STEP_BYTES || napier_utf8_check((const uint8_t *)text, size) < size) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s: %s, but a text of at most %d bytes is supported", where,
-                         key, text != NULL ? napier_show_text(text).text : "none", NAPIER_MOST_STEP_BYTES);
-        return;
-    }
-    memcpy(out->bytes, text, size);
-    out->size = size;
-}
-
-void napier_load_replace(napier_json *json, const cJSON *object, const char *where, napier_step *step) {
-    const cJSON *const pattern = napier_json_member(json, object, "pattern");
-    step->kind = NAPIER_STEP_REPLACE;
-    napier_load_short(json, pattern, where, "String", &step->from);
-    napier_load_short(json, object, where, "content", &step->to);
-    if (step->from.size == 0) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: Replace of an empty text", where);
-    }
-}
-
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
 /* Refuses a prefix or suffix of the vocabulary's tokens. */

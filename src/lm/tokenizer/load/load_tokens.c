@@ -7,27 +7,6 @@
 #include "lm/tokenizer/tokenizer.h"
 #include "core/base/scope.h"
 
-/* True if the text is UTF-8. cJSON accepts any bytes in a string, but a token must be UTF-8. */
-static bool is_text(const char *text) {
-    const size_t size = strlen(text);
-    return napier_utf8_check((const uint8_t *)text, size) == size;
-}
-
-napier_status napier_load_id(napier_json *json, const char *where, const char *text, const cJSON *id,
-                             napier_load_sizes *s) {
-    if (!is_text(text)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: the token '%s' is not UTF-8", where,
-                                napier_show_text(text).text);
-    }
-    if (!napier_json_is_integer(id, 0, NAPIER_MOST_TOKENS - 1)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: '%s': %s is no id from 0 to %d", where,
-                                napier_show_text(text).text, napier_show_item(id).text, NAPIER_MOST_TOKENS - 1);
-    }
-    s->ids = id->valuedouble >= (double)s->ids ? (int64_t)id->valuedouble + 1 : s->ids;
-    return NAPIER_OK;
-}
-
-/* Fails with the reason for which a table refused an element. */
 static napier_status put_fail(napier_json *json, napier_put put, const char *where, const char *twice) {
     return put == NAPIER_PUT_TWICE ? napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s", where, twice)
                                    : napier_json_fail(json, NAPIER_UNSUPPORTED,
@@ -142,7 +121,7 @@ static napier_status read_merge(napier_json *json, napier_tokenizer *t, const cJ
     const char *left, *right;
     size_t size;
     napier_merge merge = {-1, -1, rank, -1};
-    if (!sides_of(item, &left, &size, &right) || !is_text(left) || !is_text(right)) {
+    if (!sides_of(item, &left, &size, &right) || !napier_load_is_text(left) || !napier_load_is_text(right)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: %s is not two tokens", rank,
                                 napier_show_item(item).text);
     }
@@ -269,7 +248,7 @@ static napier_status add_text(napier_json *json, napier_tokenizer *t, int64_t id
     return NAPIER_OK;
 }
 
-napier_status napier_load_texts(napier_json *json, napier_tokenizer *t) {
+static napier_status load_texts(napier_json *json, napier_tokenizer *t) {
     napier_vocabulary *const v = &t->vocabulary;
     napier_text_buffer rooms[2] = {{0}, {0}};
     napier_status status = NAPIER_OK;
@@ -304,5 +283,5 @@ napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const n
     NAPIER_TRY(mark_whole(json, t, lists->ignore_merges));
     NAPIER_TRY(napier_load_added(json, t, lists->added, added));
     NAPIER_TRY(napier_load_around(json, t, lists->post_processor));
-    return t->decoder.joins_bytes ? NAPIER_OK : napier_load_texts(json, t);
+    return t->decoder.joins_bytes ? NAPIER_OK : load_texts(json, t);
 }

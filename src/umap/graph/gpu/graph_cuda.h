@@ -100,13 +100,6 @@ napier_status napier_device_put(const napier_cuda_call *call, napier_cuda_kernel
 napier_status napier_device_check_array(napier_context *context, const char *name, const void *data, int64_t count,
                                         size_t alignment);
 
-/* Sets state->bad if values are not finite or targets are not below n. */
-napier_status napier_device_check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
-                                         int64_t count, int64_t n, napier_device_state *state);
-/* Fills the output with NaN if state->bad is set. */
-napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
-                                   const napier_device_state *state);
-
 /* Takes the memory of the build; pointers are NULL while only the size is computed. */
 void napier_device_build_take(napier_cuda_room *room, napier_device_build *build);
 /* Makes the graph. state has been cleared; invalid input sets state->bad and gives an empty graph. */

@@ -17,14 +17,15 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel, napier_umap_forces_2_kerne
 
 /* ---- Results of the checks on the device ------------------------------------------------------------------------- */
 
-napier_status napier_device_check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
-                                         int64_t count, int64_t n, napier_device_state *state) {
+/* Sets state->bad if values are not finite or targets are not below n. */
+static napier_status check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
+                                  int64_t count, int64_t n, napier_device_state *state) {
     const napier_values_job job = {values, targets, count, n, state, call->context->faults};
     return NAPIER_DEVICE_EACH(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, &job);
 }
 
-napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
-                                   const napier_device_state *state) {
+/* Fills the output with NaN if state->bad is set. */
+static napier_status poison(const napier_cuda_call *call, float *out, int64_t count, const napier_device_state *state) {
     const napier_poison_job job = {out, count, state};
     return NAPIER_DEVICE_EACH(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, &job);
 }
@@ -108,7 +109,7 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
     const napier_cuda_call call = {context, stream, "umap_gradients"};
     const int64_t elements = embedding.rows * embedding.cols;
     NAPIER_TRY(napier_cuda_clear(&call, build.state, sizeof *build.state));
-    NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, build.state));
+    NAPIER_TRY(check_values(&call, embedding.data, NULL, elements, 0, build.state));
     NAPIER_TRY(napier_device_build_run(&call, &build));
     job.state = build.state;
     job.edges = build.edges;
@@ -116,7 +117,7 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
     job.out = gradients.data;
     NAPIER_TRY(NAPIER_DEVICE_EACH(&call, napier_umap_prepare_kernel, job.n, NAPIER_FORCE_THREADS, &job));
     NAPIER_TRY(put_forces(&call, &job, count > NAPIER_PIECE_EDGES));
-    return napier_device_poison(&call, gradients.data, elements, build.state);
+    return poison(&call, gradients.data, elements, build.state);
 }
 
 static napier_status check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n) {
@@ -146,10 +147,10 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
     job.samples = rate;
     job.out = gradients.data;
     NAPIER_TRY(napier_cuda_clear(&call, job.state, sizeof *job.state));
-    NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, job.state));
-    NAPIER_TRY(napier_device_check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state));
+    NAPIER_TRY(check_values(&call, embedding.data, NULL, elements, 0, job.state));
+    NAPIER_TRY(check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state));
     NAPIER_TRY(put_forces(&call, &job, false));
-    return napier_device_poison(&call, gradients.data, elements, job.state);
+    return poison(&call, gradients.data, elements, job.state);
 }
 
 /* ---- Epochs ------------------------------------------------------------------------------------------------------ */
@@ -189,7 +190,7 @@ static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epo
 /* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
 static napier_status run_epochs(const napier_cuda_call *call, run *r) {
     const int64_t elements = r->step.count;
-    NAPIER_TRY(napier_device_check_values(call, r->step.y, NULL, elements, 0, r->build.state));
+    NAPIER_TRY(check_values(call, r->step.y, NULL, elements, 0, r->build.state));
     NAPIER_TRY(napier_device_build_run(call, &r->build));
     r->job.state = r->build.state;
     r->job.edges = r->build.edges;
@@ -199,7 +200,7 @@ static napier_status run_epochs(const napier_cuda_call *call, run *r) {
     for (int64_t i = 0; i < r->epochs->count; i++) {
         NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
     }
-    return napier_device_poison(call, r->step.y, elements, r->build.state);
+    return poison(call, r->step.y, elements, r->build.state);
 }
 
 /* As napier_umap_layout_of. */
@@ -289,7 +290,7 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     const napier_cuda_call call = {context, stream, "umap_optimize_epochs"};
     NAPIER_TRY(napier_cuda_clear(&call, r.build.state, sizeof *r.build.state));
     if (targets != NULL) {
-        NAPIER_TRY(napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state));
+        NAPIER_TRY(check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state));
     }
     const napier_status status = run_epochs(&call, &r);
     o.steps = r.steps; /* also if a launch has failed: those before it run */
