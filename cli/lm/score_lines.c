@@ -133,19 +133,49 @@ int text_encoder_add(text_encoder *e, const char *place, text_part part, const c
     return open_tokenizer(e) || add_text(e, place, text, size, &options, lists);
 }
 
-int text_encoder_add_chat(text_encoder *e, const char *place, const napier_chat_message *messages, int64_t count,
-                          napier_chat_options options, id_lists *lists) {
+/* Opens what a conversation needs, and sets its format in the options. */
+static int prepare_chat(text_encoder *e, napier_chat_options *options) {
     int64_t format = e->chat_format;
     if (open_tokenizer(e) || (format < 0 && chat_format_open(e->context, e->model, e->tokenizer, &format))) {
         return STATUS_FAILED;
     }
     e->chat_format = (int)format;
-    options.format = format;
-    options.date = e->chat_date;
-    options.disable_thinking = e->no_thinking || (options.disable_thinking && format == NAPIER_CHAT_QWEN3);
+    options->format = format;
+    options->date = e->chat_date;
+    options->disable_thinking = e->no_thinking || (options->disable_thinking && format == NAPIER_CHAT_QWEN3);
     e->text.size = 0;
+    return STATUS_OK;
+}
+
+int text_encoder_add_chat(text_encoder *e, const char *place, const napier_chat_message *messages, int64_t count,
+                          napier_chat_options options, id_lists *lists) {
+    if (prepare_chat(e, &options)) {
+        return STATUS_FAILED;
+    }
     const napier_status called = napier_chat_text(e->context, messages, count, &options, &e->text);
     return library_status(e->context, called, place) || add_text(e, place, e->text.bytes, e->text.size, NULL, lists);
+}
+
+/* Adds what the messages from `prompt` on add to the text of those before, which ends with the start of the assistant's
+ * turn. */
+static int add_reply_text(text_encoder *e, const char *place, const napier_chat_message *messages, int64_t prompt,
+                          int64_t count, napier_chat_options options, id_lists *lists) {
+    if (prepare_chat(e, &options) ||
+        library_status(e->context, napier_chat_text(e->context, messages, prompt, &options, &e->text), place)) {
+        return STATUS_FAILED;
+    }
+    const size_t size = e->text.size;
+    options.add_generation_prompt = options.disable_thinking = 0;
+    if (library_status(e->context, napier_chat_text(e->context, messages, count, &options, &e->text), place)) {
+        return STATUS_FAILED; /* this text is behind that of the prompt */
+    }
+    const char *const text = e->text.bytes + size;
+    const size_t all = e->text.size - size;
+    return all >= size && memcmp(e->text.bytes, text, size) == 0
+               ? text_encoder_add(e, place, TEXT_RESPONSE, text + size, all - size, lists)
+               : complain("%s: with this reply the chat format writes the prompt in another way; give the reply as a "
+                          "text",
+                          place);
 }
 
 static int add_numbers(const text_encoder *e, const char *place, const cJSON *list, id_lists *lists) {
@@ -168,21 +198,51 @@ static int add_numbers(const text_encoder *e, const char *place, const cJSON *li
     return status;
 }
 
-static int add_chat(text_encoder *e, const char *place, const cJSON *list, const cJSON *line, id_lists *lists) {
+/* Adds the conversation without its last `left_out` messages. */
+static int add_chat(text_encoder *e, const char *place, const cJSON *list, const cJSON *line, int64_t left_out,
+                    id_lists *lists) {
     chat_lines chat;
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     int status = chat_lines_read(&chat, place, list, line);
     if (status == STATUS_OK) {
         chat_lines_set_tools(&chat, &options);
-        status = text_encoder_add_chat(e, place, chat.messages, chat.count, options, lists);
+        status = text_encoder_add_chat(e, place, chat.messages, chat.count - left_out, options, lists);
     }
     chat_lines_free(&chat);
     return status;
 }
 
+/* Adds the reply to the conversation `list`: the messages of `reply`, or, if it is NULL, the last one of the list. */
+static int add_reply(text_encoder *e, const char *place, const cJSON *list, const cJSON *reply, const cJSON *line,
+                     id_lists *lists) {
+    chat_lines chat, more = {0};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    int status = chat_lines_read(&chat, place, list, line);
+    status = status || reply == NULL ? status : chat_lines_read(&more, place, reply, line);
+    const int64_t count = chat.count + more.count;
+    napier_chat_message *const all = malloc(((size_t)count + 1) * sizeof *all);
+    if (status == STATUS_OK && all == NULL) {
+        status = out_of_memory(place);
+    } else if (status == STATUS_OK) {
+        memcpy(all, chat.messages, (size_t)chat.count * sizeof *all);
+        memcpy(all + chat.count, more.messages, (size_t)more.count * sizeof *all);
+        chat_lines_set_tools(&chat, &options);
+        const int64_t prompt = reply != NULL ? chat.count : count - 1;
+        status = strcmp(all[prompt].role, "assistant") == 0
+                     ? add_reply_text(e, place, all, prompt, count, options, lists)
+                     : complain("%s: the message to score is of role '%s', not assistant", place, all[prompt].role);
+    }
+    free(all);
+    chat_lines_free(&chat);
+    chat_lines_free(&more);
+    return status;
+}
+
+static bool is_chat(const cJSON *value) { return cJSON_IsArray(value) && cJSON_IsObject(value->child); }
+
 int text_encoder_add_json(text_encoder *e, const char *place, const cJSON *value, const cJSON *line, id_lists *lists) {
-    if (cJSON_IsArray(value) && line != NULL && cJSON_IsObject(value->child)) {
-        return add_chat(e, place, value, line, lists);
+    if (line != NULL && is_chat(value)) {
+        return add_chat(e, place, value, line, 0, lists);
     }
     const cJSON *const tools = line != NULL ? cJSON_GetObjectItemCaseSensitive(line, "tools") : NULL;
     if (tools != NULL && !cJSON_IsNull(tools) && !(cJSON_IsArray(tools) && tools->child == NULL)) {
@@ -205,7 +265,16 @@ typedef struct line_taker {
     text_encoder *encoder;
 } line_taker;
 
-static int add_response(const line_taker *t, const char *place, const cJSON *value, int64_t number) {
+/* What a line says, under whatever names. */
+typedef struct line_parts {
+    const cJSON *object;
+    const cJSON *prompt;     /* "prompt" or "messages" */
+    const cJSON *one, *many; /* "response" or "completion"; "responses" */
+    bool is_reply_last;      /* the response is the last message of "messages" */
+} line_parts;
+
+static int add_response(const line_taker *t, const char *place, const line_parts *p, const cJSON *value,
+                        int64_t number) {
     score_lines *const l = t->lines;
     const int64_t b = l->responses.count;
     if (!memory_grow(&l->prompt_of, &l->prompt_of_capacity, b + 1, sizeof *l->prompt_of) ||
@@ -214,10 +283,12 @@ static int add_response(const line_taker *t, const char *place, const cJSON *val
     }
     l->prompt_of[b] = l->prompts.count - 1;
     l->number[b] = number;
-    return text_encoder_add_json(t->encoder, place, value, NULL, &l->responses);
+    return value == NULL || (is_chat(value) && is_chat(p->prompt))
+               ? add_reply(t->encoder, place, p->prompt, value, p->object, &l->responses)
+               : text_encoder_add_json(t->encoder, place, value, NULL, &l->responses);
 }
 
-static int add_prompt(const line_taker *t, const char *place, const cJSON *object, int64_t line, int64_t index) {
+static int add_prompt(const line_taker *t, const char *place, const line_parts *p, int64_t line, int64_t index) {
     score_lines *const l = t->lines;
     if (!memory_grow(&l->line, &l->line_capacity, l->prompts.count + 1, sizeof *l->line) ||
         !memory_grow(&l->index, &l->index_capacity, l->prompts.count + 1, sizeof *l->index)) {
@@ -225,36 +296,61 @@ static int add_prompt(const line_taker *t, const char *place, const cJSON *objec
     }
     l->line[l->prompts.count] = line;
     l->index[l->prompts.count] = index;
-    const cJSON *const value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
-    return text_encoder_add_json(t->encoder, place, value, object, &l->prompts);
+    return p->is_reply_last ? add_chat(t->encoder, place, p->prompt, p->object, 1, &l->prompts)
+                            : text_encoder_add_json(t->encoder, place, p->prompt, p->object, &l->prompts);
+}
+
+/* Finds the parts of a line. */
+static int read_parts(const line_taker *t, const jsonl_reader *r, const cJSON *object, line_parts *p) {
+    const bool alone = t->encoder->has_prompts_only;
+    const cJSON *const prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt");
+    const cJSON *const messages = cJSON_GetObjectItemCaseSensitive(object, "messages");
+    const cJSON *const response = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "response");
+    const cJSON *const completion = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "completion");
+    const cJSON *const many = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "responses");
+    const int count = (response != NULL) + (completion != NULL) + (many != NULL);
+    if ((prompt == NULL) == (messages == NULL)) {
+        return jsonl_fault(r, "%s", prompt == NULL ? "no prompt" : "a prompt or messages are wanted, not both");
+    }
+    if (messages != NULL && !is_chat(messages)) {
+        return jsonl_fault(r, "messages: a list of messages is wanted");
+    }
+    if ((!alone && count != 1 && (count > 0 || messages == NULL)) || (many != NULL && !cJSON_IsArray(many))) {
+        return jsonl_fault(r, "a response, or a list of responses, is wanted");
+    }
+    *p = (line_parts){.object = object,
+                      .prompt = prompt != NULL ? prompt : messages,
+                      .one = response != NULL ? response : completion,
+                      .many = many,
+                      .is_reply_last = !alone && count == 0};
+    return STATUS_OK;
 }
 
 static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
     const line_taker *const t = user;
     const score_lines *const l = t->lines;
-    const cJSON *const prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt");
-    const bool alone = t->encoder->has_prompts_only;
-    const cJSON *const one = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "response");
-    const cJSON *const all = alone ? NULL : cJSON_GetObjectItemCaseSensitive(object, "responses");
+    line_parts p = {0};
     char place[PLACE];
-    if (prompt == NULL || (!alone && ((one == NULL) == (all == NULL) || (all != NULL && !cJSON_IsArray(all))))) {
-        return jsonl_fault(r, "%s", prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
+    if (read_parts(t, r, object, &p)) {
+        return STATUS_FAILED;
     }
-    snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->lines.name, r->lines.line);
-    int status = add_prompt(t, place, object, r->lines.line, r->count);
-    const int64_t before = l->responses.size;
-    if (status == STATUS_OK && one != NULL) {
-        snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->lines.name, r->lines.line);
-        status = add_response(t, place, one, 0);
+    snprintf(place, sizeof place, "%s:%" PRId64 ": %s", r->lines.name, r->lines.line, p.prompt->string);
+    int status = add_prompt(t, place, &p, r->lines.line, r->count);
+    const int64_t before = l->responses.count;
+    if (status == STATUS_OK && (p.one != NULL || p.is_reply_last)) {
+        snprintf(place, sizeof place, "%s:%" PRId64 ": %s", r->lines.name, r->lines.line,
+                 (p.one != NULL ? p.one : p.prompt)->string);
+        status = add_response(t, place, &p, p.one, 0);
     }
     int64_t number = 0;
-    for (const cJSON *v = all != NULL ? all->child : NULL; v != NULL && status == STATUS_OK; v = v->next, number++) {
+    for (const cJSON *v = p.many != NULL ? p.many->child : NULL; v != NULL && status == STATUS_OK; v = v->next) {
         snprintf(place, sizeof place, "%s:%" PRId64 ": responses[%" PRId64 "]", r->lines.name, r->lines.line, number);
-        status = add_response(t, place, v, number);
+        status = add_response(t, place, &p, v, number++);
     }
+    const bool alone = t->encoder->has_prompts_only;
     const bool empty = status == STATUS_OK && l->prompts.offsets[l->prompts.count - 1] == l->prompts.size;
     return empty && alone ? jsonl_fault(r, "the prompt is empty")
-           : empty && !t->encoder->has_prefix && l->responses.size > before
+           : empty && !t->encoder->has_prefix && l->responses.size > l->responses.offsets[before]
                ? jsonl_fault(r, "the prompt is empty: --prefix-token gives what may stand in for it")
                : status;
 }
@@ -279,7 +375,8 @@ int score_lines_prompt(score_lines *l, const char *text, bool chat, text_encoder
              : cJSON_AddStringToObject(object, "prompt", text) != NULL;
     made = made && (!chat || cJSON_AddItemToArray(messages, message));
     int status = made ? id_lists_start(&l->prompts) || id_lists_start(&l->responses) : complain("out of memory");
-    status = status ? status : add_prompt(&t, "--prompt", object, 1, 0);
+    const line_parts p = {.object = object, .prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt")};
+    status = status ? status : add_prompt(&t, "--prompt", &p, 1, 0);
     if (!chat || !made) {
         cJSON_Delete(message);
     }

@@ -3,6 +3,10 @@
  *     {"prompt": "2 + 2 =", "responses": [" 4", " 5"]}         texts
  *     {"prompt": [17, 10, 17], "response": [19]}               ids
  *     {"prompt": [{"role": "user", "content": "2 + 2?"}], ...} a conversation, in the model's chat format
+ *     {"messages": [..., {"role": "assistant", "content": "4"}]} the last message is the response
+ *
+ * "completion" is another name of "response", and "messages" of a prompt that is a conversation. A response to a
+ * conversation may be messages too. It is then what they add to the conversation's text, with the end of the turn.
  *
  * Prompt and response are encoded separately, and their ids are joined. A prompt that is a text begins with the tokens that
  * the tokenizer adds (Llama's BOS); a response continues its prompt. */

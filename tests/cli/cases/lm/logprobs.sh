@@ -25,6 +25,26 @@ printf '{"prompt": "", "response": [1]}\n' >empty.jsonl
 told napier logprobs empty.jsonl -m model
 told napier logprobs empty.jsonl -m model --prefix-token 5
 
+# The names of TRL and OpenAI: the same lines as with prompt and response. Messages end their turn, and texts do not.
+user='{"role": "user", "content": "Hi"}'
+reply='{"role": "assistant", "content": "Hello"}'
+end='Hello<|im_end|>\n'
+while read -r line; do
+    printf '%s\n' "$line" | napier logprobs - -m model | cut -c 1-160
+done <<END
+{"prompt": "hello", "response": " world"}
+{"prompt": "hello", "completion": " world"}
+{"prompt": [$user], "response": "<think>\\n\\n</think>\\n\\n$end"}
+{"prompt": [$user], "completion": [$reply]}
+{"prompt": [$user], "responses": [[$reply]]}
+{"messages": [$user, $reply]}
+{"messages": [$user], "completion": [$reply]}
+{"prompt": [$user], "response": "Hello"}
+{"messages": [$user], "completion": "Hello"}
+END
+printf '{"messages": [%s, %s]}\n' "$user" "$reply" | napier generate - -m model --greedy --max-tokens 2
+printf '{"prompt": [%s, %s]}\n' "$user" "$reply" | napier generate - -m model --greedy --max-tokens 2
+
 # Errors
 bad() {
     printf '%s\n' "$1"
@@ -32,6 +52,13 @@ bad() {
 }
 bad '{"responses": ["a"]}'
 bad '{"prompt": "a"}'
+bad '{"messages": "a", "response": "b"}'
+bad '{"prompt": "a", "messages": [{"role": "user", "content": "a"}]}'
+bad '{"prompt": "a", "response": "b", "completion": "c"}'
+bad '{"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]}'
+bad '{"messages": [{"role": "user", "content": "a"}]}'
+bad '{"messages": [{"role": "user", "content": "a"}], "completion": [{"role": "user", "content": "b"}]}'
+bad '{"messages": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant"}]}'
 bad '{"prompt": "a", "response": "b", "responses": ["c"]}'
 bad '{"prompt": "a", "responses": "b"}'
 bad '{"prompt": "a", "responses": ["b", 3]}'
