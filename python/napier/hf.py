@@ -11,6 +11,7 @@ bits of its sequence alone.
 """
 import contextlib
 import functools
+import importlib.util
 import inspect
 import sys
 import threading
@@ -260,7 +261,8 @@ def _head_name(model):
             if isinstance(model, getattr(transformers, family + kind)):
                 return head
     names = ", ".join(family + kind for family in _FAMILIES.values() for kind in _HEADS)
-    way_out = "merge its adapters first (merge_and_unload)" if hasattr(model, "peft_config") else f"expected one of {names}"
+    way_out = ("merge its adapters first (merge_and_unload)" if hasattr(model, "peft_config") else
+               "patch it before torch.compile" if hasattr(model, "_orig_mod") else f"expected one of {names}")
     _refuse("model", f"cannot patch a {type(model).__name__}", way_out)
 
 
@@ -344,15 +346,21 @@ def _frequencies(config):
 
 
 class _Patch:
-    """What a patched model keeps: its mode, the modules that have changed, the former attention, and its sliding window."""
+    """What a patched model keeps: its mode, the modules that have changed, where modules were, the former attention, its
+    and its sliding window."""
 
-    def __init__(self, mode, modules, head, config):
-        self.mode, self.modules, self.head = mode, modules, head
+    def __init__(self, mode, modules, places, head, config):
+        self.mode, self.modules, self.places, self.head = mode, modules, places, head
         self.attention, self.window = config._attn_implementation, _window(config)
 
     def begin(self, length):
         """Before each pass over this many columns. Marks the head's weights for TRL's fused head, which gets nothing else of
         the model; a copy of the weights does not have the mark."""
+        for name, parent, child, module in self.places:
+            now = parent._modules.get(child)
+            if now is not module:
+                _refuse(name, f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits",
+                        "merge or unload adapters, and patch the model again")
         if self.window is not None and length > self.window:
             raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
                                       f"{self.window}, and longer texts are not supported")
@@ -420,7 +428,9 @@ def patch(model, compute="f32", bf16_gradient=False):
     frequencies = _frequencies(model.config)
     unpatch(model)
     changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
-    state = _Patch(mode, [module for module, _ in changed], getattr(model, head), model.config)
+    places = [(name, model.get_submodule(parent), child, module) for name, module, _, _ in modules
+              for parent, _, child in [name.rpartition(".")]]
+    state = _Patch(mode, [module for module, _ in changed], places, getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = mode
         module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
@@ -573,3 +583,70 @@ def _patch_trl():
         utils._ChunkedLogProbFunction = _Head(former)
         if hasattr(utils, "_use_triton"):
             utils._use_triton = _compacts(utils._use_triton)
+
+
+# ---- Trainers ----------------------------------------------------------------------------------------------------------------
+# A reference model that a trainer of TRL loads or is given computes as the trained model does: otherwise the divergence between
+# equal weights is not 0. Trainer.train, evaluate and predict see to it, whose class may be imported later.
+
+_TRAINER = "transformers.trainer"
+
+
+def _follow(trainer):
+    """Gives the reference model of a trainer the mode of its model: patches it, patches it again, or undoes that."""
+    model, reference = (None if x is None else trainer.accelerator.unwrap_model(x)
+                        for x in (trainer.model, getattr(trainer, "ref_model", None)))
+    if not isinstance(reference, nn.Module) or reference is model:
+        return
+    if not is_patched(model):
+        unpatch(reference)
+        return
+    mode = model.model._napier.mode.compute
+    if is_patched(reference) and reference.model._napier.mode.compute == mode:
+        return
+    if getattr(trainer.args, "precompute_ref_log_probs", False):
+        _refuse("precompute_ref_log_probs", "the trainer has computed log-probabilities of a reference model that is not patched",
+                "set it to False, or pass a patched ref_model")
+    try:
+        patch(reference, mode)
+    except NotImplementedError as error:
+        raise NotImplementedError(f"ref_model: {error}") from None
+
+
+def _followed(method):
+    @functools.wraps(method)
+    def followed(self, *args, **kwargs):
+        _follow(self)
+        return method(self, *args, **kwargs)
+
+    return followed
+
+
+def _patch_trainer(module):
+    for name in ("train", "evaluate", "predict"):
+        setattr(module.Trainer, name, _followed(getattr(module.Trainer, name)))
+
+
+class _Finder:
+    """Changes the class as soon as its module is imported."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name != _TRAINER:
+            return None
+        sys.meta_path.remove(cls)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            _patch_trainer(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if _TRAINER in sys.modules:
+    _patch_trainer(sys.modules[_TRAINER])
+else:
+    sys.meta_path.insert(0, _Finder)

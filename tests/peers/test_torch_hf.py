@@ -495,6 +495,44 @@ def test_copies():
             same(hf.unpatch(twin)(IDS).logits, hf.unpatch(copy.deepcopy(model))(IDS).logits)
 
 
+class Around(torch.nn.Linear):
+    """A layer around another, as LoRA puts it there."""
+
+    def __init__(self, base):
+        super().__init__(base.in_features, base.out_features)
+        self.base_layer = base
+
+    def forward(self, x):
+        return self.base_layer(x) + super().forward(x)
+
+
+def test_adapters_after_patch():
+    """They change the bits, so the next pass refuses them; without them it is as before."""
+    model = hf.patch(make("Qwen3"))
+    with torch.no_grad():
+        before = model(IDS).logits
+        for path in ("model.layers.1.self_attn.q_proj", "model.layers.0.mlp.down_proj", "model.layers.1", "lm_head"):
+            parent, _, child = path.rpartition(".")
+            module = model.get_submodule(path)
+            wrapped = Around(module) if isinstance(module, torch.nn.Linear) else torch.nn.Sequential(module)
+            for own in (model, copy.deepcopy(model)):
+                setattr(own.get_submodule(parent), child, wrapped)
+                raises(NotImplementedError, f"{path}: a {type(wrapped).__name__} has taken its place", lambda own=own: own(IDS))
+            setattr(model.get_submodule(parent), child, module)
+            same(model(IDS).logits, before)
+
+
+def test_torch_compile():
+    """A patched model that is compiled has the same bits and gradients."""
+    model = hf.patch(make("Qwen3"))
+    compiled = torch.compile(model, backend="eager")
+    wanted, got = (m(IDS, attention_mask=MASK, use_cache=False).logits for m in (model, compiled))
+    same(got, wanted)
+    same(*(torch.autograd.grad(x.square().sum(), model.model.norm.weight)[0] for x in (got, wanted)))
+    assert hf.is_patched(compiled)
+    raises(NotImplementedError, "patch it before torch.compile", lambda: hf.patch(torch.compile(make("Qwen3"), backend="eager")))
+
+
 def replaced(path, module):
     """A model with another module at this path."""
     model = make("Qwen3")

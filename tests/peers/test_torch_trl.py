@@ -4,6 +4,8 @@ import collections
 import copy
 import importlib
 import os
+import subprocess
+import sys
 import tempfile
 import types
 import unittest.mock
@@ -122,6 +124,75 @@ def test_rollout_for_the_trainer_of_trl():
         assert given.made == run(Ours, more={"compute": compute}.items()).made
 
 
+def run_with_reference(kind, model, trainer_kind=trl.GRPOTrainer, **options):
+    """A trainer of TRL after a step with a reference model, and the greatest |kl| that it logged."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        model = type(model).from_pretrained(folder)
+        if kind is not None:
+            napier.hf.patch(model, kind)
+        config = {trl.GRPOTrainer: trl.GRPOConfig, trl.RLOOTrainer: trl.RLOOConfig, trl.DPOTrainer: trl.DPOConfig,
+                  trl.KTOTrainer: trl.KTOConfig}[trainer_kind]
+        sampled = trainer_kind in (trl.GRPOTrainer, trl.RLOOTrainer)
+        data = {"prompt": 4 * ["ab", "cde"]}
+        if trainer_kind is trl.DPOTrainer:
+            data.update(chosen=8 * ["xyz"], rejected=8 * ["12"])
+        elif trainer_kind is trl.KTOTrainer:
+            data.update(completion=8 * ["xyz"], label=4 * [True, False])
+        given = {"num_generations": 4, "max_completion_length": 7, "reward_funcs": reward} if sampled else {}
+        given.update(options)
+        more = {name: given.pop(name) for name in ("reward_funcs", "rollout_func", "ref_model") if name in given}
+        trainer = trainer_kind(model=model, processing_class=Letters(), train_dataset=datasets.Dataset.from_dict(data), **more,
+                               args=config(output_dir=folder, max_steps=1, use_cpu=True, report_to="none", bf16=False,
+                                           save_strategy="no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False,
+                                           per_device_train_batch_size=4, gradient_checkpointing=False, beta=0.1, **given))
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+        return trainer
+
+
+def logged(trainer, name):
+    return [log[name] for log in trainer.state.log_history if name in log][0]
+
+
+def test_reference_models_follow():
+    """The divergence between equal weights is 0, in TRL's own trainers too, whose reference model patch does not see."""
+    for compute in ("f32", "bf16"):
+        trainer = run_with_reference(compute, model_of(), loss_type="grpo")
+        assert logged(trainer, "kl") == 0 and trainer.ref_model.model._napier.mode.compute == compute
+        sampled = run_with_reference(compute, model_of(), rollout_func=napier.trl.Rollout(compute))
+        assert logged(sampled, "kl") == 0
+        trainer = run_with_reference(compute, model_of(), trl.RLOOTrainer)
+        assert logged(trainer, "kl") == 0
+        for kind in (trl.DPOTrainer, trl.KTOTrainer):  # equal log-probabilities: rewards of 0
+            trainer = run_with_reference(compute, model_of(), kind)
+            assert napier.hf.is_patched(trainer.ref_model) and logged(trainer, "rewards/chosen") == 0, kind
+    # another mode, and none, of the model later
+    napier.hf.patch(trainer.model, "f32")
+    trainer.evaluate(trainer.train_dataset)
+    assert trainer.ref_model.model._napier.mode.compute == "f32"
+    napier.hf.unpatch(trainer.model)
+    trainer.evaluate(trainer.train_dataset)
+    assert not napier.hf.is_patched(trainer.ref_model)
+
+
+def test_reference_models_that_cannot_follow():
+    raises(NotImplementedError, "precompute_ref_log_probs", lambda: run_with_reference(
+        "f32", model_of(), trl.DPOTrainer, precompute_ref_log_probs=True, ref_model=model_of()))
+    run_with_reference("f32", model_of(), trl.DPOTrainer, precompute_ref_log_probs=True, ref_model=napier.hf.patch(model_of()))
+    other = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=1, n_head=2))
+    raises(NotImplementedError, "ref_model: model: cannot patch a GPT2LMHeadModel",
+           lambda: run_with_reference("f32", model_of(), trl.DPOTrainer, ref_model=other))
+
+
+def test_a_trainer_that_is_imported_after_patch():
+    """transformers.trainer changes when it is imported, which may be late."""
+    code = ("import sys, napier.hf\nassert 'transformers.trainer' not in sys.modules\nimport transformers.trainer as t\n"
+            "assert hasattr(t.Trainer.train, '__wrapped__') and t.Trainer.__module__ == 'transformers.trainer'\n"
+            "assert napier.hf._Finder not in sys.meta_path")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_other_models_and_evaluation():
     for kind in ("Qwen2", "Llama"):
         run(Ours, model=model_of(kind), steps=1)
@@ -214,6 +285,14 @@ def test_every_process_gathers():
 def test_refusals():
     raises(ValueError, "compute", lambda: napier.trl.Rollout("f64"))
     raises(ValueError, "compute", lambda: run(Ours, more={"compute": "f64"}.items()))
+    for temperature in (0.0, -1.0, float("inf")):
+        raises(ValueError, f"temperature: {temperature}; ", lambda t=temperature: run(Ours, temperature=t))
+        raises(ValueError, f"temperature: {temperature}; ", lambda t=temperature: run(
+            Theirs, model=napier.hf.patch(model_of()), temperature=t, more={"rollout_func": napier.trl.Rollout()}.items()))
+    raises(ValueError, "model: not patched", lambda: run(Theirs, more={"rollout_func": napier.trl.Rollout()}.items()))
+    for compute, other in (("f32", "bf16"), ("bf16", "f32")):
+        raises(ValueError, f"compute: {compute!r}, but the model is patched in {other!r}", lambda c=compute, o=other: run(
+            Theirs, model=napier.hf.patch(model_of(), o), more={"rollout_func": napier.trl.Rollout(c)}.items()))
     raises(ValueError, "generation_kwargs: num_beams is not supported", lambda: run(Ours, generation_kwargs={"num_beams": 2}))
     raises(ValueError, "generation_kwargs: temperature is 0.5, but the trainer computes log-probabilities at 0.7",
            lambda: run(Ours, temperature=0.7, generation_kwargs={"temperature": 0.5}))

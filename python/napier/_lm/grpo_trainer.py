@@ -6,6 +6,8 @@ GRPOTrainer is TRL's, whose model computes with Napier (napier.hf.patch), and wh
 the weights that are trained, in place. Rollout does only the sampling, for TRL's own trainer: GRPOTrainer(rollout_func=Rollout()).
 docs/zero-mismatch.md shows a run.
 """
+import math
+
 import torch
 import trl
 from trl.extras.profiling import profiling_context
@@ -45,13 +47,14 @@ class Rollout:
 
     Parameters
     ----------
-    compute : 'f32' or 'bf16'; default: that of napier.hf.patch, or f32 for a model that is not patched
+    compute : 'f32' or 'bf16', which must be that of napier.hf.patch; default: that. A model that is not patched is refused, as the
+        trainer would compute other log-probabilities
     memory : bytes that sampling may use besides the weights; 0: 1 GiB
 
     Examples
     --------
     >>> import datasets, napier.trl, transformers, trl
-    >>> model = transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B")
+    >>> model = napier.hf.patch(transformers.AutoModelForCausalLM.from_pretrained("Qwen3-0.6B"))
     >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file="Qwen3-0.6B/tokenizer.json",
     ...                                                  eos_token="<|im_end|>", pad_token="<|endoftext|>")
     >>> config = trl.GRPOConfig("run", max_steps=1, per_device_train_batch_size=2, num_generations=2, bf16=False,
@@ -93,7 +96,15 @@ class Rollout:
     def sampler(self, trainer):
         """The CausalLM that samples: it uses the model's own weights, as they are now."""
         model = trainer.accelerator.unwrap_model(trainer.model)
-        compute = _MODES[self._compute or _mode_of(model)]
+        _check_temperature(trainer.temperature)
+        if not hf.is_patched(model):
+            raise ValueError("model: not patched, so the trainer would compute other log-probabilities than the sampler; call "
+                             f"napier.hf.patch(model{', ' + repr(self._compute) if self._compute else ''}) first")
+        mode = model.model._napier.mode.compute
+        if self._compute not in (None, mode):
+            raise ValueError(f"compute: {self._compute!r}, but the model is patched in {mode!r}; leave it out, or call "
+                             f"napier.hf.patch(model, {self._compute!r})")
+        compute = _MODES[mode]
         if self._source is model and self._sampler.info["compute"] == compute:
             self._sampler.update()
         else:
@@ -109,14 +120,14 @@ class Rollout:
         return (seed + 2**63) % 2**64 - 2**63
 
 
-def _mode_of(model):
-    """The mode of a patched model; f32 for others."""
-    return model.model._napier.mode.compute if hf.is_patched(model) else "f32"
-
-
 def _check_compute(compute):
     if compute not in (None, *_MODES):
         raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
+
+
+def _check_temperature(temperature):
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature: {temperature}; the trainer divides logits by it, so it must be above 0 and finite")
 
 
 def _check_arguments(args):
@@ -126,6 +137,7 @@ def _check_arguments(args):
                           ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case")):
         if getattr(args, name, False):
             raise ValueError(f"{name}: {way_out}; set it to False")
+    _check_temperature(getattr(args, "temperature", 1.0))
 
 
 def _options(trainer):
@@ -193,11 +205,10 @@ class GRPOTrainer(trl.GRPOTrainer):
         _check_arguments(args)
         super().__init__(model, reward_funcs, args, *others, **options)
         trained = self.accelerator.unwrap_model(self.model)
-        rounds = hf.is_patched(trained) and trained.model._napier.mode.bf16_gradient and compute != "f32"
-        compute = compute or _mode_of(trained)
-        hf.patch(trained, compute, rounds)
-        if self.ref_model is not None:
-            hf.patch(self.accelerator.unwrap_model(self.ref_model), compute)
+        was = trained.model._napier.mode if hf.is_patched(trained) else None
+        compute = compute or (was.compute if was else "f32")
+        hf.patch(trained, compute, was is not None and was.bf16_gradient and compute != "f32")
+        hf._follow(self)
         self.rollout = Rollout(memory=memory)
         self._forward_logps = None
 
