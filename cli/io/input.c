@@ -74,9 +74,9 @@ static int open_npy(input *in, peeked_file *peeked) {
     return check_file_size(in, in->count * (int64_t)in->element.size);
 }
 
-static int open_text(input *in, const peeked_file *peeked, file_format format) {
+static int open_text(input *in, const peeked_file *peeked, file_format format, const char *columns) {
     const char separator = format == FORMAT_AUTO ? '\0' : format_separator(format);
-    if (text_open(&in->text, in->file, in->name, separator, peeked->bytes, peeked->size)) {
+    if (text_open(&in->text, in->file, in->name, separator, peeked->bytes, peeked->size, columns)) {
         return STATUS_FAILED;
     }
     in->format = in->text.separator == '\t' ? FORMAT_TSV : FORMAT_CSV;
@@ -89,7 +89,9 @@ static int open_text(input *in, const peeked_file *peeked, file_format format) {
     return in->text.columns == 1 ? input_load(in) : STATUS_OK;
 }
 
-int input_open(input *in, const char *path, file_format format) {
+int input_open(input *in, const char *path, file_format format) { return input_open_columns(in, path, format, NULL); }
+
+int input_open_columns(input *in, const char *path, file_format format, const char *columns) {
     memset(in, 0, sizeof *in);
     if (open_file(in, path)) {
         return STATUS_FAILED;
@@ -106,7 +108,10 @@ int input_open(input *in, const char *path, file_format format) {
         format = memcmp(peeked.bytes, NPY_MAGIC, peeked.size) == 0 ? FORMAT_NPY : format_of_name(path);
     }
     in->format = format;
-    return format == FORMAT_NPY ? open_npy(in, &peeked) : open_text(in, &peeked, format);
+    if (format == FORMAT_NPY && columns != NULL) {
+        return complain("--columns: %s is an .npy file; only columns of CSV and TSV are chosen", in->name);
+    }
+    return format == FORMAT_NPY ? open_npy(in, &peeked) : open_text(in, &peeked, format, columns);
 }
 
 void input_close(input *in) {

@@ -31,6 +31,8 @@ typedef struct input {
 /* Opens `path` ("-": standard input) and reads the header or the first row. AUTO checks the first bytes, then the name.
  * Close the input even after a failure. */
 int input_open(input *in, const char *path, file_format format);
+/* `columns`: of a text, which of its columns (text_open); NULL: all. */
+int input_open_columns(input *in, const char *path, file_format format, const char *columns);
 void input_close(input *in);
 
 /* Reads the next `count` elements, or the remaining ones; *got is their number. If the count of a text is -1, it reads

@@ -131,23 +131,26 @@ static int bad_field(const text_reader *t, int64_t column, const field *f) {
                     printable(shown, sizeof shown, f->start, (size_t)(f->end - f->start)));
 }
 
+static bool is_chosen(const text_reader *t, int64_t i) { return i < t->fields && (t->chosen == NULL || t->chosen[i]); }
+
 /* Reads the numbers of a line into `row`, at most t->columns of them, and counts the fields. */
 static int parse_row(const text_reader *t, const char *line, size_t size, double *row) {
     const char *const end = line + size;
     int64_t fields = 0;
+    int64_t place = 0;
     for (const char *at = line; at != NULL; fields++) {
         field f;
         if (!split_field(at, end, t->separator, &f)) {
             return bad_field(t, fields, NULL);
         }
-        if (fields < t->columns && !field_number(&f, &row[fields])) {
+        if (is_chosen(t, fields) && !field_number(&f, &row[place++])) {
             return bad_field(t, fields, &f);
         }
         at = f.next;
     }
-    if (fields != t->columns) {
+    if (fields != t->fields) {
         return complain("%s: line %" PRId64 " has %" PRId64 " field%s, but line %" PRId64 " has %" PRId64, t->name,
-                        t->line, fields, fields == 1 ? "" : "s", t->first_line, t->columns);
+                        t->line, fields, fields == 1 ? "" : "s", t->first_line, t->fields);
     }
     return STATUS_OK;
 }
@@ -169,12 +172,130 @@ static bool is_header(const text_reader *t, const char *line, size_t size) {
     return split_field(line, line + size, t->separator, &f) && !field_number(&f, &ignored);
 }
 
+/* Keeps the chosen fields of the line as they are written. */
 static int keep_header(text_reader *t, const char *line, size_t size) {
     t->header = malloc(size + 1);
     if (t->header == NULL) {
         return out_of_memory(t->name);
     }
-    memcpy(t->header, line, size + 1);
+    if (t->chosen == NULL) {
+        memcpy(t->header, line, size + 1);
+        return STATUS_OK;
+    }
+    char *to = t->header;
+    field f = {.next = line};
+    for (int64_t i = 0; f.next != NULL; i++) {
+        const char *const start = f.next;
+        if (!split_field(start, line + size, t->separator, &f)) {
+            break;
+        }
+        if (t->chosen[i]) {
+            const size_t written = (size_t)((f.next != NULL ? f.next - 1 : line + size) - start);
+            memmove(to + (to > t->header), start, written);
+            if (to > t->header) {
+                *to++ = t->separator;
+            }
+            to += written;
+        }
+    }
+    *to = '\0';
+    return STATUS_OK;
+}
+
+/* ---- Columns ----------------------------------------------------------------------------------------------------- */
+
+/* Chooses fields `first` to `last`, from 1; false if there are no such fields. */
+static bool choose(text_reader *t, int64_t first, int64_t last) {
+    for (int64_t i = first; first >= 1 && i <= last && last <= t->fields; i++) {
+        t->chosen[i - 1] = true;
+    }
+    return first >= 1 && first <= last && last <= t->fields;
+}
+
+/* Chooses the fields of this name in a header; false if there are none. */
+static bool choose_name(text_reader *t, const char *line, size_t size, const char *name, size_t name_size) {
+    bool found = false;
+    field f = {.next = line};
+    for (int64_t i = 0; f.next != NULL && split_field(f.next, line + size, t->separator, &f); i++) {
+        const bool same = (size_t)(f.end - f.start) == name_size && memcmp(f.start, name, name_size) == 0;
+        t->chosen[i] = t->chosen[i] || same;
+        found = found || same;
+    }
+    return found;
+}
+
+/* Reads decimal digits; a number of more than 18 digits is none. */
+static bool take_digits(const char **at, const char *end, int64_t *value) {
+    const char *const start = *at;
+    *value = 0;
+    while (*at < end && **at >= '0' && **at <= '9' && *at - start <= 18) {
+        *value = *value * 10 + (*(*at)++ - '0');
+    }
+    return *at > start && *at - start <= 18;
+}
+
+/* Chooses the fields of a number or a range such as 2-5. */
+static bool choose_numbers(text_reader *t, const char *item, size_t size) {
+    const char *at = item;
+    const char *const end = item + size;
+    int64_t first, last;
+    if (!take_digits(&at, end, &first)) {
+        return false;
+    }
+    last = first;
+    if (at < end && *at == '-') {
+        at++;
+        if (!take_digits(&at, end, &last)) {
+            return false;
+        }
+    }
+    return at == end && choose(t, first, last);
+}
+
+/* Chooses all that are wanted. `line`: a header, whose names come before numbers; NULL: none. Returns the item that is
+ * not there, or NULL. */
+static const char *choose_wanted(text_reader *t, const char *line, size_t size) {
+    memset(t->chosen, 0, (size_t)t->fields * sizeof *t->chosen);
+    for (const char *item = t->wanted;;) {
+        const size_t length = strcspn(item, ",");
+        if (!(line != NULL && choose_name(t, line, size, item, length)) && !choose_numbers(t, item, length)) {
+            return item;
+        }
+        if (item[length] == '\0') {
+            return NULL;
+        }
+        item += length + 1;
+    }
+}
+
+static bool chosen_are_numbers(const text_reader *t, const char *line, size_t size) {
+    field f = {.next = line};
+    double ignored;
+    for (int64_t i = 0; f.next != NULL && split_field(f.next, line + size, t->separator, &f); i++) {
+        if (t->chosen[i] && !field_number(&f, &ignored)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Chooses the columns. A first line whose wanted fields are not all numbers is a header. */
+static int choose_columns(text_reader *t, const char *line, size_t size, bool *header) {
+    t->chosen = calloc((size_t)t->fields, sizeof *t->chosen);
+    if (t->chosen == NULL) {
+        return out_of_memory(t->name);
+    }
+    *header = choose_wanted(t, NULL, 0) != NULL || !chosen_are_numbers(t, line, size);
+    const char *const missing = *header ? choose_wanted(t, line, size) : NULL;
+    if (missing != NULL) {
+        char shown[40];
+        return complain("--columns: '%s' is no column of %s, which has %" PRId64,
+                        printable(shown, sizeof shown, missing, strcspn(missing, ",")), t->name, t->fields);
+    }
+    t->columns = 0;
+    for (int64_t i = 0; i < t->fields; i++) {
+        t->columns += t->chosen[i];
+    }
     return STATUS_OK;
 }
 
@@ -190,8 +311,13 @@ static int read_first_row(text_reader *t) {
             t->separator = memchr(line, '\t', size) != NULL ? '\t' : ',';
         }
         t->first_line = t->line;
-        t->columns = count_fields(t, line, size);
-        if (is_header(t, line, size) && (keep_header(t, line, size) || read_row_line(t, &line, &size))) {
+        t->fields = count_fields(t, line, size);
+        t->columns = t->fields;
+        bool header = is_header(t, line, size);
+        if (t->wanted != NULL && choose_columns(t, line, size, &header)) {
+            return STATUS_FAILED;
+        }
+        if (header && (keep_header(t, line, size) || read_row_line(t, &line, &size))) {
             return STATUS_FAILED;
         }
     }
@@ -206,8 +332,10 @@ static int read_first_row(text_reader *t) {
     return parse_row(t, line, size, t->row);
 }
 
-int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size) {
+int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size,
+              const char *wanted) {
     memset(t, 0, sizeof *t);
+    t->wanted = wanted;
     t->name = name;
     t->separator = separator;
     t->lines = (line_reader){.file = file, .name = name, .most = (size_t)256 << 20};
@@ -233,6 +361,7 @@ int text_read_row(text_reader *t, double *row, bool *got) {
 
 void text_close(text_reader *t) {
     free(t->header);
+    free(t->chosen);
     free(t->row);
     lines_free(&t->lines);
     memset(t, 0, sizeof *t);

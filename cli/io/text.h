@@ -15,8 +15,11 @@
 typedef struct text_reader {
     const char *name; /* for messages */
     char separator;
-    char *header;    /* the header line; NULL: none */
-    int64_t columns; /* of every row; at least 1 */
+    const char *wanted; /* which columns are read, as of text_open; NULL: all */
+    bool *chosen;       /* [fields] the same; NULL: all */
+    int64_t fields;     /* of every line */
+    char *header;       /* the header line, of the chosen fields; NULL: none */
+    int64_t columns;    /* of every row: the chosen fields; at least 1 */
     int64_t first_line;
     int64_t line;      /* number of the last line read, from 1 */
     double *row;       /* the first row, read ahead */
@@ -25,9 +28,11 @@ typedef struct text_reader {
 } text_reader;
 
 /* Starts reading a file whose first `size` bytes have been read into `bytes` already. If `separator` is '\0', it is a
- * tab if the first line has one, else a comma. Reads the header and the first row. Close the reader even after a
- * failure. */
-int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size);
+ * tab if the first line has one, else a comma. Reads the header and the first row. `wanted` lists the columns to read, in
+ * the order of the file: names of the header, numbers from 1, or ranges as 2-5, with commas; NULL: all. Close the reader
+ * even after a failure. */
+int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size,
+              const char *wanted);
 
 /* Reads the next row of `columns` numbers; *got is false at the end of the file. */
 int text_read_row(text_reader *t, double *row, bool *got);

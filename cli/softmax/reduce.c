@@ -491,8 +491,8 @@ int reduce_file(void *request, napier_context *context) {
     input in;
     output out = {.file = NULL};
     job j = {.context = context, .in = &in, .out = &out};
-    const int status = input_open(&in, r->shared.in_path, r->in_format) || plan(&j, r) || check_options(&j) ||
-                       output_open(&out, r->shared.out_path) || run(&j) || output_commit(&out);
+    const int status = input_open_columns(&in, r->shared.in_path, r->in_format, r->columns) || plan(&j, r) ||
+                       check_options(&j) || output_open(&out, r->shared.out_path) || run(&j) || output_commit(&out);
     output_discard(&out);
     input_close(&in);
     return status;

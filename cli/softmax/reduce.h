@@ -17,7 +17,8 @@ typedef struct reduction {
     int64_t axis;       /* negative: from the end */
     napier_dtype dtype; /* of the result; 0: the input's */
     file_format format, in_format;
-    int64_t buffer; /* bytes of a block; 0: by the machine's memory */
+    const char *columns; /* of a text that is read; NULL: all */
+    int64_t buffer;      /* bytes of a block; 0: by the machine's memory */
     napier_softmax_options options;
 } reduction;
 

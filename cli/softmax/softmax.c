@@ -36,6 +36,8 @@ static const option options[] = {
      .help = "of the result: {} (default: by OUT's name, else the input's, but text for a terminal)"},
     {"input-format", 0, OPTION_WORD, "FORMAT", AT(in_format), .words = array_formats,
      .help = "of IN: {} (default: by its content and name)"},
+    {"columns", 0, OPTION_TEXT, "LIST", AT(columns),
+     .help = "of a CSV or TSV file, the columns to read: names of its header, numbers from 1, or ranges, as x,y,4-7"},
     {"algorithm", 0, OPTION_WORD, "NAME", AT(options.algorithm), .words = algorithms,
      .help = "how rows are read: {} (default auto): the same bits"},
     {"buffer", 0, OPTION_SIZE, "SIZE", AT(buffer), OPTION_ABOVE_0(0x1p40),

@@ -194,6 +194,8 @@ static const option of_formats[] = {
      .help = "of OUT: {} (default: by OUT's name)"},
     {"input-format", 0, OPTION_WORD, "FORMAT", AT(in_format), .words = array_formats,
      .help = "of IN: {} (default: by its content and name)"},
+    {"columns", 0, OPTION_TEXT, "LIST", AT(columns),
+     .help = "of a CSV or TSV file, the columns to read: names of its header, numbers from 1, or ranges, as x,y,4-7"},
     {.name = NULL},
 };
 static const option_group groups[] = {

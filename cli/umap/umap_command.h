@@ -11,6 +11,7 @@
 typedef struct umap_request {
     base_request shared;
     file_format in_format, out_format;
+    const char *columns;                                /* of a text IN; NULL: all */
     const char *labels_path, *target_path, *hover_path; /* NULL: not given */
     label_type label_type, target_type;
     const char *init_path;                                      /* used if options.init is GIVEN */

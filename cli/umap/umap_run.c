@@ -80,13 +80,14 @@ static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
 }
 
 /* A vector is a table of one column. */
-static int table_open(table *t, const char *path, file_format format) {
+static int table_open(table *t, const char *path, file_format format, const char *chosen) {
     memset(t, 0, sizeof *t);
     if (ends_in(path, ".npz")) {
-        return sparse_open(t, path);
+        return chosen == NULL ? sparse_open(t, path)
+                              : complain("--columns: %s is an .npz file; only columns of CSV and TSV are chosen", path);
     }
     input *const in = &t->in;
-    if (input_open(in, path, format) || input_load(in)) {
+    if (input_open_columns(in, path, format, chosen) || input_load(in)) {
         return STATUS_FAILED;
     }
     const array_shape *const shape = &in->shape;
@@ -154,7 +155,7 @@ static float *table_floats(const table *t, bool is_map) {
 /* Reads a whole file of floats. */
 static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t *columns) {
     table t;
-    float *const floats = table_open(&t, path, FORMAT_AUTO) == STATUS_OK ? table_floats(&t, is_map) : NULL;
+    float *const floats = table_open(&t, path, FORMAT_AUTO, NULL) == STATUS_OK ? table_floats(&t, is_map) : NULL;
     *rows = t.view.rows;
     *columns = t.view.cols;
     table_close(&t);
@@ -511,7 +512,7 @@ int umap_run(void *request, napier_context *context) {
     umap_request *const q = request;
     job j = {.q = q, .context = context};
     table t = {.view = {0}};
-    int status = q->shared.in_path != NULL && table_open(&t, q->shared.in_path, q->in_format);
+    int status = q->shared.in_path != NULL && table_open(&t, q->shared.in_path, q->in_format, q->columns);
     if (status == STATUS_OK) {
         set_progress(&j);
         status = do_job(&j, q->shared.in_path != NULL ? &t : NULL);

@@ -29,7 +29,7 @@ FUZZ(in) {
     FILE *const file = fuzz_stream(in.at + read_ahead, in.left - read_ahead);
     text_reader t;
     bool got = true;
-    if (text_open(&t, file, "fuzz", separator, in.at, read_ahead) == 0) {
+    if (text_open(&t, file, "fuzz", separator, in.at, read_ahead, NULL) == 0) {
         REQUIRE(t.columns >= 1, "%lld columns", (long long)t.columns);
         double *const row = fuzz_allocate((size_t)t.columns * sizeof *row);
         while (text_read_row(&t, row, &got) == 0 && got) {
