@@ -1,6 +1,6 @@
 """GRPO without mismatch: TRL trains a small Qwen3, and a token's log-probability is the same float in sampler, scorer and trainer.
 
-    python zero_mismatch.py [--steps N] [--picture PICTURE.svg]
+    python zero_mismatch.py [--steps N] [--seeds N] [--picture PICTURE.svg]
 
 A prompt is 2 to 6 digits, "3,9,1>", and a response is right if it is the largest digit and then the end. A warm start teaches the
 form of an answer, any digit; GRPO does the rest. TRL's GRPOTrainer runs four times from one warm start: with napier.trl, whose sampler and forward pass are Napier's, in f32 and in
@@ -30,6 +30,7 @@ import napier.trl
 from grpo_qwen3 import END, byte_tokenizer
 
 GROUP, BATCH, LENGTH = 8, 64, 4
+Run = tuple[list[float], list[float], list[float], float]  # rewards, differences to the trainer and to the scorer; seconds
 COLOURS = ("#1565c0", "#26a69a", "#ef6c00", "#c62828")
 
 
@@ -114,13 +115,13 @@ def reward(prompts: list[str], completion_ids: list[list[int]], end: int, digits
 
 
 def train(kind: Any, start: transformers.Qwen3ForCausalLM, tokenizer: Any, steps: int, folder: str, bf16: bool = False,
-          **options: Any) -> tuple[list[float], list[float], list[float], float]:
+          seed: int = 1, **options: Any) -> Run:
     """One run: (rewards, differences to the trainer, differences to the scorer) of each step, and its seconds."""
     end, digits = tokenizer.eos_token_id, {d: tokenizer.encode(d)[0] for d in "0123456789"}
     config = trl.GRPOConfig(
         output_dir=folder, max_steps=steps, per_device_train_batch_size=BATCH, num_generations=GROUP, max_completion_length=LENGTH,
         learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.0, bf16=bf16, use_cpu=True, gradient_checkpointing=False,
-        report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False, seed=1)
+        report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True, dataloader_pin_memory=False, seed=seed)
 
     def right(prompts: list[str], completion_ids: list[list[int]], **others: Any) -> list[float]:
         return reward(prompts, completion_ids, end, digits)
@@ -142,28 +143,43 @@ def smooth(curve: list[float], width: int = 10) -> list[float]:
     return [float(np.mean(curve[max(0, i - width + 1):i + 1])) for i in range(len(curve))]
 
 
-def curve(points: list[tuple[float, float]], left: int, colour: str) -> str:
-    """A line through (x, y) in 0 .. 1, in the panel that begins at `left`."""
-    line = " ".join(f"{left + 250 * x:.1f},{190 - 150 * y:.1f}" for x, y in points)
-    return f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+def line(points: list[tuple[float, float]], left: int) -> str:
+    """Points (x, y) in 0 .. 1 as those of the panel that begins at `left`."""
+    return " ".join(f"{left + 250 * x:.1f},{190 - 150 * y:.1f}" for x, y in points)
 
 
-def draw(runs: dict[str, tuple[list[float], list[float], list[float], float]], path: str) -> None:
+def band(curves: list[list[float]], left: int, colour: str) -> list[str]:
+    """The mean of some curves with heights in 0 .. 1, and an area from the lowest to the highest of them."""
+    steps = np.arange(len(curves[0])) / max(1, len(curves[0]) - 1)
+    low, mean, high = np.min(curves, axis=0), np.mean(curves, axis=0), np.max(curves, axis=0)
+    around = [*zip(steps, low), *zip(steps[::-1], high[::-1])]
+    return [f'<polygon points="{line(around, left)}" fill="{colour}" fill-opacity="0.18"/>',
+            f'<polyline points="{line([*zip(steps, mean)], left)}" fill="none" stroke="{colour}" stroke-width="1.5"/>']
+
+
+def draw(runs: dict[str, list[Run]], path: str) -> None:
     """Rewards on the left; on the right the largest difference of each step, by its logarithm, with 0 at the bottom."""
     def height(apart: float) -> float:
         return 0.0 if apart == 0 else 0.1 + 0.9 * min(1.0, max(0.0, (math.log10(apart) + 8) / 8))
 
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 270" font-family="sans-serif" font-size="11">',
-             '<rect width="640" height="270" fill="#fff"/><path d="M40 40V190H290M380 40V190H630" fill="none" stroke="#888"/>',
-             '<text x="40" y="24">mean reward of a step</text>',
+    one = next(iter(runs.values()))
+    steps, seeds = len(one[0][0]), len(one)
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 290" font-family="sans-serif" font-size="11">',
+             '<rect width="640" height="290" fill="#fff"/><path d="M40 40V190H290M380 40V190H630" fill="none" stroke="#888"/>',
+             '<text x="40" y="24">mean reward of the last ten steps</text>',
              '<text x="380" y="24">largest |log p(trainer) - log p(sampler)|</text>']
     parts += [f'<text x="36" y="{194 - 150 * y}" text-anchor="end">{y}</text>' for y in (0, 0.5, 1)]
     parts += [f'<text x="376" y="{194 - 150 * height(x):.1f}" text-anchor="end">{x:g}</text>' for x in (0, 1e-8, 1e-6, 1e-4, 1e-2, 1)]
-    for i, ((name, (rewards, apart, *_)), colour) in enumerate(zip(runs.items(), COLOURS)):
-        steps = max(1, len(rewards) - 1)
-        parts.append(curve([(k / steps, y) for k, y in enumerate(smooth(rewards))], 40, colour))
-        parts.append(curve([(k / steps, height(y)) for k, y in enumerate(apart)], 380, colour))
-        parts.append(f'<text x="{40 + 300 * (i % 2)}" y="{225 + 18 * (i // 2)}" fill="{colour}">{name}: at most {max(apart):.2g}</text>')
+    for left in (40, 380):
+        parts += [f'<text x="{left + 250 * at:.0f}" y="204" text-anchor="middle">{1 + round((steps - 1) * at)}</text>' for at in (0, 0.5, 1)]
+        parts.append(f'<text x="{left + 125}" y="220" text-anchor="middle">step</text>')
+    for i, ((name, some), colour) in enumerate(zip(runs.items(), COLOURS)):
+        parts += band([smooth(rewards) for rewards, *_ in some], 40, colour)
+        parts += band([[height(y) for y in apart] for _, apart, *_ in some], 380, colour)
+        worst = max(max(apart) for _, apart, *_ in some)
+        parts.append(f'<text x="{40 + 300 * (i % 2)}" y="{242 + 16 * (i // 2)}" fill="{colour}">{name}: at most {worst:.2g}</text>')
+    if seeds > 1:
+        parts.append(f'<text x="40" y="280" fill="#555">lines: means of {seeds} seeds; areas: from the lowest to the highest</text>')
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(parts) + "</svg>\n")
 
@@ -171,6 +187,7 @@ def draw(runs: dict[str, tuple[list[float], list[float], list[float], float]], p
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each kind")
     parser.add_argument("--picture", help="an SVG file for the curves")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -182,15 +199,21 @@ def main() -> None:
     kinds: dict[str, tuple[Any, dict[str, Any]]] = {
         "Napier, f32": (WithNapier, {"compute": "f32"}), "Napier, bf16": (WithNapier, {"compute": "bf16"}),
         "transformers, float32": (WithTransformers, {}), "transformers, bf16": (WithTransformers, {"bf16": True})}
-    runs = {}
+    runs: dict[str, list[Run]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, (kind, options) in kinds.items():
-            rewards, apart, scored, seconds = runs[name] = train(kind, start, tokenizer, arguments.steps, folder, **options)
-            print(f"{name:22} reward {np.mean(rewards[:10]):.2f} to {np.mean(rewards[-10:]):.2f}   largest difference to the trainer "
-                  f"{max(apart):.2g}" + (f", to the scorer {max(scored):.2g}" if scored else "") + f"   {seconds:.0f} s", flush=True)
+            runs[name] = [train(kind, start, tokenizer, arguments.steps, folder, seed=seed, **options)
+                          for seed in range(1, arguments.seeds + 1)]
+            begins, ends = ([float(np.mean(rewards[part])) for rewards, *_ in runs[name]] for part in (slice(10), slice(-10, None)))
+            apart = max(x for run in runs[name] for x in run[1])
+            scored = max((x for run in runs[name] for x in run[2]), default=None)
+            spread = f" ({min(ends):.2f} .. {max(ends):.2f})" if arguments.seeds > 1 else ""
+            print(f"{name:22} reward {np.mean(begins):.2f} to {np.mean(ends):.2f}{spread}   largest difference to the trainer {apart:.2g}"
+                  + (f", to the scorer {scored:.2g}" if scored is not None else "")
+                  + f"   {np.mean([run[3] for run in runs[name]]):.0f} s", flush=True)
             if kind is WithNapier:
-                assert len(apart) == len(scored) == arguments.steps
-                assert max(apart) == 0.0 and max(scored) == 0.0, "the sampler, the scorer and the trainer disagree"
+                assert all(len(run[1]) == len(run[2]) == arguments.steps for run in runs[name])
+                assert apart == scored == 0.0, "the sampler, the scorer and the trainer disagree"
     if arguments.picture:
         draw(runs, arguments.picture)
 
