@@ -189,6 +189,20 @@ static const labels *shown_labels(const job *j) {
     return j->labels.type == LABELS_AUTO && j->targets.type != LABELS_AUTO ? &j->targets : &j->labels;
 }
 
+/* The middle of numbers far from 0, without which f32 keeps the digits in which they differ: as the library has it for
+ * data (docs/umap.md); else 0. */
+static double middle_of(const double *x, int64_t count) {
+    double low = (double)INFINITY, high = -low;
+    bool exact = true;
+    for (int64_t i = 0; i < count; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+        exact = exact && (double)(float)x[i] == x[i];
+    }
+    const double middle = low / 2 + high / 2;
+    return !exact && isfinite(middle) && fabs(middle) >= 16 * (high / 2 - low / 2) ? middle : 0;
+}
+
 static int set_target(job *j) {
     umap_request *const q = j->q;
     if (q->target_path == NULL) {
@@ -202,8 +216,9 @@ static int set_target(job *j) {
     if (j->target == NULL) {
         return out_of_memory(q->target_path);
     }
+    const double middle = middle_of(j->targets.numbers, j->targets.count);
     for (int64_t i = 0; i < j->targets.count; i++) {
-        j->target[i] = (float)j->targets.numbers[i];
+        j->target[i] = (float)(j->targets.numbers[i] - middle);
         if (!isfinite(j->target[i])) {
             return complain("%s: target %" PRId64 " is not a finite number", q->target_path, i);
         }
@@ -268,6 +283,17 @@ static void report_disconnected(const job *j, const table *t) {
     }
 }
 
+static void report_lost(const job *j, const table *t) {
+    const int64_t count = napier_umap_model_lost(j->model);
+    if (count > 0) {
+        warn(
+            "%s: %" PRId64 " of %" PRId64
+            " rows (%.3g %%) have half of their neighbours or more at distance 0, though the rows differ: float32 does "
+            "not hold the digits in which they do",
+            t->in.name, count, j->rows, 100.0 * (double)count / (double)j->rows);
+    }
+}
+
 static int fit(job *j, const table *t) {
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
@@ -279,6 +305,7 @@ static int fit(job *j, const table *t) {
         return STATUS_FAILED;
     }
     memcpy(j->map, map.data, (size_t)map.rows * (size_t)map.cols * sizeof *j->map);
+    report_lost(j, t);
     report_disconnected(j, t);
     return STATUS_OK;
 }

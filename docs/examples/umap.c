@@ -32,7 +32,8 @@ static void map_in_one_call(napier_context *context) {
     EXPECT(napier_umap_fit(context, samples_of(data[0], POINTS), &umap, &model) == NAPIER_OK);
     const napier_const_matrix embedding = napier_umap_model_embedding(model);
     napier_umap_quality quality;
-    EXPECT(embedding.rows == POINTS && embedding.cols == 2 && napier_umap_disconnected(embedding) == 0);
+    EXPECT(embedding.rows == POINTS && embedding.cols == 2 && napier_umap_disconnected(embedding) == 0 &&
+           napier_umap_model_lost(model) == 0);
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.n_neighbors = NEIGHBORS;
     EXPECT(napier_umap_quality_of(context, samples_of(data[0], POINTS), &options, embedding, NULL, 0, &quality) ==

@@ -436,8 +436,10 @@ typedef struct napier_umap_model napier_umap_model;
  * is at 0. If there are fewer points than n_neighbors, all are neighbours. Equal points lie near one another on the
  * map. A point is disconnected if no point nearer than disconnection_distance is its neighbour or has it as a
  * neighbour. Its row is NaN, which is not an error; napier_umap_disconnected counts such rows. Every other element of
- * the result is finite. Where values are very large (from 2^52 on), samples are multiplied by a power of two before
- * they are measured, which does not change the map, unless other rows are so small that it would lose their distances.
+ * the result is finite. Where values are very large (from 2^52 on), or all very small (below 2^-39), samples are
+ * multiplied by a power of two before they are measured, which does not change the map, unless other rows are so small
+ * that it would lose their distances. From f64 columns whose middle is 16 times half their range or more, the middle is
+ * subtracted before they become f32, if the metric allows it (docs/umap.md).
  * Distances that overflow f32 are INVALID_ARGUMENT. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
@@ -454,6 +456,10 @@ NAPIER_API napier_const_matrix napier_umap_model_embedding(const napier_umap_mod
 /* The number of NaN rows in an embedding (f32, contiguous), that is of disconnected points of fit or transform. 0 for
  * another dtype. */
 NAPIER_API int64_t napier_umap_disconnected(napier_const_matrix embedding);
+/* The number of rows of which napier_umap_fit found half of the neighbours or more at distance 0, though the rows differ:
+ * f32 does not hold the digits in which they do. 0 where neighbours were given, for a loaded model, and for metrics whose
+ * distance of different rows may be 0. */
+NAPIER_API int64_t napier_umap_model_lost(const napier_umap_model *model);
 /* The number of columns that transform expects; 0 if model is NULL. */
 NAPIER_API int64_t napier_umap_model_features(const napier_umap_model *model);
 

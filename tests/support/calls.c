@@ -206,6 +206,7 @@ static napier_status words(napier_context *c) {
     KEEP(int, CALL(napier_metric_from_name, "cosine"));
     KEEP(float, CALL(napier_metric_disconnection, NAPIER_METRIC_COSINE));
     KEEP(int64_t, CALL(napier_umap_disconnected, plane()));
+    KEEP(int64_t, CALL(napier_umap_model_lost, NULL));
     return engine >= 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 

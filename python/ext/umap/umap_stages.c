@@ -375,8 +375,9 @@ RAW(model_shape) {
     PyObject *shape = NULL;
     if (k) {
         const napier_const_matrix map = napier_umap_model_embedding(k->object);
-        shape = Py_BuildValue("LLL", (long long)map.rows, (long long)map.cols,
-                              (long long)napier_umap_model_features(k->object));
+        shape = Py_BuildValue("LLLL", (long long)map.rows, (long long)map.cols,
+                              (long long)napier_umap_model_features(k->object),
+                              (long long)napier_umap_model_lost(k->object));
     }
     return work_end(&w, shape != NULL, shape);
 }

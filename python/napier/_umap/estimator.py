@@ -92,22 +92,31 @@ class _Progress:
 # ---- Rows that the map knows ----------------------------------------------------------------------------------------
 
 def _row_keys(X):
-    """A key of 16 bytes for each row: a hash of the columns and values that are not 0, as float32. So a sparse row is
-    equal to a dense one, and -0.0 to 0.0."""
+    """A key of 16 bytes for each row: a hash of the columns and values that are not 0, as float32, and of what float32
+    leaves out of them. So a sparse row is equal to a dense one, and -0.0 to 0.0."""
     def key(*parts):
         made = hashlib.blake2b(digest_size=16)
         for part in parts:
             made.update(part)
         return made.digest()
 
-    if stages._is_sparse(X):
-        X = stages._csr(X, "X")
-        starts, columns = np.asarray(X.indptr), np.asarray(X.indices, np.int32)
-        values = np.asarray(X.data, np.float32)
-        rows = ((columns[a:b], values[a:b]) for a, b in zip(starts[:-1], starts[1:], strict=True))
+    sparse = stages._is_sparse(X)
+    X = stages._csr(X, "X") if sparse else np.asarray(X)
+    values = np.asarray(X.data) if sparse else X
+    high = values.astype(np.float32)
+    rest = (values - high).astype(np.float32) if values.dtype.itemsize > 4 else None
+    if sparse:
+        cuts = [slice(a, b) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+        columns = np.asarray(X.indices, np.int32)
     else:
-        rows = ((np.arange(X.shape[1], dtype=np.int32), row) for row in np.asarray(X, dtype=np.float32))
-    return [key(columns[values != 0], values[values != 0]) for columns, values in rows]
+        cuts, columns = range(len(X)), None
+        every = np.arange(X.shape[1], dtype=np.int32)
+    keys = []
+    for cut in cuts:
+        own, left = every if columns is None else columns[cut], rest is not None and rest[cut].any()
+        kept = (high[cut] != 0) | (rest[cut] != 0) if left else high[cut] != 0
+        keys.append(key(own[kept], high[cut][kept], *([rest[cut][kept]] if left else [])))
+    return keys
 
 
 def _known_places(X):
@@ -323,8 +332,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X = row_forms.of_strings(X, None if reset else self.n_features_in_, self.metric_kwds)
         elif row_forms.is_packed(self.metric):
             X = row_forms.of_bits(X)
+        short = getattr(getattr(X, "dtype", None), "itemsize", 8) <= 2  # float32 holds these numbers
+        floats = [np.float32, np.float64] if short else [np.float64, np.float32]  # other dtypes become the first
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16],
+            return validate_data(self, X, accept_sparse="csr", dtype=[*floats, np.float16],
                                  ensure_all_finite=ensure_all_finite, reset=reset)
         except ValueError as error:
             column = stages._column_of_text(X)

@@ -1,10 +1,12 @@
-"""Rows of data as the library takes them: strings and packed bits as numbers, and very large numbers scaled."""
+"""Rows of data as the library takes them: strings and packed bits as numbers, and very large or small numbers scaled."""
 import numpy as np
 
 from . import stages
 
 _PACKED = {"bit_hamming": "manhattan", "bit_jaccard": "jaccard"}  # the metric of the bits
 _LARGE = 2.0 ** 52  # squares of differences of smaller numbers are within float32
+_SMALL, _TINY = 2.0 ** -39, 2.0 ** -100  # squares of differences of smaller numbers, or they themselves, lose digits
+_RAISED = 20  # the exponent of the largest number where all are small
 _SEARCHED, _KEPT = 51, 100  # exponents of the largest number: for a search, and in a model where float32 holds no larger
 _LOWERED = -31  # of distances after a search, as in the library: the search for sigmas begins at 1
 _LEAST_SEARCHED = -40  # squares of differences of one unit in the last place of larger numbers are normal in float32
@@ -59,7 +61,7 @@ def of_bits(X):
     return np.unpackbits(X.astype(np.uint8), axis=1).astype(np.float32)
 
 
-# ---- Very large numbers ---------------------------------------------------------------------------------------------
+# ---- Very large and very small numbers ------------------------------------------------------------------------------
 
 def _values(X):
     return np.asarray(X.data) if stages._is_sparse(X) else X
@@ -123,11 +125,14 @@ def scale_of(X, metric, metric_kwds):
     """The arguments of Scale for these rows; none where a factor is not needed, or would lose distances of small rows."""
     grows, largest = _grows(metric, metric_kwds), _largest(X)
     name = None if callable(metric) else stages.plain_name(metric)
-    beyond = largest > _MOST
-    if grows is None or largest < _LARGE or name in _FIXED and not beyond:
+    beyond, tiny = largest > _MOST, 0 < largest < _TINY and _values(X).dtype.itemsize > 4
+    if grows is None or not (beyond or tiny) and (name in _FIXED or not 0 < largest < _SMALL and largest < _LARGE):
         return ()
+    exponent = int(np.frexp(largest)[1])
+    if largest < _SMALL:
+        return _RAISED - exponent, _RAISED - exponent if tiny else 0, grows
     searched, lowest = (_KEPT, -_KEPT) if name in _FIXED else (_SEARCHED, _LEAST_SEARCHED)
-    exponent, least = int(np.frexp(largest)[1]), _least(X, name)
+    least = _least(X, name)
     if np.frexp(least)[1] - 1 + searched - exponent >= lowest:
         return searched - exponent, _KEPT - exponent if beyond else 0, grows
     if beyond:

@@ -17,6 +17,7 @@ _OPERATIONS = {"union": 0, "intersection": 1, "difference": 2}
 _INITS = {"spectral": 0, "pca": 1, "random": 2}
 _KEYWORDS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",),
              "string": ("max_distance", "normalisation")}
+_TELL_APART = ("euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "mahalanobis")  # 0: rows are equal
 _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 
 
@@ -119,8 +120,8 @@ def _samples(x, name="X"):
             raise TypeError(f"{name}: expected numbers: {_column_of_text(x) or error}") from None
     if array.ndim != 2:
         raise ValueError(f"{name}: expected 2 dimensions, got {array.ndim}")
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float32)
+    if array.dtype.kind in "iub":  # float32 holds all numbers of two bytes
+        array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
     elif array.dtype.kind == "f" and array.dtype.itemsize not in (2, 4, 8):
         array = array.astype(np.float64)
     return array
@@ -579,6 +580,7 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
     shape = (_rows(samples), _count(n_neighbors, "n_neighbors"))
     indices, distances = np.empty(shape, np.int32), np.empty(shape, np.float32)
     _napier._umap_nearest_neighbors(samples, values, indices, distances, options | _common(threads, progress))
+    _warn_of_lost(_lost(samples, indices, distances, metric, metric_kwds), len(indices))
     return indices, distances
 
 
@@ -829,6 +831,25 @@ def _warn_of_disconnected(embedding):
                       f"(numpy.inf: none) gives them a place.", stacklevel=3)
 
 
+def _warn_of_lost(lost, n):
+    """Warns of rows that float32 makes equal to their neighbours."""
+    if lost:
+        warnings.warn(f"X: {lost} of {n} rows ({100 * lost / n:.3g} %) have half of their neighbours or more at distance 0, "
+                      f"though the rows differ: float32 does not hold the digits in which they do. Subtract what the rows "
+                      f"have in common, or leave out the outliers", stacklevel=4)
+
+
+def _lost(samples, indices, distances, metric, metric_kwds):
+    """The number of these rows, as the library counts them in a fit."""
+    k = indices.shape[1] - 1
+    if isinstance(samples, tuple) or metric_kwds and "p" not in metric_kwds or plain_name(metric) not in _TELL_APART:
+        return 0
+    at_zero = (distances[:, 1:] == 0) & (indices[:, 1:] >= 0)
+    rows = np.flatnonzero(2 * at_zero.sum(axis=1) >= max(k, 1))
+    differ = [(samples[indices[i, 1:][at_zero[i]]] != samples[i]).any(axis=1).sum() for i in rows]
+    return int(sum(2 * n >= k for n in differ))
+
+
 class Model:
     """A fitted map, made by fit, model_load or model_from_bytes. Can be pickled.
 
@@ -857,7 +878,7 @@ class Model:
         >>> model.embedding.shape
         (100, 2)
         """
-        points, components, _ = _napier._umap_model_shape(self._capsule, {})
+        points, components = _napier._umap_model_shape(self._capsule, {})[:2]
         return np.frombuffer(_napier._umap_model_embedding(self._capsule, {}), np.float32).reshape(points, components)
 
     @property
@@ -876,6 +897,19 @@ class Model:
         5
         """
         return _napier._umap_model_shape(self._capsule, {})[2]
+
+    @property
+    def lost(self):
+        """The number of rows of which fit found half of the neighbours or more at distance 0, though the rows differ:
+        float32 does not hold the digits in which they do. 0 for a loaded model.
+
+        Examples
+        --------
+        >>> import numpy as np, napier
+        >>> napier.umap.fit(np.random.default_rng(0).normal(size=(100, 5)), n_epochs=50).lost
+        0
+        """
+        return _napier._umap_model_shape(self._capsule, {})[3]
 
     def transform(self, X, *, threads=0):
         """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
@@ -1010,6 +1044,7 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
                                 None if categories is None else _array(categories, "categories", np.int32, 1),
                                 None if numbers is None else _array(numbers, "numbers", np.float32, 1), options)
     model = Model(capsule)
+    _warn_of_lost(model.lost, len(model.embedding))
     _warn_of_disconnected(model.embedding)
     return model
 
@@ -1055,6 +1090,10 @@ def model_features(model):
     return model.n_features
 
 
+def model_lost(model):
+    return model.lost
+
+
 def model_save(model, path):
     model.save(path)
 
@@ -1075,6 +1114,7 @@ for _name in ("transform", "inverse_transform", "to_bytes", "save", "from_bytes"
     (globals().get(_name) or globals()["model_" + _name]).__doc__ = getattr(Model, _name).__doc__
 model_embedding.__doc__ = Model.embedding.__doc__
 model_features.__doc__ = Model.n_features.__doc__
+model_lost.__doc__ = Model.lost.__doc__
 optimizer_to_bytes.__doc__ = Optimizer.to_bytes.__doc__
 optimizer_from_bytes.__doc__ = Optimizer.from_bytes.__doc__
 del _name

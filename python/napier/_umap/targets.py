@@ -53,6 +53,15 @@ def _numbers(y, target_metric, dtype=np.float32):
     return values
 
 
+def _near_zero(y):
+    """Numbers less their middle, if float32 would lose the digits in which they differ: as the library has it for data."""
+    y = y.astype(np.float64)
+    low, high = (y.min(), y.max()) if len(y) else (0.0, 0.0)
+    middle = low / 2 + high / 2
+    exact = (y == y.astype(np.float32)).all()
+    return (y if exact or abs(middle) < 16 * (high / 2 - low / 2) else y - middle).astype(np.float32)
+
+
 # ---- Distances between two targets ----------------------------------------------------------------------------------
 
 def _ordinal(y):
@@ -153,12 +162,13 @@ def prepare(y, n, target_metric, target_metric_kwds):
     if target_metric == "categorical":
         return {"categories": _categories(y)}
     if target_metric in NUMBER_METRICS and y.ndim == 1 and not keywords:
-        return {"numbers": _numbers(y, target_metric)}
+        _numbers(y, target_metric)
+        return {"numbers": _near_zero(y)}
     if target_metric in _DISTANCES:
         if target_metric in ("ordinal", "count"):
             y = _numbers(y, target_metric, np.float64)
         return {"join": _join_distances(_DISTANCES[target_metric](y, **keywords))}
-    return {"join": _join_set(_numbers(y, target_metric).reshape(n, -1), target_metric, keywords)}
+    return {"join": _join_set(_numbers(y, target_metric, np.float64).reshape(n, -1), target_metric, keywords)}
 
 
 def _join_distances(distance):

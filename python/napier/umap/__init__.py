@@ -19,7 +19,7 @@ stops them too.
 from .._umap.stages import (  # noqa: F401
     apply, combine, disconnected, EDGE, edge_gradients, edges, find_ab_params, fit, fuzzy_simplicial_set, gradients,
     Graph, graph_from_edges, inverse_transform, join_categories, join_distances, join_numbers, loss,
-    metric_disconnection, metric_from_name, metric_name, METRICS, Model, model_embedding, model_features,
+    metric_disconnection, metric_from_name, metric_name, METRICS, Model, model_embedding, model_features, model_lost,
     model_from_bytes, model_load, model_of, model_save, model_to_bytes, nearest_neighbors, nearest_neighbors_of,
     negative_gradients, negative_targets, optimize_epochs, optimize_layout, Optimizer, optimizer_create,
     optimizer_from_bytes, optimizer_to_bytes, pca_layout, Quality, quality_of, random_layout, reduce_segments, segments,

@@ -69,23 +69,11 @@ int64_t napier_umap_disconnected(napier_const_matrix embedding) {
     return count;
 }
 
+int64_t napier_umap_model_lost(const napier_umap_model *model) { return model ? model->lost : 0; }
+
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
-/* ---- Very large values ------------------------------------------------------------------------------------------- */
-
-napier_status napier_umap_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
-                                 napier_umap_samples *out) {
-    *out = samples;
-    if (exponent == 0) {
-        return NAPIER_OK;
-    }
-    napier_samples_copy *copy = napier_take(memory, 1, sizeof *copy);
-    NAPIER_TRY(napier_taken(memory, "samples: no memory"));
-    NAPIER_TRY(napier_samples_copy_of(memory, samples, copy));
-    napier_samples_multiply(copy, exponent);
-    *out = napier_samples_view(copy);
-    return NAPIER_OK;
-}
+/* ---- Very large and very small values ------------------------------------------------------------------------------------------- */
 
 void napier_umap_scale_limit(napier_umap_options *o, int exponent) {
     if (napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL)) {
@@ -163,6 +151,26 @@ static napier_status find_neighbors(napier_memory *memory, napier_umap_samples s
     napier_umap_scale_distances(o, o->knn_indices ? 0 : exponent, count, distances);
     *out = (knn){indices, distances};
     return NAPIER_OK;
+}
+
+/* Does distance 0 mean that rows are equal, for any rows? */
+static bool tells_rows_apart(const napier_umap_options *o) {
+    const napier_metric metric = o->neighbors.metric;
+    return metric != NAPIER_METRIC_WMINKOWSKI && napier_metric_grows(metric, true) && !o->neighbors.metric_values;
+}
+
+/* The rows of which half of the neighbours or more are at distance 0, though the rows differ. */
+static int64_t count_lost(napier_umap_samples samples, const napier_umap_options *o, int64_t n, const knn *found) {
+    const int64_t k = o->neighbors.n_neighbors;
+    int64_t lost = 0;
+    for (int64_t i = 0; i < n && tells_rows_apart(o) && !o->knn_indices; i++) {
+        int64_t differ = 0;
+        for (int64_t s = i * k + 1; s < (i + 1) * k && found->distances[s] == 0.0f; s++) {
+            differ += napier_samples_differ(samples, i, found->indices[s]);
+        }
+        lost += 2 * differ >= k - 1 && differ > 0;
+    }
+    return lost;
 }
 
 static napier_status say(napier_context *context, const napier_umap_options *o, const char *stage, double done) {
@@ -290,9 +298,9 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
 
 /* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
-/* exponent: of the power of two by which the samples are multiplied. */
-static napier_status fit_points(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                                int exponent, napier_matrix embedding) {
+/* exponent: of the power of two by which the samples are multiplied. given: the samples as they were given. */
+static napier_status fit_points(napier_context *context, napier_umap_samples samples, napier_umap_samples given,
+                                const napier_umap_options *o, int exponent, napier_matrix embedding, int64_t *lost) {
     if (embedding.rows == 1) { /* a single point has no neighbours */
         memset(embedding.data, 0, (size_t)o->n_components * sizeof(float));
         return NAPIER_OK;
@@ -301,6 +309,7 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_neighbors(&memory, samples, o, exponent, embedding.rows, &k));
+    *lost = count_lost(given, o, embedding.rows, &k);
     NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
     NAPIER_TRY(make_start(context, samples, o, graph, embedding));
     NAPIER_TRY(lay_out(context, graph, o, &k, embedding));
@@ -322,7 +331,10 @@ static napier_status start_model(napier_memory *memory, napier_umap_samples samp
     if (metric_count > 0) {
         memcpy((*model)->metric_values, values, (size_t)metric_count * sizeof *values);
     }
-    return napier_samples_copy_of(memory, samples, &(*model)->data);
+    napier_umap_model *m = *model;
+    NAPIER_TRY(napier_samples_offsets(memory, samples, o->neighbors.metric, &m->offsets));
+    m->offset_count = m->offsets ? napier_umap_offset_count(o->neighbors.metric, n, cols) : 0;
+    return napier_samples_copy_of(memory, samples, m->offsets, napier_metric_moves_rows(o->neighbors.metric), &m->data);
 }
 
 napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
@@ -337,11 +349,14 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     NAPIER_MEMORY(own, context);
     NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
     const int exponent = napier_samples_exponent(context, &model->data, o.neighbors.metric);
-    NAPIER_TRY(napier_umap_scaled(&own, samples, exponent, &samples));
+    const napier_umap_samples given = samples;
+    samples = model->offsets ? napier_samples_view(&model->data) : given;
+    NAPIER_TRY(napier_samples_scaled(&own, samples, exponent, &samples));
     if (!o.knn_indices) {
         napier_umap_scale_limit(&o, exponent);
     }
-    NAPIER_TRY(fit_points(context, samples, &o, exponent, napier_rows_f32(model->embedding, model->n, o.n_components)));
+    NAPIER_TRY(fit_points(context, samples, given, &o, exponent,
+                          napier_rows_f32(model->embedding, model->n, o.n_components), &model->lost));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

@@ -1,9 +1,10 @@
 /* umap/fit/model_bytes.c - a fitted map as bytes and as a file. Little endian:
  *
- *   8  magic "NAPIERUM"   4 format (1 or 2)   4 dense (1) or sparse (0)
+ *   8  magic "NAPIERUM"   4 format (1, 2 or 3)   4 dense (1) or sparse (0)
  *   8 x 21  options, as doubles and integers (`fields`)
- *   8  disconnection distance, only in format 2, which is used if the options set one
+ *   8  disconnection distance, only from format 2 on, which is used if the options set one
  *   8 x 6   n, columns, dense elements, sparse entries, metric values, embedding elements
+ *   the offsets, as doubles, only in format 3, which is used if the model has them
  *   the metric values, dense rows or row_starts, columns and values, the embedding
  *   8  checksum: FNV-1a over all bytes before
  *
@@ -11,6 +12,7 @@
  * number. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/bytes.h"
@@ -23,6 +25,7 @@ static const uint8_t magic[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'U', 'M'};
 enum {
     MODEL_FORMAT = 1,
     MODEL_FORMAT_DISTANCE = 2,
+    MODEL_FORMAT_OFFSETS = 3,
     MODEL_HEAD = 16,
     MODEL_OPTIONS = 21 * 8,
     MODEL_SIZES = 6 * 8,
@@ -65,20 +68,20 @@ static const struct {
     FIELD(WORD, transform_seed),
     FIELD(WORD, target_weight),
     FIELD(FLAG, densmap),
-    FIELD(WORD, disconnection_distance), /* only in format 2 */
+    FIELD(WORD, disconnection_distance), /* not in format 1 */
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-/* The format follows from the disconnection distance of the options. */
-static uint32_t format_of(const napier_umap_options *o) {
-    return o->disconnection_distance > 0.0 ? MODEL_FORMAT_DISTANCE : MODEL_FORMAT;
+/* The format follows from the offsets and the disconnection distance of the options. */
+static uint32_t format_of(const napier_umap_options *o, bool has_offsets) {
+    return has_offsets ? MODEL_FORMAT_OFFSETS : o->disconnection_distance > 0.0 ? MODEL_FORMAT_DISTANCE : MODEL_FORMAT;
 }
 
-static int fields_of(uint32_t format) { return format == MODEL_FORMAT_DISTANCE ? FIELDS : FIELDS - 1; }
+static int fields_of(uint32_t format) { return format == MODEL_FORMAT ? FIELDS - 1 : FIELDS; }
 
-static uint8_t *put_options(uint8_t *at, const napier_umap_options *o) {
-    for (int i = 0; i < fields_of(format_of(o)); i++) {
+static uint8_t *put_options(uint8_t *at, uint32_t format, const napier_umap_options *o) {
+    for (int i = 0; i < fields_of(format); i++) {
         const void *field = (const char *)o + fields[i].at;
         uint64_t x = 0;
         switch (fields[i].kind) {
@@ -120,10 +123,25 @@ static sizes sizes_of(const napier_umap_model *m) {
                    (uint64_t)(m->n * m->options.n_components)};
 }
 
-static uint64_t bytes_of(const sizes *s, const napier_umap_options *o, int dense) {
+/* The number of offsets in a file of this format. */
+static uint64_t offsets_of(const sizes *s, uint32_t format, const napier_umap_options *o) {
+    const int64_t count = napier_umap_offset_count(o->neighbors.metric, (int64_t)s->n, (int64_t)s->cols);
+    return format == MODEL_FORMAT_OFFSETS ? (uint64_t)count : 0;
+}
+
+static uint64_t bytes_of(const sizes *s, uint32_t format, const napier_umap_options *o, int dense) {
     const uint64_t data = dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
-    return MODEL_HEAD + 8 * (uint64_t)fields_of(format_of(o)) + MODEL_SIZES + 4 * s->metric + data + 4 * s->embedding +
-           MODEL_CHECKSUM;
+    return MODEL_HEAD + 8 * (uint64_t)fields_of(format) + MODEL_SIZES + 8 * offsets_of(s, format, o) + 4 * s->metric +
+           data + 4 * s->embedding + MODEL_CHECKSUM;
+}
+
+static uint8_t *put_offsets(uint8_t *at, const napier_umap_model *m) {
+    for (int64_t i = 0; i < m->offset_count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &m->offsets[i], sizeof bits);
+        at = napier_put_u64(at, bits);
+    }
+    return at;
 }
 
 static uint8_t *put_data(uint8_t *at, const napier_samples_copy *data) {
@@ -148,7 +166,8 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
                      : !size ? "size"
                              : "bytes");
     const sizes s = sizes_of(model);
-    *size = (size_t)bytes_of(&s, &model->options, model->data.dense != NULL);
+    const uint32_t format = format_of(&model->options, model->offsets != NULL);
+    *size = (size_t)bytes_of(&s, format, &model->options, model->data.dense != NULL);
     if (capacity < *size) {
         return NAPIER_OK;
     }
@@ -157,15 +176,16 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
     NAPIER_REFUSE_IF(context, to < from + (size_t)(map.rows * map.cols) * sizeof(float) && from < to + *size,
                      "bytes: overlap the model");
     uint8_t *at = napier_put_bytes(bytes, magic, sizeof magic);
-    at = napier_put_u32(at, format_of(&model->options));
+    at = napier_put_u32(at, format);
     at = napier_put_u32(at, model->data.dense != NULL);
-    at = put_options(at, &model->options);
+    at = put_options(at, format, &model->options);
     at = napier_put_u64(at, s.n);
     at = napier_put_u64(at, s.cols);
     at = napier_put_u64(at, s.dense);
     at = napier_put_u64(at, s.sparse);
     at = napier_put_u64(at, s.metric);
     at = napier_put_u64(at, s.embedding);
+    at = put_offsets(at, model);
     at = model->metric_values ? napier_put_floats(at, model->metric_values, model->metric_count) : at;
     at = put_data(at, &model->data);
     at = napier_put_floats(at, model->embedding, (int64_t)s.embedding);
@@ -187,7 +207,7 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
 
 /* Are the sizes consistent with one another and with the whole? No product and no sum can overflow here: each factor is
  * below 2^31, and each count is at most a quarter of the number of bytes. */
-static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
+static int sizes_fit(const sizes *s, uint32_t format, const napier_umap_options *o, int dense, size_t size) {
     const uint64_t most = UINT64_C(1) << 31, quarter = size / 4;
     if (s->n < 1 || s->n >= most || s->cols >= most) {
         return 0;
@@ -200,7 +220,7 @@ static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, si
         return 0;
     }
     const uint64_t wanted = (uint64_t)napier_umap_metric_count(o->neighbors.metric, (int64_t)s->cols);
-    return (s->metric == 0 || s->metric == wanted) && bytes_of(s, o, dense) == size;
+    return (s->metric == 0 || s->metric == wanted) && bytes_of(s, format, o, dense) == size;
 }
 
 static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_samples_copy *data) {
@@ -229,9 +249,33 @@ static napier_status get_sparse(napier_memory *memory, const uint8_t *at, int64_
     return fine ? NAPIER_OK : corrupt(memory->context, "sparse rows that cannot be");
 }
 
-static napier_status get_contents(napier_memory *memory, const uint8_t *at, const sizes *s, int dense,
+/* A model with offsets has dense rows. */
+static napier_status get_offsets(napier_memory *memory, const uint8_t *at, uint64_t count, int dense,
+                                 napier_umap_model *model) {
+    if (count == 0 || !dense) {
+        return corrupt(memory->context, "offsets that cannot be");
+    }
+    model->offset_count = (int64_t)count;
+    model->offsets = napier_take(memory, model->offset_count, sizeof *model->offsets);
+    NAPIER_TRY(napier_taken(memory, "model: no memory for its offsets"));
+    for (uint64_t i = 0; i < count; i++, at += 8) {
+        const uint64_t bits = napier_get_u64(at);
+        memcpy(&model->offsets[i], &bits, sizeof bits);
+        if (!isfinite(model->offsets[i])) {
+            return corrupt(memory->context, "offsets that are not finite");
+        }
+    }
+    return NAPIER_OK;
+}
+
+static napier_status get_contents(napier_memory *memory, const uint8_t *at, const sizes *s, uint32_t format, int dense,
                                   napier_umap_model *model) {
     napier_context *const context = memory->context;
+    const uint64_t offsets = offsets_of(s, format, &model->options);
+    if (format == MODEL_FORMAT_OFFSETS) {
+        NAPIER_TRY(get_offsets(memory, at, offsets, dense, model));
+        at += 8 * offsets;
+    }
     if (s->metric > 0) {
         at = napier_get_floats(at, model->metric_values, (int64_t)s->metric);
         if (napier_first_not_finite(model->metric_values, (int64_t)s->metric) >= 0) {
@@ -260,13 +304,13 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
         return corrupt(context, "the checksum does not match: damaged or cut short");
     }
     const uint32_t format = napier_get_u32(bytes + 8), dense = napier_get_u32(bytes + 12);
-    if (format < MODEL_FORMAT || format > MODEL_FORMAT_DISTANCE || dense > 1) {
+    if (format < MODEL_FORMAT || format > MODEL_FORMAT_OFFSETS || dense > 1) {
         return corrupt(context, "a format that this library does not know");
     }
     napier_umap_options read = NAPIER_UMAP_OPTIONS_INIT, options;
     sizes s;
     const uint8_t *at = get_sizes(get_options(bytes + MODEL_HEAD, format, &read), &s);
-    if (format_of(&read) != format || !sizes_fit(&s, &read, (int)dense, size)) {
+    if (format_of(&read, format == MODEL_FORMAT_OFFSETS) != format || !sizes_fit(&s, format, &read, (int)dense, size)) {
         return corrupt(context, "sizes that do not fit");
     }
     const int64_t neighbors = read.neighbors.n_neighbors;
@@ -282,7 +326,7 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     napier_umap_model *model;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_umap_model_create(&memory, &options, (int64_t)s.n, (int64_t)s.metric, &model));
-    NAPIER_TRY(get_contents(&memory, at, &s, (int)dense, model));
+    NAPIER_TRY(get_contents(&memory, at, &s, format, (int)dense, model));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

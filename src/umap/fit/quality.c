@@ -153,6 +153,7 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
                      (long long)k, (long long)rows, (long long)n);
     napier_points *points;
     NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_samples_moved(&memory, samples, o->metric, &samples));
     NAPIER_TRY(napier_points_create(&memory, "samples", samples, o, NULL, &points));
     quality_task t = {.points = points,
                       .embedding = embedding,

@@ -9,6 +9,7 @@
 #include "core/base/stop.h"
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
+#include "core/math/f64.h"
 #include "core/math/random.h"
 #include "umap/fit/model.h"
 #include "umap/knn/neighbors_search.h"
@@ -215,10 +216,16 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     NAPIER_MEMORY(memory, context);
     napier_umap_options distant = *o;
     napier_umap_samples fitted;
+    if (napier_metric_moves_rows(o->neighbors.metric)) {
+        NAPIER_TRY(napier_samples_moved(&memory, samples, o->neighbors.metric, &samples));
+    } else {
+        NAPIER_TRY(napier_samples_less(&memory, samples, model->offsets, false, &samples));
+    }
+    task.samples = samples;
     const int exponent = napier_samples_exponent(context, &model->data, o->neighbors.metric);
     napier_umap_scale_limit(&distant, exponent);
-    NAPIER_TRY(napier_umap_scaled(&memory, napier_samples_view(&model->data), exponent, &fitted));
-    NAPIER_TRY(napier_umap_scaled(&memory, samples, exponent, &samples));
+    NAPIER_TRY(napier_samples_scaled(&memory, napier_samples_view(&model->data), exponent, &fitted));
+    NAPIER_TRY(napier_samples_scaled(&memory, samples, exponent, &samples));
     NAPIER_TRY(find_nearest(&memory, model, fitted, samples, &o->neighbors, &distant, exponent, &near));
     leave_out(model, &near);
     NAPIER_MAY_STOP(context);
@@ -285,6 +292,21 @@ static void sparse_mean(const nearest *n, int64_t row, const napier_csr_matrix *
     }
 }
 
+/* Adds the offsets to a mean of data; by row, their mean. */
+static void add_offsets(const inverse_task *t, int64_t row, float *out) {
+    const napier_umap_model *m = t->model;
+    const bool by_row = napier_metric_moves_rows(m->options.neighbors.metric);
+    double sum = 0.0, total = 0.0;
+    for (int64_t s = 0; s < t->near->k && by_row; s++) {
+        const double w = (double)t->near->weights[row * t->near->k + s];
+        total += w;
+        sum += w > 0.0 ? w * m->offsets[t->near->indices[row * t->near->k + s]] : 0.0;
+    }
+    for (int64_t c = 0; c < m->data.cols; c++) {
+        out[c] = napier_f64_to_f32((double)out[c] + (!by_row ? m->offsets[c] : total > 0.0 ? sum / total : 0.0));
+    }
+}
+
 static void inverse_rows(void *argument, int64_t row) {
     const inverse_task *t = argument;
     const napier_samples_copy *data = &t->model->data;
@@ -293,6 +315,9 @@ static void inverse_rows(void *argument, int64_t row) {
         weighted_mean(t->near, row, data->dense, data->cols, out);
     } else {
         sparse_mean(t->near, row, &data->sparse, out);
+    }
+    if (t->model->offsets) {
+        add_offsets(t, row, out);
     }
 }
 

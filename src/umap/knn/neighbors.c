@@ -148,6 +148,12 @@ static napier_status create_searched(napier_memory *memory, napier_umap_samples 
     return NAPIER_OK;
 }
 
+static napier_status check_enough(napier_context *context, const napier_neighbors_options *o, int64_t samples) {
+    NAPIER_REFUSE_IF(context, o->n_neighbors > samples, "options: n_neighbors %lld is more than the %lld samples",
+                     (long long)o->n_neighbors, (long long)samples);
+    return NAPIER_OK;
+}
+
 napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
                                     const napier_umap_samples *queries, const napier_neighbors_options *options,
                                     int32_t *indices, float *distances) {
@@ -160,8 +166,7 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     if (queries) {
         NAPIER_TRY(napier_points_create(&memory, "queries", *queries, &o, points, &others));
     }
-    NAPIER_REFUSE_IF(context, o.n_neighbors > points->n, "options: n_neighbors %lld is more than the %lld samples",
-                     (long long)o.n_neighbors, (long long)points->n);
+    NAPIER_TRY(check_enough(context, &o, points->n));
     NAPIER_TRY(napier_search_check_outputs(context, indices, distances, others->n, o.n_neighbors));
     NAPIER_TRY(check_apart(context, "samples", samples, others->n, o.n_neighbors, indices, distances));
     if (queries) {
@@ -179,12 +184,64 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     return NAPIER_OK;
 }
 
+/* The rows as they are measured: less their offsets, and all small values raised. */
+static napier_status prepare(napier_memory *memory, napier_umap_samples *samples, napier_umap_samples *queries,
+                             napier_metric metric, int *exponent) {
+    const bool by_row = napier_metric_moves_rows(metric);
+    double *offsets;
+    *exponent = 0;
+    if (napier_samples_cols(*samples) < 1 ||
+        (queries && napier_samples_cols(*queries) != napier_samples_cols(*samples))) {
+        return NAPIER_OK; /* the search refuses these */
+    }
+    NAPIER_TRY(napier_samples_offsets(memory, *samples, metric, &offsets));
+    NAPIER_TRY(napier_samples_less(memory, *samples, offsets, by_row, samples));
+    if (queries && by_row) {
+        NAPIER_TRY(napier_samples_moved(memory, *queries, metric, queries));
+    } else if (queries) {
+        NAPIER_TRY(napier_samples_less(memory, *queries, offsets, false, queries));
+    }
+    float *row = napier_take(memory, napier_samples_cols(*samples), sizeof *row);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory for a row"));
+    if (!napier_samples_are_small(*samples, napier_umap_kernels_of(memory->context->isa), row)) {
+        return NAPIER_OK;
+    }
+    napier_samples_copy copy;
+    NAPIER_TRY(napier_samples_copy_of(memory, *samples, NULL, false, &copy));
+    *exponent = napier_samples_exponent(memory->context, &copy, metric);
+    NAPIER_TRY(napier_samples_scaled(memory, *samples, *exponent, samples));
+    return queries ? napier_samples_scaled(memory, *queries, *exponent, queries) : NAPIER_OK;
+}
+
+/* A search of rows as they are given: distances are those of the rows, whatever is measured. */
+static napier_status find_given(napier_context *context, napier_umap_samples samples, napier_umap_samples *queries,
+                                const napier_neighbors_options *options, int32_t *indices, float *distances) {
+    napier_neighbors_options o;
+    int exponent;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_search_read_options(context, options, queries ? 1 : 2, &o));
+    const int64_t rows = napier_samples_rows(queries ? *queries : samples);
+    NAPIER_TRY(check_enough(context, &o, napier_samples_rows(samples)));
+    NAPIER_TRY(napier_search_check_outputs(context, indices, distances, rows, o.n_neighbors));
+    NAPIER_TRY(check_apart(context, "samples", samples, rows, o.n_neighbors, indices, distances));
+    if (queries) {
+        NAPIER_TRY(check_apart(context, "queries", *queries, rows, o.n_neighbors, indices, distances));
+    }
+    NAPIER_TRY(prepare(&memory, &samples, queries, o.metric, &exponent));
+    NAPIER_TRY(napier_find_neighbors(context, samples, queries, options, indices, distances));
+    const bool grew = exponent != 0 && napier_metric_grows(o.metric, o.metric_values != NULL);
+    for (int64_t i = 0; i < rows * o.n_neighbors && grew; i++) {
+        distances[i] = ldexpf(distances[i], -exponent);
+    }
+    return NAPIER_OK;
+}
+
 napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                        const napier_neighbors_options *options, int32_t *indices, float *distances) {
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_samples_check(context, "samples", samples));
-    return napier_find_neighbors(context, samples, NULL, options, indices, distances);
+    return find_given(context, samples, NULL, options, indices, distances);
 }
 
 napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
@@ -194,5 +251,5 @@ napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_s
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_samples_check(context, "samples", samples));
     NAPIER_TRY(napier_samples_check(context, "queries", queries));
-    return napier_find_neighbors(context, samples, &queries, options, indices, distances);
+    return find_given(context, samples, &queries, options, indices, distances);
 }

@@ -174,19 +174,27 @@ napier_csr_arrays napier_csr_take(napier_memory *memory, int64_t n, int64_t cols
 typedef struct copy_task {
     const napier_umap_kernels *kernels;
     napier_umap_samples from;
+    const double *offsets; /* or NULL */
+    bool by_row;
     float *to;
 } copy_task;
 
 /* Uses all threads, because most of the time goes to new memory pages. */
 static void copy_rows(void *argument, int64_t i) {
     const copy_task *t = argument;
-    (void)napier_read_row(t->kernels, t->from, i, t->to + i * t->from.dense.cols);
+    float *to = t->to + i * napier_samples_cols(t->from);
+    if (t->offsets) {
+        napier_read_row_less(t->kernels, t->from, i, t->offsets, t->by_row, to);
+    } else {
+        (void)napier_read_row(t->kernels, t->from, i, to);
+    }
 }
 
-napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out) {
+napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, const double *offsets,
+                                     bool by_row, napier_samples_copy *out) {
     const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
     *out = (napier_samples_copy){.rows = n, .cols = cols};
-    if (samples.sparse) {
+    if (samples.sparse && !offsets) {
         const napier_csr_matrix *m = samples.sparse;
         const int64_t entries = m->row_starts[n];
         const napier_csr_arrays copy = napier_csr_take(memory, n, cols, entries, &out->sparse);
@@ -200,19 +208,23 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
     }
     out->dense = napier_take(memory, n * cols, sizeof *out->dense); /* cannot overflow: the view has been checked */
     NAPIER_TRY(napier_taken(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
-    copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, out->dense};
+    copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, offsets, by_row, out->dense};
     if (cols > 0) {
         napier_parallel_each(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);
     }
     return NAPIER_OK;
 }
 
-/* ---- Very large values ------------------------------------------------------------------------------------------- */
+/* ---- Very large and very small values ---------------------------------------------------------------------------- */
 
 /* The square of a difference of smaller values, summed over 2^20 columns, is within f32. */
 #define LARGE 0x1p52f
+/* The square of a difference of one unit in the last place of a smaller value is not a normal number. */
+#define SMALL 0x1p-39f
 /* The square of a difference of one unit in the last place of a larger value than 2^-40 is a normal number. */
 enum { SCALED_TO = 51, SCALED_LEAST = -40, LARGE_CHUNK = 1024 };
+/* Small values are raised less far, so that new rows may be much larger. */
+enum { RAISED_TO = 20 };
 
 /* Do these metrics weigh each column by itself, so that a column of small values counts like one of large values? */
 static bool is_by_column(napier_metric metric) {
@@ -267,12 +279,20 @@ static bool has_large(void *argument, int64_t i) {
     return largest >= LARGE;
 }
 
+/* Is not every value of row i small? */
+static bool has_usual(void *argument, int64_t i) {
+    float least, largest;
+    sizes_of(argument, i, &least, &largest);
+    return largest >= SMALL;
+}
+
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric) {
     napier_samples_copy rows = *copy;
     if (!may_be_scaled(metric)) {
         return 0;
     }
-    if (napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows) < 0) {
+    const bool large = napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows) >= 0;
+    if (!large && napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_usual, &rows) >= 0) {
         return 0;
     }
     float least = INFINITY, largest = 0.0f; /* of rows, or of values */
@@ -283,17 +303,31 @@ int napier_samples_exponent(const napier_context *context, const napier_samples_
         least = small < least ? small : least;
         largest = own > largest ? own : largest;
     }
-    const int exponent = SCALED_TO - ilogbf(largest);
-    return ilogbf(least) + exponent < SCALED_LEAST ? 0 : exponent;
+    if (largest == 0.0f) {
+        return 0;
+    }
+    const int exponent = (large ? SCALED_TO : RAISED_TO) - ilogbf(largest);
+    return large && ilogbf(least) + exponent < SCALED_LEAST ? 0 : exponent;
+}
+
+bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_kernels *kernels, float *row) {
+    const int64_t n = napier_samples_rows(samples);
+    napier_samples_copy one = {1, napier_samples_cols(samples), row, {0}};
+    float least, largest = 0.0f;
+    for (int64_t i = 0; i < n && largest < SMALL; i++) {
+        (void)napier_read_row(kernels, samples, i, row);
+        sizes_of(&one, 0, &least, &largest);
+    }
+    return largest < SMALL;
 }
 
 void napier_samples_multiply(napier_samples_copy *copy, int exponent) {
-    const float factor = ldexpf(1.0f, exponent);
+    const double factor = ldexp(1.0, exponent); /* may be beyond f32 */
     for (int64_t i = 0; i < copy->rows; i++) {
         int64_t count;
         float *x = (float *)(uintptr_t)values_of(copy, i, &count); /* our own copy */
         for (int64_t c = 0; c < count; c++) {
-            x[c] *= factor;
+            x[c] = (float)((double)x[c] * factor);
         }
     }
 }
@@ -304,4 +338,18 @@ napier_umap_samples napier_samples_view(const napier_samples_copy *copy) {
         samples.sparse = &copy->sparse;
     }
     return samples;
+}
+
+napier_status napier_samples_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
+                                    napier_umap_samples *out) {
+    *out = samples;
+    if (exponent == 0) {
+        return NAPIER_OK;
+    }
+    napier_samples_copy *copy = napier_take(memory, 1, sizeof *copy);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory"));
+    NAPIER_TRY(napier_samples_copy_of(memory, samples, NULL, false, copy));
+    napier_samples_multiply(copy, exponent);
+    *out = napier_samples_view(copy);
+    return NAPIER_OK;
 }

@@ -64,14 +64,49 @@ typedef struct napier_samples_copy {
     napier_csr_matrix sparse;
 } napier_samples_copy;
 
-napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out);
+/* offsets (below) are subtracted before the values become f32; with offsets the copy is dense. NULL: none. */
+napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, const double *offsets,
+                                     bool by_row, napier_samples_copy *out);
+
+/* ---- Offsets -----------------------------------------------------------------------------------------------------
+ * f32 holds 24 bits. Of f64 values whose middle is 16 times half their range or more, and which are not f32 numbers, the
+ * middle is subtracted in f64 (there exactly) before they become f32. Distances do not change with it if the metric allows
+ * it: by column, or for correlation by row. */
+
+/* Does the metric allow offsets? Are they of rows? */
+bool napier_metric_moves(napier_metric metric);
+static inline bool napier_metric_moves_rows(napier_metric metric) { return metric == NAPIER_METRIC_CORRELATION; }
+
+/* The offsets, [cols] or [rows], in `memory`; NULL if none is needed, as for data other than dense f64. */
+napier_status napier_samples_offsets(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
+                                     double **offsets);
+/* Row `row`, less the offsets. */
+void napier_read_row_less(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row,
+                          const double *offsets, bool by_row, float *out);
+/* The samples, or if there are offsets an f32 copy of them less these, in `memory`. */
+napier_status napier_samples_less(napier_memory *memory, napier_umap_samples samples, const double *offsets,
+                                  bool by_row, napier_umap_samples *out);
+/* The same with the offsets of the samples themselves. */
+napier_status napier_samples_moved(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
+                                   napier_umap_samples *out);
+/* Do two dense rows differ, in their own dtype? False for sparse rows. */
+bool napier_samples_differ(napier_umap_samples samples, int64_t i, int64_t j);
+
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
 /* Multiplies the copy by 2^exponent. */
 void napier_samples_multiply(napier_samples_copy *copy, int exponent);
 
 /* The exponent by which to multiply these rows, so that distances of this metric stay within f32. It is 0 for all but very
- * large values, where the metric needs no factor or is precomputed, and where distances between small rows would be lost. */
+ * large values and data of very small values only, where the metric needs no factor or is precomputed, and where distances
+ * between small rows would be lost. */
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric);
+/* Are all values so small that squares of their differences need not be normal numbers? `row`: room for one. */
+bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_kernels *kernels, float *row);
+
+/* The samples, or if the exponent is not 0 a copy of them times 2^exponent, in `memory`. */
+napier_status napier_samples_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
+                                    napier_umap_samples *out);
 
 /* Are distances multiplied too, if rows are? Otherwise they stay as they are. has_values: metric_values are given. */
 bool napier_metric_grows(napier_metric metric, bool has_values);

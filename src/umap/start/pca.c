@@ -427,5 +427,10 @@ napier_status napier_umap_pca_layout(napier_context *context, napier_umap_sample
     const int64_t n = napier_samples_rows(samples);
     NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, n, embedding.cols));
     NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
-    return n == 0 ? NAPIER_OK : napier_start_pca(context, samples, seed, embedding);
+    if (n == 0) {
+        return NAPIER_OK;
+    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_samples_moved(&memory, samples, NAPIER_METRIC_EUCLIDEAN, &samples));
+    return napier_start_pca(context, samples, seed, embedding);
 }

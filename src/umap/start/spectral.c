@@ -483,5 +483,10 @@ napier_status napier_umap_spectral_layout(napier_context *context, const napier_
     if (napier_samples_cols(samples) > 0) {
         NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
     }
-    return graph->n == 0 ? NAPIER_OK : napier_start_spectral(context, graph, samples, seed, embedding);
+    if (graph->n == 0) {
+        return NAPIER_OK;
+    }
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_samples_moved(&memory, samples, NAPIER_METRIC_EUCLIDEAN, &samples));
+    return napier_start_spectral(context, graph, samples, seed, embedding);
 }
