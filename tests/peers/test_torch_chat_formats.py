@@ -239,12 +239,19 @@ TOO_MUCH += [
     "{% set ns = namespace(l=[]) %}{% for i in range(500) %}{% set ns.l = [ns.l, ('x ' * 100000).split()] %}{% endfor %}",
     "{% for i in range(2000) %}" + "x" * 10000 + "{% endfor %}", "{% for i in range(2000) %}{{ '" + "x" * 10000 + "' }}{% endfor %}",
     "{% for i in range(2000) %}{{ '" + "x" * 5000 + "' ~ '" + "x" * 5000 + "' }}{% endfor %}",
-    "{% macro f() %}" + "x" * 10000 + "{% endmacro %}{% for i in range(2000) %}{{ f() }}{% endfor %}", "x" * 300000,
+    "{% macro f() %}" + "x" * 10000 + "{% endmacro %}{% for i in range(2000) %}{{ f() }}{% endfor %}", "x" * 70000,
     "{% set ns = namespace(x=namespace(t='a' * 4000000)) %}{{ ([ns] * 999) | join(attribute='x.t') }}",
     "{% set ns = namespace(t='a' * 4000000) %}{{ ([ns] * 999) | map(attribute='t') | join }}", "{{ strftime_now('%Y' * 999999) }}",
     "{{ ('a ' * 4000000) | title | length }}", "{{ ('a ' * 4000000).split() | length }}", "{{ ('\u4e00' * 4000000) | list | length }}",
     "{{ ''.join(([namespace(t='a' * 4000000)] * 999) | map(attribute='t')) }}",
 ]
+# copies that a type, a class or a macro makes of its arguments
+TOO_MUCH += ["{% set d = dict(range(90000) | batch(2)) %}{% set l = range(90000) | list %}{% macro m() %}{% if false %}{{ varargs }}{{ kwargs }}"
+             "{% endif %}{% endmacro %}{% set ns = namespace(l=()) %}{% for i in range(99999) %}{% set ns.l = (ns.l, " + made + ") %}{% endfor %}"
+             for made in ("dict.copy(d)", "dict['x'](d)", "dict(d)", "namespace(d)", "cycler(*l)", "m(*l)")]
+# what Python refuses to compile, or a class to make
+TOO_MUCH += ["{{ cycler() }}", "{% for i in [0] %}" * 25 + "{% endfor %}" * 25, "{% if messages %}" * 110 + "{% endif %}" * 110,
+             "{{ " + "(" * 3000 + ")" * 3000 + " }}"]
 NOT_ITS_BUSINESS = [
     "{{ ''.__class__ }}", "{{ ''['__class__'] }}", "{{ '' | attr('__class__') }}", "{{ [].__class__.__base__.__subclasses__() }}",
     "{{ messages.append(1) }}", "{{ messages[0].update(a=1) }}", "{{ messages[0].clear() }}", "{{ raise_exception.__globals__ }}",
@@ -252,6 +259,7 @@ NOT_ITS_BUSINESS = [
     "{{ cycler.__init__.__globals__.os }}", "{{ '{0.__class__}'.format(1) }}", "{% set ns = namespace(__class__=1) %}",
     "{% set ns = namespace() %}{% set ns.__init__ = 1 %}", "{% include 'x' %}", "{% import 'x' as x %}", "{% extends 'x' %}",
     "{{ messages | map(attribute='__class__') | list }}", "{{ [1] | map('attr', '__class__') | map('upper') | list | first | upper }}",
+    "{{ dict.update(messages[0], {'a': 1}) }}", "{{ (dict | attr('update'))(messages[0], {'a': 1}) }}", "{{ dict['update'] }}",
     "{{ ({}.items.__self__) }}", "{{ joiner.__call__.__func__ }}",
 ]
 
@@ -271,6 +279,42 @@ def test_templates_that_mean_harm():
         assert found in (None, "", "[]") or "class" not in found and "<" not in found, (template, found)
     assert talk == [{"role": "user", "content": "x"}]
     return f"{len(TOO_MUCH) + len(NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s, and they need {grown >> 10} MiB"
+
+
+def test_all_that_a_template_reaches():
+    """Every attribute reachable from the globals and from values: none of a type, and what a call keeps is paid for."""
+    environment = sandbox.Environment()
+    context = environment.from_string("").new_context()
+    large, wide = list(range(20000)), {str(i): i for i in range(20000)}
+    macro = environment.from_string("{% macro m() %}{% if false %}{{ varargs }}{{ kwargs }}{% endif %}{% endmacro %}").module.m
+    left = [*environment.globals.values(), "text", 1, 1.5, True, None, (1,), [1], {"a": 1}, {"a": 1}.items(), {1}, range(3), macro,
+            jinja2.runtime.LoopContext([1], jinja2.Undefined), environment.globals["cycler"](1), environment.globals["joiner"](),
+            environment.globals["namespace"](a=1)]
+    seen, called = set(), 0
+    while left:
+        value = left.pop()
+        for name in dir(value):
+            found = environment.getattr(value, name)
+            key = type(value), name
+            if isinstance(found, jinja2.Undefined) or key in seen or name == "__wrapped__":  # a str.format, wrapped again
+                continue
+            seen.add(key)
+            assert not isinstance(value, type) and not isinstance(found, type) and not name.startswith("__"), key
+            left.append(found)
+        if not callable(value) or isinstance(value, jinja2.Undefined):
+            continue
+        for args, kwargs in (((large,), {}), ((wide,), {}), (large, {}), ((), wide)):
+            environment.start()
+            before = environment._left.characters
+            try:
+                made = environment.call(context, value, *args, **kwargs)
+            except Exception:  # noqa: BLE001: refused
+                continue
+            called += 1
+            spent = before - environment._left.characters
+            new = len(made) if hasattr(made, "__len__") and not any(made is x for x in args) else 0
+            assert spent >= max(new if new > 100 else 0, len(args), len(kwargs)), (value, spent)
+    return f"{len(seen)} attributes, {called} calls"
 
 
 def test_bounds_are_those_of_one_rendering():

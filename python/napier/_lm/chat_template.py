@@ -43,7 +43,7 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
         raise TypeError("messages: expected a list of dicts")
     if tools is not None and not all(isinstance(tool, dict) for tool in tools):
         raise TypeError("tools: expected a list of dicts, the JSON schemas of functions")
-    jinja2 = _jinja2()
+    _jinja2()
     plain = [_aliased({key: _plain(value) for key, value in message.items() if value is not None}) for message in messages]
     last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
     try:
@@ -51,10 +51,10 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
         given = {"messages": plain, "tools": _plain(tools), "documents": _plain(documents), **_plain(variables)}
         compiled.environment.start(*given.values())
         text = compiled.render({**special, "add_generation_prompt": add_generation_prompt, **given})
-    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
-        raise ValueError(f"messages: the chat template fails: {error}") from error
     except MemoryError as error:
         raise ValueError("messages: the chat template fails: it needs more memory than there is") from error
+    except Exception as error:  # noqa: BLE001: a program of a stranger can raise any
+        raise ValueError(f"messages: the chat template fails: {error}") from error
     return text if last is None else _cut(text, last)
 
 

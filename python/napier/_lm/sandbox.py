@@ -19,7 +19,7 @@ from jinja2.filters import make_multi_attrgetter
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
-SOURCE = 2**18  # characters of a template; those of published models have some 20,000
+SOURCE = 2**16  # characters of a template, which take up to 140 MB to compile; those of published models have some 20,000
 STEPS = 2**21  # rounds of loops
 CHARACTERS = 2**24  # of all texts that a template makes or reads; an element of a list counts as 8
 EACH = 256  # and as many more for each character of the conversation
@@ -236,8 +236,14 @@ class Environment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def getitem(self, obj, argument):
+        if isinstance(obj, type):  # dict["x"] makes copies as dict does
+            raise SecurityError(f"{obj.__name__} has no items")
         self.spend_on(argument)  # a tuple is hashed
         return super().getitem(obj, argument)
+
+    def is_safe_attribute(self, obj, attr, value):
+        """A method that is taken from its type instead of a value has no owner whose cost could be counted."""
+        return not isinstance(obj, type) and super().is_safe_attribute(obj, attr, value)
 
     def call(__self, __context, __obj, *args, **kwargs):  # noqa: N805: names of arguments are the template's
         method = getattr(__obj, "__wrapped__", __obj)
@@ -248,6 +254,8 @@ class Environment(ImmutableSandboxedEnvironment):
             args, kwargs = [_known(x) for x in args], {name: _known(x) for name, x in kwargs.items()}
             named = [x for name, x in kwargs.items() if name not in ("_loop_vars", "_block_vars")]  # jinja2's own
             __self.spend(__self._cost(owner, method.__name__, (*args, *named)))
+        else:  # the callee may keep the tuple and the dict of its arguments; namespace copies a dict
+            __self.spend(_shallow(args) + 4 * _shallow(kwargs) + sum(4 * _shallow(x) for x in args if __obj is _Namespace))
         result = super().call(__context, __obj, *args, **kwargs)
         if isinstance(owner, str):
             __self.spend_on(result)
