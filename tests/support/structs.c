@@ -53,6 +53,9 @@ static void check_refused(const structure *s, const outcome *got, const char *st
 
 /* Without its newest fields a struct means what it means with their defaults, and what lies behind it is not read. */
 static void check_older(napier_context *context, const structure *s) {
+    if (s->older <= sizeof(size_t)) {
+        return; /* its first version is its newest */
+    }
     unsigned char *const full = made(s, s->size), *const old = made(s, s->older);
     memcpy(full + s->older, (const unsigned char *)s->defaults + s->older, s->size - s->older);
     const outcome expected = call(context, s, full), got = call(context, s, old);
@@ -106,9 +109,9 @@ static void check_written(napier_context *context, const structure *s, size_t si
 
 /* ---- Structs that cannot be -------------------------------------------------------------------------------------- */
 
-/* 0: not initialised. The others are what memory may hold that nobody initialised. */
+/* 0: not initialised. sizeof(void *): sizeof of the pointer. The others are what memory may hold that nobody initialised. */
 static void check_sizes(napier_context *context, const structure *s) {
-    const size_t sizes[] = {0, 3, sizeof(size_t) - 1, s->size - 1, s->size + 1, 1 << 20, SIZE_MAX - 7};
+    const size_t sizes[] = {0, 3, sizeof(size_t) - 1, sizeof(void *), s->size - 1, s->size + 1, 1 << 20, SIZE_MAX - 7};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char start[128];
         unsigned char *const bytes = made(s, s->size);
