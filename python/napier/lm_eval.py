@@ -201,7 +201,10 @@ class NapierLM(TemplateLM):
     def _loglikelihood_tokens(self, requests, **_):
         """From [((context, continuation), context ids, continuation ids)] to [(log p of the continuation, is it greedy)]."""
         prompts, responses = [], []
-        for _, context, continuation in requests:
+        for texts, context, continuation in requests:
+            if not continuation:
+                raise ValueError(f"{texts}: the continuation has no token of its own, so nothing rates it; let the context end "
+                                 "where a token ends")
             whole = (list(context) or [self.prefix_token_id]) + list(continuation)
             whole = whole[-(self.max_length + 1):]  # the last token is rated but does not run through the model
             cut = len(whole) - len(continuation)

@@ -342,6 +342,38 @@ def text_of(model, ids):
 
 
 @have
+def test_lm_eval_refuses_an_empty_continuation(model):
+    from napier.lm_eval import NapierLM
+    refuses(lambda: NapierLM(model)._loglikelihood_tokens([(("Ans", "wer"), [5, 6], [])]), ValueError,
+            "'Ans', 'wer'.*no token of its own")
+
+
+@have
+def test_tensors_that_the_config_does_not_describe(tmp_path):
+    """In a file, as in a state dict: refused unless they are provably without effect."""
+    write_model(tmp_path)
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    header, body = json.loads(whole[8:8 + size]), whole[8 + size:]
+    begin, end = header["model.embed_tokens.weight"]["data_offsets"]
+    embedding, shape = body[begin:end], header["model.embed_tokens.weight"]["shape"]
+
+    def load(name, shape, data):
+        more = {**header, name: {"dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}}
+        text = json.dumps(more).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + body + data)
+        return napier.CausalLM(tmp_path)
+
+    for name in ("model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.q_proj.lora_A.weight",
+                 "model.layers.2.input_layernorm.weight"):
+        refuses(lambda: load(name, [1], bytes(4)), ValueError, "the config describes no such tensor")
+    refuses(lambda: load("lm_head.weight", shape, bytes(len(embedding))), ValueError, "lm_head.weight: not equal")
+    load("lm_head.weight", shape, embedding)
+    load("model.layers.0.self_attn.rotary_emb.inv_freq", [1], bytes(4))
+
+
+@have
 def test_lm_eval_generates(directory):
     from napier.lm_eval import NapierLM
     lm = NapierLM(directory)

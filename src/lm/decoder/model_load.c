@@ -24,6 +24,48 @@ static napier_status read_options(napier_context *context, const napier_model_op
     return NAPIER_OK;
 }
 
+/* ---- Tensors that nothing reads ---------------------------------------------------------------------------------- */
+
+/* PyTorch's state dict and some files name a tied head too. It must be the embedding, or equal to it. */
+static napier_status check_tied_head(napier_context *context, const napier_model *model) {
+    const char *const name = "lm_head.weight";
+    const napier_const_matrix *const e = &model->embedding;
+    const int64_t shape[2] = {e->rows, e->cols};
+    const napier_tensor *head;
+    if (!model->config.tie_word_embeddings || !napier_safetensors_find(model->tensors, name)) {
+        return NAPIER_OK;
+    }
+    NAPIER_TRY(napier_safetensors_get(context, model->tensors, name, 2, shape, &head));
+    const size_t bytes = (size_t)head->elements * napier_dtype_size(head->dtype);
+    const bool equal = head->dtype == e->dtype && (head->data == e->data || memcmp(head->data, e->data, bytes) == 0);
+    return equal ? NAPIER_OK
+                 : napier_fail(context, napier_safetensors_misfit(model->tensors),
+                               "%s: not equal to model.embed_tokens.weight, although the config's tie_word_embeddings "
+                               "is true",
+                               name);
+}
+
+/* True for the frequencies of the rotation, which old files store and the config gives. */
+static bool is_inv_freq(const char *name) {
+    static const char end[] = ".rotary_emb.inv_freq";
+    const size_t size = strlen(name);
+    return size >= sizeof end - 1 && strcmp(name + size - (sizeof end - 1), end) == 0;
+}
+
+/* A tensor that nothing reads, such as a bias or an adapter, would change what the model computes. */
+static napier_status check_all_used(napier_context *context, const napier_model *model) {
+    NAPIER_TRY(check_tied_head(context, model));
+    for (int64_t i = 0; i < napier_safetensors_count(model->tensors); i++) {
+        const napier_tensor *const t = napier_safetensors_at(model->tensors, i);
+        if (!t->used && !is_inv_freq(t->name)) {
+            return napier_fail(context, napier_safetensors_misfit(model->tensors),
+                               "%s: the config describes no such tensor; leave it out if it has no effect",
+                               napier_show_text(t->name).text);
+        }
+    }
+    return NAPIER_OK;
+}
+
 /* ---- From a directory -------------------------------------------------------------------------------------------- */
 
 static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
@@ -38,7 +80,8 @@ static napier_status load(napier_context *context, const char *directory, const 
     NAPIER_TRY(read_options(context, options, model));
     NAPIER_TRY(load_config(context, directory, model));
     NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
-    return napier_model_get_weights(context, model);
+    NAPIER_TRY(napier_model_get_weights(context, model));
+    return check_all_used(context, model);
 }
 
 static napier_status new_model(napier_context *context, napier_model **out) {
@@ -72,39 +115,11 @@ napier_status napier_model_load(napier_context *context, const char *directory, 
 
 /* ---- From tensors in memory -------------------------------------------------------------------------------------- */
 
-/* PyTorch's state dict names a tied head too. It must be the embedding, or equal to it. */
-static napier_status check_tied_head(napier_context *context, const napier_model *model) {
-    const char *const name = "lm_head.weight";
-    const napier_const_matrix *const e = &model->embedding;
-    const int64_t shape[2] = {e->rows, e->cols};
-    const napier_tensor *head;
-    if (!model->config.tie_word_embeddings || !napier_safetensors_find(model->tensors, name)) {
-        return NAPIER_OK;
-    }
-    NAPIER_TRY(napier_safetensors_get(context, model->tensors, name, 2, shape, &head));
-    const size_t bytes = (size_t)head->elements * napier_dtype_size(head->dtype);
-    const bool equal = head->dtype == e->dtype && (head->data == e->data || memcmp(head->data, e->data, bytes) == 0);
-    NAPIER_REFUSE_IF(context, !equal,
-                     "%s: not equal to model.embed_tokens.weight, although the config's tie_word_embeddings is true",
-                     name);
-    return NAPIER_OK;
-}
-
-static napier_status check_all_used(napier_context *context, const napier_safetensors *tensors) {
-    for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
-        const napier_tensor *const t = napier_safetensors_at(tensors, i);
-        NAPIER_REFUSE_IF(context, !t->used, "%s: the config describes no such tensor; leave it out if it has no effect",
-                         napier_show_text(t->name).text);
-    }
-    return NAPIER_OK;
-}
-
 static napier_status get_views(napier_context *context, const napier_named_tensor *tensors, int64_t count,
                                napier_model *model) {
     NAPIER_TRY(napier_safetensors_view(context, tensors, count, &model->tensors));
     NAPIER_TRY(napier_model_get_weights(context, model));
-    NAPIER_TRY(check_tied_head(context, model));
-    return check_all_used(context, model->tensors);
+    return check_all_used(context, model);
 }
 
 static napier_status view_tensors(napier_context *context, const char *config, size_t config_size,
@@ -153,8 +168,7 @@ static napier_status get_next(napier_context *context, const napier_model *model
     if (count == 0) {
         next->tensors = model->tensors;
         NAPIER_TRY(napier_model_get_weights(context, next));
-        const napier_tensor *const head = napier_safetensors_find(next->tensors, "lm_head.weight");
-        return head && head->used ? check_tied_head(context, next) : NAPIER_OK; /* a file's is ignored */
+        return check_tied_head(context, next);
     }
     NAPIER_TRY(get_views(context, tensors, count, next));
     return check_dtypes(context, model->tensors, next->tensors);
