@@ -130,6 +130,40 @@ static int syntax_error(const jsonl_reader *r, const char *at) {
     return jsonl_fault(r, "not JSON at '%s'", printable(shown, sizeof shown, at, strlen(at)));
 }
 
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* Of two members with one name cJSON gives the first and Python the last, so no object may have them. */
+static int check_names(const jsonl_reader *r, const cJSON *object) {
+    const size_t count = (size_t)cJSON_GetArraySize(object);
+    const char **const names = malloc((count + 1) * sizeof *names);
+    char shown[40];
+    int status = names != NULL ? STATUS_OK : jsonl_fault(r, "out of memory");
+    size_t n = 0;
+    for (const cJSON *member = object->child; names != NULL && member != NULL; member = member->next) {
+        names[n++] = member->string;
+    }
+    if (n > 1) {
+        qsort(names, n, sizeof *names, by_name);
+    }
+    for (size_t i = 1; i < n && status == STATUS_OK; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            status =
+                jsonl_fault(r, "%s stands there twice", printable(shown, sizeof shown, names[i], strlen(names[i])));
+        }
+    }
+    free(names);
+    return status;
+}
+
+/* Checks the names of an object and of all objects within it. */
+static int check_objects(const jsonl_reader *r, const cJSON *value) {
+    int status = cJSON_IsObject(value) ? check_names(r, value) : STATUS_OK;
+    for (const cJSON *part = value->child; part != NULL && status == STATUS_OK; part = part->next) {
+        status = part->child != NULL ? check_objects(r, part) : STATUS_OK;
+    }
+    return status;
+}
+
 static int parse_object(jsonl_reader *r) {
     cJSON_Hooks hooks = {take_memory, free};
     const char *end = NULL;
@@ -141,7 +175,7 @@ static int parse_object(jsonl_reader *r) {
     if (r->object == NULL || !is_blank(end, strlen(end))) {
         return syntax_error(r, end);
     }
-    return cJSON_IsObject(r->object) ? STATUS_OK : jsonl_fault(r, "not an object, {...}");
+    return cJSON_IsObject(r->object) ? check_objects(r, r->object) : jsonl_fault(r, "not an object, {...}");
 }
 
 static void forget_object(jsonl_reader *r) {
