@@ -1,6 +1,7 @@
 /* cli/rl/kl.c - `napier kl`: the divergence of a policy from a reference, for each response or each row of logits. */
 #include "commands.h"
 #include "io/input.h"
+#include "io/source.h"
 #include "program/message.h"
 #include "rl_options.h"
 #include "program/scratch.h"
@@ -78,9 +79,46 @@ static int compute_responses(const kl_request *q, napier_context *context, const
     return write_results(q, context, called, &r);
 }
 
+/* True if the reference has a file of JSON Lines of its own. */
+static bool has_ref_lines(const kl_request *q) {
+    return q->shared.shared.in_path != NULL && q->shared.paths[RL_REF_LOGPROBS] != NULL;
+}
+
+/* Gives the policy's batch the log-probs of the reference's, which has the same responses. */
+static int take_ref(rl_batch *policy, rl_batch *ref, const char *name, const char *ref_name) {
+    const int64_t *const a = policy->offsets.data, *const b = ref->offsets.data;
+    if (policy->responses != ref->responses) {
+        return complain("%s: responses: %" PRId64 ", in %s %" PRId64, ref_name, ref->responses, name,
+                        policy->responses);
+    }
+    for (int64_t i = 0; i < policy->responses; i++) {
+        if (a[i + 1] != b[i + 1]) {
+            return complain("%s: response %" PRId64 " has %" PRId64 " tokens, in %s %" PRId64, ref_name, i,
+                            b[i + 1] - b[i], name, a[i + 1] - a[i]);
+        }
+    }
+    policy->columns[RL_REF_LOGPROBS] = ref->columns[RL_LOGPROBS];
+    policy->have |= RL_BIT(RL_REF_LOGPROBS);
+    ref->columns[RL_LOGPROBS] = (rl_column){.data = NULL};
+    return STATUS_OK;
+}
+
+/* Reads two files that napier logprobs wrote, one of each model. */
+static int read_pair(const kl_request *q, rl_batch *batch) {
+    const char *const path = q->shared.shared.in_path, *const ref_path = q->shared.paths[RL_REF_LOGPROBS];
+    rl_batch ref = {.wanted = RL_BIT(RL_LOGPROBS), .required = RL_BIT(RL_LOGPROBS)};
+    batch->wanted = RL_BIT(RL_LOGPROBS) | RL_BIT(RL_MASK);
+    batch->required = RL_BIT(RL_LOGPROBS);
+    const int status = rl_batch_read_lines(batch, path) || rl_batch_read_lines(&ref, ref_path) ||
+                       take_ref(batch, &ref, source_name(path), source_name(ref_path));
+    rl_batch_free(&ref);
+    return status;
+}
+
 static int run_responses(const kl_request *q, napier_context *context) {
     rl_batch batch = {.wanted = fields, .required = required};
-    const int status = rl_read(&q->shared, &batch) || compute_responses(q, context, &batch);
+    const int status = (has_ref_lines(q) ? read_pair(q, &batch) : rl_read(&q->shared, &batch)) ||
+                       compute_responses(q, context, &batch);
     rl_batch_free(&batch);
     return status;
 }
@@ -158,7 +196,9 @@ static int run(void *request, napier_context *context) {
 static int check(void *request) {
     const kl_request *const q = request;
     if (!q->rows) {
-        return rl_check(&q->shared, required);
+        const bool is_pair =
+            has_ref_lines(q) && rl_given(&q->shared) == RL_BIT(RL_REF_LOGPROBS) && q->shared.offsets_path == NULL;
+        return is_pair ? STATUS_OK : rl_check(&q->shared, required);
     }
     if (q->estimates || q->shared.shared.in_path != NULL || q->shared.offsets_path != NULL ||
         rl_given(&q->shared) != 0) {
@@ -187,7 +227,8 @@ static const option_word reductions[] = {{"sum", NAPIER_REDUCE_SUM}, {"mean", NA
 #define AT(member) offsetof(kl_request, member)
 static const option arrays[] = {
     RL_ARRAY("logprobs", RL_LOGPROBS, "logprobs, of the policy: a number for each token"),
-    RL_ARRAY("ref", RL_REF_LOGPROBS, "ref_logprobs, of the reference"),
+    RL_ARRAY("ref", RL_REF_LOGPROBS,
+             "ref_logprobs, of the reference; with RESPONSES: JSON Lines whose logprobs they are"),
     RL_ARRAY("mask", RL_MASK, "mask: 1 or true, the token counts (default); 0 or false, it does not"),
     RL_OFFSETS,
     {.name = NULL},
@@ -221,14 +262,16 @@ static const option_group groups[] = {
 const command kl_command = {
     .name = "kl",
     .summary = "how far a policy is from a reference",
-    .usage = "RESPONSES.jsonl [-o OUT] [OPTIONS]\n"
+    .usage = "RESPONSES.jsonl [--ref RESPONSES.jsonl] [-o OUT] [OPTIONS]\n"
              "--logprobs FILE --ref FILE [--offsets FILE] [-o OUT] [OPTIONS]\n"
              "--logits FILE --ref-logits FILE [-o OUT] [OPTIONS]",
     .about = "How far a policy is from a reference: estimated from the log-probs of each response's tokens,\n"
              "or exactly, over the vocabulary, for each row of logits. Of a policy with itself it is 0.\n"
              "A line of RESPONSES (- is standard input) is a response, with a number for each token:\n"
              "\n"
-             "  {\"logprobs\": [-0.5, -1.25], \"ref_logprobs\": [-0.5, -1.5], \"mask\": [1, 1]}",
+             "  {\"logprobs\": [-0.5, -1.25], \"ref_logprobs\": [-0.5, -1.5], \"mask\": [1, 1]}\n"
+             "\n"
+             "napier logprobs writes such lines without ref_logprobs: give the reference's file as --ref.",
     .example = "napier kl step100.jsonl --kl-estimator k3 -o kl.npy\n"
                "napier kl --logits bf16.npy --ref-logits f32.npy",
     .groups = groups,

@@ -27,3 +27,12 @@ told napier kl --logits three.npy --ref-logits three.npy
 array '<f8' '(3,)' "$f8_123" >wide.npy
 told napier kl --logits wide.npy --ref-logits three.npy
 told napier kl --logits p.csv --ref-logits three.npy
+# The outputs of napier logprobs of two models.
+printf '%s\n' '{"logprobs": [-0.5, -1.25]}' '{"logprobs": [-2]}' >policy.jsonl
+printf '%s\n' '{"logprobs": [-1, -1.5]}' '{"logprobs": [-1.5]}' >ref.jsonl
+printf '%s\n' '{"logprobs": [-1, -1.5]}' '{"logprobs": [-1.5, -1]}' >longer.jsonl
+run napier kl policy.jsonl --ref ref.jsonl 2>&1
+run napier kl policy.jsonl --ref longer.jsonl 2>&1
+run napier kl longer.jsonl --ref policy.jsonl --offsets x.npy 2>&1
+head -n 1 ref.jsonl >shorter.jsonl
+run napier kl policy.jsonl --ref shorter.jsonl 2>&1
