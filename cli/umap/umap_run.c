@@ -275,11 +275,36 @@ static napier_const_matrix map_of(const job *j) { return napier_const_rows_f32(j
 /* Reports points without a place. They are not an error, but the user should know. */
 static void report_disconnected(const job *j, const table *t) {
     const int64_t count = napier_umap_disconnected(map_of(j));
-    if (count > 0) {
+    if (count > 0 && j->q->transform_path == NULL && j->q->options.set_op_mix_ratio == 0) {
+        warn("%s: %" PRId64 " of %" PRId64
+             " points have no mutual neighbour, and --set-op-mix-ratio 0 keeps only edges "
+             "between points that are neighbours of each other: their rows of the map are NaN",
+             t->in.name, count, j->rows);
+    } else if (count > 0) {
         warn("%s: %" PRId64 " of %" PRId64
              " points have no neighbour nearer than the disconnection distance: their rows "
              "of the map are NaN (see --disconnection-distance)",
              t->in.name, count, j->rows);
+    }
+}
+
+/* Warns of rows that are valid for the metric, but look like something else. */
+static void report_units(const job *j, const table *t) {
+    const napier_metric metric = j->q->options.neighbors.metric;
+    const bool turns = metric == NAPIER_METRIC_HAVERSINE;
+    const int64_t entries = is_sparse(t) ? t->sparse.matrix.row_starts[t->view.rows] : t->view.rows * t->view.cols;
+    if (!turns && (metric < NAPIER_METRIC_JACCARD || metric > NAPIER_METRIC_MATCHING)) {
+        return;
+    }
+    for (int64_t i = 0; i < entries; i++) { /* all elements, in any order */
+        const char *const dense = (const char *)t->view.data + (size_t)i * napier_dtype_size(t->view.dtype);
+        const double x = is_sparse(t) ? (double)t->sparse.matrix.values[i] : element_value(t->view.dtype, dense);
+        if (turns ? fabs(x) > 7 : x != floor(x)) { /* 7: more than a whole turn */
+            warn(turns ? "%s: haversine takes radians, and %g looks like degrees"
+                       : "%s: the metric compares only which values are 0, and there is %g",
+                 t->in.name, x);
+            return;
+        }
     }
 }
 
@@ -295,6 +320,7 @@ static void report_lost(const job *j, const table *t) {
 }
 
 static int fit(job *j, const table *t) {
+    report_units(j, t);
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
     if (library_status(j->context, status, t->in.name)) {

@@ -249,9 +249,11 @@ typedef enum napier_metric {
     NAPIER_METRIC_SOKALSNEATH = 19,
     NAPIER_METRIC_KULSINSKI = 20,
     NAPIER_METRIC_MATCHING = 21,
-    NAPIER_METRIC_PRECOMPUTED = 22, /* samples are distances [n, n]; sparse: pairs not stored are no neighbours */
-    NAPIER_METRIC_WMINKOWSKI = 23,  /* with exponent p: (sum w |x - y|^p)^(1/p); weights >= 0, without them all are 1 */
-    NAPIER_METRIC_POINCARE = 24,    /* points of the unit ball: rows shorter than 1 */
+    /* Samples are distances [n, n]; sparse: pairs not stored are no neighbours. The diagonal of a dense matrix does not
+     * count. A value below 0 by at most 2^-16 of its row's largest counts as 0. */
+    NAPIER_METRIC_PRECOMPUTED = 22,
+    NAPIER_METRIC_WMINKOWSKI = 23, /* with exponent p: (sum w |x - y|^p)^(1/p); weights >= 0, without them all are 1 */
+    NAPIER_METRIC_POINCARE = 24,   /* points of the unit ball: rows shorter than 1 */
     NAPIER_METRIC_SYMMETRIC_KL = 25,      /* of rows x + 1e-11 divided by their sums; no negative values */
     NAPIER_METRIC_LL_DIRICHLET = 26,      /* relative log likelihood of counts, 0 to 2^53 */
     NAPIER_METRIC_SOFTMAX_HELLINGER = 27, /* hellinger of the softmax of the rows */

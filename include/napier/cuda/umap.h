@@ -112,7 +112,8 @@ NAPIER_API napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *c
  * any dtype and stride, with at most 2^24 columns. metric_values (of seuclidean) are in device memory. UNSUPPORTED:
  * mahalanobis, haversine, minkowski except for p 1, 2 and inf, precomputed distances; sparse samples;
  * NAPIER_NEIGHBORS_NN_DESCENT. A value that is not finite is reported by its index in row-major order; indices are then
- * -1 and distances NaN. Workspace: about 4 n (cols + 1) + 8 n n_neighbors bytes, and more lists if n is small. */
+ * -1 and distances NaN. No offsets are subtracted from f64 samples, and small ones are not raised (docs/umap.md): move and
+ * scale such data first. Workspace: about 4 n (cols + 1) + 8 n n_neighbors bytes, and more lists if n is small. */
 NAPIER_API napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct CUstream_st *stream,
                                                        napier_cuda_workspace *workspace, napier_umap_samples samples,
                                                        const napier_neighbors_options *options, int32_t *indices,

@@ -139,6 +139,19 @@ def _fill_in(embedding, graph):
     return embedding
 
 
+def _with_themselves(indices, distances, rows):
+    """Neighbours with the point itself, at distance 0, before those of the rows that leave it out. They have a column more if
+    all rows do, as those of scikit-learn's kneighbors(); else the farthest neighbour of these rows goes."""
+    points = np.flatnonzero(rows)
+    first = np.column_stack([points, indices[points]]), np.column_stack([np.zeros(len(points)), distances[points]])
+    if len(points) == len(indices):
+        return first
+    made = indices.copy(), distances.copy()
+    for whole, part in zip(made, first, strict=True):
+        whole[points] = part[:, :-1]
+    return made
+
+
 def _dense(X):
     return X.toarray() if stages._is_sparse(X) else X
 
@@ -174,7 +187,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     densmap, dens_lambda, dens_frac, dens_var_shift : densMAP.
     disconnection_distance : points at this distance or farther are not neighbours. None is 1 for jaccard, dice and
         hellinger, 2 for cosine and correlation, else infinity. A point without a neighbour is NaN on the map.
-    precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors returns them.
+    precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors returns them, or without the points themselves.
     verbose : show progress, with tqdm if it is installed. tqdm_kwds : options of its bars.
     low_memory, angular_rp_forest, transform_queue_size : accepted, without effect.
     transform_mode : 'embedding', or 'graph': fit_transform and transform return memberships, and there is no map.
@@ -275,6 +288,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(f"X: expected a square matrix of distances, got the shape {X.shape}")
         known = {} if y is None else targets.prepare(y, X.shape[0], self.target_metric, self.target_metric_kwds)
+        row_forms.warn_of_units(X, self.metric)
         self._fit_rows(X, known)
         return self
 
@@ -489,6 +503,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 raise ValueError(f"precomputed_knn: element {i} is not an array of 2 dimensions")
         if indices.shape != distances.shape:
             raise ValueError(f"precomputed_knn: indices of the shape {indices.shape}, distances of {distances.shape}")
+        own = (indices == np.arange(len(indices))[:, None]).any(axis=1)
+        if len(indices) == n and not own.all():
+            indices, distances = _with_themselves(indices, distances, ~own)
         wrong = "of a different number of samples than the data" if len(indices) != n else \
             f"of fewer neighbors than n_neighbors, {k}" if indices.shape[1] < k else None
         if wrong:

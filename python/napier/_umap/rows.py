@@ -1,4 +1,6 @@
 """Rows of data as the library takes them: strings and packed bits as numbers, and very large or small numbers scaled."""
+import warnings
+
 import numpy as np
 
 from . import stages
@@ -15,6 +17,7 @@ _MOST = float(np.finfo(np.float32).max)
 # Metrics that a factor changes in proportion or not at all.
 _GROWING = ("euclidean", "manhattan", "chebyshev", "minkowski", "wminkowski")
 _FIXED = ("canberra", "braycurtis", "cosine", "correlation", "hellinger")  # they divide by a row's size first
+_BOOLEAN = ("jaccard", "dice", "yule", "russellrao", "rogerstanimoto", "sokalmichener", "sokalsneath", "kulsinski", "matching")
 _BY_COLUMN = ("canberra", "seuclidean", "mahalanobis")  # a column of small numbers counts like one of large numbers
 
 
@@ -23,6 +26,16 @@ def library_metric(metric):
     if callable(metric):
         return metric
     return _PACKED.get(metric) or stages.plain_name(metric)
+
+
+def warn_of_units(X, metric):
+    """Warns of rows that are valid for the metric, but look like something else."""
+    name, values = library_metric(metric), _values(X)
+    if name == "haversine" and values.size and np.abs(values).max() > 7:  # more than a whole turn
+        warnings.warn(f"X: haversine takes radians, and {np.abs(values).max():g} looks like degrees; use numpy.radians(X)",
+                      stacklevel=4)
+    if name in _BOOLEAN and (values != np.floor(values)).any():
+        warnings.warn(f"X: {name} compares only which values are 0, and there are fractions", stacklevel=4)
 
 
 def is_text(metric):

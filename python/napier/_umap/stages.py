@@ -822,9 +822,12 @@ def disconnected(embedding):
     return _napier._umap_disconnected(_array(embedding, "embedding", np.float32, 2), {})
 
 
-def _warn_of_disconnected(embedding):
+def _warn_of_disconnected(embedding, set_op_mix_ratio=1.0):
     count = disconnected(embedding)
-    if count:
+    if count and set_op_mix_ratio == 0:
+        warnings.warn(f"{count} of {len(embedding)} points have no mutual neighbour, and set_op_mix_ratio 0 keeps only edges "
+                      f"between points that are neighbours of each other: their rows of the map are NaN.", stacklevel=3)
+    elif count:
         share = "A few" if count <= 0.1 * len(embedding) else "A large number"
         warnings.warn(f"{share} of your vertices ({count} of {len(embedding)} points) have no neighbour nearer than "
                       f"disconnection_distance: their rows of the map are NaN. A larger disconnection_distance "
@@ -1045,7 +1048,7 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
                                 None if numbers is None else _array(numbers, "numbers", np.float32, 1), options)
     model = Model(capsule)
     _warn_of_lost(model.lost, len(model.embedding))
-    _warn_of_disconnected(model.embedding)
+    _warn_of_disconnected(model.embedding, set_op_mix_ratio)
     return model
 
 

@@ -1,5 +1,6 @@
 """The targets of a supervised fit: what y means under each target_metric."""
 import numbers
+import warnings
 
 import numpy as np
 
@@ -60,6 +61,15 @@ def _near_zero(y):
     middle = low / 2 + high / 2
     exact = (y == y.astype(np.float32)).all()
     return (y if exact or abs(middle) < 16 * (high / 2 - low / 2) else y - middle).astype(np.float32)
+
+
+def _warn_of_numbers(y):
+    """Warns of categories of which nearly each has a single point, and which are fractions."""
+    if y.dtype.kind == "f":
+        known = y[np.isfinite(y)]
+        if len(known) > 20 and len(np.unique(known)) > len(known) / 2 and (known != np.floor(known)).any():
+            warnings.warn(f"y looks like numbers, {len(np.unique(known))} different ones, and target_metric 'categorical' takes "
+                          f"each for a category; target_metric='l2' compares numbers", stacklevel=4)
 
 
 # ---- Distances between two targets ----------------------------------------------------------------------------------
@@ -160,6 +170,7 @@ def prepare(y, n, target_metric, target_metric_kwds):
         if name not in known:
             raise ValueError(f"target_metric_kwds: {target_metric} takes no {name!r}")
     if target_metric == "categorical":
+        _warn_of_numbers(y)
         return {"categories": _categories(y)}
     if target_metric in NUMBER_METRICS and y.ndim == 1 and not keywords:
         _numbers(y, target_metric)

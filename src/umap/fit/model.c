@@ -95,6 +95,15 @@ typedef struct knn {
     const float *distances;
 } knn;
 
+/* What may be the matter with a table of neighbours, for the message. */
+static const char *likely_fault(int64_t n, int32_t index, bool rises, float d) {
+    return index == n ? ": indices count from 0, not 1"
+           : !rises   ? ": distances ascend; are these similarities?"
+           : d < 0.0f ? ": a distance is not negative"
+           : isnan(d) ? ": NaN is no distance"
+                      : ": indices are below the number of points, or -1";
+}
+
 /* Checks neighbours from the caller: indices below n or -1, distances not negative and ascending. */
 static napier_status check_given(napier_context *context, const napier_umap_options *o, int64_t n) {
     const int64_t k = o->neighbors.n_neighbors;
@@ -102,8 +111,9 @@ static napier_status check_given(napier_context *context, const napier_umap_opti
         const float d = o->knn_distances[i];
         const int rises = i % k == 0 || d >= o->knn_distances[i - 1];
         NAPIER_REFUSE_IF(context, o->knn_indices[i] < -1 || o->knn_indices[i] >= n || !(d >= 0.0f) || !rises,
-                         "knn_indices, knn_distances: neighbour %lld of row %lld is %ld at %g", (long long)(i % k),
-                         (long long)(i / k), (long)o->knn_indices[i], (double)d);
+                         "knn_indices, knn_distances: neighbour %lld of row %lld is %ld at %g%s", (long long)(i % k),
+                         (long long)(i / k), (long)o->knn_indices[i], (double)d,
+                         likely_fault(n, o->knn_indices[i], rises, d));
     }
     return NAPIER_OK;
 }

@@ -57,11 +57,13 @@ static napier_status check_rows(napier_context *context, const int32_t *indices,
     const int64_t column = fault_of_row(&t, row);
     const int64_t at = row * k + column;
     NAPIER_REFUSE_IF(context, indices && (indices[at] < -1 || indices[at] >= n),
-                     "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column, (long long)row,
-                     (long)indices[at], (long long)n);
-    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                       "distances: neighbour %lld of row %lld is at %g: not a finite, ascending distance of at least 0",
-                       (long long)column, (long long)row, (double)distances[at]);
+                     "indices: neighbour %lld of row %lld is %ld, of %lld points%s", (long long)column, (long long)row,
+                     (long)indices[at], (long long)n, indices[at] == n ? ": they count from 0, not 1" : "");
+    return napier_fail(
+        context, NAPIER_INVALID_ARGUMENT,
+        "distances: neighbour %lld of row %lld is at %g: not a finite, ascending distance of at least 0%s",
+        (long long)column, (long long)row, (double)distances[at],
+        column > 0 && distances[at] < distances[at - 1] ? " (are these similarities?)" : "");
 }
 
 /* ---- Rho and sigma ----------------------------------------------------------------------------------------------- */

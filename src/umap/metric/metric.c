@@ -36,6 +36,9 @@ enum { ROW_CHUNK = 64 };
 /* The inverse covariance of so many columns is 4 GB. */
 enum { MOST_MAHALANOBIS_COLUMNS = 1 << 15 };
 
+/* A distance below 0 by at most this share of its row's largest is a rounded 0, as 1 - cosine has them. */
+#define ROUNDED_ZERO 0x1p-16f
+
 /* Larger values are not plausible angles in radians. */
 #define MOST_RADIANS 1e6f
 
@@ -148,9 +151,19 @@ static bool may_refuse_values(napier_metric metric) {
            metric == NAPIER_METRIC_LL_DIRICHLET;
 }
 
+/* The least value that is a rounded 0; 0 for all metrics but precomputed. */
+static float least_zero(napier_metric metric, const float *x, int64_t n) {
+    float largest = 0.0f;
+    for (int64_t i = 0; i < n && metric == NAPIER_METRIC_PRECOMPUTED; i++) {
+        largest = x[i] > largest ? x[i] : largest;
+    }
+    return -ROUNDED_ZERO * largest;
+}
+
 static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
+    const float least = least_zero(metric, x, n);
     for (int64_t i = 0; i < n && may_refuse_values(metric); i++) {
-        if (value_fault(metric, x[i])) {
+        if (!(x[i] < 0.0f && x[i] >= least) && value_fault(metric, x[i])) {
             return i;
         }
     }
@@ -161,7 +174,11 @@ static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
 
 /* Transforms a dense row, except for what depends on other rows. */
 static void change_row(napier_metric metric, float *row, int64_t cols) {
-    if (is_boolean(metric)) {
+    if (metric == NAPIER_METRIC_PRECOMPUTED) {
+        for (int64_t c = 0; c < cols; c++) {
+            row[c] = row[c] > 0.0f ? row[c] : 0.0f;
+        }
+    } else if (is_boolean(metric)) {
         for (int64_t c = 0; c < cols; c++) {
             row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
         }
@@ -175,15 +192,27 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
 typedef struct fill_task {
     napier_points *points;
     napier_umap_samples samples;
+    bool is_self; /* are precomputed distances those of the points to one another? */
 } fill_task;
+
+/* Reads row i. Returns the first column whose value is not finite, or -1. The distance of a point from itself does not
+ * count. */
+static int64_t read_row(const fill_task *t, int64_t i, float *row) {
+    const int64_t bad = napier_read_row(t->points->kernels, t->samples, i, row);
+    if (t->is_self && t->points->metric == NAPIER_METRIC_PRECOMPUTED) {
+        row[i] = 0.0f;
+        return bad == i ? napier_first_not_finite(row, t->points->cols) : bad;
+    }
+    return bad;
+}
 
 /* Transforms row i. Has it a bad value? */
 static bool fill_row(void *argument, int64_t i) {
     const fill_task *t = argument;
     const napier_points *p = t->points;
     float *row = p->rows + i * p->width;
-    const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 ||
-                     first_fault(p->metric, row, p->cols) >= 0 || !napier_special_is_point(p->metric, row, p->cols);
+    const bool bad = read_row(t, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0 ||
+                     !napier_special_is_point(p->metric, row, p->cols);
     memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
     change_row(p->metric, row, p->cols);
     return bad;
@@ -199,7 +228,7 @@ static napier_status refuse_value(napier_context *context, const char *name, nap
 /* Fails for a row that was read before and has a bad value. */
 static napier_status refuse_row(napier_context *context, const char *name, const fill_task *t, int64_t row) {
     const napier_points *p = t->points;
-    const int64_t bad = napier_read_row(p->kernels, t->samples, row, p->rows);
+    const int64_t bad = read_row(t, row, p->rows);
     if (bad >= 0) {
         return napier_read_refuse(context, name, t->samples, row, bad);
     }
@@ -210,14 +239,14 @@ static napier_status refuse_row(napier_context *context, const char *name, const
 }
 
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
-                                napier_umap_samples samples) {
+                                napier_umap_samples samples, bool is_self) {
     const int64_t columns =
         napier_special_width(points->metric, points->cols) + (napier_has_direction(points->metric) ? 1 : 0);
     points->width = napier_round_up(columns, 16);
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
     NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
                             (long long)points->width));
-    fill_task task = {points, samples};
+    fill_task task = {points, samples, is_self};
     const int64_t bad = napier_parallel_find(memory->context, points->n, ROW_CHUNK, fill_row, &task);
     return bad < 0 ? NAPIER_OK : refuse_row(memory->context, name, &task, bad);
 }
@@ -239,7 +268,11 @@ static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
 /* Transforms the values of a sparse row. Correlation's shift is the same for all columns, also for those without an
  * entry, so it is stored separately. */
 static void change_entries(napier_points *points, int64_t i, float *values, int64_t count) {
-    if (is_boolean(points->metric)) {
+    if (points->metric == NAPIER_METRIC_PRECOMPUTED) {
+        for (int64_t e = 0; e < count; e++) {
+            values[e] = values[e] > 0.0f ? values[e] : 0.0f;
+        }
+    } else if (is_boolean(points->metric)) {
         for (int64_t e = 0; e < count; e++) {
             values[e] = 1.0f;
         }
@@ -691,7 +724,7 @@ static napier_status fill(napier_memory *memory, const char *name, napier_points
     const bool stored = points->metric == NAPIER_METRIC_PRECOMPUTED; /* nothing is measured with `like` */
     const bool dense =
         like && !stored ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
-    return dense            ? fill_dense(memory, name, points, samples)
+    return dense            ? fill_dense(memory, name, points, samples, like == NULL)
            : samples.sparse ? fill_sparse(memory, name, points, samples)
                             : fill_sparse_of_dense(memory, name, points, samples);
 }

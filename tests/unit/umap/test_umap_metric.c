@@ -547,7 +547,7 @@ static void test_layouts(napier_context *context) {
 /* ---- Precomputed ----------------------------------------------------------------------------------------------------------- */
 
 static void test_precomputed(napier_context *context) {
-    const float d[9] = {0, 1, 2, 1, 0, 3, 2, 3, 0}, negative[1] = {-1};
+    const float d[9] = {0, 1, 2, 1, 0, 3, 2, 3, 0}, negative[4] = {-5, 2, -1, 0};
     const int64_t starts[] = {0, 2, 3, 3};
     const int32_t columns[] = {1, 2, 0};
     const float values[] = {0, 4, 1};
@@ -563,7 +563,7 @@ static void test_precomputed(napier_context *context) {
         expect(napier_points_distance(sparse, i / 3, sparse, i % 3) == wanted[i], "sparse (%d)", (int)i);
     }
     refuse(context, samples_of(d, 2, 3), options, "2 x 3", "square");
-    refuse(context, samples_of(negative, 1, 1), options, "row 0, column 0", "-1");
+    refuse(context, samples_of(negative, 2, 2), options, "row 1, column 0", "-1"); /* not (0, 0): the diagonal */
 }
 
 /* ---- What is refused --------------------------------------------------------------------------------------------------------- */
