@@ -47,6 +47,7 @@ typedef struct session {
     napier_finish *finish;
     float *logprobs, *plain, *entropy;
     napier_text_buffer text; /* of the sequences that have been generated together */
+    bool is_too_long;        /* the warning of it is printed */
     FILE *stream;            /* where the text goes as it is generated; NULL: nowhere */
     int64_t tokens, most;    /* generated so far, and at most */
     progress_line progress;
@@ -206,6 +207,10 @@ static int generate(session *s, int64_t prompt, int64_t prompts, int64_t first, 
     }
     const napier_status status = napier_generate(s->context, s->model, &batch, &options, &results);
     free(offsets);
+    for (int64_t b = 0; b < count && status == NAPIER_OK && !s->is_too_long; b++) {
+        const int64_t size = id_lists_size(l, prompt + b / samples) + s->lengths[b] - 1;
+        s->is_too_long = model_note_length(s->context, s->model, size);
+    }
     return status == NAPIER_CANCELLED ? STATUS_OK /* the output failed: the caller looks at ferror */
                                       : library_status(s->context, status, NULL);
 }

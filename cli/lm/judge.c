@@ -277,6 +277,14 @@ static int64_t print_group(void *user, int64_t done, FILE *out) {
     return s->end - s->first;
 }
 
+static int64_t longest(const id_lists *l) {
+    int64_t size = 0;
+    for (int64_t i = 0; i < l->count; i++) {
+        size = id_lists_size(l, i) > size ? id_lists_size(l, i) : size;
+    }
+    return size;
+}
+
 static int judge_all(session *s) {
     const result_lines results = {.q = &s->q->shared,
                                   .name = "response",
@@ -287,6 +295,7 @@ static int judge_all(session *s) {
     if (allocate(s)) {
         return STATUS_FAILED;
     }
+    model_note_length(s->context, s->model, longest(&s->prompts) + longest(&s->verdicts) - 1);
     progress_start(&s->progress, -1);
     const int status = results_print(&results);
     progress_end(&s->progress);

@@ -241,11 +241,23 @@ static int print_results(session *s) {
     return status;
 }
 
+/* The last token of a response is rated, but does not run. */
+static int note_length(const session *s) {
+    const score_lines *const l = &s->lines;
+    int64_t longest = 0;
+    for (int64_t b = 0; b < l->responses.count; b++) {
+        const int64_t size = id_lists_size(&l->prompts, l->prompt_of[b]) + id_lists_size(&l->responses, b) - 1;
+        longest = size > longest ? size : longest;
+    }
+    model_note_length(s->context, s->model, longest);
+    return STATUS_OK;
+}
+
 static int run(void *request, napier_context *context) {
     const logprobs_request *const q = request;
     session s = {.q = q, .context = context};
     const int status = model_open(&q->shared, context, &s.model, &s.vocabulary) || read_lines(&s) || make_plan(&s) ||
-                       print_results(&s);
+                       note_length(&s) || print_results(&s);
     free_results(&s);
     score_lines_free(&s.lines);
     napier_model_destroy(context, s.model);

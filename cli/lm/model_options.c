@@ -2,8 +2,11 @@
 #include "model_options.h"
 
 #include "program/message.h"
+#include "program/system.h"
 
 #include <float.h>
+#include <inttypes.h>
+#include <string.h>
 
 const option_word compute_modes[] = {
     {"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {"split", NAPIER_COMPUTE_SPLIT}, {NULL, 0}};
@@ -83,9 +86,21 @@ int model_check(void *request) {
 
 #ifdef NAPIER_MODEL
 
+/* OWNER/NAME is a name of the hub, and so may NAME be. */
+static int complain_of_folder(const char *path) {
+    const char *const slash = strchr(path, '/'), *const name = napier_path_name(path);
+    const bool is_hub_name = slash != NULL && slash > path && *path != '.' && slash + 1 == name && *name != '\0';
+    return complain("%s: no such folder, and napier downloads nothing. A model of the Hugging Face hub comes with: "
+                    "pip install huggingface_hub; hf download %s%s --local-dir %s",
+                    path, is_hub_name ? "" : "OWNER/", is_hub_name ? path : name, name);
+}
+
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    if (!is_folder(q->folder)) {
+        return complain_of_folder(q->folder);
+    }
     options.compute = q->compute;
     options.memory = q->memory;
     if (library_status(context, napier_model_load(context, q->folder, &options, model), NULL)) {
@@ -93,6 +108,18 @@ int model_open(const model_request *q, napier_context *context, napier_model **m
     }
     *vocabulary = napier_model_get_info(context, *model, &info) == NAPIER_OK ? info.vocabulary : 0;
     return STATUS_OK;
+}
+
+bool model_note_length(napier_context *context, const napier_model *model, int64_t tokens) {
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    const bool is_long =
+        napier_model_get_info(context, model, &info) == NAPIER_OK && info.positions > 0 && tokens > info.positions;
+    if (is_long) {
+        warn("a sequence of %" PRId64 " tokens is longer than the %" PRId64
+             " positions that the model was trained for (max_position_embeddings)",
+             tokens, info.positions);
+    }
+    return is_long;
 }
 
 text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary) {

@@ -35,6 +35,8 @@ int model_check(void *request);
 
 /* Opens the model, and gives the number of its tokens. */
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary);
+/* Warns if this many tokens run as one sequence, and the model was trained for fewer. Returns whether it did. */
+bool model_note_length(napier_context *context, const napier_model *model, int64_t tokens);
 /* Reads the texts of a command; with it the caller sets what else it needs. */
 text_encoder model_text_encoder(const model_request *q, napier_context *context, int64_t vocabulary);
 /* Options of scoring, without progress. */

@@ -54,10 +54,11 @@ void id_lists_free(id_lists *l) {
 napier_indices id_lists_ids(const id_lists *l) { return napier_indices_i32(l->ids, l->size); }
 napier_indices id_lists_offsets(const id_lists *l) { return napier_indices_i64(l->offsets, l->count + 1); }
 
+int64_t id_lists_size(const id_lists *l, int64_t i) { return l->offsets[i + 1] - l->offsets[i]; }
+
 int64_t id_lists_new(const id_lists *l, int64_t i) {
     const int32_t *const now = l->ids + l->offsets[i];
-    const int64_t size = l->offsets[i + 1] - l->offsets[i];
-    const int64_t before = i > 0 ? l->offsets[i] - l->offsets[i - 1] : 0;
+    const int64_t size = id_lists_size(l, i), before = i > 0 ? id_lists_size(l, i - 1) : 0;
     int64_t same = 0;
     while (same < size && same < before && now[same] == now[same - before]) {
         same++;
@@ -73,7 +74,7 @@ void text_encoder_free(text_encoder *e) {
     napier_tokenizer_destroy(e->context, e->tokenizer);
 }
 
-static bool is_folder(const char *path) {
+bool is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }

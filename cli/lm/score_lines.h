@@ -36,6 +36,7 @@ int id_lists_add(id_lists *lists, const int32_t *ids, int64_t count);
 void id_lists_free(id_lists *lists);
 napier_indices id_lists_ids(const id_lists *lists);
 napier_indices id_lists_offsets(const id_lists *lists);
+int64_t id_lists_size(const id_lists *lists, int64_t i); /* the length of list i */
 /* The length of list i without what it shares with list i - 1 at its beginning: what a model must run of it. */
 int64_t id_lists_new(const id_lists *lists, int64_t i);
 
@@ -80,6 +81,7 @@ typedef struct score_lines {
     int64_t prompt_of_capacity, number_capacity, line_capacity, index_capacity;
 } score_lines;
 
+bool is_folder(const char *path);
 /* Loads the tokenizer.json of a model's folder, or such a file. */
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
 /* Finds the chat format of that folder, or of the folder of that file. */

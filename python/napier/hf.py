@@ -196,6 +196,7 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, cache, kwargs)
     there = segments[:, -given.shape[1]:] > 0
     self._napier.begin(segments.shape[1])
+    self._napier.note_length(positions, self.config.max_position_embeddings)
     if cache is None and not use_cache and segments.max() == 1:
         positions = positions.expand_as(there)
         packing = Packing(input_ids, positions, there)
@@ -352,6 +353,7 @@ class _Patch:
     def __init__(self, mode, modules, places, head, config):
         self.mode, self.modules, self.places, self.head = mode, modules, places, head
         self.attention, self.window = config._attn_implementation, _window(config)
+        self.too_long = False  # whether it has warned
 
     def begin(self, length):
         """Before each pass over this many columns. Marks the head's weights for TRL's fused head, which gets nothing else of
@@ -366,6 +368,14 @@ class _Patch:
                                       f"{self.window}, and longer texts are not supported")
         self.head.weight._napier = self.mode
         _patch_trl()
+
+    def note_length(self, positions, most):
+        """Warns once of positions beyond those that the model was trained for."""
+        tokens = int(positions.max()) + 1 if positions.numel() and not self.too_long else 0
+        if tokens > most:
+            self.too_long = True
+            warnings.warn(f"a sequence of {tokens} tokens is longer than the {most} positions that the model was "
+                          "trained for (max_position_embeddings)")
 
 
 def is_patched(model):

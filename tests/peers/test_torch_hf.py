@@ -522,6 +522,20 @@ def test_adapters_after_patch():
             same(model(IDS).logits, before)
 
 
+def test_a_sequence_that_is_too_long():
+    """One warning for a patched model, of positions and not of padding."""
+    model = hf.patch(make("Qwen3", max_position_embeddings=4))
+    ids, mask = torch.full((2, 6), 5), torch.tensor([[0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]])
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model(ids, attention_mask=mask)
+        assert not caught
+        for _ in range(2):
+            model(ids)
+    (warning,) = caught
+    assert str(warning.message).startswith("a sequence of 6 tokens is longer than the 4 positions")
+
+
 def test_torch_compile():
     """A patched model that is compiled has the same bits and gradients."""
     model = hf.patch(make("Qwen3"))

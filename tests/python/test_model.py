@@ -7,6 +7,7 @@ import pickle
 import shutil
 import time
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -308,6 +309,37 @@ def test_progress_and_errors(model, directory, tmp_path):
     ]:
         refuses(*refused)
     assert len(model.batch_logprobs([[]], [[6]], prefix_token=1).logprobs) == 1
+
+
+@have
+def test_a_sequence_that_is_too_long(directory):
+    """One warning for each model, of what runs beyond its 64 positions: the last token that is rated does not run."""
+    some = list(range(5, 45))
+    for call, tokens in [(lambda m, n: m.score([some], [some[:n - 40]]), 66), (lambda m, n: m.logprobs_for(some, some[:n - 40]), 66),
+                         (lambda m, n: m.batch_logprobs([[5], some], [some[:n - 40]], prompt_of=[1]), 66),
+                         (lambda m, n: m.plan([some], [some[:n - 40]]), 66), (lambda m, n: m.kv((some + some)[:n]), 65),
+                         (lambda m, n: m.forward((some + some)[:n]), 65),
+                         (lambda m, n: m.forward([5, 6] + (some + some)[:n], offsets=[0, 2, n + 2]), 65),
+                         (lambda m, n: m.judge([some + some[:n - 41]], [[5]], [1.0]), 66),
+                         (lambda m, n: m.generate([some, [5]], samples=2, max_tokens=n - 40, stop=[]), 66)]:
+        model = napier.CausalLM(directory)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            call(model, tokens - 1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(model, tokens)
+            call(model, tokens + 1)
+        (warning,) = caught
+        assert str(warning.message).startswith("a sequence of 65 tokens is longer than the 64 positions")
+
+
+def test_a_name_of_a_hub():
+    """Nothing is downloaded: the error has the two commands."""
+    for name, hub in [("Qwen3-0.6Z", "OWNER/Qwen3-0.6Z"), ("Qwen/Qwen3-0.6Z", "Qwen/Qwen3-0.6Z")]:
+        for load in (napier.CausalLM.from_pretrained, napier.CausalLM):
+            refuses(lambda load=load, name=name: load(name), FileNotFoundError,
+                    f"^{name}: no such folder.*\n.*pip install huggingface_hub\n.*hf download {hub} --local-dir Qwen3-0.6Z$")
 
 
 @have

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import threading
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -269,6 +270,8 @@ class CausalLM:
     __module__ = "napier"  # what pickles and help show
 
     def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True):
+        if not os.path.isdir(directory):
+            raise FileNotFoundError(_no_folder(os.fspath(directory)))
         directory = os.path.abspath(os.fspath(directory))
         path = os.path.join(directory, "tokenizer.json")
         self._start(_napier._model_load(directory, compute, int(memory)), compute, memory, add_special_tokens)
@@ -282,6 +285,7 @@ class CausalLM:
         self._source, self._tensors = None, {}
         self.directory = self.tokenizer = None
         self.info = _napier._model_info(handle)
+        self._too_long = False  # whether it has warned
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True):
@@ -402,6 +406,14 @@ class CausalLM:
             with self._lock:
                 self._calls -= 1
 
+    def _note_length(self, tokens):
+        """Warns once if this many tokens run as one sequence, and the model was trained for fewer."""
+        most = self.info["positions"]
+        if not self._too_long and tokens > most > 0:
+            self._too_long = True
+            warnings.warn(f"a sequence of {tokens} tokens is longer than the {most} positions that the model was trained for "
+                          "(max_position_embeddings)", stacklevel=3)
+
     def __reduce__(self):
         if self.directory is None or self._changed:
             raise TypeError("a CausalLM of weights in memory cannot be pickled: save the weights, and use from_pretrained")
@@ -473,7 +485,9 @@ class CausalLM:
         True
         """
         offsets = None if offsets is None else _ids(offsets, "offsets")
-        h, z = self._run(_napier._model_forward, _ids(ids, "ids"), offsets, hidden, logits, progress)
+        ids = _ids(ids, "ids")
+        self._note_length(len(ids) if offsets is None else np.diff(offsets).max(initial=0))
+        h, z = self._run(_napier._model_forward, ids, offsets, hidden, logits, progress)
         return (h, z) if hidden else z
 
     def logprobs_for(self, prompt, response, *, temperature=1.0):
@@ -530,6 +544,7 @@ class CausalLM:
         """
         ids = self._encode(prompt, "prompt") if isinstance(prompt, (str, bytes)) else prompt
         ids = _ids(ids, "prompt")
+        self._note_length(len(ids))
         handle, nbytes = self._run(_napier._model_kv, ids, progress)
         return KV(handle, len(ids), nbytes)
 
@@ -586,7 +601,7 @@ class CausalLM:
         """
         if responses is None:
             responses = [()] * len(prompts)
-        lists = self._lists(prompts, responses, prompt_of)
+        lists = self._lists(prompts, responses, prompt_of, not_run=0)
         return self._run(_napier._model_rewards, *lists, 1.0, -1 if prefix_token is None else prefix_token, False, progress,
                          _handles(kvs))
 
@@ -612,6 +627,7 @@ class CausalLM:
         prompt_ids, prompt_offsets = self._ragged(prompts, "prompts")
         verdict_ids, verdict_offsets = self._ragged(verdicts, "verdicts")
         weights = None if weights is None else np.asarray(weights, np.float32)
+        self._note_length(np.diff(prompt_offsets).max(initial=0) + np.diff(verdict_offsets).max(initial=0) - 1)
         return self._run(_napier._model_judge, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
                          np.asarray(values, np.float64), weights, float(temperature), progress)
 
@@ -658,11 +674,13 @@ class CausalLM:
         if needs_tokenizer and self.tokenizer is None:
             raise ValueError("stop, texts, on_text: this model has no tokenizer (tokenizer.json, or tokenizer=), which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
+        lists = self._ragged(prompts, "prompts")
         ids, lengths, logprobs, plain, entropies, which, made = self._run(
-            _napier._model_generate, *self._ragged(prompts, "prompts"), samples, numbers, max_tokens, stop_ids,
+            _napier._model_generate, *lists, samples, numbers, max_tokens, stop_ids,
             float(temperature), top_k, float(top_p), float(min_p), float(repetition_penalty), float(presence_penalty),
             float(frequency_penalty), seed, on_token, _handles(kvs), min_tokens,
             self.tokenizer._handle if needs_tokenizer else None, stop_texts, on_text, texts, entropy)
+        self._note_length((np.diff(lists[1]).repeat(samples) + lengths).max(initial=0) - 1)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         there = np.arange(ids.shape[1]) < lengths[:, None]
         last = ids[np.arange(len(ids)), lengths - 1]
@@ -683,13 +701,19 @@ class CausalLM:
         ids = [s for s in given if not isinstance(s, (str, bytes))]
         return _ids(eos if texts and not ids else ids, "stop"), texts
 
-    def _lists(self, prompts, responses, prompt_of):
+    def _lists(self, prompts, responses, prompt_of, not_run=1):
         if isinstance(responses, str) or isinstance(prompts, str):
             raise TypeError("prompts, responses: expected lists of texts or of ids, got one text")
         if prompt_of is None and len(prompts) != len(responses):
             raise ValueError(f"prompts: {len(prompts)} for {len(responses)} responses, and no prompt_of")
         prompt_of = None if prompt_of is None else _ids(prompt_of, "prompt_of")
-        return (*self._ragged(prompts, "prompts"), *self._ragged(responses, "responses"), prompt_of)
+        lists = *self._ragged(prompts, "prompts"), *self._ragged(responses, "responses")
+        lengths, answers = np.diff(lists[1]), np.diff(lists[3])
+        if len(lengths) and prompt_of is not None and len(prompt_of) == len(answers):
+            lengths = lengths.take(prompt_of, mode="clip")  # what lies outside is refused later
+        if len(lengths) == len(answers):
+            self._note_length((lengths + answers).max(initial=0) - not_run)
+        return *lists, prompt_of
 
     def _ragged(self, texts, name):
         """Returns all ids as one array, and the offsets of the lists."""
@@ -700,6 +724,14 @@ class CausalLM:
 
 
 Qwen3 = CausalLM  # another name
+
+
+def _no_folder(name):
+    """What to do about a model's name that is no folder here."""
+    owner, folder = os.path.split(name)
+    hub = name if owner and folder and "/" not in owner and owner[0] not in "./" else f"OWNER/{folder}"
+    return (f"{name}: no such folder, and Napier downloads nothing. A model of the Hugging Face hub comes with\n"
+            f"    pip install huggingface_hub\n    hf download {hub} --local-dir {folder}")
 
 
 def _named(state_dict):

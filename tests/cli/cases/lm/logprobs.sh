@@ -45,6 +45,17 @@ END
 printf '{"messages": [%s, %s]}\n' "$user" "$reply" | napier generate - -m model --greedy --max-tokens 2
 printf '{"prompt": [%s, %s]}\n' "$user" "$reply" | napier generate - -m model --greedy --max-tokens 2
 
+# One warning of sequences that are longer than the model was trained for.
+mkdir short && cp model/* short && sed 's/"head_dim": 4/&, "max_position_embeddings": 4/' model/config.json >short/config.json
+for count in 3 4; do
+    printf '{"prompt": [5, 6], "responses": [[7], [%s]]}\n' "$(seq -s, $count)" >long.jsonl
+    told napier logprobs long.jsonl -m short -o out.jsonl
+    told napier generate long.jsonl -m short --ignore-eos --max-tokens $count -o out.jsonl
+done
+printf '{"prompt": "a", "response": "b"}\n{"prompt": "a", "response": "c"}\n' >long.jsonl
+printf '{"criterion": "d"}\n' >criteria.jsonl
+told napier judge long.jsonl --criteria criteria.jsonl -m short -o out.jsonl
+
 # Errors
 bad() {
     printf '%s\n' "$1"
@@ -80,6 +91,7 @@ bad '{"prompt": [{"role": "user"}], "response": "b"}'
 bad '{"prompt": [{"role": "pope", "content": "a"}], "response": "b"}'
 bad ''
 told napier logprobs in.jsonl -m nothing
+told napier logprobs in.jsonl -m Qwen/nothing
 napier logprobs in.jsonl -m model --memory 1K 2>&1 | sed 's/need [0-9]*/need N/'
 told napier logprobs in.jsonl
 told napier logprobs -m model
