@@ -292,19 +292,23 @@ static void report_disconnected(const job *j, const table *t) {
 static void report_units(const job *j, const table *t) {
     const napier_metric metric = j->q->options.neighbors.metric;
     const bool turns = metric == NAPIER_METRIC_HAVERSINE;
-    const int64_t entries = is_sparse(t) ? t->sparse.matrix.row_starts[t->view.rows] : t->view.rows * t->view.cols;
-    if (!turns && (metric < NAPIER_METRIC_JACCARD || metric > NAPIER_METRIC_MATCHING)) {
+    if (is_sparse(t) || (!turns && (metric < NAPIER_METRIC_JACCARD || metric > NAPIER_METRIC_MATCHING))) {
         return;
     }
-    for (int64_t i = 0; i < entries; i++) { /* all elements, in any order */
-        const char *const dense = (const char *)t->view.data + (size_t)i * napier_dtype_size(t->view.dtype);
-        const double x = is_sparse(t) ? (double)t->sparse.matrix.values[i] : element_value(t->view.dtype, dense);
-        if (turns ? fabs(x) > 7 : x != floor(x)) { /* 7: more than a whole turn */
-            warn(turns ? "%s: haversine takes radians, and %g looks like degrees"
-                       : "%s: the metric compares only which values are 0, and there is %g",
-                 t->in.name, x);
-            return;
-        }
+    const int64_t count = t->view.rows * t->view.cols;
+    double found = 0;
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < count; i++) { /* all elements, in any order */
+        const char *const element = (const char *)t->view.data + (size_t)i * napier_dtype_size(t->view.dtype);
+        const double x = element_value(t->view.dtype, element);
+        zeros += x == 0;
+        found = turns ? fmax(found, fabs(x)) : x != floor(x) ? x : found;
+    }
+    if (turns && found > 7) { /* more than a whole turn */
+        warn("%s: haversine takes radians, and %g looks like degrees", t->in.name, found);
+    } else if (!turns && found != 0 && zeros * 10 < count) {
+        warn("%s: the metric compares only which values are 0, and there are fractions, %g, and hardly any 0",
+             t->in.name, found);
     }
 }
 

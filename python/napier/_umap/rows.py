@@ -34,8 +34,8 @@ def warn_of_units(X, metric):
     if name == "haversine" and values.size and np.abs(values).max() > 7:  # more than a whole turn
         warnings.warn(f"X: haversine takes radians, and {np.abs(values).max():g} looks like degrees; use numpy.radians(X)",
                       stacklevel=4)
-    if name in _BOOLEAN and (values != np.floor(values)).any():
-        warnings.warn(f"X: {name} compares only which values are 0, and there are fractions", stacklevel=4)
+    if name in _BOOLEAN and values is X and np.mean(X == 0) < 0.1 and (X != np.floor(X)).any():
+        warnings.warn(f"X: {name} compares only which values are 0, and there are fractions and hardly any 0", stacklevel=4)
 
 
 def is_text(metric):
