@@ -374,6 +374,16 @@ def text_of(model, ids):
 
 
 @have
+def test_decode_takes_the_ids_of_generate(model):
+    rows = model.info["vocabulary"]
+    bare = next(id for id in range(rows) if model.tokenizer.token(id) is None)
+    ids = model.encode("a b")
+    assert model.decode([*ids, bare]) == model.decode(ids) == "a b" and model.decode([bare]) == ""
+    for skip in (False, True):
+        refuses(lambda: model.decode([rows], skip_special=skip), ValueError, "ids")
+
+
+@have
 def test_lm_eval_refuses_an_empty_continuation(model):
     from napier.lm_eval import NapierLM
     refuses(lambda: NapierLM(model)._loglikelihood_tokens([(("Ans", "wer"), [5, 6], [])]), ValueError,

@@ -444,7 +444,7 @@ class CausalLM:
         return self.encode(text, continues=True)
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids.
+        """The text of ids. The rows of a head that is larger than the tokenizer have none.
 
         Examples
         --------
@@ -455,7 +455,9 @@ class CausalLM:
         """
         if self.tokenizer is None:
             raise ValueError("ids: this model has no tokenizer (tokenizer.json, or tokenizer=)")
-        return self.tokenizer.decode(ids, skip_special=skip_special)
+        rows = self.info["vocabulary"]
+        known = [id for id in _ids(ids, "ids") if not 0 <= id < rows or self.tokenizer.token(id) is not None]
+        return self.tokenizer.decode(known, skip_special=skip_special)
 
     def head(self):
         """A copy of the head's weights [vocabulary, hidden], of a reward model [labels, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
