@@ -363,6 +363,11 @@ class _Patch:
             if now is not module:
                 _refuse(name, f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits",
                         "merge or unload adapters, and patch the model again")
+        for module in self.modules:
+            if getattr(vars(module).get("forward"), "args", (None,))[0] is not module:
+                name = next(name for name, _, _, there in self.places if there is module)
+                _refuse(name, "its forward method has been replaced since napier.hf.patch, and the new one has other bits",
+                        "remove what replaced it, and patch the model again")
         if self.window is not None and length > self.window:
             raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
                                       f"{self.window}, and longer texts are not supported")

@@ -520,6 +520,10 @@ def test_adapters_after_patch():
                 raises(NotImplementedError, f"{path}: a {type(wrapped).__name__} has taken its place", lambda own=own: own(IDS))
             setattr(model.get_submodule(parent), child, module)
             same(model(IDS).logits, before)
+        forward, model.lm_head.forward = model.lm_head.forward, lambda x: x
+        raises(NotImplementedError, "lm_head: its forward method has been replaced", lambda: model(IDS))
+        model.lm_head.forward = forward
+        same(model(IDS).logits, before)
 
 
 def test_a_sequence_that_is_too_long():

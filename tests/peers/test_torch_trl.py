@@ -298,6 +298,10 @@ def test_refusals():
            lambda: run(Ours, temperature=0.7, generation_kwargs={"temperature": 0.5}))
     for name in ("use_vllm", "use_transformers_continuous_batching", "cast_lm_head_to_fp32"):
         raises(ValueError, f"{name}: ", lambda name=name: run(Ours, **{name: True}))
+    raises(ValueError, "cast_lm_head_to_fp32: ", lambda: run(Theirs, model=napier.hf.patch(model_of()), cast_lm_head_to_fp32=True,
+                                                             more={"rollout_func": napier.trl.Rollout()}.items()))
+    raises(NotImplementedError, "ref_model: lm_head: the module has a forward method of its own", lambda: run_with_reference(
+        "f32", model_of(), cast_lm_head_to_fp32=True))
 
 
 def test_another_trl():

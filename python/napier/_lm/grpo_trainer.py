@@ -96,7 +96,7 @@ class Rollout:
     def sampler(self, trainer):
         """The CausalLM that samples: it uses the model's own weights, as they are now."""
         model = trainer.accelerator.unwrap_model(trainer.model)
-        _check_temperature(trainer.temperature)
+        _check_arguments(trainer.args)
         if not hf.is_patched(model):
             raise ValueError("model: not patched, so the trainer would compute other log-probabilities than the sampler; call "
                              f"napier.hf.patch(model{', ' + repr(self._compute) if self._compute else ''}) first")
@@ -125,19 +125,16 @@ def _check_compute(compute):
         raise ValueError(f"compute: expected 'f32' or 'bf16', got {compute!r}")
 
 
-def _check_temperature(temperature):
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature: {temperature}; the trainer divides logits by it, so it must be above 0 and finite")
-
-
 def _check_arguments(args):
     """Refuses what TRL would set up, or cast, before a model can be patched."""
-    for name, way_out in (("use_vllm", "napier.trl.GRPOTrainer samples itself"),
-                          ("use_transformers_continuous_batching", "napier.trl.GRPOTrainer samples itself"),
+    for name, way_out in (("use_vllm", "Napier samples itself"),
+                          ("use_transformers_continuous_batching", "Napier samples itself"),
                           ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case")):
         if getattr(args, name, False):
             raise ValueError(f"{name}: {way_out}; set it to False")
-    _check_temperature(getattr(args, "temperature", 1.0))
+    temperature = getattr(args, "temperature", 1.0)
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature: {temperature}; the trainer divides logits by it, so it must be above 0 and finite")
 
 
 def _options(trainer):
