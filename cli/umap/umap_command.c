@@ -114,7 +114,7 @@ static const option of_the_map[] = {
     {"n-neighbors", 0, OPTION_INTEGER, "N", AT(options.neighbors.n_neighbors), OPTION_FROM(2, INT32_MAX),
      .help = "how many neighbours a point has, itself included (default 15): more show the whole, fewer the detail"},
     {"n-components", 0, OPTION_INTEGER, "N", AT(options.n_components), OPTION_FROM(1, NAPIER_UMAP_MOST_COMPONENTS),
-     .help = "dimensions of the map, 1 to 50 (default 2)"},
+     .help = "dimensions of the map, 1 to 256 (default 2)"},
     {"metric", 0, OPTION_OTHER, "NAME", 0, .set = set_metric,
      .help =
          "how distances are measured (default euclidean); napier help umap lists the names; of precomputed, IN holds "

@@ -8,7 +8,7 @@
  * Bits. The same input and options give the same bits for any number of threads, instruction set and compiler. Random
  * numbers are counter-based: a draw depends only on (seed, epoch, vertex, number of the draw).
  *
- * Embeddings are f32, contiguous [n, n_components] (row_stride = cols, col_stride = 1), with 1 to 50 components.
+ * Embeddings are f32, contiguous [n, n_components] (row_stride = cols, col_stride = 1), with 1 to 256 components.
  * Anything else is INVALID_ARGUMENT. Vertices and points are numbered from 0, and there are fewer than 2^31. NaN or inf
  * in data, weights, distances or an embedding is INVALID_ARGUMENT, and the message names the position, unless a call
  * says otherwise.
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-enum { NAPIER_UMAP_MOST_COMPONENTS = 50 };
+enum { NAPIER_UMAP_MOST_COMPONENTS = 256 };
 
 /* ---- The curve and the forces ------------------------------------------------------------------------------------
  * Two points at distance d on the map are connected with weight q(d) = 1 / (1 + a d^2b). A force is a displacement that
@@ -391,7 +391,7 @@ typedef struct napier_umap_options {
      * The first of each row is the row itself. Index -1 at +inf is no neighbour. */
     const int32_t *knn_indices;
     const float *knn_distances;
-    int64_t n_components;        /* 1 to 50; default 2 */
+    int64_t n_components;        /* 1 to 256; default 2 */
     int64_t n_epochs;            /* 0: chosen by n (docs/umap.md) */
     double min_dist, spread;     /* 0.1, 1; ignored if a and b are given */
     double a, b;                 /* 0: fitted to min_dist and spread */
@@ -424,7 +424,7 @@ typedef struct napier_umap_options {
             NULL                                                                                                     \
     }
 
-/* Runs the layout of napier_umap_fit on a symmetric graph, in place, from the start in `embedding` [n, 1 to 50]. The
+/* Runs the layout of napier_umap_fit on a symmetric graph, in place, from the start in `embedding` [n, 1 to 256]. The
  * options it uses are n_epochs, the curve, learning_rate, repulsion_strength, negative_sample_rate, seed, progress, and
  * with densmap dens_lambda, dens_frac, dens_var_shift, and knn_indices and knn_distances [n, n_neighbors], without which
  * densmap does nothing. On CANCELLED the embedding is that after the last complete epoch. */

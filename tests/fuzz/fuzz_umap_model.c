@@ -44,7 +44,7 @@ static void check_map(napier_context *context, const unsigned char *bytes, size_
     const int64_t cols = napier_umap_model_features(model);
     const napier_const_matrix map = napier_umap_model_embedding(model);
     if (cols <= 64 && map.rows <= 1000) {
-        float point[64] = {0.5f}, place[NAPIER_UMAP_MOST_COMPONENTS];
+        float point[NAPIER_UMAP_MOST_COMPONENTS] = {0.5f}, place[NAPIER_UMAP_MOST_COMPONENTS];
         const napier_umap_samples samples = {napier_const_rows_f32(point, 1, cols), NULL};
         const napier_status placed =
             napier_umap_transform(context, model, samples, napier_rows_f32(place, 1, map.cols));

@@ -320,7 +320,7 @@ def test_few_points(digits):
 
 @pytest.mark.parametrize("parameters, kind", [
     ({"n_neighbors": 1}, ValueError), ({"n_neighbors": 2.5}, ValueError), ({"n_components": 0}, ValueError),
-    ({"n_components": 51}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
+    ({"n_components": 257}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
     ({"metric": "euklidean"}, ValueError), ({"metric": 45}, ValueError), ({"metric_kwds": {"q": 1}}, ValueError),
     ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, -1]}, ValueError),
     ({"n_epochs": []}, ValueError), ({"n_epochs": [1.5]}, ValueError),

@@ -82,3 +82,13 @@ def test_units_that_look_wrong():
         warnings.simplefilter("error")
         napier.UMAP(n_epochs=1, metric="haversine").fit(np.radians(places))
         napier.UMAP(n_epochs=1, metric="dice").fit(np.hstack([places > 0, places > 20, places < 10]))
+
+
+@pytest.mark.parametrize("init", ["spectral", "pca", "random"])
+@pytest.mark.parametrize("components", [51, 129, 256])
+def test_many_components(components, init):
+    x = rows(400, 300)
+    one, many = (fit(x, n_components=components, init=init, n_epochs=5, threads=n) for n in (1, 7))
+    assert one.to_bytes() == many.to_bytes() and np.isfinite(one.embedding).all()
+    assert one.embedding.shape == (400, components) and np.isfinite(one.transform(x[:9] + 0.01)).all()
+    assert init == "random" or napier.umap.quality_of(x, one.embedding).trustworthiness > 0.8  # 5 epochs are few

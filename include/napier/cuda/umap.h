@@ -10,6 +10,7 @@
  *     weights and elements are finite. napier_cuda_synchronize reports the index of a value at fault. The float results
  *     of that call are then NaN: all of them where they depend on each other (forces, epochs), otherwise only those
  *     concerned. Each call states what its integer results are then.
+ *   - Forces and layouts have at most 50 components; more is UNSUPPORTED.
  *   - There are no reports of progress, because no call waits: `progress` must be NULL.
  *
  * The comment of each call states its workspace, for E edges, n vertices and C components. Ask the call for the exact

@@ -164,7 +164,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
-    n_components : 1 to 50, the dimensions of the map.
+    n_components : 1 to 256, the dimensions of the map.
     metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances, or a function of two rows, which is
         called for every pair. It returns the distance, or a tuple that begins with it. 'string': X is a list of strings.
         'bit_hamming', 'bit_jaccard': X are bytes of 8 bits each.

@@ -76,7 +76,8 @@ typedef struct bundle {
 static void bundle_open(bundle *b, const napier_layout *l) {
     b->layout = l;
     b->count = b->used = 0;
-    b->room = napier_least(NAPIER_STRIP_VECTORS / l->components, NAPIER_MOST_STRIPS);
+    const int64_t strips = napier_least(NAPIER_STRIP_VECTORS / l->components, NAPIER_MOST_STRIPS);
+    b->room = strips > 0 ? strips : 1;
     memset(b->sum, 0, sizeof b->sum);
 }
 

@@ -120,7 +120,7 @@ NAPIER_KERNEL void napier_fold_force(vf *sum, int64_t components, float *force) 
 
 NAPIER_KERNEL void napier_strips_as(const napier_forces *f, const float *y, int64_t components,
                                     const napier_strip *strips, int64_t count, float *open) {
-    vf gaps[NAPIER_STRIP_VECTORS], d2[NAPIER_MOST_STRIPS], sum[(NAPIER_MOST_COMPONENTS + 15) / 16 * 16];
+    vf gaps[NAPIER_MOST_COMPONENTS], d2[NAPIER_MOST_STRIPS], sum[(NAPIER_MOST_COMPONENTS + 15) / 16 * 16];
     for (int64_t s = 0; s < count; s++) {
         uint32_t part[16];
         const napier_strip *strip = &strips[s];

@@ -28,8 +28,8 @@ typedef struct napier_strip {
  * before. */
 enum {
     NAPIER_MOST_STRIPS = 32,
-    NAPIER_MOST_COMPONENTS = 50,
-    NAPIER_STRIP_VECTORS = 128 /* strips times components in one call */
+    NAPIER_MOST_COMPONENTS = 256,
+    NAPIER_STRIP_VECTORS = 128 /* strips times components in one call, unless it is a single strip */
 };
 
 /* Vertices of a map of two components, one after the other, each with at most one piece of edges and of samples. Their

@@ -21,7 +21,7 @@ napier_status napier_umap_params_of(napier_context *context, const napier_umap_o
 /* The distance from which on points are not neighbours. */
 float napier_umap_disconnection_of(const napier_umap_options *options);
 
-/* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements. */
+/* f32, contiguous, 1 to 256 columns, fewer than 2^31 elements. */
 napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding);
 /* Checks the shape, and that all elements are finite. */
 napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding);

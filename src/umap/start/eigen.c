@@ -217,15 +217,25 @@ static void run_blocks(napier_context *context, block_task *t, block_work *work,
 
 /* Small matrices of one iteration. */
 typedef struct room {
-    double gram[2 * NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK]; /* X'DX, X'DAX */
-    double vectors[NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK];
-    double basis[NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK];
-    double product[NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK];
-    double small[NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK];
-    double turn[NAPIER_MOST_BLOCK * NAPIER_MOST_BLOCK];
-    double shift[NAPIER_MOST_BLOCK + 1];
-    double residuals[NAPIER_MOST_BLOCK];
+    double *gram; /* X'DX, X'DAX: two of [columns, columns]; the next five are one */
+    double *vectors, *basis, *product, *small, *turn;
+    double *shift;     /* [columns + 1] */
+    double *residuals; /* [columns] */
 } room;
+
+static int64_t room_size(int64_t columns) { return 7 * columns * columns + 2 * columns + 1; }
+
+static room room_in(double *at, int64_t columns) {
+    const int64_t square = columns * columns;
+    return (room){at,
+                  at + 2 * square,
+                  at + 3 * square,
+                  at + 4 * square,
+                  at + 5 * square,
+                  at + 6 * square,
+                  at + 7 * square,
+                  at + 7 * square + columns + 1};
+}
 
 /* Makes x orthogonal to the constant vector. */
 static void leave_constant_out(napier_context *context, block_task *t, room *r) {
@@ -396,17 +406,17 @@ static int64_t block_rows_of(int64_t rows) {
 
 int64_t napier_eigen_scratch(int64_t rows, int64_t columns) {
     const int64_t block_rows = block_rows_of(rows), blocks = (rows + block_rows - 1) / block_rows;
-    return (int64_t)(sizeof(room) / sizeof(double)) + blocks * (2 * columns * columns + 1);
+    return room_size(columns) + blocks * (2 * columns * columns + 1);
 }
 
 void napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
                                  double *x, double *spare, double *scratch, double values[NAPIER_MOST_BLOCK],
                                  int64_t *count) {
-    room *r = (room *)scratch; /* it has only doubles */
+    room r = room_in(scratch, a->columns);
     block_task t = {.a = a, .x = x, .y = spare, .block_rows = block_rows_of(a->rows)};
     t.blocks = (a->rows + t.block_rows - 1) / t.block_rows;
-    t.partial = scratch + sizeof(room) / sizeof(double);
-    iterate(context, &t, r, &limits, values, count);
+    t.partial = scratch + room_size(a->columns);
+    iterate(context, &t, &r, &limits, values, count);
     if (t.x != x) {
         memcpy(x, t.x, (size_t)(a->rows * a->columns) * sizeof *x);
     }

@@ -22,7 +22,7 @@ static inline napier_duo napier_duo_load(const double *p) {
 
 static inline void napier_duo_store(double *p, napier_duo v) { memcpy(p, &v, sizeof v); }
 
-enum { NAPIER_MOST_BLOCK = 64 }; /* columns of a block: a multiple of 8 */
+enum { NAPIER_MOST_BLOCK = 288 }; /* columns of a block: a multiple of 8 */
 
 /* A matrix A of `rows` rows that is symmetric in the inner product sum_i weights[i] x_i y_i. Blocks are [rows,
  * columns], row by row, in double. */

@@ -384,7 +384,7 @@ napier_status napier_pca_scores(napier_context *context, napier_umap_samples sam
              .samples = samples,
              .n = napier_samples_rows(samples),
              .cols = napier_samples_cols(samples),
-             .columns = components + GUARD_COLUMNS <= NAPIER_PANEL ? NAPIER_PANEL : 2 * NAPIER_PANEL,
+             .columns = napier_round_up(components + GUARD_COLUMNS, NAPIER_PANEL),
              .scores = scores,
              .components = components,
              .context = context};

@@ -47,7 +47,7 @@ void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed)
 napier_status napier_pca_scores(napier_context *context, napier_umap_samples samples, int64_t components, float *scores,
                                 int64_t *found);
 
-/* napier_umap_pca_layout and napier_umap_spectral_layout of checked arguments: [n, 1 to 50], n >= 1. Samples without
+/* napier_umap_pca_layout and napier_umap_spectral_layout of checked arguments: [n, 1 to 256], n >= 1. Samples without
  * columns are not used by the spectral start. */
 napier_status napier_start_pca(napier_context *context, napier_umap_samples samples, uint64_t seed,
                                napier_matrix embedding);

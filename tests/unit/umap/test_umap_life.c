@@ -454,8 +454,8 @@ static void test_refused_options(void) {
     fill(x, N, COLS);
     const napier_umap_samples s = samples_of(x, N, COLS);
     enum { CASES = 9 };
-    const char *const words[CASES] = {"init_embedding", "element 5",       "n_neighbors 1", "a nan",      "row 3",
-                                      "min_dist 2",     "n_components 51", "metric 99",     "struct_size"};
+    const char *const words[CASES] = {"init_embedding", "element 5",        "n_neighbors 1", "a nan",      "row 3",
+                                      "min_dist 2",     "n_components 257", "metric 99",     "struct_size"};
     napier_umap_options o[CASES];
     for (int i = 0; i < CASES; i++) {
         o[i] = short_options();
@@ -475,7 +475,7 @@ static void test_refused_options(void) {
     o[4].knn_indices = indices;
     o[4].knn_distances = distances;
     o[5].min_dist = 2.0;
-    o[6].n_components = 51;
+    o[6].n_components = 257;
     o[7].neighbors.metric = (napier_metric)99;
     o[8].struct_size = 3;
     for (int i = 0; i < CASES; i++) {

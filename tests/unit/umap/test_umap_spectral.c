@@ -555,8 +555,8 @@ static void test_refused(napier_context *context) {
     invalid(context, napier_umap_spectral_layout(context, NULL, no_samples, 1, napier_rows_f32(y, 100, 2)), "graph");
     invalid(context, napier_umap_spectral_layout(context, g, no_samples, 1, napier_rows_f32(y, 99, 2)), "embedding",
             "99");
-    invalid(context, napier_umap_spectral_layout(context, g, no_samples, 1, napier_rows_f32(y, 100, 51)), "embedding",
-            "51");
+    invalid(context, napier_umap_spectral_layout(context, g, no_samples, 1, napier_rows_f32(y, 100, 257)), "embedding",
+            "257");
     invalid(context, napier_umap_spectral_layout(context, g, few, 1, napier_rows_f32(y, 100, 2)), "samples", "99");
     x[4] = INFINITY;
     invalid(context, napier_umap_pca_layout(context, few, 1, napier_rows_f32(y, 99, 2)), "samples", "row 1",

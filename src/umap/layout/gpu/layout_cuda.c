@@ -76,11 +76,22 @@ static napier_force_job force_job(const napier_forces *forces, napier_const_matr
 
 /* ---- Forces once ------------------------------------------------------------------------------------------------- */
 
+/* A thread of a warp has at most two components. */
+enum { MOST_COMPONENTS = 50 };
+
+static napier_status check_components(napier_context *context, int64_t components) {
+    return components <= MOST_COMPONENTS
+               ? NAPIER_OK
+               : napier_fail(context, NAPIER_UNSUPPORTED, "embedding: %lld components are more than the device's %d",
+                             (long long)components, MOST_COMPONENTS);
+}
+
 static napier_status check_gradients(napier_context *context, const napier_umap_params *params,
                                      napier_const_matrix embedding, napier_matrix gradients, napier_forces *forces) {
     napier_umap_params p;
     NAPIER_TRY(napier_umap_check_params(context, params, &p, forces));
     NAPIER_TRY(napier_umap_check_shape(context, "embedding", embedding));
+    NAPIER_TRY(check_components(context, embedding.cols));
     NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
     return napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
 }
@@ -251,7 +262,8 @@ static napier_status read_epochs(napier_context *context, const napier_umap_epoc
 
 static napier_status check_in_place(napier_context *context, napier_matrix embedding) {
     NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
-    return napier_umap_check_shape(context, "embedding", napier_read_only(embedding));
+    NAPIER_TRY(napier_umap_check_shape(context, "embedding", napier_read_only(embedding)));
+    return check_components(context, embedding.cols);
 }
 
 napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, struct CUstream_st *stream,

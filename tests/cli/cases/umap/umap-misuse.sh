@@ -7,7 +7,7 @@ told napier umap map.csv --metric euclid
 told napier umap map.csv --metrik euclidean
 told napier umap map.csv --n-neighbors 1
 told napier umap map.csv --n-neighbours 5
-told napier umap map.csv --n-components 51
+told napier umap map.csv --n-components 257
 told napier umap map.csv --n-epochs 0
 told napier umap map.csv --min-dist -1
 told napier umap map.csv --min-dist 2
