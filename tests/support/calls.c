@@ -485,7 +485,7 @@ enum { SHARDED = 3000, SHARD = 2048, SHARD_ROWS = 4, SHARD_TILES = 3 };
 
 typedef struct shard_records {
     float tiles[SHARD_ROWS][SHARD_TILES][NAPIER_SHARD_TOTAL];
-    float dots[SHARD_ROWS][SHARD_TILES];
+    float dots[SHARD_ROWS][3 * SHARD_TILES];
     float chosen[SHARD_ROWS];
     int64_t sums[SHARD_ROWS * NAPIER_SHARD_SUM_WORDS], finals[SHARD_ROWS * NAPIER_SHARD_FINAL_WORDS];
 } shard_records;
@@ -521,7 +521,7 @@ static napier_status shard_maps(napier_context *c, shard_records *s) {
     const napier_const_vector g = array(SHARD_ROWS);
     const napier_matrix to = new_rows(SHARD_ROWS, SHARDED), back = new_rows(SHARD_ROWS, SHARDED);
     const napier_const_matrix x = sharded(0, SHARDED), probs = napier_read_only(to);
-    const napier_matrix dots = napier_rows_f32(s->dots[0], SHARD_ROWS, SHARD_TILES);
+    const napier_matrix dots = napier_rows_f32(s->dots[0], SHARD_ROWS, 3 * SHARD_TILES);
     napier_status status = CALL(napier_shard_softmax, c, s->finals, NAPIER_KIND_SOFTMAX, x, to, NULL);
     status = status ? status : CALL(napier_shard_logsumexp_backward, c, s->finals, x, g, back, NULL);
     status = status ? status : CALL(napier_shard_dots, c, probs, x, dots);

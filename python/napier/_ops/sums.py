@@ -6,10 +6,10 @@ from .. import _napier
 
 def dot_rows(a, b):
     """The sum of a * b over the last axis, of float32 or float64, in Napier's order. b is ignored where a is 0. softmax_backward
-    subtracts this sum from the gradient of a further element with probability 1."""
-    a = np.concatenate([a, np.ones((*a.shape[:-1], 1), a.dtype)], -1)
+    subtracts this sum from the gradient of a further element with probability 1/2."""
+    a = np.concatenate([a, np.full((*a.shape[:-1], 1), 0.5, a.dtype)], -1)
     b = np.concatenate([b, np.zeros((*b.shape[:-1], 1), b.dtype)], -1)
-    return -_napier.softmax_backward(a, b, -1)[..., -1]
+    return -2.0 * _napier.softmax_backward(a, b, -1)[..., -1]
 
 
 def exp(x):

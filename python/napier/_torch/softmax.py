@@ -45,8 +45,8 @@ def _at_least_single(x):
 
 
 def _dot_rows(a, b):
-    a, b = torch.nn.functional.pad(a, (0, 1), value=1.0), torch.nn.functional.pad(b, (0, 1))
-    return -_napier.softmax_backward(a, b, -1)[..., -1]
+    a, b = torch.nn.functional.pad(a, (0, 1), value=0.5), torch.nn.functional.pad(b, (0, 1))
+    return -2.0 * _napier.softmax_backward(a, b, -1)[..., -1]
 
 
 @_operator("dot")

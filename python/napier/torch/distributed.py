@@ -33,6 +33,7 @@ _TILE = 1024
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LSE, _ENTROPY, _TOTAL = 3, 4, 5  # napier_shard_values
 _SUM, _FINAL = 14, 4  # int64 of a sum and of a final
+_DOTS = 3  # floats of a tile for the gradients of softmax and log_softmax
 _WORDS = 10  # int64 by which ranks compare their arguments
 _TEXT = 512  # bytes of the error of a rank
 _NO_IDS = torch.empty(0, dtype=torch.int64)
@@ -530,17 +531,17 @@ class _Map(torch.autograd.Function):
     def backward(ctx, grad):
         (result,), group, layout = ctx.saved_tensors, ctx.group, ctx.layout
         y, g = _host(result), _host(grad.to(result.dtype)).contiguous()
-        own = torch.empty((y.shape[0], layout.tiles[group.rank]))
+        own = torch.empty((y.shape[0], layout.tiles[group.rank] * _DOTS))
         inputs = [g] if ctx.kind == "log_softmax" else [g, y]
         both = [_whole_tiles(group, layout, x, "the exchange of gradients at boundaries") for x in inputs]
         for i, (first, _) in enumerate(both[0][0]):
             tiles = [edges[i][1] for edges, _ in both]
-            _napier._shard_dots(tiles[0], _at(layout, 1, own, first, tiles[0].shape[1]), *tiles[1:])
+            _napier._shard_dots(tiles[0], _at(layout, _DOTS, own, first, tiles[0].shape[1]), *tiles[1:])
         begin, end = both[0][1]
         if end > begin:
             inner = [x[:, begin - layout.first:end - layout.first] for x in inputs]
-            _napier._shard_dots(inner[0], _at(layout, 1, own, begin, end - begin), *inner[1:])
-        dots, _ = _gather_tiles(group, layout, 1, own, own[:, :0], "the exchange of sums")
+            _napier._shard_dots(inner[0], _at(layout, _DOTS, own, begin, end - begin), *inner[1:])
+        dots, _ = _gather_tiles(group, layout, _DOTS, own, own[:, :0], "the exchange of sums")
         out = torch.empty(y.shape, dtype=y.dtype)
         _napier._shard_softmax_backward(ctx.kind, y, g, dots, out, ctx.temperature)
         return out.to(result.device), None, None, None, None, None

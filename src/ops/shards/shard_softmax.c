@@ -94,6 +94,8 @@ napier_status napier_shard_logsumexp_backward(napier_context *context, const int
 
 /* ---- Gradients of softmax and log_softmax ----------------------------------------------------------------------------- */
 
+enum { SUMS = 3 }; /* of a tile: the members of napier_certain_sums */
+
 typedef struct gradient_job {
     const napier_softmax_kernels *kernels;
     napier_const_matrix values, gradients; /* values: data NULL: none */
@@ -122,15 +124,16 @@ static napier_status run(napier_context *context, gradient_job *j, napier_task *
 
 static void dot_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const gradient_job *j = argument;
-    const bool product = j->values.data != NULL;
-    const int64_t cols = j->gradients.cols;
+    const int64_t cols = j->gradients.cols, step = j->out.col_stride;
     for (int64_t row = begin; row < end; row++) {
-        float *const to = (float *)j->out.data + row * j->out.row_stride;
-        for (int64_t t = 0; t < j->out.cols; t++) {
-            const int64_t last = napier_least((t + 1) * NAPIER_TILE, cols);
-            const double dot = j->kernels->dot_range(product ? j->values : j->gradients, product ? &j->gradients : NULL,
-                                                     row, t * NAPIER_TILE, last, scratch_of(j, worker));
-            to[t * j->out.col_stride] = (float)dot; /* the sum of one tile is a float */
+        float *to = (float *)j->out.data + row * j->out.row_stride;
+        for (int64_t i = 0; i < cols; i += NAPIER_TILE, to += SUMS * step) {
+            const napier_certain_sums sums =
+                j->kernels->gradient_sums(j->values.data == NULL, true, j->values, j->gradients, row, i,
+                                          napier_least(i + NAPIER_TILE, cols), scratch_of(j, worker));
+            to[0] = (float)sums.certain; /* the sums of one tile are floats */
+            to[step] = (float)sums.rest;
+            to[2 * step] = (float)sums.prob;
         }
     }
 }
@@ -142,7 +145,8 @@ napier_status napier_shard_dots(napier_context *context, napier_const_matrix pro
     const napier_argument all[] = {
         NAPIER_ARGUMENT("gradients", gradients, narrow, gradients.rows, gradients.cols, NULL),
         NAPIER_ARGUMENT("probs", probs, narrow | NAPIER_MAY_BE_ABSENT, gradients.rows, gradients.cols, "gradients"),
-        NAPIER_ARGUMENT("dots", napier_read_only(dots), NAPIER_IS_F32 | NAPIER_IS_OUT, gradients.rows, tiles, NULL)};
+        NAPIER_ARGUMENT("dots", napier_read_only(dots), NAPIER_IS_F32 | NAPIER_IS_OUT, gradients.rows, SUMS * tiles,
+                        NULL)};
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
     if (is_empty(gradients)) {
@@ -156,11 +160,14 @@ static void gradient_rows(void *argument, int worker, int64_t begin, int64_t end
     const gradient_job *j = argument;
     for (int64_t row = begin; row < end; row++) {
         const float *const dots = (const float *)j->dots.data + row * j->dots.row_stride;
-        double sum = 0.0;
-        for (int64_t t = 0; t < j->dots.cols; t++) {
-            sum += (double)dots[t * j->dots.col_stride];
+        const int64_t step = j->dots.col_stride;
+        napier_certain_sums sums = {0, 0, 0};
+        for (int64_t t = 0; t + SUMS <= j->dots.cols; t += SUMS) {
+            const float *tile = dots + t * step;
+            const napier_certain_sums add = {(double)tile[0], (double)tile[step], (double)tile[2 * step]};
+            napier_certain_sums_add(&sums, &add);
         }
-        j->kernels->gradient(j->log, j->values, j->gradients, j->out, row, (float)sum, j->temperature,
+        j->kernels->gradient(j->log, j->values, j->gradients, j->out, row, &sums, j->temperature,
                              scratch_of(j, worker));
     }
 }
@@ -179,6 +186,8 @@ napier_status napier_shard_softmax_backward(napier_context *context, napier_soft
     napier_softmax_options o;
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, &o));
     NAPIER_REFUSE_IF(context, (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX, "kind: %d is unknown", (int)kind);
+    NAPIER_REFUSE_IF(context, dots.cols % SUMS != 0, "dots: %lld columns are not three for each tile",
+                     (long long)dots.cols);
     if (is_empty(result)) {
         return NAPIER_OK;
     }

@@ -100,9 +100,9 @@ static void backward_rows(void *argument, int worker, int64_t begin, int64_t end
     const napier_softmax_kernels *k = t->kernels;
     float *scratch = t->scratch + (int64_t)worker * NAPIER_ROWS_SCRATCH;
     for (int64_t row = begin; row < end; row++) {
-        const double sum = k->dot_range(t->log ? t->gradients : t->values, t->log ? NULL : &t->gradients, row, 0,
-                                        t->values.cols, scratch);
-        k->gradient(t->log, t->values, t->gradients, t->out, row, (float)sum, t->temperature, scratch);
+        const napier_certain_sums sums =
+            k->gradient_sums(t->log, false, t->values, t->gradients, row, 0, t->values.cols, scratch);
+        k->gradient(t->log, t->values, t->gradients, t->out, row, &sums, t->temperature, scratch);
     }
 }
 

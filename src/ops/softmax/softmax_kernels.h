@@ -7,6 +7,7 @@
 
 #include <napier/softmax.h>
 
+#include "ops/softmax/certain.h"
 #include "ops/softmax/f64/sum_f64.h"
 #include "ops/softmax/sum.h"
 #include "ops/softmax/weighted.h"
@@ -123,13 +124,16 @@ typedef struct napier_softmax_kernels {
     void (*f64_weighted_look)(const double *x, const double *b, int n, napier_weighted_look *look);
     double (*f64_weighted_rest)(const double *x, const double *b, int n, const napier_weighted_look *look);
 
-    /* Gradients; gradient.inc.h. The sum of a * b (b NULL: of a) over a row's columns [begin, end), begin a multiple of
-     * 1024, in the order of the tiles; each tile's sum is added to a double. */
-    double (*dot_range)(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
-                        float *scratch);
-    /* grad = p * (g - sum) / T of probs and their gradients; log: (g - exp(l) * sum) / T of logprobs and theirs. */
+    /* Gradients; gradient.inc.h. The sums of columns [begin, end) of a row, begin a multiple of 1024, in the order of the
+     * tiles; each tile's sum is added to a double. log: of log_softmax; values are not read. parts: the columns
+     * are a part of a row, so that another part may have a certain element. */
+    napier_certain_sums (*gradient_sums)(bool log, bool parts, napier_const_matrix values,
+                                         napier_const_matrix gradients, int64_t row, int64_t begin, int64_t end,
+                                         float *scratch);
+    /* grad = p * (g - sum) / T of probs and their gradients; log: (g - exp(l) * sum) / T of logprobs and theirs; those of
+     * certain elements as in sum.h. */
     void (*gradient)(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
-                     int64_t row, float sum, float temperature, float *scratch);
+                     int64_t row, const napier_certain_sums *sums, float temperature, float *scratch);
 } napier_softmax_kernels;
 
 /* Each exists only in builds for its processor. */

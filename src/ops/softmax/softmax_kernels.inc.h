@@ -29,6 +29,6 @@ const napier_softmax_kernels NAPIER_TABLE(napier_softmax_kernels) = {.short_rows
                                                                      .f64_apply = f64_apply,
                                                                      .f64_weighted_look = f64_weighted_look,
                                                                      .f64_weighted_rest = f64_weighted_rest,
-                                                                     .dot_range = dot_range,
+                                                                     .gradient_sums = gradient_sums,
                                                                      .gradient = softmax_gradient};
 #endif

@@ -4,6 +4,7 @@
 #define NAPIER_OPS_TOKENS_TOKEN_ROW_H
 
 #include "core/math/f64.h"
+#include "ops/softmax/certain.h"
 #include "ops/tokens/token_kernels.h"
 
 typedef struct napier_token_call {
@@ -63,6 +64,31 @@ typedef struct napier_token_pull {
     bool zero;
 } napier_token_pull;
 
+/* Above this log-probability, 1 - p needs more digits than p in double has. */
+#define NAPIER_TOKEN_CERTAIN (-0x1p-20)
+
+/* The gradients of ids that name an almost certain token, of which a row has at most one. What such ids add to it,
+ *     own + p (rest - own - entropy log p) = own (1 - p) + p (rest - entropy log p),
+ * goes to each start, and their own parts become 0. start, own, constant and the result are not yet divided by the temperature. */
+NAPIER_BOTH void napier_token_slope_certain(double rest, double entropy, double constant,
+                                            const napier_token_final *final, int64_t count, const float *chosen,
+                                            double *start, double *own) {
+    double sum = 0.0, log_p = 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        const double l = (double)napier_token_logprob(final, chosen[k]);
+        sum += l > NAPIER_TOKEN_CERTAIN ? own[k] : 0.0;
+        rest -= l > NAPIER_TOKEN_CERTAIN ? 0.0 : own[k];
+        log_p = l > NAPIER_TOKEN_CERTAIN ? l : log_p;
+    }
+    const double other = napier_one_minus_exp(log_p);
+    for (int64_t k = 0; k < count; k++) {
+        if ((double)napier_token_logprob(final, chosen[k]) > NAPIER_TOKEN_CERTAIN) {
+            start[k] = sum * other + (1.0 - other) * (rest - entropy * log_p) + constant;
+            own[k] = 0.0;
+        }
+    }
+}
+
 /* Makes the slope of a row with gradients that are not all zero. own: [count] the gradients of the ids on entry, the
  * ids' own parts on return; chosen: their z; kept: as above. */
 NAPIER_BOTH void napier_token_slope_make(const napier_token_options *o, float temperature, int64_t kept,
@@ -75,10 +101,21 @@ NAPIER_BOTH void napier_token_slope_make(const napier_token_options *o, float te
     }
     base -= pull->entropy * (double) final->entropy;
     const double constant = pull->loss != 0.0 && s > 0.0 ? -pull->loss * s / (double)kept : 0.0;
+    bool certain = false;
     for (int64_t k = 0; k < count; k++) {
         const double log_p = (double)napier_token_logprob(final, chosen[k]), p = napier_f64_exp(log_p);
-        start[k] = ((p == 0.0 ? 0.0 : p * (base - pull->entropy * log_p)) + constant) / t;
-        own[k] = (own[k] - (1.0 - s) * pull->loss) / t;
+        start[k] = (p == 0.0 ? 0.0 : p * (base - pull->entropy * log_p)) + constant;
+        own[k] = own[k] - (1.0 - s) * pull->loss;
+        certain = certain || log_p > NAPIER_TOKEN_CERTAIN;
+    }
+    if (certain) { /* a loss has one id: with its own part, of the loss only what follows is left */
+        const double loss = pull->loss * (count == 1 ? s + 2.0 * o->z_loss * (double) final->row.lse : 0.0);
+        napier_token_slope_certain(pull->lse + loss - pull->entropy * (double) final->entropy, pull->entropy, constant,
+                                   final, count, chosen, start, own);
+    }
+    for (int64_t k = 0; k < count; k++) {
+        start[k] /= t;
+        own[k] /= t;
     }
     slope->zero = false;
     slope->base = (float)(base / t);

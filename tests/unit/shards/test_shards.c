@@ -82,7 +82,7 @@ static void check_maps(napier_context *c, const grid *x, const grid *g, int kind
     const napier_dtype dtype = x->view.dtype;
     grid whole = grid_plain(ROWS, COLS, dtype), parts = grid_plain(ROWS, COLS, dtype);
     grid back = grid_plain(ROWS, COLS, dtype), back_parts = grid_plain(ROWS, COLS, dtype);
-    float dots[ROWS * TILES];
+    float dots[ROWS * 3 * TILES];
     for (int log = 0; log < 2; log++) {
         const napier_softmax_kind map = log ? NAPIER_KIND_LOG_SOFTMAX : NAPIER_KIND_SOFTMAX;
         works((log ? napier_log_softmax : napier_softmax), c, grid_input(x), whole.view, &o);
@@ -92,14 +92,14 @@ static void check_maps(napier_context *c, const grid *x, const grid *g, int kind
             works(napier_shard_softmax, c, k->finals, map, columns(grid_input(x), written[p], written[p + 1]),
                   columns_out(parts.view, written[p], written[p + 1]), &o);
             const int64_t tile = owned[p] / 1024, count = (owned[p + 1] + 1023) / 1024 - tile;
-            const napier_matrix own = {dots + tile, ROWS, count, TILES, 1, NAPIER_F32};
+            const napier_matrix own = {dots + 3 * tile, ROWS, 3 * count, 3 * TILES, 1, NAPIER_F32};
             const napier_const_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
             works(napier_shard_dots, c, log ? none : columns(grid_input(&whole), owned[p], owned[p + 1]),
                   columns(grid_input(g), owned[p], owned[p + 1]), own);
         }
         for (int p = 0; p < PARTS; p++) {
             works(napier_shard_softmax_backward, c, map, columns(grid_input(&whole), written[p], written[p + 1]),
-                  columns(grid_input(g), written[p], written[p + 1]), napier_const_rows_f32(dots, ROWS, TILES),
+                  columns(grid_input(g), written[p], written[p + 1]), napier_const_rows_f32(dots, ROWS, 3 * TILES),
                   columns_out(back_parts.view, written[p], written[p + 1]), &o);
         }
         expect(grid_differences(&parts, &whole, "softmax of shards") == 0, "kind %d, log %d", kind, log);

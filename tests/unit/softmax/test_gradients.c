@@ -74,11 +74,13 @@ static void exact_row(gradient g, const grid *first, const grid *grad, int64_t r
     const long double t = compute == NAPIER_F64 ? (long double)temperature : (long double)(float)temperature;
     double *const x = scratch(n, sizeof *x);
     grid_get_row(first, row, x);
-    long double sum = 0, size = 0;
+    long double sum = 0, size = 0, others = 0, rest = 0; /* the last two over probabilities up to 1/2 */
     for (int64_t j = 0; j < n && g <= GRAD_LOG_SOFTMAX; j++) {
         const long double term = (long double)grid_get(grad, row, j) * (g == GRAD_SOFTMAX ? (long double)x[j] : 1.0L);
         sum += term;
         size += fabsl(term);
+        others += x[j] > 0.5 ? 0 : (long double)x[j];
+        rest += x[j] > 0.5 ? 0 : term;
     }
     oracle_row reduced = {ORACLE_FINITE, 0, 0, 0, 0, 0};
     if (g == GRAD_LOGSUMEXP) {
@@ -90,7 +92,7 @@ static void exact_row(gradient g, const grid *first, const grid *grad, int64_t r
         switch (g) {
         case GRAD_SOFTMAX:
             own = (long double)grid_get(grad, row, j);
-            out[j].value = (long double)x[j] * (own - sum) / t;
+            out[j].value = (long double)x[j] * (x[j] > 0.5 ? others * own - rest : own - sum) / t;
             out[j].size = (long double)x[j] * (fabsl(own) + size) / t;
             break;
         case GRAD_LOG_SOFTMAX:
@@ -391,8 +393,41 @@ static void test_bad_gradient_arguments(napier_context *context) {
             "grad_lse");
 }
 
+/* ---- An almost certain element ------------------------------------------------------------------------------------- */
+
+static void expect_near(const grid *got, const double *wanted, double share, const char *what) {
+    for (int j = 0; j < 3; j++) {
+        const double v = grid_get(got, 0, j);
+        expect(fabs(v - wanted[j]) <= share * fabs(wanted[j]), "%s of %s [%d] is %.9g, not %.9g", what,
+               napier_dtype_name(got->view.dtype), j, v, wanted[j]);
+    }
+}
+
+/* Rows [top, 0, -1], and the gradient 1 of the first element: p (1 - p), -p p_j of softmax; 1 - p, -p_j of log_softmax. */
+static void test_certain(napier_context *context) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
+    static const double share[] = {1e-6, 4e-3, 2e-2, 1e-14}, top[] = {20, 7, 20, 60};
+    for (int d = 0; d < 4; d++) {
+        const double b = exp(-top[d]), c = exp(-top[d] - 1), sum = 1 + b + c, p = 1 / sum, o = (b + c) / sum;
+        const double of_softmax[] = {p * o, -p * b / sum, -p * c / sum}, of_log[] = {o, -b / sum, -c / sum};
+        grid x = grid_plain(1, 3, dtypes[d]), y = grid_plain(1, 3, dtypes[d]), g = grid_plain(1, 3, dtypes[d]);
+        grid out = grid_plain(1, 3, dtypes[d] == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32);
+        grid_set_row(&x, 0, (const double[]){top[d], 0, -1});
+        grid_set_row(&g, 0, (const double[]){1, 0, 0});
+        works(napier_softmax, context, grid_input(&x), y.view, NULL);
+        works(napier_softmax_backward, context, grid_input(&y), grid_input(&g), out.view, NULL);
+        expect_near(&out, of_softmax, share[d], "softmax_backward");
+        if (dtypes[d] == NAPIER_F32 || dtypes[d] == NAPIER_F64) { /* 16 bits round the log-probabilities */
+            works(napier_log_softmax, context, grid_input(&x), y.view, NULL);
+            works(napier_log_softmax_backward, context, grid_input(&y), grid_input(&g), out.view, NULL);
+            expect_near(&out, of_log, share[d], "log_softmax_backward");
+        }
+    }
+}
+
 int main(void) {
-    return RUN_TESTS("gradients", TEST_2(test_formulas), TEST_2(test_all_is_one_row), TEST_1(test_finite_differences),
-                     TEST(test_gradient_bits), TEST_1(test_gradient_edges), TEST_1(test_gradients_add_up_to_zero),
-                     TEST_2(test_callers_rounding_does_not_matter), TEST_1(test_bad_gradient_arguments));
+    return RUN_TESTS("gradients", TEST_EACH_ISA(1, test_certain), TEST_2(test_formulas), TEST_2(test_all_is_one_row),
+                     TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_gradient_edges),
+                     TEST_1(test_gradients_add_up_to_zero), TEST_2(test_callers_rounding_does_not_matter),
+                     TEST_1(test_bad_gradient_arguments));
 }

@@ -20,10 +20,10 @@ typedef struct line {
     napier_const_matrix in, grad;
     napier_matrix out;
     napier_f64_final final;
-    double sum;           /* of a plain sum */
-    napier_f64_sum *sums; /* if the line is split: one per worker, ... */
-    double *tile_sums;    /* ... or one per tile */
-    const double *terms;  /* NULL, or the terms of a line of one tile */
+    napier_certain_sums sum;        /* of a plain sum */
+    napier_f64_sum *sums;           /* if the line is split: one per worker, ... */
+    napier_certain_sums *tile_sums; /* ... or one per tile */
+    const double *terms;            /* NULL, or the terms of a line of one tile */
 } line;
 
 static bool has_plain_sum(const napier_f64_job *j) {
@@ -58,24 +58,28 @@ static void sum_tiles(const line *l, napier_f64_sum *sum, int64_t begin, int64_t
     }
 }
 
-static double plain_sum(const line *l, int64_t tile) {
-    double y[NAPIER_F64_TILE], g[NAPIER_F64_TILE], lane[NAPIER_F64_LANES] = {0};
+static void plain_sum(const line *l, int64_t tile, napier_certain_sums *sums) {
+    double y[NAPIER_F64_TILE], g[NAPIER_F64_TILE];
+    double rest[NAPIER_F64_LANES] = {0}, prob[NAPIER_F64_LANES] = {0}, certain[NAPIER_F64_LANES] = {0};
     const int n = napier_f64_tile_size(l->size, tile);
     const int64_t first = tile * NAPIER_F64_TILE;
     napier_f64_load_span(l->grad, 1, first, n, g);
-    if (l->job->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT) {
-        for (int i = 0; i < n; i++) {
-            lane[i % NAPIER_F64_LANES] += g[i];
-        }
-        return napier_f64_fold(lane);
+    const bool log = l->job->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT;
+    if (!log) {
+        napier_f64_load_span(l->in, 1, first, n, y);
     }
-    napier_f64_load_span(l->in, 1, first, n, y);
     for (int i = 0; i < n; i++) {
-        if (y[i] != 0) {
-            lane[i % NAPIER_F64_LANES] = fma(g[i], y[i], lane[i % NAPIER_F64_LANES]);
+        const int lane = i % NAPIER_F64_LANES;
+        if (log) {
+            rest[lane] += g[i];
+        } else if (y[i] > (double)NAPIER_CERTAIN) {
+            certain[lane] = fma(g[i], y[i], certain[lane]);
+        } else if (y[i] != 0) {
+            rest[lane] = fma(g[i], y[i], rest[lane]);
+            prob[lane] += y[i];
         }
     }
-    return napier_f64_fold(lane);
+    *sums = (napier_certain_sums){napier_f64_fold(certain), napier_f64_fold(rest), napier_f64_fold(prob)};
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -106,8 +110,8 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     napier_f64_load_span(l->grad, 1, first, n, g);
     for (int i = 0; i < n; i++) {
         z[i] = l->job->result == NAPIER_F64_SOFTMAX_GRADIENT
-                   ? napier_f64_softmax_gradient(z[i], g[i], l->sum, o->temperature)
-                   : napier_f64_log_softmax_gradient(z[i], g[i], l->sum, o->temperature);
+                   ? napier_f64_softmax_gradient(z[i], g[i], &l->sum, o->temperature)
+                   : napier_f64_log_softmax_gradient(z[i], g[i], &l->sum, o->temperature);
     }
 }
 
@@ -147,7 +151,7 @@ static void write_tile(void *argument, int64_t tile) {
 
 static void run_line(void *argument, int64_t index) {
     const napier_f64_job *j = argument;
-    line l = {.sum = 0};
+    line l = {.index = 0};
     open_line(&l, j, index);
     const int64_t tiles = napier_f64_tiles(l.size);
     if (tiles == 1 && !has_plain_sum(j)) {
@@ -155,7 +159,9 @@ static void run_line(void *argument, int64_t index) {
         return;
     }
     for (int64_t tile = 0; tile < tiles && has_plain_sum(j); tile++) {
-        l.sum += plain_sum(&l, tile);
+        napier_certain_sums sums;
+        plain_sum(&l, tile, &sums);
+        napier_certain_sums_add(&l.sum, &sums);
     }
     if (!has_plain_sum(j)) {
         napier_f64_sum sum;
@@ -181,7 +187,7 @@ static void sum_task(void *argument, int worker, int64_t begin, int64_t end) {
         return;
     }
     for (int64_t tile = begin; tile < end; tile++) {
-        l->tile_sums[tile] = plain_sum(l, tile);
+        plain_sum(l, tile, &l->tile_sums[tile]);
     }
 }
 
@@ -193,7 +199,7 @@ static void run_split_line(const napier_context *context, line *l, int workers) 
     }
     napier_parallel(context, tiles, NAPIER_F64_CHUNK_TILES, sum_task, l);
     for (int64_t tile = 0; tile < tiles && plain; tile++) {
-        l->sum += l->tile_sums[tile];
+        napier_certain_sums_add(&l->sum, &l->tile_sums[tile]);
     }
     for (int w = 1; w < workers && !plain; w++) {
         napier_f64_sum_merge(&l->sums[0], &l->sums[w]);
@@ -215,7 +221,8 @@ static napier_status run_split(napier_context *context, const napier_f64_job *j)
     NAPIER_MAY_STOP(context);
     NAPIER_MEMORY(memory, context);
     const int64_t count = has_plain_sum(j) ? tiles : workers;
-    void *const sums = napier_take(&memory, count, has_plain_sum(j) ? sizeof(double) : sizeof(napier_f64_sum));
+    void *const sums =
+        napier_take(&memory, count, has_plain_sum(j) ? sizeof(napier_certain_sums) : sizeof(napier_f64_sum));
     NAPIER_TRY(napier_taken(&memory, "no memory for %lld partial sums", (long long)count));
     for (int64_t index = 0; index < line_count(j); index++) {
         line l = {.sums = sums, .tile_sums = sums};

@@ -29,6 +29,7 @@
 #include <napier/softmax.h>
 
 #include "core/math/f64.h"
+#include "ops/softmax/certain.h"
 #include "ops/softmax/signed_digits.h"
 
 /* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
@@ -123,13 +124,20 @@ typedef enum napier_f64_result {
 
 /* ---- Gradients, element by element ------------------------------------------------------------------------------- */
 
-/* An element with probability 0 gets 0, whatever its gradient is. `sum` is the row's sum of grad * prob, or of grad. */
-NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, double sum, double temperature) {
-    return prob == 0 ? 0 : prob * (grad - sum) / temperature;
+/* An element with probability 0 gets 0, whatever its gradient is. Certain elements as in ops/softmax/sum.h. */
+NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, const napier_certain_sums *s,
+                                               double temperature) {
+    const bool certain = prob > (double)NAPIER_CERTAIN;
+    const double v = certain ? napier_certain_gradient(prob, grad, s) : prob * (grad - (s->rest + s->certain));
+    return prob == 0 ? 0 : v / temperature;
 }
-NAPIER_BOTH double napier_f64_log_softmax_gradient(double logprob, double grad, double sum, double temperature) {
+NAPIER_BOTH double napier_f64_log_softmax_gradient(double logprob, double grad, const napier_certain_sums *s,
+                                                   double temperature) {
+    if (napier_is_certain_log(logprob)) {
+        return napier_certain_log_gradient(logprob, grad, s->rest) / temperature;
+    }
     const double prob = napier_f64_exp(logprob);
-    return (prob == 0 ? grad : fma(-prob, sum, grad)) / temperature;
+    return (prob == 0 ? grad : fma(-prob, s->rest, grad)) / temperature;
 }
 NAPIER_BOTH double napier_f64_lse_gradient(double prob, double grad, double temperature) {
     return prob == 0 ? 0 : grad * prob / temperature;

@@ -137,28 +137,36 @@ CUDA_KERNEL(napier_f64_tile_sums, napier_f64_cuda_job, NAPIER_F64_LANES) {
     CUDA_SHARED(napier_f64_room, room);
     for (int64_t at = blockIdx.x; at < job.lines * job.tiles; at += gridDim.x) {
         const int64_t line = at / job.tiles, tile = at % job.tiles;
-        double lane = 0;
+        double rest = 0, prob = 0, certain = 0;
         for (int i = (int)threadIdx.x; i < napier_f64_tile_end(&job, tile); i += NAPIER_F64_LANES) {
             const double g = napier_f64_element(&job, &job.g, line, tile * NAPIER_F64_TILE + i);
             if (job.result == NAPIER_F64_LOG_SOFTMAX_GRADIENT) {
-                lane += g;
+                rest += g;
                 continue;
             }
-            const double prob = napier_f64_element(&job, &job.x, line, tile * NAPIER_F64_TILE + i);
-            lane = prob != 0 ? fma(g, prob, lane) : lane;
+            const double p = napier_f64_element(&job, &job.x, line, tile * NAPIER_F64_TILE + i);
+            if (p > (double)NAPIER_CERTAIN) {
+                certain = fma(g, p, certain);
+            } else if (p != 0) {
+                rest = fma(g, p, rest);
+                prob += p;
+            }
         }
-        const double sum = napier_f64_block_fold(lane, false, room->lane);
+        napier_certain_sums sums;
+        sums.certain = napier_f64_block_fold(certain, false, room->lane);
+        sums.rest = napier_f64_block_fold(rest, false, room->lane);
+        sums.prob = napier_f64_block_fold(prob, false, room->lane);
         if (threadIdx.x == 0) {
-            job.tile_sums[at] = sum;
+            job.tile_sums[at] = sums;
         }
     }
 }
 
 CUDA_KERNEL(napier_f64_totals, napier_f64_cuda_job, CUDA_WARP) {
     const int64_t line = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    double total = 0;
+    napier_certain_sums total = {0, 0, 0};
     for (int64_t tile = 0; tile < job.tiles && line < job.lines; tile++) {
-        total += job.tile_sums[line * job.tiles + tile];
+        napier_certain_sums_add(&total, &job.tile_sums[line * job.tiles + tile]);
     }
     if (line < job.lines) {
         job.totals[line] = total;
@@ -172,11 +180,11 @@ NAPIER_INLINE double napier_f64_result_of(const napier_f64_cuda_job *job, int64_
     switch (job->result) {
     case NAPIER_F64_SOFTMAX_GRADIENT:
         return napier_f64_softmax_gradient(napier_f64_element(job, &job->x, line, i),
-                                           napier_f64_element(job, &job->g, line, i), job->totals[line],
+                                           napier_f64_element(job, &job->g, line, i), &job->totals[line],
                                            job->temperature);
     case NAPIER_F64_LOG_SOFTMAX_GRADIENT:
         return napier_f64_log_softmax_gradient(napier_f64_element(job, &job->x, line, i),
-                                               napier_f64_element(job, &job->g, line, i), job->totals[line],
+                                               napier_f64_element(job, &job->g, line, i), &job->totals[line],
                                                job->temperature);
     case NAPIER_F64_LSE_GRADIENT:
         y = napier_f64_logit(job, line, i);

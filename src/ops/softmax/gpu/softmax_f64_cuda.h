@@ -26,7 +26,7 @@ typedef struct napier_f64_cuda_job {
     napier_f64_final *finals;    /* [lines] */
     napier_f64_sum *states;      /* of each line; unless they are being computed, they replace the sums of x */
     bool clear;                  /* the states count as empty, whatever they contain */
-    double *tile_sums, *totals;  /* gradients: [lines, tiles], [lines] */
+    napier_certain_sums *tile_sums, *totals; /* gradients: [lines, tiles], [lines] */
 } napier_f64_cuda_job;
 
 #if !defined(CUDA_KERNEL)

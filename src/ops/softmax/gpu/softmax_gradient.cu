@@ -77,22 +77,48 @@ NAPIER_INLINE void napier_gradient_load(const napier_gradient_lines *lines, int6
     napier_unpack_eight(&lines->gradients, &gradients, i, gradient);
 }
 
-/* Adds eight elements to their lanes. If a probability is 0 (a masked position), its gradient is ignored. */
-NAPIER_INLINE void napier_gradient_add(bool log, const float *value, const float *gradient, float *lane) {
+/* A thread's eight lanes of the sums of a tile. */
+typedef struct napier_gradient_lanes {
+    float certain[8], rest[8], prob[8];
+} napier_gradient_lanes;
+
+NAPIER_INLINE void napier_gradient_lanes_start(napier_gradient_lanes *lanes) {
     NAPIER_UNROLL
     for (int e = 0; e < 8; e++) {
-        lane[e] = log ? lane[e] + gradient[e] : fmaf(value[e], value[e] == 0.0f ? 0.0f : gradient[e], lane[e]);
+        lanes->certain[e] = lanes->rest[e] = lanes->prob[e] = 0.0f;
+    }
+}
+
+/* Adds eight elements to their lanes. If a probability is 0 (a masked position), its gradient is ignored. */
+NAPIER_INLINE void napier_gradient_add(bool log, const float *value, const float *gradient,
+                                       napier_gradient_lanes *lanes) {
+    NAPIER_UNROLL
+    for (int e = 0; e < 8; e++) {
+        if (log) {
+            lanes->rest[e] += gradient[e];
+            continue;
+        }
+        const bool certain = value[e] > NAPIER_CERTAIN;
+        const float p = certain ? 0.0f : value[e], q = certain ? value[e] : 0.0f;
+        lanes->rest[e] = fmaf(p, p == 0.0f ? 0.0f : gradient[e], lanes->rest[e]);
+        lanes->certain[e] = fmaf(q, q == 0.0f ? 0.0f : gradient[e], lanes->certain[e]);
+        lanes->prob[e] += p;
     }
 }
 
 /* Eight results. */
-NAPIER_INLINE void napier_gradient_write(const napier_gradient_cuda_job *job, float sum, const float *value,
-                                         const float *gradient, const napier_line *out, int64_t i) {
+NAPIER_INLINE void napier_gradient_write(const napier_gradient_cuda_job *job, const napier_certain_sums *sums,
+                                         const float *value, const float *gradient, const napier_line *out, int64_t i) {
+    const float sum = napier_certain_sum(sums);
     float result[8];
     NAPIER_UNROLL
     for (int e = 0; e < 8; e++) {
         float v;
-        if (job->log) {
+        if (job->log ? napier_is_certain_log((double)value[e]) : value[e] > NAPIER_CERTAIN) {
+            const double x = (double)value[e], g = (double)gradient[e];
+            v = (float)(job->log ? napier_certain_log_gradient(x, g, (double)sum)
+                                 : napier_certain_gradient(x, g, sums));
+        } else if (job->log) {
             v = vf_fnma(vf_exp(value[e]), sum, gradient[e]);
         } else {
             v = value[e] == 0.0f ? 0.0f : value[e] * (gradient[e] - sum);
@@ -110,9 +136,16 @@ NAPIER_INLINE int64_t napier_eight_at(int64_t tile, int k) {
     return tile * NAPIER_TILE + k * NAPIER_TILE_LANES + 8 * (threadIdx.x % CUDA_WARP);
 }
 
-/* The lanes of a warp, whatever the dtype: those of 16-bit elements (tile.cuh). */
-NAPIER_INLINE float napier_gradient_fold(float *lane) {
-    return napier_fold(NAPIER_BF16, CUDA_WARP, (int)threadIdx.x % CUDA_WARP, lane);
+/* The sums of a tile from the lanes of a warp, whatever the dtype: those of 16-bit elements (tile.cuh). */
+NAPIER_INLINE napier_certain_sums napier_gradient_fold(bool log, napier_gradient_lanes *lanes) {
+    const int thread = (int)threadIdx.x % CUDA_WARP;
+    napier_certain_sums sums = {0.0, 0.0, 0.0};
+    sums.rest = (double)napier_fold(NAPIER_BF16, CUDA_WARP, thread, lanes->rest);
+    if (!log) {
+        sums.certain = (double)napier_fold(NAPIER_BF16, CUDA_WARP, thread, lanes->certain);
+        sums.prob = (double)napier_fold(NAPIER_BF16, CUDA_WARP, thread, lanes->prob);
+    }
+    return sums;
 }
 
 /* ---- Rows of one tile -------------------------------------------------------------------------------------------- */
@@ -121,7 +154,9 @@ CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THR
     const int64_t warps = blockDim.x / CUDA_WARP;
     for (int64_t row = blockIdx.x * warps + threadIdx.x / CUDA_WARP; row < job.out.rows; row += gridDim.x * warps) {
         const napier_gradient_lines lines = napier_gradient_lines_of(&job, row);
-        float lane[8] = {0.0f}, value[32], gradient[32];
+        napier_gradient_lanes lanes;
+        float value[32], gradient[32];
+        napier_gradient_lanes_start(&lanes);
         napier_eight values[4], gradients[4];
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) { /* all loads first */
@@ -132,12 +167,12 @@ CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THR
         for (int k = 0; k < 4; k++) {
             napier_unpack_eight(&lines.values, &values[k], napier_eight_at(0, k), value + 8 * k);
             napier_unpack_eight(&lines.gradients, &gradients[k], napier_eight_at(0, k), gradient + 8 * k);
-            napier_gradient_add(job.log, value + 8 * k, gradient + 8 * k, lane);
+            napier_gradient_add(job.log, value + 8 * k, gradient + 8 * k, &lanes);
         }
-        const float sum = (float)(0.0 + (double)napier_gradient_fold(lane));
+        const napier_certain_sums sum = napier_gradient_fold(job.log, &lanes);
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) {
-            napier_gradient_write(&job, sum, value + 8 * k, gradient + 8 * k, &lines.out, napier_eight_at(0, k));
+            napier_gradient_write(&job, &sum, value + 8 * k, gradient + 8 * k, &lines.out, napier_eight_at(0, k));
         }
     }
 }
@@ -169,10 +204,12 @@ NAPIER_INLINE napier_eight napier_kept_eight(napier_dtype dtype, const napier_wo
 }
 
 /* The sum of a tile, which is kept. */
-NAPIER_INLINE float napier_gradient_keep_tile(const napier_gradient_cuda_job *job, const napier_gradient_lines *lines,
-                                              napier_gradient_room *room, int64_t tile) {
+NAPIER_INLINE napier_certain_sums napier_gradient_keep_tile(const napier_gradient_cuda_job *job,
+                                                            const napier_gradient_lines *lines,
+                                                            napier_gradient_room *room, int64_t tile) {
     const int a = napier_eight_chunks(job->values.dtype), b = napier_eight_chunks(job->gradients.dtype);
-    float lane[8] = {0.0f};
+    napier_gradient_lanes lanes;
+    napier_gradient_lanes_start(&lanes);
     napier_eight values[4], gradients[4];
     NAPIER_UNROLL
     for (int k = 0; k < 4; k++) {
@@ -184,12 +221,12 @@ NAPIER_INLINE float napier_gradient_keep_tile(const napier_gradient_cuda_job *jo
         float value[8], gradient[8];
         napier_unpack_eight(&lines->values, &values[k], napier_eight_at(tile, k), value);
         napier_unpack_eight(&lines->gradients, &gradients[k], napier_eight_at(tile, k), gradient);
-        napier_gradient_add(job->log, value, gradient, lane);
+        napier_gradient_add(job->log, value, gradient, &lanes);
         napier_keep_eight(job->values.dtype, &values[k], napier_kept_eights(room, 4 * (a + b), tile, k * (a + b)));
         napier_keep_eight(job->gradients.dtype, &gradients[k],
                           napier_kept_eights(room, 4 * (a + b), tile, k * (a + b) + a));
     }
-    return napier_gradient_fold(lane);
+    return napier_gradient_fold(job->log, &lanes);
 }
 
 NAPIER_INLINE void napier_gradient_write_kept(const napier_gradient_cuda_job *job, const napier_gradient_lines *lines,
@@ -203,7 +240,7 @@ NAPIER_INLINE void napier_gradient_write_kept(const napier_gradient_cuda_job *jo
         napier_unpack_eight(&lines->values, &kept, i, value);
         kept = napier_kept_eight(job->gradients.dtype, napier_kept_eights(room, 4 * (a + b), tile, k * (a + b) + a));
         napier_unpack_eight(&lines->gradients, &kept, i, gradient);
-        napier_gradient_write(job, room->total, value, gradient, &lines->out, i);
+        napier_gradient_write(job, &room->total, value, gradient, &lines->out, i);
     }
 }
 
@@ -213,18 +250,18 @@ CUDA_KERNEL(napier_gradient_rows, napier_gradient_cuda_job, NAPIER_GRADIENT_ROW_
     for (int64_t row = blockIdx.x; row < job.out.rows; row += gridDim.x) {
         const napier_gradient_lines lines = napier_gradient_lines_of(&job, row);
         for (int64_t tile = warp; tile < job.tiles; tile += warps) {
-            const float sum = napier_gradient_keep_tile(&job, &lines, room, tile);
+            const napier_certain_sums sum = napier_gradient_keep_tile(&job, &lines, room, tile);
             if (threadIdx.x % CUDA_WARP == 0) {
                 room->sums[tile] = sum;
             }
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            double total = 0.0;
+            napier_certain_sums total = {0.0, 0.0, 0.0};
             for (int64_t tile = 0; tile < job.tiles; tile++) {
-                total += (double)room->sums[tile];
+                napier_certain_sums_add(&total, &room->sums[tile]);
             }
-            room->total = (float)total;
+            room->total = total;
         }
         __syncthreads();
         for (int64_t tile = warp; tile < job.tiles; tile += warps) {
@@ -241,15 +278,16 @@ CUDA_KERNEL(napier_gradient_sums, napier_gradient_cuda_job, NAPIER_GRADIENT_THRE
     const int64_t warps = blockDim.x / CUDA_WARP, count = job.out.rows * job.tiles;
     for (int64_t at = blockIdx.x * warps + threadIdx.x / CUDA_WARP; at < count; at += gridDim.x * warps) {
         const napier_gradient_lines lines = napier_gradient_lines_of(&job, at / job.tiles);
-        float lane[8] = {0.0f};
+        napier_gradient_lanes lanes;
+        napier_gradient_lanes_start(&lanes);
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) {
             const int64_t i = napier_eight_at(at % job.tiles, k);
             float value[8], gradient[8];
             napier_gradient_load(&lines, i, value, gradient);
-            napier_gradient_add(job.log, value, gradient, lane);
+            napier_gradient_add(job.log, value, gradient, &lanes);
         }
-        const float sum = napier_gradient_fold(lane);
+        const napier_certain_sums sum = napier_gradient_fold(job.log, &lanes);
         if (threadIdx.x % CUDA_WARP == 0) {
             job.sums[at] = sum;
         }
@@ -258,9 +296,9 @@ CUDA_KERNEL(napier_gradient_sums, napier_gradient_cuda_job, NAPIER_GRADIENT_THRE
 
 /* A block for each row: many threads read, one adds. */
 CUDA_KERNEL(napier_gradient_totals, napier_gradient_cuda_job, NAPIER_GRADIENT_THREADS) {
-    CUDA_SHARED(float, some);
+    CUDA_SHARED(napier_certain_sums, some);
     for (int64_t row = blockIdx.x; row < job.out.rows; row += gridDim.x) {
-        double total = 0.0;
+        napier_certain_sums total = {0.0, 0.0, 0.0};
         for (int64_t first = 0; first < job.tiles; first += blockDim.x) {
             const int64_t left = job.tiles - first, n = left < blockDim.x ? left : blockDim.x;
             if ((int64_t)threadIdx.x < n) {
@@ -268,12 +306,12 @@ CUDA_KERNEL(napier_gradient_totals, napier_gradient_cuda_job, NAPIER_GRADIENT_TH
             }
             __syncthreads();
             for (int64_t i = 0; i < n && threadIdx.x == 0; i++) {
-                total += (double)some[i];
+                napier_certain_sums_add(&total, &some[i]);
             }
             __syncthreads();
         }
         if (threadIdx.x == 0) {
-            job.totals[row] = (float)total;
+            job.totals[row] = total;
         }
     }
 }
@@ -288,7 +326,7 @@ CUDA_KERNEL(napier_gradient_write_tiles, napier_gradient_cuda_job, NAPIER_GRADIE
             const int64_t i = napier_eight_at(at % job.tiles, k);
             float value[8], gradient[8];
             napier_gradient_load(&lines, i, value, gradient);
-            napier_gradient_write(&job, job.totals[row], value, gradient, &lines.out, i);
+            napier_gradient_write(&job, &job.totals[row], value, gradient, &lines.out, i);
         }
     }
 }

@@ -40,7 +40,7 @@ static napier_status gradient_launch_tiles(const napier_cuda_call *gpu, const na
     const napier_cuda_shape totals = {
         .blocks = rows < INT32_MAX ? rows : INT32_MAX,
         .threads = NAPIER_GRADIENT_THREADS,
-        .shared_bytes = NAPIER_GRADIENT_THREADS * (int64_t)sizeof(float),
+        .shared_bytes = NAPIER_GRADIENT_THREADS * (int64_t)sizeof(napier_certain_sums),
     };
     NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_gradient_sums, tiles, j));
     NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_gradient_totals, totals, j));

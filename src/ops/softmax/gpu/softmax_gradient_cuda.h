@@ -5,6 +5,7 @@
 
 #include <napier/softmax.h>
 
+#include "ops/softmax/certain.h"
 #include "ops/softmax/sum.h"
 
 enum {
@@ -18,15 +19,14 @@ typedef struct napier_gradient_cuda_job {
     napier_const_matrix values, gradients; /* the result, and the gradient with respect to it: f32, f16 or bf16 */
     napier_matrix out;
     float temperature;
-    int64_t tiles; /* of a row */
-    float *sums;   /* [rows, tiles] */
-    float *totals; /* [rows] */
+    int64_t tiles;               /* of a row */
+    napier_certain_sums *sums;   /* [rows, tiles] */
+    napier_certain_sums *totals; /* [rows] */
 } napier_gradient_cuda_job;
 
 /* Shared memory of a block that takes a row; the row's chunks follow. */
 typedef struct napier_gradient_room {
-    float sums[NAPIER_GRADIENT_MOST_TILES];
-    float total;
+    napier_certain_sums sums[NAPIER_GRADIENT_MOST_TILES], total;
 } napier_gradient_room;
 
 enum { NAPIER_GRADIENT_ROOM = (sizeof(napier_gradient_room) + 127) / 128 * 128 };
