@@ -23,7 +23,8 @@
  * The caller's rounding mode and flush-to-zero flags neither change results nor are changed.
  *
  * Error bounds for f32. p_max is the share of all elements that equal the maximum; delta = 15.6 * 2^-24.
- *     logsumexp, log_softmax   1 ulp of the result + delta * (1 - p_max). A log-probability is never positive.
+ *     logsumexp                1 ulp of the result + delta * (1 - p_max)
+ *     log_softmax              1.5 ulp of the result + delta * (1 - p_max). A log-probability is never positive.
  *                              Where the maximum and the log of the sum cancel, the error of their sum is up to 2^-44.
  *     softmax                  4 ulp + delta * (1 - p_max) relative; |sum - 1| <= 3e-7
  *
@@ -55,8 +56,10 @@ typedef enum napier_masked_rows {
 } napier_masked_rows;
 
 typedef struct napier_softmax_options {
-    size_t struct_size;             /* sizeof(napier_softmax_options) */
-    double temperature;             /* finite and > 0, also after rounding to the compute type; default 1 */
+    size_t struct_size; /* sizeof(napier_softmax_options) */
+    /* Finite and > 0, also after rounding to the compute type; default 1. A finite logit whose quotient overflows is an
+     * infinity: [3e38, 1e38] with 0.5 is a row with +inf. */
+    double temperature;
     napier_algorithm algorithm;     /* default AUTO */
     napier_masked_rows masked_rows; /* default NAN; logsumexp ignores it */
 } napier_softmax_options;
@@ -119,7 +122,8 @@ NAPIER_API napier_status napier_log_softmax_backward(napier_context *context, na
                                                      const napier_softmax_options *options);
 
 /* grad_logits[i] = grad_lse[i] * softmax(logits[i] / T) / T. The softmax is computed anew, because exp(logits - lse) would
- * lose accuracy where lse is large. A row of only -inf gets 0. grad_lse has size rows. */
+ * lose accuracy where lse is large. A row of only -inf gets 0. A row with +inf gets NaN everywhere, as its softmax is NaN
+ * (PyTorch: NaN at the infinities, 0 elsewhere). grad_lse has size rows. */
 NAPIER_API napier_status napier_logsumexp_backward(napier_context *context, napier_const_matrix logits,
                                                    napier_const_vector grad_lse, napier_matrix grad_logits,
                                                    const napier_softmax_options *options);

@@ -325,7 +325,7 @@ static void compare_row(const format *f, napier_dtype dtype, const void *row, in
         const double logprob = get(dtype, logprobs, i), prob = get(dtype, probs, i);
         const long double exact = expl(below) / t.total;
         if (!isinf(below)) {
-            w->logprob = fmax(w->logprob, share_of_bound(f, logprob, below - t.log_total, 1, slack));
+            w->logprob = fmax(w->logprob, share_of_bound(f, logprob, below - t.log_total, 1.5, slack));
         }
         w->prob = fmax(w->prob, share_of_bound(f, prob, exact, 4, slack * exact));
         w->shape = w->shape && logprob <= 0 && prob >= 0 && (!isinf(below) || (isinf(logprob) && prob == 0));

@@ -118,6 +118,10 @@ long double oracle_log_bound(const oracle_row *row, long double truth, napier_dt
     return dtype_ulp(compute, truth) + delta_of(compute) * row->mass + narrowing(truth, compute, out);
 }
 
+long double oracle_log_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out) {
+    return oracle_log_bound(row, truth, compute, out) + dtype_ulp(compute, truth) / 2;
+}
+
 long double oracle_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out) {
     return 4 * dtype_ulp(compute, truth) + delta_of(compute) * row->mass * truth + narrowing(truth, compute, out);
 }

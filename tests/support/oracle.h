@@ -36,6 +36,7 @@ long double oracle_softmax(const oracle_row *row, double z);
 long double dtype_ulp(napier_dtype dtype, long double value);
 
 /* The bound of the header for |result - truth|: computed in `compute`, then rounded once to `out`. */
+long double oracle_log_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
 long double oracle_log_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
 long double oracle_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
 

@@ -43,7 +43,8 @@ static void check_elements(operation op, const subject *s, const void *result) {
     for (int64_t i = 0; i < s->n; i++) {
         const double got = element_get(result, s->out, i);
         const long double truth = (probs ? oracle_softmax : oracle_log_softmax)(&s->truth, s->z[i]);
-        const long double bound = (probs ? oracle_softmax_bound : oracle_log_bound)(&s->truth, truth, compute, s->out);
+        const long double bound =
+            (probs ? oracle_softmax_bound : oracle_log_softmax_bound)(&s->truth, truth, compute, s->out);
         sum += (long double)got;
         const bool right = !isinf(s->z[i]) ? oracle_within(got, truth, bound, s->out)
                            : probs         ? got == 0

@@ -2,6 +2,8 @@
  * MPFR for the rows where digits cancel, with the error bounds of napier/softmax.h. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "support/formats.h"
 #include "support/truth.h"
@@ -118,6 +120,80 @@ static void test_oracles_agree(void) {
     }
 }
 
+/* ---- The worst rows of the bounds --------------------------------------------------------------------------------------- */
+
+enum { SEARCH_COLS = 9, SEARCH_ROWS = 200 * 1000, SEARCH_CLIMBS = 50 };
+typedef struct shares {
+    long double lse, logprob, prob; /* the error as a share of the bound */
+} shares;
+
+static shares shares_of(napier_context *context, const float *row) {
+    double wide[SEARCH_COLS];
+    float lse, logprobs[SEARCH_COLS], probs[SEARCH_COLS];
+    const napier_const_matrix x = napier_const_rows_f32(row, 1, SEARCH_COLS);
+    works(napier_logsumexp, context, x, napier_array_f32(&lse, 1), NULL);
+    works(napier_log_softmax, context, x, napier_rows_f32(logprobs, 1, SEARCH_COLS), NULL);
+    works(napier_softmax, context, x, napier_rows_f32(probs, 1, SEARCH_COLS), NULL);
+    for (int i = 0; i < SEARCH_COLS; i++) {
+        wide[i] = (double)row[i];
+    }
+    const oracle_row truth = oracle_reduce(wide, SEARCH_COLS);
+    shares s = {fabsl((long double)lse - truth.lse) / oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32), 0,
+                0};
+    for (int i = 0; i < SEARCH_COLS; i++) {
+        const long double l = oracle_log_softmax(&truth, wide[i]), p = oracle_softmax(&truth, wide[i]);
+        s.logprob = fmaxl(s.logprob, fabsl((long double)logprobs[i] - l) /
+                                         oracle_log_softmax_bound(&truth, l, NAPIER_F32, NAPIER_F32));
+        s.prob =
+            fmaxl(s.prob, fabsl((long double)probs[i] - p) / oracle_softmax_bound(&truth, p, NAPIER_F32, NAPIER_F32));
+    }
+    return s;
+}
+
+static long double share(const shares *s, int which) { return which == 0 ? s->lse : which == 1 ? s->logprob : s->prob; }
+
+/* Numbers of one size; half of the rows repeat the first. */
+static void row_fill_small(uint64_t *seed, float *row, int n) {
+    for (int i = 0; i < n; i++) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        row[i] = (float)(*seed >> 40) * 0x1p-20F - 8.0F;
+        row[i] = i > 0 && i < n - 1 && (*seed >> 8 & 1) ? row[0] : row[i];
+    }
+}
+
+/* Random rows, each changed a little as long as its error grows. NAPIER_SEARCH rows by hand; a few in the tests. */
+static void test_bounds_hold_where_a_search_leads(napier_context *context) {
+    static const float known[SEARCH_COLS] = {-3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F,
+                                             -3.5418670F, -3.5418670F, -3.5418670F, -8.9955931F};
+    const char *const wanted = getenv("NAPIER_SEARCH");
+    const int64_t rows = wanted ? atoll(wanted) : SEARCH_ROWS;
+    long double worst[3] = {0, shares_of(context, known).logprob, 0};
+    uint64_t seed = 1;
+    for (int64_t tried = 0; tried < rows;) {
+        float row[SEARCH_COLS], best[SEARCH_COLS];
+        row_fill_small(&seed, best, SEARCH_COLS);
+        const int which = (int)(tried % 3);
+        long double most = 0;
+        for (int climb = 0; climb < SEARCH_CLIMBS; climb++, tried++) {
+            memcpy(row, best, sizeof row);
+            row[seed % SEARCH_COLS] = nextafterf(row[seed % SEARCH_COLS], seed & 256 ? 100.0F : -100.0F);
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            const shares s = shares_of(context, row);
+            if (share(&s, which) > most) {
+                most = share(&s, which);
+                memcpy(best, row, sizeof best);
+            }
+        }
+        worst[which] = fmaxl(worst[which], most);
+    }
+    printf("%lld rows, worst share of the bound: logsumexp %.3Lf, log_softmax %.3Lf, softmax %.3Lf\n", (long long)rows,
+           worst[0], worst[1], worst[2]);
+    for (int i = 0; i < 3; i++) {
+        expect(worst[i] <= 1, "%s: %.4Lf of the bound", (const char *[]){"logsumexp", "log_softmax", "softmax"}[i],
+               worst[i]);
+    }
+}
+
 /* logsumexp near 0, where the naive formula gives 0: the correctly rounded truth. */
 static void test_results_near_zero(napier_context *context) {
     static const float far[] = {-40.0f, -100.0f, -17.0f, -30.5f, -60.25f, -88.0f, -103.0f};
@@ -150,7 +226,8 @@ static void test_results_near_zero(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS("softmax_oracle", TEST(test_oracles_agree), TEST_1(test_results_near_zero), TEST_1(test_f32_rows),
-                     TEST_1(test_f16_rows), TEST_1(test_bf16_rows), TEST_1(test_f64_rows), TEST_2(test_vocabulary_rows),
+    return RUN_TESTS("softmax_oracle", TEST(test_oracles_agree), TEST_1(test_results_near_zero),
+                     TEST_1(test_bounds_hold_where_a_search_leads), TEST_1(test_f32_rows), TEST_1(test_f16_rows),
+                     TEST_1(test_bf16_rows), TEST_1(test_f64_rows), TEST_2(test_vocabulary_rows),
                      TEST_1(test_temperatures), TEST_1(test_hard_rows_by_mpfr));
 }
