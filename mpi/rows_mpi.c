@@ -243,12 +243,12 @@ napier_status napier_mpi_logsumexp_backward(napier_context *context, MPI_Comm co
     return exchange_close(&x);
 }
 
-/* The sums of all tiles of each row, of gradients or of their product with probs: [rows][all tiles]. */
+/* The sums of all tiles of each row, for gradients (napier_shard_dots): [rows][all tiles][NAPIER_SHARD_DOTS]. */
 static float *gather_dots(exchange *x, bool product, napier_const_matrix probs, napier_const_matrix gradients) {
     whole_tiles of_gradients = {.count = 0}, of_probs = {.count = 0};
     shard g = {gradients, exchange_first(x)}, p = {probs, exchange_first(x)};
-    float *const own = exchange_take(x, x->rows * exchange_own_tiles(x), sizeof *own);
-    float *const dots = exchange_take(x, x->rows * exchange_all_tiles(x), sizeof *dots);
+    float *const own = exchange_take(x, x->rows * exchange_own_tiles(x) * NAPIER_SHARD_DOTS, sizeof *own);
+    float *const dots = exchange_take(x, x->rows * exchange_all_tiles(x) * NAPIER_SHARD_DOTS, sizeof *dots);
     exchange_tiles(x, gradients.dtype, copy_columns, &g, &of_gradients);
     if (product) {
         exchange_tiles(x, probs.dtype, copy_columns, &p, &of_probs);
@@ -257,14 +257,15 @@ static float *gather_dots(exchange *x, bool product, napier_const_matrix probs, 
     for (int i = 0; i < of_gradients.count; i++) {
         const edge *e = &of_gradients.edges[i];
         STEP(x, napier_shard_dots(x->context, product ? of_probs.edges[i].x : none, e->x,
-                                  own_view(x, own, 1, e->first, e->x.cols)));
+                                  own_view(x, own, NAPIER_SHARD_DOTS, e->first, e->x.cols)));
     }
     const int64_t begin = of_gradients.begin, end = of_gradients.end;
     if (begin < end) {
         STEP(x, napier_shard_dots(x->context, product ? columns_of(probs, p.first, begin, end) : none,
-                                  columns_of(gradients, g.first, begin, end), own_view(x, own, 1, begin, end - begin)));
+                                  columns_of(gradients, g.first, begin, end),
+                                  own_view(x, own, NAPIER_SHARD_DOTS, begin, end - begin)));
     }
-    exchange_gather_tiles(x, 1, own, NULL, 0, dots, NULL);
+    exchange_gather_tiles(x, NAPIER_SHARD_DOTS, own, NULL, 0, dots, NULL);
     return dots;
 }
 
@@ -284,9 +285,9 @@ static napier_status map_backward(napier_context *context, MPI_Comm comm, napier
     exchange x;
     if (!exchange_open(&x, context, comm, status, result.rows, result.cols, facts, 3)) {
         const float *const dots = gather_dots(&x, kind == NAPIER_KIND_SOFTMAX, result, gradients);
-        const int64_t tiles = exchange_all_tiles(&x);
+        const int64_t sums = exchange_all_tiles(&x) * NAPIER_SHARD_DOTS;
         STEP(&x, napier_shard_softmax_backward(context, kind, result, gradients,
-                                               napier_const_rows_f32(dots, x.rows, tiles), grad_logits, &o));
+                                               napier_const_rows_f32(dots, x.rows, sums), grad_logits, &o));
     }
     return exchange_close(&x);
 }

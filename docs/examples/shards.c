@@ -33,11 +33,11 @@ static void softmax_over_workers(napier_context *context) {
     EXPECT(memcmp(probs, whole, sizeof probs) == 0);
 }
 
-/* Gradients: for softmax the workers exchange one number for each tile, for logsumexp nothing more than the finals. */
+/* Gradients: for softmax the workers exchange three numbers for each tile, for logsumexp nothing more than the finals. */
 static void gradients_over_workers(napier_context *context) {
     const napier_indices no_ids = napier_indices_i64(NULL, 0);
     const float one = 1;
-    float tiles[WORKERS][NAPIER_SHARD_LSE], dots[WORKERS];
+    float tiles[WORKERS][NAPIER_SHARD_LSE], dots[WORKERS][NAPIER_SHARD_DOTS];
     float probs[COLUMNS], grad_probs[COLUMNS] = {1}, grad_softmax[COLUMNS], grad_lse[COLUMNS];
     int64_t finals[NAPIER_SHARD_FINAL_WORDS];
     for (int k = 0; k < WORKERS; k++) {
@@ -49,15 +49,15 @@ static void gradients_over_workers(napier_context *context) {
     for (int k = 0; k < WORKERS; k++) {
         EXPECT(napier_shard_softmax(context, finals, NAPIER_KIND_SOFTMAX, shard(logits, k), shard_of(probs, k), NULL) ==
                NAPIER_OK);
-        EXPECT(napier_shard_dots(context, shard(probs, k), shard(grad_probs, k), napier_rows_f32(&dots[k], 1, 1)) ==
-               NAPIER_OK);
+        EXPECT(napier_shard_dots(context, shard(probs, k), shard(grad_probs, k),
+                                 napier_rows_f32(dots[k], 1, NAPIER_SHARD_DOTS)) == NAPIER_OK);
         EXPECT(napier_shard_logsumexp_backward(context, finals, shard(logits, k), napier_const_array_f32(&one, 1),
                                                shard_of(grad_lse, k), NULL) == NAPIER_OK);
     }
     for (int k = 0; k < WORKERS; k++) {
         EXPECT(napier_shard_softmax_backward(context, NAPIER_KIND_SOFTMAX, shard(probs, k), shard(grad_probs, k),
-                                             napier_const_rows_f32(dots, 1, WORKERS), shard_of(grad_softmax, k),
-                                             NULL) == NAPIER_OK);
+                                             napier_const_rows_f32(dots[0], 1, WORKERS * NAPIER_SHARD_DOTS),
+                                             shard_of(grad_softmax, k), NULL) == NAPIER_OK);
     }
     EXPECT(grad_softmax[0] == probs[0] * (1 - probs[0]) && IS_NEAR(grad_lse[2000], probs[2000]));
 }

@@ -78,9 +78,10 @@ NAPIER_API napier_status napier_shard_logsumexp_backward(napier_context *context
                                                          napier_matrix grad_logits,
                                                          const napier_softmax_options *options);
 
-/* For the gradients of softmax and log_softmax: dots [N, 3 ceil(cols / 1024)] receives three sums of each tile. For softmax:
- * of gradients times probs above 1/2, of gradients times the other probs, and of these probs. For log_softmax (probs: data
- * NULL): 0, the sum of gradients, 0. The columns begin at a tile. */
+enum { NAPIER_SHARD_DOTS = 3 }; /* floats of a tile */
+/* For the gradients of softmax and log_softmax: dots [N, NAPIER_SHARD_DOTS * ceil(cols / 1024)] receives three sums of each
+ * tile. For softmax: of gradients times probs above 1/2, of gradients times the other probs, and of these probs. For
+ * log_softmax (probs: data NULL): 0, the sum of gradients, 0. The columns begin at a tile. */
 NAPIER_API napier_status napier_shard_dots(napier_context *context, napier_const_matrix probs,
                                            napier_const_matrix gradients, napier_matrix dots);
 /* The gradient with respect to any columns: result and gradients [N, cols] of softmax or log_softmax, and the dots of all

@@ -94,8 +94,6 @@ napier_status napier_shard_logsumexp_backward(napier_context *context, const int
 
 /* ---- Gradients of softmax and log_softmax ----------------------------------------------------------------------------- */
 
-enum { SUMS = 3 }; /* of a tile: the members of napier_certain_sums */
-
 typedef struct gradient_job {
     const napier_softmax_kernels *kernels;
     napier_const_matrix values, gradients; /* values: data NULL: none */
@@ -127,7 +125,7 @@ static void dot_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const int64_t cols = j->gradients.cols, step = j->out.col_stride;
     for (int64_t row = begin; row < end; row++) {
         float *to = (float *)j->out.data + row * j->out.row_stride;
-        for (int64_t i = 0; i < cols; i += NAPIER_TILE, to += SUMS * step) {
+        for (int64_t i = 0; i < cols; i += NAPIER_TILE, to += NAPIER_SHARD_DOTS * step) {
             const napier_certain_sums sums =
                 j->kernels->gradient_sums(j->values.data == NULL, true, j->values, j->gradients, row, i,
                                           napier_least(i + NAPIER_TILE, cols), scratch_of(j, worker));
@@ -145,8 +143,8 @@ napier_status napier_shard_dots(napier_context *context, napier_const_matrix pro
     const napier_argument all[] = {
         NAPIER_ARGUMENT("gradients", gradients, narrow, gradients.rows, gradients.cols, NULL),
         NAPIER_ARGUMENT("probs", probs, narrow | NAPIER_MAY_BE_ABSENT, gradients.rows, gradients.cols, "gradients"),
-        NAPIER_ARGUMENT("dots", napier_read_only(dots), NAPIER_IS_F32 | NAPIER_IS_OUT, gradients.rows, SUMS * tiles,
-                        NULL)};
+        NAPIER_ARGUMENT("dots", napier_read_only(dots), NAPIER_IS_F32 | NAPIER_IS_OUT, gradients.rows,
+                        NAPIER_SHARD_DOTS * tiles, NULL)};
     NAPIER_TRY(napier_begin(context));
     NAPIER_TRY(napier_check_arguments(context, all, sizeof all / sizeof *all));
     if (is_empty(gradients)) {
@@ -162,7 +160,7 @@ static void gradient_rows(void *argument, int worker, int64_t begin, int64_t end
         const float *const dots = (const float *)j->dots.data + row * j->dots.row_stride;
         const int64_t step = j->dots.col_stride;
         napier_certain_sums sums = {0, 0, 0};
-        for (int64_t t = 0; t + SUMS <= j->dots.cols; t += SUMS) {
+        for (int64_t t = 0; t + NAPIER_SHARD_DOTS <= j->dots.cols; t += NAPIER_SHARD_DOTS) {
             const float *tile = dots + t * step;
             const napier_certain_sums add = {(double)tile[0], (double)tile[step], (double)tile[2 * step]};
             napier_certain_sums_add(&sums, &add);
@@ -186,7 +184,7 @@ napier_status napier_shard_softmax_backward(napier_context *context, napier_soft
     napier_softmax_options o;
     NAPIER_TRY(napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, &o));
     NAPIER_REFUSE_IF(context, (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX, "kind: %d is unknown", (int)kind);
-    NAPIER_REFUSE_IF(context, dots.cols % SUMS != 0, "dots: %lld columns are not three for each tile",
+    NAPIER_REFUSE_IF(context, dots.cols % NAPIER_SHARD_DOTS != 0, "dots: %lld columns are not three for each tile",
                      (long long)dots.cols);
     if (is_empty(result)) {
         return NAPIER_OK;
