@@ -72,20 +72,6 @@ napier_status napier_samples_offsets(napier_memory *memory, napier_umap_samples 
     return NAPIER_OK;
 }
 
-void napier_read_row_less(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row,
-                          const double *offsets, bool by_row, float *out) {
-    const napier_const_matrix m = samples.dense;
-    const int64_t cols = napier_samples_cols(samples);
-    if (samples.sparse) {
-        (void)napier_read_row(kernels, samples, row, out);
-    }
-    for (int64_t c = 0; c < cols; c++) {
-        const double x =
-            samples.sparse ? (double)out[c] : napier_f64_load(m.data, m.dtype, row * m.row_stride + c * m.col_stride);
-        out[c] = napier_f64_to_f32(x - offsets[by_row ? row : c]);
-    }
-}
-
 napier_status napier_samples_less(napier_memory *memory, napier_umap_samples samples, const double *offsets,
                                   bool by_row, napier_umap_samples *out) {
     *out = samples;

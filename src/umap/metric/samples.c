@@ -179,12 +179,27 @@ typedef struct copy_task {
     float *to;
 } copy_task;
 
+/* Row `row`, less the offsets. */
+static void read_row_less(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row,
+                          const double *offsets, bool by_row, float *out) {
+    const napier_const_matrix m = samples.dense;
+    const int64_t cols = napier_samples_cols(samples);
+    if (samples.sparse) {
+        (void)napier_read_row(kernels, samples, row, out);
+    }
+    for (int64_t c = 0; c < cols; c++) {
+        const double x =
+            samples.sparse ? (double)out[c] : napier_f64_load(m.data, m.dtype, row * m.row_stride + c * m.col_stride);
+        out[c] = napier_f64_to_f32(x - offsets[by_row ? row : c]);
+    }
+}
+
 /* Uses all threads, because most of the time goes to new memory pages. */
 static void copy_rows(void *argument, int64_t i) {
     const copy_task *t = argument;
     float *to = t->to + i * napier_samples_cols(t->from);
     if (t->offsets) {
-        napier_read_row_less(t->kernels, t->from, i, t->offsets, t->by_row, to);
+        read_row_less(t->kernels, t->from, i, t->offsets, t->by_row, to);
     } else {
         (void)napier_read_row(t->kernels, t->from, i, to);
     }
@@ -321,7 +336,8 @@ bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_ker
     return largest < SMALL;
 }
 
-void napier_samples_multiply(napier_samples_copy *copy, int exponent) {
+/* Multiplies the copy by 2^exponent. */
+static void multiply(napier_samples_copy *copy, int exponent) {
     const double factor = ldexp(1.0, exponent); /* may be beyond f32 */
     for (int64_t i = 0; i < copy->rows; i++) {
         int64_t count;
@@ -349,7 +365,7 @@ napier_status napier_samples_scaled(napier_memory *memory, napier_umap_samples s
     napier_samples_copy *copy = napier_take(memory, 1, sizeof *copy);
     NAPIER_TRY(napier_taken(memory, "samples: no memory"));
     NAPIER_TRY(napier_samples_copy_of(memory, samples, NULL, false, copy));
-    napier_samples_multiply(copy, exponent);
+    multiply(copy, exponent);
     *out = napier_samples_view(copy);
     return NAPIER_OK;
 }

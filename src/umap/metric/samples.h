@@ -80,9 +80,6 @@ static inline bool napier_metric_moves_rows(napier_metric metric) { return metri
 /* The offsets, [cols] or [rows], in `memory`; NULL if none is needed, as for data other than dense f64. */
 napier_status napier_samples_offsets(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
                                      double **offsets);
-/* Row `row`, less the offsets. */
-void napier_read_row_less(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row,
-                          const double *offsets, bool by_row, float *out);
 /* The samples, or if there are offsets an f32 copy of them less these, in `memory`. */
 napier_status napier_samples_less(napier_memory *memory, napier_umap_samples samples, const double *offsets,
                                   bool by_row, napier_umap_samples *out);
@@ -93,9 +90,6 @@ napier_status napier_samples_moved(napier_memory *memory, napier_umap_samples sa
 bool napier_samples_differ(napier_umap_samples samples, int64_t i, int64_t j);
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
-
-/* Multiplies the copy by 2^exponent. */
-void napier_samples_multiply(napier_samples_copy *copy, int exponent);
 
 /* The exponent by which to multiply these rows, so that distances of this metric stay within f32. It is 0 for all but very
  * large values and data of very small values only, where the metric needs no factor or is precomputed, and where distances
