@@ -3,24 +3,24 @@
     python zero_mismatch.py [--steps N] [--seeds N] [--picture PICTURE.svg]
 
 A prompt is 2 to 6 digits, "3,9,1>", and a response is right if it is the largest digit and then the end. A warm start teaches the
-form of an answer, any digit; GRPO does the rest. TRL's GRPOTrainer runs four times from one warm start: with napier.trl, whose sampler and forward pass are Napier's, in f32 and in
-bf16 mode; and unchanged, with generate() of transformers, in float32 and in bf16 (mixed precision, TRL's default).
+form of an answer, any digit; GRPO does the rest. TRL's GRPOTrainer runs in four ways from one warm start: with napier.trl, whose
+sampler and forward pass are Napier's, in f32 and in bf16 mode; and unchanged, with generate() of transformers, in float32 and in bf16 (mixed precision, TRL's default).
 
 At every step three log-probabilities of every sampled token are compared: the one that it was drawn with, the one of a pass over the
 whole text (CausalLM.batch_logprobs), and the one that the trainer differentiates. For Napier the differences must be 0.0, or
 the program fails. For transformers it prints the largest one between generate() and the trainer.
 
-Needs torch, transformers, trl and datasets, and a Napier built with its model.
+Needs torch, transformers, trl, datasets and matplotlib, and a Napier built with its model.
 """
 import argparse
 import copy
-import math
 import tempfile
 import time
 import warnings
 from typing import Any
 
 import datasets
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import transformers
@@ -143,45 +143,20 @@ def smooth(curve: list[float], width: int = 10) -> list[float]:
     return [float(np.mean(curve[max(0, i - width + 1):i + 1])) for i in range(len(curve))]
 
 
-def line(points: list[tuple[float, float]], left: int) -> str:
-    """Points (x, y) in 0 .. 1 as those of the panel that begins at `left`."""
-    return " ".join(f"{left + 250 * x:.1f},{190 - 150 * y:.1f}" for x, y in points)
-
-
-def band(curves: list[list[float]], left: int, colour: str) -> list[str]:
-    """The mean of some curves with heights in 0 .. 1, and an area from the lowest to the highest of them."""
-    steps = np.arange(len(curves[0])) / max(1, len(curves[0]) - 1)
-    low, mean, high = np.min(curves, axis=0), np.mean(curves, axis=0), np.max(curves, axis=0)
-    around = [*zip(steps, low), *zip(steps[::-1], high[::-1])]
-    return [f'<polygon points="{line(around, left)}" fill="{colour}" fill-opacity="0.18"/>',
-            f'<polyline points="{line([*zip(steps, mean)], left)}" fill="none" stroke="{colour}" stroke-width="1.5"/>']
-
-
 def draw(runs: dict[str, list[Run]], path: str) -> None:
-    """Rewards on the left; on the right the largest difference of each step, by its logarithm, with 0 at the bottom."""
-    def height(apart: float) -> float:
-        return 0.0 if apart == 0 else 0.1 + 0.9 * min(1.0, max(0.0, (math.log10(apart) + 8) / 8))
-
-    one = next(iter(runs.values()))
-    steps, seeds = len(one[0][0]), len(one)
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 290" font-family="sans-serif" font-size="11">',
-             '<rect width="640" height="290" fill="#fff"/><path d="M40 40V190H290M380 40V190H630" fill="none" stroke="#888"/>',
-             '<text x="40" y="24">mean reward of the last ten steps</text>',
-             '<text x="380" y="24">largest |log p(trainer) - log p(sampler)|</text>']
-    parts += [f'<text x="36" y="{194 - 150 * y}" text-anchor="end">{y}</text>' for y in (0, 0.5, 1)]
-    parts += [f'<text x="376" y="{194 - 150 * height(x):.1f}" text-anchor="end">{x:g}</text>' for x in (0, 1e-8, 1e-6, 1e-4, 1e-2, 1)]
-    for left in (40, 380):
-        parts += [f'<text x="{left + 250 * at:.0f}" y="204" text-anchor="middle">{1 + round((steps - 1) * at)}</text>' for at in (0, 0.5, 1)]
-        parts.append(f'<text x="{left + 125}" y="220" text-anchor="middle">step</text>')
-    for i, ((name, some), colour) in enumerate(zip(runs.items(), COLOURS)):
-        parts += band([smooth(rewards) for rewards, *_ in some], 40, colour)
-        parts += band([[height(y) for y in apart] for _, apart, *_ in some], 380, colour)
-        worst = max(max(apart) for _, apart, *_ in some)
-        parts.append(f'<text x="{40 + 300 * (i % 2)}" y="{242 + 16 * (i // 2)}" fill="{colour}">{name}: at most {worst:.2g}</text>')
-    if seeds > 1:
-        parts.append(f'<text x="40" y="280" fill="#555">lines: means of {seeds} seeds; areas: from the lowest to the highest</text>')
-    with open(path, "w", encoding="ascii") as file:
-        file.write("\n".join(parts) + "</svg>\n")
+    """Rewards on the left; on the right the largest difference of each step. Lines: means of the seeds; areas: all of them."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    for (name, some), colour in zip(runs.items(), COLOURS):
+        worst = max(max(run[1]) for run in some)
+        for axes, curves in ((left, [smooth(run[0]) for run in some]), (right, [run[1] for run in some])):
+            steps = np.arange(1, len(curves[0]) + 1)
+            axes.plot(steps, np.mean(curves, axis=0), color=colour, label=f"{name}: at most {worst:.2g}")
+            axes.fill_between(steps, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.18, linewidth=0)
+    left.set(title="mean reward of the last ten steps", xlabel="step", ylim=(0, 1))
+    right.set(title="largest |log p(trainer) - log p(sampler)|", xlabel="step", ylim=(0, 1))
+    right.set_yscale("symlog", linthresh=1e-8)
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.savefig(path)
 
 
 def main() -> None:
