@@ -19,7 +19,7 @@ from jinja2.filters import make_multi_attrgetter
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
-SOURCE = 2**16  # characters of a template, which take up to 140 MB to compile; those of published models have some 20,000
+SOURCE = 2**16  # characters of a template: compiling four times as many can take 564 MB; published ones have some 20,000
 STEPS = 2**21  # rounds of loops
 CHARACTERS = 2**24  # of all texts that a template makes or reads; an element of a list counts as 8
 EACH = 256  # and as many more for each character of the conversation
