@@ -2,8 +2,8 @@
  *
  * cJSON parses (https://github.com/DaveGamble/cJSON). Without it the program reads no JSON Lines and says so. A line
  * has at most 64 MiB, takes at most 1 GiB when parsed (less where memory is short), has no byte 0, nests at most 1000
- * deep, and names no member of an object twice. Blank lines are skipped. Beyond JSON, NaN, Infinity and -Infinity are numbers, as Python's json writes
- * them. The caller gets them as the string "NaN" and as infinite numbers. */
+ * deep, and names no member of an object twice. Blank lines are skipped. Beyond JSON, NaN, Infinity and -Infinity are
+ * numbers, as Python's json writes them. The caller gets them as the string "NaN" and as infinite numbers. */
 #ifndef NAPIER_CLI_JSONL_H
 #define NAPIER_CLI_JSONL_H
 

@@ -11,8 +11,9 @@
 #include <stdio.h>
 
 /* Call first in main. On POSIX: if standard streams are closed, opens a file on each of their numbers, so that no file of
- * this program gets such a number. A stack that is too small is enlarged, or a message says so. On Windows: standard input and output carry bytes, a console shows UTF-8, and the
- * words of the command line become UTF-8. Returns false if that fails. */
+ * this program gets such a number; enlarges a stack that is too small, or says that it cannot. On Windows: standard input
+ * and output carry bytes, a console shows UTF-8, and the words of the command line become UTF-8. Returns false if that
+ * fails. */
 bool system_start(int *count, char ***words);
 
 /* From now on a signal that ends the program calls `remove_files` first, which may make only async-signal-safe calls. A

@@ -60,9 +60,9 @@ typedef struct napier_model_options {
  * truncates a mapped file, this program dies with SIGBUS; so replace model files by renaming. Tensors that are not
  * aligned are copied.
  * Errors: IO_ERROR (a file cannot be read, or is a pipe, a device or anything else but a regular file), CORRUPT_DATA (a
- * file has the wrong format, a tensor is missing, has the wrong shape or is none that the config describes), UNSUPPORTED (a model of another family, or a
- * computation that docs/model.md does not list; the message names the field of config.json), INVALID_ARGUMENT,
- * OUT_OF_MEMORY. */
+ * file has the wrong format, a tensor is missing, has the wrong shape or is none that the config describes), UNSUPPORTED
+ * (a model of another family, or a computation that docs/model.md does not list; the message names the field of
+ * config.json), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
 

@@ -24,8 +24,8 @@
  *
  * Error bounds for f32. p_max is the share of all elements that equal the maximum; delta = 15.6 * 2^-24.
  *     logsumexp                1 ulp of the result + delta * (1 - p_max)
- *     log_softmax              1.5 ulp of the result + delta * (1 - p_max). A log-probability is never positive.
  *                              Where the maximum and the log of the sum cancel, the error of their sum is up to 2^-44.
+ *     log_softmax              1.5 ulp of the result + delta * (1 - p_max). A log-probability is never positive.
  *     softmax                  4 ulp + delta * (1 - p_max) relative; |sum - 1| <= 3e-7
  *
  * Aliasing. An output may be the input itself (same data, dtype and strides). Any other overlap of an output with an input,
@@ -108,7 +108,8 @@ NAPIER_API napier_status napier_logsumexp_weighted(napier_context *context, napi
  * Vector-Jacobian products: from the gradient with respect to a result they compute the gradient with respect to the logits.
  * All matrices are [rows, cols]. grad_logits may be either input itself (same data, strides and dtype). The bits are
  * contractual: row sums have a fixed order (tiles of 1024 elements with 256 lanes; the tiles' sums are added in double, in
- * order of index). Only the option temperature is used. Masked positions (probability 0) get 0 from softmax. */
+ * order of index). Only the option temperature is used. Masked positions (probability 0) get 0 from softmax. For an
+ * element with a probability above 1/2, 1 - p is not taken from the rounded p, so that its gradient is not lost. */
 
 /* grad_logits = probs * (grad_probs - sum_j grad_probs_j probs_j) / T, where probs is the result of napier_softmax. */
 NAPIER_API napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,

@@ -1,4 +1,4 @@
-/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock, waiting, processors.
+/* core/base/platform.h - what operating systems do differently: files, mapped files, aligned memory, the clock, processors.
  *
  * Napier's sources call files by POSIX's names. On POSIX this header includes the headers that declare them, and adds
  * nothing else to the sources. On Windows it gives the same names to functions of platform.c:

@@ -164,7 +164,7 @@ static void pause_briefly(void) {
 
 /* Nanoseconds for which a thread looks for work before it sleeps, and the caller for the end of others' work. Waking a thread
  * takes some 20 us, and a system may wake it on the processor of its caller. Measured (bench/python/busy.py): calls at a
- * distance of 0.4 ms are 10 % slower with a spin of 0.1 ms, and beside two and four busy processes no call gains by it. */
+ * distance of 0.4 ms are 10 % slower with a spin of 0.1 ms, which helps no call beside two and four busy processes. */
 enum { SPIN = 1000 * 1000, PAUSES = 32 };
 
 static bool comes_soon(const napier_pool *p, bool (*has_come)(const napier_pool *), uint64_t since) {

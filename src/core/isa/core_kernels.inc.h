@@ -1,5 +1,5 @@
-/* core/isa/core_kernels.inc.h - every kernel of core, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* core/isa/core_kernels.inc.h - the table of every kernel of core, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "core/isa/core_kernels.h"
 #include "core/math/math.inc.h"

@@ -1,5 +1,5 @@
-/* ops/attention/attention_kernels.inc.h - every kernel of attention, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/attention/attention_kernels.inc.h - the table of every kernel of attention, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/attention/attention.inc.h"
 

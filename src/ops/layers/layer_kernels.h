@@ -8,6 +8,8 @@
 #include <napier/types.h>
 #include <stdbool.h>
 
+#include "core/math/both.h"
+
 /* Root mean square normalisation (Zhang and Sennrich, 2019), each step rounded to f32:
  *     r = 1 / sqrt(sum_i x_i^2 / n + epsilon),  y_i = (x_i * r) * weight_i,
  * the sum in the order of `dot` in ops/linear/linear_kernels.h. Squares that are too large
@@ -19,7 +21,7 @@ typedef struct napier_norm {
 } napier_norm;
 
 /* Is this mean of squares, epsilon included, one that f32 may not hold? Then its sum is computed again. */
-static inline bool napier_norm_is_wide(float mean) { return mean == INFINITY || mean < 0x1p-100f; }
+NAPIER_BOTH bool napier_norm_is_wide(float mean) { return mean == HUGE_VALF || mean < 0x1p-100f; }
 
 /* Pairs (a_i, b_i) to rotate by angles; sign -1 rotates back. */
 typedef struct napier_rotary_pairs {

@@ -1,5 +1,5 @@
-/* ops/layers/layer_kernels.inc.h - every kernel of layers, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/layers/layer_kernels.inc.h - the table of every kernel of layers, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/layers/layers.inc.h"
 

@@ -1,5 +1,5 @@
-/* ops/linear/linear_kernels.inc.h - every kernel of linear, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/linear/linear_kernels.inc.h - the table of every kernel of linear, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/linear/matmul.inc.h"
 

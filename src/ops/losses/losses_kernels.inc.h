@@ -1,5 +1,5 @@
-/* ops/losses/losses_kernels.inc.h - every kernel of losses, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/losses/losses_kernels.inc.h - the table of every kernel of losses, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/losses/grpo.inc.h"
 #include "ops/losses/kl.inc.h"

@@ -1,5 +1,5 @@
-/* ops/sample/sample_kernels.inc.h - every kernel of sample, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/sample/sample_kernels.inc.h - the table of every kernel of sample, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/sample/sample.inc.h"
 

@@ -131,7 +131,7 @@ typedef struct napier_softmax_kernels {
                                          napier_const_matrix gradients, int64_t row, int64_t begin, int64_t end,
                                          float *scratch);
     /* grad = p * (g - sum) / T of probs and their gradients; log: (g - exp(l) * sum) / T of logprobs and theirs; those of
-     * certain elements as in sum.h. */
+     * certain elements as in certain.h. */
     void (*gradient)(bool log, napier_const_matrix values, napier_const_matrix gradients, napier_matrix out,
                      int64_t row, const napier_certain_sums *sums, float temperature, float *scratch);
 } napier_softmax_kernels;

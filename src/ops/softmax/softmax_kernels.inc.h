@@ -1,5 +1,5 @@
-/* ops/softmax/softmax_kernels.inc.h - every kernel of softmax, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/softmax/softmax_kernels.inc.h - the table of every kernel of softmax, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/softmax/f64/tile_f64.inc.h"
 #include "ops/softmax/gradient.inc.h"

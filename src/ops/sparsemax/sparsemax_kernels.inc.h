@@ -1,5 +1,5 @@
-/* ops/sparsemax/sparsemax_kernels.inc.h - every kernel of sparsemax, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/sparsemax/sparsemax_kernels.inc.h - the table of every kernel of sparsemax, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/sparsemax/sparsemax.inc.h"
 

@@ -1,5 +1,5 @@
-/* ops/tokens/token_kernels.inc.h - every kernel of tokens, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* ops/tokens/token_kernels.inc.h - the table of every kernel of tokens, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "ops/tokens/token_gradient.inc.h"
 

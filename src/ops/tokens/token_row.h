@@ -69,7 +69,7 @@ typedef struct napier_token_pull {
 
 /* The gradients of ids that name an almost certain token, of which a row has at most one. What such ids add to it,
  *     own + p (rest - own - entropy log p) = own (1 - p) + p (rest - entropy log p),
- * goes to each start, and their own parts become 0. start, own, constant and the result are not yet divided by the temperature. */
+ * goes to each start, and their own parts become 0. Nothing here is divided by the temperature yet. */
 NAPIER_BOTH void napier_token_slope_certain(double rest, double entropy, double constant,
                                             const napier_token_final *final, int64_t count, const float *chosen,
                                             double *start, double *own) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "core/base/view.h"
 #include "umap/layout/epochs.h"
@@ -73,7 +74,7 @@ int64_t napier_umap_model_lost(const napier_umap_model *model) { return model ? 
 
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
-/* ---- Very large and very small values ------------------------------------------------------------------------------------------- */
+/* ---- Very large and very small values ---------------------------------------------------------------------------- */
 
 void napier_umap_scale_limit(napier_umap_options *o, int exponent) {
     if (napier_metric_grows(o->neighbors.metric, o->neighbors.metric_values != NULL)) {
@@ -169,18 +170,32 @@ static bool tells_rows_apart(const napier_umap_options *o) {
     return metric != NAPIER_METRIC_WMINKOWSKI && napier_metric_grows(metric, true) && !o->neighbors.metric_values;
 }
 
-/* The rows of which half of the neighbours or more are at distance 0, though the rows differ. */
-static int64_t count_lost(napier_umap_samples samples, const napier_umap_options *o, int64_t n, const knn *found) {
-    const int64_t k = o->neighbors.n_neighbors;
-    int64_t lost = 0;
-    for (int64_t i = 0; i < n && tells_rows_apart(o) && !o->knn_indices; i++) {
-        int64_t differ = 0;
-        for (int64_t s = i * k + 1; s < (i + 1) * k && found->distances[s] == 0.0f; s++) {
-            differ += napier_samples_differ(samples, i, found->indices[s]);
-        }
-        lost += 2 * differ >= k - 1 && differ > 0;
+enum { LOST_CHUNK = 1024 };
+
+typedef struct lost_task {
+    napier_umap_samples samples;
+    const knn *found;
+    int64_t k;
+    _Atomic int64_t lost;
+} lost_task;
+
+static void look_for_lost(void *argument, int64_t i) {
+    lost_task *t = argument;
+    int64_t differ = 0;
+    for (int64_t s = i * t->k + 1; s < (i + 1) * t->k && t->found->distances[s] == 0.0f; s++) {
+        differ += napier_samples_differ(t->samples, i, t->found->indices[s]);
     }
-    return lost;
+    t->lost += 2 * differ >= t->k - 1 && differ > 0;
+}
+
+/* The rows of which half of the neighbours or more are at distance 0, though the rows differ. */
+static int64_t count_lost(const napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
+                          int64_t n, const knn *found) {
+    lost_task task = {samples, found, o->neighbors.n_neighbors, 0};
+    if (tells_rows_apart(o) && !o->knn_indices) {
+        napier_parallel_each(context, n, LOST_CHUNK, look_for_lost, &task);
+    }
+    return task.lost;
 }
 
 static napier_status say(napier_context *context, const napier_umap_options *o, const char *stage, double done) {
@@ -319,7 +334,7 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_neighbors(&memory, samples, o, exponent, embedding.rows, &k));
-    *lost = count_lost(given, o, embedding.rows, &k);
+    *lost = count_lost(context, given, o, embedding.rows, &k);
     NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
     NAPIER_TRY(make_start(context, samples, o, graph, embedding));
     NAPIER_TRY(lay_out(context, graph, o, &k, embedding));

@@ -1,5 +1,5 @@
-/* umap/isa/umap_kernels.inc.h - every kernel of maps, compiled for the instruction set that the including file has chosen,
- * and the table of them. */
+/* umap/isa/umap_kernels.inc.h - the table of every kernel of maps, for the instruction set
+ * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "core/isa/core_kernels.h"
 #include "umap/isa/umap_kernels.h"

@@ -1,4 +1,4 @@
-/* ops/isa/scalar/attention_scalar.c - the kernels of attention for plain C. The other instruction sets are compared with it. */
+/* ops/isa/scalar/attention_scalar.c - the kernels of attention in plain C. */
 #include "core/isa/scalar.h"
 #include "ops/attention/attention_kernels.inc.h"
 #include "core/isa/end.h"

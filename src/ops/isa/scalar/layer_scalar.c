@@ -1,4 +1,4 @@
-/* ops/isa/scalar/layer_scalar.c - the kernels of layers for plain C. The other instruction sets are compared with it. */
+/* ops/isa/scalar/layer_scalar.c - the kernels of layers in plain C. */
 #include "core/isa/scalar.h"
 #include "ops/layers/layer_kernels.inc.h"
 #include "core/isa/end.h"

@@ -1,4 +1,4 @@
-/* ops/isa/scalar/sample_scalar.c - the kernels of sample for plain C. The other instruction sets are compared with it. */
+/* ops/isa/scalar/sample_scalar.c - the kernels of sample in plain C. */
 #include "core/isa/scalar.h"
 #include "ops/sample/sample_kernels.inc.h"
 #include "core/isa/end.h"

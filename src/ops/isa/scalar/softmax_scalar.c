@@ -1,4 +1,4 @@
-/* ops/isa/scalar/softmax_scalar.c - the kernels of softmax for plain C. The other instruction sets are compared with it. */
+/* ops/isa/scalar/softmax_scalar.c - the kernels of softmax in plain C. */
 #include "core/isa/scalar.h"
 #include "ops/softmax/softmax_kernels.inc.h"
 #include "core/isa/end.h"

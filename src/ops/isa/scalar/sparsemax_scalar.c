@@ -1,4 +1,4 @@
-/* ops/isa/scalar/sparsemax_scalar.c - the kernels of sparsemax for plain C. The other instruction sets are compared with it. */
+/* ops/isa/scalar/sparsemax_scalar.c - the kernels of sparsemax in plain C. */
 #include "core/isa/scalar.h"
 #include "ops/sparsemax/sparsemax_kernels.inc.h"
 #include "core/isa/end.h"

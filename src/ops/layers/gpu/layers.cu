@@ -4,6 +4,7 @@
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/layers/gpu/layers_cuda.h"
+#include "ops/layers/layer_kernels.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 
 /* ---- The norm's factor ------------------------------------------------------------------------------------------- */
@@ -43,8 +44,6 @@ CUDA_INLINE float napier_norm_factor_wide(const napier_biased_row *row, float ep
     }
     return (float)(1.0 / sqrt(sum / (double)row->n + (double)epsilon));
 }
-
-CUDA_INLINE bool napier_norm_is_wide(float mean) { return mean == HUGE_VALF || mean < 0x1p-100f; }
 
 CUDA_INLINE float napier_norm_factor(const napier_biased_row *row, float epsilon) {
     const float mean = napier_squares(row) / (float)row->n + epsilon;

@@ -124,7 +124,7 @@ typedef enum napier_f64_result {
 
 /* ---- Gradients, element by element ------------------------------------------------------------------------------- */
 
-/* An element with probability 0 gets 0, whatever its gradient is. Certain elements as in ops/softmax/sum.h. */
+/* An element with probability 0 gets 0, whatever its gradient is. Certain elements as in ops/softmax/certain.h. */
 NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, const napier_certain_sums *s,
                                                double temperature) {
     const bool certain = prob > (double)NAPIER_CERTAIN;
