@@ -76,19 +76,8 @@ enum {
     TAKE_BYTES = 4,    /* bool, int8, uint8; others become bool */
     TAKE_WRITABLE = 8, /* the array itself, never a copy */
     TAKE_SINGLE = 16,  /* f32, f16, bf16; f64, integers and bool become f32 */
-    TAKE_DEVICE = 32,  /* also arrays on a GPU; without it they are refused */
-    TAKE_PLAIN = 64    /* tensor_use_of has said that nothing records this tensor */
+    TAKE_DEVICE = 32   /* also arrays on a GPU; without it they are refused */
 };
-
-/* What PyTorch does with the result of a call on these tensors, here and now. */
-typedef enum tensor_use {
-    USE_OTHER,   /* it traces or transforms it, or one is of a subclass or the meta device: only an operator will do */
-    USE_PLAIN,   /* nothing */
-    USE_RECORDED /* it records a gradient */
-} tensor_use;
-tensor_use tensor_use_of(PyObject *const *objects, Py_ssize_t count);
-/* Whether DLPack gives the tensor's memory: not of one that is batched, wrapped by a transform, or on the meta device. */
-bool tensor_has_memory(PyObject *object);
 
 int array_take(array *a, PyObject *object, const char *name, int what);
 void array_release(array *a);
@@ -154,9 +143,6 @@ size_t machine_bytes(void);
 
 /* Calls these around each fork, where there is one. 0, or another value if there is no memory for it. */
 int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void));
-
-/* A function of a library that the process has loaded; NULL if it has not, or the library has no such function. */
-void *loaded_function(const char *library, const char *name);
 
 /* ---- Contexts and errors ----------------------------------------------------------------------------------------- */
 
@@ -224,8 +210,7 @@ extern PyObject *numpy_module, *numpy_empty;
 
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
     umap_edge_functions[], umap_stage_functions[], umap_raster_functions[], model_functions[], device_functions[],
-    layer_functions[], shard_functions[], plain_functions[], softmax_plain_functions[], softmax_recorded_functions[],
-    logcumsumexp_functions[];
+    layer_functions[], shard_functions[], logcumsumexp_functions[];
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);

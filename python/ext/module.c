@@ -2,14 +2,10 @@
 #include "ext.h"
 
 static int module_start(PyObject *module) {
-    PyMethodDef *const tables[] = {softmax_functions,       state_functions,
-                                   token_functions,         loss_functions,
-                                   attention_functions,     umap_edge_functions,
-                                   umap_stage_functions,    model_functions,
-                                   device_functions,        layer_functions,
-                                   shard_functions,         plain_functions,
-                                   softmax_plain_functions, softmax_recorded_functions,
-                                   logcumsumexp_functions,  umap_raster_functions};
+    PyMethodDef *const tables[] = {
+        softmax_functions,   state_functions,        token_functions,      loss_functions,   attention_functions,
+        umap_edge_functions, umap_stage_functions,   model_functions,      device_functions, layer_functions,
+        shard_functions,     logcumsumexp_functions, umap_raster_functions};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (PyModule_AddFunctions(module, tables[i])) {
             return -1;

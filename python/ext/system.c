@@ -1,4 +1,4 @@
-/* system.c - what operating systems do differently: memory in whole pages, fork, and the libraries of a process. */
+/* system.c - what operating systems do differently: memory in whole pages, and fork. */
 #include "ext.h"
 
 #ifdef _WIN32
@@ -29,16 +29,8 @@ int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void
     return 0;
 }
 
-/* The names that it is asked for are those of Linux. */
-void *loaded_function(const char *library, const char *name) {
-    (void)library;
-    (void)name;
-    return NULL;
-}
-
 #else
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -82,11 +74,6 @@ size_t machine_bytes(void) {
 
 int watch_forks(void (*before)(void), void (*after)(void), void (*in_child)(void)) {
     return pthread_atfork(before, after, in_child);
-}
-
-void *loaded_function(const char *library, const char *name) {
-    void *const loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    return loaded ? dlsym(loaded, name) : NULL;
 }
 
 #endif

@@ -770,7 +770,7 @@ def test_the_package_knows_it():
     assert done.stdout.strip() == "softmax", done.stderr
 
 
-# ---- Nodes whose halves are in C -------------------------------------------------------------------------------------------------
+# ---- Nodes of autograd -----------------------------------------------------------------------------------------------------------
 
 def recorded():
     """(a call that records a node of its own, the same in steps of PyTorch's)"""
@@ -789,7 +789,7 @@ def test_nodes_keep_what_their_gradient_needs():
         saved = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
             y = ours(x)
-        assert len(saved) == 1 and type(y.grad_fn).__name__ == "RecordedBackward"
+        assert len([t for t in saved if t.numel() > 1]) == 1 and type(y.grad_fn).__name__ == "RecordedBackward"
         seed = normal(*y.shape, seed=1, dtype=torch.float64).detach()
         want, = torch.autograd.grad(theirs(x), x, seed)
         mine, = torch.autograd.grad(y, x, seed)

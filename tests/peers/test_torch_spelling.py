@@ -22,7 +22,7 @@ def test_names_and_dtypes():
     raises(TypeError, "complex", lambda: nt.logsumexp(z, b=torch.ones(4)))
 
 
-def test_functions_in_c():
+def test_ways_to_call():
     x = constant(3, 4)
     for ours, plain, function in ((nt.softmax, napier.softmax, torch.softmax), (nt.log_softmax, napier.log_softmax, torch.log_softmax),
                                   (nt.sparsemax, napier.sparsemax, None)):

@@ -10,7 +10,7 @@ PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: that of ml_dtypes, loaded when needed */
 static PyObject *numpy_int64, *convert_function, *copies_function, *give_function, *device_convert_function,
     *device_empty_function, *library_export_function, *library_empty_function, *library_contiguous_function,
-    *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
+    *block_type, *requires_grad_name, *is_neg_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -242,25 +242,19 @@ static int is_recording(void) {
     return recording;
 }
 
-/* Whether a dual tensor of forward mode has a tangent. PyTorch's level is -1 outside forward mode. */
+/* Whether a dual tensor of forward mode has a tangent. */
 static int has_tangent(PyObject *tensor) {
-    static PyObject *forward_ad;
-    if (!forward_ad) {
+    static PyObject *unpack_dual;
+    if (!unpack_dual) {
         PyObject *name = PyUnicode_FromString("torch.autograd.forward_ad");
-        forward_ad = name ? PyImport_GetModule(name) : NULL;
+        PyObject *forward_ad = name ? PyImport_GetModule(name) : NULL;
+        unpack_dual = forward_ad ? PyObject_GetAttrString(forward_ad, "unpack_dual") : NULL;
+        Py_XDECREF(forward_ad);
         Py_XDECREF(name);
     }
-    PyObject *level = forward_ad ? PyObject_GetAttr(forward_ad, current_level_name) : NULL;
-    const long number = level ? PyLong_AsLong(level) : -1;
-    Py_XDECREF(level);
-    PyErr_Clear();
-    if (number < 0) {
-        return 0;
-    }
-    PyObject *dual = PyObject_CallMethod(forward_ad, "unpack_dual", "O", tensor);
-    PyObject *tangent = dual ? PyObject_GetAttrString(dual, "tangent") : NULL;
+    PyObject *dual = unpack_dual ? PyObject_CallFunctionObjArgs(unpack_dual, tensor, NULL) : NULL;
+    PyObject *tangent = dual ? PyTuple_GetItem(dual, 1) : NULL;
     const int has = tangent && tangent != Py_None;
-    Py_XDECREF(tangent);
     Py_XDECREF(dual);
     PyErr_Clear(); /* not a PyTorch tensor */
     return has;
@@ -313,19 +307,6 @@ static bool view_tensor(array *a, PyObject *object, dlpack_tensor *view) {
                                        : a->exchange->from_object(object, &a->tensor) != 0;
 }
 
-bool tensor_has_memory(PyObject *object) {
-    array a = {.exchange = exchange_of(object)};
-    dlpack_tensor view;
-    if (!a.exchange || view_tensor(&a, object, &view)) {
-        PyErr_Clear();
-        return false;
-    }
-    const dlpack_tensor *t = a.tensor ? &a.tensor->tensor : &view;
-    const bool has = t->data || has_no_elements(t);
-    array_release_tensor(&a);
-    return has;
-}
-
 /* Imaginary parts have a stride of two, so contiguous elements are not imaginary parts. This avoids asking, which takes
  * time. */
 static bool may_have_sign(const dlpack_tensor *t) {
@@ -365,7 +346,7 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     if (!a->exchange) {
         return 0;
     }
-    if (!(what & TAKE_PLAIN) && refuse_gradients(object, name)) {
+    if (refuse_gradients(object, name)) {
         return -1;
     }
     dlpack_tensor view;
@@ -509,15 +490,6 @@ static PyObject *library_of(PyObject *object) {
 /* array_take, without telling PyTorch that it may be written. */
 static int take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
-    if (what & TAKE_PLAIN) { /* a tensor, in place or not at all */
-        const int given = array_take_exchange(a, object, name, what);
-        if (given <= 0) {
-            array_release(a);
-            return -1;
-        }
-        a->object = a->object ? a->object : Py_NewRef(object);
-        return 0;
-    }
     if (is_masked(object)) {
         PyErr_Format(PyExc_TypeError, "%s: masked arrays are not supported (use .filled())", name);
         return -1;
@@ -1068,9 +1040,8 @@ int array_start(void) {
     block_type = PyType_FromSpec(&block_spec);
     requires_grad_name = PyUnicode_InternFromString("requires_grad");
     is_neg_name = PyUnicode_InternFromString("is_neg");
-    current_level_name = PyUnicode_InternFromString("_current_level");
-    return requires_grad_name && is_neg_name && current_level_name && convert_function && copies_function &&
-                   give_function && device_convert_function && device_empty_function && library_export_function &&
+    return requires_grad_name && is_neg_name && convert_function && copies_function && give_function &&
+                   device_convert_function && device_empty_function && library_export_function &&
                    library_empty_function && library_contiguous_function && numpy_empty && numpy_ndarray &&
                    numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
                    block_type

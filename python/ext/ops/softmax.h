@@ -1,4 +1,4 @@
-/* softmax.h - what the functions of napier and the quick ones of napier.torch share. The arrays have been checked. */
+/* softmax.h - softmax, log_softmax, sparsemax and logsumexp of arrays that have been checked. */
 #ifndef NAPIER_PYTHON_SOFTMAX_H
 #define NAPIER_PYTHON_SOFTMAX_H
 
@@ -31,23 +31,5 @@ int gradient_arrays(const char *function, gradient_call *call, device_gradient *
 int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options);
 /* Returns the gradient of each element of x. grad has x's shape without the axis, or one element if x is one row. */
 PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options);
-
-/* The functions of softmax_plain.c, on four arguments: x, the axis, the temperature and masked_rows (logsumexp: x, the axis,
- * keepdims and the temperature). NULL without an error: only the operator will do. */
-typedef PyObject *plain_call(PyObject *const *v);
-/* Where PyTorch only computes. */
-plain_call computed_softmax, computed_log_softmax, computed_sparsemax, computed_logsumexp;
-/* The gradient, if PyTorch only computes now, of the result (logsumexp: x), its gradient, the axis and the temperature. */
-plain_call gradient_of_softmax, gradient_of_log_softmax, gradient_of_sparsemax, gradient_of_logsumexp;
-
-typedef enum recorded_kind {
-    RECORD_SOFTMAX,
-    RECORD_LOG_SOFTMAX,
-    RECORD_SPARSEMAX,
-    RECORD_LOGSUMEXP,
-    RECORDED_KINDS
-} recorded_kind;
-/* Where it records a gradient: the result is that of a node. */
-PyObject *record_call(recorded_kind kind, PyObject *const *v);
 
 #endif

@@ -1,11 +1,10 @@
 """What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
+import functools
 import inspect
 import types
 
 import torch
-from torch._library.autograd import make_autograd_impl
 from torch.autograd import forward_ad
-from torch.library import custom_op
 
 from .. import _napier
 
@@ -55,100 +54,131 @@ def _check(**tensors):
                                       "later (use .cpu())")
 
 
+# Every function of tensors is made of operators of torch.library. An operator has two names: napier::softmax, which has derivatives and
+# stands in compiled graphs, and napier::_softmax, which computes values only. PyTorch calls a Python function for the derivatives of the
+# first one even where there are none to compute, which takes longer than a small softmax; so calls outside of graphs use the second one.
+
+_library = torch.library.Library("napier", "DEF")
+
+
+class _Operator:
+    """What torch.library knows of a function that takes tensors and returns new ones. A function without GPU kernels raises its own
+    error."""
+
+    def __init__(self, name, function):
+        self.name, self.title = name, "napier.torch." + name.removesuffix("_backward").removesuffix("_weighted")
+        parameters = inspect.signature(function).parameters
+        self.names, self.defaults = list(parameters), [p.default for p in parameters.values()]
+        self.tensors, self.recorded, self.transformed, self.forward_mode = 0, None, None, None
+        for each in (name, "_" + name):
+            _library.define(each + torch.library.infer_schema(function, mutates_args=()))
+            for device in ("CPU", "CUDA"):
+                _library.impl(each, function, device)
+        self.whole, self.values = (getattr(torch.ops.napier, each).default for each in (name, "_" + name))
+
+    def register_fake(self, fake):
+        """The rule for shapes and dtypes, without data."""
+        for each in (self.name, "_" + self.name):
+            torch.library.register_fake(f"napier::{each}", fake, lib=_library)
+        return fake
+
+    def with_defaults(self, args):
+        return (*args, *self.defaults[len(args):])  # PyTorch drops arguments that are the defaults
+
+    def __call__(self, *args):
+        if _is_traced():
+            return self.whole(*args)
+        use = _use_of(args)
+        if use == PLAIN:
+            return self.values(*args)
+        args = self.with_defaults(args)
+        if use == FORWARD:
+            return _dual(self, args)
+        if use == RECORDED:
+            try:
+                return self.recorded(*args)
+            except RuntimeError:  # also PyTorch's own: torch.func transforms a function that captured the tensor
+                pass
+        return self.transformed(*args)
+
+
 def _operator(name):
-    """custom_op for functions that take tensors without their graph and return new ones. A function without GPU kernels raises
-    its own error."""
-
-    def decorate(function):
-        def call(*args):
-            return function(*(x.detach() if isinstance(x, Tensor) else x for x in args))
-
-        call.__signature__ = inspect.signature(function)
-        call.__annotations__ = function.__annotations__
-        call.__name__ = name
-        operator = custom_op(f"napier::{name}", call, mutates_args=(), device_types=("cpu", "cuda"))
-
-        def quick(*args):
-            """The function without the operator, which costs tens of microseconds, where the operator would add nothing."""
-            use = _use_of(*args)
-            if use == PLAIN:
-                return function(*args)
-            return quick.record(*args) if use == RECORDED and quick.record else operator(*args)
-
-        for attribute in ("register_fake", "register_autograd", "_opoverload", "_name"):
-            setattr(quick, attribute, getattr(operator, attribute))
-        quick.definition, quick.function, quick.record = operator, function, None
-        return quick
-
-    return decorate
+    return functools.partial(_Operator, name)
 
 
-PLAIN, RECORDED = 1, 2
-_is_traced = torch.compiler.is_dynamo_compiling  # other ways to trace have modes, which C sees
+PLAIN, RECORDED, TRANSFORMED, FORWARD = range(4)
+_is_traced = torch.compiler.is_compiling
 
 
-def _use_of(*args):
-    """What PyTorch does with the result of a call: PLAIN, nothing; RECORDED, a gradient; 0, all else."""
-    return 0 if _is_traced() else _napier._use_of(*args)
+def _use_of(args):
+    """What PyTorch does with the result of a call: PLAIN, nothing; RECORDED, a gradient; FORWARD, the innermost of torch.func's transforms
+    a tangent; TRANSFORMED, all else, which an autograd.Function with rules for it does."""
+    use, recording = PLAIN, torch.is_grad_enabled()
+    for x in args:
+        if isinstance(x, Tensor):
+            is_whole = _is_whole(x)
+            try:
+                has_tangent = forward_ad.unpack_dual(x).tangent is not None
+            except RuntimeError:  # vmap is the innermost transform
+                return TRANSFORMED
+            if has_tangent:
+                use = TRANSFORMED if is_whole else FORWARD
+            elif not is_whole:
+                use = max(use, TRANSFORMED)
+            elif recording and x.requires_grad:
+                use = max(use, RECORDED)
+    return use
 
 
-_library = torch.library.Library("napier", "FRAGMENT")
+def _is_whole(x):
+    """Whether no transform of torch.func has wrapped the tensor."""
+    return torch.func.debug_unwrap(x, recurse=False) is x
+
+
+def _dual(operator, args):
+    """The result with its tangent, from the result without."""
+    primals, tangents = zip(*[forward_ad.unpack_dual(x) if isinstance(x, Tensor) else (x, None) for x in args])
+    _refuse_tangents(operator, tangents)
+    output = operator(*primals)
+    return forward_ad.make_dual(output, operator.forward_mode(output, primals, tangents))
+
+
+class _Tangents:
+    """Counts the tangents that PyTorch asks one call for."""
+    count = 0
 
 
 def _once(operator, backward, setup, tensors=1, forward_mode=None):
     """Registers gradients with respect to the first `tensors` inputs of an operator, once differentiable.
     forward_mode(output, inputs, tangents) is the output's tangent, for an operator with one output."""
-    names, title = _names(operator), _title(operator)
-
-    def checked_setup(ctx, inputs, output):
-        for name, needed in zip(names[tensors:], ctx.needs_input_grad[tensors:]):
-            if needed:
-                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
-        setup(ctx, inputs, output)
-
-    class Recorded(torch.autograd.Function):
-        """The operator and its gradient without the dispatch, where PyTorch only records it."""
-
-        @staticmethod
-        def forward(ctx, *inputs):
-            output = operator.function(*inputs)
-            checked_setup(ctx, inputs, output)
-            return output
-
-    Recorded.backward = staticmethod(backward)
-    operator.record = Recorded.apply
-    operator.register_autograd(backward, setup_context=checked_setup)
-    _check_transforms(operator, tensors, forward_mode)
+    _register(operator, tensors, backward, setup)
+    operator.forward_mode = forward_mode
 
 
 def _last(operator):
     """Registers an operator that computes a gradient and has none itself."""
 
     def refuse(ctx, *_):
-        raise NotImplementedError(f"{_title(operator)}: gradients are once differentiable (create_graph=True differentiates "
+        raise NotImplementedError(f"{operator.title}: gradients are once differentiable (create_graph=True differentiates "
                                   "them again); use PyTorch's own functions for second derivatives")
 
-    operator.register_autograd(refuse)
-    _check_transforms(operator)
+    _register(operator, len(operator.names), refuse, lambda ctx, inputs, output: None)
 
 
 def _differentiable(operator, tensors, needs, backward, tangent):
     """Registers derivatives with respect to the first `tensors` inputs that can be differentiated again, for an operator with
-    one output. Returns the function to call in place of the operator: inside torch.func's transforms and in forward mode it
-    calls an autograd.Function, because PyTorch's own derivatives of operators refuse there.
+    one output. Returns the operator.
 
     backward(s, grad) returns the gradients, tangent(s, tangents) the output's tangent (tangents may be None). s has the
     arguments that are no tensors, those in `needs`, and the result if it is in `needs`."""
-    names, title = _names(operator), _title(operator)
+    names = operator.names
     rest = (None,) * (len(names) - tensors)
 
     def save(ctx, inputs, output):
-        for name, needed in zip(names[tensors:], ctx.needs_input_grad[tensors:]):
-            if needed:
-                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
         given = dict(zip(names, inputs), result=output)
         ctx.plain = {name: x for name, x in given.items() if not isinstance(x, Tensor)}
         ctx.save_for_backward(*[given[name] for name in needs])
+        ctx.set_materialize_grads(False)
 
     def saved(ctx):
         return types.SimpleNamespace(**ctx.plain, **dict(zip(needs, ctx.saved_tensors)))
@@ -159,127 +189,109 @@ def _differentiable(operator, tensors, needs, backward, tangent):
         grads = backward(saved(ctx), grad)
         return (*(grads if isinstance(grads, tuple) else (grads,)), *rest)
 
-    class Derivatives(torch.autograd.Function):
+    def forward_mode(output, inputs, tangents):
+        return tangent(types.SimpleNamespace(**dict(zip(names, inputs), result=output)), tangents[:tensors])
+
+    _register(operator, tensors, gradient, save, needs, lambda ctx, tangents: tangent(saved(ctx), tangents[:tensors]))
+    operator.forward_mode = forward_mode
+    return operator
+
+
+def _register(operator, tensors, backward, setup, needs=(), jvp=None):
+    """Registers derivatives with respect to the first `tensors` inputs: backward(ctx, *grads) after setup(ctx, inputs, output), and
+    jvp(ctx, tangents), which uses the arguments and the result that are in `needs`."""
+    names, title = operator.names, operator.title
+    operator.tensors = tensors
+
+    def check(needed):
+        for name, each in zip(names[tensors:], needed[tensors:]):
+            if each:
+                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
+
+    class Recorded(torch.autograd.Function):
+        """For a gradient that PyTorch records. A setup_context would make each call longer by several times."""
+
+        @staticmethod
+        def forward(ctx, *inputs):
+            check(ctx.needs_input_grad)
+            output = operator.values(*inputs)
+            setup(ctx, inputs, output)
+            return output
+
+    class Transformed(torch.autograd.Function):
+        """For torch.func's transforms. The last input counts tangents."""
         generate_vmap_rule = True
 
         @staticmethod
         def forward(*inputs):
-            with torch._C._AutoDispatchBelowAutograd():
-                return operator._opoverload(*inputs)
+            return operator.values(*[x.detach() if isinstance(x, Tensor) else x for x in inputs[:-1]])
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            ctx.set_materialize_grads(False)
-            save(ctx, inputs, output)
-            ctx.save_for_forward(*[dict(zip(names, inputs), result=output)[name] for name in needs])
+            *inputs, ctx.tangents = inputs
+            check(ctx.needs_input_grad)
+            if not jvp and not all([_is_whole(x) for x, needed in zip(inputs, ctx.needs_input_grad) if needed]):
+                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
+                                          "torch.autograd.grad")
+            setup(ctx, inputs, output)
+            given = dict(zip(names, inputs), result=output)
+            ctx.save_for_forward(*[given[name] for name in needs])
 
-        backward = staticmethod(gradient)
+        @staticmethod
+        def backward(ctx, *grads):
+            return *backward(ctx, *grads), None
 
         @staticmethod
         def jvp(ctx, *tangents):
-            _refuse_tangents(title, names[tensors:], tangents[tensors:])
-            return tangent(saved(ctx), tangents[:tensors])
+            _refuse_tangents(operator, tangents[:-1])
+            ctx.tangents.count += 1
+            if ctx.tangents.count > 1:  # PyTorch drops the outer tangent of this one
+                raise NotImplementedError(f"{title}: forward mode twice around a gradient is not supported "
+                                          "(jacfwd(jacfwd(jacrev(f)))); use reverse mode for two of the three")
+            return jvp(ctx, tangents)
 
-    def alone(output, inputs, tangents):
-        """The tangent of the operator itself, in a compiled graph."""
-        given = dict(zip(names, inputs), result=output)
-        return tangent(types.SimpleNamespace(**given), tangents[:tensors])
-
-    operator.register_autograd(gradient, setup_context=save)
-    _check_transforms(operator, tensors, alone)
-
-    def call(*args):
-        return Derivatives.apply(*args) if _needs_function(title) else operator(*args)
-
-    return call
+    Recorded.backward = staticmethod(backward)
+    operator.recorded = Recorded.apply
+    operator.transformed = lambda *args: Transformed.apply(*args, _Tangents())
+    _library.impl(operator.name, functools.partial(_derive, operator), "Autograd")
 
 
-def _record(name, backward):
-    """Makes the node for a tensor whose gradient PyTorch records. Its halves are in C (python/ext/ops/softmax_recorded.c).
-    backward(kept, grad, axis, temperature) is for gradients that are recorded themselves, traced or batched; kept is the result, or
-    the input of logsumexp."""
-
-    class Recorded(torch.autograd.Function):
-        @staticmethod
-        def backward(ctx, grad):  # compiled autograd calls it, with another ctx
-            return backward(*ctx.saved_tensors, grad, *ctx.options)
-
-    Recorded._backward_cls.options = -1, 1.0  # axis and temperature; a node with others has its own
-    _napier._record(name, Recorded, Recorded._backward_cls, super(torch.autograd.Function, Recorded).apply, backward)
-
-
-def _quick(function):
-    """A function of napier.torch in C (python/ext/ops/softmax_plain.c), around the one in Python: it computes at once where PyTorch
-    would only compute or record a gradient, and calls the one in Python elsewhere. torch.compile reads the latter."""
-    doc = f"{function.__name__}{inspect.signature(function)}\n--\n\n{inspect.cleandoc(function.__doc__)}"
-    quick = _napier._quick(function.__name__, function, doc)
-    torch.compiler.substitute_in_graph(quick, skip_signature_check=True)(function)
-    return quick
-
-
-def _needs_function(title):
-    """Whether the derivatives that are active here are not those of the operator: gradients inside torch.func's transforms, and
-    dual tensors outside of them."""
-    if torch.compiler.is_compiling():
-        return False
-    if not torch._C._are_functorch_transforms_active():
-        return forward_ad._current_level >= 0
-    kinds = [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
-    if torch._C._functorch.TransformType.Grad not in kinds:
-        return False
-    if kinds.count(torch._C._functorch.TransformType.Jvp) > 1:  # PyTorch drops the outer tangent in a Function's jvp
-        raise NotImplementedError(f"{title}: forward mode twice around a gradient is not supported (jacfwd(jacfwd(jacrev(f)))); "
-                                  "use reverse mode for two of the three")
-    return True
+def _derive(operator, *args):
+    """What PyTorch calls for the derivatives of napier::name: in compiled graphs, and where the operator itself is called.
+    torch.library.register_autograd would drop the tangents of forward mode."""
+    args = operator.with_defaults(args)
+    duals = [_dual_of(x) for x in args]
+    recorded = [x for x in args if isinstance(x, Tensor) and x.requires_grad] if torch.is_grad_enabled() else []
+    if all([dual.tangent is None for dual in duals]):
+        if recorded and all([_is_whole(x) for x in recorded]):
+            return operator.recorded(*args)
+        if recorded:
+            raise NotImplementedError(f"{operator.title}: no gradients inside torch.func's transforms; use backward() or "
+                                      "torch.autograd.grad")
+        return operator.values(*args)
+    primals, tangents = zip(*duals)
+    _refuse_tangents(operator, tangents)
+    if recorded:
+        raise NotImplementedError(f"{operator.title}: forward mode over a recorded gradient is not supported; use .detach(), or "
+                                  "PyTorch's own function")
+    output = operator.whole(*primals)
+    return forward_ad.make_dual(output, operator.forward_mode(output, primals, tangents), level=0)
 
 
-def _refuse_tangents(title, names, tangents):
-    missing = [name for name, t in zip(names, tangents) if t is not None]
+def _dual_of(x):
+    """(primal, tangent or None). PyTorch has only level 0, which compiled graphs enter in their own way."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return forward_ad.UnpackedDualTensor(x, None)
+    dual = forward_ad.unpack_dual(x, level=0)
+    return forward_ad.UnpackedDualTensor(x, None) if dual.tangent is None else dual
+
+
+def _refuse_tangents(operator, tangents):
+    first = operator.tensors if operator.forward_mode else 0
+    missing = [name for name, t in zip(operator.names[first:], tangents[first:]) if t is not None]
     if missing:
-        raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect to "
+        raise NotImplementedError(f"{operator.title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect to "
                                   f"{', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
-
-
-def _title(operator):
-    return f"napier.torch.{operator._name.removesuffix('_backward').removesuffix('_weighted')}"
-
-
-def _names(operator):
-    return [argument.name for argument in operator._opoverload._schema.arguments]
-
-
-def _tangent(x):
-    """The tangent of a tensor, or None. PyTorch has only level 0, and compiled graphs enter it without changing
-    forward_ad._current_level."""
-    return forward_ad.unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
-
-
-def _check_transforms(operator, tensors=0, forward_mode=None):
-    """Registers a kernel before PyTorch's own for an operator's derivatives, because that one drops the tangents of forward
-    mode."""
-    recorded, title, names = make_autograd_impl(operator._opoverload, operator.definition), _title(operator), _names(operator)
-
-    def kernel(keys, *args):
-        in_transform = torch._C._are_functorch_transforms_active()
-        if not in_transform and forward_ad._current_level < 0:
-            return recorded(keys, *args)
-        tangents = [_tangent(x) for x in args]
-        records = torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in args])
-        if all([t is None for t in tangents]):
-            if records and in_transform:
-                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
-                                          "torch.autograd.grad")
-            return recorded(keys, *args)
-        first = tensors if forward_mode else 0
-        _refuse_tangents(title, names[first:], tangents[first:])
-        if records:
-            raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
-                                      "PyTorch's own function")
-        primals = [x if t is None else forward_ad.unpack_dual(x, level=0).primal for x, t in zip(args, tangents)]
-        output = operator(*primals)
-        return forward_ad.make_dual(output, forward_mode(output, primals, tangents), level=0)
-
-    _library.impl(operator._name, kernel, "Autograd", with_keyset=True, allow_override=True)
 
 
 # The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the

@@ -4,7 +4,7 @@ import torch
 from .._ops.entmax import check_alpha, entmax_rows
 from .._ops.losses import check_reduction, check_target, class_axis
 from .base import (PLAIN, Tensor, _as_tensor, _check, _check_given, _differentiable, _number, _numbers, _operator,
-                   _row_major_like, _use_of)
+                   _is_traced, _row_major_like, _use_of)
 from .logsumexp import logsumexp
 from .softmax import _at_least_single, _dimension, _dot, _exp, _floats, _kept, _log, _logits, _over, log_softmax, softmax, sparsemax
 
@@ -139,7 +139,7 @@ def _target_ids(target, ignore_index, classes):
     """(ids, those that count), with 0 in place of the ids that do not."""
     target = target.long()  # which holds every number that it is compared with
     counts = target != ignore_index
-    if target.device.type == "cpu" and _use_of(target) == PLAIN:
+    if target.device.type == "cpu" and not _is_traced() and _use_of((target,)) == PLAIN:
         wrong = target[counts & ((target < 0) | (target >= classes))]
         if wrong.numel():
             raise IndexError(f"target: {wrong[0].item()} is not in 0 .. {classes - 1}")

@@ -4,7 +4,7 @@ import torch
 from .. import _napier
 from .._ops.complex import exp_of_array as _exp_of_array
 from .._ops.logsumexp import logsumexp as _logsumexp_of_array
-from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _is_traced, _last, _numbers, _once, _operator, _record,
+from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _numbers, _once, _operator,
                    _row_major_like, _size)
 from .softmax import (_at_least_single, _dimensions, _dot, _exp_operator, _kept, _logits, _over, _softmax, _softmax_backward,
                       _sum_of)
@@ -52,16 +52,6 @@ _logsumexp_backward = _differentiable(_logsumexp_backward, 2, ("x", "grad", "tem
 _logsumexp = _differentiable(
     _logsumexp, 1, ("x", "temperature"), lambda s, grad: _logsumexp_backward(s.x, grad.to(s.x.dtype), s.axis, s.temperature),
     lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype))
-
-
-def _slow_logsumexp_backward(x, grad, axis, temperature):
-    grad = grad.to(x.dtype)
-    grad = grad.squeeze(axis) if grad.ndim == x.ndim and grad.ndim else grad
-    return _logsumexp_backward(x, grad, axis % max(x.ndim, 1), _numbers(temperature=temperature))
-
-
-_plain_logsumexp = _napier._plain_logsumexp
-_record("logsumexp", _slow_logsumexp_backward)
 
 
 # Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
@@ -209,10 +199,6 @@ def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None
     >>> round(lse.item(), 4), sign.item(), [round(g, 4) for g in x.grad.tolist()], [round(g, 4) for g in b.grad.tolist()]
     (1.5413, -1.0, [-0.582, 1.582], [-0.582, -1.582])
     """
-    if b is None and mask is None and not causal and not return_sign and algorithm == "auto" and not _is_traced():
-        y = _plain_logsumexp(input, dim, keepdim, temperature)
-        if y is not None:
-            return y
     of_complex = isinstance(input, Tensor) and input.is_complex() and b is None and not return_sign
     if of_complex:
         _check(input=input.real)

@@ -2,7 +2,7 @@
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _differentiable, _numbers, _operator, _quick, _record, _row_major_like)
+from .base import (Tensor, _as_tensor, _check, _differentiable, _numbers, _operator, _row_major_like)
 
 
 @_operator("softmax")
@@ -224,16 +224,6 @@ def _map(operator, function, input, dim, dtype, mask, causal, temperature, maske
     return operator(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows, algorithm).to(kind), None
 
 
-def _with_tensor(backward):
-    return lambda y, grad, axis, temperature: backward(y, grad.to(y.dtype), axis % max(y.ndim, 1), _numbers(temperature=temperature))
-
-
-_record("softmax", _with_tensor(_softmax_backward))
-_record("log_softmax", _with_tensor(_log_softmax_backward))
-_record("sparsemax", _with_tensor(_sparsemax_backward))
-
-
-@_quick
 def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.softmax with gradients: exp(input / temperature - logsumexp) along a dimension. dtype: the input is converted to it
     first, as in PyTorch.
@@ -256,7 +246,6 @@ def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1
     return _map(_softmax, softmax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)[0]
 
 
-@_quick
 def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. Arguments as in softmax. A hidden element
     is -inf; the gradient with respect to it is ignored.
@@ -273,7 +262,6 @@ def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperatu
     return y if keep is None else torch.where(keep, y, y.detach())
 
 
-@_quick
 def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
     """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. Arguments as in
     softmax.

@@ -1154,3 +1154,7 @@ def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
     _check(rewards=rewards)
     _check_given(groups=offsets)
     return _group_advantages(_single(rewards.detach()), size, offsets, scale, _numbers(epsilon=epsilon))
+
+
+for _name in __all__:  # what pickle writes
+    globals()[_name].__module__ = __name__
