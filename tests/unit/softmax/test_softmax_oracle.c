@@ -122,76 +122,100 @@ static void test_oracles_agree(void) {
 
 /* ---- The worst rows of the bounds --------------------------------------------------------------------------------------- */
 
-enum { SEARCH_COLS = 9, SEARCH_ROWS = 200 * 1000, SEARCH_CLIMBS = 50 };
-typedef struct shares {
-    long double lse, logprob, prob; /* the error as a share of the bound */
-} shares;
+enum { SEARCH_COLS = 33, SEARCH_ROWS = 200 * 1000, SEARCH_CLIMBS = 50 };
+typedef struct searched {
+    double x[SEARCH_COLS];
+    int64_t cols;
+    double temperature;
+    napier_dtype dtype;
+} searched;
 
-static shares shares_of(napier_context *context, const float *row) {
-    double wide[SEARCH_COLS];
-    float lse, logprobs[SEARCH_COLS], probs[SEARCH_COLS];
-    const napier_const_matrix x = napier_const_rows_f32(row, 1, SEARCH_COLS);
-    works(napier_logsumexp, context, x, napier_array_f32(&lse, 1), NULL);
-    works(napier_log_softmax, context, x, napier_rows_f32(logprobs, 1, SEARCH_COLS), NULL);
-    works(napier_softmax, context, x, napier_rows_f32(probs, 1, SEARCH_COLS), NULL);
-    for (int i = 0; i < SEARCH_COLS; i++) {
-        wide[i] = (double)row[i];
+/* The largest error of one operation on a row, as a share of its bound. */
+static long double share_of_bound(napier_context *context, const searched *row, operation op) {
+    double packed[SEARCH_COLS], result[SEARCH_COLS], z[SEARCH_COLS];
+    const napier_softmax_options options = options_of(row->temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    for (int64_t i = 0; i < row->cols; i++) {
+        element_set(packed, row->dtype, i, row->x[i]);
     }
-    const oracle_row truth = oracle_reduce(wide, SEARCH_COLS);
-    shares s = {fabsl((long double)lse - truth.lse) / oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32), 0,
-                0};
-    for (int i = 0; i < SEARCH_COLS; i++) {
-        const long double l = oracle_log_softmax(&truth, wide[i]), p = oracle_softmax(&truth, wide[i]);
-        s.logprob = fmaxl(s.logprob, fabsl((long double)logprobs[i] - l) /
-                                         oracle_log_softmax_bound(&truth, l, NAPIER_F32, NAPIER_F32));
-        s.prob =
-            fmaxl(s.prob, fabsl((long double)probs[i] - p) / oracle_softmax_bound(&truth, p, NAPIER_F32, NAPIER_F32));
+    divide_by_temperature(row->x, z, row->cols, row->temperature, row->dtype);
+    const oracle_row truth = oracle_reduce(z, row->cols);
+    const int64_t results = operation_cols(op, row->cols);
+    if (!succeeded(context,
+                   operation_run(context, op, napier_const_rows(packed, 1, row->cols, row->dtype),
+                                 napier_rows(result, 1, results, row->dtype), &options),
+                   operation_name(op))) {
+        return INFINITY;
     }
-    return s;
+    long double worst = 0;
+    for (int64_t i = 0; i < results; i++) {
+        const long double t = op == OP_LOGSUMEXP     ? truth.lse
+                              : op == OP_LOG_SOFTMAX ? oracle_log_softmax(&truth, z[i])
+                                                     : oracle_softmax(&truth, z[i]);
+        const long double bound = (op == OP_LOGSUMEXP     ? oracle_log_bound
+                                   : op == OP_LOG_SOFTMAX ? oracle_log_softmax_bound
+                                                          : oracle_softmax_bound)(&truth, t, row->dtype, row->dtype);
+        worst = fmaxl(worst, fabsl((long double)element_get(result, row->dtype, i) - t) / bound);
+    }
+    return worst;
 }
 
-static long double share(const shares *s, int which) { return which == 0 ? s->lse : which == 1 ? s->logprob : s->prob; }
+static uint64_t next_random(uint64_t *seed) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *seed >> 16;
+}
 
-/* Numbers of one size; half of the rows repeat the first. */
-static void row_fill_small(uint64_t *seed, float *row, int n) {
-    for (int i = 0; i < n; i++) {
-        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        row[i] = (float)(*seed >> 40) * 0x1p-20F - 8.0F;
-        row[i] = i > 0 && i < n - 1 && (*seed >> 8 & 1) ? row[0] : row[i];
+/* Numbers of one size, of which half repeat the first; any width and temperature; a row in eight is f64. */
+static searched random_row(uint64_t *seed) {
+    static const double temperatures[] = {1, 1, 1, 0.7, 1.0 / 3, 3};
+    searched row = {.cols = 2 + (int64_t)(next_random(seed) % (SEARCH_COLS - 1))};
+    row.temperature = temperatures[next_random(seed) % 6];
+    row.dtype = next_random(seed) % 8 == 0 ? NAPIER_F64 : NAPIER_F32;
+    for (int64_t i = 0; i < row.cols; i++) {
+        const double drawn = (double)(next_random(seed) & 0xffffff) * 0x1p-20 - 8;
+        row.x[i] = i > 0 && i < row.cols - 1 && (next_random(seed) & 1) ? row.x[0] : drawn;
     }
+    return row;
+}
+
+/* Moves one element to a neighbour of its dtype. */
+static void move_a_little(searched *row, uint64_t *seed) {
+    double *const x = &row->x[next_random(seed) % (uint64_t)row->cols];
+    const double toward = next_random(seed) & 1 ? 100 : -100;
+    *x = row->dtype == NAPIER_F64 ? nextafter(*x, toward) : (double)nextafterf((float)*x, (float)toward);
 }
 
 /* Random rows, each changed a little as long as its error grows. NAPIER_SEARCH rows by hand; a few in the tests. */
 static void test_bounds_hold_where_a_search_leads(napier_context *context) {
-    static const float known[SEARCH_COLS] = {-3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F,
-                                             -3.5418670F, -3.5418670F, -3.5418670F, -8.9955931F};
+    static const searched known = {{-3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F, -3.5418670F,
+                                    -3.5418670F, -3.5418670F, -8.9955931F},
+                                   9,
+                                   1,
+                                   NAPIER_F32};
     const char *const wanted = getenv("NAPIER_SEARCH");
     const int64_t rows = wanted ? atoll(wanted) : SEARCH_ROWS;
-    long double worst[3] = {0, shares_of(context, known).logprob, 0};
+    long double worst[OP_LOGSUMEXP + 1] = {[OP_LOG_SOFTMAX] = share_of_bound(context, &known, OP_LOG_SOFTMAX)};
     uint64_t seed = 1;
     for (int64_t tried = 0; tried < rows;) {
-        float row[SEARCH_COLS], best[SEARCH_COLS];
-        row_fill_small(&seed, best, SEARCH_COLS);
-        const int which = (int)(tried % 3);
+        searched best = random_row(&seed);
+        const operation op = (operation)(next_random(&seed) % (OP_LOGSUMEXP + 1));
         long double most = 0;
         for (int climb = 0; climb < SEARCH_CLIMBS; climb++, tried++) {
-            memcpy(row, best, sizeof row);
-            row[seed % SEARCH_COLS] = nextafterf(row[seed % SEARCH_COLS], seed & 256 ? 100.0F : -100.0F);
-            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            const shares s = shares_of(context, row);
-            if (share(&s, which) > most) {
-                most = share(&s, which);
-                memcpy(best, row, sizeof best);
+            searched row = best;
+            move_a_little(&row, &seed);
+            const long double found = share_of_bound(context, &row, op);
+            if (found > most) {
+                most = found;
+                best = row;
             }
         }
-        worst[which] = fmaxl(worst[which], most);
+        worst[op] = fmaxl(worst[op], most);
     }
-    printf("%lld rows, worst share of the bound: logsumexp %.3Lf, log_softmax %.3Lf, softmax %.3Lf\n", (long long)rows,
-           worst[0], worst[1], worst[2]);
-    for (int i = 0; i < 3; i++) {
-        expect(worst[i] <= 1, "%s: %.4Lf of the bound", (const char *[]){"logsumexp", "log_softmax", "softmax"}[i],
-               worst[i]);
+    printf("%lld rows, worst share of the bound:", (long long)rows);
+    for (operation op = OP_SOFTMAX; op <= OP_LOGSUMEXP; op++) {
+        printf(" %s %.3Lf", operation_name(op), worst[op]);
+        expect(worst[op] <= 1, "%s: %.4Lf of the bound", operation_name(op), worst[op]);
     }
+    printf("\n");
 }
 
 /* logsumexp near 0, where the naive formula gives 0: the correctly rounded truth. */
