@@ -13,16 +13,6 @@
 
 enum { NAPIER_ERROR_TEXT = 256 };
 
-/* What multiplies bf16 by bf16 (ops/linear/engine.h): the kernels of the instruction set, vdpbf16ps, AMX, or both. From
- * NAPIER_ENGINE_AMX on there is AMX. */
-typedef enum napier_engine {
-    NAPIER_ENGINE_UNDECIDED,
-    NAPIER_ENGINE_NONE,
-    NAPIER_ENGINE_PAIRS,
-    NAPIER_ENGINE_AMX,
-    NAPIER_ENGINE_BOTH
-} napier_engine;
-
 struct napier_context {
     napier_allocator allocator;
     napier_spares spares;
@@ -31,8 +21,9 @@ struct napier_context {
     struct napier_stop *stop;   /* core/base/stop.h; NULL: nothing stops it */
     struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
-    napier_engine engine;
-    bool in_order;       /* a product of one lane reads rows one after the other, not 16 at a time */
+    bool any_isa; /* it was made with NAPIER_ISA_AUTO, so that other instructions with the same bits may serve too */
+    bool intel;   /* the processor is Intel's */
+    int engine;   /* what ops/linear/engine.h has decided; 0 before */
     int64_t cache_bytes; /* of the last level; 0: unknown */
     char error[NAPIER_ERROR_TEXT];
 };

@@ -97,9 +97,10 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     context->stop = create_stop(context);
     context->awake = create_awake(context);
     context->pool = create_pool(context);
-    context->in_order = !napier_is_intel();
+    context->intel = napier_is_intel();
     context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
-    context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_NONE;
+    context->any_isa = o.highest_isa == NAPIER_ISA_AUTO;
+    context->engine = 0;
     context->cache_bytes = napier_cache_bytes();
     context->error[0] = '\0';
     *out = context;

@@ -2,7 +2,9 @@
  * that the including file has chosen. */
 #if defined(NAPIER_TABLE)
 #include "core/isa/core_kernels.h"
+#include "core/isa/pack.inc.h"
 #include "core/math/math.inc.h"
 
-const napier_core_kernels NAPIER_TABLE(napier_core_kernels) = {.math = NAPIER_MATH_KERNELS};
+const napier_core_kernels NAPIER_TABLE(napier_core_kernels) = {
+    .math = NAPIER_MATH_KERNELS, .pack = napier_pack, .unpack = napier_unpack};
 #endif

@@ -34,6 +34,11 @@ NAPIER_KERNEL vf napier_load_part(const void *x, napier_dtype dtype, int n, vf f
     return vf_select(vm_first(n), dtype == NAPIER_BF16 ? vf_from_bf16(u) : vf_from_f16(u), fill);
 }
 
+/* Up to 16 elements, 0 beyond. n <= 0: reads nothing. */
+NAPIER_KERNEL vf napier_load_some(const void *x, napier_dtype dtype, int n) {
+    return n >= 16 ? napier_load16(x, dtype) : n > 0 ? napier_load_part(x, dtype, n, vf_zero()) : vf_zero();
+}
+
 /* The even and the odd elements of 32 bf16: a shift and a mask widen them in place. */
 NAPIER_KERNEL vf napier_bf16_even(vi pairs) { return vf_from_bits(vi_shl(pairs, 16)); }
 NAPIER_KERNEL vf napier_bf16_odd(vi pairs) { return vf_from_bits(vi_and(pairs, vi_set((int32_t)0xffff0000u))); }

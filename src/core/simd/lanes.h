@@ -88,15 +88,19 @@
 #if defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_KERNEL static __attribute__((unused))
 #define NAPIER_UNROLL
+#define NAPIER_UNROLL_ALL
 #elif NAPIER_DEVICE_CODE
 #define NAPIER_KERNEL NAPIER_INLINE
 #define NAPIER_UNROLL _Pragma("unroll")
+#define NAPIER_UNROLL_ALL NAPIER_UNROLL
 #else
 #define NAPIER_KERNEL NAPIER_INLINE
 #if defined(__clang__)
-#define NAPIER_UNROLL /* clang unrolls by itself */
+#define NAPIER_UNROLL                                        /* clang unrolls by itself, ... */
+#define NAPIER_UNROLL_ALL _Pragma("clang loop unroll(full)") /* ... but keeps a tile of 24 registers in memory */
 #else
 #define NAPIER_UNROLL _Pragma("GCC unroll 16")
+#define NAPIER_UNROLL_ALL NAPIER_UNROLL
 #endif
 #endif
 

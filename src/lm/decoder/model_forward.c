@@ -93,7 +93,7 @@ static napier_status check_chunks(const forward *f) {
 
 /* Writes `hidden` and `logits` from `row` on. */
 static void write_states(const forward *f, int64_t row, int64_t rows) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(f->context->isa)->linear->matmul;
+    const napier_core_kernels *kernels = napier_ops_kernels_of(f->context->isa)->core;
     const napier_const_matrix states = napier_layers_states(&f->layers, rows);
     const int64_t width = (states.cols + 15) / 16 * 16;
     for (int64_t i = 0; i < rows; i++) {

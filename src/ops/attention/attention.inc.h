@@ -475,40 +475,35 @@ static void napier_attention_slope_pairs(const napier_score_block *b, const floa
 #define NAPIER_TURNED_VECTORS 1
 #endif
 #define NAPIER_TURNED_REST 4
-#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
-#define NAPIER_TURNED_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define NAPIER_TURNED_UNROLL NAPIER_UNROLL
-#endif
 
 NAPIER_KERNEL void napier_turned_patch(const int keys, const int vectors, const float *weights, const float *rows,
                                        int64_t row_count, float *c, int64_t c_step) {
     vf sum[NAPIER_TURNED_KEYS][NAPIER_TURNED_VECTORS];
-    NAPIER_TURNED_UNROLL
+    NAPIER_UNROLL_ALL
     for (int j = 0; j < keys; j++) {
-        NAPIER_TURNED_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             sum[j][v] = vf_load(c + j * c_step + 16 * v);
         }
     }
     for (int64_t r = 0; r < row_count; r++) {
         vf x[NAPIER_TURNED_VECTORS];
-        NAPIER_TURNED_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             x[v] = vf_load(rows + r * NAPIER_ROW_STEP + 16 * v);
         }
-        NAPIER_TURNED_UNROLL
+        NAPIER_UNROLL_ALL
         for (int j = 0; j < keys; j++) {
             const vf w = vf_set(weights[r * NAPIER_ROW_STEP + j]);
-            NAPIER_TURNED_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < vectors; v++) {
                 sum[j][v] = vf_fma(w, x[v], sum[j][v]);
             }
         }
     }
-    NAPIER_TURNED_UNROLL
+    NAPIER_UNROLL_ALL
     for (int j = 0; j < keys; j++) {
-        NAPIER_TURNED_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             vf_store(c + j * c_step + 16 * v, sum[j][v]);
         }
@@ -544,7 +539,6 @@ static void napier_attention_turned(const napier_turned_product *p) {
 #undef NAPIER_TURNED_KEYS
 #undef NAPIER_TURNED_VECTORS
 #undef NAPIER_TURNED_REST
-#undef NAPIER_TURNED_UNROLL
 
 static void napier_attention_scale(float *c, int64_t step, int64_t rows, int64_t cols, float factor) {
     for (int64_t r = 0; r < rows; r++) {

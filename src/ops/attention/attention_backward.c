@@ -260,8 +260,8 @@ static float mean_of(const back_job *job, int64_t token, int64_t head, const bac
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_K_BLOCK) {
         const int64_t cols = napier_least(plan->v.dim - col, NAPIER_K_BLOCK);
         const int64_t padded = napier_round_up(cols, 16);
-        plan->products->pack(&g, token, 1, col, cols, false, s->scores, NAPIER_ROW_STEP, padded);
-        plan->products->pack(&o, token, 1, col, cols, false, s->slopes, NAPIER_ROW_STEP, padded);
+        plan->core->pack(&g, token, 1, col, cols, false, s->scores, NAPIER_ROW_STEP, padded);
+        plan->core->pack(&o, token, 1, col, cols, false, s->slopes, NAPIER_ROW_STEP, padded);
         mean += job->dot(s->scores, s->slopes, cols);
     }
     return mean;
@@ -294,12 +294,12 @@ static void finish_block(const back_job *job, const napier_sequence *sequence, i
     plan->kernels->scale(s->sum_v, s->v_step, count, napier_round_up(plan->v.dim, 16), 1.0f);
     if (!plan->prefixes) {
         if (job->grad_k.data) {
-            plan->products->unpack(s->sum_k, s->q_step, count, plan->k.dim, napier_head_out(&job->grad_k, head), row, 0,
-                                   false);
+            plan->core->unpack(s->sum_k, s->q_step, count, plan->k.dim, napier_head_out(&job->grad_k, head), row, 0,
+                               false);
         }
         if (job->grad_v.data) {
-            plan->products->unpack(s->sum_v, s->v_step, count, plan->v.dim, napier_head_out(&job->grad_v, head), row, 0,
-                                   false);
+            plan->core->unpack(s->sum_v, s->v_step, count, plan->v.dim, napier_head_out(&job->grad_v, head), row, 0,
+                               false);
         }
         return;
     }
@@ -381,12 +381,12 @@ static void back_all_sequences(const back_job *job, int64_t head, back_state *s)
         back_sequence(job, index, head, s);
     }
     if (job->grad_k.data) {
-        plan->products->unpack(s->total_k, s->q_step, tokens, plan->k.dim, napier_head_out(&job->grad_k, head), 0, 0,
-                               false);
+        plan->core->unpack(s->total_k, s->q_step, tokens, plan->k.dim, napier_head_out(&job->grad_k, head), 0, 0,
+                           false);
     }
     if (job->grad_v.data) {
-        plan->products->unpack(s->total_v, s->v_step, tokens, plan->v.dim, napier_head_out(&job->grad_v, head), 0, 0,
-                               false);
+        plan->core->unpack(s->total_v, s->v_step, tokens, plan->v.dim, napier_head_out(&job->grad_v, head), 0, 0,
+                           false);
     }
 }
 
@@ -411,7 +411,7 @@ static void clear_rows(const napier_attention_plan *plan, const napier_heads *x,
         for (int64_t head = 0; head < x->heads; head++) {
             for (int64_t col = 0; col < x->dim; col += NAPIER_LANES) {
                 const int64_t cols = napier_least(x->dim - col, NAPIER_LANES);
-                plan->products->unpack(zeros, 0, 1, cols, napier_head_out(x, head), row, col, false);
+                plan->core->unpack(zeros, 0, 1, cols, napier_head_out(x, head), row, col, false);
             }
         }
     }

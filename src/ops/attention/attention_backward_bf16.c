@@ -7,6 +7,7 @@
 #include "core/base/stop.h"
 #include "ops/attention/attention_engine.h"
 #include "ops/linear/bf16_pairs.h"
+#include "ops/linear/engine.h"
 
 /* Steps are a line more than what they hold, so that rows do not all map to one cache set. */
 enum {
@@ -91,7 +92,7 @@ static void widen_lanes(const napier_engine_block *b, bool turned, int64_t lane,
 static void widen_rows(const napier_attention_plan *plan, const napier_engine_block *b, int64_t row, int64_t rows,
                        int64_t k, int64_t count, float *out) {
     const napier_const_matrix m = {b->rows, b->row_count, b->cols, b->row_step, 1, NAPIER_BF16};
-    plan->products->pack(&m, row, rows, k, count, true, out, NAPIER_ROW_STEP, count);
+    plan->core->pack(&m, row, rows, k, count, true, out, NAPIER_ROW_STEP, count);
 }
 
 /* With the kernels of the instruction set. Rows that are one strip are widened once. */
@@ -168,7 +169,7 @@ static void turn_rows(const napier_attention_plan *plan, const uint16_t *rows, i
     const int64_t step = row_step(dim), half = filled_dim(dim) / 2;
     for (int64_t r = 0; r < count; r += GROUP) {
         const napier_const_matrix m = {rows + r * step, half, GROUP, 1, step / 2, NAPIER_F32};
-        plan->products->pack(&m, 0, half, 0, GROUP, false, pairs, GROUP, GROUP);
+        plan->core->pack(&m, 0, half, 0, GROUP, false, pairs, GROUP, GROUP);
         for (int64_t i = 0; i < half; i++) {
             uint32_t both[GROUP];
             uint16_t *const even = out + 2 * i * TURNED_STEP + r, *const odd = even + TURNED_STEP;
@@ -345,7 +346,7 @@ static void back_tile(const napier_back_rows *from, int64_t first, int64_t place
 static void turn_sums(const napier_attention_plan *plan, const float *sums, int64_t keys, int64_t dim, float *out,
                       int64_t step) {
     const napier_const_matrix m = {sums, keys, dim, 1, SUM_STEP, NAPIER_F32};
-    plan->products->pack(&m, 0, keys, 0, dim, false, out, step, napier_round_up(dim, 16));
+    plan->core->pack(&m, 0, keys, 0, dim, false, out, step, napier_round_up(dim, 16));
 }
 
 void napier_back_bf16_block(const napier_back_rows *from, int64_t place, int64_t count, napier_back_bf16 *s) {

@@ -51,7 +51,7 @@ void napier_engine_pack_keys(const napier_attention_plan *plan, const napier_eng
     const uint16_t *const rows = gather(from, dim);
     for (int group = 0; group < NAPIER_LANES / GROUP; group++, out += pairs * GROUP) {
         const napier_const_matrix m = {rows + group * GROUP * dim, pairs, GROUP, 1, pairs, NAPIER_F32};
-        plan->products->pack(&m, 0, pairs, 0, GROUP, false, out, GROUP, GROUP);
+        plan->core->pack(&m, 0, pairs, 0, GROUP, false, out, GROUP, GROUP);
         napier_engine_turn(plan, (uint32_t *)(void *)out, dim);
     }
 }

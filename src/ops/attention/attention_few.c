@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ops/linear/bf16_pairs.h"
+#include "ops/linear/engine.h"
 #include "ops/linear/product.h"
 
 typedef struct few_job {
@@ -109,7 +110,7 @@ static void score_run(const napier_attention_plan *plan, const few_state *state,
                      : plan->products->few_chain)(&block);
     if (width > 1) {
         const napier_matrix out = {scores, run.count, plan->group, 1, NAPIER_ROW_STEP, NAPIER_F32};
-        plan->products->unpack(block.c, width, run.count, plan->group, out, 0, 0, false);
+        plan->core->unpack(block.c, width, run.count, plan->group, out, 0, 0, false);
     }
 }
 
@@ -212,7 +213,7 @@ static void attend(const few_job *job, const few_state *state, const napier_sequ
                                            q->dim_stride,
                                            q->dtype};
         float *const queries = state->queries + i * query_floats(plan);
-        napier_pack_few(plan->products, &heads, 0, group, plan->narrow, napier_plan_dim(plan, q->dim), queries);
+        napier_pack_few(plan->core, &heads, 0, group, plan->narrow, napier_plan_dim(plan, q->dim), queries);
         if (is_turned(plan)) {
             napier_bf16_few_pack(queries, napier_plan_dim(plan, q->dim), napier_few_width(group));
         }

@@ -16,6 +16,7 @@ typedef struct napier_attention_plan {
     const napier_context *context;
     const napier_attention_kernels *kernels;
     const napier_product_kernels *products;
+    const napier_core_kernels *core;
     napier_const_heads q, k, v;
     napier_attention_options options;
     int64_t sequences;

@@ -13,8 +13,8 @@ void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, 
         const int64_t padded = napier_round_up(cols, plan->narrow ? NAPIER_PAIRS_BLOCK : 16);
         for (int64_t h = 0; h < group; h++) {
             const napier_const_matrix m = napier_head(x, tile->head * group + h);
-            plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, plan->narrow,
-                                 out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
+            plan->core->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, plan->narrow,
+                             out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
         }
         memset(out + rows * NAPIER_ROW_STEP, 0, (size_t)((filled - rows) * NAPIER_ROW_STEP) * sizeof *out);
     }
@@ -23,9 +23,9 @@ void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, 
 void napier_unpack_rows(const napier_row_tile *tile, const float *c, int64_t step, const napier_heads *x) {
     const napier_attention_plan *const plan = tile->plan;
     for (int64_t h = 0; h < plan->group; h++) {
-        plan->products->unpack(c + h * step, plan->group * step, tile->queries, x->dim,
-                               napier_head_out(x, tile->head * plan->group + h),
-                               tile->sequence.query_begin + tile->query, 0, false);
+        plan->core->unpack(c + h * step, plan->group * step, tile->queries, x->dim,
+                           napier_head_out(x, tile->head * plan->group + h), tile->sequence.query_begin + tile->query,
+                           0, false);
     }
 }
 

@@ -81,8 +81,8 @@ static napier_const_matrix gradient_view(const napier_linear_back *b) {
 static void turn_tile(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
     const int64_t step = turned_step(b), token = tile * NAPIER_TILE;
     const napier_const_matrix turned = napier_const_transposed(gradient_view(b));
-    b->head.sides.kernels->pack(&turned, token, n, row, rows, false, (float *)b->turned + token * step + row, step,
-                                (rows + 15) / 16 * 16);
+    b->head.sides.core->pack(&turned, token, n, row, rows, false, (float *)b->turned + token * step + row, step,
+                             (rows + 15) / 16 * 16);
 }
 
 /* Rounds `rows` rows of the f32 gradient g of a tile to b->g and b->turned. */
@@ -90,9 +90,9 @@ static void narrow_tile(const napier_linear_back *b, const float *g, int64_t til
                         int64_t rows) {
     const napier_matrix along = {b->g, b->count, b->cols, NAPIER_LINEAR_STEP, 1, NAPIER_BF16};
     const napier_matrix across = {b->turned, b->count, b->cols, 1, turned_step(b), NAPIER_BF16};
-    b->head.sides.kernels->unpack(g, NAPIER_HEAD_Z, rows, n, along, row, tile * NAPIER_TILE, false);
+    b->head.sides.core->unpack(g, NAPIER_HEAD_Z, rows, n, along, row, tile * NAPIER_TILE, false);
     if (b->wants_weights) {
-        b->head.sides.kernels->unpack(g, NAPIER_HEAD_Z, rows, n, across, row, tile * NAPIER_TILE, false);
+        b->head.sides.core->unpack(g, NAPIER_HEAD_Z, rows, n, across, row, tile * NAPIER_TILE, false);
     }
 }
 
@@ -198,9 +198,8 @@ static void pack_weights(const napier_linear_back *b, int64_t token, int64_t cou
     for (int64_t i = 0; i < count; i += PACK_TOGETHER) {
         const int64_t together = napier_least(count - i, PACK_TOGETHER);
         for (int64_t c = 0; c < cols; c += NAPIER_LANES) {
-            b->head.sides.kernels->pack(&b->weights, token + i, together, col + c, napier_least(cols - c, NAPIER_LANES),
-                                        false, panels + c * PACKED_TOKENS + i * NAPIER_LANES, NAPIER_LANES,
-                                        NAPIER_LANES);
+            b->head.sides.core->pack(&b->weights, token + i, together, col + c, napier_least(cols - c, NAPIER_LANES),
+                                     false, panels + c * PACKED_TOKENS + i * NAPIER_LANES, NAPIER_LANES, NAPIER_LANES);
         }
     }
 }
@@ -245,7 +244,7 @@ static napier_matrix weight_sums_view(const napier_linear_back *b) { return sums
 
 /* Copies sums to a result of any dtype and strides. Each worker copies some rows. */
 typedef struct napier_linear_copy {
-    const napier_product_kernels *kernels;
+    const napier_core_kernels *core;
     const float *sums;
     int64_t step;
     napier_matrix out;
@@ -254,12 +253,12 @@ typedef struct napier_linear_copy {
 static void copy_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_linear_copy *c = argument;
     (void)worker;
-    c->kernels->unpack(c->sums + begin * c->step, c->step, end - begin, c->out.cols, c->out, begin, 0, false);
+    c->core->unpack(c->sums + begin * c->step, c->step, end - begin, c->out.cols, c->out, begin, 0, false);
 }
 
 static void write_sums(const napier_context *context, const napier_linear_back *b, const float *sums,
                        napier_matrix out) {
-    napier_linear_copy copy = {b->head.sides.kernels, sums, sum_step(b), out};
+    napier_linear_copy copy = {b->head.sides.core, sums, sum_step(b), out};
     napier_parallel(context, out.rows, 64, copy_task, &copy);
 }
 
@@ -481,11 +480,11 @@ static napier_status take(napier_memory *memory, napier_linear_back *b) {
 
 /* Without rows or tokens the results are 0. */
 static void write_zeros(const napier_context *context, napier_matrix out) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
+    const napier_core_kernels *core = napier_ops_kernels_of(context->isa)->core;
     const float zeros[16] = {0.0f};
     for (int64_t row = 0; out.data && row < out.rows; row++) {
         for (int64_t col = 0; col < out.cols; col += 16) {
-            kernels->unpack(zeros, 16, 1, napier_least(out.cols - col, 16), out, row, col, false);
+            core->unpack(zeros, 16, 1, napier_least(out.cols - col, 16), out, row, col, false);
         }
     }
 }

@@ -199,7 +199,7 @@ void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t
     for (int64_t i = 0; i < n; i += NAPIER_HEAD_STRIP) {
         const int64_t rows = napier_least(n - i, NAPIER_HEAD_STRIP);
         const float *c = napier_product_strip(&h->sides, block, begin + i, rows, scratch_of(h, worker));
-        h->sides.kernels->unpack(c, h->sides.c_step, rows, lanes, out, i, 0, false);
+        h->sides.core->unpack(c, h->sides.c_step, rows, lanes, out, i, 0, false);
     }
 }
 

@@ -3,13 +3,13 @@
 
 #include "core/isa/choose.h"
 
-#define NAPIER_OPS_KERNELS(isa)                                                                 \
-    {                                                                                           \
-        .softmax = &napier_softmax_kernels_##isa, .sparsemax = &napier_sparsemax_kernels_##isa, \
-        .linear = &napier_linear_kernels_##isa, .attention = &napier_attention_kernels_##isa,   \
-        .layers = &napier_layer_kernels_##isa, .tokens = &napier_token_kernels_##isa,           \
-        .sample = &napier_sample_kernels_##isa, .kl = &napier_kl_kernels_##isa,                 \
-        .rubric = &napier_rubric_kernels_##isa, .grpo = &napier_grpo_kernels_##isa              \
+#define NAPIER_OPS_KERNELS(isa)                                                                                        \
+    {                                                                                                                  \
+        .core = &napier_core_kernels_##isa, .softmax = &napier_softmax_kernels_##isa,                                  \
+        .sparsemax = &napier_sparsemax_kernels_##isa, .linear = &napier_linear_kernels_##isa,                          \
+        .attention = &napier_attention_kernels_##isa, .layers = &napier_layer_kernels_##isa,                           \
+        .tokens = &napier_token_kernels_##isa, .sample = &napier_sample_kernels_##isa, .kl = &napier_kl_kernels_##isa, \
+        .rubric = &napier_rubric_kernels_##isa, .grpo = &napier_grpo_kernels_##isa                                     \
     }
 
 static const napier_ops_kernels table_scalar = NAPIER_OPS_KERNELS(scalar);

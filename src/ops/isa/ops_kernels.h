@@ -5,6 +5,7 @@
 
 #include <napier/types.h>
 
+#include "core/isa/core_kernels.h"
 #include "ops/softmax/softmax_kernels.h"
 #include "ops/sparsemax/sparsemax_kernels.h"
 #include "ops/linear/linear_kernels.h"
@@ -17,6 +18,7 @@
 #include "ops/losses/grpo_kernels.h"
 
 typedef struct napier_ops_kernels {
+    const napier_core_kernels *core;
     const napier_softmax_kernels *softmax;
     const napier_sparsemax_kernels *sparsemax;
     const napier_linear_kernels *linear;

@@ -25,7 +25,7 @@ static inline const float *napier_layer_in(const napier_ops_kernels *kernels, co
         return (const float *)m->data + row * m->row_stride + col;
     }
     const int64_t floats = napier_layer_floats(cols);
-    kernels->linear->matmul.pack(m, row, 1, col, cols, false, room, floats, floats);
+    kernels->core->pack(m, row, 1, col, cols, false, room, floats, floats);
     return room;
 }
 
@@ -47,7 +47,7 @@ static inline napier_layer_place napier_layer_out(const napier_matrix *m, int64_
 static inline void napier_layer_put(const napier_ops_kernels *kernels, napier_matrix m, int64_t row, int64_t col,
                                     int64_t cols, const napier_layer_place *place, const float *room) {
     if (place->data == room) {
-        kernels->linear->matmul.unpack(room, napier_layer_floats(cols), 1, cols, m, row, col, false);
+        kernels->core->unpack(room, napier_layer_floats(cols), 1, cols, m, row, col, false);
     }
 }
 

@@ -50,7 +50,7 @@ static float gradient_row(const job *j, int worker, int64_t row) {
     const float *grad = napier_layer_in(j->kernels, &j->grad, row, 0, n, room_of(j, worker, 1));
     float *const result = room_of(j, worker, 2);
     const float factor = j->kernels->layers->norm_gradient(&j->norm, x, grad, result);
-    j->kernels->linear->matmul.unpack(result, napier_layer_floats(n), 1, n, j->out, row, 0, false);
+    j->kernels->core->unpack(result, napier_layer_floats(n), 1, n, j->out, row, 0, false);
     return factor;
 }
 
@@ -79,7 +79,7 @@ static void weight_columns(void *argument, int64_t index) {
     for (int64_t i = 0; i < COLUMNS; i++) {
         room[i] = (float)sums[i];
     }
-    j->kernels->linear->matmul.unpack(room, COLUMNS, 1, cols, j->grad_weight, 0, col, false);
+    j->kernels->core->unpack(room, COLUMNS, 1, cols, j->grad_weight, 0, col, false);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ static void forward_part(void *argument, int64_t index) {
 
 static void write(const job *j, part p, napier_matrix m, const float *room) {
     if (m.data) {
-        j->kernels->linear->matmul.unpack(room, NAPIER_LAYER_COLS, 1, p.cols, m, p.row, p.col, false);
+        j->kernels->core->unpack(room, NAPIER_LAYER_COLS, 1, p.cols, m, p.row, p.col, false);
     }
 }
 

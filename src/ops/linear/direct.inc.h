@@ -54,11 +54,10 @@ typedef struct napier_direct_patch {
 NAPIER_KERNEL void napier_direct_widen(const napier_dtype dtype, const int rows, const napier_direct_block *b,
                                        const napier_direct_patch *p, int64_t i) {
     const int64_t left = b->cols - p->at - i;
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int r = 0; r < rows; r++) {
         const char *from = p->narrow + r * b->row_step + i * 2;
-        vf_store(b->room + r * NAPIER_DIRECT_STEP + i,
-                 napier_pack_load(from, dtype, left < 16 ? (int)left : 16, false));
+        vf_store(b->room + r * NAPIER_DIRECT_STEP + i, napier_load_some(from, dtype, left < 16 ? (int)left : 16));
     }
 }
 
@@ -67,7 +66,7 @@ NAPIER_KERNEL void napier_direct_fetch(const int rows, const napier_direct_block
                                        int64_t i) {
     const int64_t ahead = i + NAPIER_DIRECT_CHUNK, left = b->k - p->at;
     const int64_t offset = ahead < left ? ahead * 2 : (ahead - left - p->at) * 2 + rows * b->row_step;
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int r = 0; r < rows; r++) {
         const uintptr_t at = (uintptr_t)p->narrow + (uintptr_t)(offset + r * b->row_step);
         __builtin_prefetch((const void *)at);
@@ -90,9 +89,9 @@ NAPIER_KERNEL void napier_direct_widen_some(const int rows, const napier_direct_
 
 NAPIER_KERNEL void napier_direct_load(const int rows, const int vectors, const float *c, int64_t c_step,
                                       napier_direct_sums sum) {
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int r = 0; r < rows; r++) {
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = c ? vf_load(c + r * c_step + 16 * v) : vf_zero();
         }
@@ -101,9 +100,9 @@ NAPIER_KERNEL void napier_direct_load(const int rows, const int vectors, const f
 
 NAPIER_KERNEL void napier_direct_store(const int rows, const int vectors, float *c, int64_t c_step,
                                        napier_direct_sums sum) {
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int r = 0; r < rows; r++) {
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             vf_store(c + r * c_step + 16 * v, sum[r][v]);
         }
@@ -114,14 +113,14 @@ NAPIER_KERNEL void napier_direct_store(const int rows, const int vectors, float 
 NAPIER_KERNEL void napier_direct_step(const int rows, const int vectors, const float *const *x, const float *const *y,
                                       int64_t i, napier_direct_sums sum) {
     vf lanes[NAPIER_DIRECT_VECTORS];
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int v = 0; v < vectors; v++) {
         lanes[v] = vf_load(y[v] + i * NAPIER_LANES);
     }
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int r = 0; r < rows; r++) {
         const vf element = vf_set(x[r][i]);
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = vf_fma(element, lanes[v], sum[r][v]);
         }
@@ -171,9 +170,9 @@ NAPIER_KERNEL void napier_direct_patch_pairs(const int rows, const int vectors, 
             napier_direct_step(rows, vectors, q.x, q.y, i + 1, odd);
         }
         const bool start = q.first && block == 0;
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
-            NAPIER_PATCH_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < vectors; v++) {
                 float *c = q.c + r * b->c_step + 16 * v;
                 const vf both = vf_add(even[r][v], odd[r][v]);

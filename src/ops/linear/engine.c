@@ -58,7 +58,9 @@ static bool is_trusted(const napier_context *context, napier_engine engine) {
 }
 
 void napier_matrix_engine_decide(napier_context *context) {
-    if (context->engine == NAPIER_ENGINE_UNDECIDED) {
+    if (context->engine == NAPIER_ENGINE_UNDECIDED && !context->any_isa) {
+        context->engine = NAPIER_ENGINE_NONE;
+    } else if (context->engine == NAPIER_ENGINE_UNDECIDED) {
         NAPIER_DEFAULT_FENV;
         const bool amx = napier_amx_is_here(context) && is_trusted(context, NAPIER_ENGINE_AMX);
         const bool pairs = napier_bf16_pairs_are_here(context) && is_trusted(context, NAPIER_ENGINE_PAIRS);

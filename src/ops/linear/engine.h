@@ -11,6 +11,16 @@
 
 #include "core/base/context.h"
 
+/* What multiplies bf16 by bf16: the kernels of the instruction set, vdpbf16ps, AMX, or both. From NAPIER_ENGINE_AMX on
+ * there is AMX. */
+typedef enum napier_engine {
+    NAPIER_ENGINE_UNDECIDED,
+    NAPIER_ENGINE_NONE,
+    NAPIER_ENGINE_PAIRS,
+    NAPIER_ENGINE_AMX,
+    NAPIER_ENGINE_BOTH
+} napier_engine;
+
 /* Decides, once for a context, how its bf16 products are computed. */
 void napier_matrix_engine_decide(napier_context *context);
 

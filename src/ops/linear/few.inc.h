@@ -13,7 +13,7 @@
  * loop over them is unrolled. */
 #if defined(NAPIER_LANES_AVX512)
 enum { NAPIER_FEW_CHAINS = 8, NAPIER_FEW_PAIRS = 8 };
-#define NAPIER_FEW_UNROLL NAPIER_PATCH_UNROLL
+#define NAPIER_FEW_UNROLL NAPIER_UNROLL_ALL
 #else
 enum { NAPIER_FEW_CHAINS = 4, NAPIER_FEW_PAIRS = 2 };
 #define NAPIER_FEW_UNROLL
@@ -34,7 +34,7 @@ NAPIER_KERNEL vf napier_few_element(const napier_dtype dtype, const vf word, con
 
 /* Turns 64 bytes of `height` rows. */
 NAPIER_KERNEL void napier_few_turn(const char *x, const int64_t row_step, const int height, vf words[16]) {
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int i = 0; i < 16; i++) {
         words[i] = vf_load((const float *)(const void *)(x + (i < height ? i : 0) * row_step));
     }
@@ -54,7 +54,7 @@ static void napier_few_turn_part(const char *x, const int64_t row_step, const in
 
 /* Prefetches a line of each of 16 rows. */
 NAPIER_KERNEL void napier_few_fetch(const uintptr_t x, const int64_t row_step) {
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int i = 0; i < 16; i++) {
         __builtin_prefetch((const void *)(x + (uintptr_t)i * (uintptr_t)row_step));
     }
@@ -65,24 +65,24 @@ NAPIER_KERNEL void napier_few_add(const napier_dtype dtype, const bool pairs, co
                                   const vf words[16], const float *y, float *total) {
     const int parts = dtype == NAPIER_F32 ? 1 : 2;
     vf sum[2][NAPIER_FEW];
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int l = 0; l < lanes; l++) {
         sum[0][l] = pairs ? vf_zero() : vf_load(total + 16 * l);
         sum[1][l] = vf_zero();
     }
     NAPIER_FEW_UNROLL
     for (int j = 0; j < 16; j++) {
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int part = 0; part < parts; part++) {
             const vf x = napier_few_element(dtype, words[j], part);
-            NAPIER_PATCH_UNROLL
+            NAPIER_UNROLL_ALL
             for (int l = 0; l < lanes; l++) {
                 vf *const s = &sum[pairs ? part : 0][l];
                 *s = vf_fma(vf_set(y[(j * parts + part) * width + l]), x, *s);
             }
         }
     }
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int l = 0; l < lanes; l++) {
         const vf both = pairs ? vf_add(vf_load(total + 16 * l), vf_add(sum[0][l], sum[1][l])) : sum[0][l];
         vf_store(total + 16 * l, both);
@@ -149,13 +149,13 @@ enum {
 NAPIER_KERNEL void napier_one_turn_lane(const float *y, const int64_t k, float *out) {
     for (int half = 0; half < 2; half++) {
         vf v[16];
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int i = 0; i < 16; i++) {
             const int64_t at = NAPIER_PAIRS_BLOCK * i + 16 * half;
             v[i] = at < k ? vf_load(y + at) : vf_zero();
         }
         vf_transpose(v);
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int i = 0; i < 16; i++) {
             vf_store(out + 16 * (16 * half + i), v[i]);
         }
@@ -177,7 +177,7 @@ NAPIER_KERNEL vf napier_one_blocks(const char *x, const bool whole, const int64_
     } else {
         napier_one_turn_part(x, bytes, words);
     }
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int j = 0; j < 16; j++) {
         even = vf_fma(vf_load(y + 32 * j), napier_few_element(NAPIER_BF16, words[j], 0), even);
         odd = vf_fma(vf_load(y + 32 * j + 16), napier_few_element(NAPIER_BF16, words[j], 1), odd);
@@ -189,7 +189,7 @@ NAPIER_KERNEL vf napier_one_blocks(const char *x, const bool whole, const int64_
 NAPIER_KERNEL vf napier_one_total(float sums[][NAPIER_ONE_BLOCKS], const int64_t blocks, vf total) {
     for (int64_t b = 0; b < blocks; b += 16) {
         vf v[16];
-        NAPIER_PATCH_UNROLL
+        NAPIER_UNROLL_ALL
         for (int i = 0; i < 16; i++) {
             v[i] = vf_load(sums[i] + b);
         }
@@ -203,7 +203,7 @@ NAPIER_KERNEL vf napier_one_total(float sums[][NAPIER_ONE_BLOCKS], const int64_t
 
 /* Prefetches 16 lines. */
 NAPIER_KERNEL void napier_one_fetch(const uintptr_t x) {
-    NAPIER_PATCH_UNROLL
+    NAPIER_UNROLL_ALL
     for (int line = 0; line < 16; line++) {
         __builtin_prefetch((const void *)(x + (uintptr_t)(64 * line)));
     }

@@ -24,13 +24,6 @@
  * rows, which still hide the latency of an fma. */
 #define NAPIER_PRODUCT_REST 4
 
-/* Without this clang does not unroll loops over a tile of 24 registers, and keeps the tile in memory. */
-#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
-#define NAPIER_PRODUCT_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define NAPIER_PRODUCT_UNROLL NAPIER_UNROLL
-#endif
-
 /* ---- Two rows ---------------------------------------------------------------------------------------------------- */
 
 static float napier_squared_distance(const float *a, const float *b, int64_t n) {
@@ -48,14 +41,14 @@ NAPIER_KERNEL void napier_product_add(const int rows, const float *a, const int6
                                       vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS]) {
     for (int64_t i = 0; i < k; i++) {
         vf b[NAPIER_PRODUCT_VECTORS];
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
             b[v] = vf_load(panel + i * NAPIER_PANEL + 16 * v);
         }
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
             const vf x = vf_set(a[r * row_step + i * k_step]);
-            NAPIER_PRODUCT_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_fma(x, b[v], sum[r][v]);
             }
@@ -69,17 +62,17 @@ NAPIER_KERNEL void napier_product_rows(const int rows, const float *a, int64_t l
                                        float *c, int64_t ldc) {
     for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
         vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
-            NAPIER_PRODUCT_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_zero();
             }
         }
         napier_product_add(rows, a, lda, 1, panel + column, k, sum);
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
-            NAPIER_PRODUCT_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 vf_store(c + r * ldc + column + 16 * v, sum[r][v]);
             }
@@ -108,18 +101,18 @@ NAPIER_KERNEL void napier_near_rows(const int rows, const int first, const napie
                                     const napier_near_side *b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
     for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
         vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
-            NAPIER_PRODUCT_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_sub(vf_set(-a->halves[first + r]), vf_load(b->halves + column + 16 * v));
             }
         }
         napier_product_add(rows, a->points + first, 1, NAPIER_PANEL, b->points + column, k, sum);
-        NAPIER_PRODUCT_UNROLL
+        NAPIER_UNROLL_ALL
         for (int r = 0; r < rows; r++) {
             const vf limit = vf_set(a->limits[first + r]);
-            NAPIER_PRODUCT_UNROLL
+            NAPIER_UNROLL_ALL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 const vm near = vf_gt(sum[r][v], vf_min(limit, vf_load(b->limits + column + 16 * v)));
                 hits[first + r] |= napier_mask_bits(near) << (column + 16 * v);
@@ -157,7 +150,6 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
 }
 
 #undef NAPIER_PRODUCT_ROWS
-#undef NAPIER_PRODUCT_UNROLL
 #undef NAPIER_PRODUCT_VECTORS
 #undef NAPIER_PRODUCT_COLUMNS
 #undef NAPIER_PRODUCT_REST

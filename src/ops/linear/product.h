@@ -27,6 +27,7 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
 typedef struct napier_product_sides {
     const napier_context *context; /* may stop the work */
     const napier_product_kernels *kernels;
+    const napier_core_kernels *core;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
     bool split;                      /* each lane is three lanes of bf16, its pieces, whose products are added up */
@@ -57,7 +58,7 @@ static inline int64_t napier_sums_of(const napier_product_sides *sides, int64_t 
 }
 
 /* For the matrix engine: `cols` k of 16 lanes or fewer as pairs (ops/linear/amx.h), filled up with +0. */
-void napier_product_pack_group(const napier_product_kernels *kernels, const napier_const_matrix *m, int64_t lane,
+void napier_product_pack_group(const napier_core_kernels *core, const napier_const_matrix *m, int64_t lane,
                                int64_t lanes, int64_t k, int64_t cols, uint32_t *out);
 /* Floats of the panels of so many lanes; 0 if the size overflows. */
 size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
@@ -66,8 +67,8 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *side
 
 /* Packs few lanes as napier_few_block.lane_data, filled up with 0 to k and to the width. Up to 16 floats after them are
  * overwritten. */
-void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
-                     int64_t count, bool flush, int64_t k, float *out);
+void napier_pack_few(const napier_core_kernels *core, const napier_const_matrix *lanes, int64_t first, int64_t count,
+                     bool flush, int64_t k, float *out);
 
 /* Floats of scratch for a strip of so many rows. */
 static inline size_t napier_product_scratch(int64_t rows) {

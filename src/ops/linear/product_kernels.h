@@ -88,12 +88,6 @@ static inline uintptr_t napier_few_ahead(const void *rows, int64_t at, int64_t b
 }
 
 typedef struct napier_product_kernels {
-    /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
-     * multiple of 16. The panel of the lanes from l on is the pack of the transposed view with step NAPIER_LANES.
-     * Rows are written in order, so that with a step of fewer than 16 the next row overwrites the 0 of the one before.
-     * flush: subnormals become 0, with their sign. */
-    void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
-                 float *out, int64_t step, int64_t padded);
     /* Replaces x[r * step + i] by its first, second or third piece (0, 1, 2), for r < rows and i < 16. */
     void (*piece)(float *x, int64_t rows, int64_t step, int piece);
     /* c += rows * lanes: by one chain of fma over k ascending, and in the order of bf16 by bf16. */
@@ -110,10 +104,6 @@ typedef struct napier_product_kernels {
     /* c[l] += sum_k a[k][l] * b[k][l] for the lanes of two panels, in the same orders. */
     void (*chain_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
     void (*pairs_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
-    /* out[row + r][col + l] = c[r * step + l], rounded to its dtype; NaN becomes
-     * the canonical one. stream: past the caches. */
-    void (*unpack)(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out, int64_t row,
-                   int64_t col, bool stream);
 } napier_product_kernels;
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/base/stop.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/amx.h"
+#include "ops/linear/engine.h"
 #include "ops/linear/product.h"
 
 enum { SQUARE = 2 * NAPIER_ENGINE_LANES, SOME_ROWS = 512 };
@@ -25,7 +26,7 @@ static napier_strips strips_of(const napier_context *context, napier_const_matri
         k > NAPIER_PANEL_BYTES_MOST / element / SQUARE) {
         return s;
     }
-    s.kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
+    s.core = napier_ops_kernels_of(context->isa)->core;
     s.k = k;
     s.k_block = k <= BLOCK || (a.rows > SOME_ROWS && k <= LONG_K) ? k : BLOCK;
     const int64_t strip_bytes = a.rows > SOME_ROWS && s.k_block == k ? 2 * STRIP_BYTES : STRIP_BYTES;
@@ -86,7 +87,7 @@ static void pack_tile_across(const napier_strips *s, int64_t row, int64_t k, uin
                                  NAPIER_PAIRS_BLOCK, pairs);
     }
     const napier_const_matrix turned = {pairs, ROWS, PAIRS, 1, ROWS, NAPIER_F32};
-    s->kernels->pack(&turned, 0, ROWS, 0, PAIRS, false, (float *)(void *)tile, PAIRS, PAIRS);
+    s->core->pack(&turned, 0, ROWS, 0, PAIRS, false, (float *)(void *)tile, PAIRS, PAIRS);
 }
 
 static void pack_panel_across(const napier_strips *s, int64_t row, uint16_t *tiles) {
@@ -129,7 +130,7 @@ static void pack_strip(const napier_strips *s, const napier_const_matrix *b, int
     }
     for (int64_t c = whole < cols ? 0 : neighbours; c < end; c += LANES) {
         const int64_t first = c < neighbours ? whole : 0, left = columns - c;
-        napier_product_pack_group(s->kernels, b, column + c, left < 0 ? 0 : napier_least(left, LANES), k + first,
+        napier_product_pack_group(s->core, b, column + c, left < 0 ? 0 : napier_least(left, LANES), k + first,
                                   cols - first, strip + (c * cols + first * LANES) / 2);
     }
 }
@@ -140,7 +141,7 @@ static void write(const napier_strips *s, const napier_engine_strip *e, int64_t 
         s->taker(s->argument, e->c, s->products > 1 ? e->c + sums_of(s) : NULL, e->c_step, row, e->row_count, column,
                  e->lane_count);
     } else {
-        s->kernels->unpack(e->c, e->c_step, e->row_count, e->lane_count, s->out, row, column, s->stream);
+        s->core->unpack(e->c, e->c_step, e->row_count, e->lane_count, s->out, row, column, s->stream);
     }
 }
 

@@ -6,7 +6,7 @@
 #define NAPIER_OPS_LINEAR_STRIPS_H
 
 #include "core/base/context.h"
-#include "ops/linear/product_kernels.h"
+#include "core/isa/core_kernels.h"
 
 /* Takes `rows` rows of `columns` sums, from (row, column) on, `step` floats apart: of a * transposed b and, if there are two
  * products, of a * transposed `also`. It may change the sums. */
@@ -16,7 +16,7 @@ typedef void napier_strips_taker(void *argument, float *sums, float *also, int64
 /* out = a * transposed b; or the sums of two such products with the same a, and of the same shape, go to a taker. */
 typedef struct napier_strips {
     const napier_context *context;
-    const napier_product_kernels *kernels;
+    const napier_core_kernels *core;
     napier_const_matrix a, b;   /* [rows, k], [columns, k] */
     napier_const_matrix also;   /* of the second product */
     napier_matrix out;          /* [rows, columns] */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "core/base/context.h"
+#include "ops/linear/engine.h"
 #include "support/formats.h"
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
@@ -156,7 +157,7 @@ static void check_product(const shape *s) {
     for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         check_in(context, s, &a, &b, &wanted);
         if (s->m == 1) {
-            context->in_order = !context->in_order;
+            context->intel = !context->intel;
             check_in(context, s, &a, &b, &wanted);
         }
     }

@@ -9,6 +9,7 @@
 #include "core/base/stop.h"
 #include "ops/linear/amx.h"
 #include "ops/linear/bf16_pairs.h"
+#include "ops/linear/engine.h"
 
 /* Results of this size and larger ones are stored past the caches, because they would not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
@@ -49,8 +50,9 @@ static int64_t few_sums(const napier_product_sides *s, int64_t lanes) {
 
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows, bool split) {
-    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear->matmul;
-    napier_product_sides s = {.context = context, .kernels = kernels, .lanes = lanes, .rows = rows};
+    const napier_ops_kernels *all = napier_ops_kernels_of(context->isa);
+    const napier_product_kernels *kernels = &all->linear->matmul;
+    napier_product_sides s = {.context = context, .kernels = kernels, .core = all->core, .lanes = lanes, .rows = rows};
     s.split = split && lanes.dtype != NAPIER_BF16;
     s.pairs = s.split || (lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16);
     s.k = s.pairs ? napier_round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
@@ -124,15 +126,15 @@ static napier_const_matrix pairs_of(const napier_const_matrix *m) {
         (napier_const_matrix){m->data, m->rows, m->cols / 2, m->row_stride / 2, 1, NAPIER_F32});
 }
 
-void napier_product_pack_group(const napier_product_kernels *kernels, const napier_const_matrix *m, int64_t lane,
+void napier_product_pack_group(const napier_core_kernels *core, const napier_const_matrix *m, int64_t lane,
                                int64_t lanes, int64_t k, int64_t cols, uint32_t *out) {
     const int64_t rest = m->cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
     const int64_t whole =
         lanes == NAPIER_ENGINE_LANES && are_pairs(m) ? there / NAPIER_PAIRS_BLOCK * NAPIER_PAIRS_BLOCK : 0;
     if (whole > 0) {
         const napier_const_matrix pairs = pairs_of(m);
-        kernels->pack(&pairs, k / 2, whole / 2, lane, lanes, false, (float *)(void *)out, NAPIER_ENGINE_LANES,
-                      NAPIER_ENGINE_LANES);
+        core->pack(&pairs, k / 2, whole / 2, lane, lanes, false, (float *)(void *)out, NAPIER_ENGINE_LANES,
+                   NAPIER_ENGINE_LANES);
     }
     if (whole < cols) {
         napier_engine_pack_lanes(m, lane, lanes, k + whole, there - whole, cols - whole,
@@ -146,7 +148,7 @@ static void pack_engine_part(const napier_product_sides *s, int64_t panel, int64
         const int64_t lane = panel * NAPIER_LANES + g * NAPIER_ENGINE_LANES, left = s->lane_count - lane;
         const int64_t lanes = left < 0 ? 0 : napier_least(left, NAPIER_ENGINE_LANES);
         uint32_t *const out = engine_lanes_at(s, panel / each, panel % each * groups + g, k);
-        napier_product_pack_group(s->kernels, &s->lanes, s->first_lane + lane, lanes, k, cols, out);
+        napier_product_pack_group(s->core, &s->lanes, s->first_lane + lane, lanes, k, cols, out);
         if (s->turned) {
             napier_bf16_pairs_turn(out, cols);
         }
@@ -166,7 +168,7 @@ static void pack_half(const napier_product_sides *s, int64_t block, int64_t half
     const int64_t left = s->lane_count - lane, lanes = left < 0 ? 0 : napier_least(left, NAPIER_PIECE_LANES);
     const int64_t rest = s->lanes.cols - k, there = rest < 0 || lanes == 0 ? 0 : napier_least(rest, cols);
     float *const out = half_panel_at(s, block, half, k);
-    s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, false, out, NAPIER_LANES, NAPIER_PIECE_LANES);
+    s->core->pack(&turned, k, there, s->first_lane + lane, lanes, false, out, NAPIER_LANES, NAPIER_PIECE_LANES);
     s->kernels->piece(out, there, NAPIER_LANES, (int)(half % NAPIER_PIECES));
     for (int64_t i = there; i < cols; i++) {
         memset(out + i * NAPIER_LANES, 0, NAPIER_PIECE_LANES * sizeof *out);
@@ -184,8 +186,8 @@ static void pack_engine_half(const napier_product_sides *s, int64_t block, int64
         const int64_t some = napier_least(cols - i, SOME_K), rest = s->lanes.cols - k - i;
         const int64_t there = rest < 0 || lanes == 0 ? 0 : napier_least(rest, some);
         memset(room, 0, sizeof room);
-        s->kernels->pack(&turned, k + i, there, s->first_lane + lane, lanes, false, room, NAPIER_PIECE_LANES,
-                         NAPIER_PIECE_LANES);
+        s->core->pack(&turned, k + i, there, s->first_lane + lane, lanes, false, room, NAPIER_PIECE_LANES,
+                      NAPIER_PIECE_LANES);
         s->kernels->piece(room, there, NAPIER_PIECE_LANES, (int)(half % NAPIER_PIECES));
         uint32_t *const out = engine_lanes_at(s, block, half, k + i);
         napier_engine_pack_wide(room, some, out);
@@ -237,8 +239,7 @@ void napier_panel_write_row(const napier_product_sides *s, int64_t block, int64_
     const napier_const_matrix row = napier_const_rows(values, 1, lanes, NAPIER_BF16);
     for (int64_t l = 0; l < lanes && !s->engine; l += NAPIER_LANES) {
         float *out = napier_panel_at(s, block, l / NAPIER_LANES, begin) + (k - begin) * NAPIER_LANES;
-        s->kernels->pack(&row, 0, 1, l, napier_least(lanes - l, NAPIER_LANES), s->pairs, out, NAPIER_LANES,
-                         NAPIER_LANES);
+        s->core->pack(&row, 0, 1, l, napier_least(lanes - l, NAPIER_LANES), s->pairs, out, NAPIER_LANES, NAPIER_LANES);
     }
     for (int64_t l = 0; l < lanes && s->engine; l += NAPIER_ENGINE_LANES) {
         write_engine_group(s, block, l / NAPIER_ENGINE_LANES, napier_least(lanes - l, NAPIER_ENGINE_LANES), k,
@@ -264,7 +265,7 @@ static void pack_part(const napier_product_sides *s, int64_t panel, int64_t k, i
     const int64_t lanes = napier_least(left, NAPIER_LANES), begin = k / s->k_block * s->k_block;
     const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : napier_least(rest, cols);
     float *out = napier_panel_at(s, panel / each, panel % each, begin) + (k - begin) * NAPIER_LANES;
-    s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
+    s->core->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
     memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
 }
 
@@ -293,15 +294,15 @@ static void pack_across(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-void napier_pack_few(const napier_product_kernels *kernels, const napier_const_matrix *lanes, int64_t first,
-                     int64_t count, bool flush, int64_t k, float *out) {
+void napier_pack_few(const napier_core_kernels *core, const napier_const_matrix *lanes, int64_t first, int64_t count,
+                     bool flush, int64_t k, float *out) {
     const int64_t width = napier_few_width(count), there = lanes->cols;
     const napier_const_matrix turned = napier_const_transposed(*lanes);
     if (width == 1) {
-        kernels->pack(lanes, first, 1, 0, there, flush, out, there, napier_round_up(k, 16));
+        core->pack(lanes, first, 1, 0, there, flush, out, there, napier_round_up(k, 16));
         return;
     }
-    kernels->pack(&turned, 0, there, first, count, flush, out, width, 16);
+    core->pack(&turned, 0, there, first, count, flush, out, width, 16);
     memset(out + there * width, 0, (size_t)((k - there) * width) * sizeof(float));
 }
 
@@ -314,8 +315,8 @@ static void pack_few_pieces(const napier_product_sides *s, float *out) {
         const int64_t cols = napier_least(s->lanes.cols - k, SOME_K);
         for (int64_t sum = 0; sum < NAPIER_PIECES * lanes; sum++) {
             float x[SOME_K];
-            s->kernels->pack(&s->lanes, s->first_lane + sum % lanes, 1, k, cols, false, x, SOME_K,
-                             napier_round_up(cols, 16));
+            s->core->pack(&s->lanes, s->first_lane + sum % lanes, 1, k, cols, false, x, SOME_K,
+                          napier_round_up(cols, 16));
             s->kernels->piece(x, napier_round_up(cols, 16) / 16, 16, (int)(sum / lanes));
             for (int64_t i = 0; i < cols; i++) {
                 out[(k + i) * width + sum] = x[i];
@@ -328,14 +329,14 @@ static void pack_few_pieces(const napier_product_sides *s, float *out) {
  * at a time faster. */
 static bool is_in_order(const napier_product_sides *s) {
     enum { LONG_K = 512 };
-    return s->pairs && s->few && s->sum_step == 1 && s->k >= LONG_K && s->context->in_order;
+    return s->pairs && s->few && s->sum_step == 1 && s->k >= LONG_K && !s->context->intel;
 }
 
 static void pack_few_lanes(const napier_product_sides *s) {
     if (s->split) {
         pack_few_pieces(s, s->panels);
     } else {
-        napier_pack_few(s->kernels, &s->lanes, s->first_lane, s->lane_count, s->pairs, s->k, s->panels);
+        napier_pack_few(s->core, &s->lanes, s->first_lane, s->lane_count, s->pairs, s->k, s->panels);
     }
     if (s->turned && is_in_order(s)) {
         napier_bf16_one_pack(s->panels, s->k);
@@ -380,7 +381,7 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
     const int64_t there = napier_least(s->rows.cols - k, NAPIER_K_BLOCK);
     const int64_t cols = napier_least(s->k - k, NAPIER_K_BLOCK);
-    s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, napier_round_up(cols, 16));
+    s->core->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, napier_round_up(cols, 16));
 }
 
 /* All groups of the strip are multiplied with a block of k, whose panels stay in the second-level cache. */
@@ -503,9 +504,9 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
 void napier_product_write(const napier_product_sides *s, const float *result, int64_t row, int64_t rows,
                           napier_matrix out) {
     if (s->c_step == 1) { /* one lane: its elements lie side by side */
-        s->kernels->unpack(result, rows, 1, rows, napier_transposed(out), 0, row, false);
+        s->core->unpack(result, rows, 1, rows, napier_transposed(out), 0, row, false);
     } else {
-        s->kernels->unpack(result, s->c_step, rows, s->lane_count, out, row, 0, false);
+        s->core->unpack(result, s->c_step, rows, s->lane_count, out, row, 0, false);
     }
 }
 
@@ -517,14 +518,14 @@ static void gather_panel(const napier_product_sides *s, const napier_const_matri
                          int64_t k, int64_t cols, int piece, float *rows, float *panel) {
     const int64_t there = napier_least(m->cols - k, cols);
     for (int i = 0; i < count; i++) {
-        s->kernels->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
-                         napier_round_up(cols, 16));
+        s->core->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
+                      napier_round_up(cols, 16));
         if (piece >= 0) {
             s->kernels->piece(rows + i * NAPIER_ROW_STEP, napier_round_up(cols, 16) / 16, 16, piece);
         }
     }
     const napier_const_matrix turned = {rows, cols, count, 1, NAPIER_ROW_STEP, NAPIER_F32};
-    s->kernels->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
+    s->core->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
 }
 
 /* Adds to sums; piece: of the lanes; -1: all. */
@@ -548,8 +549,7 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
     for (int i = 0; i < NAPIER_LANES; i++) {
         products[i] = s->split ? sum_of_pieces(sums[0][i], sums[1][i], sums[2][i]) : sums[0][i];
     }
-    s->kernels->unpack(products, NAPIER_LANES, 1, NAPIER_LANES, napier_rows_f32(products, 1, NAPIER_LANES), 0, 0,
-                       false);
+    s->core->unpack(products, NAPIER_LANES, 1, NAPIER_LANES, napier_rows_f32(products, 1, NAPIER_LANES), 0, 0, false);
 }
 
 /* ---- A whole product --------------------------------------------------------------------------------------------- */
@@ -590,14 +590,14 @@ static void multiply_rows(const napier_product_plan *p, int64_t block, int64_t r
     const int64_t lane = s->first_lane + block * s->lane_block, lanes = napier_block_lanes(s, block);
     if (p->add) {
         const napier_const_matrix so_far = napier_read_only(p->out);
-        s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,
-                         s->c_step, napier_round_up(lanes, 16));
+        s->core->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP, s->c_step,
+                      napier_round_up(lanes, 16));
     }
     const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
     if (s->few) {
         napier_product_write(s, c, row, rows, p->out);
     } else {
-        s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
+        s->core->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
     }
 }
 
