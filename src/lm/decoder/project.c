@@ -48,7 +48,7 @@ size_t napier_project_most_floats(const napier_context *context, napier_const_ma
 /* How many of the plans, from the first on, may run together: they have few lanes and pack alike. */
 static int together(const napier_product_plan *plans, int count) {
     int n = 1;
-    while (n < count && plans[0].sides.few && napier_product_packs_alike(&plans[0], &plans[n]) &&
+    while (n < count && napier_is_few(&plans[0].sides) && napier_product_packs_alike(&plans[0], &plans[n]) &&
            plans[n].row_block <= plans[0].row_block) {
         n++;
     }
@@ -172,8 +172,8 @@ static void run_strips(gated *g, float *memory) {
 /* True if gate and up can share panels, and the intermediate result can be written as panels. */
 static bool is_direct(const gated *g) {
     return !g->gate_bias && napier_product_packs_alike(&g->gate, &g->up) && g->gate.row_block == g->up.row_block &&
-           !g->gate.sides.few && !g->down.sides.few && g->down.sides.lane_block == g->gate.sides.lane_block &&
-           g->down.lanes >= g->down.sides.lanes.rows;
+           !napier_is_few(&g->gate.sides) && !napier_is_few(&g->down.sides) &&
+           g->down.sides.lane_block == g->gate.sides.lane_block && g->down.lanes >= g->down.sides.lanes.rows;
 }
 
 /* Writes row k of the intermediate result, for all lanes of a block, into the panels of the last product. */
@@ -246,7 +246,7 @@ typedef struct few_gated {
 } few_gated;
 
 static bool is_few(const gated *g) {
-    return !g->gate_bias && g->gate.sides.few && napier_product_packs_alike(&g->gate, &g->up) &&
+    return !g->gate_bias && napier_is_few(&g->gate.sides) && napier_product_packs_alike(&g->gate, &g->up) &&
            g->gate.row_block == g->up.row_block;
 }
 

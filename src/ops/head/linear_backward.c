@@ -376,19 +376,15 @@ static size_t product_floats(const napier_context *context, const napier_linear_
         if (some.count == 0 || some.cols == 0) {
             continue;
         }
-        const napier_product_plan plans[2] = {to_weights(context, &some, weight_sums_view(&some), false),
+        const napier_product_plan plans[3] = {to_weights(context, &some, weight_sums_view(&some), false),
+                                              to_weights(context, &some, weight_sums_view(&some), true),
                                               to_hidden(context, &some)};
-        for (int p = 0; p < (b->dtype == NAPIER_BF16 ? 2 : 1); p++) {
-            /* a plan that adds never uses the variant for few lanes */
-            napier_product_plan plan = plans[p];
-            const size_t floats = napier_product_floats(context, &plan);
-            plan.sides.few = false;
-            const size_t packed = napier_product_floats(context, &plan);
-            if (floats == 0 || packed == 0) {
+        for (int p = 0; p < (b->dtype == NAPIER_BF16 ? 3 : 2); p++) {
+            const size_t floats = napier_product_floats(context, &plans[p]);
+            if (floats == 0) {
                 return 0;
             }
             most = floats > most ? floats : most;
-            most = packed > most ? packed : most;
         }
     }
     return most;

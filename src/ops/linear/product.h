@@ -24,20 +24,30 @@ enum {
 napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                   napier_matrix product);
 
+/* How a product is computed: the order of its sums, the instructions, and how lanes and rows lie in memory. */
+typedef enum napier_product_route {
+    NAPIER_ROUTE_CHAIN,        /* one chain over k: lanes in panels of f32, and rows are packed as f32 */
+    NAPIER_ROUTE_CHAIN_DIRECT, /* the same, but rows are read in place */
+    NAPIER_ROUTE_CHAIN_FEW, /* so few lanes that `panels` holds [k][width] (napier_few_block); rows are read in place */
+    NAPIER_ROUTE_PAIRS,     /* in the order of bf16 by bf16, as are all that follow: the same three ... */
+    NAPIER_ROUTE_PAIRS_DIRECT,
+    NAPIER_ROUTE_PAIRS_FEW,
+    NAPIER_ROUTE_PAIRS_ONE, /* ... and one lane, by one row after the other */
+    NAPIER_ROUTE_DOT,       /* with vdpbf16ps (ops/linear/bf16_pairs.h): panels hold bf16 */
+    NAPIER_ROUTE_DOT_FEW,
+    NAPIER_ROUTE_DOT_ONE,
+    NAPIER_ROUTE_TILES /* on the matrix engine (ops/linear/amx.h): panels hold bf16 */
+} napier_product_route;
+
 typedef struct napier_product_sides {
     const napier_context *context; /* may stop the work */
     const napier_product_kernels *kernels;
     const napier_core_kernels *core;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
-    bool pairs;                      /* in the order of bf16 by bf16 */
-    bool split;                      /* each lane is three lanes of bf16, its pieces, whose products are added up */
-    void (*multiply)(const napier_product_block *block);
-    bool engine;        /* on the matrix engine: panels hold bf16 (ops/linear/amx.h) */
-    bool turned;        /* as if on the engine, but with vdpbf16ps (ops/linear/bf16_pairs.h) */
+    bool split; /* each lane is three lanes of bf16, its pieces, whose products are added up; never by one chain */
+    napier_product_route route;
     int64_t panel_step; /* floats of a panel for one k */
-    bool few; /* so few lanes that they are not packed into panels: `panels` then holds [k][width] (napier_few_block) */
-    bool direct;        /* rows are not packed, and blocks of k are larger */
-    int64_t k_block;    /* size of a block of k */
+    int64_t k_block;    /* size of a block of k; larger if rows are read in place */
     int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB for a block of k */
     int64_t c_step;     /* floats from one row of a strip's products to the next */
     int64_t sum_step;   /* the same before the pieces' products are added up */
@@ -45,6 +55,17 @@ typedef struct napier_product_sides {
     float *panels;      /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
+
+static inline bool napier_is_pairs(const napier_product_sides *sides) { return sides->route >= NAPIER_ROUTE_PAIRS; }
+static inline bool napier_is_few(const napier_product_sides *sides) {
+    const napier_product_route r = sides->route;
+    return r == NAPIER_ROUTE_CHAIN_FEW || r == NAPIER_ROUTE_PAIRS_FEW || r == NAPIER_ROUTE_PAIRS_ONE ||
+           r == NAPIER_ROUTE_DOT_FEW || r == NAPIER_ROUTE_DOT_ONE;
+}
+/* True if panels hold bf16. */
+static inline bool napier_is_narrow(const napier_product_sides *sides) {
+    return sides->route == NAPIER_ROUTE_DOT || sides->route == NAPIER_ROUTE_TILES;
+}
 
 /* split: rows are bf16, and lanes are split unless they are bf16 too (napier_matmul_split).
  * The context must have decided how it multiplies bf16 (ops/linear/engine.h). */
