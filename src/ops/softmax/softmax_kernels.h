@@ -136,6 +136,11 @@ typedef struct napier_softmax_kernels {
                      int64_t row, const napier_certain_sums *sums, float temperature, float *scratch);
 } napier_softmax_kernels;
 
+/* The slot short_rows of each table. */
+typedef void napier_softmax_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
+napier_softmax_rows napier_softmax_short_rows_scalar, napier_softmax_short_rows_avx2, napier_softmax_short_rows_avx512,
+    napier_softmax_short_rows_neon;
+
 /* Each exists only in builds for its processor. */
 extern const napier_softmax_kernels napier_softmax_kernels_scalar, napier_softmax_kernels_avx2,
     napier_softmax_kernels_avx512, napier_softmax_kernels_neon;
