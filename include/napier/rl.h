@@ -224,7 +224,9 @@ NAPIER_API napier_status napier_kl_full(napier_context *context, napier_const_ma
  * logits:
  *     d policy_j = g p_j (log p_j - log q_j - kl) / T,    d ref_j = g (q_j - p_j) / T.
  * Where grad_kl is 0 both gradients are 0, whatever the rows hold.
- * Error bound: 2^-20 of g p_j (|log p_j - log q_j| + sum_i p_i |log p_i - log q_i|) / T. */
+ * Where p_j is above 1/2, d policy_j is computed as minus the sum of the others, so that it is not lost where they are tiny.
+ * Error bound: 2^-20 of g p_j (|log p_j - log q_j| + sum_i p_i |log p_i - log q_i|) / T; of the sum of this over the others
+ * where p_j is above 1/2. */
 NAPIER_API napier_status napier_kl_full_backward(napier_context *context, napier_const_matrix policy_logits,
                                                  napier_const_matrix ref_logits, const napier_softmax_options *options,
                                                  napier_const_vector grad_kl, napier_matrix grad_policy_logits,

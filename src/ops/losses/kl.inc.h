@@ -76,27 +76,43 @@ NAPIER_KERNEL void napier_kl_look(const napier_kl_full_job *job, int64_t row, in
     t->y = napier_look(y, b->dtype, b->col_stride, job->temperature, n, t->rooms[1]).z;
 }
 
-static double napier_kl_full_row(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
-                                 const napier_kl_row *q, double *excess) {
-    double total = 0;
-    *excess = 0;
+/* all: also `rest` and `prob`. */
+NAPIER_KERNEL napier_kl_sums napier_kl_full_row_as(const bool all, const napier_kl_full_job *job, int64_t row,
+                                                   const napier_kl_row *p, const napier_kl_row *q) {
+    napier_kl_sums sums = {0};
     for (int64_t begin = 0; begin < job->policy.cols; begin += NAPIER_TILE) {
         const int n = napier_tile_at(begin, job->policy.cols);
         napier_kl_tiles t;
         napier_kl_look(job, row, begin, n, &t);
-        napier_lane_sum sum, over;
+        napier_lane_sum sum, over, rest, prob;
         napier_lane_start(&sum, n);
         napier_lane_start(&over, n);
+        napier_lane_start(&rest, n);
+        napier_lane_start(&prob, n);
         for (int i = 0; i < n; i += 16) {
             const vf x = napier_sixteen_tokens(t.x, i, n, -INFINITY), y = napier_sixteen_tokens(t.y, i, n, -INFINITY);
             const napier_kl_pair r = napier_kl_pair_of(p, q, x, y);
             napier_lane_add(&sum, i, napier_kl_term(&r));
             napier_lane_add(&over, i, napier_kl_excess(&r));
+            if (all) {
+                napier_lane_add(&rest, i, napier_kl_rest(&r));
+                napier_lane_add(&prob, i, napier_kl_prob(&r));
+            }
         }
-        total += (double)napier_lane_fold(&sum, n);
-        *excess += (double)napier_lane_fold(&over, n);
+        sums.kl += (double)napier_lane_fold(&sum, n);
+        sums.excess += (double)napier_lane_fold(&over, n);
+        if (all) {
+            sums.rest += (double)napier_lane_fold(&rest, n);
+            sums.prob += (double)napier_lane_fold(&prob, n);
+        }
     }
-    return total;
+    return sums;
+}
+
+static napier_kl_sums napier_kl_full_row(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
+                                         const napier_kl_row *q) {
+    const bool certain = job->grad_policy.data && p->log_sum < 0.7f; /* some p_j may be above 1/2 */
+    return certain ? napier_kl_full_row_as(true, job, row, p, q) : napier_kl_full_row_as(false, job, row, p, q);
 }
 
 /* Where a kernel writes n elements of a gradient from column i on, as napier_tokens_out. */
@@ -109,7 +125,7 @@ NAPIER_KERNEL napier_vector napier_kl_row_out(napier_matrix m, int64_t row) {
 }
 
 static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
-                                        const napier_kl_row *q, float kl, float gradient) {
+                                        const napier_kl_row *q, float kl, float certain, float gradient) {
     const napier_vector out_p = napier_kl_row_out(job->grad_policy, row), out_q = napier_kl_row_out(job->grad_ref, row);
     const vf divergence = vf_set(kl), g = vf_set(gradient), temperature = vf_set(job->temperature);
     for (int64_t begin = 0; begin < job->policy.cols; begin += NAPIER_TILE) {
@@ -122,7 +138,8 @@ static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t r
             const vf x = napier_sixteen_tokens(t.x, i, n, -INFINITY), y = napier_sixteen_tokens(t.y, i, n, -INFINITY);
             const napier_kl_pair r = napier_kl_pair_of(p, q, x, y);
             if (grad_p) {
-                napier_sixteen_results(grad_p, i, n, vf_div(napier_kl_policy_slope(&r, divergence, g), temperature));
+                napier_sixteen_results(grad_p, i, n,
+                                       vf_div(napier_kl_policy_slope(&r, divergence, vf_set(certain), g), temperature));
             }
             if (grad_q) {
                 const vf slope = napier_kl_excess(&r);

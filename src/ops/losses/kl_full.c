@@ -31,14 +31,16 @@ static bool row_of(const full_task *t, int which, int64_t row, float *scratch, n
     return napier_kl_row_from(&sum, out);
 }
 
-/* The divergence of a row, and p and q for its gradient. NaN if one of the two is not a distribution. */
-static double divergence_of(const full_task *t, int64_t row, float *scratch, napier_kl_row *p, napier_kl_row *q) {
+/* The divergence of a row, and p, q and *certain for its gradient. NaN if one of the two is not a distribution. */
+static double divergence_of(const full_task *t, int64_t row, float *scratch, napier_kl_row *p, napier_kl_row *q,
+                            double *certain) {
     if (!row_of(t, 0, row, scratch, p) || !row_of(t, 1, row, scratch, q)) {
         return napier_f64_nan();
     }
-    double excess;
-    const double kl = t->kernels->kl->full_row(&t->job, row, p, q, &excess);
-    return napier_kl_settle(kl, excess, q);
+    const napier_kl_sums sums = t->kernels->kl->full_row(&t->job, row, p, q);
+    const double kl = napier_kl_settle(sums.kl, sums.excess, q);
+    *certain = napier_kl_certain(kl, &sums);
+    return kl;
 }
 
 static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
@@ -46,7 +48,8 @@ static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
     float *scratch = t->scratch + (int64_t)worker * NAPIER_ROWS_SCRATCH;
     for (int64_t row = begin; row < end; row++) {
         napier_kl_row p, q;
-        const double kl = t->job.policy.cols > 0 ? divergence_of(t, row, scratch, &p, &q) : 0.0;
+        double certain;
+        const double kl = t->job.policy.cols > 0 ? divergence_of(t, row, scratch, &p, &q, &certain) : 0.0;
         napier_f64_store(t->kl.data, t->kl.dtype, row * t->kl.stride, kl);
     }
 }
@@ -63,9 +66,10 @@ static void run_gradients(void *argument, int worker, int64_t begin, int64_t end
     for (int64_t row = begin; row < end; row++) {
         const double g = napier_f64_load(t->grad_kl.data, t->grad_kl.dtype, row * t->grad_kl.stride);
         napier_kl_row p, q;
-        const double kl = g != 0 ? divergence_of(t, row, scratch, &p, &q) : 0.0;
+        double certain = 0.0;
+        const double kl = g != 0 ? divergence_of(t, row, scratch, &p, &q, &certain) : 0.0;
         if (g != 0 && kl == kl) {
-            t->kernels->kl->full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)g);
+            t->kernels->kl->full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)certain, (float)g);
         } else {
             fill_row(t->job.grad_policy, row, kl);
             fill_row(t->job.grad_ref, row, kl);

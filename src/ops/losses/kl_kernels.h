@@ -24,6 +24,13 @@ typedef struct napier_kl_row {
     float max, log_sum, log_sum_low;
 } napier_kl_row;
 
+/* Sums over a row of a vocabulary, or over a tile of it. */
+typedef struct napier_kl_sums {
+    double kl;         /* of p_j (log p_j - log q_j) */
+    double excess;     /* of q_j - p_j, which is 0 except for errors */
+    double rest, prob; /* of p_j (log p_j - log q_j), and of p_j, over all j but the one with p_j > 1/2 */
+} napier_kl_sums;
+
 typedef struct napier_kl_full_job {
     napier_const_matrix policy, ref; /* [N, V] */
     float temperature;
@@ -36,12 +43,12 @@ typedef struct napier_kl_kernels {
     /* Their gradients. `gradient` is that of each token's estimate. */
     void (*tile_gradient)(const napier_kl_job *job, int64_t first, int n, float gradient);
 
-    /* sum_j p_j (log p_j - log q_j) over a row. *excess: the sum of q_j - p_j, which is 0 except for errors. */
-    double (*full_row)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p, const napier_kl_row *q,
-                       double *excess);
-    /* `gradient` is that of the row's divergence, and `kl` the divergence. */
+    /* The sums of a row; `rest` and `prob` only for the gradient of a row with such a j, else 0. */
+    napier_kl_sums (*full_row)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
+                               const napier_kl_row *q);
+    /* `gradient` is that of the row's divergence, `kl` the divergence, `certain` from napier_kl_certain. */
     void (*full_row_gradient)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
-                              const napier_kl_row *q, float kl, float gradient);
+                              const napier_kl_row *q, float kl, float certain, float gradient);
 } napier_kl_kernels;
 
 /* Each exists only in builds for its processor. */

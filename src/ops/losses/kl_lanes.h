@@ -143,10 +143,20 @@ NAPIER_KERNEL vf napier_kl_term(const napier_kl_pair *r) {
     return vf_select(vf_eq(r->p, vf_zero()), r->q, vf_max(term, vf_zero()));
 }
 
-/* g p (log p - log q - KL) */
-NAPIER_KERNEL vf napier_kl_policy_slope(const napier_kl_pair *r, vf divergence, vf g) {
-    const vf below = vf_sub(vf_zero(), vf_add(r->d.d, r->d.low));
-    const vf slope = vf_mul(r->p, vf_sub(below, divergence));
+/* log p - log q */
+NAPIER_KERNEL vf napier_kl_below(const napier_kl_pair *r) { return vf_sub(vf_zero(), vf_add(r->d.d, r->d.low)); }
+
+/* p, and 0 where it is above 1/2; and this times log p - log q. */
+NAPIER_KERNEL vf napier_kl_prob(const napier_kl_pair *r) { return vf_keep(vf_le(r->p, vf_set(0.5f)), r->p); }
+NAPIER_KERNEL vf napier_kl_rest(const napier_kl_pair *r) {
+    const vf p = napier_kl_prob(r);
+    return vf_keep(vf_gt(p, vf_zero()), vf_mul(p, napier_kl_below(r)));
+}
+
+/* g p (log p - log q - KL); where p > 1/2, g * certain, unless the divergence is infinite. */
+NAPIER_KERNEL vf napier_kl_policy_slope(const napier_kl_pair *r, vf divergence, vf certain, vf g) {
+    const vm sure = vm_and(vf_gt(r->p, vf_set(0.5f)), vf_lt(divergence, vf_set(INFINITY)));
+    const vf slope = vf_select(sure, certain, vf_mul(r->p, vf_sub(napier_kl_below(r), divergence)));
     return vf_select(vf_eq(r->p, vf_zero()), vf_zero(), vf_mul(g, slope));
 }
 

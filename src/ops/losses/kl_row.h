@@ -30,4 +30,10 @@ NAPIER_BOTH double napier_kl_settle(double kl, double excess, napier_kl_row *q) 
     return kl > excess * excess / 2 ? kl - excess * excess / 2 : 0.0; /* (1 + s) exp(-s) - 1 more */
 }
 
+/* p_j (log p_j - log q_j - kl) where p_j > 1/2, whose terms nearly cancel: minus the sum of the others, because all sum to
+ * 0. q has been settled. */
+NAPIER_BOTH double napier_kl_certain(double kl, const napier_kl_sums *s) {
+    return kl * s->prob - (s->rest + s->prob * s->excess);
+}
+
 #endif

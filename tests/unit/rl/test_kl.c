@@ -239,15 +239,15 @@ static void test_dtypes_and_strides(napier_context *context) {
 enum { ROWS = 6, COLS = 3001 };
 static float x[ROWS * COLS], y[ROWS * COLS], gx[ROWS * COLS], gy[ROWS * COLS];
 
-static void row_softmax(const float *z, real temperature, real *logp) {
+static void row_log_softmax(const float *z, int cols, real temperature, real *logp) {
     real max = -HUGE_VALL, sum = 0;
-    for (int j = 0; j < COLS; j++) {
+    for (int j = 0; j < cols; j++) {
         max = fmaxl(max, (real)(z[j] / (float)temperature));
     }
-    for (int j = 0; j < COLS; j++) {
+    for (int j = 0; j < cols; j++) {
         sum += expl((real)(z[j] / (float)temperature) - max);
     }
-    for (int j = 0; j < COLS; j++) {
+    for (int j = 0; j < cols; j++) {
         logp[j] = (real)(z[j] / (float)temperature) - max - logl(sum);
     }
 }
@@ -279,8 +279,8 @@ static void check_full(napier_context *context, double spread, double offset, do
     }
     run_full(context, x, y, &o, weight, kl, gx, gy);
     for (int i = 0; i < ROWS; i++) {
-        row_softmax(x + i * COLS, (real)temperature, p);
-        row_softmax(y + i * COLS, (real)temperature, q);
+        row_log_softmax(x + i * COLS, COLS, (real)temperature, p);
+        row_log_softmax(y + i * COLS, COLS, (real)temperature, q);
         real truth = 0, usual = 0; /* the usual |d|: what both sums of exponentials leave is 1e-7 of that */
         for (int j = 0; j < COLS; j++) {
             usual += expl(p[j]) * fabsl(q[j] - p[j]);
@@ -307,6 +307,32 @@ static void test_full(napier_context *context) {
     for (int i = 0; i < 4; i++) {
         check_full(context, spreads[i], 0, 1);
         check_full(context, spreads[i], 7.25, 0.7);
+    }
+}
+
+/* A policy that is almost certain of column 0: the slope there is minus the sum of the others, whatever the reference is. */
+static void test_full_certain(napier_context *context) {
+    static const float rows[][2][3] = {{{20, 0, -1}, {0, 0, 0}},          {{15, 0, -1}, {0, 0, 0}},
+                                       {{88, 0, -1}, {1, 0, 0}},          {{20, 0, -1}, {20.5f, 0, -1}},
+                                       {{20, 0, -1}, {5, 0, -1}},         {{1, 0, -1}, {0, 0, 0}},
+                                       {{50, 0, -INFINITY}, {-30, 20, 3}}};
+    const float one = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        real p[3], q[3], kl = 0, wanted = 0;
+        float grad[3];
+        row_log_softmax(rows[i][0], 3, 1, p);
+        row_log_softmax(rows[i][1], 3, 1, q);
+        for (int j = 0; j < 3; j++) {
+            kl += p[j] > -HUGE_VAL ? expl(p[j]) * (p[j] - q[j]) : 0;
+        }
+        for (int j = 1; j < 3; j++) {
+            wanted -= p[j] > -HUGE_VAL ? expl(p[j]) * (p[j] - q[j] - kl) : 0;
+        }
+        works(napier_kl_full_backward, context, napier_const_rows_f32(rows[i][0], 1, 3),
+              napier_const_rows_f32(rows[i][1], 1, 3), NULL, napier_const_array_f32(&one, 1),
+              napier_rows_f32(grad, 1, 3), napier_rows_f32(NULL, 1, 3));
+        expect(fabsl(grad[0] - wanted) <= 1e-6L * fabsl(wanted), "row %zu: gradient %.9g, not %.9Lg", i,
+               (double)grad[0], wanted);
     }
 }
 
@@ -411,5 +437,6 @@ static void test_refusals(napier_context *context) {
 int main(void) {
     return RUN_TESTS("kl", TEST_2(test_estimators), TEST_2(test_k3_everywhere), TEST_2(test_special_values),
                      TEST_2(test_same_bits), TEST_2(test_dtypes_and_strides), TEST_2(test_full),
-                     TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place), TEST_2(test_refusals));
+                     TEST_2(test_full_certain), TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place),
+                     TEST_2(test_refusals));
 }

@@ -53,21 +53,26 @@ CUDA_INLINE napier_kl_pair napier_cuda_kl_pair(const napier_kl_full_job *kl, con
 
 CUDA_INLINE napier_cuda_kl_part napier_cuda_kl_full_tile(const napier_cuda_kl_full_job *job,
                                                          const napier_cuda_kl_row *r, int64_t row, int64_t first) {
-    cuda_ladder sum = {0.0f, 0.0f, 0.0f}, over = {0.0f, 0.0f, 0.0f};
+    cuda_ladder sum = {0.0f, 0.0f, 0.0f}, over = sum, rests = sum, probs = sum;
     for (int s = 0; s < CUDA_STEPS; s++) {
-        float lane = 0.0f, excess = 0.0f;
+        float lane = 0.0f, excess = 0.0f, rest = 0.0f, prob = 0.0f;
         for (int q = 0; q < CUDA_STEP_TOKENS; q++) {
             const int64_t column = first + cuda_step_token(s, q);
             if (column < job->kl.policy.cols) {
                 const napier_kl_pair pair = napier_cuda_kl_pair(&job->kl, r, row, column);
                 lane += napier_kl_term(&pair);
                 excess += napier_kl_excess(&pair);
+                rest += napier_kl_rest(&pair);
+                prob += napier_kl_prob(&pair);
             }
         }
         cuda_ladder_add(&sum, s, lane);
         cuda_ladder_add(&over, s, excess);
+        cuda_ladder_add(&rests, s, rest);
+        cuda_ladder_add(&probs, s, prob);
     }
-    const napier_cuda_kl_part part = {cuda_ladder_fold(&sum), cuda_ladder_fold(&over)};
+    const napier_cuda_kl_part part = {cuda_ladder_fold(&sum), cuda_ladder_fold(&over), cuda_ladder_fold(&rests),
+                                      cuda_ladder_fold(&probs)};
     return part;
 }
 
@@ -86,26 +91,30 @@ CUDA_KERNEL(napier_kl_full_tiles, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS)
 
 /* ---- The divergence ---------------------------------------------------------------------------------------------- */
 
-CUDA_INLINE double napier_cuda_kl_settle(const napier_cuda_kl_full_job *job, int64_t row, napier_kl_row *q) {
+CUDA_INLINE void napier_cuda_kl_settle(const napier_cuda_kl_full_job *job, int64_t row, napier_cuda_kl_row *r) {
     const napier_cuda_kl_part *const parts = job->parts + row * job->tiles;
-    double total = 0.0, excess = 0.0;
+    napier_kl_sums sums = {0.0, 0.0, 0.0, 0.0};
     for (int64_t i = 0; i < job->tiles; i += CUDA_WARP) {
-        napier_cuda_kl_part mine = {0.0f, 0.0f};
+        napier_cuda_kl_part mine = {0.0f, 0.0f, 0.0f, 0.0f};
         if (i + cuda_lane() < job->tiles) {
             mine = parts[i + cuda_lane()];
         }
-        total = cuda_warp_ordered(total, (double)mine.sum, job->tiles - i);
-        excess = cuda_warp_ordered(excess, (double)mine.excess, job->tiles - i);
+        sums.kl = cuda_warp_ordered(sums.kl, (double)mine.sum, job->tiles - i);
+        sums.excess = cuda_warp_ordered(sums.excess, (double)mine.excess, job->tiles - i);
+        sums.rest = cuda_warp_ordered(sums.rest, (double)mine.rest, job->tiles - i);
+        sums.prob = cuda_warp_ordered(sums.prob, (double)mine.prob, job->tiles - i);
     }
-    return napier_kl_settle(total, excess, q);
+    r->kl = napier_kl_settle(sums.kl, sums.excess, &r->q);
+    r->certain = napier_kl_certain(r->kl, &sums);
 }
 
 CUDA_KERNEL(napier_kl_full_finish, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     for (int64_t row = cuda_warp(); row < job.kl.policy.rows; row += cuda_warps()) {
         napier_cuda_kl_row r = job.rows[row];
-        r.kl = job.tiles == 0           ? 0.0
-               : r.good[0] && r.good[1] ? napier_cuda_kl_settle(&job, row, &r.q)
-                                        : napier_f64_nan();
+        r.kl = job.tiles == 0 ? 0.0 : napier_f64_nan();
+        if (job.tiles > 0 && r.good[0] && r.good[1]) {
+            napier_cuda_kl_settle(&job, row, &r);
+        }
         if (cuda_lane() == 0) {
             job.rows[row] = r;
             if (job.out.data != NULL) {
@@ -135,7 +144,7 @@ CUDA_KERNEL(napier_kl_full_gradients, napier_cuda_kl_full_job, NAPIER_TOKEN_THRE
             float to_p = 0.0f, to_q = 0.0f;
             if (g != 0.0f && r.kl == r.kl) {
                 const napier_kl_pair pair = napier_cuda_kl_pair(&job.kl, &r, row, column);
-                to_p = napier_kl_policy_slope(&pair, kl, g) / job.kl.temperature;
+                to_p = napier_kl_policy_slope(&pair, kl, (float)r.certain, g) / job.kl.temperature;
                 to_q = g * napier_kl_excess(&pair) / job.kl.temperature;
             } else if (g != 0.0f) {
                 to_p = to_q = vf_canonical_nan();

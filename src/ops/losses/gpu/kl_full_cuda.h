@@ -5,16 +5,16 @@
 #include "ops/losses/kl_row.h"
 #include "ops/tokens/gpu/token_cuda.h"
 
-/* Sums over a tile: of the terms, and of q - p. */
+/* napier_kl_sums of a tile. */
 typedef struct napier_cuda_kl_part {
-    float sum, excess;
+    float sum, excess, rest, prob;
 } napier_cuda_kl_part;
 
 /* A row: both distributions, and finally the divergence, which is NaN if one of them does not exist. */
 typedef struct napier_cuda_kl_row {
     napier_kl_row p, q;
     bool good[2];
-    double kl;
+    double kl, certain;
 } napier_cuda_kl_row;
 
 typedef struct napier_cuda_kl_full_job {
