@@ -17,6 +17,10 @@
  *     lse      ((dim + 4) S + keys / 16 + 12) 2^-24 + 1 ulp
  * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c).
  *
+ * Gradients of the scores are P (dP - D), where D is the mean of dP under the weights P. Their error is about 2^-24 of
+ * P |grad_output| |v|, not of themselves. So where a weight is almost 1, dP - D nearly cancels: with scores [s, 0, -1] grad_q
+ * has lost all digits at s = 15 (docs/attention.md).
+ *
  * The option bf16_weights rounds the weights of the keys to bf16, so that a matrix engine (AMX) can multiply them with the
  * values. Models in compute mode bf16 use it. It is an order of its own (docs/attention.md), with bits that are as
  * contractual and as independent. Scores and outputs are sums in the order of bf16 by bf16 (napier/linear.h), so subnormal

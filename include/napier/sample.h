@@ -33,7 +33,8 @@
  *
  * Dtypes: logits and log-probabilities are f32, f16 or bf16; f64 is INVALID_ARGUMENT.
  * Rows without a distribution are INVALID_ARGUMENT: a NaN, +inf or only -inf among the logits / T (also where keep is 0), and
- * among what is left after step 4. The message names the lowest such row and the reason. Nothing has been written then. */
+ * among what is left after step 4. A finite logit whose quotient overflows is an infinity there: 50 with T = 1e-37. The
+ * message names the lowest such row and the reason. Nothing has been written then. */
 #ifndef NAPIER_SAMPLE_H
 #define NAPIER_SAMPLE_H
 

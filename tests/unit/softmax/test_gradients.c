@@ -292,15 +292,16 @@ static void test_gradient_bits(void) {
 /* ---- Edges ------------------------------------------------------------------------------------------------------- */
 
 static void test_gradient_edges(napier_context *context) {
-    /* A row of only -inf has gradient 0; so has a masked position. */
-    const float logits[2][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}};
-    const float grad_lse[2] = {5, 2};
-    float out[2][3];
-    works(napier_logsumexp_backward, context, napier_const_rows_f32(&logits[0][0], 2, 3),
-          napier_const_array_f32(grad_lse, 2), napier_rows_f32(&out[0][0], 2, 3), NULL);
+    /* A row of only -inf has gradient 0; so has a masked position. With +inf the softmax, and so the gradient, is NaN. */
+    const float logits[3][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}, {INFINITY, 0, -INFINITY}};
+    const float grad_lse[3] = {5, 2, 1};
+    float out[3][3];
+    works(napier_logsumexp_backward, context, napier_const_rows_f32(&logits[0][0], 3, 3),
+          napier_const_array_f32(grad_lse, 3), napier_rows_f32(&out[0][0], 3, 3), NULL);
     for (int j = 0; j < 3; j++) {
         expect(out[0][j] == 0, "an all -inf row has gradient %g", (double)out[0][j]);
         expect(out[1][j] == (j == 1 ? 0.0f : 1.0f), "gradient %g at %d", (double)out[1][j], j);
+        expect(f32_bits(out[2][j]) == 0x7fc00000u, "a row with +inf has gradient %g", (double)out[2][j]);
     }
     /* A masked position stays 0 under an infinite or NaN-free large gradient; one column has gradient 0. */
     const float probs[3] = {0.5f, 0.0f, 0.5f}, grad[3] = {1.0f, 1e30f, -1.0f};

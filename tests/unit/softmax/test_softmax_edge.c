@@ -257,6 +257,23 @@ static void test_temperature_is_division(napier_context *context) {
     check_temperature(context, ROW_NORMAL, 3, 100, NAPIER_F32, NAPIER_F64, 5e-324);
 }
 
+/* A finite logit whose quotient overflows is an infinity. */
+static void test_temperature_overflows(napier_context *context) {
+    const napier_softmax_options options = options_of(0.5, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    const float x[3][2] = {{3e38f, 1e38f}, {-3e38f, 1e38f}, {-3e38f, -3e38f}};
+    const uint32_t nan = 0x7fc00000u, one = f32_bits(1.0f), wanted[3][2] = {{nan, nan}, {0, one}, {nan, nan}};
+    float y[3][2], lse[3];
+    const napier_const_matrix rows = napier_const_rows_f32(&x[0][0], 3, 2);
+    works(napier_softmax, context, rows, napier_rows_f32(&y[0][0], 3, 2), &options);
+    works(napier_logsumexp, context, rows, napier_array_f32(lse, 3), &options);
+    for (int i = 0; i < 6; i++) {
+        expect(f32_bits(y[i / 2][i % 2]) == wanted[i / 2][i % 2], "row %d, column %d: %g", i / 2, i % 2,
+               (double)y[i / 2][i % 2]);
+    }
+    expect(lse[0] == HUGE_VALF && lse[1] == 2e38f && lse[2] == -HUGE_VALF, "logsumexp: %g %g %g", (double)lse[0],
+           (double)lse[1], (double)lse[2]);
+}
+
 /* ---- Empty ------------------------------------------------------------------------------------------------------ */
 
 static void test_empty(napier_context *context) {
@@ -613,10 +630,11 @@ static void test_callers_state_does_not_matter(void) {
 }
 
 int main(void) {
-    return RUN_TESTS(
-        "softmax_edge", TEST(test_special_rows), TEST_2(test_nan_far_from_infinity), TEST_1(test_one_element),
-        TEST_1(test_finite_masks), TEST_EACH_ISA(1, test_temperature_is_division), TEST_2(test_empty),
-        TEST_EACH_ISA(2, test_layouts_and_gaps), TEST_2(test_broadcast_input), TEST_1(test_misaligned_starts),
-        TEST_1(test_bad_views), TEST_1(test_bad_options), TEST(test_no_context), TEST_1(test_error_text_is_cleared),
-        TEST_2(test_in_place), TEST_1(test_overlap_is_refused), TEST(test_callers_state_does_not_matter));
+    return RUN_TESTS("softmax_edge", TEST(test_special_rows), TEST_2(test_nan_far_from_infinity),
+                     TEST_1(test_one_element), TEST_1(test_finite_masks),
+                     TEST_EACH_ISA(1, test_temperature_is_division), TEST_2(test_empty),
+                     TEST_EACH_ISA(2, test_layouts_and_gaps), TEST_2(test_broadcast_input),
+                     TEST_1(test_misaligned_starts), TEST_2(test_temperature_overflows), TEST_1(test_bad_views),
+                     TEST_1(test_bad_options), TEST(test_no_context), TEST_1(test_error_text_is_cleared),
+                     TEST_2(test_in_place), TEST_1(test_overlap_is_refused), TEST(test_callers_state_does_not_matter));
 }
