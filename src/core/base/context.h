@@ -21,9 +21,9 @@ struct napier_context {
     struct napier_stop *stop;   /* core/base/stop.h; NULL: nothing stops it */
     struct napier_awake *awake; /* core/base/awake.h */
     napier_isa isa;
-    bool any_isa; /* it was made with NAPIER_ISA_AUTO, so that other instructions with the same bits may serve too */
-    bool intel;   /* the processor is Intel's */
-    int engine;   /* what ops/linear/engine.h has decided; 0 before */
+    bool any_isa;    /* it was made with NAPIER_ISA_AUTO, so that other instructions with the same bits may serve too */
+    bool intel;      /* the processor is Intel's */
+    unsigned engine; /* what ops/linear/engine.h has decided; 0 before */
     int64_t cache_bytes; /* of the last level; 0: unknown */
     char error[NAPIER_ERROR_TEXT];
 };
