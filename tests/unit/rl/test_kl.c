@@ -323,15 +323,15 @@ static void test_full_certain(napier_context *context) {
         row_log_softmax(rows[i][0], 3, 1, p);
         row_log_softmax(rows[i][1], 3, 1, q);
         for (int j = 0; j < 3; j++) {
-            kl += p[j] > -HUGE_VAL ? expl(p[j]) * (p[j] - q[j]) : 0;
+            kl += p[j] > -HUGE_VALL ? expl(p[j]) * (p[j] - q[j]) : 0;
         }
         for (int j = 1; j < 3; j++) {
-            wanted -= p[j] > -HUGE_VAL ? expl(p[j]) * (p[j] - q[j] - kl) : 0;
+            wanted -= p[j] > -HUGE_VALL ? expl(p[j]) * (p[j] - q[j] - kl) : 0;
         }
         works(napier_kl_full_backward, context, napier_const_rows_f32(rows[i][0], 1, 3),
               napier_const_rows_f32(rows[i][1], 1, 3), NULL, napier_const_array_f32(&one, 1),
               napier_rows_f32(grad, 1, 3), napier_rows_f32(NULL, 1, 3));
-        expect(fabsl(grad[0] - wanted) <= 1e-6L * fabsl(wanted), "row %zu: gradient %.9g, not %.9Lg", i,
+        expect(fabsl((real)grad[0] - wanted) <= 1e-6L * fabsl(wanted), "row %zu: gradient %.9g, not %.9Lg", i,
                (double)grad[0], wanted);
     }
 }
