@@ -153,8 +153,9 @@ static const option of_the_map[] = {
     {"dens-var-shift", 0, OPTION_NUMBER, "S", AT(options.dens_var_shift), FROM_0,
      .help = "with --densmap (default 0.1)"},
     {"target", 0, OPTION_READ, "FILE", AT(target_path),
-     .help = "what is known of the points (a file as for --labels) makes the map a supervised one; numbers below 0 and "
-             "empty lines are not known"},
+     .help =
+         "what is known of the points (a file as for --labels) makes the map a supervised one; empty lines, NaN and "
+         "categories below 0 are not known"},
     {"target-metric", 0, OPTION_WORD, "TYPE", AT(target_type), .words = target_types,
      .help = "{} (default categorical)"},
     {"target-weight", 0, OPTION_NUMBER, "W", AT(options.target_weight), FROM_0_TO_1,

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CATEGORIES_OF_NUMBERS = 50 };
+enum { MOST_CATEGORIES_OF_NUMBERS = 50, FEW_POINTS = 20 };
 
 /* A file while it is turned into labels. */
 typedef struct source {
@@ -227,6 +227,15 @@ static char *category_name(const source *s, const void *key) {
     return labels_clean_text(text);
 }
 
+/* Do categories of so many points look like numbers that were measured? */
+static bool look_like_numbers(const double *categories, int64_t count, int64_t points) {
+    bool whole = true;
+    for (int64_t i = 0; i < count; i++) {
+        whole = whole && floor(categories[i]) == categories[i];
+    }
+    return !whole && points > FEW_POINTS && 2 * count > points;
+}
+
 /* The keys are the numbers or the lines, whichever `s` has. */
 static int make_categories(labels *l, const source *s, bool negative_unknown) {
     const bool numbers = s->numbers != NULL;
@@ -246,6 +255,7 @@ static int make_categories(labels *l, const source *s, bool negative_unknown) {
         }
     }
     const int64_t categories = sort_unique(keys, known, size, compare);
+    l->like_numbers = numbers && look_like_numbers((const double *)(const void *)keys, categories, known);
     l->names = calloc((size_t)categories + 1, sizeof *l->names);
     l->sizes = calloc((size_t)categories + 1, sizeof *l->sizes);
     int status = l->names != NULL && l->sizes != NULL ? STATUS_OK : out_of_memory(s->file.name);

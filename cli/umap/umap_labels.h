@@ -16,6 +16,7 @@ typedef struct labels {
     int32_t categories; /* their number; sorted: numbers by size, names alphabetically, "a 9" before "a 10" */
     char **names;       /* [categories] valid UTF-8 without control characters */
     int64_t *sizes;     /* [categories] points in each */
+    bool like_numbers;  /* hardly two points share a category, and some categories are fractions */
 
     double *numbers;    /* [count] NaN or infinite: unknown */
     double least, most; /* of the known ones; least > most: none is known */

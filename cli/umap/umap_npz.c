@@ -337,8 +337,10 @@ static bool take_shape(void *user, int64_t i, double number) {
 }
 
 static bool take_value(void *user, int64_t i, double number) {
-    const filling *const f = user;
-    f->table->values[i] = (float)number;
+    sparse_table *const t = ((const filling *)user)->table;
+    t->values[i] = (float)number;
+    t->least = i == 0 || number < t->least ? number : t->least;
+    t->most = i == 0 || number > t->most ? number : t->most;
     return true;
 }
 
@@ -441,7 +443,7 @@ static int read_arrays(filling *f) {
 /* Counting sort by column: each new row has its columns in ascending order if the old rows come one after another. */
 static int transpose(const archive *a, sparse_table *t) {
     const int64_t rows = t->matrix.rows, cols = t->matrix.cols, count = t->row_starts[rows];
-    sparse_table to = {.matrix = {.rows = cols, .cols = rows}};
+    sparse_table to = {.matrix = {.rows = cols, .cols = rows}, .least = t->least, .most = t->most};
     to.row_starts = calloc((size_t)cols + 2, sizeof *to.row_starts);
     to.columns = malloc(((size_t)count + 1) * sizeof *to.columns);
     to.values = malloc(((size_t)count + 1) * sizeof *to.values);

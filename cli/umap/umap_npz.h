@@ -12,6 +12,7 @@ typedef struct sparse_table {
     int64_t *row_starts;
     int32_t *columns;
     float *values;
+    double least, most; /* of the values as they are stored */
 } sparse_table;
 
 /* Reads a matrix, and sorts rows whose columns are not in order. Free the table even after a failure. */

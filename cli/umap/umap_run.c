@@ -11,6 +11,7 @@
 #include "io/source.h"
 #include "umap_npz.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -197,7 +198,7 @@ static double middle_of(const double *x, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
-        exact = exact && (double)(float)x[i] == x[i];
+        exact = exact && (isnan(x[i]) || (double)(float)x[i] == x[i]);
     }
     const double middle = low / 2 + high / 2;
     return !exact && isfinite(middle) && fabs(middle) >= 16 * (high / 2 - low / 2) ? middle : 0;
@@ -207,6 +208,11 @@ static int set_target(job *j) {
     umap_request *const q = j->q;
     if (q->target_path == NULL) {
         return STATUS_OK;
+    }
+    if (j->targets.like_numbers) {
+        warn("%s looks like numbers, %" PRId32 " different ones, and each is a category; --target-metric l2 compares "
+             "numbers",
+             q->target_path, j->targets.categories);
     }
     if (j->targets.type == LABELS_CATEGORIES) {
         q->options.target_categories = j->targets.codes;
@@ -219,7 +225,7 @@ static int set_target(job *j) {
     const double middle = middle_of(j->targets.numbers, j->targets.count);
     for (int64_t i = 0; i < j->targets.count; i++) {
         j->target[i] = (float)(j->targets.numbers[i] - middle);
-        if (!isfinite(j->target[i])) {
+        if (isinf(j->target[i])) {
             return complain("%s: target %" PRId64 " is not a finite number", q->target_path, i);
         }
     }
@@ -312,6 +318,49 @@ static void report_units(const job *j, const table *t) {
     }
 }
 
+/* Is the range fewer than 4096 steps of a type with so many digits of precision after the first, but not 0? */
+static bool has_few_steps(double least, double most, int digits) {
+    return most > least && most - least < ldexp(4096, ilogb(fmax(fabs(least), fabs(most))) - digits);
+}
+
+/* The first column of integers which were read as f64 and which f64 may not tell apart; -1 if there is none. */
+static int64_t column_with_few_steps(const table *t) {
+    const napier_const_matrix *const m = &t->view;
+    const bool is_long = t->in.format == FORMAT_NPY && t->in.element.size == 8 &&
+                         (t->in.element.kind == ELEMENT_INT || t->in.element.kind == ELEMENT_UINT);
+    for (int64_t c = 0; is_long && c < m->cols; c++) {
+        const double *const x = (const double *)m->data + c * m->col_stride;
+        double least = x[0], most = x[0];
+        for (int64_t i = 1; i < m->rows; i++) {
+            least = fmin(least, x[i * m->row_stride]);
+            most = fmax(most, x[i * m->row_stride]);
+        }
+        if (fmax(fabs(least), fabs(most)) > 0x1p53 && has_few_steps(least, most, DBL_MANT_DIG - 1)) {
+            return c;
+        }
+    }
+    return -1;
+}
+
+/* Warns of numbers which had lost the digits in which they differ before the library got them. */
+static void report_digits(const job *j, const table *t) {
+    const napier_metric metric = j->q->options.neighbors.metric;
+    const bool moves = metric <= NAPIER_METRIC_MINKOWSKI || metric == NAPIER_METRIC_WMINKOWSKI ||
+                       metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS;
+    if (moves && is_sparse(t) && has_few_steps(t->sparse.least, t->sparse.most, FLT_MANT_DIG - 1)) {
+        warn("%s: stored values differ in digits which float32 does not hold; give a dense table, of whose columns the "
+             "middle is subtracted, or subtract what they have in common",
+             t->in.name);
+    }
+    const int64_t column = moves && !is_sparse(t) ? column_with_few_steps(t) : -1;
+    if (column >= 0) {
+        warn("%s: column %" PRId64
+             " has integers beyond 2^53 that differ in digits which float64 does not hold; subtract "
+             "what they have in common",
+             t->in.name, column);
+    }
+}
+
 static void report_lost(const job *j, const table *t) {
     const int64_t count = napier_umap_model_lost(j->model);
     if (count > 0) {
@@ -325,6 +374,7 @@ static void report_lost(const job *j, const table *t) {
 
 static int fit(job *j, const table *t) {
     report_units(j, t);
+    report_digits(j, t);
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
     if (library_status(j->context, status, t->in.name)) {

@@ -330,8 +330,8 @@ NAPIER_API napier_status napier_umap_fuzzy_simplicial_set(napier_context *contex
 /* Supervision: combines the graph with known targets of the points, as umap-learn does.
  * Categories: int32 [n], negative if unknown. The weight of an edge between different known categories is multiplied by
  *     exp(-far_dist), far_dist = 2.5 / (1 - target_weight); that of an edge to an unknown category by exp(-1).
- * Numbers: float [n], finite. The fuzzy set of their n_neighbors nearest numbers is intersected with the graph,
- *     weighted by target_weight.
+ * Numbers: float [n], finite, or NaN if unknown. The fuzzy set of their n_neighbors nearest numbers is intersected with
+ *     the graph, weighted by target_weight. The weight of an edge to an unknown number is multiplied by exp(-1).
  * Distances: those of the targets of each edge's ends, float, one for each edge of the graph in its order, finite and
  *     not negative. The weight of an edge is multiplied by exp(-far_dist distance).
  * With target_weight 0 the data decides, with 1 the targets do. Afterwards each vertex's largest weight is 1 again.
@@ -405,7 +405,7 @@ typedef struct napier_umap_options {
     uint64_t seed;                    /* 42 */
     uint64_t transform_seed;          /* 42 */
     const int32_t *target_categories; /* [n] or NULL: supervision by categories; negative: unknown */
-    const float *target_numbers;      /* [n] or NULL: supervision by numbers; give at most one of the two */
+    const float *target_numbers;      /* [n] or NULL: supervision by numbers; NaN: unknown. Not both of the two */
     int64_t target_n_neighbors;       /* 0: n_neighbors */
     double target_weight;             /* 0.5 */
     int densmap;

@@ -93,6 +93,37 @@ def test_a_warning_where_digits_are_lost():
             fit(fine, n_epochs=1)
 
 
+def test_a_warning_of_integers_that_float64_does_not_hold():
+    x = (groups() * 64).astype(np.int64)
+    for dtype in (np.int64, np.uint64):
+        far = x.astype(dtype) + np.array(1_700_000_000 * 10**9 + 5, dtype)
+        for call in (nearest_neighbors, lambda x: fit(x, n_epochs=1), napier.UMAP(n_epochs=1).fit):
+            with pytest.warns(UserWarning, match="X: column 0 has integers beyond") as caught:
+                call(far)
+            assert sum("integers" in str(w.message) for w in caught) == 1
+    for fine in (x, x << 50, x * 10**10 + 17 * 10**17, np.broadcast_to(x[:1] + 2**53 + 1, (9, 10))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            nearest_neighbors(fine, 9)
+
+
+def test_a_warning_of_stored_values_that_float32_does_not_hold():
+    import scipy.sparse
+    x = groups()
+    sparse = scipy.sparse.random(300, 10, 0.4, random_state=0, format="csr")
+    far = sparse.copy()
+    far.data += 1e7
+    for call in (nearest_neighbors, lambda x: fit(x, n_epochs=1), napier.UMAP(n_epochs=1).fit):
+        for shifted in (scipy.sparse.csr_matrix(x + 1e9), far):
+            with pytest.warns(UserWarning, match=r"X: stored values .* X.toarray\(\)") as caught:
+                call(shifted)
+            assert sum("stored" in str(w.message) for w in caught) == 1
+    for fine in (sparse, scipy.sparse.csr_matrix(x), far.astype(np.float32), far > 0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            nearest_neighbors(fine)
+
+
 def test_targets_far_from_zero():
     x, y = groups(), groups()[:, 0]
     plain, moved = (napier.UMAP(n_epochs=5, target_metric="l2").fit(x, y + o) for o in (0, 1e9))

@@ -72,6 +72,19 @@ def test_categories_that_look_like_numbers():
         napier.UMAP(n_epochs=1, target_metric="l2").fit(x, y)
 
 
+def test_numbers_that_are_not_known():
+    x, y = rows(), np.arange(120.0)
+    y[::4] = np.nan
+    some = napier.UMAP(n_epochs=1, target_metric="l2").fit(x, y)
+    missing = np.array([None if np.isnan(v) else int(v) for v in y], object)
+    assert (napier.UMAP(n_epochs=1, target_metric="l2").fit(x, missing).embedding_ == some.embedding_).all()
+    none = napier.UMAP(n_epochs=1, target_metric="l2").fit(x, np.full(120, np.nan))
+    assert (none.embedding_ == napier.UMAP(n_epochs=1).fit(x, np.full(120, -1)).embedding_).all()  # as unknown categories
+    y[::4] = np.inf
+    with pytest.raises(ValueError, match="element 0 is inf"):
+        napier.UMAP(n_epochs=1, target_metric="l2").fit(x, y)
+
+
 def test_units_that_look_wrong():
     places = np.random.default_rng(0).uniform(-90, 90, (60, 2))
     with pytest.warns(UserWarning, match="looks like degrees"):

@@ -166,7 +166,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
     n_components : 1 to 256, the dimensions of the map.
     metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances, or a function of two rows, which is
-        called for every pair. It returns the distance, or a tuple that begins with it. 'string': X is a list of strings.
+        called once for every pair, as distances are symmetric. It returns the distance, or a tuple that begins with it. 'string': X is a list of strings.
         'bit_hamming', 'bit_jaccard': X are bytes of 8 bits each.
     metric_kwds : p of minkowski, p and w (weights) of wminkowski, V (variances) of seuclidean, which sparse data need, VI
         (inverse covariance) of mahalanobis, max_distance and normalisation of string.
@@ -177,8 +177,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     min_dist, spread, a, b : the curve. If a and b are given, both together, min_dist and spread are ignored.
     n_jobs : the number of threads; -1 is all. Results do not depend on it.
     random_state : None counts as 42: the same data always give the same map. An integer or a generator: another map.
-    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: unknown), 'euclidean' for numbers, 'ordinal',
-        'count', 'string', 'hierarchical_categorical' (target_metric_kwds: cat_hierarchy), or any metric for rows.
+    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: unknown), 'euclidean' for numbers (NaN, None or
+        NA: unknown), 'ordinal', 'count', 'string', 'hierarchical_categorical' (target_metric_kwds: cat_hierarchy), or any metric for rows.
     target_n_neighbors : for y that has neighbours of its own; -1 is n_neighbors.
     target_weight : 0: the data decides, 1: y decides.
     transform_seed : the seed of transform.
@@ -284,6 +284,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         (100, 2)
         """
         self._check_parameters()
+        stages.warn_of_integers(X, self.metric)
         X = self._validated(X, ensure_all_finite)
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(f"X: expected a square matrix of distances, got the shape {X.shape}")

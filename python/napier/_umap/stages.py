@@ -18,6 +18,7 @@ _INITS = {"spectral": 0, "pca": 1, "random": 2}
 _KEYWORDS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",),
              "string": ("max_distance", "normalisation")}
 _TELL_APART = ("euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "mahalanobis")  # 0: rows are equal
+_MOVING = (*_TELL_APART, "wminkowski")  # an offset of a column changes no distance
 _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 
 
@@ -560,6 +561,41 @@ def _check_variances(X, metric, metric_kwds):
         raise ValueError("metric_kwds: for sparse data seuclidean needs V, the variance of each column")
 
 
+def _has_steps(low, high, spread, dtype):
+    """Of which columns, from low to high, is the spread fewer than 4096 steps of this dtype, but not 0?"""
+    largest = np.maximum(np.abs(low.astype(np.float64)), np.abs(high.astype(np.float64)))
+    return (spread > 0) & (spread < 4096.0 * np.spacing(largest.astype(dtype)).astype(np.float64))
+
+
+def warn_of_integers(X, metric):
+    """Warns of integers that differ in digits which float64 does not hold."""
+    X = np.asarray(X) if isinstance(X, np.ndarray) or hasattr(X, "columns") else np.empty((0, 0))
+    if callable(metric) or plain_name(metric) not in _MOVING or X.ndim != 2 or X.dtype.kind not in "iu" or not X.size:
+        return
+    low, high = X.min(axis=0), X.max(axis=0)
+    steps = _has_steps(low, high, high.astype(np.uint64) - low.astype(np.uint64), np.float64)
+    with np.errstate(invalid="ignore"):
+        lost = [c for c in np.flatnonzero(steps) if (X[:, c].astype(np.float64).astype(X.dtype) != X[:, c]).any()]
+    if lost:
+        warnings.warn(f"X: column {lost[0]} has integers beyond 2**53 that differ in digits which float64 does not hold; "
+                      f"subtract X.min(axis=0)", stacklevel=4)
+
+
+def _warn_of_stored(X, metric):
+    """Warns of sparse rows, of which most columns have stored values that differ in digits which float32 does not hold."""
+    if not _is_sparse(X) or plain_name(metric) not in _MOVING or np.asarray(X.data).dtype.itemsize < 8:
+        return
+    X = _csr(X, "X")
+    values = np.asarray(X.data).astype(np.float64)
+    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    np.minimum.at(low, X.indices, values)
+    np.maximum.at(high, X.indices, values)
+    some = high > low
+    if 2 * _has_steps(low[some], high[some], high[some] - low[some], np.float32).sum() > some.sum():
+        warnings.warn("X: stored values differ in digits which float32 does not hold; use X.toarray(), of whose columns the "
+                      "middle is subtracted, or subtract what they have in common", stacklevel=4)
+
+
 def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
                       threads=0, progress=None):
     """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
@@ -575,6 +611,8 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
     """
     options, values = _metric(metric, metric_kwds)
     _check_variances(X, metric, metric_kwds)
+    warn_of_integers(X, metric)
+    _warn_of_stored(X, metric)
     samples = _samples(X)
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
     shape = (_rows(samples), _count(n_neighbors, "n_neighbors"))
@@ -1028,6 +1066,9 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
         raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
     options, values = _metric(metric, metric_kwds)
     _check_variances(X, metric, metric_kwds)
+    if knn is None:
+        warn_of_integers(X, metric)
+        _warn_of_stored(X, metric)
     samples = _samples(X)
     given = not isinstance(init, str)
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "n_components": n_components,

@@ -41,12 +41,20 @@ def _categories(y):
     return codes
 
 
-def _numbers(y, target_metric, dtype=np.float32):
+def _with_nan(y):
+    """y, in which None and pandas' NA are NaN if all others are numbers."""
+    if y.dtype.kind != "O" or not all(is_missing(v) or isinstance(v, numbers.Real) for v in y):
+        return y
+    return np.array([np.nan if is_missing(v) else v for v in y], np.float64)
+
+
+def _numbers(y, target_metric, dtype=np.float32, unknown=False):
+    """y in this dtype, checked. unknown: may some be NaN?"""
     if y.dtype.kind not in "fiub":
         raise ValueError(f"y: expected numbers, as target_metric is {target_metric!r}, got dtype {y.dtype}")
     with np.errstate(over="ignore"):
         values = y.astype(dtype)
-    wrong = np.argwhere(~np.isfinite(values))
+    wrong = np.argwhere(np.isinf(values) if unknown else ~np.isfinite(values))
     if len(wrong):
         at = tuple(wrong[0])
         raise ValueError(f"y: element {', '.join(map(str, at))} is {y[at]}, and target_metric {target_metric!r} needs "
@@ -57,9 +65,10 @@ def _numbers(y, target_metric, dtype=np.float32):
 def _near_zero(y):
     """Numbers less their middle, if float32 would lose the digits in which they differ: as the library has it for data."""
     y = y.astype(np.float64)
-    low, high = (y.min(), y.max()) if len(y) else (0.0, 0.0)
+    known = y[~np.isnan(y)]
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
     middle = low / 2 + high / 2
-    exact = (y == y.astype(np.float32)).all()
+    exact = (known == known.astype(np.float32)).all()
     return (y if exact or abs(middle) < 16 * (high / 2 - low / 2) else y - middle).astype(np.float32)
 
 
@@ -173,7 +182,8 @@ def prepare(y, n, target_metric, target_metric_kwds):
         _warn_of_numbers(y)
         return {"categories": _categories(y)}
     if target_metric in NUMBER_METRICS and y.ndim == 1 and not keywords:
-        _numbers(y, target_metric)
+        y = _with_nan(y)
+        _numbers(y, target_metric, unknown=True)
         return {"numbers": _near_zero(y)}
     if target_metric in _DISTANCES:
         if target_metric in ("ordinal", "count"):

@@ -3,7 +3,8 @@
  * Categories: the weight of an edge between different categories is multiplied by exp(-far_dist), far_dist = 2.5 / (1 -
  * target_weight); that of an edge to a point of unknown category by exp(-unknown_dist), unknown_dist = 1.
  * Distances of the targets: the weight is multiplied by exp(-far_dist distance).
- * Numbers: the fuzzy set of the numbers, whose neighbours are found by sorting, meets that of the data (combine.c).
+ * Numbers: the fuzzy set of the numbers, whose neighbours are found by sorting, meets that of the data (combine.c). A
+ * number that is NaN is unknown, and edges to its point are weighed as those to a point of unknown category.
  * Afterwards local connectivity is restored. */
 #include <math.h>
 #include <string.h>
@@ -142,8 +143,8 @@ static line_run run_above(const line_task *t, int64_t end) {
     return run;
 }
 
-/* The k nearest of the point at `place`: itself, equal points, then points from below and above, nearest first, ties
- * broken by index. */
+/* Writes the k nearest of the point at `place`: itself, equal points, then points from below and above, nearest first,
+ * ties broken by index. If there are fewer, the rest keeps its values. */
 static void line_neighbors(void *argument, int64_t place) {
     const line_task *t = argument;
     const line_point own = t->points[place];
@@ -180,10 +181,16 @@ static void line_neighbors(void *argument, int64_t place) {
             above = run_above(t, above.end);
         }
     }
-    for (; count < t->k; count++) {
-        indices[count] = -1;
-        distances[count] = INFINITY;
+}
+
+/* The points whose number is known. */
+static int64_t known_points(const float *numbers, int64_t n, line_point *points) {
+    int64_t known = 0;
+    for (int64_t i = 0; i < n; i++) {
+        points[known] = (line_point){numbers[i], (int32_t)i};
+        known += !isnan(numbers[i]);
     }
+    return known;
 }
 
 static napier_status numbers_set(napier_context *context, const float *numbers, int64_t n, int64_t k,
@@ -194,19 +201,36 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
     int32_t *indices = napier_take(&memory, n, (size_t)k * sizeof *indices);
     float *distances = napier_take(&memory, n, (size_t)k * sizeof *distances);
     NAPIER_TRY(napier_taken(&memory, "numbers: no memory for %lld x %lld neighbours", (long long)n, (long long)k));
-    for (int64_t i = 0; i < n; i++) {
-        points[i] = (line_point){numbers[i], (int32_t)i};
-    }
-    const line_point *sorted = sort_points(points, points + n, n);
-    for (int64_t i = 0; i < n; i++) {
+    const int64_t known = known_points(numbers, n, points);
+    const line_point *sorted = sort_points(points, points + n, known);
+    for (int64_t i = 0; i < known; i++) {
         firsts[i] = i > 0 && sorted[i].x == sorted[i - 1].x ? firsts[i - 1] : (int32_t)i;
     }
-    line_task t = {sorted, firsts, n, k, indices, distances};
-    napier_parallel_each(context, n, ROW_CHUNK, line_neighbors, &t);
+    for (int64_t i = 0; i < n * k; i++) {
+        indices[i] = -1;
+        distances[i] = INFINITY;
+    }
+    line_task t = {sorted, firsts, known, k, indices, distances};
+    napier_parallel_each(context, known, ROW_CHUNK, line_neighbors, &t);
     return napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
+
+/* Weighs the edges from and to unknown numbers. `joint` has all edges of `left`, and of unknown points no others. */
+static void weigh_unknown(const napier_umap_graph *left, const float *numbers, napier_umap_graph *joint) {
+    const double unknown = napier_f64_exp(-UNKNOWN_DIST);
+    for (int64_t v = 0, e = 0; v < left->n; v++) {
+        for (int64_t j = joint->starts[v]; e < left->starts[v + 1]; j++) {
+            const uint32_t target = joint->targets[j];
+            if (target == left->targets[e]) {
+                const bool is_unknown = isnan(numbers[v]) || isnan(numbers[target]);
+                joint->weights[j] = is_unknown ? (float)((double)left->weights[e] * unknown) : joint->weights[j];
+                e++;
+            }
+        }
+    }
+}
 
 napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
                                        int64_t n_neighbors, double target_weight) {
@@ -215,8 +239,7 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
     const int64_t n = (*graph)->n;
     NAPIER_REFUSE_IF(context, n_neighbors < 1, "n_neighbors: %lld is less than 1", (long long)n_neighbors);
     for (int64_t i = 0; i < n; i++) {
-        NAPIER_REFUSE_IF(context, !isfinite(numbers[i]), "numbers: element %lld is %g", (long long)i,
-                         (double)numbers[i]);
+        NAPIER_REFUSE_IF(context, isinf(numbers[i]), "numbers: element %lld is %g", (long long)i, (double)numbers[i]);
     }
     if (n == 0) {
         return NAPIER_OK;
@@ -226,5 +249,6 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
     NAPIER_TRY(numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right));
     napier_keep(&memory, right);
     NAPIER_TRY(napier_umap_graph_meet(context, *graph, right, target_weight, &joint));
+    weigh_unknown(*graph, numbers, joint);
     return napier_umap_reset_local_connectivity(context, joint, 0, graph);
 }

@@ -488,15 +488,24 @@ static void test_combine(napier_context *context) {
 /* The set of the numbers, not symmetrised, and both joined: as written in src/umap/graph/supervised.c. */
 static void plain_numbers(double *w, const float *numbers, int64_t k, double weight) {
     static double right[N * N], rhos[N], sigmas[N];
-    neighbors q = neighbors_of(numbers, N, 1, k);
+    static float known[N];
+    static int64_t at[N];
+    int64_t count = 0;
+    for (int64_t i = 0; i < N; i++) {
+        if (!isnan(numbers[i])) {
+            known[count] = numbers[i];
+            at[count++] = i;
+        }
+    }
+    neighbors q = neighbors_of(known, count, 1, k);
     plain_smooth(&q, 1, rhos, sigmas);
     memset(right, 0, sizeof right);
     double left_least = 1, right_least = 1;
-    for (int64_t i = 0; i < N; i++) {
+    for (int64_t i = 0; i < count; i++) {
         for (int64_t j = 0; j < k; j++) {
             const double gap = (double)q.distances[i * k + j] - rhos[i];
             if (q.indices[i * k + j] != i) {
-                double *r = &right[i * N + q.indices[i * k + j]];
+                double *r = &right[at[i] * N + at[q.indices[i * k + j]]];
                 *r = gap <= 0 ? 1 : exp(-gap / sigmas[i]);
                 right_least = fmin(right_least, *r);
             }
@@ -508,12 +517,34 @@ static void plain_numbers(double *w, const float *numbers, int64_t k, double wei
     left_least = fmax(left_least / 2, 1e-8);
     right_least = fmin(fmax(right_least / 2, 1e-8), 1e-4);
     for (int64_t i = 0; i < (int64_t)N * N; i++) {
-        if (w[i] > 0 || right[i] > 0) {
+        if (isnan(numbers[i / N]) || isnan(numbers[i % N])) {
+            w[i] *= exp(-1);
+        } else if (w[i] > 0 || right[i] > 0) {
             const double l = w[i] > 0 ? w[i] : left_least, r = right[i] > 0 ? right[i] : right_least;
             w[i] = weight < 0.5 ? l * pow(r, weight / (1 - weight)) : pow(l, (1 - weight) / weight) * r;
         }
     }
     plain_reset(w, N);
+}
+
+/* If no number is known, the graph is that of categories of which none is known. */
+static void test_unknown_numbers(napier_context *context, const neighbors *q) {
+    static double numbers_graph[N * N], categories_graph[N * N];
+    static float numbers[N];
+    static int32_t categories[N];
+    for (int64_t i = 0; i < N; i++) {
+        numbers[i] = NAN;
+        categories[i] = -1;
+    }
+    napier_umap_graph *g = set_of(context, q, 1, 1), *h = set_of(context, q, 1, 1);
+    must(napier_umap_join_numbers(context, &g, numbers, K, 0.3));
+    must(napier_umap_join_categories(context, &h, categories, 0.3));
+    dense_of_graph(g, numbers_graph);
+    dense_of_graph(h, categories_graph);
+    expect(memcmp(numbers_graph, categories_graph, sizeof numbers_graph) == 0,
+           "unknown numbers are not unknown categories");
+    napier_umap_graph_destroy(context, g);
+    napier_umap_graph_destroy(context, h);
 }
 
 static void test_numbers(napier_context *context) {
@@ -524,10 +555,13 @@ static void test_numbers(napier_context *context) {
     for (int64_t i = 0; i < N; i++) {
         numbers[i] = (float)umap_normal(&seed);
     }
-    const double weights[] = {0, 0.25, 0.5, 0.75, 1};
-    for (int k = 0; k < 5; k++) {
+    const double weights[] = {0, 0.25, 0.5, 0.75, 1, 0.5, 1};
+    for (int k = 0; k < 7; k++) {
         napier_umap_graph *g = set_of(context, &q, 1, 1);
         dense_of_graph(g, w);
+        for (int64_t i = 0; i < N && k == 5; i += 1 + i % 3) {
+            numbers[i] = NAN; /* unknown, in this round and the next */
+        }
         plain_numbers(w, numbers, K, weights[k]);
         must(napier_umap_join_numbers(context, &g, numbers, K, weights[k]));
         check_invariants(g, "numbers");
@@ -542,10 +576,11 @@ static void test_numbers(napier_context *context) {
     napier_umap_graph *g = set_of(context, &q, 1, 1);
     must(napier_umap_join_numbers(context, &g, numbers, 10 * N, 0.5));
     check_invariants(g, "equals");
-    numbers[7] = NAN;
+    numbers[7] = -INFINITY;
     invalid(context, napier_umap_join_numbers(context, &g, numbers, K, 0.5), "element 7");
     invalid(context, napier_umap_join_numbers(context, &g, numbers, 0, 0.5), "n_neighbors");
     napier_umap_graph_destroy(context, g);
+    test_unknown_numbers(context, &q);
 }
 
 /* ---- Bits ------------------------------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,8 @@ archive("far.npz", indices=npy("<i4", (80,), struct.pack("<80i", *[8] * 80)))
 archive("rows.npz", indptr=npy("<i4", (41,), struct.pack("<41i", *[0, 80] + [4] * 38 + [80])))
 archive("cut.npz", data=npy("<f8", (80,), b""))
 archive("shape.npz", shape=npy("<i8", (3,), struct.pack("<3q", 4, 5, 2)))
+archive("moved.npz", data=npy("<f8", (80,), struct.pack("<80d", *[1e9 + i % 7 for i in range(80)])))
+open("long.npy", "wb").write(npy("<i8", (40, 2), struct.pack("<80q", *[17 * 10**17 + i * i * (i % 2) for i in range(80)])))
 whole = open("packed.npz", "rb").read()
 open("half.npz", "wb").write(whole[: len(whole) // 2])
 for at in (60, 100):
@@ -34,3 +36,8 @@ for name in coo no-data short far rows cut shape half flipped60 flipped100 empty
     told napier umap $name.npz -o out.npy
 done
 told napier umap --embedding packed.npz --plot out.svg
+
+# Values that lost their digits before the library gets them.
+napier umap moved.npz --n-epochs 5 -o out.npy
+napier umap moved.npz --metric jaccard --n-epochs 5 -o out.npy
+napier umap long.npy --n-epochs 5 -o out.npy
