@@ -13,7 +13,7 @@ from sklearn.manifold import trustworthiness
 
 from conftest import bits, refuses
 from napier import UMAP, umap
-from napier._umap import gradients, surfaces, targets
+from napier._umap import functions, gradients, surfaces, targets
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_distances_of_targets():
 def test_metrics_that_are_functions(iris):
     def taxicab(x, y, scale=1.0):
         return scale * np.abs(x - y).sum()
-    with pytest.warns(UserWarning, match="150 x 150"):
+    with pytest.warns(UserWarning, match="11,175 pairs of 150 rows, for about 1 second"):
         mapper = UMAP(metric=taxicab, metric_kwds={"scale": 2.0}, n_epochs=100).fit(iris)
     wanted = UMAP(metric="manhattan", n_epochs=100).fit(iris * 2)
     assert abs(mapper.graph_ - wanted.graph_).max() < 1e-3
@@ -174,6 +174,26 @@ def test_metrics_that_are_functions(iris):
         UMAP(metric=lambda x, y: (0.0, x), n_epochs=5).fit(spoiled, ensure_all_finite=False)
         refuses(lambda: UMAP(metric=lambda x, y: -1.0).fit(iris), ValueError, "-1.0")
         refuses(lambda: UMAP().fit(spoiled), ValueError, "NaN")
+
+
+def test_a_function_measures_each_pair_once(iris, monkeypatch):
+    calls = []
+
+    def taxicab(x, y):
+        calls.append(1)
+        return np.abs(x - y).sum()
+    wanted = umap.nearest_neighbors(iris * 8, 12, "manhattan")  # of which iris has equal rows
+    for pairs in (1 << 20, 1000, 1):  # at a time
+        monkeypatch.setattr(functions, "_PAIRS", pairs)
+        calls.clear()
+        shares = []
+        with pytest.warns(UserWarning, match="11,175 pairs"):
+            found = functions.distance_of(taxicab).neighbors(iris * 8, 12, lambda stage, done, to=shares: to.append(done))
+        assert len(calls) == 150 * 149 // 2 + 5 and shares[-1] == 1 and sorted(shares) == shares
+        assert (found[0] == np.arange(150)[:, None]).sum() == 150 and (found[0][:, 0] == np.arange(150)).all()
+        assert np.allclose(found[1], wanted[1], atol=1e-4) and (found[0] == wanted[0]).mean() > 0.99
+    names = [functions._duration(s) for s in (0.1, 90, 150, 9000, 1e6)]
+    assert names == ["1 second", "90 seconds", "2 minutes", "2 hours", "12 days"]
 
 
 # ---- What comes out -------------------------------------------------------------------------------------------------

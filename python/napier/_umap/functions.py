@@ -1,5 +1,6 @@
 """Metrics that are Python functions, numba's included: f(x, y, **metric_kwds), which returns the distance, or the
 distance and its gradient."""
+import time
 import warnings
 
 import numpy as np
@@ -23,35 +24,62 @@ class distance_of:
             raise ValueError(f"{self.name}: the function returned {value}; distances are finite and not negative")
         return value
 
-    def _block(self, rows, X):
-        return np.array([[self._one(x, y) for y in X] for x in rows], np.float32).reshape(len(rows), len(X))
-
-    def _nearest(self, rows, X, k, first, watch):
-        """(indices, distances) of the k nearest of X to each row; the row number first + i of X is itself, and first."""
-        indices, distances = np.empty((len(rows), k), np.int32), np.empty((len(rows), k), np.float32)
-        step = max(1, _PAIRS // max(len(X), 1))
-        for begin in range(0, len(rows), step):
-            block = self._block(rows[begin:begin + step], X)
-            for i, line in enumerate(block, begin):
-                if first is not None:
-                    line[first + i] = 0.0
-                order = np.argsort(line, kind="stable")[:k]
-                if first is not None and order[0] != first + i:
-                    order = np.concatenate([[first + i], order[order != first + i]])[:k]
-                indices[i], distances[i] = order, line[order]
-            if watch is not None and watch("neighbours", min(1.0, (begin + step) / len(rows))):
-                raise RuntimeError("neighbours: cancelled")
-        return indices, distances
+    def _seconds(self, X, pairs):
+        """About how long so many calls take. The first one may compile the function, so it does not count."""
+        few = X[:4]
+        self._one(few[0], few[-1])
+        start = time.perf_counter()
+        for x in few:
+            self._one(x, few[-1])
+        return (time.perf_counter() - start) / len(few) * pairs
 
     def neighbors(self, X, k, watch=None):
-        """The k nearest rows of every row of X, itself first."""
-        warnings.warn(f"{self.name} is a Python function: it is called for each of {len(X)} x {len(X)} pairs of rows",
-                      stacklevel=2)
-        return self._nearest(X, X, k, 0, watch)
+        """The k nearest rows of every row of X, itself first. Each pair is measured once: the distance is symmetric."""
+        n, pairs = len(X), len(X) * (len(X) - 1) // 2
+        warnings.warn(f"{self.name} is a Python function: it is called for each of {pairs:,} pairs of {n:,} rows, for about "
+                      f"{_duration(self._seconds(X, pairs))}", stacklevel=2)
+        nearest = np.full((n, k), -1, np.int32), np.full((n, k), np.inf, np.float32)
+        step = max(1, _PAIRS // n)
+        for begin in range(0, n, step):
+            end = min(begin + step, n)
+            block = np.empty((end - begin, n - begin), np.float32)
+            for i in range(end - begin):
+                block[i, :i] = block[:i, i]
+                block[i, i] = -1.0  # before others at distance 0
+                block[i, i + 1:] = [self._one(X[begin + i], y) for y in X[begin + i + 1:]]
+            _merge(nearest, slice(begin, end), np.arange(begin, n), block)
+            _merge(nearest, slice(end, n), np.arange(begin, end), block[:, end - begin:].T)
+            _say(watch, 1.0 - ((n - end) / n) ** 2)
+        return nearest[0], np.maximum(nearest[1], 0.0)
 
     def neighbors_of(self, X, rows, k, watch=None):
         """The k nearest rows of X for each of `rows`."""
-        return self._nearest(rows, X, k, None, watch)
+        nearest = np.full((len(rows), k), -1, np.int32), np.full((len(rows), k), np.inf, np.float32)
+        for i, row in enumerate(rows):
+            _merge(nearest, slice(i, i + 1), np.arange(len(X)), np.array([[self._one(row, x) for x in X]], np.float32))
+            _say(watch, (i + 1) / len(rows))
+        return nearest
+
+
+def _say(watch, done):
+    if watch is not None and watch("neighbours", done):
+        raise RuntimeError("neighbours: cancelled")
+
+
+def _duration(seconds):
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds" if seconds >= 1.5 else "1 second"
+
+
+def _merge(nearest, rows, candidates, distances):
+    """Merges the candidates, whose indices are above those that the rows have, into their nearest."""
+    indices = np.hstack([nearest[0][rows], np.broadcast_to(candidates.astype(np.int32), distances.shape)])
+    distances = np.hstack([nearest[1][rows], distances])
+    order = np.argsort(distances, axis=1, kind="stable")[:, :nearest[0].shape[1]]
+    nearest[0][rows] = np.take_along_axis(indices, order, axis=1)
+    nearest[1][rows] = np.take_along_axis(distances, order, axis=1)
 
 
 def as_distances(indices, distances, n):
