@@ -164,6 +164,14 @@ static int check_objects(const jsonl_reader *r, const cJSON *value) {
     return status;
 }
 
+static int check_members(jsonl_reader *r) {
+    char text[MEMBERS_TEXT];
+    const jsonl_form *const f = r->form;
+    const char *const error =
+        f->used != NULL ? members_check(&r->ignored, r->object, f->used, f->runs_model, text) : NULL;
+    return error != NULL ? jsonl_fault(r, "%s", error) : STATUS_OK;
+}
+
 static int parse_object(jsonl_reader *r) {
     cJSON_Hooks hooks = {take_memory, free};
     const char *end = NULL;
@@ -175,7 +183,8 @@ static int parse_object(jsonl_reader *r) {
     if (r->object == NULL || !is_blank(end, strlen(end))) {
         return syntax_error(r, end);
     }
-    return cJSON_IsObject(r->object) ? check_objects(r, r->object) : jsonl_fault(r, "not an object, {...}");
+    return cJSON_IsObject(r->object) ? check_objects(r, r->object) || check_members(r)
+                                     : jsonl_fault(r, "not an object, {...}");
 }
 
 static void forget_object(jsonl_reader *r) {
@@ -207,14 +216,14 @@ static int check_texts(const jsonl_reader *r) {
     return STATUS_OK;
 }
 
-static int read_line(jsonl_reader *r, const char *line, size_t size, bool has_texts, jsonl_taker *take, void *user) {
+static int read_line(jsonl_reader *r, const char *line, size_t size, void *user) {
     const int status = check_bytes(r, line, size) || make_strict(r, line, size) || parse_object(r) ||
-                       (has_texts && check_texts(r)) || take(user, r, r->object);
+                       (r->form->has_texts && check_texts(r)) || r->form->take(user, r, r->object);
     forget_object(r);
     return status;
 }
 
-static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *user) {
+static int read_all(jsonl_reader *r, void *user) {
     char *line = NULL;
     size_t size = 0;
     int status;
@@ -222,40 +231,42 @@ static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *us
         status = lines_next(&r->lines, &line, &size);
         if (status == STATUS_OK && line != NULL && !is_blank(line, size)) {
             const bool is_ours = r->shard.count < 2 || r->count % r->shard.count == r->shard.index;
-            status = is_ours ? read_line(r, line, size, has_texts, take, user) : STATUS_OK;
+            status = is_ours ? read_line(r, line, size, user) : STATUS_OK;
             r->count++;
         }
     } while (status == STATUS_OK && line != NULL);
+    if (status == STATUS_OK) {
+        members_warn(&r->ignored, r->lines.name);
+    }
     lines_free(&r->lines);
     free(r->text);
     return status;
 }
 
-int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user) {
-    jsonl_reader r = {.size = -1};
+int jsonl_read_file(FILE *file, const char *name, const jsonl_form *form, void *user) {
+    jsonl_reader r = {.form = form, .size = -1};
     r.lines = (line_reader){.file = file, .name = name, .most = most_line};
-    return read_all(&r, has_texts, take, user);
+    return read_all(&r, user);
 }
 
-int jsonl_read_complete(FILE *file, const char *name, jsonl_taker *take, void *user) {
-    jsonl_reader r = {.size = -1};
+int jsonl_read_complete(FILE *file, const char *name, const jsonl_form *form, void *user) {
+    jsonl_reader r = {.form = form, .size = -1};
     r.lines = (line_reader){.file = file, .name = name, .most = most_line, .is_complete = true};
-    return read_all(&r, false, take, user);
+    return read_all(&r, user);
 }
 
-int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) {
-    return jsonl_read_shard(path, has_texts, (line_shard){0, 1}, take, user, NULL);
+int jsonl_read(const char *path, const jsonl_form *form, void *user) {
+    return jsonl_read_shard(path, form, (line_shard){0, 1}, user, NULL);
 }
 
-int jsonl_read_shard(const char *path, bool has_texts, line_shard shard, jsonl_taker *take, void *user,
-                     int64_t *count) {
-    jsonl_reader r = {.lines = {.most = most_line}, .shard = shard};
+int jsonl_read_shard(const char *path, const jsonl_form *form, line_shard shard, void *user, int64_t *count) {
+    jsonl_reader r = {.lines = {.most = most_line}, .form = form, .shard = shard};
     r.lines.file = source_open(path, &r.lines.name);
     if (r.lines.file == NULL) {
         return STATUS_FAILED;
     }
     r.size = source_size(r.lines.file);
-    const int status = read_all(&r, has_texts, take, user);
+    const int status = read_all(&r, user);
     source_close(r.lines.file);
     if (count != NULL) {
         *count = r.count;

@@ -106,19 +106,6 @@ static int read_messages(chat_lines *chat, const char *place, const cJSON *list)
 
 /* ---- The line ---------------------------------------------------------------------------------------------------- */
 
-/* Members that other programs put beside a conversation and that would change its text. */
-static int check_line(const char *place, const cJSON *line) {
-    static const char *const unknown[] = {"chat_template", "chat_template_kwargs", "enable_thinking", "functions",
-                                          NULL};
-    for (const cJSON *key = line->child; key != NULL; key = key->next) {
-        if (!cJSON_IsNull(key) && is_one_of(key->string, unknown)) {
-            return complain("%s: '%s' on the same line is not understood; --no-thinking and \"tools\" are", place,
-                            key->string);
-        }
-    }
-    return STATUS_OK;
-}
-
 static int read_tools(chat_lines *chat, const char *place, const cJSON *list) {
     size_t size = 1;
     for (const cJSON *item = cJSON_IsArray(list) ? list->child : list; item != NULL; item = item->next) {
@@ -148,8 +135,7 @@ static int read_tools(chat_lines *chat, const char *place, const cJSON *list) {
 
 int chat_lines_read(chat_lines *chat, const char *place, const cJSON *list, const cJSON *line) {
     *chat = (chat_lines){0};
-    return check_line(place, line) || read_tools(chat, place, member(line, "tools")) ||
-           read_messages(chat, place, list);
+    return read_tools(chat, place, member(line, "tools")) || read_messages(chat, place, list);
 }
 
 void chat_lines_free(chat_lines *chat) {

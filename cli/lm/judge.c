@@ -109,13 +109,22 @@ static int add_criterion(void *user, const jsonl_reader *r, const cJSON *object)
     return add_item(user, text->valuestring, "", (item){.weight = weight != NULL ? weight->valuedouble : 1.0});
 }
 
-static int read_items(const char *path, line_shard shard, jsonl_taker *add, items *l) {
+static int read_items(const char *path, line_shard shard, const jsonl_form *form, items *l) {
     int64_t count = 0;
-    if (jsonl_read_shard(path, true, shard, add, l, &count)) {
+    if (jsonl_read_shard(path, form, shard, l, &count)) {
         return STATUS_FAILED;
     }
     const bool is_empty_shard = shard.count > 1 && count > 0;
     return l->count > 0 || is_empty_shard ? STATUS_OK : complain("%s: nothing there", source_name(path));
+}
+
+static int read_input(session *s) {
+    static const char *const of_responses[] = {"prompt", "response", "responses", NULL};
+    static const char *const of_criteria[] = {"criterion", "weight", NULL};
+    static const jsonl_form responses = {add_responses, of_responses, .runs_model = true, .has_texts = true};
+    static const jsonl_form criteria = {add_criterion, of_criteria, .runs_model = true, .has_texts = true};
+    return read_items(s->q->shared.shared.in_path, s->q->shared.shard, &responses, &s->responses) ||
+           read_items(s->q->criteria, (line_shard){0, 1}, &criteria, &s->criteria);
 }
 
 static int read_template(session *s) {
@@ -305,8 +314,7 @@ static int judge_all(session *s) {
 static int run(void *request, napier_context *context) {
     const judge_request *const q = request;
     session s = {.q = q, .context = context, .encoder = model_text_encoder(&q->shared, context, 0)};
-    const int status = read_items(q->shared.shared.in_path, q->shared.shard, add_responses, &s.responses) ||
-                       read_items(q->criteria, (line_shard){0, 1}, add_criterion, &s.criteria) || read_template(&s) ||
+    const int status = read_input(&s) || read_template(&s) ||
                        model_open(&q->shared, context, &s.model, &s.encoder.vocabulary) || make_questions(&s) ||
                        judge_all(&s);
     text_encoder_free(&s.encoder);

@@ -70,6 +70,7 @@ static int lock(FILE *file, const char *path) {
  * it cuts: another's file stays as it is. */
 static int open_partial(const result_lines *results, FILE **file, int64_t *done) {
     const char *const path = results->q->shared.out_path;
+    static const jsonl_form form = {.take = check_line};
     line_check check = {.results = results};
     const int made = open(path, O_RDWR | O_CREAT, 0666);
     *file = made >= 0 ? fdopen(made, "r+b") : NULL;
@@ -81,7 +82,7 @@ static int open_partial(const result_lines *results, FILE **file, int64_t *done)
         return complain("%s: --resume needs a regular file", path);
     }
     off_t end = 0;
-    if (lock(*file, path) || find_end(*file, path, &end) || jsonl_read_complete(*file, path, check_line, &check)) {
+    if (lock(*file, path) || find_end(*file, path, &end) || jsonl_read_complete(*file, path, &form, &check)) {
         return STATUS_FAILED;
     }
     *done = check.done;

@@ -357,10 +357,12 @@ static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
 }
 
 int score_lines_read(score_lines *l, const char *path, line_shard shard, text_encoder *e) {
+    static const char *const used[] = {"prompt", "messages", "tools", "response", "completion", "responses", NULL};
+    static const jsonl_form form = {add_line, used, .runs_model = true, .has_texts = true};
     line_taker t = {l, e};
     int64_t count = 0;
     if (id_lists_start(&l->prompts) || id_lists_start(&l->responses) ||
-        jsonl_read_shard(path, true, shard, add_line, &t, &count)) {
+        jsonl_read_shard(path, &form, shard, &t, &count)) {
         return STATUS_FAILED;
     }
     return count > 0 ? STATUS_OK : complain("%s: no line with a prompt", source_name(path));

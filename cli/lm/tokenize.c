@@ -43,6 +43,7 @@ typedef struct session {
     napier_text_buffer text;
     int64_t chat_format; /* -1: not found yet */
     FILE *out;
+    bool is_bare_noted; /* the warning of ids without a token is printed */
 } session;
 
 /* STATUS_OK, or STATUS_FAILED after a message that names the input and its line. */
@@ -138,6 +139,16 @@ static int parse_ids(session *s, const char *text, size_t size) {
     return STATUS_OK;
 }
 
+/* A head may have more rows than there are tokens; but the tokenizer may also be another model's. */
+static void note_bare_ids(session *s) {
+    for (int64_t i = 0; i < s->id_count && !s->is_bare_noted; i++) {
+        if (napier_tokenizer_token(s->tokenizer, s->ids[i], NULL) == NULL) {
+            warn("%s: ids without a token, which have no text, such as %" PRId32, s->name, s->ids[i]);
+            s->is_bare_noted = true;
+        }
+    }
+}
+
 static int decode(session *s, const char *text, size_t size) {
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
     options.skip_special = s->q->skip_special;
@@ -146,6 +157,7 @@ static int decode(session *s, const char *text, size_t size) {
         check_call(s, napier_tokenizer_decode(s->context, s->tokenizer, s->ids, s->id_count, &options, &s->text))) {
         return STATUS_FAILED;
     }
+    note_bare_ids(s);
     if (s->text.size > 0) {
         fwrite(s->text.bytes, 1, s->text.size, s->out);
     }
@@ -212,11 +224,13 @@ static int run_lines(session *s, FILE *file) {
 }
 
 static int print_results(FILE *out, void *user) {
+    static const char *const used[] = {"messages", "tools", NULL};
+    static const jsonl_form form = {chat, used, .runs_model = true, .has_texts = true};
     session *const s = user;
     const char *const path = s->q->shared.in_path;
     s->out = out;
     if (s->q->chat) {
-        return jsonl_read(path, true, chat, s);
+        return jsonl_read(path, &form, s);
     }
     FILE *const file = source_open(path, &s->name);
     const int status = file != NULL ? run_lines(s, file) : STATUS_FAILED;

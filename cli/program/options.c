@@ -288,8 +288,30 @@ static int parse_environment(const scan *s) {
     return status;
 }
 
+static const option_group *running; /* the groups of the command */
+
+static bool is_named(const option *o, const char *name) {
+    size_t i = 0;
+    while (name[i] != '\0' && o->name[i] == (name[i] == '_' ? '-' : name[i])) {
+        i++;
+    }
+    return name[i] == '\0' && o->name[i] == '\0';
+}
+
+const option *options_find(const char *name) {
+    for (const option_group *g = running; g != NULL && g->options != NULL; g++) {
+        for (const option *o = g->options; o->name != NULL; o++) {
+            if (is_named(o, name)) {
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
 int options_parse(const option_parser *p, int count, char **words) {
     scan s = {.parser = p, .count = count, .words = words};
+    running = p->groups;
     for (const option_group *g = p->groups; g->options != NULL; g++) {
         for (const option *o = g->options; o->name != NULL; o++) {
             s.options[s.option_count++] = o;

@@ -65,6 +65,9 @@ typedef struct option_parser {
  * after a message. */
 int options_parse(const option_parser *p, int count, char **words);
 
+/* Finds an option of the command whose words were parsed last; '_' in the name counts as '-'. NULL: it has none of that name. */
+const option *options_find(const char *name);
+
 /* Joins the words of an option: "npy, csv or tsv". Returns `out`. */
 enum { OPTION_WORDS_SIZE = 160 };
 const char *option_words(char out[OPTION_WORDS_SIZE], const option_word *words);

@@ -273,6 +273,7 @@ const command kl_command = {
              "\n"
              "napier logprobs writes such lines without ref_logprobs: give the reference's file as --ref.",
     .example = "napier kl step100.jsonl --kl-estimator k3 -o kl.npy\n"
+               "napier kl policy.jsonl --ref base.jsonl\n"
                "napier kl --logits bf16.npy --ref-logits f32.npy",
     .groups = groups,
     .input = INPUT_OPTIONAL,

@@ -214,15 +214,37 @@ static int finish(rl_batch *batch, int status, const char *name) {
     return status == STATUS_OK && batch->responses == 0 ? complain("%s: no line with a response", name) : status;
 }
 
+enum { MOST_USED = 32 };
+
+/* The form of the lines of a batch. Its names are in `used`. */
+static jsonl_form form_of(const rl_batch *batch, const char *used[MOST_USED]) {
+    static const char *const results[] = {MEMBERS_OF_RESULTS, NULL};
+    int count = 0;
+    for (int field = 0; field < RL_FIELDS; field++) {
+        if ((batch->wanted & RL_BIT(field)) != 0) {
+            used[count++] = rl_fields[field].json;
+        }
+    }
+    if ((batch->wanted & RL_BIT(RL_ADVANTAGES)) != 0) {
+        used[count++] = "advantages";
+    }
+    memcpy(used + count, results, sizeof results);
+    return (jsonl_form){.take = take_line, .used = used};
+}
+
 int rl_batch_read_lines(rl_batch *batch, const char *path) {
+    const char *used[MOST_USED];
+    const jsonl_form form = form_of(batch, used);
     lines l = {.batch = batch};
     progress_start(&l.progress, -1);
-    const int status = rl_offsets_add(batch, 0) || jsonl_read(path, false, take_line, &l);
+    const int status = rl_offsets_add(batch, 0) || jsonl_read(path, &form, &l);
     progress_end(&l.progress);
     return finish(batch, status, source_name(path));
 }
 
 int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name) {
+    const char *used[MOST_USED];
+    const jsonl_form form = form_of(batch, used);
     lines l = {.batch = batch};
-    return finish(batch, rl_offsets_add(batch, 0) || jsonl_read_file(file, name, false, take_line, &l), name);
+    return finish(batch, rl_offsets_add(batch, 0) || jsonl_read_file(file, name, &form, &l), name);
 }

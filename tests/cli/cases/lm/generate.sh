@@ -86,6 +86,10 @@ for last in 276 277; do
 done
 
 # Errors
+for setting in '"temperature": 0.5' '"n": 2' '"stop": ["a"]' '"max_new_tokens": 9' '"seed": 1' '"do_sample": true' '"logit_bias": {}'; do
+    printf '{"prompt": "a", %s}\n' "$setting" | told napier generate - -m model --max-tokens 1
+done
+printf '{"prompt": "a", "id": 1, "answer": "b"}\n' | told napier generate - -m model --max-tokens 1
 told napier generate all.jsonl -m model
 told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o all.jsonl --resume
 printf 'a file of somebody else' >other

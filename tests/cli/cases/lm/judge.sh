@@ -23,6 +23,10 @@ printf '{"prompt": "a"}\n' | told napier judge - -m model -c one.jsonl
 printf '{"prompt": "a", "response": [1]}\n' | told napier judge - -m model -c one.jsonl
 printf '{"criterion": 3}\n' >bad.jsonl
 told napier judge in.jsonl -m model -c bad.jsonl
+printf '{"criterion": "a", "wieght": 2}\n' >bad.jsonl
+told napier judge in.jsonl -m model -c bad.jsonl -o typed.out
+printf '{"prompt": "a", "response": "b", "temperature": 2}\n' | told napier judge - -m model -c one.jsonl
+printf '{"prompt": "a", "response": "b", "min_p": 0.1}\n' | told napier judge - -m model -c one.jsonl
 told napier judge in.jsonl -m model -c nothing
 told napier judge in.jsonl -m model
 told napier judge in.jsonl -c one.jsonl

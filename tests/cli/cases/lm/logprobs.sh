@@ -63,6 +63,14 @@ bad() {
 }
 bad '{"responses": ["a"]}'
 bad '{"prompt": "a"}'
+# Settings, which the result would not have, and what else a line may hold
+for setting in '"temperature": 0.5' '"top_p": 0.9' '"prefix_token": 3' '"max_completion_tokens": 9' '"logprobs": true' '"n": 2' \
+    '"compute": "bf16"' '"enable_thinking": false' '"sampling_params": {}'; do
+    bad '{"prompt": "a", "response": "b", '"$setting}"
+done
+printf '{"prompt": "he", "response": "l", "temperature": null, "id": 7, "logprobs": [-1], "tools": []}
+{"prompt": "he", "response": "l", "id": 8, "answ\\ner": "x", "1":1, "2":2, "3":3, "4":4, "5":5, "6":6, "7":7}\n' >carried.jsonl
+told napier logprobs carried.jsonl -m model -o carried.out
 bad '{"messages": "a", "response": "b"}'
 bad '{"prompt": "a", "messages": [{"role": "user", "content": "a"}]}'
 bad '{"prompt": "a", "response": "b", "completion": "c"}'

@@ -44,7 +44,12 @@ echo 'long'
 head -c 67108865 /dev/zero | tr '\0' ' ' >in.jsonl
 run napier kl in.jsonl 2>&1
 rm in.jsonl
+kl '{"logprobs": [1], "ref_logprobs": [1], "clamp_kl": 2}'
+kl '{"logprobs": [1], "ref_logprobs": [1], "kl_estimator": "k3"}'
+printf '{"logprobs": [1], "advantage": 1, "beta": 0.1}\n' | told napier grpo -
+printf '{"logprobs": [1], "advantage": 1, "loss_type": "dapo"}\n' | told napier grpo -
 # Allowed.
+kl '{"logprobs": [1], "ref_logprobs": [2], "completion_mask": [0], "old_logprobs": [3], "prompt": "a", "sum": 1, "clamp_kl": null}'
 kl '\0357\0273\0277{"logprobs": [1], "ref_logprobs": [2]}\r\n'
 kl '{"logprobs": [1], "ref_logprobs": [NaN]}'
 kl '{"logprobs": [1, 2], "ref_logprobs": [Infinity, "-Infinity"], "mask": [false, true]}'
