@@ -91,8 +91,10 @@ typedef struct napier_decode_options {
     { sizeof(napier_decode_options), 0, 0 }
 
 /* Appends the text of `count` ids: the bytes of each token, without the first space if the file's decoder removes it, as
- * Llama 2's does. If some tokens of a character are missing, the result is not UTF-8, unless replace_invalid is set.
- * Errors: INVALID_ARGUMENT for an id without a token; the message names the id and its index. */
+ * Llama 2's does. If some tokens of a character are missing, the result is not UTF-8, unless replace_invalid is set. As in
+ * `tokenizers`, an id without a token has no text: a model's vocab_size may be greater than the tokenizer's, so a sequence
+ * that it generated may have such ids.
+ * Errors: INVALID_ARGUMENT for an id below 0; the message names the id and its index. */
 NAPIER_API napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const int32_t *ids, int64_t count,
                                                  const napier_decode_options *options, napier_text_buffer *text);

@@ -110,7 +110,8 @@ class Tokenizer:
         return _napier._tokenizer_encode(self._handle, text, plain_special, add, int(continues))
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids. Bytes that are not UTF-8 become U+FFFD, as in Hugging Face tokenizers.
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD, and ids without a token have no text, as in Hugging Face
+        tokenizers.
 
         Examples
         --------
@@ -455,9 +456,10 @@ class CausalLM:
         """
         if self.tokenizer is None:
             raise ValueError("ids: this model has no tokenizer (tokenizer.json, or tokenizer=)")
-        rows = self.info["vocabulary"]
-        known = [id for id in _ids(ids, "ids") if not 0 <= id < rows or self.tokenizer.token(id) is not None]
-        return self.tokenizer.decode(known, skip_special=skip_special)
+        rows, ids = self.info["vocabulary"], _ids(ids, "ids")
+        if ids.size and ids.max() >= rows:
+            raise ValueError(f"ids: {ids.max()}, but the model's ids lie below {rows}")
+        return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
         """A copy of the head's weights [vocabulary, hidden], of a reward model [labels, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16

@@ -68,9 +68,9 @@ static napier_status append_all(decoding *d, const int32_t *ids, int64_t count, 
     bool is_first = true;
     d->run = d->text->size;
     for (int64_t i = 0; i < count; i++) {
+        NAPIER_REFUSE_IF(d->context, ids[i] < 0, "ids[%lld]: %d is no id", (long long)i, ids[i]);
         const napier_token *const token = napier_token_of(d->tokenizer, ids[i]);
-        NAPIER_REFUSE_IF(d->context, token == NULL, "ids[%lld]: %d has no token", (long long)i, ids[i]);
-        if (skip_special && token->flags & NAPIER_TOKEN_SPECIAL) {
+        if (token == NULL || (skip_special && token->flags & NAPIER_TOKEN_SPECIAL)) {
             continue;
         }
         const bool is_byte = token->flags & NAPIER_TOKEN_BYTE || d->tokenizer->decoder.joins_bytes;
