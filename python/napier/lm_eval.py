@@ -36,10 +36,7 @@ def _special_token(model, name):
     token = {"eos_token": "<|endoftext|>"}.get(name)  # the default of Qwen's tokenizers
     files = ("tokenizer_config.json", "special_tokens_map.json") if model.directory else ()  # None: a model in memory
     for file in files:
-        path = os.path.join(model.directory, file)
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as text:
-                token = json.load(text).get(name, token)
+        token = chat_templates.read_json(os.path.join(model.directory, file)).get(name, token)
     if token is None:
         return None
     content = token["content"] if isinstance(token, dict) else token

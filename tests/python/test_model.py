@@ -212,6 +212,9 @@ def test_chat_templates(tmp_path):
     refuses(lambda: other.apply_chat_template(talk, tools=["x"]), TypeError, "^tools: ")
     alone = napier.Tokenizer(TOKENIZER.read_bytes())
     refuses(lambda: alone.apply_chat_template(talk), ValueError, "^chat_template: the model has none")
+    (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<s>", "x": {"eos_token": 1}, "bos_token": "<t>"}')
+    refuses(lambda: napier.Tokenizer(tmp_path / "tokenizer.json").apply_chat_template(talk), ValueError,
+            "tokenizer_config.json: 'bos_token' stands there twice")
 
 
 @have
@@ -380,7 +383,10 @@ def test_decode_takes_the_ids_of_generate(model):
     ids = model.encode("a b")
     assert model.decode([*ids, bare]) == model.decode(ids) == "a b" and model.decode([bare]) == ""
     for skip in (False, True):
+        assert model.tokenizer.decode([bare, *ids, rows], skip_special=skip) == "a b"
+        assert model.tokenizer.decode_bytes([bare, *ids, rows], skip_special=skip) == b"a b"
         refuses(lambda: model.decode([rows], skip_special=skip), ValueError, "ids")
+        refuses(lambda: model.decode([-1], skip_special=skip), ValueError, "ids")
 
 
 @have
@@ -462,6 +468,9 @@ def test_lm_eval_s_arguments(directory, tmp_path):
     assert tokens("special_tokens_map.json", {"bos_token": end["content"]}) == (end["id"], end["id"])
     with pytest.raises(ValueError, match="^pretrained: the eos_token of .*, 'nothing', is not in its tokenizer.json"):
         tokens("tokenizer_config.json", {"eos_token": "nothing"})
+    (tmp_path / "special_tokens_map.json").write_text('{"bos_token": "a", "bos_token": "b"}')
+    with pytest.raises(ValueError, match="special_tokens_map.json: 'bos_token' stands there twice"):
+        NapierLM(tmp_path)
     (tmp_path / "special_tokens_map.json").unlink()
     with pytest.raises(ValueError, match="^prefix_token_id: .*neither bos_token nor eos_token"):
         tokens("tokenizer_config.json", {"eos_token": None})

@@ -8,7 +8,7 @@ def load(directory):
     """The chat template of a model's directory (a text, a dict of name to text, or None), and its special tokens by name."""
     config = {}
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        config.update(_json(os.path.join(directory, file)))
+        config.update(read_json(os.path.join(directory, file)))
     special = {key: value["content"] if isinstance(value, dict) else value for key, value in config.items()
                if key.endswith("_token") and isinstance(value, (str, dict))}
     template = config.get("chat_template")
@@ -131,5 +131,14 @@ def _text(path):
         return file.read()
 
 
-def _json(path):
-    return json.loads(_text(path)) if os.path.exists(path) else {}
+def read_json(path):
+    """The object in a JSON file; {} if there is no such file. A name that stands in one object twice is a ValueError."""
+    def unique(pairs):
+        members = {}
+        for name, value in pairs:
+            if name in members:
+                raise ValueError(f"{path}: {name!r} stands there twice")
+            members[name] = value
+        return members
+
+    return json.loads(_text(path), object_pairs_hook=unique) if os.path.exists(path) else {}

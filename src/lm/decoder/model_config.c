@@ -359,6 +359,7 @@ static napier_status read_config(napier_json *json, napier_model_config *config)
     if (!json->status) {
         static const char *const others[] = {"quantization_config", "attn_logit_softcapping", "final_logit_softcapping",
                                              "num_experts", "num_local_experts"};
+        napier_json_check_names(json, json->root);
         const family *const f = read_family(json);
         config->family = f->model_type;
         read_architecture(json, f, config);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -182,6 +183,40 @@ const cJSON *napier_json_member(napier_json *json, const cJSON *object, const ch
         return NULL;
     }
     return found;
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static void check_object(napier_json *json, const cJSON *object) {
+    const size_t most = (size_t)cJSON_GetArraySize(object);
+    const char **const names = napier_alloc(&json->context->allocator, most + 1, sizeof *names);
+    size_t count = 0;
+    const cJSON *member;
+    if (names == NULL) {
+        napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu names", most);
+        return;
+    }
+    cJSON_ArrayForEach(member, object) { names[count++] = member->string; }
+    qsort(names, count, sizeof *names, by_text);
+    for (size_t i = 1, same = 1; i < count; i++) {
+        same = strcmp(names[i - 1], names[i]) == 0 ? same + 1 : 1;
+        if (same > 1 && (i + 1 == count || strcmp(names[i], names[i + 1]) != 0)) {
+            napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %zu times", napier_show_text(names[i]).text, same);
+        }
+    }
+    napier_free(&json->context->allocator, names);
+}
+
+void napier_json_check_names(napier_json *json, const cJSON *value) {
+    const cJSON *part;
+    if (cJSON_IsObject(value)) {
+        check_object(json, value);
+    }
+    cJSON_ArrayForEach(part, value) {
+        if (part->child != NULL && !json->status) {
+            napier_json_check_names(json, part);
+        }
+    }
 }
 
 bool napier_json_is_integer(const cJSON *item, int64_t least, int64_t most) {

@@ -44,6 +44,9 @@ napier_json_fail(napier_json *json, napier_status status, const char *format, ..
  * twice, or if `object` is not an object. */
 const struct cJSON *napier_json_member(napier_json *json, const struct cJSON *object, const char *key);
 
+/* Fails if the value, an object or an array, has an object within that names a member twice, whoever reads it. */
+void napier_json_check_names(napier_json *json, const struct cJSON *value);
+
 /* Reads a member of the given type. If it is absent or null, and after a failure, *value does not change. */
 void napier_json_integer(napier_json *json, const struct cJSON *object, const char *key, int64_t least, int64_t most,
                          int64_t *value);

@@ -365,6 +365,10 @@ static const struct {
     {"\"hidden_size\": 1024", "\"hidden_size\": 10.5", NAPIER_CORRUPT_DATA, "hidden_size: 10.5"},
     {"\"hidden_size\": 1024", "\"hidden_size\": \"1024\"", NAPIER_CORRUPT_DATA, "hidden_size: \"1024\""},
     {"\"hidden_size\": 1024", "\"hidden_size\": 1024, \"hidden_size\": 1024", NAPIER_CORRUPT_DATA, "given 2 times"},
+    {"\"hidden_size\": 1024", "\"hidden_size\": 1024, \"note\": 1, \"note\": 2, \"note\": 3", NAPIER_CORRUPT_DATA,
+     "note: given 3 times"}, /* no one reads it */
+    {"\"hidden_size\": 1024", "\"hidden_size\": 1024, \"note\": [{\"a\": {\"b\": 1, \"c\": 2, \"b\": 3}}]",
+     NAPIER_CORRUPT_DATA, "b: given 2 times"},
     {"\"num_hidden_layers\": 28", "\"num_hidden_layers\": -28", NAPIER_CORRUPT_DATA, "num_hidden_layers: -28"},
     {"\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5", NAPIER_CORRUPT_DATA, "16 is no multiple of the 5"},
     {"\"head_dim\": 128", "\"head_dim\": 127", NAPIER_CORRUPT_DATA, "127 is odd"},
