@@ -90,6 +90,20 @@ for command in logprobs judge; do
     cmp -s $command.jsonl other || echo "kept"
 done
 
+# Damaged: what a file system may leave after a crash, and lines that are none or not the next ones
+for command in generate logprobs judge; do
+    kept=0
+    for damage in '\000\000\000\000' '{"line": 1, \000\000\n' '{"lime' '\377\376' '{"line": 99, "sample": 0, "response": 0}\n' \
+        '{"line": 1, "sample": 0, "response": 0}\n' 'null\n' '{"line": 1, "line": 1}\n'; do
+        head -n 2 $command.small >other
+        printf "$damage" >>other
+        cp other before
+        $command --shard 0/4 --resume -o other 2>said || cmp other before && grep -q 'napier: other.*resume\|napier: other:3: ' said &&
+            kept=$((kept + 1))
+    done
+    echo "$command: $kept of 8 damaged files stay as they are"
+done
+
 # What is no shard
 for shard in '' 1 / 1/ /2 2/2 3/2 0/0 -1/2 +0/2 ' 0/2' 0/2x 0/-2 0x0/2 1.0/2 1/2/3 0/1073741825 99999999999999999999/2 \
     0/99999999999999999999 18446744073709551616/18446744073709551617; do
