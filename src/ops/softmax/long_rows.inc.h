@@ -9,7 +9,7 @@
 #ifndef NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
 #define NAPIER_OPS_SOFTMAX_LONG_ROWS_INC_H
 
-#include "ops/softmax/short_rows.inc.h"
+#include "ops/softmax/three_rows.inc.h"
 
 NAPIER_SLOT float max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch) {
     float max = -INFINITY;

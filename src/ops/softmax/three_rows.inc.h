@@ -1,0 +1,168 @@
+/* ops/softmax/three_rows.inc.h - one loop over the columns that scans one row, sums another and writes a third, for rows of a tile
+ * (short_rows.inc.h) and tiles of long rows (long_rows.inc.h). Compiled once per instruction set. */
+#ifndef NAPIER_OPS_SOFTMAX_THREE_ROWS_INC_H
+#define NAPIER_OPS_SOFTMAX_THREE_ROWS_INC_H
+
+#include "ops/softmax/softmax.inc.h"
+
+enum { NAPIER_LINE = 64 }; /* bytes of a cache line */
+
+/* Whole cache lines to be stored past the caches. */
+typedef struct napier_flush {
+    const char *from;
+    char *to;
+    int64_t lines;
+} napier_flush;
+
+NAPIER_KERNEL void flush_line(napier_flush *f) {
+    vf_stream((float *)(void *)f->to, vf_load((const float *)(const void *)f->from));
+    f->from += NAPIER_LINE;
+    f->to += NAPIER_LINE;
+    f->lines--;
+}
+
+/* Which parts of the fused loop are needed. Kernels are specialised by these constants. */
+typedef struct napier_stages {
+    bool look, sum, write;
+    napier_softmax_op op;
+    napier_dtype in, out;
+    int vectors; /* per row, if that is a constant; otherwise 0 */
+} napier_stages;
+
+typedef struct napier_three_rows {
+    const void *look_x; /* row of batch b + 1 */
+    float *look_z;
+    const float *sum_z; /* row of batch b */
+    float *terms;
+    napier_adder adder;
+    const void *values; /* row of batch b - 1: its terms, or for log_softmax the row itself */
+    napier_writer writer;
+    void *y;
+    bool stream;
+    napier_flush flush; /* lines of an earlier batch */
+    napier_range range; /* the result of the scan */
+    vi below;
+} napier_three_rows;
+
+/* The prefetch distance of a scan. An f32 softmax leaves room for its terms in the first-level cache. */
+NAPIER_KERNEL int look_ahead_bytes(const napier_stages k) {
+    return k.op == NAPIER_OP_SOFTMAX && k.in == NAPIER_F32 ? NAPIER_PREFETCH_BYTES / 2 : NAPIER_PREFETCH_BYTES;
+}
+
+/* Scans 16 columns of a row, from column i on, of which only n exist. */
+NAPIER_KERNEL void look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.look) {
+        return;
+    }
+    const char *x = (const char *)napier_at(t->look_x, k.in, i);
+    __builtin_prefetch(x + look_ahead_bytes(k));
+    const vf v = n < 16 ? napier_load_part(x, k.in, n, napier_minus_infinity()) : napier_load16(x, k.in);
+    if (k.in != NAPIER_F32) {
+        vf_store(t->look_z + i, v);
+    }
+    t->range = n < 16 ? range_add_part(t->range, v, n) : range_add(t->range, v);
+}
+
+/* Sums 16 columns of a row: their terms. */
+NAPIER_KERNEL vf sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.sum) {
+        return vf_zero();
+    }
+    const vf z = vf_hold(n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i));
+    const bool keep = k.op == NAPIER_OP_SOFTMAX;
+    return terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
+}
+
+/* Writes 16 columns of a row. */
+NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.write) {
+        return;
+    }
+    const napier_dtype dtype = k.op == NAPIER_OP_SOFTMAX ? NAPIER_F32 : k.in;
+    const void *values = napier_at(t->values, dtype, i);
+    const vf v = n < 16 && k.op != NAPIER_OP_SOFTMAX ? napier_load_part(values, dtype, n, t->writer.max)
+                                                     : napier_load16(values, dtype);
+    const vf result = result16(k.op, &t->writer, v, false);
+    void *y = napier_at_out(t->y, k.out, i);
+    if (!t->stream) {
+        napier_fetch_to_write(y);
+    }
+    if (n < 16) {
+        napier_store_part(y, k.out, n, result);
+    } else if (k.out == NAPIER_F32 && t->stream) {
+        vf_stream((float *)y, result);
+    } else {
+        napier_store16(y, k.out, result);
+    }
+    if (t->flush.lines > 0) {
+        flush_line(&t->flush);
+    }
+}
+
+/* One step: 16 columns of each row. The sum takes the columns in the order in which a tile's lanes add (columns from i
+ * on, `left` of them). Scan and write take them from left to right (from `next` on, `next_left` of them), because
+ * memory that is read in order takes a third of the time that the lanes' order takes. */
+NAPIER_KERNEL vf three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
+    look_step(k, t, next, next_left);
+    if (k.sum && k.op == NAPIER_OP_SOFTMAX && k.vectors == 64) {
+        /* the next tile's, which may be where its results go */
+        __builtin_prefetch((const void *)((uintptr_t)(t->terms + next) + NAPIER_TILE * sizeof(float)), 1);
+    }
+    const vf sum = sum_step(k, t, i, left);
+    write_step(k, t, next, next_left);
+    return sum;
+}
+
+/* The lanes of three rows whose length is a constant number of vectors (the last may be partial). Up to 16 vectors each
+ * have a lane vector of their own; above that the number is a multiple of 16. */
+NAPIER_KERNEL void three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    if (k.vectors > 16) {
+        int next = 0;
+        for (int v = 0; v < 16; v++) {
+            vf sum = three_steps(k, t, v * 16, 16, next, 16);
+            next += 16;
+            NAPIER_UNROLL
+            for (int i = 1; i < k.vectors / 16; i++, next += 16) {
+                sum = vf_add(sum, three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
+            }
+            lane[v] = sum;
+        }
+        return;
+    }
+    NAPIER_UNROLL
+    for (int v = 0; v < k.vectors - 1; v++) {
+        lane[v] = three_steps(k, t, v * 16, 16, v * 16, 16);
+    }
+    const int i = (k.vectors - 1) * 16;
+    lane[k.vectors - 1] = i + 16 == n ? three_steps(k, t, i, 16, i, 16) : three_steps(k, t, i, n - i, i, n - i);
+}
+
+/* The same for any length, with all three rows from left to right: the lanes are held in memory. Lanes past the end of
+ * a short row are not touched. */
+NAPIER_KERNEL void three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    const int whole = n / 16, first = whole < 16 ? whole : 16;
+    int v = 0;
+    for (; v < first; v++) {
+        lane[v] = three_steps(k, t, v * 16, 16, v * 16, 16);
+    }
+    for (; v < whole; v++) {
+        lane[v % 16] = vf_add(lane[v % 16], three_steps(k, t, v * 16, 16, v * 16, 16));
+    }
+    if (n % 16 > 0) {
+        const vf part = three_steps(k, t, v * 16, n % 16, v * 16, n % 16);
+        lane[v % 16] = v < 16 ? part : vf_add(lane[v % 16], part);
+    }
+}
+
+/* All columns of the three rows. Returns the lanes folded to 16; those in `lane` past the end of a short row are 0. */
+NAPIER_KERNEL vf three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    if (k.vectors > 0) {
+        vf known[16]; /* of this row only: few of them stay in registers */
+        three_known(k, t, n, known);
+        return napier_fold_lanes(known, k.vectors > 16 ? 16 : k.vectors);
+    }
+    three_any(k, t, n, lane);
+    return n <= 128 ? napier_fold_lanes(lane, 8) : napier_fold_lanes(lane, 16);
+}
+
+#endif
