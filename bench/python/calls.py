@@ -55,17 +55,20 @@ def recorded(torch, rounds):
     napier.set_num_threads(1)
     torch.set_num_threads(1)
     empty = empty_node(torch)
-    for shape in [(1, 10), (8, 100), (32, 1000)]:
+    for shape in [(8, 16), (64, 1000)]:
         x, grad = torch.randn(shape), torch.randn(shape)
-        r = x.clone().requires_grad_()
-        pairs = [(name, getattr(nt, name), getattr(torch, name)) for name in ("softmax", "log_softmax", "logsumexp")]
-        for name, ours, theirs in [*pairs, ("a node in Python", lambda x, _: empty(x), None)]:
-            to = grad[:, 0].contiguous() if name == "logsumexp" else grad
+        r, ids = x.clone().requires_grad_(), torch.randint(shape[1], shape[:1])
+        rows, loss = grad[:, 0].contiguous(), torch.tensor(1.0)
+        pairs = [(name, getattr(nt, name), getattr(torch, name), -1, rows if name == "logsumexp" else grad)
+                 for name in ("softmax", "log_softmax", "logsumexp")]
+        pairs += [("cross_entropy", nt.cross_entropy, torch.nn.functional.cross_entropy, ids, loss),
+                  ("a node in Python", lambda x, _: empty(x), None, -1, grad)]
+        for name, ours, theirs, second, to in pairs:
             both = [f for f in (ours, theirs) if f]
-            ways = [("", [lambda f=f: f(x, -1) for f in both]), (", recorded", [lambda f=f: f(r, -1) for f in both]),
-                    (", with backward", [lambda f=f: torch.autograd.grad(f(r, -1), r, to) for f in both])]
+            ways = [("", [lambda f=f: f(x, second) for f in both]), (", recorded", [lambda f=f: f(r, second) for f in both]),
+                    (", with backward", [lambda f=f: torch.autograd.grad(f(r, second), r, to) for f in both])]
             for what, calls in ways:
-                times = least(calls, rounds, 1000)
+                times = least(calls, rounds, 500)
                 yield (f"{name}, {shape[0]} x {shape[1]}{what}", "us", times[0] * 1e6, times[1] * 1e6 if theirs else None)
 
 

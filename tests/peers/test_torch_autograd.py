@@ -186,6 +186,24 @@ def test_sixteen_bits():
         compare(lambda z: nt.kl_full(z, z.detach().flip(0)), lambda z: kl_full(z, z.detach().flip(0)), [x], bound)
 
 
+def test_gradients_of_sixteen_bits_are_rounded_once():
+    """They are not computed from a result of 16 bits: in each way to record them, each element is within half a unit in the last place."""
+    one = torch.ones(1, dtype=torch.float64)
+    for name, theirs in (("softmax", torch.softmax), ("log_softmax", torch.log_softmax)):
+        ours, operator = getattr(nt, name), getattr(torch.ops.napier, name)
+        ways = {"backward": functools.partial(ours, dim=-1), "operator": lambda x, f=operator: f(x, 1, one, "nan"),
+                "compiled": torch.compile(functools.partial(ours, dim=-1), backend="aot_eager")}
+        for dtype, half_unit in ((torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)):
+            x, g = (normal(50, 64, seed=i, dtype=dtype, scale=3.0).detach() for i in range(2))
+            right = torch.func.vjp(functools.partial(theirs, dim=-1), x.double())[1](g.double())[0]
+            grads = {way: torch.autograd.grad(f(leaf), leaf, g)[0] for way, f in ways.items() for leaf in [x.clone().requires_grad_()]}
+            grads["torch.func"] = torch.func.vjp(ways["backward"], x)[1](g)[0]
+            for way, grad in grads.items():
+                error = ((grad.double() - right).abs() / right.abs())[right.abs() > 1e-3].max().item()
+                assert error <= 1.01 * half_unit, f"{name} {dtype} {way}: {error:.2e}"
+            assert torch.equal(ours(x.clone().requires_grad_()), napier.softmax(x) if name == "softmax" else napier.log_softmax(x))
+
+
 # ---- Tokens -------------------------------------------------------------------------------------------------------------------
 
 

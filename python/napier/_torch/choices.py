@@ -42,7 +42,7 @@ def _through_entmax(s, g):
     return _over(share * (wide - mean), s).to(s.result.dtype)
 
 
-_entmax = _differentiable(_entmax, 1, ("result", "temperature"), _through_entmax, lambda s, t: _through_entmax(s, t[0]))
+_entmax = _differentiable(_entmax, 1, ("result", "temperature"), _through_entmax, lambda s, t: _through_entmax(s, t[0]), is_wide=True)
 
 
 def entmax(input, dim=-1, dtype=None, *, alpha=1.5, mask=None, causal=False, temperature=1.0, masked_rows="nan"):

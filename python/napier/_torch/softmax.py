@@ -2,7 +2,7 @@
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _differentiable, _numbers, _operator, _row_major_like)
+from .base import (Tensor, _as_tensor, _check, _differentiable, _is_ordinary, _numbers, _operator, _row_major_like)
 
 
 @_operator("softmax")
@@ -129,7 +129,7 @@ _softmax_backward = _differentiable(_softmax_backward, 2, ("y", "grad", "tempera
 _softmax = _differentiable(
     _softmax, 1, ("result", "temperature"),
     lambda s, grad: _softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
-    lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature))
+    lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature), is_wide=True)
 
 # log_softmax: (g - exp(y) sum g) / T; its tangent is (t - <exp(y), t>) / T.
 
@@ -157,7 +157,7 @@ _log_softmax_backward = _differentiable(
 _log_softmax = _differentiable(
     _log_softmax, 1, ("result", "temperature"),
     lambda s, grad: _log_softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
-    lambda s, t: _through_log_softmax(s, s.result, t[0]))
+    lambda s, t: _through_log_softmax(s, s.result, t[0]), is_wide=True)
 
 # sparsemax: where y > 0, g less its mean there. The gradient depends on y only by where it is positive.
 
@@ -216,12 +216,13 @@ def _kept(x, mask, causal):
 
 def _map(operator, function, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm):
     """The result, and the kept elements or None. Where some are hidden, the function is called again without mask and causal."""
-    x, kind = _logits(input, dtype)
-    keep = _kept(x, mask, causal)
+    x, kind = (input, input.dtype) if dtype is None and _is_ordinary(input) else _logits(input, dtype)
+    keep = None if mask is None and not causal else _kept(x, mask, causal)
     if keep is not None:
         x = x.masked_fill(~keep, -torch.inf)
         return function(x, dim, temperature=temperature, masked_rows=masked_rows, algorithm=algorithm).to(kind), keep
-    return operator(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows, algorithm).to(kind), None
+    y = operator(x, _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows, algorithm)
+    return y if y.dtype == kind else y.to(kind), None
 
 
 def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
