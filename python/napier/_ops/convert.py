@@ -8,12 +8,18 @@ from .device import contiguous, empty_like, is_elsewhere, refuse, stays
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
 
+def refuse_words(function, named):
+    """Raises the error for unknown keywords. PyTorch's word dim is refused with the name that it has here."""
+    word = "dim" if "dim" in named else next(iter(named))
+    raise TypeError(f"{function}() got an unexpected keyword argument {word!r}" + (": it is called axis" if word == "dim" else ""))
+
+
 def names_axis(function):
-    """The same function, which refuses PyTorch's word dim with the name that it has here."""
+    """The same function, which refuses the word dim."""
     @functools.wraps(function)
     def call(*args, **named):
         if "dim" in named:
-            raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'dim': it is called axis")
+            refuse_words(function.__name__, named)
         return function(*args, **named)
     return call
 

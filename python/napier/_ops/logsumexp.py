@@ -1,13 +1,13 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
-from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, names_axis, positive, transposed, without_float8
+from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, refuse_words, transposed, without_float8
 from .device import stays
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
-@names_axis
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False):
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False,
+              **other):
     """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 
     Parameters
@@ -41,11 +41,13 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     >>> round(float(lse), 4), float(sign)
     (1.5413, -1.0)
     """
+    if other:  # here, because a decorator takes an eighth of a small call
+        refuse_words("logsumexp", other)
     if not hasattr(a, "dtype") and not has_only_dlpack(a):
         a = _array(a, "a")
     if mask is not None or causal:
         return _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype)
-    if _is_complex(a) or b is not None and _is_complex(b):
+    if not _is_of_floats(a) and _is_complex(a) or b is not None and _is_complex(b):
         return _of_complex(a, axis, b, keepdims, return_sign, temperature, dtype)
     if b is None and not return_sign:
         if axis is None or type(axis) is int:
@@ -75,6 +77,10 @@ def _of_rows(a, axis, b, keepdims, return_sign, temperature, dtype):
     if return_sign:
         return finish(lse), finish(sign)
     return finish(_without_negative(lse, sign))
+
+
+def _is_of_floats(a):
+    return type(a) is np.ndarray and a.dtype.kind == "f"
 
 
 def _is_complex(a):
