@@ -144,7 +144,26 @@ static void all_stages(const char *data, int64_t n, int64_t cols) {
     sampled_epochs(data, n);
 }
 
+/* Neighbours by every metric, of rows that hold zeros of both signs. Their hash is that of the same rows without -0. */
+static void zeros_of_both_signs(const char *data, float negative_zero) {
+    enum { N = 60, COLS = 16 };
+    float *x = golden_room(N * N, sizeof *x);
+    state = 1234567;
+    for (int64_t i = 0; i < N * N; i++) {
+        const float draw = next_float();
+        x[i] = draw < -0.5f ? negative_zero : draw < 0.0f ? 0.0f : (float)(1 + (int)(3.0f * draw)) / 16.0f;
+    }
+    for (int i = 0; napier_metric_name((napier_metric)i); i++) {
+        const napier_metric metric = (napier_metric)i;
+        const int64_t cols = metric == NAPIER_METRIC_HAVERSINE ? 2 : metric == NAPIER_METRIC_PRECOMPUTED ? N : COLS;
+        const napier_umap_samples samples = {{x, N, cols, N, 1, NAPIER_F32}, NULL};
+        neighbours(data, samples, N, metric, NAPIER_NEIGHBORS_AUTO, napier_metric_name(metric));
+    }
+}
+
 static void all_cases(int quick) {
+    zeros_of_both_signs("zeros", -0.0f);
+    zeros_of_both_signs("plus_zeros", 0.0f);
     all_stages("small", 150, 20);
     if (!quick) {
         all_stages("wide", 700, 130);
