@@ -588,9 +588,10 @@ def _warn_of_stored(X, metric):
     X = _csr(X, "X")
     values = np.asarray(X.data).astype(np.float64)
     low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-    np.minimum.at(low, X.indices, values)
-    np.maximum.at(high, X.indices, values)
-    some = high > low
+    with np.errstate(invalid="ignore"):  # what is not finite is refused later
+        np.minimum.at(low, X.indices, values)
+        np.maximum.at(high, X.indices, values)
+        some = np.isfinite(high - low) & (high > low)
     if 2 * _has_steps(low[some], high[some], high[some] - low[some], np.float32).sum() > some.sum():
         warnings.warn("X: stored values differ in digits which float32 does not hold; use X.toarray(), of whose columns the "
                       "middle is subtracted, or subtract what they have in common", stacklevel=4)

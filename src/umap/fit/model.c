@@ -323,8 +323,8 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
 
 /* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
-/* exponent: of the power of two by which the samples are multiplied. given: the samples as they were given. */
-static napier_status fit_points(napier_context *context, napier_umap_samples samples, napier_umap_samples given,
+/* rows: the samples as f32 or CSR, less their offsets and times 2^exponent. given: the samples as they were given. */
+static napier_status fit_points(napier_context *context, napier_umap_samples rows, napier_umap_samples given,
                                 const napier_umap_options *o, int exponent, napier_matrix embedding, int64_t *lost) {
     if (embedding.rows == 1) { /* a single point has no neighbours */
         memset(embedding.data, 0, (size_t)o->n_components * sizeof(float));
@@ -333,10 +333,10 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     knn k;
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(find_neighbors(&memory, samples, o, exponent, embedding.rows, &k));
+    NAPIER_TRY(find_neighbors(&memory, rows, o, exponent, embedding.rows, &k));
     *lost = count_lost(context, given, o, embedding.rows, &k);
     NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
-    NAPIER_TRY(make_start(context, samples, o, graph, embedding));
+    NAPIER_TRY(make_start(context, rows, o, graph, embedding));
     NAPIER_TRY(lay_out(context, graph, o, &k, embedding));
     take_away_places(graph, embedding);
     return NAPIER_OK;
@@ -346,20 +346,24 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
 static napier_status start_model(napier_memory *memory, napier_umap_samples samples, const napier_umap_options *options,
                                  napier_umap_options *o, napier_umap_model **model) {
     napier_context *const context = memory->context;
+    napier_samples_copy data;
+    double *offsets;
     NAPIER_TRY(napier_samples_check(context, "samples", samples));
-    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
-    NAPIER_REFUSE_IF(context, n == 0, "samples: no points");
-    NAPIER_TRY(napier_umap_check_options(context, options, n, o));
+    NAPIER_REFUSE_IF(context, napier_samples_rows(samples) == 0, "samples: no points");
+    NAPIER_TRY(napier_umap_check_options(context, options, napier_samples_rows(samples), o));
+    const napier_metric metric = o->neighbors.metric;
+    NAPIER_TRY(napier_samples_offsets(memory, samples, metric, &offsets));
+    NAPIER_TRY(napier_samples_copy_of(memory, samples, offsets, napier_metric_moves_rows(metric), &data));
     const float *values = o->neighbors.metric_values;
-    const int64_t metric_count = values ? napier_umap_metric_count(o->neighbors.metric, cols) : 0;
-    NAPIER_TRY(napier_umap_model_create(memory, o, n, metric_count, model));
+    const int64_t metric_count = values ? napier_umap_metric_count(metric, data.cols) : 0;
+    NAPIER_TRY(napier_umap_model_create(memory, o, data.rows, metric_count, model));
     if (metric_count > 0) {
         memcpy((*model)->metric_values, values, (size_t)metric_count * sizeof *values);
     }
-    napier_umap_model *m = *model;
-    NAPIER_TRY(napier_samples_offsets(memory, samples, o->neighbors.metric, &m->offsets));
-    m->offset_count = m->offsets ? napier_umap_offset_count(o->neighbors.metric, n, cols) : 0;
-    return napier_samples_copy_of(memory, samples, m->offsets, napier_metric_moves_rows(o->neighbors.metric), &m->data);
+    (*model)->data = data;
+    (*model)->offsets = offsets;
+    (*model)->offset_count = offsets ? napier_umap_offset_count(metric, data.rows, data.cols) : 0;
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
@@ -373,14 +377,16 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     NAPIER_MEMORY(memory, context);
     NAPIER_MEMORY(own, context);
     NAPIER_TRY(start_model(&memory, samples, options, &o, &model));
+    if (model->data.bad_row >= 0 && !o.knn_indices && o.neighbors.metric != NAPIER_METRIC_PRECOMPUTED) {
+        return napier_read_refuse(context, "samples", samples, model->data.bad_row, model->data.bad_col);
+    }
+    napier_umap_samples rows = napier_samples_view(&model->data);
     const int exponent = napier_samples_exponent(context, &model->data, o.neighbors.metric);
-    const napier_umap_samples given = samples;
-    samples = model->offsets ? napier_samples_view(&model->data) : given;
-    NAPIER_TRY(napier_samples_scaled(&own, samples, exponent, &samples));
+    NAPIER_TRY(napier_samples_scaled(&own, rows, exponent, &rows));
     if (!o.knn_indices) {
         napier_umap_scale_limit(&o, exponent);
     }
-    NAPIER_TRY(fit_points(context, samples, given, &o, exponent,
+    NAPIER_TRY(fit_points(context, rows, samples, &o, exponent,
                           napier_rows_f32(model->embedding, model->n, o.n_components), &model->lost));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;

@@ -194,38 +194,49 @@ static void read_row_less(const napier_umap_kernels *kernels, napier_umap_sample
     }
 }
 
-/* Uses all threads, because most of the time goes to new memory pages. */
-static void copy_rows(void *argument, int64_t i) {
+/* Copies row i. Has it a bad value? */
+static bool copy_row(void *argument, int64_t i) {
     const copy_task *t = argument;
-    float *to = t->to + i * napier_samples_cols(t->from);
-    if (t->offsets) {
-        read_row_less(t->kernels, t->from, i, t->offsets, t->by_row, to);
-    } else {
-        (void)napier_read_row(t->kernels, t->from, i, to);
+    const int64_t cols = napier_samples_cols(t->from);
+    float *to = t->to + i * cols;
+    if (!t->offsets) {
+        return napier_read_row(t->kernels, t->from, i, to) >= 0;
     }
+    read_row_less(t->kernels, t->from, i, t->offsets, t->by_row, to);
+    return napier_first_not_finite(to, cols) >= 0;
 }
 
+static napier_status copy_sparse(napier_memory *memory, const napier_csr_matrix *m, napier_samples_copy *out) {
+    const int64_t entries = m->row_starts[m->rows];
+    const napier_csr_arrays copy = napier_csr_take(memory, m->rows, m->cols, entries, &out->sparse);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory for %lld entries", (long long)entries));
+    memcpy(copy.starts, m->row_starts, ((size_t)m->rows + 1) * sizeof *copy.starts);
+    if (entries > 0) {
+        memcpy(copy.columns, m->columns, (size_t)entries * sizeof *copy.columns);
+        memcpy(copy.values, m->values, (size_t)entries * sizeof *copy.values);
+    }
+    const int64_t bad = napier_first_not_finite(copy.values, entries);
+    if (bad >= 0) {
+        out->bad_row = napier_csr_row_of(m, bad);
+        out->bad_col = m->columns[bad];
+    }
+    return NAPIER_OK;
+}
+
+/* Uses all threads, because most of the time goes to new memory pages. */
 napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, const double *offsets,
                                      bool by_row, napier_samples_copy *out) {
     const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
-    *out = (napier_samples_copy){.rows = n, .cols = cols};
+    *out = (napier_samples_copy){.rows = n, .cols = cols, .bad_row = -1, .bad_col = -1};
     if (samples.sparse && !offsets) {
-        const napier_csr_matrix *m = samples.sparse;
-        const int64_t entries = m->row_starts[n];
-        const napier_csr_arrays copy = napier_csr_take(memory, n, cols, entries, &out->sparse);
-        NAPIER_TRY(napier_taken(memory, "samples: no memory for %lld entries", (long long)entries));
-        memcpy(copy.starts, m->row_starts, ((size_t)n + 1) * sizeof *copy.starts);
-        if (entries > 0) {
-            memcpy(copy.columns, m->columns, (size_t)entries * sizeof *copy.columns);
-            memcpy(copy.values, m->values, (size_t)entries * sizeof *copy.values);
-        }
-        return NAPIER_OK;
+        return copy_sparse(memory, samples.sparse, out);
     }
     out->dense = napier_take(memory, n * cols, sizeof *out->dense); /* cannot overflow: the view has been checked */
     NAPIER_TRY(napier_taken(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
     copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, offsets, by_row, out->dense};
     if (cols > 0) {
-        napier_parallel_each(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);
+        out->bad_row = napier_parallel_find(memory->context, n, 1 + COPY_CHUNK / cols, copy_row, &task);
+        out->bad_col = out->bad_row < 0 ? -1 : napier_first_not_finite(out->dense + out->bad_row * cols, cols);
     }
     return NAPIER_OK;
 }
@@ -327,7 +338,7 @@ int napier_samples_exponent(const napier_context *context, const napier_samples_
 
 bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_kernels *kernels, float *row) {
     const int64_t n = napier_samples_rows(samples);
-    napier_samples_copy one = {1, napier_samples_cols(samples), row, {0}};
+    napier_samples_copy one = {.rows = 1, .cols = napier_samples_cols(samples), .dense = row};
     float least, largest = 0.0f;
     for (int64_t i = 0; i < n && largest < SMALL; i++) {
         (void)napier_read_row(kernels, samples, i, row);

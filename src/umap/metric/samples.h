@@ -62,6 +62,7 @@ typedef struct napier_samples_copy {
     int64_t rows, cols;
     float *dense; /* [rows, cols], contiguous, or NULL: */
     napier_csr_matrix sparse;
+    int64_t bad_row, bad_col; /* the first value that is not a finite f32; -1: there is none */
 } napier_samples_copy;
 
 /* offsets (below) are subtracted before the values become f32; with offsets the copy is dense. NULL: none. */

@@ -434,6 +434,12 @@ static void test_refused_data(void) {
         refuse(words[b], sparse_of(csr_of(x, N, COLS, false)), &o);
         x[7 * COLS + 2] = 1.0f;
     }
+    static double wide[N * COLS];
+    for (int64_t i = 0; i < N * COLS; i++) {
+        wide[i] = i == 7 * COLS + 2 ? 1e300 : (double)x[i];
+    }
+    const napier_umap_samples beyond = {napier_const_rows(wide, N, COLS, NAPIER_F64), NULL};
+    refuse("row 7, column 2 is 1e+300", beyond, &o); /* the value as it was given */
     umap_csr *const m = csr_of(x, N, COLS, false);
     m->columns[12] = COLS;
     refuse("column 5 of 5", sparse_of(m), &o); /* what else may be wrong with a CSR matrix: test_umap_metric */
