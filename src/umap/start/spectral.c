@@ -18,6 +18,7 @@
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "umap/start/eigen.h"
+#include "umap/graph/components.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
 #include "umap/metric/samples.h"
@@ -39,69 +40,18 @@ typedef struct spectral {
     const napier_umap_graph *graph;
     int64_t n, components; /* of the layout */
     int64_t columns;       /* of a block of vectors */
-    int64_t count;         /* connected components */
-    uint32_t *labels;      /* [n] connected component of each vertex, in the order of their first vertices */
-    uint32_t *order;       /* [n] vertices by connected component, ascending within each */
-    int64_t *begins;       /* [count + 1] */
-    uint32_t *local;       /* [edges] index of the target in its component; NULL: one component */
-    double *degrees;       /* [n] in the order of `order` */
-    double *centres;       /* [count, components] the centre of each */
-    double *extents;       /* [count] the largest size of each */
-    float *layout;         /* [n, components] */
+    napier_graph_components parts;
+    double *degrees; /* [n] in the order of parts.order */
+    double *centres; /* [parts.count, components] the centre of each */
+    double *extents; /* [parts.count] the largest size of each */
+    float *layout;   /* [n, components] */
 } spectral;
 
-/* ---- Connected components ---------------------------------------------------------------------------------------- */
-
-static uint32_t root_of(uint32_t *parents, uint32_t v) {
-    while (parents[v] != v) {
-        parents[v] = parents[parents[v]];
-        v = parents[v];
-    }
-    return v;
-}
-
-/* The root of a component is its least vertex. */
-static void find_components(spectral *s, uint32_t *parents) {
-    const napier_umap_graph *g = s->graph;
-    for (int64_t v = 0; v < s->n; v++) {
-        parents[v] = (uint32_t)v;
-    }
-    for (int64_t v = 0; v < s->n; v++) {
-        uint32_t root = root_of(parents, (uint32_t)v);
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            const uint32_t other = root_of(parents, g->targets[e]);
-            if (other < root) {
-                parents[root] = other;
-                root = other;
-            } else {
-                parents[other] = root;
-            }
-        }
-    }
-    s->count = 0;
-    for (int64_t v = 0; v < s->n; v++) { /* a root precedes its other vertices */
-        const uint32_t root = root_of(parents, (uint32_t)v);
-        s->labels[v] = root == v ? (uint32_t)s->count++ : s->labels[root];
-    }
-}
-
-/* Sorts vertices by component (counting sort). `places` receives the index of each in its component. */
-static void order_vertices(spectral *s, uint32_t *places) {
-    memset(s->begins, 0, ((size_t)s->count + 1) * sizeof *s->begins);
-    for (int64_t v = 0; v < s->n; v++) {
-        places[v] = (uint32_t)s->begins[s->labels[v] + 1]++;
-    }
-    for (int64_t c = 0; c < s->count; c++) {
-        s->begins[c + 1] += s->begins[c];
-    }
-    for (int64_t v = 0; v < s->n; v++) {
-        s->order[s->begins[s->labels[v]] + places[v]] = (uint32_t)v;
-    }
-}
+/* ---- Components and degrees --------------------------------------------------------------------------------------- */
 
 static void find_degrees(void *argument, int64_t at) {
     const spectral *s = argument;
-    const uint32_t v = s->order[at];
+    const uint32_t v = s->parts.order[at];
     double degree = 0.0;
     for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
         degree += (double)s->graph->weights[e];
@@ -110,22 +60,12 @@ static void find_degrees(void *argument, int64_t at) {
 }
 
 static napier_status split(spectral *s) {
-    napier_context *context = s->context;
-    const int64_t edges = napier_umap_graph_edges(s->graph);
-    NAPIER_MEMORY(own, context);
-    uint32_t *scratch = napier_take(&own, s->n, sizeof *scratch);
-    NAPIER_TRY(napier_taken(&own, "graph: no memory for %lld vertices", (long long)s->n));
-    find_components(s, scratch);
-    s->begins = napier_take(s->memory, s->count + 1, sizeof *s->begins);
-    s->centres = napier_take(s->memory, s->count, (size_t)s->components * sizeof *s->centres);
-    s->extents = napier_take(s->memory, s->count, sizeof *s->extents);
-    s->local = s->count > 1 ? napier_take(s->memory, edges, sizeof *s->local) : NULL;
-    NAPIER_TRY(napier_taken(s->memory, "graph: no memory for %lld components", (long long)s->count));
-    order_vertices(s, scratch);
-    for (int64_t e = 0; e < edges && s->local; e++) {
-        s->local[e] = scratch[s->graph->targets[e]];
-    }
-    napier_parallel_each(context, s->n, ROW_CHUNK, find_degrees, s);
+    NAPIER_TRY(napier_umap_graph_components(s->memory, s->graph, &s->parts));
+    s->degrees = napier_take(s->memory, s->n, sizeof *s->degrees);
+    s->centres = napier_take(s->memory, s->parts.count, (size_t)s->components * sizeof *s->centres);
+    s->extents = napier_take(s->memory, s->parts.count, sizeof *s->extents);
+    NAPIER_TRY(napier_taken(s->memory, "graph: no memory for %lld components", (long long)s->parts.count));
+    napier_parallel_each(s->context, s->n, ROW_CHUNK, find_degrees, s);
     return NAPIER_OK;
 }
 
@@ -134,7 +74,7 @@ static napier_status split(spectral *s) {
 typedef struct walk {
     const spectral *s;
     napier_context *context; /* its threads are used */
-    int64_t begin, columns;  /* begin: of the component in `order`; columns: of the block */
+    int64_t begin, columns;  /* begin: of the component in parts.order; columns: of the block */
     int64_t rows;
     const double *x;
     double alpha, beta, gamma, *y;
@@ -153,8 +93,8 @@ static inline void finish_duo(const walk *w, double alpha, napier_duo sum, int64
 static void walk_row(void *argument, int64_t i) {
     const walk *w = argument;
     const napier_umap_graph *g = w->s->graph;
-    const uint32_t *targets = w->s->local ? w->s->local : g->targets;
-    const uint32_t v = w->s->order[w->begin + i];
+    const uint32_t *targets = w->s->parts.local ? w->s->parts.local : g->targets;
+    const uint32_t v = w->s->parts.order[w->begin + i];
     const int64_t first = g->starts[v], end = g->starts[v + 1], columns = w->columns;
     const double degree = w->s->degrees[w->begin + i];
     const double alpha = degree > 0.0 ? w->alpha / degree : 0.0;
@@ -188,7 +128,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
 
 /* Fixes the signs of a component, scales it to its extent and moves it to its centre. */
 static void place_component(spectral *s, int64_t component, const double *x, int64_t columns, int64_t found) {
-    const int64_t begin = s->begins[component], rows = s->begins[component + 1] - begin;
+    const int64_t begin = s->parts.begins[component], rows = s->parts.begins[component + 1] - begin;
     double signs[NAPIER_UMAP_MOST_COMPONENTS], largest = 0.0;
     for (int64_t c = 0; c < s->components; c++) {
         double most = 0.0;
@@ -204,7 +144,7 @@ static void place_component(spectral *s, int64_t component, const double *x, int
     }
     const double scale = largest > 0.0 ? s->extents[component] / largest : 0.0;
     for (int64_t i = 0; i < rows; i++) {
-        float *out = s->layout + (int64_t)s->order[begin + i] * s->components;
+        float *out = s->layout + (int64_t)s->parts.order[begin + i] * s->components;
         const double root = sqrt(s->degrees[begin + i]) * scale;
         for (int64_t c = 0; c < s->components; c++) {
             out[c] = (float)(s->centres[component * s->components + c] + signs[c] * root * x[i * columns + c]);
@@ -213,8 +153,8 @@ static void place_component(spectral *s, int64_t component, const double *x, int
 }
 
 static void place_small_component(spectral *s, int64_t component, uint64_t seed) {
-    for (int64_t at = s->begins[component]; at < s->begins[component + 1]; at++) {
-        const uint32_t v = s->order[at];
+    for (int64_t at = s->parts.begins[component]; at < s->parts.begins[component + 1]; at++) {
+        const uint32_t v = s->parts.order[at];
         for (int64_t c = 0; c < s->components; c++) {
             const double number = napier_start_number(seed, NAPIER_STREAM_SMALL, v, c);
             s->layout[(int64_t)v * s->components + c] =
@@ -224,7 +164,7 @@ static void place_small_component(spectral *s, int64_t component, uint64_t seed)
 }
 
 static int is_small(const spectral *s, int64_t component) {
-    return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
+    return s->parts.begins[component + 1] - s->parts.begins[component] <= 2 * s->components;
 }
 
 /* The largest number of products. It bounds their cost: small graphs may use more products than large ones. */
@@ -235,8 +175,8 @@ static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
 
 /* Lays out one component. blocks: two blocks and scratch. */
 static void lay_out_component(spectral *s, napier_context *context, int64_t component, double *blocks) {
-    const int64_t rows = s->begins[component + 1] - s->begins[component], columns = s->columns;
-    walk w = {.s = s, .context = context, .begin = s->begins[component], .columns = columns, .rows = rows};
+    const int64_t rows = s->parts.begins[component + 1] - s->parts.begins[component], columns = s->columns;
+    walk w = {.s = s, .context = context, .begin = s->parts.begins[component], .columns = columns, .rows = rows};
     const napier_operator p = {rows, columns, s->degrees + w.begin, -1.0, 1.0, multiply, &w};
     const napier_eigen_limits limits = {s->components, most_products(s->graph, columns), TOLERANCE};
     double *spare = blocks + rows * columns;
@@ -256,7 +196,8 @@ typedef struct component_task {
 
 /* Is a component large enough for all workers? */
 static int is_large(const spectral *s, int64_t component) {
-    return !is_small(s, component) && (s->count == 1 || s->begins[component + 1] - s->begins[component] > ALONE_ROWS);
+    return !is_small(s, component) &&
+           (s->parts.count == 1 || s->parts.begins[component + 1] - s->parts.begins[component] > ALONE_ROWS);
 }
 
 /* Lays out small components, each by one worker, because their products are too small to share. */
@@ -280,28 +221,28 @@ static int64_t doubles_for(int64_t rows, int64_t columns) {
 static napier_status lay_out_components(spectral *s, uint64_t seed) {
     napier_context *context = s->context;
     int64_t large = 0, other = 0;
-    for (int64_t c = 0; c < s->count; c++) {
-        const int64_t rows = s->begins[c + 1] - s->begins[c];
+    for (int64_t c = 0; c < s->parts.count; c++) {
+        const int64_t rows = s->parts.begins[c + 1] - s->parts.begins[c];
         if (is_large(s, c)) {
             large = rows > large ? rows : large;
         } else if (!is_small(s, c)) {
             other = rows > other ? rows : other;
         }
     }
-    const int64_t chunk = s->count > 1024 ? 64 : 1;
+    const int64_t chunk = s->parts.count > 1024 ? 64 : 1;
     component_task t = {s, seed, NULL, doubles_for(other, s->columns)};
     const int64_t for_all = doubles_for(large, s->columns);
-    const int64_t for_workers = t.worker_doubles * napier_workers(context, s->count, chunk);
+    const int64_t for_workers = t.worker_doubles * napier_workers(context, s->parts.count, chunk);
     NAPIER_MEMORY(memory, context);
     t.blocks = napier_take(&memory, for_all > for_workers ? for_all : for_workers, sizeof *t.blocks);
     NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld columns of %lld vertices", (long long)s->columns,
                             (long long)(large > other ? large : other)));
-    for (int64_t c = 0; c < s->count; c++) {
+    for (int64_t c = 0; c < s->parts.count; c++) {
         if (is_large(s, c)) {
             lay_out_component(s, context, c, t.blocks);
         }
     }
-    napier_parallel(context, s->count, chunk, lay_out_small_ones, &t);
+    napier_parallel(context, s->parts.count, chunk, lay_out_small_ones, &t);
     return NAPIER_OK;
 }
 
@@ -309,8 +250,8 @@ static napier_status lay_out_components(spectral *s, uint64_t seed) {
 
 /* Places up to 2 components per dimension, at 1 and -1 on the axes. */
 static void place_on_axes(spectral *s) {
-    const int64_t half = (s->count + 1) / 2;
-    for (int64_t c = 0; c < s->count; c++) {
+    const int64_t half = (s->parts.count + 1) / 2;
+    for (int64_t c = 0; c < s->parts.count; c++) {
         s->centres[c * s->components + (c < half ? c : c - half)] = c < half ? 1.0 : -1.0;
     }
 }
@@ -318,11 +259,11 @@ static void place_on_axes(spectral *s) {
 /* Places components on a square grid in [-1, 1]^2, row by row; on a line if there is one dimension. */
 static void place_on_grid(spectral *s) {
     int64_t side = 1;
-    while (s->components > 1 ? side * side < s->count : side < s->count) {
+    while (s->components > 1 ? side * side < s->parts.count : side < s->parts.count) {
         side++;
     }
     const double step = side > 1 ? 2.0 / (double)(side - 1) : 0.0;
-    for (int64_t c = 0; c < s->count; c++) {
+    for (int64_t c = 0; c < s->parts.count; c++) {
         const int64_t row = c / side, column = c % side;
         s->centres[c * s->components] = (double)column * step - 1.0;
         if (s->components > 1) {
@@ -355,17 +296,17 @@ static napier_status find_centroids(const spectral *s, napier_umap_samples sampl
     double *sums = napier_take(&memory, cols, sizeof *sums);
     float *row = napier_take(&memory, cols, sizeof *row);
     NAPIER_TRY(napier_taken(&memory, "samples: no memory for a centroid of %lld columns", (long long)cols));
-    for (int64_t c = 0; c < s->count; c++) {
+    for (int64_t c = 0; c < s->parts.count; c++) {
         memset(sums, 0, (size_t)cols * sizeof *sums);
-        for (int64_t at = s->begins[c]; at < s->begins[c + 1]; at++) {
+        for (int64_t at = s->parts.begins[c]; at < s->parts.begins[c + 1]; at++) {
             const int64_t bad =
-                add_sample(napier_umap_kernels_of(context->isa), samples, s->order[at], cols, row, sums);
+                add_sample(napier_umap_kernels_of(context->isa), samples, s->parts.order[at], cols, row, sums);
             if (bad >= 0) {
-                return napier_read_refuse(context, "samples", samples, s->order[at], bad);
+                return napier_read_refuse(context, "samples", samples, s->parts.order[at], bad);
             }
         }
         for (int64_t i = 0; i < cols; i++) {
-            centroids[c * cols + i] = (float)(sums[i] / (double)(s->begins[c + 1] - s->begins[c]));
+            centroids[c * cols + i] = (float)(sums[i] / (double)(s->parts.begins[c + 1] - s->parts.begins[c]));
         }
     }
     return NAPIER_OK;
@@ -374,13 +315,13 @@ static napier_status find_centroids(const spectral *s, napier_umap_samples sampl
 /* Places components by the principal components of their centroids, scaled so that the largest is 1. *found is 0 if all
  * centroids are equal. */
 static napier_status place_by_centroids(spectral *s, napier_umap_samples samples, int64_t cols, int64_t *found) {
-    const int64_t numbers = s->count * s->components;
+    const int64_t numbers = s->parts.count * s->components;
     NAPIER_MEMORY(memory, s->context);
-    float *centroids = napier_take(&memory, s->count, (size_t)cols * sizeof *centroids);
+    float *centroids = napier_take(&memory, s->parts.count, (size_t)cols * sizeof *centroids);
     float *scores = napier_take(&memory, numbers, sizeof *scores);
-    NAPIER_TRY(napier_taken(&memory, "samples: no memory for %lld centroids", (long long)s->count));
+    NAPIER_TRY(napier_taken(&memory, "samples: no memory for %lld centroids", (long long)s->parts.count));
     NAPIER_TRY(find_centroids(s, samples, cols, centroids));
-    const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
+    const napier_umap_samples means = {napier_const_rows_f32(centroids, s->parts.count, cols), NULL};
     NAPIER_TRY(napier_pca_scores(s->context, means, s->components, scores, found));
     const double largest = napier_start_largest(scores, numbers);
     *found = largest > 0.0 ? *found : 0;
@@ -403,12 +344,12 @@ static double squared_distance(const spectral *s, int64_t a, int64_t b) {
  * compare all pairs, it is that of a grid. */
 static void find_extents(spectral *s) {
     double even = 1.0;
-    for (int64_t side = 1; s->count > MOST_PAIRED && side * side < s->count; side++) {
+    for (int64_t side = 1; s->parts.count > MOST_PAIRED && side * side < s->parts.count; side++) {
         even = 1.0 / (double)side;
     }
-    for (int64_t a = 0; a < s->count; a++) {
+    for (int64_t a = 0; a < s->parts.count; a++) {
         double nearest = (double)INFINITY;
-        for (int64_t b = 0; b < s->count && s->count <= MOST_PAIRED; b++) {
+        for (int64_t b = 0; b < s->parts.count && s->parts.count <= MOST_PAIRED; b++) {
             const double square = squared_distance(s, a, b);
             nearest = square > 0.0 && square < nearest ? square : nearest;
         }
@@ -419,15 +360,15 @@ static void find_extents(spectral *s) {
 static napier_status place_components(spectral *s, napier_umap_samples samples) {
     const int64_t cols = napier_samples_cols(samples);
     int64_t found = 0;
-    memset(s->centres, 0, (size_t)(s->count * s->components) * sizeof *s->centres);
-    if (s->count == 1) {
+    memset(s->centres, 0, (size_t)(s->parts.count * s->components) * sizeof *s->centres);
+    if (s->parts.count == 1) {
         s->extents[0] = 1.0;
         return NAPIER_OK;
     }
-    if (s->count <= 2 * s->components) {
+    if (s->parts.count <= 2 * s->components) {
         place_on_axes(s);
     } else {
-        if (cols > 0 && cols <= MOST_CENTROID_NUMBERS / s->count) {
+        if (cols > 0 && cols <= MOST_CENTROID_NUMBERS / s->parts.count) {
             NAPIER_TRY(place_by_centroids(s, samples, cols, &found));
         }
         if (found == 0) {
@@ -446,9 +387,6 @@ napier_status napier_start_spectral(napier_context *context, const napier_umap_g
     NAPIER_MEMORY(memory, context);
     spectral s = {.context = context, .memory = &memory, .graph = graph, .n = n, .components = embedding.cols};
     s.columns = napier_round_up(s.components + GUARD_COLUMNS, PANEL);
-    s.labels = napier_take(&memory, n, sizeof *s.labels);
-    s.order = napier_take(&memory, n, sizeof *s.order);
-    s.degrees = napier_take(&memory, n, sizeof *s.degrees);
     s.layout = napier_take(&memory, n, (size_t)s.components * sizeof *s.layout);
     NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld vertices", (long long)n));
     NAPIER_TRY(split(&s));
