@@ -118,8 +118,12 @@ def test_categories_that_are_not_known(digits):
     days = np.where(known, np.datetime64("2024-01-01") + y, np.datetime64("NaT"))
     assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
     with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
-        UMAP(target_metric="euclidean").fit(x, objects)
-    for wrong in (np.nan, np.inf, 1e300):
+        UMAP(target_metric="euclidean").fit(x, np.where(known, y.astype(object), "two"))
+    negative = [isinstance(v, (int, float, np.int64)) and v < 0 for v in objects]
+    numbers = np.where(known | negative, objects, np.nan).astype(np.float64)
+    assert bits(UMAP(target_metric="l2", n_epochs=20).fit_transform(x, objects)) == \
+        bits(UMAP(target_metric="l2", n_epochs=20).fit_transform(x, numbers))
+    for wrong in (-np.inf, np.inf, 1e300):
         with pytest.raises(ValueError, match=f"^y: element 3 is {re.escape(str(wrong))}, and target_metric 'l2' needs finite"):
             UMAP(target_metric="l2").fit(x, np.where(np.arange(200) == 3, wrong, y))
 
