@@ -438,7 +438,7 @@ static bool is_worth_it(const napier_search *s) {
 
 napier_status napier_subspace_create(napier_memory *memory, const napier_search *s, napier_subspace *u) {
     const napier_points *points = s->samples;
-    /* Transformed rows may have one more column (metric.c). */
+    /* Transformed rows may have one more column (points.c). */
     *u = (napier_subspace){.kernels = points->kernels,
                            .cols = points->kind == NAPIER_POINTS_EUCLIDEAN ? points->cols : points->width,
                            .width = points->width};

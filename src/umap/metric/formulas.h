@@ -26,7 +26,7 @@ NAPIER_BOTH float napier_from_squared(napier_points_kind kind, float squared) {
     }
 }
 
-/* ---- Rows of length 1, for metrics that depend only on the direction (metric.c) ---------------------------------- */
+/* ---- Rows of length 1, for metrics that depend only on the direction (points.c) ---------------------------------- */
 
 NAPIER_BOTH bool napier_has_direction(napier_metric metric) {
     return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
