@@ -8,17 +8,17 @@ with CUDA, tensors and CuPy's arrays on a GPU, without copies. They return the s
 """
 from . import rl
 from ._ops.attention import attention, attention_backward
-from ._ops.entmax import entmax
 from ._ops.layers import (rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu,
                           swiglu_backward)
 from ._ops.logsumexp import logsumexp
-from ._ops.losses import cross_entropy, gumbel_softmax, logaddexp
+from ._ops.losses import cross_entropy, gumbel_softmax
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logcumsumexp, logcumsumexp_backward, logcumsumexp_tangent, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
                       sparsemax_backward)
 from ._config import show_config
 from ._progress import progress
+from ._tensors import entmax, logaddexp
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
                  grpo_loss, grpo_token_loss, kl_full, kl_per_response, linear_token_logprobs, rubric_score, sample,
                  token_logprobs)

@@ -7,6 +7,7 @@ import torch
 import napier
 import napier.torch as nt
 import test_torch_autograd as cpu
+from napier._torch import tokens
 from support import Skip, python, raises
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -99,7 +100,7 @@ def of_all():
 def emulated():
     """In a process whose napier is the one for the emulated device."""
     emulate = napier._napier._emulate
-    nt._FINALS = 0  # for the CPU only; the emulated device's tensors say that they are on it
+    tokens._FINALS = 0  # for the CPU only; the emulated device's tensors say that they are on it
     checked = []
     for name, function, inputs in bitwise_examples():
         results = {}

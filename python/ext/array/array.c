@@ -1018,15 +1018,18 @@ int array_start(void) {
         return -1;
     }
     convert_function = PyObject_GetAttrString(convert, "convert");
-    copies_function = PyObject_GetAttrString(convert, "call_with_copies");
     give_function = PyObject_GetAttrString(convert, "given_by");
     device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
     device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
-    PyObject *device = PyImport_ImportModule("napier._ops.device");
+    PyObject *copies = PyImport_ImportModule("napier._ops.copies");
+    PyObject *device = copies ? PyImport_ImportModule("napier._ops.device") : NULL;
     if (!device) {
+        Py_XDECREF(copies);
         return -1;
     }
+    copies_function = PyObject_GetAttrString(copies, "call_with_copies");
+    Py_DECREF(copies);
     library_export_function = PyObject_GetAttrString(device, "export");
     library_empty_function = PyObject_GetAttrString(device, "empty");
     library_contiguous_function = PyObject_GetAttrString(device, "contiguous");

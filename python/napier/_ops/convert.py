@@ -3,7 +3,7 @@ import functools
 
 import numpy as np
 
-from .device import contiguous, empty_like, is_elsewhere, refuse, stays
+from .device import is_elsewhere, refuse
 
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
@@ -93,7 +93,7 @@ def given_by(array, namespace):
         return namespace.asarray(array)
 
 
-def _namespace(x):
+def namespace_of(x):
     if isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "permute") or not hasattr(x, "__array_namespace__"):
         return None
     space = x.__array_namespace__()
@@ -107,17 +107,17 @@ def in_its_kind(function):
     @functools.wraps(function)
     def call(*args, **options):
         first = args[0] if args else next(iter(options.values()), None)
-        space = None if type(first) is np.ndarray else _namespace(first)
+        space = None if type(first) is np.ndarray else namespace_of(first)
         if space is None or is_elsewhere(first):
             return function(*args, **options)
-        made = function(*[_as_host(x) for x in args], **{name: _as_host(x) for name, x in options.items()})
+        made = function(*[as_host(x) for x in args], **{name: as_host(x) for name, x in options.items()})
         return tuple(given_by(x, space) for x in made) if isinstance(made, tuple) else given_by(made, space)
 
     return call
 
 
-def _as_host(x):
-    return as_array(x) if _namespace(x) is not None else x
+def as_host(x):
+    return as_array(x) if namespace_of(x) is not None else x
 
 
 def _has_floats(array, name, wide):
@@ -177,32 +177,6 @@ def empty_on_device(like, shape, dtype):
     return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
 
 
-def call_with_copies(name, inputs, arguments):
-    """A function of the extension with a mask, along several axes, or of all elements of arrays that are no single run: by copies in which
-    they lie together. The first `inputs` of the arguments are such arrays."""
-    from .. import _napier
-    first = next(iter(arguments.values()))
-    space = _namespace(first)
-    if space is not None and not is_elsewhere(first):
-        made = call_with_copies(name, inputs, {key: _as_host(x) if key != "out" else x for key, x in arguments.items()})
-        return made if "out" in arguments else given_by(made, space)
-    if "mask" in arguments or "causal" in arguments:
-        from .masked import call_masked
-        return call_masked(getattr(_napier, name), arguments)
-    if "axis" in arguments:
-        return _over_axes(getattr(_napier, name), inputs, arguments)
-    arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}
-    out = arguments.pop("out", None)
-    if out is None:
-        return getattr(_napier, name)(**arrays, **arguments, axis=None)
-    if hasattr(out, "contiguous"):
-        out.detach().copy_(getattr(_napier, name)(**arrays, **arguments, axis=None, out=out.detach().clone().contiguous()))
-    else:
-        place = out if is_elsewhere(out) else np.asarray(out)
-        place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=_empty_like(place, tuple(place.shape)))
-    return out
-
-
 def axes_of(axis, ndim):
     """An axis, several, or all (None) as a list of indices from 0."""
     if axis is None:
@@ -223,47 +197,3 @@ def axes_of(axis, ndim):
 
 def transposed(x, order):
     return x.permute(order) if hasattr(x, "permute") else x.transpose(order)
-
-
-def _empty_like(x, shape):
-    return empty_like(x, shape) if is_elsewhere(x) else np.empty(shape, x.dtype)
-
-
-def _over_axes(function, inputs, arguments):
-    """The function with these axes joined into the last one. A tensor keeps its graph, so that C still refuses it."""
-    axis, out = arguments.pop("axis"), arguments.pop("out", None)
-    arrays = {}
-    for key in list(arguments)[:inputs]:
-        x = arguments.pop(key)
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError(f"{key}: masked arrays are not supported (use .filled())")
-        arrays[key] = x if hasattr(x, "permute") or stays(x, key) else as_array(x, key)
-    shape = tuple(next(iter(arrays.values())).shape)
-    for key, x in [*arrays.items(), *([("out", out)] if out is not None else [])]:
-        if tuple(x.shape) != shape:
-            raise ValueError(f"{key}: its shape is not that of {next(iter(arrays))}")
-    axes = axes_of(axis, len(shape)) if shape else []
-    order = [i for i in range(len(shape)) if i not in axes] + axes
-    lead = tuple(shape[i] for i in order[:len(shape) - len(axes)])
-    length = int(np.prod([shape[i] for i in axes], dtype=np.int64))
-
-    def row(x):
-        return transposed(x, order).reshape((*lead, length)) if shape else x.reshape((1,))
-
-    def back(y):
-        return transposed(y.reshape([shape[i] for i in order]), np.argsort(order).tolist()) if shape else y.reshape(())
-
-    rows = {key: row(x) for key, x in arrays.items()}
-    if out is None:
-        return back(function(**rows, **arguments, axis=-1))
-    if hasattr(out, "permute"):
-        out.detach().copy_(back(function(**rows, **arguments, axis=-1, out=row(out.detach()).clone().contiguous())))
-    else:
-        out[...] = back(function(**rows, **arguments, axis=-1, out=_empty_like(out, (*lead, length))))
-    return out
-
-
-def _row_major(x):
-    if hasattr(x, "contiguous"):
-        return x.detach().contiguous()
-    return contiguous(x) if is_elsewhere(x) else np.ascontiguousarray(as_array(x))

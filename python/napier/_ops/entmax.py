@@ -8,8 +8,9 @@ everywhere.
 import numpy as np
 
 from .. import _napier
-from .convert import axes_of, floating_dtype, in_its_kind, names_axis, positive, torch_dtype
+from .convert import axes_of, floating_dtype, in_its_kind, names_axis, positive
 from .logsumexp import _array
+from .masked import hidden
 from .sums import dot_rows, exp, log
 
 
@@ -91,19 +92,6 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
     if alpha in (1, 2):
         function = _napier.softmax if alpha == 1 else _napier.sparsemax
         return function(x, axis, temperature=temperature, masked_rows=masked_rows, mask=mask, causal=causal, dtype=dtype)
-    if hasattr(x, "permute"):
-        from torch import is_grad_enabled
-
-        from .. import torch
-        if x.requires_grad and is_grad_enabled():
-            raise RuntimeError("x: the tensor requires grad, which this function does not record: use the one of napier.torch, or "
-                               "x.detach()")
-        axes = axes_of(axis, x.ndim)
-        if len(axes) != 1:
-            raise ValueError(f"axis: {axis} is not one axis, which a tensor needs here")
-        y = torch.entmax(x, axes[0], alpha=alpha, temperature=temperature, masked_rows=masked_rows, mask=mask, causal=causal)
-        return y if dtype is None else y.to(torch_dtype(dtype))
-    from .masked import hidden
     x = hidden(_array(x, "x"), mask, causal)
     if x.dtype.kind == "c":
         raise TypeError("x: complex numbers are not supported")

@@ -3,6 +3,7 @@ import numpy as np
 
 from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, refuse_words, transposed, without_float8
 from .device import stays
+from .masked import hidden
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
@@ -59,7 +60,6 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
 
 @in_its_kind
 def _masked(a, mask, causal, axis, b, keepdims, return_sign, temperature, dtype):
-    from .masked import hidden
     return logsumexp(hidden(a, mask, causal, "a"), axis, b, keepdims, return_sign, temperature=temperature, dtype=dtype)
 
 

@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import _napier
-from .convert import in_its_kind, names_axis, number, positive, torch_dtype
+from .convert import in_its_kind, names_axis, number, positive
 from .logsumexp import _array, _is_tensor, logsumexp
 from .sums import dot_rows, log
 
@@ -25,17 +25,6 @@ def logaddexp(x1, x2, *, dtype=None):
     >>> napier.logaddexp([0.0, 1000.0], [0.0, 1000.0]).round(4).tolist()
     [0.6931, 1000.6931]
     """
-    if _tensors(x1, x2):
-        import torch
-
-        from ..torch import logaddexp as of_tensors
-        with torch.no_grad():
-            made = of_tensors(x1, x2)
-        for name, x in (("x1", x1), ("x2", x2)):
-            if isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled():
-                raise RuntimeError(f"{name}: the tensor requires grad, which this function does not record: use the one of "
-                                   f"napier.torch, or {name}.detach()")
-        return made if dtype is None else made.to(torch_dtype(dtype))
     x1, x2 = _array(x1, "x1"), _array(x2, "x2")
     kind = np.result_type(_floating(x1).dtype, _floating(x2).dtype)
     try:

@@ -4,27 +4,40 @@ import numpy as np
 from .convert import as_array, without_float8
 
 
-def kept(x, mask, causal):
+def kept(x, mask, causal, title="x"):
     """Which elements of the array or tensor are kept, as bool with its shape; None: all."""
-    if hasattr(x, "permute"):
-        from .._torch.softmax import _kept
-        return _kept(x, mask, causal)
-    keep = None
+    is_tensor, keep = hasattr(x, "permute"), None
     if mask is not None:
-        mask = as_array(mask, "mask")
-        if mask.dtype.kind not in "biu":
-            raise TypeError(f"mask: expected bool or integers, of which 0 hides an element, got {mask.dtype} (add other masks to x)")
-        try:
-            keep = np.broadcast_to(mask != 0, x.shape)
-        except ValueError:
-            raise ValueError(f"mask: shape {mask.shape} does not broadcast to that of x, {x.shape}") from None
+        keep = _broadcast(_of_tensor(mask, x) if is_tensor else as_array(mask, "mask"), x, title)
     if not causal:
         return keep
     if x.ndim < 2:
-        raise ValueError(f"causal: True, but x has {x.ndim} dimensions; the last two are queries and keys")
+        raise ValueError(f"causal: True, but {title} has {x.ndim} dimensions; the last two are queries and keys")
     queries, keys = x.shape[-2:]
-    early = np.tri(queries, keys, keys - queries, dtype=bool)
-    return np.broadcast_to(early, x.shape) if keep is None else keep & early
+    if is_tensor:
+        early = (x.new_ones((queries, keys)).tril(keys - queries) != 0).expand(x.shape)
+    else:
+        early = np.broadcast_to(np.tri(queries, keys, keys - queries, dtype=bool), x.shape)
+    return early if keep is None else keep & early
+
+
+def _of_tensor(mask, x):
+    import torch
+    try:
+        return torch.as_tensor(mask, device=x.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"mask: expected a tensor, an array or numbers, got {mask!r}") from error
+
+
+def _broadcast(mask, x, title):
+    """The mask, an array or a tensor, as bool in x's shape."""
+    is_tensor = hasattr(mask, "permute")
+    if mask.dtype.is_floating_point or mask.dtype.is_complex if is_tensor else mask.dtype.kind not in "biu":
+        raise TypeError(f"mask: expected bool or integers, of which 0 hides an element, got {mask.dtype} (add other masks to {title})")
+    try:
+        return (mask != 0).expand(x.shape) if is_tensor else np.broadcast_to(mask != 0, x.shape)
+    except (ValueError, RuntimeError):
+        raise ValueError(f"mask: shape {tuple(mask.shape)} does not broadcast to that of {title}, {tuple(x.shape)}") from None
 
 
 def hidden(x, mask, causal, name="x"):
@@ -40,9 +53,3 @@ def hidden(x, mask, causal, name="x"):
     x = x.astype(np.float64) if x.dtype.kind in "biu" else x
     keep = kept(x, mask, causal)
     return x if keep is None else np.where(keep, x, np.asarray(-np.inf, x.dtype))
-
-
-def call_masked(function, arguments):
-    """A function of the extension with the arguments mask and causal."""
-    x, mask, causal = arguments.pop("x"), arguments.pop("mask", None), arguments.pop("causal", False)
-    return function(hidden(x, mask, causal), **arguments)

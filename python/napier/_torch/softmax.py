@@ -2,7 +2,8 @@
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _differentiable, _is_ordinary, _numbers, _operator, _row_major_like)
+from .._ops.masked import kept
+from .base import (Tensor, _as_tensor, _check, _check_given, _differentiable, _is_ordinary, _numbers, _operator, _row_major_like)
 
 
 @_operator("softmax")
@@ -194,24 +195,9 @@ def _logits(input, dtype):
 
 def _kept(x, mask, causal):
     """Which elements a mask and causal keep, as bool with x's shape."""
-    keep = None
-    if mask is not None:
-        mask = _as_tensor(mask, x, "mask")
-        _check(mask=mask)
-        if mask.dtype.is_floating_point:
-            raise TypeError(f"mask: expected bool or integers, of which 0 hides an element, got {mask.dtype} (add other masks to the "
-                            "input)")
-        try:
-            keep = (mask if mask.dtype == torch.bool else mask != 0).expand(x.shape)
-        except RuntimeError:
-            raise ValueError(f"mask: shape {tuple(mask.shape)} does not broadcast to the input's, {tuple(x.shape)}") from None
-    if not causal:
-        return keep
-    if x.ndim < 2:
-        raise ValueError(f"causal: True, but the input has {x.ndim} dimensions; the last two are queries and keys")
-    queries, keys = x.shape[-2:]
-    early = torch.ones(queries, keys, dtype=torch.bool, device=x.device).tril(keys - queries)
-    return early.expand(x.shape) if keep is None else keep & early
+    mask = _as_tensor(mask, x, "mask")
+    _check_given(mask=mask)
+    return kept(x, mask, causal, "the input")
 
 
 def _map(operator, function, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm):
