@@ -3,6 +3,9 @@
 # flushed.
 #
 #     tests/cuda/ptx.sh [FILE.cu...]        default: every .cu in src
+#     KEPT=BUILD tests/cuda/ptx.sh          what `--keep` left in a build
+#     tests/cuda/ptx.sh --keep NVCC...      compiles as CMake asks (CMAKE_CUDA_COMPILER_LAUNCHER), and keeps nvcc's code
+#                                           and words beside the object
 #
 # It checks sm_90; code for sm_80 differs only where core/gpu/kernel_nvcc.h asks for clusters. In the PTX of each file:
 #   - every add, sub, mul and fma of floats has an explicit rounding (.rn), because ptxas may fuse those that have none;
@@ -21,6 +24,21 @@ nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)}
 nvdisasm=${NVDISASM:-$(command -v nvdisasm || ls "$(dirname "$nvcc")/nvdisasm" 2>/dev/null)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+# Compiles, and keeps in a folder nvcc's code, what ptxas says (log) and the processor's time (seconds).
+compile() { # folder, nvcc and its arguments
+    local dir=$1 TIMEFORMAT='%U %S'
+    shift
+    mkdir -p "$dir"
+    { time "$@" -Xptxas -v --keep --keep-dir "$dir" >"$dir/log" 2>&1; } 2>"$dir/seconds"
+}
+
+if [ "${1:-}" = --keep ]; then
+    shift
+    for ((i = 1; i < $#; i++)); do [ "${!i}" = -o ] && after=$((i + 1)) && object=${!after}; done
+    compile "$object.kept" "$@" || { cat "$object.kept/log" >&2 && exit 1; }
+    exit 0
+fi
 
 flags=(-std=c++20 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -I"$root/include" -I"$root/src")
 loose='[^a-z](add|sub|mul|fma)\.(f32|f64|f16|bf16)|(add|sub|mul|fma|cvt|div|sqrt|min|max|abs|neg|setp)[a-z0-9.]*\.ftz|\.approx|div\.full'
@@ -41,14 +59,15 @@ promised() {
 }
 
 look_at() { # FILE.cu, folder of its own
-    local name=${1#"$root"/} dir=$2 TIMEFORMAT='%U %S'
-    mkdir -p "$dir/keep"
-    if ! { time "$nvcc" "${flags[@]}" -gencode 'arch=compute_90,code=[compute_90,sm_90]' -Xptxas -v --keep \
-        --keep-dir "$dir/keep" -c "$1" -o "$dir/kernels.o" >"$dir/log" 2>&1; } 2>"$dir/seconds"; then
+    local name=${1#"$root"/} dir=$2
+    if [ -n "${KEPT:-}" ]; then
+        ln -s "$KEPT/CMakeFiles/napier_kernels.dir/$name.o.kept" "$dir"
+    elif ! compile "$dir" "$nvcc" "${flags[@]}" -gencode 'arch=compute_90,code=[compute_90,sm_90]' -c "$1" -o "$dir.o"; then
         report "$name: nvcc" "$dir/log"
         return
     fi
-    cat "$dir"/keep/*.ptx | promised /dev/stdin >"$dir/promised"
+    cat "$dir"/*.ptx | promised /dev/stdin >"$dir/promised"
+    [ -s "$dir/promised" ] || { echo "FAIL  $name: no code" && return; }
     grep -E "$loose" "$dir/promised" >"$dir/bad"
     report "$name: single IEEE operations" "$dir/bad"
     grep -qE '(^|[^a-z])(wg)?mma\.' "$dir/promised" && echo "note  $name uses tensor cores"
@@ -81,7 +100,7 @@ count_loops() { # name, folder
     : >"$2/bad"
     while read -r kernel loops; do
         # shellcheck disable=SC2086 # words
-        NVDISASM=$nvdisasm python3 "$root/tests/cuda/sass.py" "$2"/keep/*.cubin "$kernel" $loops >"$2/counts" 2>&1 || cat "$2/counts" >>"$2/bad"
+        NVDISASM=$nvdisasm python3 "$root/tests/cuda/sass.py" "$2"/*.cubin "$kernel" $loops >"$2/counts" 2>&1 || cat "$2/counts" >>"$2/bad"
         sed 's/^/note  /' "$2/counts"
     done < <(limits "$1")
     report "$1: instructions of the hot loops" "$2/bad"

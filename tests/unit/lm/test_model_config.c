@@ -97,146 +97,39 @@ static void defaults(void) {
 
 /* What a family makes of the text above, after up to three edits. Heads, head_dim, bias flags, window, labels. */
 static const struct {
-    const char *family, *architecture, *edits[3][2];
-    int64_t kv_heads, head_dim, window, labels, bos, eos;
-    bool norms, qkv, o, mlp;
+    struct {
+        const char *family, *architecture;
+        int64_t kv_heads, head_dim, window, labels, bos, eos;
+        bool norms, qkv, o, mlp;
+    } made;
+    const char *edits[3][2];
 } readings[] = {
-    {"qwen3", "Qwen3ForCausalLM", {{NULL, NULL}}, 8, 128, 0, 0, 151643, 151645, true, false, false, false},
-    {"qwen3",
-     "Qwen3ForCausalLM",
-     {{"\"attention_bias\": false", "\"attention_bias\": true"}},
-     8,
-     128,
-     0,
-     0,
-     151643,
-     151645,
-     true,
-     true,
-     true,
-     false},
-    {"qwen2",
-     "Qwen2ForCausalLM",
-     {{"\"head_dim\": 128,", ""}, {"\"num_key_value_heads\": 8", "\"num_key_value_heads\": null"}},
-     16,
-     64,
-     0,
-     0,
-     151643,
-     151645,
-     false,
-     true,
-     false,
-     false},
-    {"qwen2",
-     "Qwen2ForCausalLM",
+    {{"qwen3", "Qwen3ForCausalLM", 8, 128, 0, 0, 151643, 151645, true, false, false, false}, {{NULL, NULL}}},
+    {{"qwen3", "Qwen3ForCausalLM", 8, 128, 0, 0, 151643, 151645, true, true, true, false},
+     {{"\"attention_bias\": false", "\"attention_bias\": true"}}},
+    {{"qwen2", "Qwen2ForCausalLM", 16, 64, 0, 0, 151643, 151645, false, true, false, false},
+     {{"\"head_dim\": 128,", ""}, {"\"num_key_value_heads\": 8", "\"num_key_value_heads\": null"}}},
+    {{"qwen2", "Qwen2ForCausalLM", 8, 128, 512, 0, 151643, 151645, false, true, false, false},
      {{"\"sliding_window\": null", "\"sliding_window\": 512"},
       {"\"use_sliding_window\": false", "\"use_sliding_window\": true"},
-      {"\"max_window_layers\": 28", "\"max_window_layers\": 27"}},
-     8,
-     128,
-     512,
-     0,
-     151643,
-     151645,
-     false,
-     true,
-     false,
-     false},
-    {"qwen3",
-     "Qwen3ForCausalLM",
+      {"\"max_window_layers\": 28", "\"max_window_layers\": 27"}}},
+    {{"qwen3", "Qwen3ForCausalLM", 8, 128, 4096, 0, 151643, 151645, true, false, false, false},
      {{"\"sliding_window\": null", "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"},
-      {"\"use_sliding_window\": false", "\"use_sliding_window\": true"}},
-     8,
-     128,
-     4096,
-     0,
-     151643,
-     151645,
-     true,
-     false,
-     false,
-     false},
-    {"llama",
-     "LlamaForCausalLM",
-     {{"\"head_dim\": 128,", ""}, {"\"bos_token_id\": 151643, \"eos_token_id\": 151645,", ""}},
-     8,
-     64,
-     0,
-     0,
-     1,
-     2,
-     false,
-     false,
-     false,
-     false},
-    {"llama",
-     "LlamaForCausalLM",
+      {"\"use_sliding_window\": false", "\"use_sliding_window\": true"}}},
+    {{"llama", "LlamaForCausalLM", 8, 64, 0, 0, 1, 2, false, false, false, false},
+     {{"\"head_dim\": 128,", ""}, {"\"bos_token_id\": 151643, \"eos_token_id\": 151645,", ""}}},
+    {{"llama", "LlamaForCausalLM", 8, 128, 0, 0, -1, 151645, false, true, true, true},
      {{"\"attention_bias\": false", "\"attention_bias\": true, \"mlp_bias\": true"},
-      {"\"bos_token_id\": 151643", "\"bos_token_id\": null"}},
-     8,
-     128,
-     0,
-     0,
-     -1,
-     151645,
-     false,
-     true,
-     true,
-     true},
-    {"mistral", "MistralForCausalLM", {{NULL, NULL}}, 8, 128, 0, 0, 151643, 151645, false, false, false, false},
-    {"mistral",
-     "MistralForCausalLM",
-     {{"\"sliding_window\": null,", ""}, {"\"num_key_value_heads\": 8,", ""}},
-     8,
-     128,
-     4096,
-     0,
-     151643,
-     151645,
-     false,
-     false,
-     false,
-     false},
-    {"mistral",
-     "MistralForSequenceClassification",
-     {{"{", "{\"id2label\": {\"0\": \"a\"},"}},
-     8,
-     128,
-     0,
-     1,
-     151643,
-     151645,
-     false,
-     false,
-     false,
-     false},
-    {"llama",
-     "LlamaForSequenceClassification",
-     {{NULL, NULL}},
-     8,
-     128,
-     0,
-     2,
-     151643,
-     151645,
-     false,
-     false,
-     false,
-     false},
-    {"qwen2",
-     "Qwen2ForSequenceClassification",
-     {{"{", "{\"num_labels\": 5,"}},
-     8,
-     128,
-     0,
-     5,
-     151643,
-     151645,
-     false,
-     true,
-     false,
-     false},
+      {"\"bos_token_id\": 151643", "\"bos_token_id\": null"}}},
+    {{"mistral", "MistralForCausalLM", 8, 128, 0, 0, 151643, 151645, false, false, false, false}, {{NULL, NULL}}},
+    {{"mistral", "MistralForCausalLM", 8, 128, 4096, 0, 151643, 151645, false, false, false, false},
+     {{"\"sliding_window\": null,", ""}, {"\"num_key_value_heads\": 8,", ""}}},
+    {{"mistral", "MistralForSequenceClassification", 8, 128, 0, 1, 151643, 151645, false, false, false, false},
+     {{"{", "{\"id2label\": {\"0\": \"a\"},"}}},
+    {{"llama", "LlamaForSequenceClassification", 8, 128, 0, 2, 151643, 151645, false, false, false, false},
+     {{NULL, NULL}}},
+    {{"qwen2", "Qwen2ForSequenceClassification", 8, 128, 0, 5, 151643, 151645, false, true, false, false},
+     {{"{", "{\"num_labels\": 5,"}}},
 };
 
 static void families(void) {
@@ -244,24 +137,24 @@ static void families(void) {
         char text[4096], quoted[32];
         napier_model_config c;
         snprintf(text, sizeof text, "%s", whole);
-        snprintf(quoted, sizeof quoted, "\"%s\"", readings[i].family);
+        snprintf(quoted, sizeof quoted, "\"%s\"", readings[i].made.family);
         edit(text, "\"qwen3\"", quoted);
-        edit(text, "Qwen3ForCausalLM", readings[i].architecture);
+        edit(text, "Qwen3ForCausalLM", readings[i].made.architecture);
         for (int k = 0; k < 3 && readings[i].edits[k][0]; k++) {
             edit(text, readings[i].edits[k][0], readings[i].edits[k][1]);
         }
         if (!succeeded(context, napier_model_config_parse(context, "config.json", text, strlen(text), &c), quoted)) {
             continue;
         }
-        expect(strcmp(c.family, readings[i].family) == 0 && c.num_key_value_heads == readings[i].kv_heads &&
-                   c.head_dim == readings[i].head_dim && c.window == readings[i].window &&
-                   c.labels == readings[i].labels,
+        expect(strcmp(c.family, readings[i].made.family) == 0 && c.num_key_value_heads == readings[i].made.kv_heads &&
+                   c.head_dim == readings[i].made.head_dim && c.window == readings[i].made.window &&
+                   c.labels == readings[i].made.labels,
                "reading %zu: %lld kv heads of %lld, window %lld, %lld labels", i, (long long)c.num_key_value_heads,
                (long long)c.head_dim, (long long)c.window, (long long)c.labels);
-        expect(c.bos_token_id == readings[i].bos && c.eos_count == 1 && c.eos_token_ids[0] == readings[i].eos,
+        expect(c.bos_token_id == readings[i].made.bos && c.eos_count == 1 && c.eos_token_ids[0] == readings[i].made.eos,
                "reading %zu: bos %lld, %d eos", i, (long long)c.bos_token_id, c.eos_count);
-        expect(c.head_norms == readings[i].norms && c.qkv_bias == readings[i].qkv && c.o_bias == readings[i].o &&
-                   c.mlp_bias == readings[i].mlp,
+        expect(c.head_norms == readings[i].made.norms && c.qkv_bias == readings[i].made.qkv &&
+                   c.o_bias == readings[i].made.o && c.mlp_bias == readings[i].made.mlp,
                "reading %zu: norms %d, biases %d %d %d", i, c.head_norms, c.qkv_bias, c.o_bias, c.mlp_bias);
     }
 }
