@@ -270,10 +270,11 @@ integer-divide-by-zero,return,shift,signed-integer-overflow,unreachable,vla-boun
 }
 
 group_sanitize() {
-    local slow="test_softmax_bits|test_softmax_oracle|test_f64|test_streaming|test_signed_zeros|test_fenv"
+    local slow="test_softmax_bits|test_softmax_oracle|test_f64|test_streaming|test_signed_zeros|test_fenv" again
+    again="^test_(matmul|linear_token_logprobs|attention|attention_backward|project)$|emulated(_1)?$" # as X_engine, emulated_132
     build_asan all &&
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
-        check_ctest 2000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow|emulated(_1)?$" &&
+        check_ctest 2000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow|$again" &&
         skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax and hostile_allocations make the same calls"
     export TSAN_OPTIONS=halt_on_error=1
     build tsan "$(command -v clang || echo "$main_cc")" "selftest goldens" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return

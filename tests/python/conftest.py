@@ -1,10 +1,13 @@
 """What all tests of the package share: random arrays of every kind of layout, and float64 as the judge."""
+import pathlib
 import subprocess
 import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float16), BF16, np.dtype(np.float32), np.dtype(np.float64)]

@@ -1,13 +1,8 @@
 """Every public name has an example in its docstring, and the examples run. (Modules that need more: tests/peers.)"""
-import pathlib
-import sys
-
+import docstrings
 import pytest
 
 from napier import _napier
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-import docstrings  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not _napier._has_model, reason="this build has no model, which examples use")
 MODULES = ["napier", "napier.rl", "napier.umap", "napier.umap.plot", "napier.umap.umap_", "napier.ray", "napier.lm_eval"]

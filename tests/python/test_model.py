@@ -9,58 +9,27 @@ import time
 import types
 import warnings
 
+import docstrings
 import numpy as np
 import pytest
 
 import napier
 from conftest import BF16, bits, refuses
+from docstrings import DIM, HEADS, HIDDEN, KV_HEADS, LAYERS, TOKENIZER
 from napier import _napier
 
-TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "support" / "tiny_tokenizer.json"
-LAYERS, HIDDEN, HEADS, KV_HEADS, DIM, MIDDLE = 2, 32, 4, 2, 16, 48
 VOCABULARY = 600
+CONFIG = {**docstrings.CONFIG, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
 
 have = pytest.mark.skipif(not _napier._has_model, reason="this build has no model")
 
 
-def shapes():
-    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
-    yield "model.norm.weight", (HIDDEN,)
-    for i in range(LAYERS):
-        at = f"model.layers.{i}."
-        yield at + "input_layernorm.weight", (HIDDEN,)
-        yield at + "post_attention_layernorm.weight", (HIDDEN,)
-        for name, rows, cols in [("self_attn.q_proj", HEADS * DIM, HIDDEN), ("self_attn.k_proj", KV_HEADS * DIM, HIDDEN),
-                                 ("self_attn.v_proj", KV_HEADS * DIM, HIDDEN), ("self_attn.o_proj", HIDDEN, HEADS * DIM),
-                                 ("mlp.gate_proj", MIDDLE, HIDDEN), ("mlp.up_proj", MIDDLE, HIDDEN),
-                                 ("mlp.down_proj", HIDDEN, MIDDLE)]:
-            yield f"{at}{name}.weight", (rows, cols)
-        yield at + "self_attn.q_norm.weight", (DIM,)
-        yield at + "self_attn.k_norm.weight", (DIM,)
-
-
-CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-          "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": DIM, "intermediate_size": MIDDLE,
-          "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
-          "tie_word_embeddings": True, "max_position_embeddings": 64, "attention_bias": False, "bos_token_id": 1,
-          "eos_token_id": 2, "torch_dtype": "float32"}
-
-
 def weights(dtype=np.float32, seed=0):
-    rng = np.random.default_rng(seed)
-    return {name: (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(dtype) for name, shape in shapes()}
+    return docstrings.weights(docstrings.shapes(VOCABULARY), dtype, seed)
 
 
 def write_model(folder, dtype=np.float32, word="F32", seed=0):
-    header, body = {}, b""
-    for name, x in weights(dtype, seed).items():
-        header[name] = {"dtype": word, "shape": list(x.shape), "data_offsets": [len(body), len(body) + x.nbytes]}
-        body += x.tobytes()
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    shutil.copy(TOKENIZER, folder / "tokenizer.json")
+    docstrings.write_model(folder, CONFIG, weights(dtype, seed), word)
 
 
 @pytest.fixture(scope="module")

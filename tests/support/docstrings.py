@@ -38,8 +38,8 @@ WITHOUT = {
 }
 
 
-def shapes():
-    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
+def shapes(vocabulary=VOCABULARY):
+    yield "model.embed_tokens.weight", (vocabulary, HIDDEN)
     yield "model.norm.weight", (HIDDEN,)
     for i in range(LAYERS):
         at = f"model.layers.{i}."
@@ -54,26 +54,30 @@ def shapes():
         yield at + "self_attn.k_norm.weight", (DIM,)
 
 
-def write_model(folder, config, shapes):
-    """A checkpoint of float32 with random weights and the tokenizer of the tests."""
-    rng, header, body = np.random.default_rng(0), {}, b""
-    for name, shape in shapes:
-        x = (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(np.float32)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(body), len(body) + x.nbytes]}
+def weights(shapes, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    return {name: (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(dtype) for name, shape in shapes}
+
+
+def write_model(folder, config, weights, word="F32"):
+    """A checkpoint and the tokenizer of the tests."""
+    header, body = {}, b""
+    for name, x in weights.items():
+        header[name] = {"dtype": word, "shape": list(x.shape), "data_offsets": [len(body), len(body) + x.nbytes]}
         body += x.tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
     (folder / "config.json").write_text(json.dumps(config))
     shutil.copy(TOKENIZER, folder / "tokenizer.json")
 
 
 def models(folder):
-    write_model(folder / "Qwen3-0.6B", CONFIG, shapes())
+    write_model(folder / "Qwen3-0.6B", CONFIG, weights(shapes()))
     (folder / "Qwen3-0.6B" / "chat_template.jinja").write_text(TEMPLATE)
     reward = {**CONFIG, "architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "reward"}}
-    write_model(folder / "Qwen3-0.6B-Reward", reward, [*shapes(), ("score.weight", (1, HIDDEN))])
+    write_model(folder / "Qwen3-0.6B-Reward", reward, weights([*shapes(), ("score.weight", (1, HIDDEN))]))
 
 
 def public(module):
