@@ -39,7 +39,7 @@ typedef struct part {
 /* The limits of config.json and of the rows of a block keep these products below 2^40. */
 static void list_parts(mixture *e, int64_t rows, part parts[PARTS]) {
     const int64_t entries = rows * e->count, width = e->model->config.hidden_size + PADDING;
-    const int64_t each = (int64_t)napier_dtype_size(napier_model_activations(e->model));
+    const int64_t each = napier_model_activation_bytes(e->model);
     const part all[PARTS] = {{(void **)&e->offsets, (e->experts + 1) * (int64_t)sizeof *e->offsets},
                              {(void **)&e->members, entries * (int64_t)sizeof *e->members},
                              {(void **)&e->chosen, entries * (int64_t)sizeof *e->chosen},

@@ -13,11 +13,16 @@ static napier_ragged_size size_of(int64_t tokens, int64_t positions) {
     return (napier_ragged_size){.tokens = tokens, .sequences = 1, .copies = 1, .positions = positions};
 }
 
-/* As many tokens as fit in the model's memory, together with the tables for all positions; 0: not even one. */
-static int64_t chunk_of(const napier_context *context, const napier_model *model, int64_t tokens) {
+/* Plans for as many tokens as fit in the model's memory, together with the tables for all positions. Returns their number;
+ * 0: not even one. */
+static int64_t plan_chunk(const napier_context *context, const napier_model *model, int64_t tokens,
+                          napier_layers_plan *plan) {
     int64_t chunk = tokens < CHUNK_TOKENS ? tokens : CHUNK_TOKENS;
-    while (chunk > 0 && napier_layers_bytes(context, model, size_of(chunk, tokens)) > model->memory) {
-        chunk /= 2;
+    for (; chunk > 0; chunk /= 2) {
+        napier_layers_plan_for(context, model, size_of(chunk, tokens), plan);
+        if (plan->bytes <= model->memory) {
+            break;
+        }
     }
     return chunk;
 }
@@ -49,13 +54,14 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
     NAPIER_TRY(napier_check_ids(context, "ids", ids, ids.size, model->config.vocab_size));
     NAPIER_REFUSE_IF(context, ids.size < 1, "ids: %" PRId64 " tokens, where there should be one or more", ids.size);
     NAPIER_TRY(napier_model_check_length(context, model, "ids", ids.size));
-    const int64_t chunk = chunk_of(context, model, ids.size);
+    if (model->compute != NAPIER_COMPUTE_F32) {
+        napier_matrix_engine_decide(context);
+    }
+    napier_layers_plan plan = {0};
+    const int64_t chunk = plan_chunk(context, model, ids.size, &plan);
     if (chunk == 0) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,
                            "memory: %" PRId64 " bytes are too few for %" PRId64 " tokens", model->memory, ids.size);
-    }
-    if (model->compute != NAPIER_COMPUTE_F32) {
-        napier_matrix_engine_decide(context);
     }
     NAPIER_MEMORY(memory, context);
     NAPIER_MEMORY(kept, context);
@@ -68,7 +74,7 @@ napier_status napier_kv_create(napier_context *context, const napier_model *mode
         own_ids[i] = napier_index_at(ids, i);
     }
     NAPIER_TRY(napier_kv_store_allocate(&kept, model, ids.size, &kv->store));
-    NAPIER_TRY(napier_layers_allocate(&memory, model, size_of(chunk, ids.size), &layers));
+    NAPIER_TRY(napier_layers_allocate(&memory, &plan, &layers));
     layers.progress = progress;
     layers.user = user;
     NAPIER_TRY(run(context, kv, ids, &layers, chunk));

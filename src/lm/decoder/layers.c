@@ -24,7 +24,6 @@
 enum {
     NAPIER_BLOCK_ROWS = 2048, /* rows of all steps but attention */
     NAPIER_SOME_ROWS = 4,     /* rows that a thread takes at a time */
-    NAPIER_LAYERS_PARTS = 10, /* number of memory areas */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -106,44 +105,6 @@ static int64_t project_floats_of(const napier_context *context, const napier_mod
     return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
 }
 
-/* The last block, and the rows of the last layer, may be fewer. Fewer rows may need more memory, because the product
- * divides them differently. */
-static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
-    int64_t floats = 1;
-    for (int64_t some = 1; some <= rows; some++) {
-        floats = most(floats, project_floats_of(context, m, some));
-    }
-    return floats;
-}
-
-typedef struct part {
-    void **memory;
-    int64_t bytes;
-} part;
-
-static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
-                       part parts[NAPIER_LAYERS_PARTS]) {
-    const napier_model *m = l->model;
-    const napier_model_config *c = &m->config;
-    const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
-    const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
-    const int64_t kv = times(stride_of(kv_width(m)), c->qkv_bias ? 2 : 1); /* sums of k, and of v before its bias */
-    const int64_t widest = most(plus(stride_of(q_width(m)), kv), stride_of(c->hidden_size));
-    const part all[NAPIER_LAYERS_PARTS] = {
-        {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
-        {&l->normed, times(times(size.tokens, stride_of(c->hidden_size)), each)},
-        {&l->q, times(times(size.tokens, stride_of(q_width(m))), each)},
-        {&l->attended, times(times(size.tokens, stride_of(q_width(m))), each)},
-        {&l->k, times(times(keys, stride_of(kv_width(m))), each)},
-        {&l->v, times(times(keys, stride_of(kv_width(m))), each)},
-        {&l->experts, napier_experts_bytes(context, m, block)},
-        {(void **)&l->wide, times(times(block, widest), wide)},
-        {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
-        {(void **)&l->memory, times(project_floats(context, m, block), wide)},
-    };
-    memcpy(parts, all, sizeof all);
-}
-
 /* An upper bound of attention's memory: for packing, and for each thread. */
 static int64_t attention_bytes(const napier_context *context, const napier_model *m, napier_ragged_size size) {
     enum { PACKED_MOST = 32 << 20, TILE_ROWS = 192, TILE_COLUMNS = 512 };
@@ -156,19 +117,47 @@ static int64_t attention_bytes(const napier_context *context, const napier_model
     return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
 }
 
-static napier_layers layers_of(const napier_model *model) {
-    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
+/* The last block, and the rows of the last layer, may be fewer. Fewer rows may need more memory, because the product
+ * divides them differently. */
+static void plan_products(const napier_context *context, int64_t rows, napier_layers_plan *plan) {
+    if (plan->rows == 0 || plan->rows > rows) {
+        plan->rows = 0;
+        plan->floats = 1;
+    }
+    while (plan->rows < rows) {
+        plan->floats = most(plan->floats, project_floats_of(context, plan->model, ++plan->rows));
+    }
 }
 
-int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
-    napier_layers layers = layers_of(model);
-    part parts[NAPIER_LAYERS_PARTS];
-    list_parts(context, size, &layers, parts);
-    int64_t bytes = plus(attention_bytes(context, model, size), napier_ragged_bytes(size));
-    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
-        bytes = plus(bytes, parts[i].bytes);
+void napier_layers_plan_for(const napier_context *context, const napier_model *m, napier_ragged_size size,
+                            napier_layers_plan *plan) {
+    const napier_model_config *c = &m->config;
+    const int64_t each = napier_model_activation_bytes(m), wide = (int64_t)sizeof(float);
+    const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
+    const int64_t kv = times(stride_of(kv_width(m)), c->qkv_bias ? 2 : 1); /* sums of k, and of v before its bias */
+    const int64_t widest = most(plus(stride_of(q_width(m)), kv), stride_of(c->hidden_size));
+    const int64_t queries = times(times(size.tokens, stride_of(q_width(m))), each);
+    const int64_t values = times(times(keys, stride_of(kv_width(m))), each);
+    plan->model = m;
+    plan->size = size;
+    plan_products(context, block, plan);
+    const int64_t areas[NAPIER_LAYERS_AREAS] = {
+        times(times(size.tokens, c->hidden_size), wide),
+        times(times(size.tokens, stride_of(c->hidden_size)), each),
+        queries,
+        queries,
+        values,
+        values,
+        napier_experts_bytes(context, m, block),
+        times(times(block, widest), wide),
+        times(times(size.positions, c->head_dim), wide),
+        times(plan->floats, wide),
+    };
+    memcpy(plan->areas, areas, sizeof areas);
+    plan->bytes = plus(attention_bytes(context, m, size), napier_ragged_bytes(size));
+    for (int i = 0; i < NAPIER_LAYERS_AREAS; i++) {
+        plan->bytes = plus(plan->bytes, areas[i]);
     }
-    return bytes;
 }
 
 static void angles_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -180,25 +169,25 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-napier_status napier_layers_allocate(napier_memory *memory, const napier_model *model, napier_ragged_size size,
-                                     napier_layers *layers) {
-    napier_context *context = memory->context;
-    part parts[NAPIER_LAYERS_PARTS];
-    *layers = layers_of(model);
-    NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
-    layers->rows = size.tokens + size.copied;
-    list_parts(context, size, layers, parts);
-    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
-        *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
+napier_status napier_layers_allocate(napier_memory *memory, const napier_layers_plan *plan, napier_layers *l) {
+    const napier_ragged_size size = plan->size;
+    void **const areas[NAPIER_LAYERS_AREAS] = {
+        (void **)&l->x,       &l->normed,         &l->q, &l->attended, &l->k, &l->v, &l->experts, (void **)&l->wide,
+        (void **)&l->cosines, (void **)&l->memory};
+    *l = (napier_layers){.model = plan->model, .dtype = napier_model_activations(plan->model)};
+    NAPIER_TRY(napier_ragged_allocate(memory, size, &l->batch));
+    l->rows = size.tokens + size.copied;
+    for (int i = 0; i < NAPIER_LAYERS_AREAS; i++) {
+        *areas[i] = napier_take(memory, plan->areas[i], 1);
     }
     NAPIER_TRY(napier_taken(memory, "layers: no memory for %lld tokens", (long long)size.tokens));
-    layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
-    napier_parallel(context, size.positions, 16, angles_task, layers);
+    l->sines = l->cosines + size.positions * (plan->model->config.head_dim / 2);
+    napier_parallel(memory->context, size.positions, 16, angles_task, l);
     return NAPIER_OK;
 }
 
 int64_t napier_kv_store_bytes(const napier_model *m, int64_t rows) {
-    const int64_t each = 2 * (int64_t)napier_dtype_size(napier_model_activations(m));
+    const int64_t each = 2 * napier_model_activation_bytes(m);
     return times(times(times(rows, m->config.num_hidden_layers), stride_of(kv_width(m))), each);
 }
 

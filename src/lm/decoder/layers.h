@@ -91,11 +91,22 @@ typedef struct napier_layers {
     double done, share; /* fractions of all work: before this batch, and in this batch's layers */
 } napier_layers;
 
-/* The bytes that napier_layers_allocate and attention allocate. INT64_MAX if they overflow. */
-int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size);
+/* The memory that the layers need for a batch of up to a given size. It is made once: a caller compares its bytes with a
+ * limit, and the memory is allocated by it. */
+enum { NAPIER_LAYERS_AREAS = 10 };
+typedef struct napier_layers_plan {
+    const napier_model *model;
+    napier_ragged_size size;
+    int64_t areas[NAPIER_LAYERS_AREAS]; /* bytes */
+    int64_t bytes;                      /* of all, and what attention allocates. INT64_MAX if they overflow */
+    int64_t rows, floats;               /* a product of 1 .. rows rows takes so many floats at most */
+} napier_layers_plan;
+
+/* *plan is zero, or has the plan of a smaller batch of the same model: then only its further rows are looked at. */
+void napier_layers_plan_for(const napier_context *context, const napier_model *model, napier_ragged_size size,
+                            napier_layers_plan *plan);
 /* The caller frees `memory` after the last use of the layers. */
-napier_status napier_layers_allocate(napier_memory *memory, const napier_model *model, napier_ragged_size size,
-                                     napier_layers *layers);
+napier_status napier_layers_allocate(napier_memory *memory, const napier_layers_plan *plan, napier_layers *layers);
 
 /* Allocates a store. The caller frees `memory` after its last use. */
 napier_status napier_kv_store_allocate(napier_memory *memory, const napier_model *model, int64_t rows,

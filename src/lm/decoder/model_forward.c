@@ -58,15 +58,17 @@ static napier_ragged_size with(const forward *f, napier_ragged_size size, int64_
     return size;
 }
 
-/* Takes as many sequences from s on as fit, but at least one. Returns the first that does not fit. */
-static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size) {
-    *size = with(f, (napier_ragged_size){0}, s);
+/* Plans for as many sequences from s on as fit, but at least one. Returns the first that does not fit. */
+static int64_t next_chunk(const forward *f, int64_t s, napier_layers_plan *plan) {
+    *plan = (napier_layers_plan){0};
+    napier_layers_plan_for(f->context, f->model, with(f, plan->size, s), plan);
     while (++s < f->sequences) {
-        const napier_ragged_size more = with(f, *size, s);
-        if (napier_layers_bytes(f->context, f->model, more) > f->model->memory) {
+        napier_layers_plan more = *plan;
+        napier_layers_plan_for(f->context, f->model, with(f, plan->size, s), &more);
+        if (more.bytes > f->model->memory) {
             break;
         }
-        *size = more;
+        *plan = more;
     }
     return s;
 }
@@ -74,15 +76,14 @@ static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size)
 /* Checks that every chunk fits. Only a chunk of one sequence can be too large. */
 static napier_status check_chunks(const forward *f) {
     for (int64_t s = 0; s < f->sequences;) {
-        napier_ragged_size size;
-        const int64_t end = next_chunk(f, s, &size);
-        NAPIER_TRY(napier_model_check_length(f->context, f->model, "ids", size.positions));
-        const int64_t bytes = napier_layers_bytes(f->context, f->model, size);
-        if (bytes > f->model->memory) {
+        napier_layers_plan plan;
+        const int64_t end = next_chunk(f, s, &plan);
+        NAPIER_TRY(napier_model_check_length(f->context, f->model, "ids", plan.size.positions));
+        if (plan.bytes > f->model->memory) {
             return napier_fail(f->context, NAPIER_OUT_OF_MEMORY,
                                "memory: %" PRId64 " bytes are too few for sequence %" PRId64 " of %" PRId64
                                " tokens, which needs %" PRId64,
-                               f->model->memory, s, size.tokens, bytes);
+                               f->model->memory, s, plan.size.tokens, plan.bytes);
         }
         s = end;
     }
@@ -116,8 +117,8 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
     }
 }
 
-static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_size size) {
-    const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
+static napier_status allocate(forward *f, napier_memory *memory, const napier_layers_plan *plan) {
+    const int64_t rows = plan->size.tokens < LOGIT_ROWS ? plan->size.tokens : LOGIT_ROWS;
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
     const size_t row = (size_t)head.cols + 16;
@@ -125,39 +126,40 @@ static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_s
         f->logits.data ? napier_project_most_floats(f->context, x, head, napier_model_splits(f->model)) : 0;
     f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
     NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
-    NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));
+    NAPIER_TRY(napier_layers_allocate(memory, plan, &f->layers));
     f->layers.progress = f->progress;
     f->layers.user = f->user;
     return NAPIER_OK;
 }
 
 /* Runs sequences s .. end - 1. */
-static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
+static napier_status run_chunk(forward *f, int64_t s, int64_t end, const napier_layers_plan *plan) {
+    const int64_t tokens = plan->size.tokens;
     NAPIER_MEMORY(memory, f->context);
-    NAPIER_TRY(allocate(f, &memory, size));
+    NAPIER_TRY(allocate(f, &memory, plan));
     for (int64_t i = s; i < end; i++) {
         const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
         napier_ragged_add(&f->layers.batch, f->ids, begin, stop, 0, (napier_key_rows){0, 0}, stop - begin);
     }
     f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
-    f->layers.share = (double)size.tokens / (double)f->ids.size;
+    f->layers.share = (double)tokens / (double)f->ids.size;
     NAPIER_TRY(napier_layers_run(f->context, &f->layers));
     if (f->hidden.data) {
-        write_states(f, begin_of(f, s), size.tokens);
+        write_states(f, begin_of(f, s), tokens);
     }
     NAPIER_MAY_STOP(f->context);
     if (f->logits.data) {
-        write_logits(f, begin_of(f, s), size.tokens);
+        write_logits(f, begin_of(f, s), tokens);
     }
     return napier_stopped(f->context);
 }
 
 static napier_status run_all(forward *f) {
-    napier_ragged_size size;
+    napier_layers_plan plan;
     NAPIER_TRY(check_chunks(f));
     for (int64_t s = 0, end; s < f->sequences; s = end) {
-        end = next_chunk(f, s, &size);
-        NAPIER_TRY(size.tokens > 0 ? run_chunk(f, s, end, size) : NAPIER_OK);
+        end = next_chunk(f, s, &plan);
+        NAPIER_TRY(plan.size.tokens > 0 ? run_chunk(f, s, end, &plan) : NAPIER_OK);
     }
     return NAPIER_OK;
 }

@@ -50,6 +50,10 @@ static inline napier_dtype napier_model_activations(const napier_model *model) {
     return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
 }
 
+static inline int64_t napier_model_activation_bytes(const napier_model *model) {
+    return model->compute == NAPIER_COMPUTE_BF16 ? 2 : (int64_t)sizeof(float);
+}
+
 /* Are products those of napier_matmul_split? */
 static inline bool napier_model_splits(const napier_model *model) { return model->compute == NAPIER_COMPUTE_SPLIT; }
 

@@ -28,9 +28,10 @@ typedef struct generate {
     int64_t prompts, sequences, longest; /* longest: tokens of a prompt */
     bool penalized;
     napier_schedule schedule;
+    napier_layers_plan plan;
     napier_layers layers;
-    int64_t logit_rows;
-    float *logits, *memory; /* [logit_rows, V], and of the head's product */
+    int64_t logit_rows, head_floats;
+    float *logits, *memory; /* [logit_rows, V], and [head_floats] of the head's product */
     unsigned char *ended;   /* [B] */
     uint8_t *early_keep;    /* [V] keep, without stops: for tokens before min_tokens */
     bool has_texts;
@@ -144,25 +145,22 @@ static napier_ragged_size size_of(const generate *g, int64_t tokens) {
                                 .keys = tokens * positions};
 }
 
-static napier_const_matrix states_of(const generate *g, int64_t rows) {
-    return napier_const_rows(NULL, rows, g->model->head.cols, napier_model_activations(g->model));
-}
-
 static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The bytes of a step, besides the store. */
-static int64_t step_bytes(const generate *g, int64_t tokens, int64_t rows) {
+/* Plans a step of up to so many tokens. Returns its bytes, besides the store. */
+static int64_t plan_step(generate *g, int64_t tokens) {
+    const napier_model *m = g->model;
     const int64_t lists = g->penalized ? g->longest + g->options.max_tokens : 0;
-    const int64_t row =
-        (g->model->config.vocab_size + 2) * (int64_t)sizeof(float) + (lists + 9) * (int64_t)sizeof(int64_t);
-    const int64_t product = (int64_t)(napier_project_most_floats(g->context, states_of(g, rows), g->model->head,
-                                                                 napier_model_splits(g->model)) *
-                                      sizeof(float));
-    return plus(plus(napier_layers_bytes(g->context, g->model, size_of(g, tokens)), rows * row + product),
+    const int64_t row = (m->config.vocab_size + 2) * (int64_t)sizeof(float) + (lists + 9) * (int64_t)sizeof(int64_t);
+    g->logit_rows = least(tokens, LOGIT_ROWS);
+    g->head_floats = (int64_t)napier_project_most_floats(
+        g->context, napier_const_rows(NULL, g->logit_rows, m->head.cols, napier_model_activations(m)), m->head,
+        napier_model_splits(m));
+    napier_layers_plan_for(g->context, m, size_of(g, tokens), &g->plan);
+    return plus(plus(g->plan.bytes, g->logit_rows * row + g->head_floats * (int64_t)sizeof(float)),
                 napier_schedule_bytes(tokens));
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Chooses the size of a step, and gives the rest of the memory to the store. Smaller steps leave more. */
 static napier_status plan(generate *g) {
@@ -170,11 +168,10 @@ static napier_status plan(generate *g) {
     const int64_t row = napier_kv_store_bytes(g->model, 1), work = g->batch.prompt_ids.size + g->sequences * own;
     int64_t tokens = STEP_TOKENS, needed = INT64_MAX;
     for (; tokens > 0; tokens /= 2) {
-        const int64_t rows = least(tokens, LOGIT_ROWS), bytes = step_bytes(g, tokens, rows);
+        const int64_t bytes = plan_step(g, tokens);
         const int64_t left = g->model->memory > bytes ? (g->model->memory - bytes) / row : 0;
         needed = plus(bytes, napier_kv_store_bytes(g->model, enough));
         g->schedule.store.rows = least(left, work);
-        g->logit_rows = rows;
         if (left >= enough && (left >= least(work, 4 * enough) || tokens <= 64)) {
             g->schedule.most = g->schedule.step_tokens = tokens;
             return NAPIER_OK;
@@ -197,11 +194,9 @@ static void forbid_stops(const generate *g) {
 
 static napier_status allocate(generate *g, napier_memory *memory) {
     const int64_t rows = g->logit_rows, vocabulary = g->model->config.vocab_size;
-    const size_t product =
-        napier_project_most_floats(g->context, states_of(g, rows), g->model->head, napier_model_splits(g->model));
     g->ended = napier_take(memory, g->sequences, 1);
     g->logits = napier_take(memory, rows * vocabulary, sizeof *g->logits);
-    g->memory = napier_take(memory, (int64_t)product, sizeof *g->memory);
+    g->memory = napier_take(memory, g->head_floats, sizeof *g->memory);
     g->sequence_of = napier_take(memory, 5 * rows, sizeof *g->sequence_of);
     g->logprobs = napier_take(memory, 3 * rows, sizeof *g->logprobs);
     g->early_keep = napier_take(memory, g->options.min_tokens > 0 ? vocabulary : 0, 1);
@@ -222,7 +217,7 @@ static napier_status allocate(generate *g, napier_memory *memory) {
     forbid_stops(g);
     NAPIER_TRY(napier_kv_store_allocate(memory, g->model, g->schedule.store.rows, &g->schedule.store));
     NAPIER_TRY(napier_schedule_allocate(memory, &g->schedule));
-    NAPIER_TRY(napier_layers_allocate(memory, g->model, size_of(g, g->schedule.step_tokens), &g->layers));
+    NAPIER_TRY(napier_layers_allocate(memory, &g->plan, &g->layers));
     g->layers.store = &g->schedule.store;
     return NAPIER_OK;
 }

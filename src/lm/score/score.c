@@ -128,7 +128,7 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
 static napier_status run_layers(score *s, const napier_score_chunk *c, napier_memory *memory, double work) {
-    NAPIER_TRY(napier_layers_allocate(memory, s->model, c->size, &s->layers));
+    NAPIER_TRY(napier_layers_allocate(memory, &c->layers, &s->layers));
     s->layers.progress = s->options.progress;
     s->layers.user = s->options.user;
     s->layers.done = s->done / s->work;

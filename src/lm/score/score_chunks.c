@@ -62,23 +62,23 @@ static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int6
     return c;
 }
 
-static napier_score_chunk with_bytes(const napier_context *context, const napier_model *model, napier_score_chunk c) {
-    const int64_t layers = napier_layers_bytes(context, model, c.size);
+static napier_score_chunk planned(const napier_context *context, const napier_model *model, napier_score_chunk c) {
     const int64_t head = model->config.labels > 0 ? napier_reward_head_bytes(context, model, c.ratings)
                                                   : napier_score_head_bytes(context, model, c.ratings);
-    c.bytes = layers > INT64_MAX - head ? INT64_MAX : layers + head;
+    napier_layers_plan_for(context, model, c.size, &c.layers);
+    c.bytes = c.layers.bytes > INT64_MAX - head ? INT64_MAX : c.layers.bytes + head;
     return c;
 }
 
 /* A chunk with as many responses of the first prompt as fit, but at least one. */
 static napier_score_chunk piece(const napier_context *context, const napier_model *model, const napier_score_lists *l,
                                 napier_score_chunk c) {
-    napier_score_chunk fits = with_bytes(context, model, with(l, c.prompt, 1, c));
+    napier_score_chunk fits = planned(context, model, with(l, c.prompt, 1, c));
     const int64_t end = l->prompts[c.prompt].first + l->prompts[c.prompt].count;
     while (fits.end < end) {
         napier_score_chunk more = fits;
         add_response(l, c.prompt, fits.end, &more);
-        more = with_bytes(context, model, more);
+        more = planned(context, model, more);
         if (more.bytes > model->memory) {
             break;
         }
@@ -94,7 +94,7 @@ napier_score_chunk napier_score_chunk_next(const napier_context *context, const 
         c.prompt++;
     }
     for (int64_t p = c.prompt; p < l->count; p++) {
-        const napier_score_chunk more = with_bytes(context, model, with(l, p, INT64_MAX, c));
+        const napier_score_chunk more = planned(context, model, with(l, p, INT64_MAX, c));
         if (more.bytes > model->memory) {
             return c.end > c.first ? c : piece(context, model, l, c);
         }

@@ -21,7 +21,7 @@ static int64_t rows_for(int64_t tokens) { return tokens < NAPIER_HEAD_MOST_ROWS 
 /* The bytes of a row: what is gathered here, and what ops/head needs besides its workspace for one id. */
 static int64_t row_bytes(const napier_context *context, const napier_model *model) {
     const int64_t each = sizeof(int64_t) + sizeof(int64_t) + sizeof(float);
-    return model->config.hidden_size * (int64_t)napier_dtype_size(napier_model_activations(model)) +
+    return model->config.hidden_size * napier_model_activation_bytes(model) +
            NAPIER_HEAD_PER_ROW * each * (1 + context->threads) + (int64_t)(sizeof(int64_t) + sizeof(float));
 }
 
@@ -34,10 +34,10 @@ int64_t napier_score_head_bytes(const napier_context *context, const napier_mode
 
 napier_status napier_score_head_allocate(napier_memory *memory, napier_score_head *h, int64_t tokens) {
     const int64_t rows = rows_for(tokens), all = rows * NAPIER_HEAD_PER_ROW;
-    const size_t each = napier_dtype_size(napier_model_activations(h->model));
     h->most_rows = rows;
     h->per_row = NAPIER_HEAD_PER_ROW;
-    h->gathered = napier_take(memory, rows * h->model->config.hidden_size, each);
+    h->gathered =
+        napier_take(memory, rows * h->model->config.hidden_size, (size_t)napier_model_activation_bytes(h->model));
     h->ids = napier_take(memory, all, sizeof *h->ids);
     h->targets = napier_take(memory, all, sizeof *h->targets);
     h->logprobs = napier_take(memory, all, sizeof *h->logprobs);

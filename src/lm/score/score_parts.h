@@ -114,8 +114,9 @@ napier_status napier_reward_head_allocate(napier_memory *memory, const napier_mo
 typedef struct napier_score_chunk {
     int64_t first, end, prompt;
     napier_ragged_size size;
-    int64_t ratings; /* number of tokens in its responses; for rewards, of responses */
-    int64_t bytes;   /* of its layers and its head */
+    napier_layers_plan layers; /* for that size */
+    int64_t ratings;           /* number of tokens in its responses; for rewards, of responses */
+    int64_t bytes;             /* of its layers and its head */
 } napier_score_chunk;
 
 /* The chunk after `chunk` ({0}: the first chunk): as many responses as fit in the model's memory, but at least one. The
