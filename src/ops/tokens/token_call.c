@@ -1,4 +1,4 @@
-/* ops/tokens/token_call.c - see token_call.h. */
+/* ops/tokens/token_call.c - the arguments of a call on tokens. */
 #include "ops/tokens/token_call.h"
 
 #include <float.h>
@@ -6,7 +6,6 @@
 
 #include "core/base/sizes.h"
 #include "core/base/struct_size.h"
-#include "core/math/f64.h"
 #include "ops/softmax/arguments.h"
 #include "ops/tokens/token_record.h"
 
@@ -36,10 +35,6 @@ static napier_status read_options(napier_context *context, const napier_token_op
 
 /* ---- Ids --------------------------------------------------------------------------------------------------------- */
 
-int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
-    return napier_index_at(call->ids, row * call->per_row + k);
-}
-
 static napier_status check_ids_size(napier_context *context, napier_indices ids, int64_t rows) {
     NAPIER_TRY(napier_check_indices(context, "ids", ids));
     NAPIER_REFUSE_IF(context, rows == 0 ? ids.size != 0 : rows > 0 && ids.size % rows != 0,
@@ -60,8 +55,8 @@ static napier_status check_ids(napier_context *context, napier_indices ids, int6
 
 /* ---- All arguments ----------------------------------------------------------------------------------------------- */
 
-/* What the forward and the backward call share. others: the results or the gradients; any: some are of the ids'
- * log-probabilities or ranks; loss: of a loss. */
+/* What the forward and the backward call share. `others` are the results or the gradients. `any`: there must be ids, because
+ * some of them belong to the ids' log-probabilities or ranks. `loss`: one belongs to a loss, so a row has one id. */
 static napier_status check_call(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                 const napier_token_call *call, const napier_argument *others, size_t count, bool any,
                                 bool loss) {
@@ -179,151 +174,4 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
         napier_token_chosen("gradients: chosen", g.chosen, call->rows, call->per_row, needed),
     };
     return check_call(context, place, matrices, call, all, GRADIENTS, g.logprobs.data, g.loss.data);
-}
-
-/* ---- Rows in work ------------------------------------------------------------------------------------------------ */
-
-int64_t napier_token_kept(const napier_token_call *call, int64_t row) {
-    const uint8_t *keep = napier_token_keep(&call->rules, row, 0);
-    int64_t kept = keep ? 0 : call->cols;
-    for (int64_t j = 0; keep && j < call->cols; j++) {
-        kept += keep[j] != 0;
-    }
-    return kept;
-}
-
-napier_token_seen **napier_token_desks(napier_memory *memory, const napier_token_call *call, int workers,
-                                       int64_t rows) {
-    enum { LINE = 64 }; /* workers write to cache lines of their own */
-    const int64_t k = call->chosen ? call->per_row : 0, top = call->wants.top_k;
-    const int64_t seen_bytes = napier_round_up(rows * (int64_t)sizeof(napier_token_seen), LINE);
-    const int64_t integers = napier_round_up(2 * rows * k * (int64_t)sizeof(int64_t), LINE);
-    const int64_t tops = napier_round_up(rows * top * (int64_t)sizeof(napier_token_top), LINE);
-    const int64_t floats = napier_round_up(rows * k * (int64_t)sizeof(float), LINE);
-    char *at = napier_take(memory, workers, (size_t)(seen_bytes + integers + tops + floats));
-    napier_token_seen **const desks = napier_take(memory, workers, sizeof(void *));
-    for (int w = 0; !memory->missing && w < workers; w++, at += seen_bytes + integers + tops + floats) {
-        int64_t *const ids = (int64_t *)(void *)(at + seen_bytes);
-        napier_token_top *const best = (napier_token_top *)(void *)(at + seen_bytes + integers);
-        float *const chosen = (float *)(void *)(at + seen_bytes + integers + tops);
-        desks[w] = (napier_token_seen *)(void *)at;
-        for (int64_t r = 0; r < rows; r++) {
-            desks[w][r] = (napier_token_seen){.ids = ids + 2 * r * k,
-                                              .before = ids + (2 * r + 1) * k,
-                                              .chosen = chosen + r * k,
-                                              .top = best + r * top};
-            napier_token_seen_start(&desks[w][r], &call->wants);
-        }
-    }
-    return memory->missing ? NULL : desks;
-}
-
-void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_token_seen *seen) {
-    napier_token_seen_start(seen, &call->wants);
-    for (int64_t k = 0; call->chosen && k < call->per_row; k++) {
-        seen->ids[k] = napier_token_id(call, row, k);
-    }
-}
-
-/* Collects the logits of chosen ids, some at a time, and converts them to z. */
-void napier_token_start(const napier_token_call *call, const napier_token_kernels *kernels, napier_const_matrix x,
-                        int64_t row, napier_token_seen *seen) {
-    enum { SOME = 64 };
-    const size_t size = napier_dtype_size(x.dtype);
-    const uint8_t *keep = napier_token_keep(&call->rules, row, 0);
-    napier_token_start_ids(call, row, seen);
-    for (int64_t k = 0; call->chosen && k < call->per_row; k += SOME) {
-        const int64_t n = napier_least(call->per_row - k, SOME);
-        char logits[SOME * sizeof(float)];
-        uint8_t kept[SOME] = {0};
-        memset(logits, 0, sizeof logits);
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t id = seen->ids[k + i], j = napier_token_ignored(call, id) ? 0 : id;
-            if (call->cols > 0) {
-                memcpy(logits + (size_t)i * size,
-                       (const char *)x.data + (row * x.row_stride + j * x.col_stride) * (int64_t)size, size);
-                kept[i] = keep ? keep[j] : 1;
-            }
-        }
-        kernels->token_z(&call->rules, logits, x.dtype, 1, keep ? kept : NULL, n, seen->chosen + k);
-        for (int64_t i = k; i < k + n; i++) {
-            seen->chosen[i] = napier_token_ignored(call, seen->ids[i]) ? INFINITY : seen->chosen[i];
-        }
-    }
-}
-
-/* ---- Results of a row -------------------------------------------------------------------------------------------- */
-
-static void put(napier_matrix m, int64_t row, int64_t col, double x) {
-    napier_f64_store(m.data, m.dtype, row * m.row_stride + col * m.col_stride, x);
-}
-static void put_row(napier_vector v, int64_t row, double x) {
-    if (v.data) {
-        napier_f64_store(v.data, v.dtype, row * v.stride, x);
-    }
-}
-
-static void write_chosen(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                         const napier_token_seen *seen) {
-    const napier_token_results *r = &call->results;
-    const int64_t kept = call->wants.total ? napier_token_kept(call, row) : 0;
-    for (int64_t k = 0; call->chosen && k < call->per_row; k++) {
-        const bool ignored = napier_token_ignored(call, seen->ids[k]);
-        const float logprob = ignored ? 0.0f : napier_token_logprob(final, seen->chosen[k]);
-        if (r->logprobs.data) {
-            put(r->logprobs, row, k, (double)logprob);
-        }
-        if (r->rank) {
-            r->rank[row * call->per_row + k] = ignored || final->row.kind == NAPIER_ROW_NAN ? -1 : seen->before[k];
-        }
-        if (r->loss.data) {
-            put_row(r->loss, row, ignored ? 0.0 : napier_token_loss(&call->options, final, kept, logprob));
-        }
-    }
-}
-
-static void write_top(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                      napier_token_seen *seen) {
-    const napier_token_results *r = &call->results;
-    const bool nan = final->row.kind == NAPIER_ROW_NAN;
-    const int64_t count = nan ? 0 : seen->top_count;
-    napier_token_top_sort(seen);
-    for (int64_t i = 0; i < call->wants.top_k; i++) {
-        if (r->top_ids) {
-            r->top_ids[row * r->top_k + i] = i < count ? seen->top[i].id : -1;
-        }
-        if (r->top_logprobs.data) {
-            const float z = i < count ? seen->top[i].z : -INFINITY;
-            put(r->top_logprobs, row, i, (double)napier_token_logprob(final, z));
-        }
-    }
-}
-
-/* The entropy of a final that does not know it is NaN. */
-static void write_records(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                          const napier_token_seen *seen) {
-    const napier_token_results *r = &call->results;
-    napier_token_final known = *final;
-    known.entropy = call->wants.entropy ? known.entropy : napier_nan();
-    if (r->finals) {
-        napier_token_final_save(&known, r->finals + row * NAPIER_TOKEN_FINAL_WORDS);
-    }
-    for (int64_t k = 0; r->chosen && k < call->per_row; k++) {
-        r->chosen[row * call->per_row + k] = seen->chosen[k];
-    }
-}
-
-void napier_token_write(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                        napier_token_seen *seen) {
-    const napier_token_results *r = &call->results;
-    put_row(r->lse, row, (double) final->row.lse);
-    put_row(r->entropy, row, (double) final->entropy);
-    if (r->argmax) {
-        r->argmax[row] = final->row.kind == NAPIER_ROW_NAN ? -1 : seen->argmax;
-    }
-    write_chosen(call, row, final, seen);
-    write_records(call, row, final, seen);
-    if (call->wants.top_k > 0) {
-        write_top(call, row, final, seen);
-    }
 }

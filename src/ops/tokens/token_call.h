@@ -1,5 +1,6 @@
-/* ops/tokens/token_call.h - the common part of calls on tokens: reading and checking arguments, the z of chosen ids,
- * and writing results. It serves logits in memory (token_logprobs.c) and logits that are computed tile by tile. */
+/* ops/tokens/token_call.h - the common part of calls on tokens: reading and checking arguments (token_call.c), the z of
+ * chosen ids (token_desk.c), and writing results (token_results.c). It serves logits in memory (token_logprobs.c) and logits
+ * that are computed tile by tile. */
 #ifndef NAPIER_OPS_TOKENS_TOKEN_CALL_H
 #define NAPIER_OPS_TOKENS_TOKEN_CALL_H
 
@@ -15,6 +16,8 @@ typedef struct napier_token_matrices {
     size_t count;
     napier_argument all[4];
 } napier_token_matrices;
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 /* Checks all arguments of a forward and of a backward call, and reads them into *call. */
 napier_status napier_token_call_read(napier_context *context, napier_place place, const napier_token_matrices *matrices,
@@ -33,6 +36,8 @@ napier_status napier_token_back_check(napier_context *context, napier_place plac
                                       const napier_token_gradients *gradients, napier_matrix grad_logits,
                                       napier_token_call *call);
 
+/* ---- Rows in work ------------------------------------------------------------------------------------------------ */
+
 /* Id k of a row. */
 int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k);
 
@@ -48,6 +53,8 @@ void napier_token_start(const napier_token_call *call, const napier_token_kernel
                         int64_t row, napier_token_seen *seen);
 /* The same without the z: the caller must fill in seen->chosen[k] before the first tile. */
 void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_token_seen *seen);
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* Writes the results of a row. */
 void napier_token_write(const napier_token_call *call, int64_t row, const napier_token_final *final,
