@@ -127,7 +127,8 @@ static int syntax_error(const jsonl_reader *r, const char *at) {
     if (at == NULL || *at == '\0') {
         return jsonl_fault(r, "not JSON at the end of the line");
     }
-    return jsonl_fault(r, "not JSON at '%s'", printable(shown, sizeof shown, at, strlen(at)));
+    return jsonl_fault(r, "not JSON at '%s'%s", printable(shown, sizeof shown, at, strlen(at)),
+                       at == r->text ? "; each line is an object, {...}: see --help" : "");
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }

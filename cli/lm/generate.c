@@ -422,6 +422,8 @@ const command generate_command = {
         "  {\"line\": 1, \"sample\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"plain_logprobs\": [-0.5],\n"
         "   \"text\": \" 4\", \"finish\": \"stop\"}\n"
         "\n"
+        "Options are for all lines: a line with a setting of its own, such as temperature, is refused.\n"
+        "\n"
         "finish is length or stop; after a text of --stop, \"stop\" has that text, and \"text\" ends before it.\n"
         "\n"
         "plain_logprobs are without filters and penalties: napier logprobs gives the same numbers. They, and the\n"

@@ -88,6 +88,9 @@ int model_check(void *request) {
 
 /* OWNER/NAME is a name of the hub, and so may NAME be. */
 static int complain_of_folder(const char *path) {
+    if (access(path, F_OK) == 0) {
+        return complain("%s: a file, where the folder of a model is wanted", path);
+    }
     const char *const slash = strchr(path, '/'), *const name = napier_path_name(path);
     const bool is_hub_name = slash != NULL && slash > path && *path != '.' && slash + 1 == name && *name != '\0';
     return complain("%s: no such folder, and napier downloads nothing. A model of the Hugging Face hub comes with: "

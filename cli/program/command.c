@@ -40,7 +40,7 @@ int finish_standard_output(void) {
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 static int parse(const command *c, base_request *q, int count, char **words) {
-    const option_parser parser = {c->groups, q, c->input == INPUT_NONE ? NULL : &q->in_path, &q->help};
+    const option_parser parser = {c->groups, q, c->input == INPUT_NONE ? NULL : &q->in_path, &q->help, c->second};
     int status = options_parse(&parser, count, words);
     if (status != STATUS_OK || q->help) {
         return status;

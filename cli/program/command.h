@@ -25,6 +25,7 @@ typedef struct command {
     const char *example; /* a line for each */
     const option_group *groups;
     command_input input;
+    const char *second;          /* the option that a second input is probably meant for; NULL: none */
     bool is_in_place;            /* the output may be the input */
     bool may_print_nothing;      /* without --output, the command may write no result to standard output */
     size_t size;                 /* of the request */

@@ -37,6 +37,9 @@ static size_t edit_distance(const char *a, const char *b, size_t b_size) {
 }
 
 size_t typing_errors(const char *word, const char *typed, size_t size) {
+    if (size >= 3 && strncmp(word, typed, size) == 0) {
+        return 0; /* its first letters */
+    }
     const size_t distance = edit_distance(word, typed, size);
     return distance <= 2 && 2 * distance <= strlen(word) ? distance : SIZE_MAX;
 }
@@ -253,7 +256,9 @@ static int short_option(scan *s, const char *word) {
 
 static int take_operand(const option_parser *p, const char *word) {
     if (p->operand == NULL || *p->operand != NULL) {
-        return p->operand == NULL ? misuse("takes no file") : misuse("one input at a time; '%s' is a second", word);
+        return p->operand == NULL  ? misuse("takes no file")
+               : p->second == NULL ? misuse("one input at a time; '%s' is a second", word)
+                                   : misuse("one input at a time; is '--%s %s' meant?", p->second, word);
     }
     *p->operand = word;
     return STATUS_OK;

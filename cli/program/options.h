@@ -58,6 +58,7 @@ typedef struct option_parser {
     void *request;
     const char **operand; /* NULL: no operand is allowed */
     const int *help;      /* the flag of --help, which ends the parsing */
+    const char *second;   /* the option that a second operand is probably meant for; NULL: none */
 } option_parser;
 
 /* Sets the options and the operand that the words after the command name, then those of the environment. Accepts --name
@@ -73,7 +74,7 @@ enum { OPTION_WORDS_SIZE = 160 };
 const char *option_words(char out[OPTION_WORDS_SIZE], const option_word *words);
 
 /* The typing errors that turn `word` into the first `size` letters of `typed`; SIZE_MAX if they are too many for `word` to
- * be meant: more than two, or more than half of its letters. */
+ * be meant: more than two, or more than half of its letters. 0 for the first three letters or more. */
 size_t typing_errors(const char *word, const char *typed, size_t size);
 
 /* Parses all of `text` as a decimal number; returns false for anything else. */

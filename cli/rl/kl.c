@@ -277,6 +277,7 @@ const command kl_command = {
                "napier kl --logits bf16.npy --ref-logits f32.npy",
     .groups = groups,
     .input = INPUT_OPTIONAL,
+    .second = "ref",
     .size = sizeof defaults,
     .defaults = &defaults,
     .check = check,

@@ -99,6 +99,7 @@ bad '{"prompt": [{"role": "user"}], "response": "b"}'
 bad '{"prompt": [{"role": "pope", "content": "a"}], "response": "b"}'
 bad ''
 told napier logprobs in.jsonl -m nothing
+told napier logprobs in.jsonl -m in.jsonl
 told napier logprobs in.jsonl -m Qwen/nothing
 napier logprobs in.jsonl -m model --memory 1K 2>&1 | sed 's/need [0-9]*/need N/'
 told napier logprobs in.jsonl

@@ -1,5 +1,6 @@
 # Every command has help with an example.
 run napier --version | sed 's|[0-9][0-9.]*|V|'
+run napier version | sed 's|[0-9][0-9.]*|V|'
 run napier -V | sed 's|[0-9][0-9.]*|V|'
 run napier --help
 run napier -h | cmp - "$(napier --help >h; echo h)"

@@ -5,6 +5,7 @@ told napier frobnicate
 told napier softmx in.npy
 told napier gpro in.npy
 told napier help log_softmax
+told napier gen
 told napier xx
 told napier --frobnicate
 told napier help frobnicate
@@ -13,6 +14,8 @@ told napier softmax
 told napier softmax in.npy in.npy
 told napier softmax in.npy --frobnicate
 told napier softmax in.npy --axs 1
+told napier softmax in.npy --temp 1
+told napier softmax in.npy --te 1
 told napier umap in.npy --x
 told napier softmax in.npy --temprature=2
 told napier softmax in.npy -x
