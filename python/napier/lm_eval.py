@@ -309,9 +309,7 @@ class NapierLM(TemplateLM):
         return self._text(ids[ends[-1] + 1:] if ends else ids).lstrip()
 
     def _text(self, ids):
-        """The text of ids. The unused rows of a model's vocabulary have no token, and so no text."""
-        tokenizer = self.model.tokenizer
-        return tokenizer.decode([id for id in ids if tokenizer.token(id) is not None], skip_special=True)
+        return self.model.tokenizer.decode(ids, skip_special=True)
 
 
 def main():

@@ -341,10 +341,6 @@ def test_lm_eval(model):
     assert lm.generate_until([]) == []
 
 
-def text_of(model, ids):
-    return model.decode([id for id in ids if model.tokenizer.token(id) is not None], skip_special=True)
-
-
 @have
 def test_decode_takes_the_ids_of_generate(model):
     rows = model.info["vocabulary"]
@@ -397,7 +393,7 @@ def test_lm_eval_generates(directory):
     ask = lambda context, **how: types.SimpleNamespace(args=(context, how))
     free = lm.generate_until([ask("the cat", max_gen_toks=30)])[0]
     ids = lm.model.generate(["the cat"], max_tokens=30, temperature=0, stop=[lm.eot_token_id, 2])
-    assert free == text_of(lm.model, ids.token_ids) and len(free) > 3
+    assert free == lm.model.decode(ids.token_ids, skip_special=True) and len(free) > 3
     stop = free[2:4]
     assert lm.generate_until([ask("the cat", until=[stop, "zzz"], max_gen_toks=30)])[0] == free[:free.index(stop)]
     assert lm.generate_until([ask("the cat", until=stop, do_sample=False, max_new_tokens=30)])[0] == free[:free.index(stop)]
@@ -637,7 +633,7 @@ def test_generate_texts(model, directory):
     over = set()
     options = {"samples": 6, "temperature": 1.3, "seed": 5, "max_tokens": 40}
     free = model.generate(prompts, stop=[], texts=True, entropy=True, **options)
-    whole = [text_of(model, free.token_ids[a:b]) for a, b in zip(free.offsets, free.offsets[1:])]
+    whole = [model.decode(free.token_ids[a:b], skip_special=True) for a, b in zip(free.offsets, free.offsets[1:])]
     assert free.texts == whole and free.stop == [None] * 12 and not free.stopped.any()
     scores = model.score(prompts, [free.token_ids[a:b] for a, b in zip(free.offsets, free.offsets[1:])],
                          prompt_of=np.arange(12) // 6, temperature=1.3)
