@@ -216,17 +216,15 @@ static int finish(rl_batch *batch, int status, const char *name) {
 
 enum { MOST_USED = 32 };
 
-/* The form of the lines of a batch. Its names are in `used`. */
+/* The form of the lines of a batch. Its names are in `used`: of all fields, as one file may serve several commands; only a
+ * mask that does not count is told. */
 static jsonl_form form_of(const rl_batch *batch, const char *used[MOST_USED]) {
-    static const char *const results[] = {MEMBERS_OF_RESULTS, NULL};
+    static const char *const results[] = {MEMBERS_OF_RESULTS, "advantages", NULL};
     int count = 0;
     for (int field = 0; field < RL_FIELDS; field++) {
-        if ((batch->wanted & RL_BIT(field)) != 0) {
+        if (field != RL_MASK || (batch->wanted & RL_BIT(RL_MASK)) != 0) {
             used[count++] = rl_fields[field].json;
         }
-    }
-    if ((batch->wanted & RL_BIT(RL_ADVANTAGES)) != 0) {
-        used[count++] = "advantages";
     }
     memcpy(used + count, results, sizeof results);
     return (jsonl_form){.take = take_line, .used = used};

@@ -25,3 +25,4 @@ printf '{"logprobs": [1], "token_ids": [-1]}\n' | told napier rubric - --rubric 
 printf '{"logprobs": [1], "token_ids": [0.5]}\n' | told napier rubric - --rubric rubric.csv
 printf '{"logprobs": [1], "token_ids": [1e300]}\n' | told napier rubric - --rubric rubric.csv
 { head -n 1 answers.jsonl && echo '{"logprobs": [1, 2], "token_ids": [0, 4]}'; } | told napier rubric - --rubric rubric.csv
+printf '{"logprobs": [1], "token_ids": [0], "mask": [0], "advantage": 1}\n' | told napier rubric - --rubric rubric.csv
