@@ -44,16 +44,16 @@ enum { SCORE_ROWS_MOST = NAPIER_ENGINE_ROWS, ENGINE_TILE = 16 };
 
 /* Rows that go through both products together. */
 static int64_t score_rows(const napier_attention_plan *plan) {
-    return plan->engine ? NAPIER_ENGINE_ROWS : NAPIER_SCORE_ROWS;
+    return napier_plan_engine(plan) ? NAPIER_ENGINE_ROWS : NAPIER_SCORE_ROWS;
 }
 
 static int64_t filled_rows(const napier_attention_plan *plan, int64_t rows) {
-    return plan->engine ? napier_round_up(rows, ENGINE_TILE) : napier_rows_filled(rows);
+    return napier_plan_engine(plan) ? napier_round_up(rows, ENGINE_TILE) : napier_rows_filled(rows);
 }
 
 static int64_t query_floats(const napier_attention_plan *plan, int64_t rows) {
-    return plan->engine ? filled_rows(plan, rows) * napier_engine_row_step(plan) / 2
-                        : napier_packed_rows_floats(rows, plan->q.dim);
+    return napier_plan_engine(plan) ? filled_rows(plan, rows) * napier_engine_row_step(plan) / 2
+                                    : napier_packed_rows_floats(rows, plan->q.dim);
 }
 
 /* Output columns and a few more, so that rows do not all map to one cache set. */
@@ -137,7 +137,7 @@ static void add_narrow_seen(const napier_row_tile *tile, int64_t first, int64_t 
             for (int64_t j = 0; j < NAPIER_LANES; j++) {
                 const uint32_t bits = (uint32_t)weights_at(scores, at + i)[j] << 16;
                 weights[j] = scores[at + i + j];
-                if (tile->plan->engine) {
+                if (napier_plan_engine(tile->plan)) {
                     memcpy(weights + j, &bits, sizeof bits);
                 }
             }
@@ -157,7 +157,7 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
         if (place == 0) {
             clear_outputs(sums, rows);
         }
-        if (plan->narrow) {
+        if (napier_plan_narrow(plan)) {
             add_narrow_seen(tile, first, rows, place, at, run->count, scores, sums);
             return;
         }
@@ -165,7 +165,7 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
                                plan->v.dim, sums->outputs, sums->step);
         return;
     }
-    if (plan->engine) {
+    if (napier_plan_engine(plan)) {
         napier_engine_outputs(plan, weights_at(scores, at), rows, run->values, run->value_step / 2, run->count,
                               sums->outputs, sums->step, place == 0);
         return;
@@ -176,18 +176,18 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
         .panels = run->values,
         .panel_step = run->value_step,
         .lanes = sums->cols,
-        .k = plan->narrow ? napier_round_up(run->count, NAPIER_PAIRS_BLOCK) : run->count,
+        .k = napier_plan_narrow(plan) ? napier_round_up(run->count, NAPIER_PAIRS_BLOCK) : run->count,
         .c = sums->outputs,
         .c_step = sums->step,
         .first = place == 0,
     };
-    (plan->narrow ? plan->products->pairs : plan->products->chain)(&block);
+    (napier_plan_narrow(plan) ? plan->products->pairs : plan->products->chain)(&block);
 }
 
 static void score_run(const napier_row_tile *tile, int64_t first, int64_t rows, const napier_key_run *run,
                       const attend_state *state, float *scores) {
     const napier_attention_plan *const plan = tile->plan;
-    if (plan->engine) {
+    if (napier_plan_engine(plan)) {
         const uint16_t *const queries =
             (const uint16_t *)(const void *)state->queries + first * napier_engine_row_step(plan);
         napier_engine_scores(plan, queries, rows, run->keys, run->count, scores);
@@ -226,7 +226,7 @@ static void attend_block(napier_key_chunk *chunk, const napier_row_tile *tile, c
 
 static void begin_rows(const napier_row_tile *tile, const attend_state *state) {
     const int64_t filled = filled_rows(tile->plan, napier_tile_rows(tile));
-    if (tile->plan->engine) {
+    if (napier_plan_engine(tile->plan)) {
         napier_engine_pack_queries(tile, (uint16_t *)(void *)state->queries);
     } else {
         napier_pack_rows(tile, &tile->plan->q, state->queries);
@@ -470,8 +470,7 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
         return NAPIER_OK;
     }
     const float masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;
-    plan.narrow = plan.options.bf16_weights != 0;
-    if (plan.narrow) {
+    if (plan.options.bf16_weights) {
         napier_attention_engine_decide(context, &plan);
     }
     if (napier_attention_is_few(&plan, &output)) {

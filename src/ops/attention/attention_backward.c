@@ -475,7 +475,6 @@ napier_status napier_attention_backward(napier_context *context, napier_const_he
     NAPIER_TRY(napier_attention_plan_make(context, false, q, k, v, options, &plan));
     NAPIER_TRY(napier_attention_check_back(context, &plan, &views));
     if (plan.options.bf16_gradient) {
-        plan.narrow = true;
         napier_attention_engine_decide(context, &plan);
     }
     return back(context, &job);

@@ -7,7 +7,6 @@
 #include "core/base/stop.h"
 #include "ops/attention/attention_engine.h"
 #include "ops/linear/bf16_pairs.h"
-#include "ops/linear/engine.h"
 
 /* Steps are a line more than what they hold, so that rows do not all map to one cache set. */
 enum {
@@ -122,7 +121,7 @@ static void multiply_wide(const napier_attention_plan *plan, const napier_engine
 }
 
 static void multiply(const napier_attention_plan *plan, const napier_engine_block *b, float *wide) {
-    if (plan->context->engine == NAPIER_ENGINE_NONE) {
+    if (plan->route == NAPIER_ATTEND_PAIRS) {
         multiply_wide(plan, b, wide);
     } else {
         napier_engine_product(plan, b);
@@ -145,7 +144,7 @@ static void add_square_weighed(const napier_attention_plan *plan, const float *r
  * weights. */
 static void multiply_weighed(const napier_attention_plan *plan, const napier_engine_block *b, bool lanes_weigh,
                              float *wide) {
-    const bool turned = plan->context->engine == NAPIER_ENGINE_PAIRS;
+    const bool turned = plan->route == NAPIER_ATTEND_DOTS;
     for (int64_t k = 0; k < b->k; k += NAPIER_PAIRS_BLOCK) {
         for (int64_t lane = 0; lane < b->lane_count; lane += NAPIER_LANES) {
             const int64_t lanes = napier_least(b->lane_count - lane, NAPIER_LANES);

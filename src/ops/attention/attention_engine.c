@@ -10,7 +10,9 @@ enum { GROUP = NAPIER_ENGINE_LANES, TILE = NAPIER_LANES / 2 * GROUP /* pairs of 
 
 void napier_attention_engine_decide(napier_context *context, napier_attention_plan *plan) {
     napier_matrix_engine_decide(context);
-    plan->engine = context->engine != NAPIER_ENGINE_NONE;
+    plan->route = context->engine >= NAPIER_ENGINE_AMX     ? NAPIER_ATTEND_TILES
+                  : context->engine == NAPIER_ENGINE_PAIRS ? NAPIER_ATTEND_DOTS
+                                                           : NAPIER_ATTEND_PAIRS;
 }
 
 /* ---- Packing ----------------------------------------------------------------------------------------------------- */
@@ -40,7 +42,7 @@ static const uint16_t *gather(const napier_engine_panel *from, int64_t dim) {
 }
 
 void napier_engine_turn(const napier_attention_plan *plan, uint32_t *lanes, int64_t count) {
-    if (plan->context->engine == NAPIER_ENGINE_PAIRS) {
+    if (plan->route == NAPIER_ATTEND_DOTS) {
         napier_bf16_pairs_turn(lanes, count);
     }
 }
@@ -111,19 +113,19 @@ void napier_engine_pack_queries(const napier_row_tile *tile, uint16_t *out) {
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 void napier_engine_open(const napier_attention_plan *plan) {
-    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
+    if (plan->route == NAPIER_ATTEND_TILES) {
         napier_engine_begin();
     }
 }
 
 void napier_engine_close(const napier_attention_plan *plan) {
-    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
+    if (plan->route == NAPIER_ATTEND_TILES) {
         napier_engine_end();
     }
 }
 
 void napier_engine_product(const napier_attention_plan *plan, const napier_engine_block *block) {
-    if (plan->context->engine >= NAPIER_ENGINE_AMX) {
+    if (plan->route == NAPIER_ATTEND_TILES) {
         napier_engine_multiply_here(block);
     } else {
         napier_bf16_pairs_multiply(block);

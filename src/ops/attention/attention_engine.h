@@ -10,7 +10,7 @@
 /* Rows whose scores are in the first-level cache at a time: two tiles. */
 enum { NAPIER_ENGINE_ROWS = 32 };
 
-/* Decides whether the plan's products are computed there (napier_attention_plan.engine). */
+/* Sets the route of a plan with bf16_weights or bf16_gradient. */
 void napier_attention_engine_decide(napier_context *context, napier_attention_plan *plan);
 
 /* n <= NAPIER_LANES places of a sequence, from `place` on, for a head of k. */

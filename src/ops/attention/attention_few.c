@@ -42,7 +42,7 @@ static int64_t query_floats(const napier_attention_plan *plan) {
 }
 
 static int64_t gathered_floats(const napier_attention_plan *plan) {
-    return plan->narrow ? NAPIER_PAIRS_BLOCK / 2 * napier_round_up(plan->v.dim, 16) : 0;
+    return napier_plan_narrow(plan) ? NAPIER_PAIRS_BLOCK / 2 * napier_round_up(plan->v.dim, 16) : 0;
 }
 
 static int64_t state_floats(const few_job *job) {
@@ -88,7 +88,8 @@ static const void *row_at(const napier_const_heads *x, int64_t row, int64_t head
 /* With several lanes, which are more than a block long together, vdpbf16ps multiplies where it is here. */
 static bool is_turned(const napier_attention_plan *plan) {
     const napier_engine engine = plan->context->engine;
-    return plan->narrow && plan->group > 1 && (engine == NAPIER_ENGINE_PAIRS || engine == NAPIER_ENGINE_BOTH);
+    return napier_plan_narrow(plan) && plan->group > 1 &&
+           (engine == NAPIER_ENGINE_PAIRS || engine == NAPIER_ENGINE_BOTH);
 }
 
 /* scores[r][at ..] = q[r] . k for a run of keys, and the rows r of head `i`. */
@@ -105,9 +106,9 @@ static void score_run(const napier_attention_plan *plan, const few_state *state,
                                     .k = plan->k.dim,
                                     .c = width == 1 ? scores : state->products,
                                     .c_step = width};
-    (is_turned(plan) ? napier_bf16_few_multiply
-     : plan->narrow  ? plan->products->few_pairs
-                     : plan->products->few_chain)(&block);
+    (is_turned(plan)            ? napier_bf16_few_multiply
+     : napier_plan_narrow(plan) ? plan->products->few_pairs
+                                : plan->products->few_chain)(&block);
     if (width > 1) {
         const napier_matrix out = {scores, run.count, plan->group, 1, NAPIER_ROW_STEP, NAPIER_F32};
         plan->core->unpack(block.c, width, run.count, plan->group, out, 0, 0, false);
@@ -127,7 +128,7 @@ static void add_run(const napier_attention_plan *plan, const few_state *state, i
                                       .c = state->rows.outputs + i * plan->group * state->rows.step,
                                       .c_step = state->rows.step,
                                       .first = first};
-    (plan->narrow ? plan->kernels->few_value_pairs : plan->kernels->few_values)(&values);
+    (napier_plan_narrow(plan) ? plan->kernels->few_value_pairs : plan->kernels->few_values)(&values);
 }
 
 /* The same for a block of places, of which the first are in the prefix and the others are not. */
@@ -146,7 +147,7 @@ static int64_t add_some(const napier_attention_plan *plan, const few_state *stat
                         int64_t place, int64_t at, int64_t most) {
     const key_run run = run_of(s, place + at, most);
     const int64_t block = napier_least(most, KEYS_TOGETHER);
-    const bool parted = plan->narrow && run.count < block;
+    const bool parted = napier_plan_narrow(plan) && run.count < block;
     for (int64_t i = 0; i < state->heads; i++) {
         if (parted) {
             add_gathered(plan, state, i, s, place + at, block, at);
@@ -174,9 +175,10 @@ static void attend_block(const napier_attention_plan *plan, const few_state *sta
         seen[r] = count;
     }
     const napier_score_block block = {.scores = state->scores,
-                                      .weights = plan->narrow ? NAPIER_WEIGHTS_ROUNDED : NAPIER_WEIGHTS_F32,
+                                      .weights = napier_plan_narrow(plan) ? NAPIER_WEIGHTS_ROUNDED : NAPIER_WEIGHTS_F32,
                                       .rows = rows,
-                                      .keys = plan->narrow ? napier_round_up(count, NAPIER_PAIRS_BLOCK) : count,
+                                      .keys =
+                                          napier_plan_narrow(plan) ? napier_round_up(count, NAPIER_PAIRS_BLOCK) : count,
                                       .seen = seen,
                                       .factor = plan->factor};
     plan->kernels->weigh(&block, &state->rows);
@@ -213,7 +215,7 @@ static void attend(const few_job *job, const few_state *state, const napier_sequ
                                            q->dim_stride,
                                            q->dtype};
         float *const queries = state->queries + i * query_floats(plan);
-        napier_pack_few(plan->core, &heads, 0, group, plan->narrow, napier_plan_dim(plan, q->dim), queries);
+        napier_pack_few(plan->core, &heads, 0, group, napier_plan_narrow(plan), napier_plan_dim(plan, q->dim), queries);
         if (is_turned(plan)) {
             napier_bf16_few_pack(queries, napier_plan_dim(plan, q->dim), napier_few_width(group));
         }
@@ -251,7 +253,7 @@ enum { KEYS_MOST = 1 << 30 };
 
 bool napier_attention_is_few(const napier_attention_plan *plan, const napier_heads *output) {
     if (plan->options.mask || plan->group > NAPIER_FEW || plan->k.dim_stride != 1 || plan->v.dim_stride != 1 ||
-        output->dim_stride != 1 || (plan->narrow && !plan->products->few_pairs)) {
+        output->dim_stride != 1 || (napier_plan_narrow(plan) && !plan->products->few_pairs)) {
         return false;
     }
     int64_t keys = 0, shared = 0; /* shared: keys that packing would pack once for this and earlier sequences */

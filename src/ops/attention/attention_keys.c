@@ -117,7 +117,8 @@ static panel_room room_of(const napier_key_chunk *chunk, int64_t head, int64_t p
     const napier_attention_plan *const plan = chunk->plan;
     const napier_key_panel *const panel = &chunk->panels[panel_index];
     const int64_t keys = napier_panel_keys(plan), square = napier_panel_square(plan);
-    const int64_t rows = plan->engine ? square / 2 : square; /* of a panel, in the first columns that are together */
+    const int64_t rows =
+        napier_plan_engine(plan) ? square / 2 : square; /* of a panel, in the first columns that are together */
     if (chunk->once) {
         const int64_t i = panel->place / NAPIER_LANES % BLOCK_PANELS;
         return (panel_room){chunk->keys + i * keys, chunk->values + i * rows, BLOCK_PANELS * square};
@@ -143,7 +144,7 @@ static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s,
     for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
         const int64_t cols = napier_least(plan->v.dim - col, NAPIER_LANES);
         napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
-        if (plan->narrow) {
+        if (napier_plan_narrow(plan)) {
             memset(out + n * NAPIER_LANES, 0, (size_t)((NAPIER_LANES - n) * NAPIER_LANES) * sizeof *out);
         }
         special = special || (look && plan->kernels->any_special(out, n * NAPIER_LANES));
@@ -163,8 +164,8 @@ static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, in
 }
 
 static int64_t turned_floats(const napier_attention_plan *plan) {
-    const int64_t dim = plan->engine && plan->v.dim > plan->k.dim ? plan->v.dim : plan->k.dim;
-    return NAPIER_LANES * napier_round_up(dim, plan->engine ? NAPIER_PAIRS_BLOCK : 16);
+    const int64_t dim = napier_plan_engine(plan) && plan->v.dim > plan->k.dim ? plan->v.dim : plan->k.dim;
+    return NAPIER_LANES * napier_round_up(dim, napier_plan_engine(plan) ? NAPIER_PAIRS_BLOCK : 16);
 }
 
 static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -179,7 +180,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
         const panel_room room = room_of(chunk, head, index);
         const bool look = may_be_hidden(chunk, panel, &s, n);
         fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
-        if (plan->engine) {
+        if (napier_plan_engine(plan)) {
             const napier_engine_panel keys = {&plan->k, &s, chunk->head + head, panel->place, n, turned};
             const napier_engine_panel values = {&plan->v, &s, chunk->head + head, panel->place, n, turned};
             napier_engine_pack_keys(plan, &keys, room.keys);

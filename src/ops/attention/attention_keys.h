@@ -74,10 +74,10 @@ static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
 }
 /* Floats of a panel's keys, and of NAPIER_LANES columns of its values. An engine's are bf16 (attention_engine.h). */
 static inline int64_t napier_panel_keys(const napier_attention_plan *plan) {
-    return NAPIER_LANES * napier_plan_dim(plan, plan->k.dim) / (plan->engine ? 2 : 1);
+    return NAPIER_LANES * napier_plan_dim(plan, plan->k.dim) / (napier_plan_engine(plan) ? 2 : 1);
 }
 static inline int64_t napier_panel_square(const napier_attention_plan *plan) {
-    return NAPIER_LANES * NAPIER_LANES / (plan->engine ? 2 : 1);
+    return NAPIER_LANES * NAPIER_LANES / (napier_plan_engine(plan) ? 2 : 1);
 }
 static inline int64_t napier_panel_values(const napier_attention_plan *plan) {
     return napier_value_columns(plan) / NAPIER_LANES * napier_panel_square(plan);

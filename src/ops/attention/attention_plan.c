@@ -300,10 +300,10 @@ void napier_pack_places(const napier_attention_plan *plan, const napier_sequence
     const napier_const_matrix m = napier_head(x, head);
     const int64_t shared = napier_least(s->prefix > first ? s->prefix - first : 0, n);
     if (shared > 0) {
-        plan->core->pack(&m, napier_key_row(s, first), shared, col, cols, plan->narrow, out, step, padded);
+        plan->core->pack(&m, napier_key_row(s, first), shared, col, cols, napier_plan_narrow(plan), out, step, padded);
     }
     if (n > shared) {
-        plan->core->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, plan->narrow,
+        plan->core->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, napier_plan_narrow(plan),
                          out + shared * step, step, padded);
     }
 }
@@ -318,7 +318,7 @@ void napier_pack_panel(const napier_attention_plan *plan, const napier_sequence 
         m = (napier_const_matrix){gathered, x->dim, n, 1, step, NAPIER_F32};
         row = 0;
     }
-    plan->core->pack(&m, 0, x->dim, row, n, plan->narrow, out, NAPIER_LANES, NAPIER_LANES);
+    plan->core->pack(&m, 0, x->dim, row, n, napier_plan_narrow(plan), out, NAPIER_LANES, NAPIER_LANES);
     const int64_t more = napier_plan_dim(plan, x->dim) - x->dim;
     memset(out + x->dim * NAPIER_LANES, 0, (size_t)(more * NAPIER_LANES) * sizeof *out);
 }

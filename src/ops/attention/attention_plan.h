@@ -12,6 +12,14 @@
 #include "core/base/sizes.h"
 #include "ops/isa/ops_kernels.h"
 
+/* The order of the products, and what multiplies. */
+typedef enum napier_attention_route {
+    NAPIER_ATTEND_CHAIN, /* one chain over k, f32 */
+    NAPIER_ATTEND_PAIRS, /* the order of bf16_weights or bf16_gradient; panels of f32 */
+    NAPIER_ATTEND_DOTS,  /* the same with vdpbf16ps; panels of bf16 (attention_engine.h) */
+    NAPIER_ATTEND_TILES  /* the same on the matrix engine */
+} napier_attention_route;
+
 typedef struct napier_attention_plan {
     const napier_context *context;
     const napier_attention_kernels *kernels;
@@ -23,8 +31,7 @@ typedef struct napier_attention_plan {
     int64_t group; /* heads of q for each of k */
     float scale;   /* of the scores */
     float factor;  /* scale * log2(e) */
-    bool narrow; /* in the order of bf16_weights or bf16_gradient: dims and places are filled up to a multiple of 32 */
-    bool engine; /* narrow, on what multiplies bf16 by bf16 (attention_engine.h); else panels are f32 */
+    napier_attention_route route;
     bool prefixes;
     bool on_device; /* offsets, prefixes and mask are in a GPU's memory, where its kernels check them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
@@ -85,9 +92,14 @@ static inline bool napier_mask_hides(const napier_attention_plan *plan, int64_t 
     return plan->options.mask_is_bytes ? *(const unsigned char *)at == 0 : *(const float *)at == -INFINITY;
 }
 
+/* True if dims and places are filled up to a multiple of 32. */
+static inline bool napier_plan_narrow(const napier_attention_plan *plan) { return plan->route >= NAPIER_ATTEND_PAIRS; }
+/* True if panels hold bf16. */
+static inline bool napier_plan_engine(const napier_attention_plan *plan) { return plan->route >= NAPIER_ATTEND_DOTS; }
+
 /* The length of a row of q or k that products go through. */
 static inline int64_t napier_plan_dim(const napier_attention_plan *plan, int64_t dim) {
-    return plan->narrow ? napier_round_up(dim, NAPIER_PAIRS_BLOCK) : dim;
+    return napier_plan_narrow(plan) ? napier_round_up(dim, NAPIER_PAIRS_BLOCK) : dim;
 }
 
 /* Packs n places from `first` on, as rows of `cols` elements of head `head`, f32, `step` floats apart, and 0 up to

@@ -10,11 +10,11 @@ void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, 
     const int64_t group = plan->group, rows = napier_tile_rows(tile), filled = napier_rows_filled(rows);
     for (int64_t col = 0; col < x->dim; col += NAPIER_K_BLOCK, out += filled * NAPIER_ROW_STEP) {
         const int64_t cols = napier_least(x->dim - col, NAPIER_K_BLOCK);
-        const int64_t padded = napier_round_up(cols, plan->narrow ? NAPIER_PAIRS_BLOCK : 16);
+        const int64_t padded = napier_round_up(cols, napier_plan_narrow(plan) ? NAPIER_PAIRS_BLOCK : 16);
         for (int64_t h = 0; h < group; h++) {
             const napier_const_matrix m = napier_head(x, tile->head * group + h);
-            plan->core->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, plan->narrow,
-                             out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
+            plan->core->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols,
+                             napier_plan_narrow(plan), out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
         }
         memset(out + rows * NAPIER_ROW_STEP, 0, (size_t)((filled - rows) * NAPIER_ROW_STEP) * sizeof *out);
     }
@@ -38,13 +38,13 @@ void napier_row_products(const napier_attention_plan *plan, const float *packed,
             .row_count = napier_rows_filled(rows),
             .panels = panels + k * NAPIER_LANES,
             .panel_step = all * NAPIER_LANES,
-            .lanes = napier_round_up(keys, plan->narrow ? NAPIER_LANES : 16),
+            .lanes = napier_round_up(keys, napier_plan_narrow(plan) ? NAPIER_LANES : 16),
             .k = napier_least(all - k, NAPIER_K_BLOCK),
             .c = scores,
             .c_step = NAPIER_ROW_STEP,
             .first = k == 0,
         };
-        (plan->narrow ? plan->products->pairs : plan->products->chain)(&block);
+        (napier_plan_narrow(plan) ? plan->products->pairs : plan->products->chain)(&block);
     }
 }
 
@@ -76,11 +76,11 @@ napier_score_block napier_scores_of(const napier_row_tile *tile, int64_t first, 
     }
     const napier_attention_plan *const plan = tile->plan;
     return (napier_score_block){.scores = scores,
-                                .weights = plan->engine   ? NAPIER_WEIGHTS_BF16
-                                           : plan->narrow ? NAPIER_WEIGHTS_ROUNDED
-                                                          : NAPIER_WEIGHTS_F32,
+                                .weights = napier_plan_engine(plan)   ? NAPIER_WEIGHTS_BF16
+                                           : napier_plan_narrow(plan) ? NAPIER_WEIGHTS_ROUNDED
+                                                                      : NAPIER_WEIGHTS_F32,
                                 .rows = rows,
-                                .keys = plan->narrow ? napier_round_up(keys, NAPIER_LANES) : keys,
+                                .keys = napier_plan_narrow(plan) ? napier_round_up(keys, NAPIER_LANES) : keys,
                                 .seen = seen,
                                 .factor = tile->plan->factor,
                                 .mask = o->mask ? mask : NULL,
