@@ -7,7 +7,7 @@ BUILD := build/release
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
-	@cmake --build --preset release --parallel
+	@cmake --build --preset release --parallel $$(nproc 2>/dev/null || echo 2)
 
 demo:
 	@tools/setup.sh demo

@@ -15,6 +15,7 @@ root=$(dirname "$(dirname "$here")")
 home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
 build=${NAPIER_PEERS_BUILD:-$root/build/peers}
 python=${PYTHON:-python3}
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)} # without a number, make starts all compilers at once
 mkdir -p "$home" "$build" || exit 1
 . "$root/tests/support/compile_once.sh"
 
@@ -57,7 +58,7 @@ environment() { # set
 # Builds the library, with every NAPIER_X_INIT of the headers as a variable napier_x_init in it.
 build_library() {
     cmake -S "$root" -B "$build/library" -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF -DNAPIER_TESTS=OFF &&
-        cmake --build "$build/library" --parallel --target napier || return 1
+        cmake --build "$build/library" -j "$jobs" --target napier || return 1
     {
         echo '#include <napier/napier.h>'
         sed -nE 's/^#define (NAPIER_[A-Z0-9_]+)_INIT .*/\1/p' "$root"/include/napier/*.h | while read -r name; do
@@ -71,7 +72,7 @@ build_library() {
 # Builds the Python package in $build/library/python, and one for the emulated GPU in $build/library/python/emulated.
 build_package() {
     cmake -S "$root" -B "$build/library" -DNAPIER_PYTHON=ON -DNAPIER_PYTHON_EMULATED=ON &&
-        cmake --build "$build/library" --parallel --target napier_python napier_python_emulated napier_python_files
+        cmake --build "$build/library" -j "$jobs" --target napier_python napier_python_emulated napier_python_files
 }
 
 if [ $# -eq 0 ]; then
