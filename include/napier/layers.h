@@ -39,14 +39,14 @@ typedef struct napier_rms_norm_options {
  * In place allowed. Takes memory for a row per thread. options NULL: defaults.
  * Error bound of an f32 result: (H / 128 + 8) 2^-24 of its value. Squares that are too large or too small for f32 are added
  * in double, so that bound holds for all finite x unless r overflows: a root mean square below 2^-128 with an epsilon of 0,
- * in a row of subnormal numbers, gives infinities. A row with NaN is NaN. A
- * row with an infinite element is NaN there and 0 elsewhere. A row of zeros is 0, or NaN if epsilon is 0.
+ * in a row of subnormal numbers, gives infinities. A row with NaN is NaN. In a row with an infinite element that element's
+ * result is NaN and the others are 0. A row of zeros is 0, or NaN if epsilon is 0.
  * Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. */
 NAPIER_API napier_status napier_rms_norm(napier_context *context, napier_const_matrix x, napier_const_vector weight,
                                          napier_matrix out, const napier_rms_norm_options *options);
 
-/* Gradients with respect to x and weight, given the gradient with respect to out. Pass the one that you do not want without
- * data. With u = x r and h = grad_out weight of a row:
+/* Gradients with respect to x and weight, given the gradient with respect to out. For one that you do not want, pass a
+ * view whose data is NULL. With u = x r and h = grad_out weight of a row:
  *     grad_x = r (h - u mean(u h)),   grad_weight = sum over rows of grad_out u
  * grad_weight is rounded to f32, then to its dtype. Takes memory for rows per thread and for N factors. Error bound of an
  * f32 grad_x: (H / 32 + 24) 2^-24 r (|h| + |u| mean |u h|); of grad_weight (H / 128 + 8) 2^-24 times the sum of the terms'

@@ -1,8 +1,8 @@
 /* napier/model.h - language models in C: Qwen3, dense and as a mixture of experts; Qwen2 and 2.5, Llama, Mistral.
  * Per-token log-probabilities of responses given prompts, and rewards.
  *
- * It computes old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each distinct
- * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
+ * These calls compute old and reference log-probabilities, evaluations and judgements. napier/generate.h samples. Each
+ * distinct prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
  * beginning share that beginning. All tokens of a batch go through a layer together.
  *
  * Bits. A token's results depend only on the model, the compute mode, the tokens before it and the temperature. They do

@@ -12,12 +12,13 @@
  *     one finite x      1
  *     all -inf          NaN, or 0 with MASKED_ZERO
  *     any NaN           NaN
- *     a +inf            NaN: two +inf have no projection, and softmax gives NaN for one too
+ *     a +inf            NaN: with two of them no nearest point exists; with one, NaN agrees with softmax
  *     -inf among finite 0 there
  * A NaN result is the canonical quiet NaN. The caller's rounding mode and flush-to-zero flags neither change results nor are
  * changed.
  *
- * Error bounds, from the exact projection of z. Only differences from the maximum are used, so a common offset costs nothing.
+ * The largest distance of a result from the exact projection of z. Only differences from the maximum are used,
+ * so a common offset costs nothing.
  *     f64 result   2^-51 absolute
  *     other        2^-51 absolute, then rounded to f32, then to the dtype
  * An element whose true probability is less than 2^-51 may be 0, and so outside the support.

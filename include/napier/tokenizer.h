@@ -21,10 +21,10 @@ extern "C" {
 
 typedef struct napier_tokenizer napier_tokenizer;
 
-/* Reads a tokenizer.json from a file or from memory. The caller destroys *out with the same context. On an error *out
- * is
- * NULL. While the call runs, the parsed JSON takes at most 1 GiB. It comes from malloc, because cJSON cannot use
- * another allocator for one document; but the context's allocator is asked for as much first, so that its limit holds.
+/* Reads a tokenizer.json from a file or from memory. The caller destroys *out with the same context. On an error *out is
+ * NULL. While the call runs, the parsed JSON takes at most 1 GiB. It comes from malloc, because cJSON cannot use another
+ * allocator for one document. Before that the call asks the context's allocator for as many bytes, so that an allocator with
+ * a limit can refuse.
  * Errors: IO_ERROR (the file cannot be read, is not a regular file, or is larger than 256 MiB), CORRUPT_DATA (not JSON,
  * or not consistent), UNSUPPORTED (the message names what is unsupported). */
 NAPIER_API napier_status napier_tokenizer_load(napier_context *context, const char *path, napier_tokenizer **out);
@@ -52,12 +52,12 @@ NAPIER_API void napier_text_buffer_free(napier_context *context, napier_text_buf
 
 /* ---- Encode and decode --------------------------------------------------------------------------------------------*/
 
-/* Whether the file's post_processor adds its tokens: a BOS before the text, in Llama and Mistral; none in Qwen. */
+/* Whether the file's post_processor adds its tokens. Those of Llama and Mistral add a BOS before the text; Qwen's adds
+ * nothing. */
 typedef enum napier_add_special {
     NAPIER_ADD_NONE = 0,
     NAPIER_ADD_ALWAYS = 1, /* as `tokenizers` and transformers add them */
-    NAPIER_ADD_ONCE = 2    /* the same, but not where the text's own ids begin (end) with them: for a prompt that a chat
-                              template may have written, which has the BOS in its text */
+    NAPIER_ADD_ONCE = 2    /* the same, unless the text has them already, as a prompt made by a chat template does */
 } napier_add_special;
 
 typedef struct napier_encode_options {

@@ -48,7 +48,7 @@ typedef struct napier_cuda_workspace {
  * returns UNSUPPORTED. */
 NAPIER_API int napier_cuda_device_count(void);
 
-/* Creates a context for one device, numbered as by the CUDA runtime; -1 is the calling thread's current device. Each
+/* Creates a context for one device, given by the CUDA runtime's number; -1 is the calling thread's current device. Each
  * call makes the context's device the calling thread's current one while it runs. A context may be created while a
  * stream is being captured into a CUDA graph; nothing of it becomes part of the graph.
  * Errors: INVALID_ARGUMENT (out is NULL, no such device), UNSUPPORTED (a build without CUDA, no driver or one older

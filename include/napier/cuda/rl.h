@@ -30,8 +30,8 @@ NAPIER_API napier_status napier_cuda_gather_logprobs_backward(napier_cuda_contex
                                                               napier_const_vector grad_gathered, napier_indices ids,
                                                               napier_matrix grad_logprobs);
 
-/* Reads the logits once, and the tile of each row's argmax once more. top_k needs fewer than 2^31 columns, and up to
- * seven more reads. An invalid id gives NaN as its logprob and loss, and -1 as its rank.
+/* Reads the logits once, and the tile of each row's argmax once more. top_k reads up to seven times more, and needs
+ * fewer than 2^31 columns. An invalid id gives NaN as its logprob and loss, and -1 as its rank.
  * Workspace: 16 bytes for each 1024 columns of each row, 20 with label smoothing. */
 NAPIER_API napier_status napier_cuda_token_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
                                                     napier_cuda_workspace *workspace, napier_const_matrix logits,

@@ -1,7 +1,7 @@
 /* napier/cuda/softmax.h - softmax, log_softmax, logsumexp, their gradients and the mergeable state on a GPU.
  *
  * Each call does what the call of the same name in napier/softmax.h does, with the same dtypes, special rows, options,
- * aliasing, errors and bits. All are "bitwise"; napier/cuda/device.h explains this and has the rules that all calls
+ * aliasing, errors and bits. All are "bitwise"; napier/cuda/device.h explains the word and has the rules that all calls
  * share. Arrays are in device memory.
  *
  * Dtypes: f32, f16 and bf16 in any mixture. With f64 anywhere the compute type is f64, which is correct but slow.

@@ -1,7 +1,7 @@
 /* napier/cuda/sparsemax.h - sparsemax and its gradient on a GPU.
  *
  * Each call does what the call of the same name in napier/sparsemax.h does, with the same dtypes, special rows, options,
- * aliasing, errors and bits. Both are "bitwise"; napier/cuda/device.h explains this and has the rules that all calls share.
+ * aliasing, errors and bits. Both are "bitwise"; napier/cuda/device.h explains the word and has the rules that all calls share.
  * Arrays are in device memory. A block works on a row, which it reads once for each round (docs/sparsemax.md). No call needs
  * a workspace, so `workspace` may be NULL. */
 #ifndef NAPIER_CUDA_SPARSEMAX_H
