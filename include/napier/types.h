@@ -170,8 +170,9 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
  *   - Your struct is larger, because your header is newer: the call takes it as long as all bytes that this library does not
  *     know are 0. Else the call returns INVALID_ARGUMENT, because it cannot do what you ask for. Results that this library
  *     does not know stay as they are.
- * A struct_size that no version has, such as 0, is INVALID_ARGUMENT. The text names the argument and the macro. A struct that
- * lies within another (napier_umap_options.neighbors) does not grow: its struct_size is always its sizeof. */
+ * A struct_size that no version has, such as 0 or one that lacks fields of the first version, is INVALID_ARGUMENT. The text
+ * names the argument and the macro. A struct that lies within another (napier_umap_options.neighbors) does not grow: its
+ * struct_size is always its sizeof. */
 
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has

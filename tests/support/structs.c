@@ -109,9 +109,12 @@ static void check_written(napier_context *context, const structure *s, size_t si
 
 /* ---- Structs that cannot be -------------------------------------------------------------------------------------- */
 
-/* 0: not initialised. sizeof(void *): sizeof of the pointer. The others are what memory may hold that nobody initialised. */
+/* 0: not initialised. sizeof(void *): sizeof of the pointer. Then one that is older than the first version. The others are
+ * what memory may hold that nobody initialised. */
 static void check_sizes(napier_context *context, const structure *s) {
-    const size_t sizes[] = {0, 3, sizeof(size_t) - 1, sizeof(void *), s->size - 1, s->size + 1, 1 << 20, SIZE_MAX - 7};
+    const size_t sizes[] = {
+        0,           3,       sizeof(size_t) - 1, sizeof(void *), s->older - sizeof(size_t), s->size - 1,
+        s->size + 1, 1 << 20, SIZE_MAX - 7};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char start[128];
         unsigned char *const bytes = made(s, s->size);

@@ -78,8 +78,9 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         return NAPIER_INVALID_ARGUMENT;
     }
     *out = NULL;
-    NAPIER_TRY(
-        napier_read_options(NULL, "options", "NAPIER_CONTEXT_OPTIONS_INIT", options, &o)); /* no context, no text */
+    NAPIER_TRY(napier_read_options(NULL, "options",
+                                   NAPIER_STRUCT(napier_context_options, NAPIER_CONTEXT_OPTIONS_INIT, allocator),
+                                   options, &o)); /* no context, no text */
     NAPIER_TRY(check_options(&o));
     napier_allocator allocator = o.allocator;
     if (allocator.allocate == NULL) {

@@ -10,19 +10,20 @@ enum { LARGEST = 4096 };
 
 static size_t size_of(const void *any) { return *(const size_t *)any; }
 
-/* Every version of a struct begins with a size_t and has a field behind it, so sizeof of a pointer to it is no size. */
-napier_status napier_check_result_struct(napier_context *context, const char *name, const char *init,
+/* Every version has a field behind struct_size, so sizeof of a pointer to the struct is no size. */
+napier_status napier_check_result_struct(napier_context *context, const char *name, napier_struct kind,
                                          const void *result) {
     NAPIER_REFUSE_IF(context, !result, "%s: NULL", name);
     const size_t size = size_of(result);
-    NAPIER_REFUSE_IF(context, size <= sizeof(size_t) || size > LARGEST || size % _Alignof(size_t) != 0,
-                     "%s: struct_size is %zu, which no version has; initialise the struct with %s", name, size, init);
+    const bool is_none = size < kind.first || size <= sizeof(size_t) || size > LARGEST || size % _Alignof(size_t) != 0;
+    NAPIER_REFUSE_IF(context, is_none, "%s: struct_size is %zu, which no version has; initialise the struct with %s",
+                     name, size, kind.init);
     return NAPIER_OK;
 }
 
-napier_status napier_read_struct(napier_context *context, const char *name, const char *init, const void *given,
+napier_status napier_read_struct(napier_context *context, const char *name, napier_struct kind, const void *given,
                                  void *copy) {
-    NAPIER_TRY(napier_check_result_struct(context, name, init, given));
+    NAPIER_TRY(napier_check_result_struct(context, name, kind, given));
     const unsigned char *const bytes = given;
     const size_t size = size_of(given), known = size_of(copy);
     for (size_t i = known; i < size; i++) {
@@ -36,9 +37,9 @@ napier_status napier_read_struct(napier_context *context, const char *name, cons
     return NAPIER_OK;
 }
 
-napier_status napier_read_options(napier_context *context, const char *name, const char *init, const void *given,
+napier_status napier_read_options(napier_context *context, const char *name, napier_struct kind, const void *given,
                                   void *copy) {
-    return given ? napier_read_struct(context, name, init, given, copy) : NAPIER_OK;
+    return given ? napier_read_struct(context, name, kind, given, copy) : NAPIER_OK;
 }
 
 void napier_write_struct(const void *made, void *result) {

@@ -14,7 +14,8 @@ napier_const_matrix napier_model_head(const napier_model *model) {
 napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !model, "model: NULL");
-    NAPIER_TRY(napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info));
+    NAPIER_TRY(napier_check_result_struct(context, "info",
+                                          NAPIER_STRUCT(napier_model_info, NAPIER_MODEL_INFO_INIT, family), info));
     const napier_model_config *c = &model->config;
     napier_model_info made;
     memset(&made, 0, sizeof made); /* the caller gets also the bytes between the fields */

@@ -15,7 +15,8 @@
 
 static napier_status read_options(napier_context *context, const napier_model_options *options, napier_model *model) {
     napier_model_options o = NAPIER_MODEL_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_MODEL_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_model_options, NAPIER_MODEL_OPTIONS_INIT, memory), options, &o));
     NAPIER_REFUSE_IF(context, (int)o.compute < NAPIER_COMPUTE_F32 || (int)o.compute > NAPIER_COMPUTE_SPLIT,
                      "options: compute %d is unknown", (int)o.compute);
     NAPIER_REFUSE_IF(context, o.memory < 0, "options: memory %" PRId64 " is negative", o.memory);

@@ -78,7 +78,9 @@ static napier_status check_options(generate *g) {
     if (o->stop.size != 0) {
         NAPIER_TRY(napier_check_ids(g->context, "stop", o->stop, o->stop.size, g->model->config.vocab_size));
     }
-    NAPIER_TRY(napier_read_options(g->context, "sampling", "NAPIER_SAMPLE_OPTIONS_INIT", o->sampling, &g->sampling));
+    NAPIER_TRY(napier_read_options(g->context, "sampling",
+                                   NAPIER_STRUCT(napier_sample_options, NAPIER_SAMPLE_OPTIONS_INIT, positions),
+                                   o->sampling, &g->sampling));
     NAPIER_REFUSE_IF(g->context, o->min_tokens < 0 || o->min_tokens > o->max_tokens,
                      "options: min_tokens is %" PRId64 ", not in 0 .. max_tokens, %" PRId64, o->min_tokens,
                      o->max_tokens);
@@ -126,9 +128,15 @@ static napier_status read_arguments(generate *g, const napier_generate_batch *ba
     g->options = (napier_generate_options)NAPIER_GENERATE_OPTIONS_INIT;
     g->sampling = (napier_sample_options)NAPIER_SAMPLE_OPTIONS_INIT;
     g->results = (napier_generate_results)NAPIER_GENERATE_RESULTS_INIT;
-    NAPIER_TRY(napier_read_struct(g->context, "batch", "NAPIER_GENERATE_BATCH_INIT", batch, &g->batch));
-    NAPIER_TRY(napier_read_options(g->context, "options", "NAPIER_GENERATE_OPTIONS_INIT", options, &g->options));
-    NAPIER_TRY(napier_read_struct(g->context, "results", "NAPIER_GENERATE_RESULTS_INIT", results, &g->results));
+    NAPIER_TRY(napier_read_struct(g->context, "batch",
+                                  NAPIER_STRUCT(napier_generate_batch, NAPIER_GENERATE_BATCH_INIT, numbers), batch,
+                                  &g->batch));
+    NAPIER_TRY(napier_read_options(g->context, "options",
+                                   NAPIER_STRUCT(napier_generate_options, NAPIER_GENERATE_OPTIONS_INIT, on_text),
+                                   options, &g->options));
+    NAPIER_TRY(napier_read_struct(g->context, "results",
+                                  NAPIER_STRUCT(napier_generate_results, NAPIER_GENERATE_RESULTS_INIT, text_offsets),
+                                  results, &g->results));
     NAPIER_TRY(check_batch(g));
     NAPIER_TRY(check_options(g));
     return check_results(g);

@@ -147,7 +147,8 @@ napier_status napier_model_judge(napier_context *context, const napier_model *mo
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     judge j = {.context = context, .batch = NAPIER_JUDGE_BATCH_INIT};
-    NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_JUDGE_BATCH_INIT", batch, &j.batch));
+    NAPIER_TRY(napier_read_struct(context, "batch", NAPIER_STRUCT(napier_judge_batch, NAPIER_JUDGE_BATCH_INIT, weights),
+                                  batch, &j.batch));
     NAPIER_TRY(check_batch(&j));
     const napier_argument outs[] = {
         NAPIER_ARGUMENT("scores", napier_read_only(scores), OUT, j.responses, j.criteria, NULL),

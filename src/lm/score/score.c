@@ -29,7 +29,8 @@ typedef struct score {
 static napier_status read_options(napier_context *context, const napier_score_options *options,
                                   napier_score_options *out) {
     *out = (napier_score_options)NAPIER_SCORE_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_SCORE_OPTIONS_INIT", options, out));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_score_options, NAPIER_SCORE_OPTIONS_INIT, kvs), options, out));
     napier_softmax_options softmax = NAPIER_SOFTMAX_OPTIONS_INIT, read;
     softmax.temperature = out->temperature;
     return napier_softmax_options_read(context, &softmax, NAPIER_F32, &read);
@@ -40,7 +41,8 @@ static napier_status read_results(napier_context *context, const napier_score_ba
                                   const napier_score_results *results, int64_t tokens, napier_score_results *r) {
     enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
     *r = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
-    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_SCORE_RESULTS_INIT", results, r));
+    NAPIER_TRY(napier_read_struct(
+        context, "results", NAPIER_STRUCT(napier_score_results, NAPIER_SCORE_RESULTS_INIT, is_greedy), results, r));
     const napier_argument all[] = {
         napier_row_argument("logprobs", napier_read_only_vector(r->logprobs), OUT, tokens),
         napier_row_argument("entropy", napier_read_only_vector(r->entropy), OUT, tokens),
@@ -203,7 +205,8 @@ napier_status napier_model_batch_plan(napier_context *context, const napier_mode
     NAPIER_DEFAULT_FENV;
     score s;
     NAPIER_TRY(score_begin(context, model, batch, options, false, &s));
-    napier_status status = napier_check_result_struct(context, "plan", "NAPIER_SCORE_PLAN_INIT", plan);
+    napier_status status = napier_check_result_struct(
+        context, "plan", NAPIER_STRUCT(napier_score_plan, NAPIER_SCORE_PLAN_INIT, bytes), plan);
     if (!status) {
         napier_write_struct(&s.plan, plan);
     }

@@ -182,7 +182,8 @@ napier_status napier_score_lists_make(napier_context *context, const napier_mode
     *lists = (napier_score_lists){.batch = NAPIER_SCORE_BATCH_INIT, .rewards = model->config.labels > 0};
     lists->unshared = options->unshared != 0;
     lists->prefix_token = options->prefix_token;
-    NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_SCORE_BATCH_INIT", batch, &lists->batch));
+    NAPIER_TRY(napier_read_struct(
+        context, "batch", NAPIER_STRUCT(napier_score_batch, NAPIER_SCORE_BATCH_INIT, prompt_of), batch, &lists->batch));
     NAPIER_TRY(check_batch(context, model->config.vocab_size, &lists->batch, options->prefix_token));
     const int64_t all = lists->batch.response_offsets.size - 1;
     if (all == 0) {

@@ -144,7 +144,9 @@ napier_status napier_tokenizer_decode(napier_context *context, const napier_toke
     napier_decode_options o = NAPIER_DECODE_OPTIONS_INIT;
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, tokenizer == NULL, "tokenizer: NULL");
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_DECODE_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_decode_options, NAPIER_DECODE_OPTIONS_INIT, replace_invalid),
+                                   options, &o));
     NAPIER_REFUSE_IF(context, count < 0 || (ids == NULL && count > 0), "ids: count %lld%s", (long long)count,
                      ids ? "" : ", and NULL");
     NAPIER_TRY(napier_check_text_buffer(context, "text", text));

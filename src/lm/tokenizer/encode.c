@@ -163,7 +163,8 @@ static napier_status check_encode(napier_context *context, const napier_tokenize
                                   size_t size, const napier_encode_options *options, napier_encode_options *o,
                                   const napier_token_buffer *ids) {
     NAPIER_REFUSE_IF(context, tokenizer == NULL, "tokenizer: NULL");
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ENCODE_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_encode_options, NAPIER_ENCODE_OPTIONS_INIT, continues), options, o));
     NAPIER_TRY(napier_check_token_buffer(context, "ids", ids));
     NAPIER_REFUSE_IF(context, o->add_special < NAPIER_ADD_NONE || o->add_special > NAPIER_ADD_ONCE,
                      "options: add_special is %lld, not 0, 1 or 2", (long long)o->add_special);

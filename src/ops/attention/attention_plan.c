@@ -163,7 +163,9 @@ static napier_status check_dtypes(napier_context *context, const napier_attentio
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
                                   napier_attention_plan *plan) {
     plan->options = (napier_attention_options)NAPIER_ATTENTION_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_attention_options, NAPIER_ATTENTION_OPTIONS_INIT, bf16_gradient),
+        options, &plan->options));
     NAPIER_REFUSE_IF(context, !read_scale(plan->options.scale, plan->q.dim, plan),
                      "options: scale %g is not finite in f32", plan->options.scale);
     NAPIER_REFUSE_IF(context, (unsigned)plan->options.masked_rows > NAPIER_MASKED_ZERO,

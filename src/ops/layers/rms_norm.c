@@ -86,7 +86,9 @@ static void weight_columns(void *argument, int64_t index) {
 
 static napier_status read_epsilon(napier_context *context, const napier_rms_norm_options *options, float *epsilon) {
     napier_rms_norm_options o = NAPIER_RMS_NORM_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_RMS_NORM_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_rms_norm_options, NAPIER_RMS_NORM_OPTIONS_INIT, epsilon),
+                                   options, &o));
     *epsilon = (float)o.epsilon;
     NAPIER_REFUSE_IF(context, !(o.epsilon >= 0.0 && isfinite(*epsilon)), "epsilon: %g is not finite and at least 0",
                      o.epsilon);

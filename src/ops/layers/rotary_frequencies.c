@@ -151,7 +151,8 @@ napier_status napier_rotary_frequencies(napier_context *context, const napier_ro
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     napier_rotary_options o = NAPIER_ROTARY_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ROTARY_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_rotary_options, NAPIER_ROTARY_OPTIONS_INIT, truncate), options, &o));
     NAPIER_REFUSE_IF(context, !scale, "scale: NULL");
     const napier_argument argument =
         napier_row_argument("inverse", napier_read_only_vector(inverse), NAPIER_IS_OUT | NAPIER_IS_F32, inverse.size);

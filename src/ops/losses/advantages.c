@@ -43,7 +43,9 @@ static napier_status check(napier_context *context, const napier_advantage_optio
     napier_advantage_options *const o = &call->options;
     *o = (napier_advantage_options)NAPIER_ADVANTAGE_OPTIONS_INIT;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ADVANTAGE_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_advantage_options, NAPIER_ADVANTAGE_OPTIONS_INIT, group_size),
+                                   options, o));
     NAPIER_REFUSE_IF(context, (int)o->scale < NAPIER_SCALE_GROUP || (int)o->scale > NAPIER_SCALE_NONE,
                      "options: scale %d is unknown", (int)o->scale);
     NAPIER_REFUSE_IF(context, !(o->epsilon >= 0 && o->epsilon < HUGE_VAL),

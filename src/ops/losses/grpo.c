@@ -28,7 +28,8 @@ napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch 
     const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_entropies = grad_entropies};
     napier_grpo_run run;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
+    NAPIER_TRY(napier_check_result_struct(
+        context, "metrics", NAPIER_STRUCT(napier_grpo_metrics, NAPIER_GRPO_METRICS_INIT, entropy), metrics));
     NAPIER_TRY(napier_grpo_read(context, NAPIER_ON_HOST, batch, options, &out, &run));
     run.mean = run.totals = true;
     NAPIER_TRY(napier_grpo_all(context, &run));

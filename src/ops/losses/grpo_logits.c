@@ -105,7 +105,8 @@ static napier_status run(napier_context *context, const napier_grpo_batch *batch
                          napier_grpo_metrics *metrics, napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics));
+    NAPIER_TRY(napier_check_result_struct(
+        context, "metrics", NAPIER_STRUCT(napier_grpo_metrics, NAPIER_GRPO_METRICS_INIT, entropy), metrics));
     NAPIER_TRY(napier_grpo_logits_check(context, NAPIER_ON_HOST, g, batch, options));
     NAPIER_MEMORY(memory, context);
     g->logprob = napier_take(&memory, tokens, 4 * sizeof(float));

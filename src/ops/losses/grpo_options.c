@@ -75,7 +75,9 @@ static napier_status check_numbers(napier_context *context, const napier_grpo_op
 
 static napier_status read_options(napier_context *context, const napier_grpo_options *options, napier_grpo_options *o) {
     *o = (napier_grpo_options)NAPIER_GRPO_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_grpo_options, NAPIER_GRPO_OPTIONS_INIT, entropy_threshold),
+                                   options, o));
     NAPIER_TRY(check_enums(context, o));
     return check_numbers(context, o);
 }
@@ -193,7 +195,8 @@ static napier_status read_structs(napier_context *context, const napier_grpo_bat
     *b = (napier_grpo_batch)NAPIER_GRPO_BATCH_INIT;
     *run = (napier_grpo_run){.kernels = napier_ops_kernels_of(context->isa)->grpo};
     NAPIER_TRY(read_options(context, options, &run->options));
-    return napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, b);
+    return napier_read_struct(context, "batch", NAPIER_STRUCT(napier_grpo_batch, NAPIER_GRPO_BATCH_INIT, offsets),
+                              batch, b);
 }
 
 /* Checks what has been read, and makes the job. On a GPU run->all stays 0: its kernels read the offsets. */

@@ -14,7 +14,8 @@
 
 static napier_status read_options(napier_context *context, const napier_kl_options *options, napier_kl_options *o) {
     *o = (napier_kl_options)NAPIER_KL_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_KL_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_kl_options, NAPIER_KL_OPTIONS_INIT, clamp_kl), options, o));
     NAPIER_REFUSE_IF(context, o->estimator < NAPIER_KL_K1 || o->estimator > NAPIER_KL_K3,
                      "options: estimator %d is unknown", (int)o->estimator);
     NAPIER_REFUSE_IF(context, (unsigned)o->reduction > NAPIER_REDUCE_MEAN, "options: reduction %d is unknown",

@@ -149,8 +149,15 @@ napier_status napier_sample_arguments(napier_context *context, napier_place plac
     napier_sample_options o = NAPIER_SAMPLE_OPTIONS_INIT;
     napier_sample_results r = NAPIER_SAMPLE_RESULTS_INIT;
     napier_status status = napier_begin(context);
-    status = status ? status : napier_read_options(context, "options", "NAPIER_SAMPLE_OPTIONS_INIT", options, &o);
-    status = status ? status : napier_read_struct(context, "results", "NAPIER_SAMPLE_RESULTS_INIT", results, &r);
+    status = status ? status
+                    : napier_read_options(context, "options",
+                                          NAPIER_STRUCT(napier_sample_options, NAPIER_SAMPLE_OPTIONS_INIT, positions),
+                                          options, &o);
+    status = status
+                 ? status
+                 : napier_read_struct(context, "results",
+                                      NAPIER_STRUCT(napier_sample_results, NAPIER_SAMPLE_RESULTS_INIT, plain_logprobs),
+                                      results, &r);
     if (status) {
         return status;
     }

@@ -44,7 +44,9 @@ static bool temperature_survives(double *temperature, napier_dtype compute) {
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out) {
     *out = (napier_softmax_options)NAPIER_SOFTMAX_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_SOFTMAX_OPTIONS_INIT", options, out));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_softmax_options, NAPIER_SOFTMAX_OPTIONS_INIT, algorithm),
+                                   options, out));
     NAPIER_REFUSE_IF(context, !temperature_survives(&out->temperature, compute),
                      "options: temperature %g is not finite and above 0 in %s", out->temperature,
                      napier_dtype_name(compute));

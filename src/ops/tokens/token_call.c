@@ -16,7 +16,8 @@ enum { TOP_LIMIT = 1024, MATRICES_MOST = 4, RESULTS = 10, GRADIENTS = 6, ARGUMEN
 static napier_status read_options(napier_context *context, const napier_token_options *options, napier_token_options *o,
                                   napier_token_rules *rules) {
     *o = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
-    const napier_status status = napier_read_options(context, "options", "NAPIER_TOKEN_OPTIONS_INIT", options, o);
+    const napier_status status = napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, ignore_index), options, o);
     *rules =
         (napier_token_rules){napier_float_of(o->temperature), napier_float_of(o->softcap), o->keep, o->keep_stride};
     if (status) {
@@ -139,7 +140,8 @@ napier_status napier_token_call_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_results *results, napier_token_call *call) {
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, &r));
+    NAPIER_TRY(napier_read_struct(context, "results",
+                                  NAPIER_STRUCT(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, argmax), results, &r));
     NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->results = r;
     call->chosen = r.logprobs.data || r.rank || r.loss.data || r.chosen;
@@ -155,7 +157,8 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
                                      napier_indices ids, const napier_token_options *options,
                                      const napier_token_gradients *gradients, napier_token_call *call) {
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    NAPIER_TRY(napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, &g));
+    NAPIER_TRY(napier_read_struct(
+        context, "gradients", NAPIER_STRUCT(napier_token_gradients, NAPIER_TOKEN_GRADIENTS_INIT, loss), gradients, &g));
     NAPIER_TRY(start_call(context, matrices, ids, options, call));
     call->gradients = g;
     call->chosen = g.logprobs.data || g.loss.data;

@@ -13,7 +13,9 @@
 napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
                                          int64_t least, napier_neighbors_options *o) {
     *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_neighbors_options, NAPIER_NEIGHBORS_OPTIONS_INIT, metric_values),
+        options, o));
     NAPIER_REFUSE_IF(context, o->n_neighbors < least, "options: n_neighbors %lld is less than %lld",
                      (long long)o->n_neighbors, (long long)least);
     NAPIER_REFUSE_IF(context, !napier_metric_name(o->metric), "options: metric %d is none", (int)o->metric);

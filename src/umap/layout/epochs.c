@@ -60,7 +60,8 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
 napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs,
                                       napier_umap_epochs *e) {
     *e = (napier_umap_epochs)NAPIER_UMAP_EPOCHS_INIT;
-    NAPIER_TRY(napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e));
+    NAPIER_TRY(napier_read_options(context, "epochs",
+                                   NAPIER_STRUCT(napier_umap_epochs, NAPIER_UMAP_EPOCHS_INIT, edge_use), epochs, e));
     NAPIER_REFUSE_IF(context,
                      e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
                          e->first > e->total - e->count,

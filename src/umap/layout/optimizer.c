@@ -38,7 +38,9 @@ napier_status napier_umap_optimizer_create(napier_context *context, const napier
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(
+        context, "options", NAPIER_STRUCT(napier_umap_optimizer_options, NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT, beta1),
+        options, &o));
     NAPIER_TRY(napier_umap_check_optimizer_options(context, &o));
     NAPIER_REFUSE_IF(context,
                      n < 0 || n_components < 1 || n_components > NAPIER_UMAP_MOST_COMPONENTS ||

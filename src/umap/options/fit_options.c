@@ -67,7 +67,9 @@ static napier_status check_numbers(napier_context *context, const napier_umap_op
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
                                         napier_umap_options *checked) {
     *checked = (napier_umap_options)NAPIER_UMAP_OPTIONS_INIT;
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_UMAP_OPTIONS_INIT", options, checked));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_umap_options, NAPIER_UMAP_OPTIONS_INIT, dens_lambda), options,
+                                   checked));
     NAPIER_TRY(napier_check_inner_struct(context, "options: neighbors", "NAPIER_NEIGHBORS_OPTIONS_INIT",
                                          &checked->neighbors, sizeof checked->neighbors));
     NAPIER_TRY(check_counts(context, checked, n));

@@ -26,7 +26,8 @@ static const struct {
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces) {
     napier_umap_params p = NAPIER_UMAP_PARAMS_INIT; /* `checked` may be `params` */
-    NAPIER_TRY(napier_read_options(context, "params", "NAPIER_UMAP_PARAMS_INIT", params, &p));
+    NAPIER_TRY(napier_read_options(context, "params", NAPIER_STRUCT(napier_umap_params, NAPIER_UMAP_PARAMS_INIT, clip),
+                                   params, &p));
     *checked = p;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         float x;

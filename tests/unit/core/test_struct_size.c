@@ -256,7 +256,7 @@ static const structure all[] = {
     STRUCTURE(napier_rms_norm_options, NAPIER_RMS_NORM_OPTIONS_INIT, "options", epsilon, NULL, rms_norm),
     STRUCTURE(napier_rotary_options, NAPIER_ROTARY_OPTIONS_INIT, "options", truncate, fill_rotary, rotary),
     STRUCTURE(napier_token_options, NAPIER_TOKEN_OPTIONS_INIT, "options", ignore_index, NULL, token_options),
-    STRUCTURE(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, "results", top_ids, fill_results, token_results),
+    STRUCTURE(napier_token_results, NAPIER_TOKEN_RESULTS_INIT, "results", argmax, fill_results, token_results),
     STRUCTURE(napier_token_gradients, NAPIER_TOKEN_GRADIENTS_INIT, "gradients", loss, fill_gradients, token_gradients),
     STRUCTURE(napier_sample_options, NAPIER_SAMPLE_OPTIONS_INIT, "options", positions, NULL, sample_options),
     STRUCTURE(napier_sample_results, NAPIER_SAMPLE_RESULTS_INIT, "results", plain_logprobs, fill_sample_results,

@@ -76,7 +76,8 @@ napier_status napier_chat_text(napier_context *context, const napier_chat_messag
                                const napier_chat_options *options, napier_text_buffer *text) {
     napier_chat_options o = NAPIER_CHAT_OPTIONS_INIT;
     NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_read_options(context, "options",
+                                   NAPIER_STRUCT(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, date), options, &o));
     NAPIER_REFUSE_IF(context, o.tools == NULL && o.tools_size > 0, "options: tools NULL, but %zu bytes", o.tools_size);
     NAPIER_TRY(napier_check_text_buffer(context, "text", text));
     NAPIER_TRY(check_messages(context, messages, count));

@@ -233,7 +233,9 @@ static run run_of(const napier_forces *forces, float times, double learning_rate
 static napier_status read_optimizer(napier_context *context, const napier_cuda_umap_optimizer *optimizer,
                                     int64_t elements, napier_cuda_umap_optimizer *o) {
     *o = (napier_cuda_umap_optimizer)NAPIER_CUDA_UMAP_OPTIMIZER_INIT;
-    NAPIER_TRY(napier_read_struct(context, "optimizer", "NAPIER_CUDA_UMAP_OPTIMIZER_INIT", optimizer, o));
+    NAPIER_TRY(napier_read_struct(context, "optimizer",
+                                  NAPIER_STRUCT(napier_cuda_umap_optimizer, NAPIER_CUDA_UMAP_OPTIMIZER_INIT, second),
+                                  optimizer, o));
     NAPIER_TRY(napier_check_inner_struct(context, "optimizer: options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT",
                                          &o->options, sizeof o->options));
     NAPIER_TRY(napier_umap_check_optimizer_options(context, &o->options));
