@@ -150,12 +150,6 @@ static napier_status create_searched(napier_memory *memory, napier_umap_samples 
     return NAPIER_OK;
 }
 
-static napier_status check_enough(napier_context *context, const napier_neighbors_options *o, int64_t samples) {
-    NAPIER_REFUSE_IF(context, o->n_neighbors > samples, "options: n_neighbors %lld is more than the %lld samples",
-                     (long long)o->n_neighbors, (long long)samples);
-    return NAPIER_OK;
-}
-
 napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
                                     const napier_umap_samples *queries, const napier_neighbors_options *options,
                                     int32_t *indices, float *distances) {
@@ -167,12 +161,6 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     others = points;
     if (queries) {
         NAPIER_TRY(napier_points_create(&memory, "queries", *queries, &o, points, &others));
-    }
-    NAPIER_TRY(check_enough(context, &o, points->n));
-    NAPIER_TRY(napier_search_check_outputs(context, indices, distances, others->n, o.n_neighbors));
-    NAPIER_TRY(check_apart(context, "samples", samples, others->n, o.n_neighbors, indices, distances));
-    if (queries) {
-        NAPIER_TRY(check_apart(context, "queries", *queries, others->n, o.n_neighbors, indices, distances));
     }
     if (others->n == 0) {
         return NAPIER_OK;
@@ -223,7 +211,9 @@ static napier_status find_given(napier_context *context, napier_umap_samples sam
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(napier_search_read_options(context, options, queries ? 1 : 2, &o));
     const int64_t rows = napier_samples_rows(queries ? *queries : samples);
-    NAPIER_TRY(check_enough(context, &o, napier_samples_rows(samples)));
+    NAPIER_REFUSE_IF(context, o.n_neighbors > napier_samples_rows(samples),
+                     "options: n_neighbors %lld is more than the %lld samples", (long long)o.n_neighbors,
+                     (long long)napier_samples_rows(samples));
     NAPIER_TRY(napier_search_check_outputs(context, indices, distances, rows, o.n_neighbors));
     NAPIER_TRY(check_apart(context, "samples", samples, rows, o.n_neighbors, indices, distances));
     if (queries) {

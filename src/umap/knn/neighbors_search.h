@@ -50,7 +50,8 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
 }
 
 /* The neighbours of each query among the samples, as napier_nearest_neighbors_of; without queries those of the samples,
- * as napier_nearest_neighbors. Samples and queries have been checked; everything else is checked here. */
+ * as napier_nearest_neighbors. Their shapes, the outputs and that n_neighbors is at most the number of samples have been
+ * checked; the other options and the values are checked here. */
 napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
                                     const napier_umap_samples *queries, const napier_neighbors_options *options,
                                     int32_t *indices, float *distances);
