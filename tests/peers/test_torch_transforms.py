@@ -198,6 +198,30 @@ def test_second_derivatives():
                lambda: func.jacfwd(func.jacfwd(func.jacrev(ours)))(x))
 
 
+def test_nested_forward_mode():
+    """Twice it is right, compiled too; elsewhere refused by name, and no tangent is dropped."""
+    x, t, one = constant(2, 3, dtype=torch.float64), constant(2, 3, seed=1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
+    def along(function):
+        return lambda x: torch.func.jvp(function, (x,), (t,))[1]
+
+    for name in ("softmax", "log_softmax"):
+        ours, theirs = (functools.partial(getattr(module, name), dim=-1) for module in (nt, torch))
+
+        def operator(x, name=name):
+            return getattr(torch.ops.napier, name)(x, 1, one, "nan")
+
+        right = along(along(theirs))(x)
+        close(along(torch.func.vmap(lambda row, f=ours: torch.func.jvp(f, (row,), (t[0],))[1]))(x),
+              along(torch.func.vmap(lambda row, f=theirs: torch.func.jvp(f, (row,), (t[0],))[1]))(x), 1e-14, name)
+        torch._dynamo.reset()
+        close(torch.compile(along(along(ours)), backend="aot_eager")(x), right, 1e-14, f"{name}, compiled")
+        close(along(operator)(x), along(theirs)(x), 1e-14, f"{name}, the operator")
+        raises(NotImplementedError, f"napier.torch.{name}: forward mode twice is not supported here", lambda: along(along(operator))(x))
+        raises(NotImplementedError, f"napier.torch.{name}: forward mode twice around a gradient, or three times",
+               lambda: along(along(along(ours)))(x))
+
+
 def test_second_derivatives_have_the_same_bits():
     """Over instruction sets and threads; of 16-bit numbers the arithmetic is that of float32."""
     x, t, g = (constant(3, 1500, seed=i, scale=4.0) for i in range(3))

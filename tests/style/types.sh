@@ -1,5 +1,6 @@
 #!/bin/sh
-# tests/style/types.sh FOLDER [PYTHON] - the types of the Python package: stubtest compares its stubs with what runs, and mypy --strict
+# tests/style/types.sh FOLDER [PYTHON] - the types of the Python package: stubtest compares its stubs with what runs, mypy checks its
+# functions, and mypy --strict
 # and pyright check the examples and tests/style/types. FOLDER has an environment for the checkers, which is fetched once. PYTHON imports
 # napier; its modules whose libraries (PyTorch, TRL, Dask, ...) it has not are not compared. The last line counts. Exit status 77: this
 # machine cannot run it, and the last line says why.
@@ -52,6 +53,7 @@ check "stubtest" venv/bin/python -m mypy.stubtest napier --concise --ignore-unus
     --mypy-config-file "$root/pyproject.toml"
 MYPYPATH=$MYPYPATH:$root/examples check "mypy --strict" venv/bin/mypy --strict --config-file "$root/pyproject.toml" --cache-dir cache \
     "$root"/examples/*.py "$root"/tests/style/types/*.py
+check "mypy of the package" venv/bin/mypy --config-file "$root/pyproject.toml" --cache-dir cache.package path/napier/_*.py path/napier/_*/*.py
 cat >pyright.json <<EOF
 {"include": ["$root/examples", "$root/tests/style/types"], "extraPaths": ["$folder/path", "$root/examples"], "typeCheckingMode": "standard",
  "reportUnnecessaryTypeIgnoreComment": "error", "enableTypeIgnoreComments": false, "reportMissingImports": false,

@@ -113,6 +113,9 @@ class Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(["+", "-", "*", "/", "//", "**", "%"])
 
+    filters: dict
+    tests: dict
+
     def __init__(self):
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=self.written)
         self._left = threading.local()
@@ -158,7 +161,7 @@ class Environment(ImmutableSandboxedEnvironment):
             raise SecurityError(f"it runs for more than {SECONDS} s")
 
     def spend_on(self, *values):
-        known = {}
+        known: dict = {}
         self.spend(sum(_size(value, known) for value in values))
 
     @jinja2.pass_context
@@ -251,7 +254,7 @@ class Environment(ImmutableSandboxedEnvironment):
         if isinstance(owner, type) or owner is not None and getattr(method, "__name__", "") in _REFUSED_METHODS:
             raise SecurityError(f"{method.__name__} is not for chat templates")
         if __obj is dict or isinstance(owner, (str, int, float, LoopContext, range, *_COLLECTIONS)):
-            args, kwargs = [_known(x) for x in args], {name: _known(x) for name, x in kwargs.items()}
+            args, kwargs = tuple(_known(x) for x in args), {name: _known(x) for name, x in kwargs.items()}
             named = [x for name, x in kwargs.items() if name not in ("_loop_vars", "_block_vars")]  # jinja2's own
             __self.spend(__self._cost(owner, method.__name__, (*args, *named)))
         else:  # the callee may keep the tuple and the dict of its arguments; namespace copies a dict

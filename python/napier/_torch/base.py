@@ -1,7 +1,9 @@
 """What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
 import functools
 import inspect
+import threading
 import types
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
@@ -71,6 +73,13 @@ def _check(**tensors):
 _library = torch.library.Library("napier", "DEF")
 
 
+class _Derivation(threading.local):
+    is_running = False  # PyTorch is asking for the tangent of an operator; functions with rules for transforms do not work there
+
+
+_derivation = _Derivation()
+
+
 class _Operator:
     """What torch.library knows of a function that takes tensors and returns new ones. A function without GPU kernels raises its own
     error."""
@@ -79,7 +88,10 @@ class _Operator:
         self.name, self.title = name, "napier.torch." + name.removesuffix("_backward").removesuffix("_weighted")
         parameters = inspect.signature(function).parameters
         self.names, self.defaults = list(parameters), [p.default for p in parameters.values()]
-        self.tensors, self.recorded, self.transformed, self.forward_mode, self.is_wide = 0, None, None, None, False
+        self.tensors, self.is_wide = 0, False
+        self.recorded: Any = None
+        self.transformed: Any = None
+        self.forward_mode: Any = None
         for each in (name, "_" + name):
             _library.define(each + torch.library.infer_schema(function, mutates_args=()))
             for device in ("CPU", "CUDA"):
@@ -101,7 +113,7 @@ class _Operator:
         return self.is_wide and args[0].dtype in (torch.bfloat16, torch.float16)
 
     def __call__(self, *args):
-        if _is_traced():
+        if _is_traced() or _derivation.is_running:
             return self.whole(*args)
         use = _use_of(args)
         if use == PLAIN:
@@ -264,7 +276,7 @@ def _register(operator, tensors, backward, setup, needs=(), jvp=None):
             _refuse_tangents(operator, tangents[:-1])
             ctx.tangents.count += 1
             if ctx.tangents.count > 1:  # PyTorch drops the outer tangent of this one
-                raise NotImplementedError(f"{title}: forward mode twice around a gradient is not supported "
+                raise NotImplementedError(f"{title}: forward mode twice around a gradient, or three times, is not supported "
                                           "(jacfwd(jacfwd(jacrev(f)))); use reverse mode for two of the three")
             return jvp(ctx, tangents)
 
@@ -289,6 +301,8 @@ def _derive(operator, *args):
         if recorded:
             raise NotImplementedError(f"{operator.title}: no gradients inside torch.func's transforms; use backward() or "
                                       "torch.autograd.grad")
+        if any([_has_tangent_below(x) for x in args if isinstance(x, Tensor)]):
+            raise NotImplementedError(f"{operator.title}: forward mode twice is not supported here; use reverse mode for one of the two")
         return operator.values(*args)
     primals, tangents = zip(*duals)
     _refuse_tangents(operator, tangents)
@@ -296,7 +310,20 @@ def _derive(operator, *args):
         raise NotImplementedError(f"{operator.title}: forward mode over a recorded gradient is not supported; use .detach(), or "
                                   "PyTorch's own function")
     output = operator.whole(*primals)
-    return forward_ad.make_dual(output, operator.forward_mode(output, primals, tangents), level=0)
+    was, _derivation.is_running = _derivation.is_running, True
+    try:
+        return forward_ad.make_dual(output, operator.forward_mode(output, primals, tangents), level=0)
+    finally:
+        _derivation.is_running = was
+
+
+def _has_tangent_below(x):
+    """Whether a transform around the innermost one gives the tensor a tangent, which napier::_name would drop."""
+    while not _is_whole(x):
+        x = torch.func.debug_unwrap(x, recurse=False)
+        if forward_ad.unpack_dual(x, level=0).tangent is not None:
+            return True
+    return False
 
 
 def _dual_of(x):

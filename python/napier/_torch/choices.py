@@ -140,9 +140,9 @@ def _target_ids(target, ignore_index, classes):
     target = target.long()  # which holds every number that it is compared with
     counts = target != ignore_index
     if target.device.type == "cpu" and not _is_traced() and _use_of((target,)) == PLAIN:
-        wrong = target[counts & ((target < 0) | (target >= classes))]
-        if wrong.numel():
-            raise IndexError(f"target: {wrong[0].item()} is not in 0 .. {classes - 1}")
+        wrong = counts & ((target < 0) | (target >= classes))
+        if wrong.any():
+            raise IndexError(f"target: {target[wrong][0].item()} is not in 0 .. {classes - 1}")
     return torch.where(counts, target, 0), counts
 
 

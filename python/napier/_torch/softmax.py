@@ -99,8 +99,8 @@ def _over(x, s):
 
 
 def _sum_of(*parts):
-    parts = [p for p in parts if p is not None]
-    return sum(parts[1:], parts[0])
+    first, *others = [p for p in parts if p is not None]
+    return sum(others, first)
 
 
 for _each in (_softmax, _softmax_backward, _log_softmax, _log_softmax_backward, _sparsemax, _sparsemax_backward):

@@ -153,7 +153,7 @@ class AlignedUMAP(BaseEstimator):
         self.mappers_, self.embeddings_, self.dict_relations_, self._relations = [], [], [], []
         for n, data in enumerate(X):
             self._add(data, None if y is None else y[n], relations[n - 1] if n else None)
-        starts = []
+        starts: list = []
         for n in range(len(X)):
             starts.append(self._start(n, starts))
         self.embeddings_ = self._lay_out(starts, range(len(X)))

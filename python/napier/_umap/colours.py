@@ -160,11 +160,11 @@ class Categories(NamedTuple):
 def categories(labels):
     """Distinct labels and the index of each point's."""
     try:
-        names, codes = np.unique(labels, return_inverse=True)
-        names = [name.item() if isinstance(name, np.generic) else name for name in names]
+        distinct, codes = np.unique(labels, return_inverse=True)
+        names: list = [name.item() if isinstance(name, np.generic) else name for name in distinct]
         keys = [places.natural_key(name) for name in names] if all(isinstance(name, str) for name in names) else None
     except TypeError:  # labels of several types, which have no order
-        found = {}
+        found: dict = {}
         codes = np.array([found.setdefault((type(x).__name__, str(x)), len(found)) for x in labels.tolist()])
         missing = {(type(x).__name__, str(x)) for x in labels.tolist() if places.is_missing(x)}
         names = [None if key in missing else key[1] for key in found]

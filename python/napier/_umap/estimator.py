@@ -4,6 +4,7 @@ import hashlib
 import numbers
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def _seed(value, name):
     if value is None:
         return 42
     if isinstance(value, numbers.Integral):
-        if not 0 <= value < 2**64:
+        if not 0 <= int(value) < 2**64:
             raise ValueError(f"{name}: {value} is not 0 to 2**64 - 1")
         return int(value)
     if hasattr(value, "randint"):
@@ -104,9 +105,9 @@ def _row_keys(X):
     X = stages._csr(X, "X") if sparse else np.asarray(X)
     values = np.asarray(X.data) if sparse else X
     high = values.astype(np.float32)
-    rest = (values - high).astype(np.float32) if values.dtype.itemsize > 4 else None
+    rest: Any = (values - high).astype(np.float32) if values.dtype.itemsize > 4 else None
     if sparse:
-        cuts = [slice(a, b) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+        cuts: Any = [slice(a, b) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
         columns = np.asarray(X.indices, np.int32)
     else:
         cuts, columns = range(len(X)), None
@@ -121,7 +122,7 @@ def _row_keys(X):
 
 def _known_places(X):
     """The index of each row of X by its key. Equal rows have the first one's index."""
-    places = {}
+    places: dict = {}
     for i, key in enumerate(_row_keys(X)):
         places.setdefault(key, i)
     return places
@@ -375,7 +376,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 continue
             _check_count(name, value, least)
         limit = self.disconnection_distance
-        if limit is not None and not (isinstance(limit, numbers.Real) and limit > 0):
+        if limit is not None and not (isinstance(limit, numbers.Real) and float(limit) > 0):
             raise ValueError(f"disconnection_distance: {limit!r} is not None or a number above 0")
         if self.target_n_neighbors != -1 and self.target_n_neighbors < 2:
             raise ValueError(f"target_n_neighbors: {self.target_n_neighbors} is less than 2, and not -1")

@@ -61,7 +61,7 @@ def column_of(name, values):
         places = {text: i for i, text in enumerate(dict.fromkeys(shown))}
         if 2 * len(places) > len(shown):
             return {"name": name, "texts": shown}
-        texts, codes = list(places), [places[text] for text in shown]
+        texts, codes = list(places), np.array([places[text] for text in shown])
     return {"name": name, "texts": texts, "codes": _bytes(codes, np.int32)}
 
 

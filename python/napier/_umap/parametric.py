@@ -397,7 +397,7 @@ class _Training:
 
     def run(self, progress):
         """Trains; returns the mean losses of each part of the training epochs."""
-        history = {"loss": []}
+        history: dict[str, list] = {"loss": []}
         parts = _STEPS_TO_REPORT * self.mapper.n_training_epochs if self.steps else 0
         for part in range(parts):
             for network in (self.model.encoder, self.model.decoder):

@@ -62,7 +62,7 @@ def name_points(places, codes, names, noise):
 def free_places(points, halves, tall):
     """For each name, points [n, 2] in pixels and half its width: the place of its middle, on the point or a line above or
     below, where it overlaps none before it; None if there is no room."""
-    taken = []
+    taken: list = []
     for (x, y), half in zip(points, halves, strict=True):
         free = next(((x, y + line * tall) for line in (0, 1, -1)
                      if not any(abs(x - u) < half + other and abs(y + line * tall - v) < tall for u, v, other in

@@ -17,7 +17,7 @@ def frame_of(extent, width, height):
     except (TypeError, ValueError):
         raise ValueError(f"extent: expected (left, right, bottom, top), got {extent!r}") from None
     for name, size in (("width", width), ("height", height)):
-        if not isinstance(size, numbers.Integral) or not 1 <= size <= MOST_PIXELS:
+        if not isinstance(size, numbers.Integral) or not 1 <= int(size) <= MOST_PIXELS:
             raise ValueError(f"{name}: {size!r} is not a number of pixels from 1 to {MOST_PIXELS}")
     return {"left": left, "right": right, "bottom": bottom, "top": top, "width": int(width), "height": int(height)}
 

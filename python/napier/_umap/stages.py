@@ -157,7 +157,7 @@ def edges(graph):
     if _is_sparse(graph):
         graph = _csr(graph, "edges")
         indptr = np.asarray(graph.indptr)
-        parts = (np.repeat(np.arange(graph.shape[0]), np.diff(indptr)), graph.indices, graph.data)
+        parts: tuple | list = (np.repeat(np.arange(graph.shape[0]), np.diff(indptr)), graph.indices, graph.data)
     elif isinstance(graph, (tuple, list)) and len(graph) == 3:
         parts = graph
     else:

@@ -2,6 +2,8 @@
 
 Each epoch moves every point by the sum of the forces on it, with Adam, as the library's own layout does. The work is
 NumPy's, in float64, with the same bits on every machine."""
+from typing import Any
+
 import numpy as np
 
 from . import gradients, stages
@@ -18,7 +20,7 @@ _NEEDED = ("V", "VI")
 def metric_of(metric, keywords, table=None):
     """A function of rows x and y that returns distances and gradients. A function of the user's measures two rows."""
     if isinstance(metric, str):
-        known = METRICS if table is None else table
+        known: dict[str, Any] = METRICS if table is None else table
         measured = known[stages.plain_name(metric)]
         keywords = stages.plain_keywords(keywords)
         return lambda x, y: measured(x, y, **keywords)
