@@ -270,66 +270,15 @@ static PyObject *release_memory(PyObject *self, PyObject *none) {
     return PyLong_FromSize_t(memory_release());
 }
 
-static PyMethodDef settings[] = {
-    {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0 (the default): OMP_NUM_THREADS where that is "
-     "set, "
-     "else the processors that the process may use."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.set_num_threads(2)\n"
-     ">>> napier.get_num_threads()\n"
-     "2\n"
-     ">>> napier.set_num_threads(0)\n"},
-    {"get_num_threads", get_num_threads, METH_NOARGS,
-     "get_num_threads()\n--\n\nThreads that a call uses."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.get_num_threads() >= 1\n"
-     "True\n"},
-    {"set_isa", set_isa, METH_O,
-     "set_isa(isa, /)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.set_isa(\"scalar\")  # slower, with the same bits\n"
-     ">>> napier.get_isa()\n"
-     "'scalar'\n"
-     ">>> napier.set_isa(\"auto\")\n"},
-    {"get_isa", get_isa, METH_NOARGS,
-     "get_isa()\n--\n\nThe instruction set in use."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.get_isa() in (\"scalar\", \"neon\", \"avx2\", \"avx512\")\n"
-     "True\n"},
-    {"isa_available", isa_available, METH_O,
-     "isa_available(isa, /)\n--\n\nWhether this machine and this build can run it."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.isa_available(\"scalar\")\n"
-     "True\n"},
-    {"_set_progress", set_progress, METH_O,
-     "_set_progress(make, /)\n--\n\nA long call calls make() for its bar, then bar.show(stage, share) about ten times "
-     "a "
-     "second, and bar.close().\nNone: no bars. Returns what was set before."},
-    {"release_memory", release_memory, METH_NOARGS,
-     "release_memory()\n--\n\nGives memory of earlier results and calls that is kept for later ones back to the "
-     "system. "
-     "Results keep\nat most a sixteenth of the machine's, or 512 MB if that is more; calls 64 MB in each thread. "
-     "Returns "
-     "the bytes\nof results."
-     "\n\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> probs = napier.softmax([[0.0] * 1000] * 1000)\n"
-     ">>> del probs\n"
-     ">>> napier.release_memory() > 0, napier.release_memory()\n"
-     "(True, 0)\n"},
-    {NULL, NULL, 0, NULL}};
+PyMethodDef context_functions[] = {{"set_num_threads", set_num_threads, METH_O, NULL},
+                                   {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
+                                   {"set_isa", set_isa, METH_O, NULL},
+                                   {"get_isa", get_isa, METH_NOARGS, NULL},
+                                   {"isa_available", isa_available, METH_O, NULL},
+                                   {"_set_progress", set_progress, METH_O, NULL},
+                                   {"release_memory", release_memory, METH_NOARGS, NULL},
+                                   {NULL, NULL, 0, NULL}};
 
-#if defined(NAPIER_MODEL)
-enum { HAS_MODEL = 1 };
-#else
-enum { HAS_MODEL = 0 };
-#endif
 #if defined(NAPIER_HAS_CUDA)
 enum { HAS_CUDA = 1 };
 #else
@@ -342,10 +291,8 @@ int context_start(PyObject *module) {
         PyErr_SetString(PyExc_ImportError, "napier: no memory to begin with");
         return -1;
     }
-    return find_main_thread() || PyModule_AddFunctions(module, settings) ||
-                   PyModule_AddStringConstant(module, "__version__", napier_version()) ||
+    return find_main_thread() || PyModule_AddStringConstant(module, "__version__", napier_version()) ||
                    PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version()) ||
-                   PyModule_AddIntConstant(module, "_has_model", HAS_MODEL) ||
                    PyModule_AddIntConstant(module, "_has_cuda", HAS_CUDA)
                ? -1
                : 0;

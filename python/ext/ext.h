@@ -192,16 +192,6 @@ int raise_status(napier_context *context, napier_status status, const char *func
     } while (0)
 enum { KEEP_GIL = 1024 };
 
-/* Like RUN; if it succeeds, given_ becomes the object `value_`. */
-#define RUN_FOR(given_, function_, call_, value_) \
-    do {                                          \
-        int failed_;                              \
-        RUN(failed_, function_, call_);           \
-        if (!failed_) {                           \
-            (given_) = (value_);                  \
-        }                                         \
-    } while (0)
-
 extern PyObject *numpy_module, *numpy_empty;
 
 /* ---- Functions by module; each table ends with a NULL name ------------------------------------------------------- */
@@ -210,7 +200,11 @@ extern PyObject *numpy_module, *numpy_empty;
 
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
     umap_edge_functions[], umap_stage_functions[], umap_raster_functions[], model_functions[], device_functions[],
-    layer_functions[], shard_functions[], logcumsumexp_functions[];
+    layer_functions[], shard_functions[], logcumsumexp_functions[], context_functions[];
+/* The docstring of a function, or of a method of owner "CLASS.", in docs.txt; NULL: none. document() gives it to the functions
+ * of a table. */
+const char *doc_of(const char *owner, const char *name);
+void document(PyMethodDef *table, const char *owner);
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);

@@ -61,16 +61,6 @@ int device_end(device_call *d, napier_status status, const char *function);
         }                                                            \
     } while (0)
 
-/* Like RUN_ANYWHERE; if it succeeds, given_ becomes the object `value_`. */
-#define RUN_ANYWHERE_FOR(given_, value_, like_, function_, host_, device_, ...)   \
-    do {                                                                          \
-        int run_failed_;                                                          \
-        RUN_ANYWHERE(run_failed_, like_, function_, host_, device_, __VA_ARGS__); \
-        if (!run_failed_) {                                                       \
-            (given_) = (value_);                                                  \
-        }                                                                         \
-    } while (0)
-
 /* For several calls: `host_` is an expression with a context, `device_` one with a device_call `on`. */
 #define RUN_EITHER(failed_, like_, function_, host_, device_, elements_)        \
     do {                                                                        \

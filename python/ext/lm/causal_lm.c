@@ -1,6 +1,6 @@
 /* causal_lm.c - tokenizers and models, in builds that have them; napier/_lm/causal_lm.py wraps them in classes. Without
  * NAPIER_MODEL each function raises an error that says that this build lacks it. */
-#include "../ops/rl.h"
+#include "../call.h"
 
 #include <string.h>
 
@@ -18,105 +18,108 @@ typedef struct held {
 
 static const char model_name[] = "napier.model", tokenizer_name[] = "napier.tokenizer", kv_name[] = "napier.kv";
 
-static void model_end(PyObject *capsule) {
-    held *h = PyCapsule_GetPointer(capsule, model_name);
-    napier_model_destroy(h->context, h->object);
+static void held_end(PyObject *capsule) {
+    const char *const name = PyCapsule_GetName(capsule);
+    held *h = PyCapsule_GetPointer(capsule, name);
+    if (name == model_name) {
+        napier_model_destroy(h->context, h->object);
+    } else if (name == tokenizer_name) {
+        napier_tokenizer_destroy(h->context, h->object);
+    } else {
+        napier_kv_destroy(h->context, h->object);
+    }
     napier_context_destroy(h->context);
-    PyMem_Free(h);
-}
-
-static void tokenizer_end(PyObject *capsule) {
-    held *h = PyCapsule_GetPointer(capsule, tokenizer_name);
-    napier_tokenizer_destroy(h->context, h->object);
-    napier_context_destroy(h->context);
-    PyMem_Free(h);
-}
-
-static void kv_end(PyObject *capsule) {
-    held *h = PyCapsule_GetPointer(capsule, kv_name);
-    napier_kv_destroy(h->context, h->object);
-    napier_context_destroy(h->context);
-    Py_DECREF(h->needs);
+    Py_XDECREF(h->needs);
     PyMem_Free(h);
 }
 
 /* Makes a capsule of an object and the context that made it; NULL with an error set. */
-static PyObject *hold(napier_context *context, napier_status status, void *object, const char *name,
-                      PyCapsule_Destructor end, const char *function) {
+static PyObject *hold(napier_context *context, napier_status status, void *object, const char *name, PyObject *needs,
+                      const char *function) {
     held *h = raise_status(context, status, function) ? NULL : PyMem_Malloc(sizeof *h);
     if (!h) {
         context_give(context);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    *h = (held){context, object, NULL};
-    PyObject *capsule = PyCapsule_New(h, name, end);
-    return capsule; /* out of memory for a capsule: the object is lost */
+    *h = (held){context, object, Py_XNewRef(needs)};
+    return PyCapsule_New(h, name, held_end); /* out of memory for a capsule: the object is lost */
 }
+
+/* Makes object_ by call_, a status with a context `context`, and adds its capsule to the results. */
+#define HOLD(object_, name_, needs_, call_)                                                             \
+    do {                                                                                                \
+        napier_context *context = c.failed ? NULL : context_take();                                     \
+        PyObject *capsule_ = NULL;                                                                      \
+        if (context) {                                                                                  \
+            napier_status status_;                                                                      \
+            Py_BEGIN_ALLOW_THREADS status_ = (call_);                                                   \
+            Py_END_ALLOW_THREADS capsule_ = hold(context, status_, object_, name_, needs_, c.function); \
+        }                                                                                               \
+        call_add(&c, capsule_);                                                                         \
+    } while (0)
 
 static void *object_of(PyObject *capsule, const char *name) {
     held *h = PyCapsule_GetPointer(capsule, name);
     return h ? h->object : NULL;
 }
 
+static int take_model(PyObject *capsule, const char *name, void *to) {
+    (void)name;
+    return (*(const napier_model **)to = object_of(capsule, model_name)) ? 0 : -1;
+}
+static int take_tokenizer(PyObject *capsule, const char *name, void *to) {
+    (void)name;
+    return (*(const napier_tokenizer **)to = object_of(capsule, tokenizer_name)) ? 0 : -1;
+}
+
 /* Text as UTF-8: a str, or bytes. */
-static int take_text(PyObject *value, const char *name, const char **text, Py_ssize_t *size) {
-    if (PyUnicode_Check(value)) {
-        *text = PyUnicode_AsUTF8AndSize(value, size);
-        return *text ? 0 : -1;
-    }
+static int take_text(PyObject *value, const char *name, void *to) {
+    napier_text *const text = to;
+    Py_ssize_t size = 0;
     char *bytes = NULL;
-    if (!PyBytes_Check(value) || PyBytes_AsStringAndSize(value, &bytes, size)) {
-        PyErr_Clear();
+    if (PyUnicode_Check(value)) {
+        text->bytes = PyUnicode_AsUTF8AndSize(value, &size);
+    } else if (PyBytes_Check(value) && !PyBytes_AsStringAndSize(value, &bytes, &size)) {
+        text->bytes = bytes;
+    } else {
         PyErr_Format(PyExc_TypeError, "%s: expected str or bytes, got %R", name, value);
         return -1;
     }
-    *text = bytes;
-    return 0;
+    text->size = (size_t)size;
+    return text->bytes ? 0 : -1;
+}
+
+/* A path, as bytes that the caller releases. */
+static int take_path(PyObject *value, const char *name, void *to) {
+    (void)name;
+    return PyUnicode_FSConverter(value, to) ? 0 : -1;
 }
 
 /* ---- Tokenizer --------------------------------------------------------------------------------------------------- */
 
-/* _tokenizer_load(path) */
-static PyObject *py_tokenizer_load(PyObject *self, PyObject *path) {
-    (void)self;
-    PyObject *bytes = NULL;
-    if (!PyUnicode_FSConverter(path, &bytes)) {
-        return NULL;
-    }
-    napier_context *context = context_take();
+PYTHON_FUNCTION(tokenizer_load) {
+    PyObject *path = NULL;
     napier_tokenizer *tokenizer = NULL;
-    PyObject *given = NULL;
-    if (context) {
-        napier_status status;
-        const char *name = PyBytes_AsString(bytes);
-        Py_BEGIN_ALLOW_THREADS status = napier_tokenizer_load(context, name, &tokenizer);
-        Py_END_ALLOW_THREADS given = hold(context, status, tokenizer, tokenizer_name, tokenizer_end, "Tokenizer");
-    }
-    Py_DECREF(bytes);
-    return given;
+    TAKE("Tokenizer", 1, 1, ON_HOST, WITH("path", path, take_path))
+    const char *const name = path ? PyBytes_AsString(path) : NULL;
+    HOLD(tokenizer, tokenizer_name, NULL, napier_tokenizer_load(context, name, &tokenizer));
+    Py_XDECREF(path);
+    return call_end(&c);
 }
 
-/* _tokenizer_from_json(text) */
-static PyObject *py_tokenizer_from_json(PyObject *self, PyObject *json) {
-    (void)self;
-    const char *text;
-    Py_ssize_t size;
-    if (take_text(json, "json", &text, &size)) {
-        return NULL;
-    }
-    napier_context *context = context_take();
+PYTHON_FUNCTION(tokenizer_from_json) {
+    napier_text json;
     napier_tokenizer *tokenizer = NULL;
-    if (!context) {
-        return NULL;
-    }
-    const napier_status status = napier_tokenizer_from_json(context, text, (size_t)size, &tokenizer);
-    return hold(context, status, tokenizer, tokenizer_name, tokenizer_end, "Tokenizer");
+    TAKE("Tokenizer", 1, 1, ON_HOST, WITH("json", json, take_text))
+    HOLD(tokenizer, tokenizer_name, NULL, napier_tokenizer_from_json(context, json.bytes, json.size, &tokenizer));
+    return call_end(&c);
 }
 
-static PyObject *list_of_ids(const napier_token_buffer *buffer) {
-    PyObject *list = PyList_New((Py_ssize_t)buffer->size);
-    for (int64_t i = 0; list && i < buffer->size; i++) {
-        PyObject *id = PyLong_FromLong(buffer->ids[i]);
+/* Integers of 32 bits, or of 64. */
+static PyObject *list_of(const int32_t *narrow, const int64_t *wide, int64_t count) {
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (int64_t i = 0; list && i < count; i++) {
+        PyObject *id = PyLong_FromLongLong(narrow ? narrow[i] : wide[i]);
         if (!id || PyList_SetItem(list, (Py_ssize_t)i, id)) {
             Py_CLEAR(list);
         }
@@ -124,112 +127,90 @@ static PyObject *list_of_ids(const napier_token_buffer *buffer) {
     return list;
 }
 
-/* _tokenizer_encode(tokenizer, text, plain_special, add_special, continues): a list of ids */
-static PyObject *py_tokenizer_encode(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "encode", 5, 5, 2, {"tokenizer", "text", "plain_special", "add_special", "continues"}};
-    (void)self;
-    PyObject *v[5], *given = NULL;
+/* A list of ids */
+PYTHON_FUNCTION(tokenizer_encode) {
     napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
-    const char *text;
-    Py_ssize_t size;
-    if (arguments(&names, args, count, keywords, v) || take_text(v[1], "text", &text, &size) ||
-        take_bool(v[2], "plain_special", &options.plain_special) ||
-        take_int64(v[3], "add_special_tokens", &options.add_special) ||
-        take_int64(v[4], "continues", &options.continues)) {
-        return NULL;
-    }
-    const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
-    napier_context *context = tokenizer ? context_take() : NULL;
+    const napier_tokenizer *tokenizer;
+    napier_text text;
+    TAKE("encode", 5, 2, ON_HOST, WITH("tokenizer", tokenizer, take_tokenizer), WITH("text", text, take_text),
+         ARG("plain_special", options.plain_special), ARG("add_special", options.add_special),
+         ARG("continues", options.continues))
+    napier_context *context = c.failed ? NULL : context_take();
     if (context) {
         napier_token_buffer ids = {NULL, 0, 0};
         napier_status status;
-        Py_BEGIN_ALLOW_THREADS status = napier_tokenizer_encode(context, tokenizer, text, (size_t)size, &options, &ids);
-        Py_END_ALLOW_THREADS if (!raise_status(context, status, names.function)) { given = list_of_ids(&ids); }
+        Py_BEGIN_ALLOW_THREADS status =
+            napier_tokenizer_encode(context, tokenizer, text.bytes, text.size, &options, &ids);
+        Py_END_ALLOW_THREADS call_add(&c, raise_status(context, status, c.function) ? NULL
+                                                                                    : list_of(ids.ids, NULL, ids.size));
         napier_token_buffer_free(context, &ids);
         context_give(context);
     }
-    return given;
+    c.failed = c.failed || !context;
+    return call_end(&c);
 }
 
-/* _tokenizer_decode(tokenizer, ids, skip_special, replace_invalid): bytes */
-static PyObject *py_tokenizer_decode(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"decode", 4, 4, 2, {"tokenizer", "ids", "skip_special", "replace_invalid"}};
-    (void)self;
-    PyObject *v[4], *given = NULL;
+/* Adds the bytes that call_, a status with a context `context`, makes in `text`. */
+#define ADD_TEXT(call_)                                                                                 \
+    do {                                                                                                \
+        napier_context *context = c.failed ? NULL : context_take();                                     \
+        c.failed = !context;                                                                            \
+        if (context) {                                                                                  \
+            napier_text_buffer text = {NULL, 0, 0};                                                     \
+            const int wrong_ = raise_status(context, call_, c.function);                                \
+            call_add(&c, wrong_ ? NULL : PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size)); \
+            napier_text_buffer_free(context, &text);                                                    \
+            context_give(context);                                                                      \
+        }                                                                                               \
+    } while (0)
+
+/* bytes */
+PYTHON_FUNCTION(tokenizer_decode) {
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
-    call_arrays c;
-    call_start(&c, ON_HOST);
+    const napier_tokenizer *tokenizer;
     napier_indices ids;
-    if (arguments(&names, args, count, keywords, v) || take_bool(v[2], "skip_special", &options.skip_special) ||
-        take_int64(v[3], "replace_invalid", &options.replace_invalid) || call_indices(&c, v[1], "ids", &ids)) {
-        return NULL;
-    }
-    const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
-    int32_t *narrow = tokenizer ? PyMem_Malloc((size_t)ids.size * sizeof *narrow + 1) : NULL;
-    napier_context *context = narrow ? context_take() : NULL;
-    if (context) {
-        for (int64_t i = 0; i < ids.size; i++) {
-            const int64_t id = ids.type == NAPIER_I64 ? ((const int64_t *)ids.data)[i] : ((const int32_t *)ids.data)[i];
-            narrow[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id; /* such an id has no token */
-        }
-        napier_text_buffer text = {NULL, 0, 0};
-        if (!raise_status(context, napier_tokenizer_decode(context, tokenizer, narrow, ids.size, &options, &text),
-                          names.function)) {
-            given = PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size);
-        }
-        napier_text_buffer_free(context, &text);
-        context_give(context);
-    } else if (!PyErr_Occurred()) {
+    TAKE("decode", 4, 2, ON_HOST, WITH("tokenizer", tokenizer, take_tokenizer), ARG("ids", ids),
+         ARG("skip_special", options.skip_special), ARG("replace_invalid", options.replace_invalid))
+    int32_t *narrow = c.failed ? NULL : PyMem_Malloc((size_t)ids.size * sizeof *narrow + 1);
+    if (!c.failed && !narrow) {
         PyErr_NoMemory();
+        c.failed = true;
     }
+    for (int64_t i = 0; narrow && i < ids.size; i++) {
+        const int64_t id = ids.type == NAPIER_I64 ? ((const int64_t *)ids.data)[i] : ((const int32_t *)ids.data)[i];
+        narrow[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id; /* such an id has no token */
+    }
+    ADD_TEXT(napier_tokenizer_decode(context, tokenizer, narrow, ids.size, &options, &text));
     PyMem_Free(narrow);
-    call_release(&c);
-    return given;
+    return call_end(&c);
 }
 
-/* _tokenizer_token(tokenizer, id): bytes or None */
-static PyObject *py_tokenizer_token(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"token", 2, 2, 2, {"tokenizer", "id"}};
-    (void)self;
-    PyObject *v[2];
+/* bytes or None */
+PYTHON_FUNCTION(tokenizer_token) {
+    const napier_tokenizer *tokenizer;
     int64_t id = 0;
-    if (arguments(&names, args, count, keywords, v) || take_int64(v[1], "id", &id)) {
-        return NULL;
-    }
-    const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
-    if (!tokenizer) {
-        return NULL;
-    }
     size_t size = 0;
-    const char *bytes = napier_tokenizer_token(tokenizer, id, &size);
-    return bytes ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size) : Py_NewRef(Py_None);
+    TAKE("token", 2, 2, ON_HOST, WITH("tokenizer", tokenizer, take_tokenizer), ARG("id", id))
+    const char *const bytes = c.failed ? NULL : napier_tokenizer_token(tokenizer, id, &size);
+    call_add(&c, bytes ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size) : Py_NewRef(Py_None));
+    return call_end(&c);
 }
 
-/* _tokenizer_id(tokenizer, token): the id, or -1 */
-static PyObject *py_tokenizer_id(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"id_of", 2, 2, 2, {"tokenizer", "token"}};
-    (void)self;
-    PyObject *v[2];
-    const char *text;
-    Py_ssize_t size;
-    if (arguments(&names, args, count, keywords, v) || take_text(v[1], "token", &text, &size)) {
-        return NULL;
-    }
-    const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
-    return tokenizer ? PyLong_FromLongLong(napier_tokenizer_id(tokenizer, text, (size_t)size)) : NULL;
+/* The id, or -1 */
+PYTHON_FUNCTION(tokenizer_id) {
+    const napier_tokenizer *tokenizer;
+    napier_text token;
+    TAKE("id_of", 2, 2, ON_HOST, WITH("tokenizer", tokenizer, take_tokenizer), WITH("token", token, take_text))
+    call_add(&c, c.failed ? NULL : PyLong_FromLongLong(napier_tokenizer_id(tokenizer, token.bytes, token.size)));
+    return call_end(&c);
 }
 
-static PyObject *py_tokenizer_is_special(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"is_special", 2, 2, 2, {"tokenizer", "id"}};
-    (void)self;
-    PyObject *v[2];
+PYTHON_FUNCTION(tokenizer_is_special) {
+    const napier_tokenizer *tokenizer;
     int64_t id = 0;
-    if (arguments(&names, args, count, keywords, v) || take_int64(v[1], "id", &id)) {
-        return NULL;
-    }
-    const napier_tokenizer *tokenizer = object_of(v[0], tokenizer_name);
-    return tokenizer ? PyBool_FromLong(napier_tokenizer_is_special(tokenizer, id)) : NULL;
+    TAKE("is_special", 2, 2, ON_HOST, WITH("tokenizer", tokenizer, take_tokenizer), ARG("id", id))
+    call_add(&c, c.failed ? NULL : PyBool_FromLong(napier_tokenizer_is_special(tokenizer, id)));
+    return call_end(&c);
 }
 
 static PyObject *py_tokenizer_vocab_size(PyObject *self, PyObject *capsule) {
@@ -239,18 +220,25 @@ static PyObject *py_tokenizer_vocab_size(PyObject *self, PyObject *capsule) {
 }
 
 /* A text that may be None. */
-static int take_optional_text(PyObject *value, const char *name, const char **text, size_t *size) {
-    Py_ssize_t length = 0;
-    *text = NULL;
-    if (value != Py_None && take_text(value, name, text, &length)) {
-        return -1;
+static int take_optional(PyObject *value, const char *name, void *to) {
+    return value == Py_None ? 0 : take_text(value, name, to);
+}
+
+/* The texts of a tuple, from its first member on; None leaves one empty. */
+static int take_texts(PyObject *tuple, int count, const char *const *names, napier_text *texts) {
+    for (int i = 0; i < count; i++) {
+        texts[i] = (napier_text){NULL, 0};
+        PyObject *value = PyTuple_GetItem(tuple, i);
+        if (!value || take_optional(value, names[i], &texts[i])) {
+            return -1;
+        }
     }
-    *size = (size_t)length;
     return 0;
 }
 
 /* [(name, arguments), ..] */
 static int take_calls(PyObject *list, napier_chat_message *m) {
+    static const char *const names[] = {"name", "arguments"};
     const Py_ssize_t count = PyList_Size(list);
     napier_tool_call *calls = count < 0 ? NULL : PyMem_Malloc((size_t)count * sizeof *calls + 1);
     if (!calls) {
@@ -259,108 +247,78 @@ static int take_calls(PyObject *list, napier_chat_message *m) {
     m->tool_calls = calls;
     m->tool_call_count = count;
     for (Py_ssize_t k = 0; k < count; k++) {
-        PyObject *pair = PyList_GetItem(list, k);
-        if (take_optional_text(PyTuple_GetItem(pair, 0), "name", &calls[k].name, &calls[k].name_size) ||
-            take_optional_text(PyTuple_GetItem(pair, 1), "arguments", &calls[k].arguments, &calls[k].arguments_size)) {
+        napier_text t[2];
+        if (take_texts(PyList_GetItem(list, k), 2, names, t)) {
             return -1;
         }
+        calls[k] = (napier_tool_call){
+            .name = t[0].bytes, .name_size = t[0].size, .arguments = t[1].bytes, .arguments_size = t[1].size};
     }
     return 0;
 }
 
 /* (role, content, reasoning or None, calls) */
 static int take_message(PyObject *tuple, napier_chat_message *m) {
-    size_t size;
-    return take_optional_text(PyTuple_GetItem(tuple, 0), "role", &m->role, &size) ||
-                   take_optional_text(PyTuple_GetItem(tuple, 1), "content", &m->content, &m->size) ||
-                   take_optional_text(PyTuple_GetItem(tuple, 2), "reasoning_content", &m->reasoning,
-                                      &m->reasoning_size) ||
-                   take_calls(PyTuple_GetItem(tuple, 3), m)
-               ? -1
-               : 0;
-}
-
-static PyObject *chat_bytes(const napier_chat_message *messages, int64_t count, const napier_chat_options *options) {
-    napier_context *context = context_take();
-    PyObject *given = NULL;
-    if (context) {
-        napier_text_buffer text = {NULL, 0, 0};
-        if (!raise_status(context, napier_chat_text(context, messages, count, options, &text), "chat")) {
-            given = PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size);
-        }
-        napier_text_buffer_free(context, &text);
-        context_give(context);
+    static const char *const names[] = {"role", "content", "reasoning_content"};
+    napier_text t[3];
+    if (take_texts(tuple, 3, names, t)) {
+        return -1;
     }
-    return given;
+    m->role = t[0].bytes;
+    m->content = t[1].bytes;
+    m->size = t[1].size;
+    m->reasoning = t[2].bytes;
+    m->reasoning_size = t[2].size;
+    return take_calls(PyTuple_GetItem(tuple, 3), m);
 }
 
-static const char *const chat_formats[] = {"qwen3",  "qwen2.5",      "llama3",      "llama3.1",
-                                           "llama2", "mistral-v0.1", "mistral-v0.2"}; /* as napier_chat_format */
+/* Of napier_chat_format. */
+static const word_list chat_formats = {
+    NAPIER_CHAT_QWEN3, 7, {"qwen3", "qwen2.5", "llama3", "llama3.1", "llama2", "mistral-v0.1", "mistral-v0.2"}};
 
 /* _chat_text([(role, content, reasoning, calls), ..], tools, add_generation_prompt, disable_thinking, format, date): bytes
  */
-static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "chat", 6, 6, 4, {"messages", "tools", "add_generation_prompt", "disable_thinking", "format", "date"}};
-    (void)self;
-    PyObject *v[6], *given = NULL;
-    int format = NAPIER_CHAT_QWEN3;
-    size_t date_size = 0;
+PYTHON_FUNCTION(chat_text) {
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
-    if (arguments(&names, args, count, keywords, v) ||
-        take_optional_text(v[1], "tools", &options.tools, &options.tools_size) ||
-        take_bool(v[2], "add_generation_prompt", &options.add_generation_prompt) ||
-        take_bool(v[3], "disable_thinking", &options.disable_thinking) ||
-        take_word(v[4], "format", chat_formats, sizeof chat_formats / sizeof *chat_formats, 0, &format) ||
-        (v[5] && take_optional_text(v[5], "date", &options.date, &date_size))) {
-        return NULL;
-    }
-    options.format = format;
-    const Py_ssize_t messages = PyList_Size(v[0]);
+    PyObject *list;
+    napier_text tools = {NULL, 0}, date = {NULL, 0};
+    TAKE("chat", 6, 4, ON_HOST, ARG("messages", list), WITH("tools", tools, take_optional),
+         ARG("add_generation_prompt", options.add_generation_prompt), ARG("disable_thinking", options.disable_thinking),
+         WORD("format", options.format, chat_formats), WITH("date", date, take_text))
+    options.tools = tools.bytes;
+    options.tools_size = tools.size;
+    options.date = date.bytes;
+    const Py_ssize_t messages = c.failed ? -1 : PyList_Size(list);
     napier_chat_message *m = messages < 0 ? NULL : PyMem_Calloc((size_t)messages + 1, sizeof *m);
-    bool good = m != NULL;
-    for (Py_ssize_t i = 0; good && i < messages; i++) {
-        good = !take_message(PyList_GetItem(v[0], i), &m[i]);
-    }
-    if (good) {
-        given = chat_bytes(m, messages, &options);
-    } else if (!PyErr_Occurred()) {
+    if (!m && !PyErr_Occurred()) {
         PyErr_NoMemory();
     }
+    c.failed = !m;
+    for (Py_ssize_t i = 0; !c.failed && i < messages; i++) {
+        c.failed = take_message(PyList_GetItem(list, i), &m[i]) != 0;
+    }
+    ADD_TEXT(napier_chat_text(context, m, messages, &options, &text));
     for (Py_ssize_t i = 0; m && i < messages; i++) {
         PyMem_Free((void *)(uintptr_t)m[i].tool_calls);
     }
     PyMem_Free(m);
-    return given;
+    return call_end(&c);
 }
 
 /* ---- Model ------------------------------------------------------------------------------------------------------- */
 
-static const char *const compute_words[] = {"float32", "bfloat16", "split"};
+static const word_list compute_words = {NAPIER_COMPUTE_F32, 3, {"float32", "bfloat16", "split"}};
 
-/* _model_load(directory, compute, memory) */
-static PyObject *py_model_load(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"CausalLM", 3, 3, 1, {"directory", "compute", "memory"}};
-    (void)self;
-    PyObject *v[3], *path = NULL, *given = NULL;
+PYTHON_FUNCTION(model_load) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    int compute = NAPIER_COMPUTE_F32;
-    if (arguments(&names, args, count, keywords, v) ||
-        take_word(v[1], "compute", compute_words, 3, NAPIER_COMPUTE_F32, &compute) ||
-        take_int64(v[2], "memory", &options.memory) || !PyUnicode_FSConverter(v[0], &path)) {
-        return NULL;
-    }
-    options.compute = (napier_compute)compute;
-    napier_context *context = context_take();
-    if (context) {
-        napier_model *model = NULL;
-        napier_status status;
-        const char *directory = PyBytes_AsString(path);
-        Py_BEGIN_ALLOW_THREADS status = napier_model_load(context, directory, &options, &model);
-        Py_END_ALLOW_THREADS given = hold(context, status, model, model_name, model_end, names.function);
-    }
-    Py_DECREF(path);
-    return given;
+    napier_model *model = NULL;
+    PyObject *path = NULL;
+    TAKE("CausalLM", 3, 1, ON_HOST, WITH("directory", path, take_path), WORD("compute", options.compute, compute_words),
+         ARG("memory", options.memory))
+    const char *const directory = path ? PyBytes_AsString(path) : NULL;
+    HOLD(model, model_name, NULL, napier_model_load(context, directory, &options, &model));
+    Py_XDECREF(path);
+    return call_end(&c);
 }
 
 /* Tensors of the caller, which the caller keeps as long as the model. */
@@ -431,66 +389,32 @@ static int take_all_named(PyObject *names, PyObject *arrays, named_arrays *n) {
     return 0;
 }
 
-/* _model_from_tensors(config, names, arrays, compute, memory) */
-static PyObject *py_model_from_tensors(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"CausalLM", 5, 5, 3, {"config", "names", "arrays", "compute", "memory"}};
-    (void)self;
-    PyObject *v[5], *given = NULL;
+PYTHON_FUNCTION(model_from_tensors) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    int compute = NAPIER_COMPUTE_F32;
-    const char *config;
-    Py_ssize_t size;
-    if (arguments(&names, args, count, keywords, v) || take_text(v[0], "config", &config, &size) ||
-        take_word(v[3], "compute", compute_words, 3, NAPIER_COMPUTE_F32, &compute) ||
-        take_int64(v[4], "memory", &options.memory)) {
-        return NULL;
-    }
-    options.compute = (napier_compute)compute;
-    named_arrays tensors;
-    napier_context *context = take_all_named(v[1], v[2], &tensors) ? NULL : context_take();
-    if (context) {
-        napier_model *model = NULL;
-        const napier_status status =
-            napier_model_from_tensors(context, config, (size_t)size, tensors.list, tensors.count, &options, &model);
-        given = hold(context, status, model, model_name, model_end, names.function);
-    }
+    napier_model *model = NULL;
+    napier_text config;
+    PyObject *list, *arrays;
+    TAKE("CausalLM", 5, 3, ON_HOST, WITH("config", config, take_text), ARG("names", list), ARG("arrays", arrays),
+         WORD("compute", options.compute, compute_words), ARG("memory", options.memory))
+    named_arrays tensors = {NULL, NULL, 0, 0};
+    c.failed = c.failed || take_all_named(list, arrays, &tensors);
+    HOLD(model, model_name, NULL,
+         napier_model_from_tensors(context, config.bytes, config.size, tensors.list, tensors.count, &options, &model));
     named_release(&tensors);
-    return given;
+    return call_end(&c);
 }
 
-/* _model_update(model, names, arrays): takes these, or the model's own where the lists are empty. No other call may use
- * the model meanwhile. */
-static PyObject *py_model_update(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"update", 3, 3, 3, {"model", "names", "arrays"}};
-    (void)self;
-    PyObject *v[3];
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    held *h = PyCapsule_GetPointer(v[0], model_name);
-    named_arrays tensors;
-    if (!h) {
-        return NULL;
-    }
-    const bool failed =
-        take_all_named(v[1], v[2], &tensors) ||
-        raise_status(h->context, napier_model_update(h->context, h->object, tensors.list, tensors.count),
-                     names.function);
+/* Takes these, or the model's own where the lists are empty. No other call may use the model meanwhile. */
+PYTHON_FUNCTION(model_update) {
+    PyObject *capsule, *list, *arrays;
+    TAKE("update", 3, 3, ON_HOST, ARG("model", capsule), ARG("names", list), ARG("arrays", arrays))
+    held *h = c.failed ? NULL : PyCapsule_GetPointer(capsule, model_name);
+    named_arrays tensors = {NULL, NULL, 0, 0};
+    c.failed =
+        !h || take_all_named(list, arrays, &tensors) ||
+        raise_status(h->context, napier_model_update(h->context, h->object, tensors.list, tensors.count), c.function);
     named_release(&tensors);
-    return failed ? NULL : Py_NewRef(Py_None);
-}
-
-static PyObject *list_of(const int64_t *ids, int64_t count) {
-    PyObject *const list = PyList_New(count);
-    for (int64_t i = 0; list && i < count; i++) {
-        PyObject *const id = PyLong_FromLongLong(ids[i]);
-        if (!id) {
-            Py_DECREF(list);
-            return NULL;
-        }
-        PyList_SetItem(list, i, id);
-    }
-    return list;
+    return call_end(&c);
 }
 
 static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
@@ -501,18 +425,19 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
     if (model) {
         RUN_SIZED(failed, "info", napier_model_get_info(context, model, &i), 0);
     }
-    return failed ? NULL
-                  : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsNsssLsLsLsL}", "layers", (long long)i.layers,
-                                  "hidden", (long long)i.hidden, "heads", (long long)i.heads, "kv_heads",
-                                  (long long)i.kv_heads, "head_dim", (long long)i.head_dim, "intermediate",
-                                  (long long)i.intermediate, "vocabulary", (long long)i.vocabulary, "positions",
-                                  (long long)i.positions, "parameters", (long long)i.parameters, "weight_bytes",
-                                  (long long)i.weight_bytes, "weights", napier_dtype_name(i.weights), "tied", i.tied,
-                                  "compute", compute_words[i.compute], "memory", (long long)i.memory, "bos",
-                                  (long long)i.bos, "eos", (long long)i.eos, "eos_ids", list_of(i.eos_ids, i.eos_count),
-                                  "family", i.family, "labels", (long long)i.labels, "experts", (long long)i.experts,
-                                  "experts_per_token", (long long)i.experts_per_token, "expert_intermediate",
-                                  (long long)i.expert_intermediate);
+    return failed
+               ? NULL
+               : Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsssisssLsLsLsNsssLsLsLsL}", "layers", (long long)i.layers,
+                               "hidden", (long long)i.hidden, "heads", (long long)i.heads, "kv_heads",
+                               (long long)i.kv_heads, "head_dim", (long long)i.head_dim, "intermediate",
+                               (long long)i.intermediate, "vocabulary", (long long)i.vocabulary, "positions",
+                               (long long)i.positions, "parameters", (long long)i.parameters, "weight_bytes",
+                               (long long)i.weight_bytes, "weights", napier_dtype_name(i.weights), "tied", i.tied,
+                               "compute", compute_words.words[i.compute], "memory", (long long)i.memory, "bos",
+                               (long long)i.bos, "eos", (long long)i.eos, "eos_ids",
+                               list_of(NULL, i.eos_ids, i.eos_count), "family", i.family, "labels", (long long)i.labels,
+                               "experts", (long long)i.experts, "experts_per_token", (long long)i.experts_per_token,
+                               "expert_intermediate", (long long)i.expert_intermediate);
 }
 
 /* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */
@@ -571,241 +496,153 @@ static int model_progress(const char *stage, double done, void *user) {
     return stop != 0;
 }
 
-/* _model_forward(model, ids, offsets, hidden, logits, progress): (hidden or None, logits or None), float32 */
-static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"forward", 6, 6, 2, {"model", "ids", "offsets", "hidden", "logits", "progress"}};
-    (void)self;
-    PyObject *v[6], *given = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
+/* (hidden or None, logits or None), float32 */
+PYTHON_FUNCTION(model_forward) {
+    const napier_model *model;
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
     napier_indices ids, offsets;
     int want_hidden = 0, want_logits = 1;
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    const napier_model *model = object_of(v[0], model_name);
-    napier_model_info info = NAPIER_MODEL_INFO_INIT;
-    int failed = -1;
-    if (model && !call_indices(&c, v[1], "ids", &ids) && !call_indices(&c, v[2], "offsets", &offsets) &&
-        !take_bool(v[3], "hidden", &want_hidden) && !take_bool(v[4], "logits", &want_logits)) {
-        RUN_SIZED(failed, names.function, napier_model_get_info(context, model, &info), 0);
-    }
-    napier_matrix hidden = {0}, logits = {0};
-    array *h = NULL, *l = NULL;
-    failed = failed || (want_hidden && call_made_matrix(&c, ids.size, info.hidden, NAPIER_F32, &h, &hidden)) ||
-             (want_logits && call_made_matrix(&c, ids.size, napier_model_head(model).rows, NAPIER_F32, &l, &logits));
-    if (!failed) {
-        RUN(failed, names.function,
-            WITHOUT_STEPS(napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, v[5])));
-    }
-    if (!failed) {
-        given = Py_BuildValue("NN", call_object(h), call_object(l));
-    }
-    call_release(&c);
-    return given;
+    PyObject *progress;
+    TAKE("forward", 6, 2, ON_HOST, WITH("model", model, take_model), ARG("ids", ids), ARG("offsets", offsets),
+         ARG("hidden", want_hidden), ARG("logits", want_logits), ARG("progress", progress))
+    COMPUTE(napier_model_get_info(context, model, &info));
+    const napier_matrix hidden = make_matrix_if(&c, want_hidden, ids.size, info.hidden, NAPIER_F32);
+    const int64_t vocabulary = c.failed ? 0 : napier_model_head(model).rows;
+    const napier_matrix logits = make_matrix_if(&c, want_logits, ids.size, vocabulary, NAPIER_F32);
+    COMPUTE(
+        WITHOUT_STEPS(napier_model_forward(context, model, ids, offsets, hidden, logits, model_progress, progress)));
+    return call_end(&c);
 }
 
-/* _model_kv(model, ids, progress): (kv, bytes) */
-static PyObject *py_model_kv(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"kv", 3, 3, 2, {"model", "ids", "progress"}};
-    (void)self;
-    PyObject *v[3], *capsule = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
+/* (kv, bytes) */
+PYTHON_FUNCTION(model_kv) {
+    PyObject *capsule, *progress;
     napier_indices ids;
     napier_kv *kv = NULL;
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    const napier_model *model = object_of(v[0], model_name);
-    napier_context *context = model && !call_indices(&c, v[1], "ids", &ids) ? context_take() : NULL;
-    if (context) {
-        napier_status status;
-        Py_BEGIN_ALLOW_THREADS status = WITHOUT_STEPS(napier_kv_create(context, model, ids, model_progress, v[2], &kv));
-        Py_END_ALLOW_THREADS capsule = hold(context, status, kv, kv_name, kv_end, names.function);
-    }
-    if (capsule) {
-        ((held *)PyCapsule_GetPointer(capsule, kv_name))->needs = Py_NewRef(v[0]);
-    }
-    call_release(&c);
-    return capsule ? Py_BuildValue("NL", capsule, (long long)napier_kv_bytes(kv)) : NULL;
+    TAKE("kv", 3, 2, ON_HOST, ARG("model", capsule), ARG("ids", ids), ARG("progress", progress))
+    const napier_model *model = c.failed ? NULL : object_of(capsule, model_name);
+    c.failed = !model;
+    HOLD(kv, kv_name, capsule, WITHOUT_STEPS(napier_kv_create(context, model, ids, model_progress, progress, &kv)));
+    call_add(&c, c.failed ? NULL : PyLong_FromLongLong(napier_kv_bytes(kv)));
+    return call_end(&c);
 }
 
-/* A list of kvs, or nothing. The caller frees *kvs with PyMem_Free. */
-static int take_kvs(PyObject *list, const napier_kv ***kvs, int64_t *count) {
-    const Py_ssize_t size = list ? PyList_Size(list) : 0;
-    *kvs = size > 0 ? PyMem_Calloc((size_t)size, sizeof **kvs) : NULL;
-    for (Py_ssize_t i = 0; *kvs && i < size; i++) {
+/* A list of kvs. The caller frees ->list with PyMem_Free. */
+typedef struct kv_list {
+    const napier_kv **list;
+    int64_t count;
+} kv_list;
+
+static int take_kvs(PyObject *list, const char *name, void *to) {
+    (void)name;
+    kv_list *const kvs = to;
+    const Py_ssize_t size = PyList_Size(list);
+    kvs->list = size > 0 ? PyMem_Calloc((size_t)size, sizeof *kvs->list) : NULL;
+    for (Py_ssize_t i = 0; kvs->list && i < size; i++) {
         PyObject *capsule = PyList_GetItem(list, i);
-        (*kvs)[i] = capsule ? object_of(capsule, kv_name) : NULL;
-        if (!(*kvs)[i]) {
+        kvs->list[i] = capsule ? object_of(capsule, kv_name) : NULL;
+        if (!kvs->list[i]) {
             return -1;
         }
     }
-    *count = size;
-    return size < 0 ? -1 : size == 0 || *kvs ? 0 : (PyErr_NoMemory(), -1);
+    kvs->count = size;
+    return size < 0 ? -1 : size == 0 || kvs->list ? 0 : (PyErr_NoMemory(), -1);
 }
 
-#define SCORE_ARGUMENTS                                                                                      \
-    "model", "prompt_ids", "prompt_offsets", "response_ids", "response_offsets", "prompt_of", "temperature", \
-        "prefix_token", "unshared", "progress", "kvs"
-enum { SCORE_ARGUMENT_COUNT = 11 };
-
+/* What a call of scores takes; PyMem_Free(in.kvs.list) afterwards. */
 typedef struct score_inputs {
     const napier_model *model;
     napier_score_batch batch;
     napier_score_options options;
-    const napier_kv **kvs; /* owned */
+    PyObject *progress;
+    kv_list kvs;
 } score_inputs;
+#define SCORE_INIT \
+    { .batch = NAPIER_SCORE_BATCH_INIT, .options = NAPIER_SCORE_OPTIONS_INIT }
+#define SCORE_ARGUMENTS                                                                             \
+    WITH("model", in.model, take_model), ARG("prompt_ids", in.batch.prompt_ids),                    \
+        ARG("prompt_offsets", in.batch.prompt_offsets), ARG("response_ids", in.batch.response_ids), \
+        ARG("response_offsets", in.batch.response_offsets), ARG("prompt_of", in.batch.prompt_of),   \
+        ARG("temperature", in.options.temperature), ARG("prefix_token", in.options.prefix_token),   \
+        ARG("unshared", in.options.unshared), ARG("progress", in.progress), WITH("kvs", in.kvs, take_kvs)
 
-static int take_scores(call_arrays *c, PyObject *const *v, score_inputs *in) {
-    const napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
-    const napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
-    in->batch = batch;
-    in->options = options;
-    in->kvs = NULL;
+static void complete_scores(score_inputs *in) {
     in->options.progress = model_progress;
-    in->options.user = v[9];
-    in->model = object_of(v[0], model_name);
-    return in->model && !call_indices(c, v[1], "prompt_ids", &in->batch.prompt_ids) &&
-                   !call_indices(c, v[2], "prompt_offsets", &in->batch.prompt_offsets) &&
-                   !call_indices(c, v[3], "response_ids", &in->batch.response_ids) &&
-                   !call_indices(c, v[4], "response_offsets", &in->batch.response_offsets) &&
-                   !call_indices(c, v[5], "prompt_of", &in->batch.prompt_of) &&
-                   !take_double(v[6], "temperature", &in->options.temperature) &&
-                   !take_int64(v[7], "prefix_token", &in->options.prefix_token) &&
-                   !take_bool(v[8], "unshared", &in->options.unshared) &&
-                   !take_kvs(v[10], &in->kvs, &in->options.kv_count)
-               ? (in->options.kvs = in->kvs, 0)
-               : -1;
+    in->options.user = in->progress;
+    in->options.kvs = in->kvs.list;
+    in->options.kv_count = in->kvs.count;
 }
 
-/* _model_scores(.., entropy, greedy): (logprobs, entropy or None, argmax or None) */
-static PyObject *py_model_scores(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    enum { COUNT = SCORE_ARGUMENT_COUNT + 2 };
-    static const signature names = {"batch_logprobs", COUNT, COUNT, 5, {SCORE_ARGUMENTS, "entropy", "greedy"}};
-    (void)self;
-    PyObject *v[COUNT], *given = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
-    score_inputs in;
-    int want_entropy = 0, want_greedy = 0;
-    array *logprobs = NULL, *entropy = NULL, *argmax = NULL;
+/* (logprobs, entropy or None, argmax or None) */
+PYTHON_FUNCTION(model_scores) {
+    score_inputs in = SCORE_INIT;
     napier_score_results r = NAPIER_SCORE_RESULTS_INIT;
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    if (take_scores(&c, v, &in) || take_bool(v[SCORE_ARGUMENT_COUNT], "entropy", &want_entropy) ||
-        take_bool(v[SCORE_ARGUMENT_COUNT + 1], "greedy", &want_greedy)) {
-        PyMem_Free(in.kvs);
-        call_release(&c);
-        return NULL;
-    }
-    const int64_t tokens = in.batch.response_ids.size;
-    if (!call_made_vector(&c, tokens, NAPIER_F32, &logprobs, &r.logprobs) &&
-        (!want_entropy || !call_made_vector(&c, tokens, NAPIER_F32, &entropy, &r.entropy)) &&
-        (!want_greedy || (argmax = call_make_integers(&c, 1, &tokens)))) {
-        r.argmax = argmax ? (int64_t *)(void *)argmax->data : NULL;
-        RUN_FOR(given, names.function,
-                WITHOUT_STEPS(napier_model_batch_logprobs(context, in.model, &in.batch, &in.options, &r)),
-                Py_BuildValue("NNN", call_object(logprobs), call_object(entropy), call_object(argmax)));
-    }
-    PyMem_Free(in.kvs);
-    call_release(&c);
-    return given;
+    int entropy = 0, greedy = 0;
+    TAKE("batch_logprobs", 13, 5, ON_HOST, SCORE_ARGUMENTS, ARG("entropy", entropy), ARG("greedy", greedy))
+    complete_scores(&in);
+    r.logprobs = make_vector(&c, in.batch.response_ids.size, NAPIER_F32);
+    r.entropy = make_vector_if(&c, entropy, in.batch.response_ids.size, NAPIER_F32);
+    r.argmax = make_integers_if(&c, greedy, in.batch.response_ids.size, -1);
+    COMPUTE(WITHOUT_STEPS(napier_model_batch_logprobs(context, in.model, &in.batch, &in.options, &r)));
+    PyMem_Free(in.kvs.list);
+    return call_end(&c);
 }
 
-static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"plan", SCORE_ARGUMENT_COUNT, SCORE_ARGUMENT_COUNT, 5, {SCORE_ARGUMENTS}};
-    (void)self;
-    PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
-    score_inputs in = {.kvs = NULL};
+PYTHON_FUNCTION(model_plan) {
+    score_inputs in = SCORE_INIT;
     napier_score_plan p = NAPIER_SCORE_PLAN_INIT;
-    if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
-        RUN_FOR(given, names.function, napier_model_batch_plan(context, in.model, &in.batch, &in.options, &p),
-                Py_BuildValue("{sLsLsLsLsLsL}", "prompts", (long long)p.prompts, "tokens", (long long)p.tokens,
-                              "tokens_run", (long long)p.tokens_run, "tokens_unshared", (long long)p.tokens_unshared,
-                              "chunks", (long long)p.chunks, "bytes", (long long)p.bytes));
-    }
-    PyMem_Free(in.kvs);
-    call_release(&c);
-    return given;
+    TAKE("plan", 11, 5, ON_HOST, SCORE_ARGUMENTS)
+    complete_scores(&in);
+    COMPUTE(napier_model_batch_plan(context, in.model, &in.batch, &in.options, &p));
+    PyMem_Free(in.kvs.list);
+    call_add(&c, c.failed ? NULL
+                          : Py_BuildValue("{sLsLsLsLsLsL}", "prompts", (long long)p.prompts, "tokens",
+                                          (long long)p.tokens, "tokens_run", (long long)p.tokens_run, "tokens_unshared",
+                                          (long long)p.tokens_unshared, "chunks", (long long)p.chunks, "bytes",
+                                          (long long)p.bytes));
+    return call_end(&c);
 }
 
-/* _model_rewards(..): [B, labels] */
-static PyObject *py_model_rewards(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"rewards", SCORE_ARGUMENT_COUNT, SCORE_ARGUMENT_COUNT, 5, {SCORE_ARGUMENTS}};
-    (void)self;
-    PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
-    score_inputs in = {.kvs = NULL};
+/* [B, labels] */
+PYTHON_FUNCTION(model_rewards) {
+    score_inputs in = SCORE_INIT;
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
-    array *rewards = NULL;
-    napier_matrix out;
-    int failed = -1;
-    if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
-        RUN_SIZED(failed, names.function, napier_model_get_info(context, in.model, &info), 0);
-    }
-    if (!failed && !call_made_matrix(&c, in.batch.response_offsets.size - 1, info.labels, NAPIER_F32, &rewards, &out)) {
-        RUN_FOR(given, names.function,
-                WITHOUT_STEPS(napier_model_rewards(context, in.model, &in.batch, &in.options, out)),
-                call_object(rewards));
-    }
-    PyMem_Free(in.kvs);
-    call_release(&c);
-    return given;
+    TAKE("rewards", 11, 5, ON_HOST, SCORE_ARGUMENTS)
+    complete_scores(&in);
+    COMPUTE(napier_model_get_info(context, in.model, &info));
+    const napier_matrix rewards = make_matrix(&c, in.batch.response_offsets.size - 1, info.labels, NAPIER_F32);
+    COMPUTE(WITHOUT_STEPS(napier_model_rewards(context, in.model, &in.batch, &in.options, rewards)));
+    PyMem_Free(in.kvs.list);
+    return call_end(&c);
 }
 
-/* _model_judge(model, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets, values, weights, temperature,
- * progress): (scores [B, C], rewards [B], logprobs [B C, V]) */
-static PyObject *py_model_judge(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"judge",
-                                    10,
-                                    10,
-                                    7,
-                                    {"model", "prompt_ids", "prompt_offsets", "criteria", "verdict_ids",
-                                     "verdict_offsets", "values", "weights", "temperature", "progress"}};
-    (void)self;
-    PyObject *v[10], *given = NULL;
-    call_arrays c;
-    call_start(&c, ON_HOST);
+/* (scores [B, C], rewards [B], logprobs [B C, V]) */
+PYTHON_FUNCTION(model_judge) {
+    const napier_model *model;
     napier_judge_batch b = NAPIER_JUDGE_BATCH_INIT;
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
+    array *values;
+    PyObject *progress;
+    TAKE("judge", 10, 7, ON_HOST, WITH("model", model, take_model), ARG("prompt_ids", b.prompt_ids),
+         ARG("prompt_offsets", b.prompt_offsets), ARG("criteria", b.criteria), ARG("verdict_ids", b.verdict_ids),
+         ARG("verdict_offsets", b.verdict_offsets), ARRAY("values", values, TAKE_FLOATS), ARG("weights", b.weights),
+         ARG("temperature", options.temperature), ARG("progress", progress))
     options.progress = model_progress;
-    options.user = v[9];
-    const napier_model *model = object_of(v[0], model_name);
-    array *values = NULL, *scores, *rewards, *logprobs;
-    napier_matrix scores_out, logprobs_out;
-    napier_vector rewards_out;
-    if (model && !call_indices(&c, v[1], "prompt_ids", &b.prompt_ids) &&
-        !call_indices(&c, v[2], "prompt_offsets", &b.prompt_offsets) && !take_int64(v[3], "criteria", &b.criteria) &&
-        !call_indices(&c, v[4], "verdict_ids", &b.verdict_ids) &&
-        !call_indices(&c, v[5], "verdict_offsets", &b.verdict_offsets) &&
-        (values = call_take(&c, v[6], "values", TAKE_FLOATS)) && !call_vector(&c, v[7], "weights", &b.weights) &&
-        !take_double(v[8], "temperature", &options.temperature)) {
-        const int64_t verdicts = b.verdict_offsets.size - 1, pairs = b.prompt_offsets.size - 1;
-        if (values->dtype != NAPIER_F64 || values->size != verdicts || b.criteria < 1 || !array_is_contiguous(values)) {
-            PyErr_Format(PyExc_ValueError, "values: expected %lld float64, one for each verdict", (long long)verdicts);
-        } else if (b.weights.data && b.weights.size != b.criteria) {
-            PyErr_Format(PyExc_ValueError, "weights: expected %lld", (long long)b.criteria);
-        } else if (!call_made_matrix(&c, pairs / b.criteria, b.criteria, NAPIER_F32, &scores, &scores_out) &&
-                   !call_made_vector(&c, pairs / b.criteria, NAPIER_F32, &rewards, &rewards_out) &&
-                   !call_made_matrix(&c, pairs, verdicts, NAPIER_F32, &logprobs, &logprobs_out)) {
-            b.values = (const double *)(const void *)values->data;
-            RUN_FOR(
-                given, names.function,
-                WITHOUT_STEPS(napier_model_judge(context, model, &b, &options, scores_out, rewards_out, logprobs_out)),
-                Py_BuildValue("NNN", call_object(scores), call_object(rewards), call_object(logprobs)));
-        }
+    options.user = progress;
+    const int64_t verdicts = b.verdict_offsets.size - 1, pairs = b.prompt_offsets.size - 1;
+    const int64_t rows = b.criteria > 0 ? pairs / b.criteria : 0;
+    if (!c.failed &&
+        (values->dtype != NAPIER_F64 || values->size != verdicts || b.criteria < 1 || !array_is_contiguous(values))) {
+        call_refuse(&c, PyExc_ValueError, "values: expected %lld float64, one for each verdict", (long long)verdicts);
+    } else if (!c.failed && b.weights.data && b.weights.size != b.criteria) {
+        call_refuse(&c, PyExc_ValueError, "weights: expected %lld", (long long)b.criteria);
     }
-    call_release(&c);
-    return given;
+    b.values = c.failed ? NULL : (const double *)(const void *)values->data;
+    const napier_matrix scores = make_matrix(&c, rows, b.criteria, NAPIER_F32);
+    const napier_vector rewards = make_vector(&c, rows, NAPIER_F32);
+    const napier_matrix logprobs = make_matrix(&c, pairs, verdicts, NAPIER_F32);
+    COMPUTE(WITHOUT_STEPS(napier_model_judge(context, model, &b, &options, scores, rewards, logprobs)));
+    return call_end(&c);
 }
 
 /* What a call of generate tells the caller about; NULL: nothing. */
@@ -845,82 +682,53 @@ static int model_text(int64_t sequence, const char *bytes, size_t size, int ende
     return stop;
 }
 
-#define GENERATE_NAMES                                                                                              \
-    "model", "prompt_ids", "prompt_offsets", "samples", "numbers", "max_tokens", "stop", "temperature", "top_k",    \
-        "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "on_token", "kvs", \
-        "min_tokens", "tokenizer", "stop_texts", "on_text", "texts", "entropy"
-enum { GENERATE_ARGUMENTS = 23 };
-
 /* What a call of generate takes; end it with generate_end. */
 typedef struct generate_inputs {
-    const napier_model *model;
     napier_generate_batch batch;
     napier_generate_options options;
     napier_sample_options sampling;
     told told;
-    const napier_kv **kvs;
-    napier_text *stop_texts;
-    int texts, entropy;
+    kv_list kvs;
+    struct text_list {
+        napier_text *list;
+        int64_t count;
+    } stop_texts;
 } generate_inputs;
 
 /* A list of bytes. */
-static int take_stop_texts(PyObject *list, generate_inputs *in) {
-    const Py_ssize_t count = PyList_Size(list);
-    in->stop_texts = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof *in->stop_texts);
-    if (!in->stop_texts) {
+static int take_stop_texts(PyObject *list, const char *name, void *to) {
+    (void)name;
+    struct text_list *const texts = to;
+    texts->count = PyList_Size(list);
+    texts->list = texts->count < 0 ? NULL : PyMem_Calloc((size_t)texts->count + 1, sizeof *texts->list);
+    if (!texts->list) {
         return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t size = 0;
-        if (take_text(PyList_GetItem(list, i), "stop", &in->stop_texts[i].bytes, &size)) {
+    for (Py_ssize_t i = 0; i < texts->count; i++) {
+        if (take_text(PyList_GetItem(list, i), "stop", &texts->list[i])) {
             return -1;
         }
-        in->stop_texts[i].size = (size_t)size;
     }
-    in->options.stop_texts = in->stop_texts;
-    in->options.stop_text_count = count;
     return 0;
 }
 
-static int take_generate(call_arrays *c, PyObject *const *v, generate_inputs *in) {
-    const napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
-    const napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
-    const napier_sample_options sampling = NAPIER_SAMPLE_OPTIONS_INIT;
-    *in = (generate_inputs){.batch = batch, .options = options, .sampling = sampling, .told = {v[15], v[20]}};
-    napier_generate_batch *const b = &in->batch;
+/* Completes and checks what the table of arguments took. */
+static void check_generate(py_call *c, generate_inputs *in) {
+    const napier_generate_batch *const b = &in->batch;
     napier_generate_options *const o = &in->options;
-    napier_sample_options *const s = &in->sampling;
-    o->sampling = s;
+    o->sampling = &in->sampling;
     o->on_token = model_token;
-    o->on_text = v[20] ? model_text : NULL;
+    o->on_text = in->told.on_text ? model_text : NULL;
     o->user = &in->told;
-    in->model = object_of(v[0], model_name);
-    if (!in->model || call_indices(c, v[1], "prompt_ids", &b->prompt_ids) ||
-        call_indices(c, v[2], "prompt_offsets", &b->prompt_offsets) || take_int64(v[3], "samples", &b->samples) ||
-        call_indices(c, v[4], "numbers", &b->numbers) || take_int64(v[5], "max_tokens", &o->max_tokens) ||
-        call_indices(c, v[6], "stop", &o->stop) || take_double(v[7], "temperature", &s->temperature) ||
-        take_int64(v[8], "top_k", &s->top_k) || take_double(v[9], "top_p", &s->top_p) ||
-        take_double(v[10], "min_p", &s->min_p) || take_double(v[11], "repetition_penalty", &s->repetition_penalty) ||
-        take_double(v[12], "presence_penalty", &s->presence_penalty) ||
-        take_double(v[13], "frequency_penalty", &s->frequency_penalty) || take_int64(v[14], "seed", &s->seed) ||
-        take_kvs(v[16], &in->kvs, &o->kv_count) || take_int64(v[17], "min_tokens", &o->min_tokens) ||
-        take_stop_texts(v[19], in) || take_bool(v[21], "texts", &in->texts) ||
-        take_bool(v[22], "entropy", &in->entropy)) {
-        return -1;
+    o->kvs = in->kvs.list;
+    o->kv_count = in->kvs.count;
+    o->stop_texts = in->stop_texts.list;
+    o->stop_text_count = in->stop_texts.count;
+    if (!c->failed && (b->prompt_offsets.size < 1 || b->samples < 1 || o->max_tokens < 1 ||
+                       b->samples > INT32_MAX / b->prompt_offsets.size || o->max_tokens > INT32_MAX)) {
+        call_refuse(c, PyExc_ValueError, "samples: %lld, max_tokens: %lld: expected 1 or more, and fewer than 2^31",
+                    (long long)b->samples, (long long)o->max_tokens);
     }
-    o->kvs = in->kvs;
-    o->tokenizer = v[18] ? object_of(v[18], tokenizer_name) : NULL;
-    if (b->prompt_offsets.size < 1 || b->samples < 1 || o->max_tokens < 1 ||
-        b->samples > INT32_MAX / b->prompt_offsets.size || o->max_tokens > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "samples: %lld, max_tokens: %lld: expected 1 or more, and fewer than 2^31",
-                     (long long)b->samples, (long long)o->max_tokens);
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static void generate_end(generate_inputs *in) {
-    PyMem_Free(in->kvs);
-    PyMem_Free(in->stop_texts);
 }
 
 /* A list of the texts; None if they are not wanted. */
@@ -938,62 +746,54 @@ static PyObject *list_of_texts(const napier_text_buffer *text, const int64_t *of
 
 /* (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs, entropy or None [B, max_tokens], stop_text [B], texts or
  * None) */
-static PyObject *generate_results(call_arrays *c, const generate_inputs *in, const char *function) {
-    const int64_t sequences = (in->batch.prompt_offsets.size - 1) * in->batch.samples, most = in->options.max_tokens;
-    const int64_t shape[2] = {sequences, most}, ends = sequences + 1;
-    array *ids = NULL, *lengths = NULL, *logprobs = NULL, *plain = NULL, *entropy = NULL, *stop = NULL, *offsets = NULL;
+PYTHON_FUNCTION(model_generate) {
+    const napier_model *model;
+    generate_inputs in = {.batch = NAPIER_GENERATE_BATCH_INIT,
+                          .options = NAPIER_GENERATE_OPTIONS_INIT,
+                          .sampling = NAPIER_SAMPLE_OPTIONS_INIT};
+    int wants_texts = 0, wants_entropy = 0;
+    TAKE("generate", 23, 3, ON_HOST, WITH("model", model, take_model), ARG("prompt_ids", in.batch.prompt_ids),
+         ARG("prompt_offsets", in.batch.prompt_offsets), ARG("samples", in.batch.samples),
+         ARG("numbers", in.batch.numbers), ARG("max_tokens", in.options.max_tokens), ARG("stop", in.options.stop),
+         ARG("temperature", in.sampling.temperature), ARG("top_k", in.sampling.top_k), ARG("top_p", in.sampling.top_p),
+         ARG("min_p", in.sampling.min_p), ARG("repetition_penalty", in.sampling.repetition_penalty),
+         ARG("presence_penalty", in.sampling.presence_penalty), ARG("frequency_penalty", in.sampling.frequency_penalty),
+         ARG("seed", in.sampling.seed), ARG("on_token", in.told.on_token), WITH("kvs", in.kvs, take_kvs),
+         ARG("min_tokens", in.options.min_tokens), WITH("tokenizer", in.options.tokenizer, take_tokenizer),
+         WITH("stop_texts", in.stop_texts, take_stop_texts), ARG("on_text", in.told.on_text), ARG("texts", wants_texts),
+         ARG("entropy", wants_entropy))
+    check_generate(&c, &in);
+    const int64_t sequences = (in.batch.prompt_offsets.size - 1) * in.batch.samples, most = in.options.max_tokens;
     napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
     napier_text_buffer text = {NULL, 0, 0};
-    PyObject *given = NULL;
-    if (!(ids = call_make_integers(c, 2, shape)) || !(lengths = call_make_integers(c, 1, shape)) ||
-        !(stop = call_make_integers(c, 1, shape)) || !(offsets = call_make_integers(c, 1, &ends)) ||
-        call_made_matrix(c, sequences, most, NAPIER_F32, &logprobs, &r.logprobs) ||
-        call_made_matrix(c, sequences, most, NAPIER_F32, &plain, &r.plain_logprobs) ||
-        (in->entropy && call_made_matrix(c, sequences, most, NAPIER_F32, &entropy, &r.entropy))) {
-        return NULL;
-    }
-    r.ids = (int64_t *)(void *)ids->data;
-    r.lengths = (int64_t *)(void *)lengths->data;
-    r.stop_text = (int64_t *)(void *)stop->data;
-    r.text_offsets = (int64_t *)(void *)offsets->data;
-    r.text = in->texts ? &text : NULL;
-    napier_context *context = context_take();
+    r.ids = make_integers_if(&c, true, sequences, most);
+    r.lengths = make_integers_if(&c, true, sequences, -1);
+    r.logprobs = make_matrix(&c, sequences, most, NAPIER_F32);
+    r.plain_logprobs = make_matrix(&c, sequences, most, NAPIER_F32);
+    r.entropy = make_matrix_if(&c, wants_entropy, sequences, most, NAPIER_F32);
+    r.stop_text = make_integers_if(&c, true, sequences, -1);
+    r.text_offsets = make_integers_if(&c, true, sequences + 1, -1); /* in whose place the texts go */
+    r.text = wants_texts ? &text : NULL;
+    napier_context *context = c.failed ? NULL : context_take();
+    c.failed = !context;
     if (context) {
         napier_status status;
-        Py_BEGIN_ALLOW_THREADS status =
-            WITHOUT_STEPS(napier_generate(context, in->model, &in->batch, &in->options, &r));
-        Py_END_ALLOW_THREADS if (!raise_status(context, status, function)) {
-            given = Py_BuildValue("NNNNNNN", call_object(ids), call_object(lengths), call_object(logprobs),
-                                  call_object(plain), call_object(entropy), call_object(stop),
-                                  list_of_texts(&text, r.text_offsets, sequences, in->texts != 0));
-        }
+        Py_BEGIN_ALLOW_THREADS status = WITHOUT_STEPS(napier_generate(context, model, &in.batch, &in.options, &r));
+        Py_END_ALLOW_THREADS call_set(&c, 6,
+                                      raise_status(context, status, c.function)
+                                          ? NULL
+                                          : list_of_texts(&text, r.text_offsets, sequences, wants_texts));
         napier_text_buffer_free(context, &text);
         context_give(context);
     }
-    return given;
+    PyMem_Free(in.kvs.list);
+    PyMem_Free(in.stop_texts.list);
+    return call_end(&c);
 }
 
-/* _model_generate(..) */
-static PyObject *py_model_generate(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"generate", GENERATE_ARGUMENTS, GENERATE_ARGUMENTS, 3, {GENERATE_NAMES}};
-    (void)self;
-    PyObject *v[GENERATE_ARGUMENTS], *given = NULL;
-    generate_inputs in;
-    call_arrays c;
-    call_start(&c, ON_HOST);
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
-    if (!take_generate(&c, v, &in)) {
-        given = generate_results(&c, &in, names.function);
-    }
-    generate_end(&in);
-    call_release(&c);
-    return given;
-}
-
-#define HERE(name_, function_, flags_) \
-    { name_, (PyCFunction)(void (*)(void))function_, flags_, NULL }
+#define HERE(name_) ENTRY_AS("_" #name_, name_)
+#define HERE_OF_ONE(name_) \
+    { "_" #name_, py_##name_, METH_O, NULL }
 enum { HAVE_MODEL = 1 };
 
 #else
@@ -1007,33 +807,34 @@ static PyObject *py_absent(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-#define HERE(name_, function_, flags_) \
-    { name_, py_absent, METH_VARARGS, NULL }
+#define HERE(name_) \
+    { "_" #name_, py_absent, METH_VARARGS, NULL }
+#define HERE_OF_ONE(name_) HERE(name_)
 enum { HAVE_MODEL = 0 };
 
 #endif
 
-PyMethodDef model_functions[] = {HERE("_tokenizer_load", py_tokenizer_load, METH_O),
-                                 HERE("_tokenizer_from_json", py_tokenizer_from_json, METH_O),
-                                 HERE("_tokenizer_encode", py_tokenizer_encode, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_tokenizer_decode", py_tokenizer_decode, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_tokenizer_token", py_tokenizer_token, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_tokenizer_id", py_tokenizer_id, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_tokenizer_is_special", py_tokenizer_is_special, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_tokenizer_vocab_size", py_tokenizer_vocab_size, METH_O),
-                                 HERE("_chat_text", py_chat_text, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_load", py_model_load, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_from_tensors", py_model_from_tensors, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_update", py_model_update, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_info", py_model_info, METH_O),
-                                 HERE("_model_head", py_model_head, METH_O),
-                                 HERE("_model_forward", py_model_forward, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_scores", py_model_scores, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_rewards", py_model_rewards, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_plan", py_model_plan, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_kv", py_model_kv, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_generate", py_model_generate, METH_FASTCALL | METH_KEYWORDS),
-                                 HERE("_model_judge", py_model_judge, METH_FASTCALL | METH_KEYWORDS),
-                                 {NULL, NULL, 0, NULL}};
+PyMethodDef model_functions[] = {HERE(tokenizer_load),
+                                 HERE(tokenizer_from_json),
+                                 HERE(tokenizer_encode),
+                                 HERE(tokenizer_decode),
+                                 HERE(tokenizer_token),
+                                 HERE(tokenizer_id),
+                                 HERE(tokenizer_is_special),
+                                 HERE_OF_ONE(tokenizer_vocab_size),
+                                 HERE(chat_text),
+                                 HERE(model_load),
+                                 HERE(model_from_tensors),
+                                 HERE(model_update),
+                                 HERE_OF_ONE(model_info),
+                                 HERE_OF_ONE(model_head),
+                                 HERE(model_forward),
+                                 HERE(model_scores),
+                                 HERE(model_rewards),
+                                 HERE(model_plan),
+                                 HERE(model_kv),
+                                 HERE(model_generate),
+                                 HERE(model_judge),
+                                 ENTRY_END};
 
 int model_start(PyObject *module) { return PyModule_AddIntConstant(module, "_has_model", HAVE_MODEL); }

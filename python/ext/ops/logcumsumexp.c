@@ -1,98 +1,57 @@
-/* logcumsumexp.c - the logsumexp of every prefix along an axis, and its derivatives. */
+/* logcumsumexp.c - the logsumexp of every prefix along an axis, and its derivatives. There is no kernel for a GPU. */
 #include "softmax.h"
 
 #include "../array/slices.h"
 
-/* There is no kernel for a GPU: arrays are taken without TAKE_DEVICE, which refuses its tensors by name. */
-static int axis_of(const signature *names, int place, PyObject *const *args, Py_ssize_t count, PyObject *keywords,
-                   PyObject *value, int ndim, int *axis) {
-    if (argument_is_none(names, args, count, keywords, place)) {
-        PyErr_SetString(PyExc_TypeError, "axis: expected an integer, got None; logcumsumexp runs along one axis");
-        return -1;
+/* The axis, which may not be None. Arguments do not tell that from nothing. */
+static int take_one_axis(py_call *c, const caller *from, int place, PyObject *value, const array *x) {
+    static const signature names = {.names = {[1] = "axis", [2] = "axis"}};
+    int axis = -1;
+    if (!c->failed && argument_is_none(&names, from->args, from->count, from->keywords, place)) {
+        call_refuse(c, PyExc_TypeError, "axis: expected an integer, got None; logcumsumexp runs along one axis");
     }
-    *axis = -1;
-    return take_axis(value, "axis", ndim, axis);
+    c->failed = c->failed || take_axis(value, "axis", x->ndim, &axis);
+    return axis;
 }
 
-static PyObject *py_logcumsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"logcumsumexp", 4, 2, 1, {"x", "axis", "temperature", "dtype"}};
-    (void)self;
-    PyObject *v[4], *given = NULL;
+PYTHON_FUNCTION(logcumsumexp) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    array x, y;
-    if (arguments(&names, args, count, keywords, v) || take_double(v[2], "temperature", &options.temperature) ||
-        array_take(&x, v[0], "x", TAKE_FLOATS)) {
-        return NULL;
-    }
-    int axis;
-    napier_dtype dtype = x.dtype;
-    if (!axis_of(&names, 1, args, count, keywords, v[1], x.ndim, &axis) && !take_dtype(v[3], "dtype", &dtype) &&
-        !array_make(&y, &x, x.ndim, x.shape, dtype)) {
-        given = give_or_release(&y, map_arrays(names.function, napier_logcumsumexp, NULL, &x, &y, axis, &options));
-    }
-    array_release(&x);
-    return given;
+    array *x;
+    PyObject *axis_given;
+    napier_dtype dtype;
+    TAKE("logcumsumexp", 2, 1, ON_HOST, ARRAY("x", x, TAKE_FLOATS), ARG("axis", axis_given),
+         ARG("temperature", options.temperature), DTYPE("dtype", dtype))
+    const int axis = take_one_axis(&c, &caller_, 1, axis_given, x);
+    array *const y = c.failed ? NULL : call_make(&c, x->ndim, x->shape, dtype ? dtype : x->dtype);
+    c.failed = !y || map_arrays(c.function, napier_logcumsumexp, NULL, x, y, axis, &options);
+    return call_end_giving(&c, y);
 }
 
-static PyObject *derivative(const signature *names, gradient_call *call, PyObject *const *args, Py_ssize_t count,
-                            PyObject *keywords) {
-    PyObject *v[4], *given = NULL;
-    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    array x, with, y;
-    if (arguments(names, args, count, keywords, v) || take_double(v[3], "temperature", &options.temperature) ||
-        array_take(&x, v[0], "x", TAKE_FLOATS)) {
-        return NULL;
+/* with_: the name of the gradient or tangent. */
+#define DERIVATIVE(name_, with_)                                                                             \
+    PYTHON_FUNCTION(name_) {                                                                                 \
+        napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;                                        \
+        array *x, *with;                                                                                     \
+        PyObject *axis_given;                                                                                \
+        TAKE(#name_, 3, 2, ON_HOST, ARRAY("x", x, TAKE_FLOATS), ARRAY(with_, with, TAKE_FLOATS),             \
+             ARG("axis", axis_given), ARG("temperature", options.temperature))                               \
+        return derivative(&c, napier_##name_, with_, x, with, take_one_axis(&c, &caller_, 2, axis_given, x), \
+                          &options);                                                                         \
     }
-    if (array_take(&with, v[1], names->names[1], TAKE_FLOATS)) {
-        array_release(&x);
-        return NULL;
+
+static PyObject *derivative(py_call *c, gradient_call *function, const char *name, const array *x, const array *with,
+                            int axis, const napier_softmax_options *options) {
+    if (!c->failed && !same_shape(x, with)) {
+        call_refuse(c, PyExc_ValueError, "%s: its shape is not that of x", name);
     }
-    int axis;
-    if (!same_shape(&x, &with)) {
-        PyErr_Format(PyExc_ValueError, "%s: its shape is not that of x", names->names[1]);
-    } else if (!axis_of(names, 2, args, count, keywords, v[2], x.ndim, &axis) &&
-               !array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
-        const array *const three[] = {&x, &with, &y};
-        given = give_or_release(&y, gradient_arrays(names->function, call, NULL, three, axis, &options));
-    }
-    array_release(&x);
-    array_release(&with);
-    return given;
+    array *const y = c->failed ? NULL : call_make(c, x->ndim, x->shape, x->dtype);
+    const array *const three[] = {x, with, y};
+    c->failed = !y || gradient_arrays(c->function, function, NULL, three, axis, options);
+    return call_end_giving(c, y);
 }
 
-static PyObject *py_logcumsumexp_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"logcumsumexp_backward", 4, 3, 2, {"x", "grad_lse", "axis", "temperature"}};
-    (void)self;
-    return derivative(&names, napier_logcumsumexp_backward, args, count, keywords);
-}
+DERIVATIVE(logcumsumexp_backward, "grad_lse")
+DERIVATIVE(logcumsumexp_tangent, "tangent")
 
-static PyObject *py_logcumsumexp_tangent(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"logcumsumexp_tangent", 4, 3, 2, {"x", "tangent", "axis", "temperature"}};
-    (void)self;
-    return derivative(&names, napier_logcumsumexp_tangent, args, count, keywords);
-}
-
-PyMethodDef logcumsumexp_functions[] = {
-    {"logcumsumexp", FAST(py_logcumsumexp),
-     "logcumsumexp(x, axis=-1, *, temperature=1.0, dtype=None)\n--\n\n"
-     "The logsumexp of every prefix along an axis: element k is log(sum of exp(x / temperature) over elements 0 .. "
-     "k).\n\n"
-     "Examples\n--------\n"
-     ">>> import napier\n>>> napier.logcumsumexp([1000.0, 1000.0, 0.0]).round(4).tolist()\n"
-     "[1000.0, 1000.6931, 1000.6931]\n"},
-    {"logcumsumexp_backward", FAST(py_logcumsumexp_backward),
-     "logcumsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
-     "The gradient with respect to x, from that with respect to the result of logcumsumexp.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.logcumsumexp_backward([0.0, 0.0], [0.0, 1.0]).tolist()\n"
-     "[0.5, 0.5]\n"},
-    {"logcumsumexp_tangent", FAST(py_logcumsumexp_tangent),
-     "logcumsumexp_tangent(x, tangent, axis=-1, *, temperature=1.0)\n--\n\n"
-     "Forward mode: the tangent of logcumsumexp's result, from that of x. With temperature 1 it is the mean of the "
-     "tangents so\nfar, weighted by exp(x).\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.logcumsumexp_tangent([0.0, 0.0], [1.0, 0.0]).tolist()\n"
-     "[1.0, 0.5]\n"},
-    {NULL, NULL, 0, NULL}};
+PyMethodDef logcumsumexp_functions[] = {ENTRY(logcumsumexp), ENTRY(logcumsumexp_backward), ENTRY(logcumsumexp_tangent),
+                                        ENTRY_END};

@@ -4,29 +4,12 @@
 
 #include "../array/slices.h"
 
-#include <string.h>
-
-static const char *const algorithm_words[] = {"auto", "safe", "online", "parallel"};
-static const char *const masked_words[] = {"nan", "zero"};
-
-int take_masked_rows(PyObject *value, napier_softmax_options *options) {
-    int masked = NAPIER_MASKED_NAN;
-    if (take_word(value, "masked_rows", masked_words, 2, NAPIER_MASKED_NAN, &masked)) {
-        return -1;
-    }
-    options->masked_rows = (napier_masked_rows)masked;
-    return 0;
-}
+static const word_list algorithm_words = {NAPIER_ALGORITHM_AUTO, 4, {"auto", "safe", "online", "parallel"}};
 
 static int take_options(PyObject *const *values, napier_softmax_options *options) {
-    int algorithm = NAPIER_ALGORITHM_AUTO;
-    if (take_double(values[0], "temperature", &options->temperature) ||
-        take_word(values[1], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
-        take_masked_rows(values[2], options)) {
-        return -1;
-    }
-    options->algorithm = (napier_algorithm)algorithm;
-    return 0;
+    return take_double(values[0], "temperature", &options->temperature) ||
+           take_word_of(values[1], "algorithm", &algorithm_words, &options->algorithm) ||
+           take_word_of(values[2], "masked_rows", &masked_words, &options->masked_rows);
 }
 
 bool same_shape(const array *a, const array *b) {
@@ -86,7 +69,8 @@ static bool all_contiguous(array *const *arrays, int count) {
     return true;
 }
 
-PyObject *give_or_release(array *y, int failed) {
+/* The result's object, or NULL if the call failed. */
+static PyObject *give_or_release(array *y, int failed) {
     if (failed) {
         array_release(y);
         return NULL;
@@ -94,25 +78,78 @@ PyObject *give_or_release(array *y, int failed) {
     return array_give(y);
 }
 
-/* ---- softmax and log_softmax ------------------------------------------------------------------------------------- */
+/* ---- Slice by slice ---------------------------------------------------------------------------------------------- */
 
-static napier_status map_slices(napier_context *context, map_call *call, slices *s,
+/* One operation on slices of up to four arrays: the host's function and the device's. */
+typedef struct operation {
+    enum { MAP, GRADIENT, REDUCE, SPREAD, REDUCE_WEIGHTED } kind;
+    map_call *map;
+    device_map *map_on_device;
+    gradient_call *gradient;
+    device_gradient *gradient_on_device;
+} operation;
+
+static napier_vector slices_vector(const slices *s, int k) {
+    const napier_const_matrix m = slices_matrix(s, k);
+    return (napier_vector){s->data[k], m.rows, m.rows > 1 ? m.row_stride : 1, m.dtype};
+}
+
+static napier_const_vector slices_const_vector(const slices *s, int k) {
+    const napier_vector v = slices_vector(s, k);
+    return (napier_const_vector){v.data, v.size, v.stride, v.dtype};
+}
+
+static napier_status run_slice(napier_context *context, const operation *o, const slices *s,
+                               const napier_softmax_options *options) {
+    const napier_const_matrix first = slices_matrix(s, 0), second = slices_matrix(s, 1);
+    switch (o->kind) {
+    case MAP: return o->map(context, first, writable_matrix(second), options);
+    case GRADIENT: return o->gradient(context, first, second, writable_matrix(slices_matrix(s, 2)), options);
+    case REDUCE: return napier_logsumexp(context, first, slices_vector(s, 1), options);
+    case SPREAD:
+        return napier_logsumexp_backward(context, first, slices_const_vector(s, 2), writable_matrix(second), options);
+    default:
+        return napier_logsumexp_weighted(context, first, second, slices_vector(s, 2), slices_vector(s, 3), options);
+    }
+}
+
+static napier_status run_slice_on_device(device_call *on, const operation *o, const slices *s,
+                                         const napier_softmax_options *options) {
+    const napier_const_matrix first = slices_matrix(s, 0), second = slices_matrix(s, 1);
+    napier_status status;
+    switch (o->kind) {
+    case MAP: DEVICE_CALL(status, on, o->map_on_device, first, writable_matrix(second), options); break;
+    case GRADIENT:
+        DEVICE_CALL(status, on, o->gradient_on_device, first, second, writable_matrix(slices_matrix(s, 2)), options);
+        break;
+    case REDUCE: DEVICE_CALL(status, on, napier_cuda_logsumexp, first, slices_vector(s, 1), options); break;
+    default:
+        DEVICE_CALL(status, on, napier_cuda_logsumexp_backward, first, slices_const_vector(s, 2),
+                    writable_matrix(second), options);
+    }
+    return status;
+}
+
+/* on: NULL on the host. */
+static napier_status run_slices(napier_context *context, device_call *on, const operation *o, slices *s,
                                 const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
+    napier_status status;
     do {
-        status = call(context, slices_matrix(s, 0), writable_matrix(slices_matrix(s, 1)), options);
+        status = on ? run_slice_on_device(on, o, s, options) : run_slice(context, o, s, options);
     } while (!status && slices_next(s));
     return status;
 }
 
-static napier_status map_on_device(device_call *on, device_map *call, slices *s,
-                                   const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        DEVICE_CALL(status, on, call, slices_matrix(s, 0), writable_matrix(slices_matrix(s, 1)), options);
-    } while (!status && slices_next(s));
-    return status;
+/* Runs the operation on arrays that have elements. Returns -1 with an error set. */
+static int run_operation(const char *function, const operation *o, const array *like, slices *s,
+                         const napier_softmax_options *options, int64_t elements) {
+    int failed;
+    RUN_EITHER(failed, like, function, run_slices(context, NULL, o, s, options), run_slices(NULL, &on, o, s, options),
+               elements);
+    return failed;
 }
+
+/* ---- softmax and log_softmax ------------------------------------------------------------------------------------- */
 
 /* The library refuses overlaps within a slice. This finds memory that several slices share. In place is allowed. */
 static bool slices_overlap(const array *x, const array *y, const slices *s) {
@@ -142,15 +179,14 @@ int map_arrays(const char *function, map_call *call, device_map *on_device, cons
         PyErr_SetString(PyExc_ValueError, "out: overlaps x without being x");
         return -1;
     }
-    int failed;
     if (x->size > 0) {
-        RUN_EITHER(failed, x, function, map_slices(context, call, &s, options),
-                   map_on_device(&on, on_device, &s, options), x->size);
-    } else { /* the options must still be checked */
-        const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
-        const napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
-        RUN(failed, function, call(context, none, writable_matrix(no_result), options));
+        const operation o = {.kind = MAP, .map = call, .map_on_device = on_device};
+        return run_operation(function, &o, x, &s, options, x->size);
     }
+    const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
+    const napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
+    int failed; /* the options must still be checked */
+    RUN(failed, function, call(context, none, writable_matrix(no_result), options));
     return failed;
 }
 
@@ -204,49 +240,22 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
     return map_values(names, call, on_device, v, !v[1] && argument_is_none(names, args, count, keywords, 1));
 }
 
-#define MAP_SIGNATURE(name_)                                                                                         \
-    {                                                                                                                \
-        name_, 9, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out", "mask", "causal" } \
+#define MAP_FUNCTION(name_)                                                                              \
+    PYTHON_FUNCTION(name_) {                                                                             \
+        static const signature names = {                                                                 \
+            #name_,                                                                                      \
+            9,                                                                                           \
+            2,                                                                                           \
+            1,                                                                                           \
+            {"x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out", "mask", "causal"}}; \
+        (void)self;                                                                                      \
+        return map_function(&names, napier_##name_, napier_cuda_##name_, args, count, keywords);         \
     }
-
-static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = MAP_SIGNATURE("softmax");
-    (void)self;
-    return map_function(&names, napier_softmax, napier_cuda_softmax, args, count, keywords);
-}
-
-static PyObject *py_log_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = MAP_SIGNATURE("log_softmax");
-    (void)self;
-    return map_function(&names, napier_log_softmax, napier_cuda_log_softmax, args, count, keywords);
-}
-
-static PyObject *py_sparsemax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = MAP_SIGNATURE("sparsemax");
-    (void)self;
-    return map_function(&names, napier_sparsemax, napier_cuda_sparsemax, args, count, keywords);
-}
+MAP_FUNCTION(softmax)
+MAP_FUNCTION(log_softmax)
+MAP_FUNCTION(sparsemax)
 
 /* ---- Their gradients --------------------------------------------------------------------------------------------- */
-
-static napier_status gradient_slices(napier_context *context, gradient_call *call, slices *s,
-                                     const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        status = call(context, slices_matrix(s, 0), slices_matrix(s, 1), writable_matrix(slices_matrix(s, 2)), options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-static napier_status gradient_on_device(device_call *on, device_gradient *call, slices *s,
-                                        const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        DEVICE_CALL(status, on, call, slices_matrix(s, 0), slices_matrix(s, 1), writable_matrix(slices_matrix(s, 2)),
-                    options);
-    } while (!status && slices_next(s));
-    return status;
-}
 
 int gradient_arrays(const char *function, gradient_call *call, device_gradient *on_device, const array *const *three,
                     int axis, const napier_softmax_options *options) {
@@ -256,12 +265,8 @@ int gradient_arrays(const char *function, gradient_call *call, device_gradient *
         PyErr_SetString(PyExc_ValueError, "out: overlaps an input without being it");
         return -1;
     }
-    int failed = 0;
-    if (three[0]->size > 0) {
-        RUN_EITHER(failed, three[0], function, gradient_slices(context, call, &s, options),
-                   gradient_on_device(&on, on_device, &s, options), three[0]->size);
-    }
-    return failed;
+    const operation o = {.kind = GRADIENT, .gradient = call, .gradient_on_device = on_device};
+    return three[0]->size > 0 ? run_operation(function, &o, three[0], &s, options, three[0]->size) : 0;
 }
 
 static PyObject *gradient_function(const signature *names, gradient_call *call, device_gradient *on_device,
@@ -306,63 +311,29 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
     return given;
 }
 
-static PyObject *py_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"softmax_backward", 5, 3, 2, {"probs", "grad_probs", "axis", "temperature", "out"}};
-    (void)self;
-    return gradient_function(&names, napier_softmax_backward, napier_cuda_softmax_backward, args, count, keywords);
-}
-
-static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "log_softmax_backward", 5, 3, 2, {"logprobs", "grad_logprobs", "axis", "temperature", "out"}};
-    (void)self;
-    return gradient_function(&names, napier_log_softmax_backward, napier_cuda_log_softmax_backward, args, count,
-                             keywords);
-}
-
-static PyObject *py_sparsemax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "sparsemax_backward", 5, 3, 2, {"probs", "grad_probs", "axis", "temperature", "out"}};
-    (void)self;
-    return gradient_function(&names, napier_sparsemax_backward, napier_cuda_sparsemax_backward, args, count, keywords);
-}
+#define GRADIENT_FUNCTION(name_, result_, grad_)                                                          \
+    PYTHON_FUNCTION(name_) {                                                                              \
+        static const signature names = {#name_, 5, 3, 2, {result_, grad_, "axis", "temperature", "out"}}; \
+        (void)self;                                                                                       \
+        return gradient_function(&names, napier_##name_, napier_cuda_##name_, args, count, keywords);     \
+    }
+GRADIENT_FUNCTION(softmax_backward, "probs", "grad_probs")
+GRADIENT_FUNCTION(log_softmax_backward, "logprobs", "grad_logprobs")
+GRADIENT_FUNCTION(sparsemax_backward, "probs", "grad_probs")
 
 /* ---- logsumexp along an axis ------------------------------------------------------------------------------------- */
 
-static napier_vector slices_vector(const slices *s, int k) {
-    const napier_const_matrix m = slices_matrix(s, k);
-    return (napier_vector){s->data[k], m.rows, m.rows > 1 ? m.row_stride : 1, m.dtype};
-}
-
-static napier_status reduce_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        status = napier_logsumexp(context, slices_matrix(s, 0), slices_vector(s, 1), options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-static napier_status reduce_on_device(device_call *on, slices *s, const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        DEVICE_CALL(status, on, napier_cuda_logsumexp, slices_matrix(s, 0), slices_vector(s, 1), options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
+/* x to its logsumexp along the axis; y has that axis with size 1, or lacks it. */
+static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
     slices_start(&s, both, 2, axis, 1);
-    int failed = 0;
-    if (y->size > 0) {
-        RUN_EITHER(failed, x, "logsumexp", reduce_slices(context, &s, options), reduce_on_device(&on, &s, options),
-                   x->size);
-    }
-    return failed;
+    const operation o = {.kind = REDUCE};
+    return y->size > 0 ? run_operation("logsumexp", &o, x, &s, options, x->size) : 0;
 }
 
-int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
+/* The shape of x without the axis, or with size 1 there; returns the number of dimensions. */
+static int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
     int n = 0;
     for (int d = 0; d < x->ndim; d++) {
         if (d != axis || keepdims) {
@@ -381,7 +352,7 @@ static int ones(int ndim, int64_t *shape) {
 
 /* _logsumexp(x, axis, keepdims, temperature, dtype): along one axis; or over all elements with None, where it returns
  * None if they are not contiguous. napier.logsumexp handles tuples and weights. */
-static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+PYTHON_FUNCTION(logsumexp) {
     static const signature names = {
         "logsumexp", 6, 3, 1, {"a", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
     (void)self;
@@ -390,14 +361,13 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
         return NULL;
     }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    int axis = -1, keepdims = 0, algorithm = NAPIER_ALGORITHM_AUTO;
+    int axis = -1, keepdims = 0;
     array x, y;
     if (take_bool(v[2], "keepdims", &keepdims) || take_double(v[3], "temperature", &options.temperature) ||
-        take_word(v[4], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
+        take_word_of(v[4], "algorithm", &algorithm_words, &options.algorithm) ||
         array_take(&x, v[0], "a", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
-    options.algorithm = (napier_algorithm)algorithm;
     napier_dtype dtype = x.dtype;
     int64_t shape[MOST_DIMS];
     PyObject *given = NULL;
@@ -420,126 +390,61 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- logsumexp with weights -------------------------------------------------------------------------------------- */
 
-static napier_status weighted_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        status = napier_logsumexp_weighted(context, slices_matrix(s, 0), slices_matrix(s, 1), slices_vector(s, 2),
-                                           slices_vector(s, 3), options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-static PyObject *weighted_arrays(const array *x, const array *b, int axis, bool keepdims, napier_dtype dtype,
-                                 const napier_softmax_options *options) {
-    int64_t shape[MOST_DIMS];
-    const int ndim = reduced_shape(x, axis, keepdims, shape);
-    array lse, sign;
-    if (array_make(&lse, x, ndim, shape, dtype)) {
-        return NULL;
-    }
-    if (array_make(&sign, x, ndim, shape, dtype)) {
-        array_release(&lse);
-        return NULL;
-    }
-    slices s;
-    const array *const four[] = {x, b, &lse, &sign};
-    slices_start(&s, four, 4, axis, 2);
-    int failed = 0;
-    if (lse.size > 0) {
-        RUN_SIZED(failed, "logsumexp", weighted_slices(context, &s, options), x->size);
-    }
-    PyObject *first = give_or_release(&lse, failed), *second = give_or_release(&sign, failed);
-    PyObject *pair = first && second ? PyTuple_Pack(2, first, second) : NULL;
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return pair;
-}
-
 /* _logsumexp_weighted(a, b, axis, keepdims, temperature, algorithm, dtype): the logsumexp and its sign along one axis,
  * for arrays of one shape. */
-static PyObject *py_logsumexp_weighted(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {
-        "logsumexp", 7, 4, 2, {"a", "b", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
-    (void)self;
-    PyObject *v[7], *given = NULL;
+PYTHON_FUNCTION(logsumexp_weighted) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    int axis = -1, keepdims = 0, algorithm = NAPIER_ALGORITHM_AUTO;
-    array x, b;
-    if (arguments(&names, args, count, keywords, v) || take_bool(v[3], "keepdims", &keepdims) ||
-        take_double(v[4], "temperature", &options.temperature) ||
-        take_word(v[5], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
-        array_take(&x, v[0], "a", TAKE_FLOATS)) {
-        return NULL;
+    array *x, *b;
+    PyObject *axis_given;
+    int axis = -1, keepdims = 0;
+    napier_dtype dtype;
+    TAKE("logsumexp", 4, 2, ON_HOST, ARRAY("a", x, TAKE_FLOATS), ARRAY("b", b, TAKE_FLOATS), ARG("axis", axis_given),
+         ARG("keepdims", keepdims), ARG("temperature", options.temperature),
+         WORD("algorithm", options.algorithm, algorithm_words), DTYPE("dtype", dtype))
+    if (!c.failed && !same_shape(x, b)) {
+        call_refuse(&c, PyExc_ValueError, "b: its shape is not that of a");
     }
-    if (array_take(&b, v[1], "b", TAKE_FLOATS)) {
-        array_release(&x);
-        return NULL;
+    if (c.failed || take_axis(axis_given, "axis", x->ndim, &axis)) {
+        c.failed = true;
+        return call_end(&c);
     }
-    options.algorithm = (napier_algorithm)algorithm;
-    napier_dtype dtype = x.dtype == b.dtype                               ? x.dtype
-                         : x.dtype == NAPIER_F64 || b.dtype == NAPIER_F64 ? NAPIER_F64
-                                                                          : NAPIER_F32;
-    if (!same_shape(&x, &b)) {
-        PyErr_SetString(PyExc_ValueError, "b: its shape is not that of a");
-    } else if (!take_axis(v[2], "axis", x.ndim, &axis) && !take_dtype(v[6], "dtype", &dtype)) {
-        given = weighted_arrays(&x, &b, axis, keepdims, dtype, &options);
+    const napier_dtype wider = x->dtype != b->dtype && (x->dtype == NAPIER_F64 || b->dtype == NAPIER_F64)
+                                   ? NAPIER_F64
+                                   : common_dtype(x->dtype, b->dtype);
+    int64_t shape[MOST_DIMS];
+    const int ndim = reduced_shape(x, axis, keepdims, shape);
+    array *const lse = call_make(&c, ndim, shape, dtype ? dtype : wider);
+    array *const sign = call_make(&c, ndim, shape, dtype ? dtype : wider);
+    if (!c.failed) {
+        slices s;
+        const operation o = {.kind = REDUCE_WEIGHTED};
+        const array *const four[] = {x, b, lse, sign};
+        slices_start(&s, four, 4, axis, 2);
+        c.failed = lse->size > 0 && run_operation("logsumexp", &o, x, &s, &options, x->size);
     }
-    array_release(&x);
-    array_release(&b);
-    return given;
+    call_add(&c, c.failed ? NULL : array_give(lse));
+    call_add(&c, c.failed ? NULL : array_give(sign));
+    return call_end(&c);
 }
 
 /* ---- logsumexp of everything, and the gradients of both ---------------------------------------------------------- */
 
-static PyObject *py_logsumexp_all(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"logsumexp_all", 3, 1, 1, {"x", "temperature", "dtype"}};
-    (void)self;
-    PyObject *v[3];
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
+PYTHON_FUNCTION(logsumexp_all) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    napier_const_matrix m;
-    array x, y;
-    if (take_double(v[1], "temperature", &options.temperature) ||
-        array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
-        return NULL;
-    }
-    napier_dtype dtype = x.dtype;
-    PyObject *given = NULL;
-    if (!take_dtype(v[2], "dtype", &dtype) && !array_matrix(&x, "x", &m) && !array_make(&y, &x, 0, NULL, dtype)) {
-        int failed;
-        RUN_ANYWHERE(failed, &x, "logsumexp_all", napier_logsumexp_all, napier_cuda_logsumexp_all, m,
-                     napier_array(y.data, 1, dtype), &options);
-        given = give_or_release(&y, failed);
-    }
-    array_release(&x);
-    return given;
+    array *x;
+    napier_dtype dtype;
+    napier_const_matrix m = {0};
+    TAKE("logsumexp_all", 1, 1, ANYWHERE, ARRAY("x", x, TAKE_FLOATS), ARG("temperature", options.temperature),
+         DTYPE("dtype", dtype))
+    c.failed = c.failed || array_matrix(x, "x", &m);
+    array *const y = call_make(&c, 0, NULL, dtype ? dtype : m.dtype);
+    const napier_vector lse = y ? napier_array(y->data, 1, y->dtype) : (napier_vector){0};
+    COMPUTE_ANYWHERE(napier_logsumexp_all, napier_cuda_logsumexp_all, m, lse, &options);
+    return call_end_giving(&c, y);
 }
 
-static napier_status spread_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        const napier_const_matrix g = slices_matrix(s, 2);
-        const napier_const_vector grad = {s->data[2], g.rows, g.rows > 1 ? g.row_stride : 1, g.dtype};
-        status = napier_logsumexp_backward(context, slices_matrix(s, 0), grad, writable_matrix(slices_matrix(s, 1)),
-                                           options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-static napier_status spread_on_device(device_call *on, slices *s, const napier_softmax_options *options) {
-    napier_status status = NAPIER_OK;
-    do {
-        const napier_const_matrix g = slices_matrix(s, 2);
-        const napier_const_vector grad = {s->data[2], g.rows, g.rows > 1 ? g.row_stride : 1, g.dtype};
-        DEVICE_CALL(status, on, napier_cuda_logsumexp_backward, slices_matrix(s, 0), grad,
-                    writable_matrix(slices_matrix(s, 1)), options);
-    } while (!status && slices_next(s));
-    return status;
-}
-
-PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
+/* The gradient of each element of x. grad has x's shape without the axis, or one element if x is one row. */
+static PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
     array y;
     if (array_make(&y, x, x->ndim, x->shape, x->dtype)) {
         return NULL;
@@ -552,12 +457,8 @@ PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softm
     const array *const three[] = {x, &y, grad};
     slices s;
     slices_start(&s, three, 3, axis, 1);
-    int failed = 0;
-    if (x->size > 0) {
-        RUN_EITHER(failed, x, "logsumexp_backward", spread_slices(context, &s, options),
-                   spread_on_device(&on, &s, options), INT64_MAX);
-    }
-    return give_or_release(&y, failed);
+    const operation o = {.kind = SPREAD};
+    return give_or_release(&y, x->size > 0 && run_operation("logsumexp_backward", &o, x, &s, options, INT64_MAX));
 }
 
 static bool grad_fits(const array *x, const array *grad, int axis, bool whole) {
@@ -571,7 +472,7 @@ static bool grad_fits(const array *x, const array *grad, int axis, bool whole) {
     return false;
 }
 
-static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+PYTHON_FUNCTION(logsumexp_backward) {
     static const signature names = {"logsumexp_backward", 4, 3, 2, {"x", "grad_lse", "axis", "temperature"}};
     (void)self;
     PyObject *v[4];
@@ -601,138 +502,34 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
 }
 
 /* grad_lse: a number, as an array of one element. */
-static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                                           PyObject *keywords) {
-    static const signature names = {"logsumexp_all_backward", 3, 2, 2, {"x", "grad_lse", "temperature"}};
-    (void)self;
-    PyObject *v[3];
-    if (arguments(&names, args, count, keywords, v)) {
-        return NULL;
-    }
+PYTHON_FUNCTION(logsumexp_all_backward) {
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    napier_const_matrix m, out;
-    array x, grad, y;
-    if (take_double(v[2], "temperature", &options.temperature) ||
-        array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
-        return NULL;
+    array *x, *grad;
+    napier_const_matrix m = {0}, out = {0};
+    TAKE("logsumexp_all_backward", 2, 2, ANYWHERE, ARRAY("x", x, TAKE_FLOATS), ARRAY("grad_lse", grad, TAKE_FLOATS),
+         ARG("temperature", options.temperature))
+    if (!c.failed && grad->size != 1) {
+        call_refuse(&c, PyExc_ValueError, "grad_lse: expected 1 element, got %lld", (long long)grad->size);
     }
-    if (take_beside(&grad, v[1], "grad_lse", &x)) {
-        array_release(&x);
-        return NULL;
-    }
-    PyObject *given = NULL;
-    if (grad.size != 1) {
-        PyErr_Format(PyExc_ValueError, "grad_lse: expected 1 element, got %lld", (long long)grad.size);
-    } else if (!array_matrix(&x, "x", &m) && !array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
-        const napier_const_vector g = {grad.data, 1, 1, grad.dtype};
-        int failed = array_matrix(&y, "x", &out);
-        if (!failed) {
-            RUN_ANYWHERE(failed, &x, names.function, napier_logsumexp_all_backward, napier_cuda_logsumexp_all_backward,
-                         m, g, writable_matrix(out), &options);
-        }
-        given = give_or_release(&y, failed);
-    }
-    array_release(&x);
-    array_release(&grad);
-    return given;
+    c.failed = c.failed || array_matrix(x, "x", &m);
+    array *const y = c.failed ? NULL : call_make(&c, x->ndim, x->shape, x->dtype);
+    c.failed = !y || array_matrix(y, "x", &out);
+    const napier_const_vector g =
+        c.failed ? (napier_const_vector){0} : (napier_const_vector){grad->data, 1, 1, grad->dtype};
+    COMPUTE_ANYWHERE(napier_logsumexp_all_backward, napier_cuda_logsumexp_all_backward, m, g, writable_matrix(out),
+                     &options);
+    return call_end_giving(&c, y);
 }
 
-PyMethodDef softmax_functions[] = {
-    {"softmax", FAST(py_softmax),
-     "softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, mask=None, "
-     "causal=False)\n--\n\n"
-     "exp(x / temperature - logsumexp) along an axis.\n\n"
-     "Parameters\n----------\n"
-     "x : array of any shape\n"
-     "    NumPy array (float16, float32, float64, ml_dtypes' bfloat16), PyTorch tensor on the CPU, anything with "
-     "DLPack or\n"
-     "    the buffer protocol, or nested lists. Integers become float64. Views of any strides are read as they lie.\n"
-     "axis : int, tuple of int, or None\n    Several axes, or all (None): their elements are one row, in row-major "
-     "order, as in "
-     "SciPy.\n"
-     "temperature : float, > 0\n"
-     "algorithm : 'auto', 'safe', 'online', 'parallel'\n    How a row is read; all give the same bits.\n"
-     "masked_rows : 'nan' or 'zero'\n    What a row of only -inf gives.\n"
-     "dtype : of the result; default: x's. With `out` it must be out's.\n"
-     "out : array to write to, of x's shape; may be x itself\n"
-     "mask : bool or int array that broadcasts to x, or None\n    0 hides an element, as -inf does, whatever it is.\n"
-     "causal : bool\n    Of the last two axes, queries and keys, the last query keeps all keys, and each earlier query "
-     "one fewer.\n\n"
-     "Returns\n-------\nAn array of x's kind and shape, or `out`.\n\n"
-     "Examples\n--------\n"
-     ">>> import napier\n>>> napier.softmax([1000.0, 1001.0, 1002.0]).round(4)\narray([0.09  , 0.2447, 0.6652])\n"},
-    {"log_softmax", FAST(py_log_softmax),
-     "log_softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, "
-     "mask=None, causal=False)\n--\n\n"
-     "x / temperature - logsumexp along an axis; never positive. Parameters as in softmax; a row of only -inf gives "
-     "-inf\n"
-     "with masked_rows='zero'.\n\n"
-     "Examples\n--------\n"
-     ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4).tolist()\n"
-     "[[0.0, -1e+30], [-0.6931, -0.6931]]\n"},
-    {"sparsemax", FAST(py_sparsemax),
-     "sparsemax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None, mask=None, "
-     "causal=False)\n--\n\n"
-     "The probabilities nearest to x / temperature along an axis; most are exactly 0. Parameters as in softmax; "
-     "algorithm\nchanges nothing.\n\n"
-     "Examples\n--------\n"
-     ">>> import napier\n>>> napier.sparsemax([1.0, 1.5, 0.25, -3.0]).tolist()\n[0.25, 0.75, 0.0, 0.0]\n"},
-    {"_logsumexp", FAST(py_logsumexp),
-     "_logsumexp(x, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\nAlong one axis."},
-    {"_logsumexp_weighted", FAST(py_logsumexp_weighted),
-     "_logsumexp_weighted(a, b, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\n"
-     "(logsumexp, sign) along one axis, with weights b of a's shape."},
-    {"logsumexp_all", FAST(py_logsumexp_all),
-     "logsumexp_all(x, *, temperature=1.0, dtype=None)\n--\n\n"
-     "logsumexp of all elements of an array of 1 or 2 dimensions, with the bits of one row that holds them in "
-     "row-major\n"
-     "order.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> round(napier.logsumexp_all([[0.0, 0.0], [0.0, 0.0]]).item(), 4)\n"
-     "1.3863\n"},
-    {"softmax_backward", FAST(py_softmax_backward),
-     "softmax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
-     "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it; axis as "
-     "there.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> probs = napier.softmax([0.0, 0.0])\n"
-     ">>> napier.softmax_backward(probs, [1.0, 0.0]).tolist()\n"
-     "[0.25, -0.25]\n"},
-    {"sparsemax_backward", FAST(py_sparsemax_backward),
-     "sparsemax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
-     "The gradient with respect to the logits, from the result of sparsemax and the gradient with respect to it; axis "
-     "as "
-     "there.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> probs = napier.sparsemax([1.0, 0.5, -1.0])\n"
-     ">>> napier.sparsemax_backward(probs, [1.0, 0.0, 5.0]).tolist()\n"
-     "[0.5, -0.5, 0.0]\n"},
-    {"log_softmax_backward", FAST(py_log_softmax_backward),
-     "log_softmax_backward(logprobs, grad_logprobs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
-     "The gradient with respect to the logits, from the result of log_softmax and the gradient with respect to it; "
-     "axis as there.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> logprobs = napier.log_softmax([1.0, 2.0, 3.0])\n"
-     ">>> napier.log_softmax_backward(logprobs, [0.0, 0.0, -1.0]).round(4).tolist()\n"
-     "[0.09, 0.2447, -0.3348]\n"},
-    {"logsumexp_backward", FAST(py_logsumexp_backward),
-     "logsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
-     "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis, and one element "
-     "where "
-     "it is\nNone, for all elements.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.logsumexp_backward([[0.0, 0.0], [0.0, -1e30]], [1.0, 2.0]).tolist()\n"
-     "[[0.5, 0.5], [2.0, 0.0]]\n"},
-    {"logsumexp_all_backward", FAST(py_logsumexp_all_backward),
-     "logsumexp_all_backward(x, grad_lse, *, temperature=1.0)\n--\n\n"
-     "The gradient of logsumexp_all with respect to x; grad_lse is a number.\n"
-     "\nExamples\n--------\n"
-     ">>> import napier\n"
-     ">>> napier.logsumexp_all_backward([[0.0, 0.0], [0.0, 0.0]], 2.0).tolist()\n"
-     "[[0.5, 0.5], [0.5, 0.5]]\n"},
-    {NULL, NULL, 0, NULL}};
+PyMethodDef softmax_functions[] = {ENTRY(softmax),
+                                   ENTRY(log_softmax),
+                                   ENTRY(sparsemax),
+                                   ENTRY_AS("_logsumexp", logsumexp),
+                                   ENTRY_AS("_logsumexp_weighted", logsumexp_weighted),
+                                   ENTRY(logsumexp_all),
+                                   ENTRY(softmax_backward),
+                                   ENTRY(sparsemax_backward),
+                                   ENTRY(log_softmax_backward),
+                                   ENTRY(logsumexp_backward),
+                                   ENTRY(logsumexp_all_backward),
+                                   ENTRY_END};

@@ -2,7 +2,7 @@
 #ifndef NAPIER_PYTHON_SOFTMAX_H
 #define NAPIER_PYTHON_SOFTMAX_H
 
-#include "../array/device.h"
+#include "../call.h"
 
 typedef napier_status map_call(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
 typedef napier_status gradient_call(napier_context *, napier_const_matrix, napier_const_matrix, napier_matrix,
@@ -14,12 +14,7 @@ typedef napier_status device_map(ON_DEVICE, napier_const_matrix, napier_matrix, 
 typedef napier_status device_gradient(ON_DEVICE, napier_const_matrix, napier_const_matrix, napier_matrix,
                                       const napier_softmax_options *);
 
-int take_masked_rows(PyObject *value, napier_softmax_options *options);
 bool same_shape(const array *a, const array *b);
-/* The shape of x without the axis, or with size 1 there; returns the number of dimensions. */
-int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape);
-/* Returns the result's object, or NULL if the call failed. */
-PyObject *give_or_release(array *y, int failed);
 
 /* Each calls the function on the arrays, slice by slice, and returns -1 with an error set if it fails. */
 int map_arrays(const char *function, map_call *call, device_map *on_device, const array *x, const array *y, int axis,
@@ -27,9 +22,5 @@ int map_arrays(const char *function, map_call *call, device_map *on_device, cons
 /* result or logits, its gradient, the gradient of the logits */
 int gradient_arrays(const char *function, gradient_call *call, device_gradient *on_device, const array *const *three,
                     int axis, const napier_softmax_options *options);
-/* x to its logsumexp along the axis; y has that axis with size 1, or lacks it. */
-int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options);
-/* Returns the gradient of each element of x. grad has x's shape without the axis, or one element if x is one row. */
-PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options);
 
 #endif

@@ -26,7 +26,13 @@ static napier_context *context_new(int threads) {
 }
 
 bool work_start(umap_work *w, const char *function, PyObject *const *values, Py_ssize_t count, Py_ssize_t wanted) {
-    memset(w, 0, sizeof *w);
+    w->context = NULL;
+    w->own_context = false;
+    w->status = NAPIER_OK;
+    w->progress = NULL;
+    w->thread = NULL;
+    w->asked = 0.0;
+    call_start(&w->arrays, function, ON_HOST);
     w->function = function;
     w->values = values;
     if (count != wanted || !PyDict_Check(values[wanted - 1])) {
@@ -245,66 +251,12 @@ bool work_samples(umap_work *w, int place, const char *name, sample_set *out) {
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static int take_uint64(PyObject *value, const char *name, uint64_t *out) {
-    PyObject *index = PyNumber_Index(value);
-    const unsigned long long x = index ? PyLong_AsUnsignedLongLong(index) : (unsigned long long)-1;
-    Py_XDECREF(index);
-    if (x == (unsigned long long)-1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s: expected an integer of 64 bits without a sign, got %R", name, value);
-        return -1;
-    }
-    *out = x;
-    return 0;
+bool work_fields_of(PyObject *dict, const field *fields, void *to) {
+    static const char *const everybodys[] = {"threads", "progress", NULL};
+    return take_fields(dict, fields, everybodys, to) == 0;
 }
 
-static int take_field(PyObject *value, const field *f, void *to) {
-    void *at = (char *)to + f->offset;
-    double wide = 0.0;
-    switch (f->kind) {
-    case FIELD_INT: return take_int(value, f->name, at);
-    case FIELD_INT32: {
-        int x = 0;
-        const int failed = take_int(value, f->name, &x);
-        *(int32_t *)at = x;
-        return failed;
-    }
-    case FIELD_INT64: return take_int64(value, f->name, at);
-    case FIELD_UINT64: return take_uint64(value, f->name, at);
-    case FIELD_DOUBLE: return take_double(value, f->name, at);
-    default: {
-        const int failed = take_double(value, f->name, &wide);
-        *(float *)at = (float)wide;
-        return failed;
-    }
-    }
-}
-
-static bool is_everybodys(const char *name) { return strcmp(name, "threads") == 0 || strcmp(name, "progress") == 0; }
-
-bool take_fields(PyObject *dict, const field *fields, void *to) {
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(dict, &at, &key, &value)) {
-        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
-        if (!name) {
-            return false;
-        }
-        const field *f = fields;
-        while (f->name && strcmp(name, f->name) != 0) {
-            f++;
-        }
-        if (f->name ? value != Py_None && take_field(value, f, to) : !is_everybodys(name)) {
-            if (!PyErr_Occurred()) {
-                PyErr_Format(PyExc_TypeError, "unexpected option '%s'", name);
-            }
-            return false;
-        }
-    }
-    return true;
-}
-
-bool work_fields(umap_work *w, const field *fields, void *to) { return take_fields(w->options, fields, to); }
+bool work_fields(umap_work *w, const field *fields, void *to) { return work_fields_of(w->options, fields, to); }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
@@ -320,7 +272,8 @@ PyObject *work_bytes(umap_work *w, to_bytes_function *function, const void *obje
     return bytes;
 }
 
-PyObject *work_graph(umap_work *w, napier_umap_graph *graph) {
+/* (starts, targets, weights), bytearrays; NULL with an error set. */
+static PyObject *graph_triple(const napier_umap_graph *graph) {
     const Py_ssize_t n = (Py_ssize_t)graph->n, edges = (Py_ssize_t)graph->starts[n];
     PyObject *starts =
         PyByteArray_FromStringAndSize((const char *)graph->starts, (n + 1) * (Py_ssize_t)sizeof(int64_t));
@@ -331,8 +284,13 @@ PyObject *work_graph(umap_work *w, napier_umap_graph *graph) {
     Py_XDECREF(starts);
     Py_XDECREF(targets);
     Py_XDECREF(weights);
-    napier_umap_graph_destroy(w->context, graph);
     return triple;
+}
+
+PyObject *end_with_graph(umap_work *w, bool good, napier_umap_graph *graph) {
+    PyObject *given = good ? graph_triple(graph) : NULL;
+    napier_umap_graph_destroy(w->context, graph);
+    return work_end(w, given != NULL, given);
 }
 
 kept *kept_new(umap_work *w, const char *kind, PyCapsule_Destructor end, PyObject **capsule) {
@@ -350,9 +308,9 @@ kept *kept_new(umap_work *w, const char *kind, PyCapsule_Destructor end, PyObjec
     return k;
 }
 
-bool kept_work(umap_work *w, kept *k, napier_status status) {
+bool kept_retake(umap_work *w, kept *k) {
     PyEval_RestoreThread(w->thread);
-    const int raised = raise_status(k->context, status, w->function);
+    const int raised = raise_status(k->context, w->status, w->function);
     return context_end_show(w->context) == 0 && raised == 0 && !PyErr_Occurred();
 }
 

@@ -6,14 +6,14 @@
 
 #include <stddef.h>
 
-#include "../ops/rl.h"
+#include "../call.h"
 
 /* One call: its arguments, the arrays taken, a context, and the progress. */
 typedef struct umap_work {
     const char *function;
     PyObject *const *values;
     PyObject *options; /* the dict */
-    call_arrays arrays;
+    py_call arrays;
     napier_context *context;
     bool own_context; /* has its own number of threads: not from the pool */
     napier_status status;
@@ -87,25 +87,10 @@ bool work_samples(umap_work *w, int place, const char *name, sample_set *out);
 
 /* ---- Options: the dict, the last value --------------------------------------------------------------------------- */
 
-typedef enum field_kind { FIELD_INT, FIELD_INT32, FIELD_INT64, FIELD_UINT64, FIELD_FLOAT, FIELD_DOUBLE } field_kind;
-
-typedef struct field {
-    const char *name;
-    size_t offset;
-    field_kind kind;
-} field;
-
-#define FIELD(struct_, name_, kind_) \
-    { #name_, offsetof(struct_, name_), kind_ }
-
-#define FIELDS_END \
-    { NULL, 0, FIELD_INT }
-
-/* Copies the work's dict into the struct at `to`; other names in it are errors. The list of fields ends with a NULL
- * name. */
+/* Copies the work's dict into the struct at `to`; other names in it are errors. */
 bool work_fields(umap_work *w, const field *fields, void *to);
 /* The same for another dict. */
-bool take_fields(PyObject *dict, const field *fields, void *to);
+bool work_fields_of(PyObject *dict, const field *fields, void *to);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
@@ -114,8 +99,9 @@ typedef napier_status to_bytes_function(napier_context *context, const void *obj
                                         size_t *size);
 PyObject *work_bytes(umap_work *w, to_bytes_function *function, const void *object);
 
-/* Returns a graph as (starts, targets, weights), bytearrays, or an error; destroys the graph. */
-PyObject *work_graph(umap_work *w, napier_umap_graph *graph);
+/* Ends the work. Returns a graph as (starts, targets, weights), bytearrays, if `good`; destroys the graph, which may be
+ * NULL. */
+PyObject *end_with_graph(umap_work *w, bool good, napier_umap_graph *graph);
 
 /* An object that lives longer than a call, in a capsule with its own context, which also destroys it. */
 typedef struct kept {
@@ -127,10 +113,25 @@ typedef struct kept {
 typedef void destroy_function(napier_context *context, void *object);
 /* Makes a new one without an object, in *capsule. */
 kept *kept_new(umap_work *w, const char *kind, PyCapsule_Destructor end, PyObject **capsule);
-/* Like WORK, with the context of the kept object, which must be the one that makes the object. */
-#define KEPT_WORK(w_, kept_, call_) (work_release(w_), kept_work((w_), (kept_), (call_)))
-bool kept_work(umap_work *w, kept *k, napier_status status);
+/* Like work_retake, for a call with the context of the kept object. */
+bool kept_retake(umap_work *w, kept *k);
 void kept_end(PyObject *capsule, const char *kind, destroy_function *destroy);
+
+/* Returns from a function that makes a kept object: made_, by call_, a status with the context of `k`. */
+#define RETURN_KEPT(good_, kind_, end_, made_, call_)                   \
+    do {                                                                \
+        PyObject *capsule = NULL;                                       \
+        kept *k = (good_) ? kept_new(&w, kind_, end_, &capsule) : NULL; \
+        if (k) {                                                        \
+            work_release(&w);                                           \
+            w.status = (call_);                                         \
+            k->object = (made_);                                        \
+            if (!kept_retake(&w, k)) {                                  \
+                Py_CLEAR(capsule);                                      \
+            }                                                           \
+        }                                                               \
+        return work_end(&w, capsule != NULL, capsule);                  \
+    } while (0)
 kept *work_kept(umap_work *w, int place, const char *kind);
 
 #endif

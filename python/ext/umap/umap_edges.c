@@ -1,16 +1,14 @@
 /* umap_edges.c - the curve, edges, forces, and epochs of an optimizer: one function for each in napier/umap.h. */
 #include "umap_call.h"
 
-static PyObject *none(void) { return Py_NewRef(Py_None); }
-
-static const field params_fields[] = {{"a", offsetof(napier_umap_params, a), FIELD_FLOAT},
-                                      {"b", offsetof(napier_umap_params, b), FIELD_FLOAT},
-                                      FIELD(napier_umap_params, learning_rate, FIELD_FLOAT),
-                                      FIELD(napier_umap_params, negative_sample_rate, FIELD_INT32),
-                                      FIELD(napier_umap_params, repulsion_strength, FIELD_FLOAT),
-                                      FIELD(napier_umap_params, epsilon, FIELD_FLOAT),
-                                      FIELD(napier_umap_params, clip, FIELD_FLOAT),
-                                      FIELD(napier_umap_params, max_norm, FIELD_FLOAT),
+static const field params_fields[] = {FIELD(napier_umap_params, a, 'f'),
+                                      FIELD(napier_umap_params, b, 'f'),
+                                      FIELD(napier_umap_params, learning_rate, 'f'),
+                                      FIELD(napier_umap_params, negative_sample_rate, 'j'),
+                                      FIELD(napier_umap_params, repulsion_strength, 'f'),
+                                      FIELD(napier_umap_params, epsilon, 'f'),
+                                      FIELD(napier_umap_params, clip, 'f'),
+                                      FIELD(napier_umap_params, max_norm, 'f'),
                                       FIELDS_END};
 
 static const napier_umap_params default_params = NAPIER_UMAP_PARAMS_INIT;
@@ -30,7 +28,7 @@ RAW(sort_edges) {
     START(sort_edges, 2)
     edge_list e;
     const bool good = work_edges(&w, 0, WRITABLE, &e) && WORK(&w, napier_umap_sort_edges(w.context, e.edges, e.count));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(segments) {
@@ -41,7 +39,7 @@ RAW(segments) {
         work_edges(&w, 0, 0, &e) && work_array(&w, 1, "starts", 'l', 1, WRITABLE, &starts) &&
         work_array(&w, 2, "counts", 'l', 1, WRITABLE, &counts) && shape_is(counts, "counts", starts->size, -1) &&
         WORK(&w, napier_umap_segments(w.context, e.edges, e.count, starts->size, elements(starts), elements(counts)));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(graph_from_edges) {
@@ -51,8 +49,7 @@ RAW(graph_from_edges) {
     napier_umap_graph *graph = NULL;
     const bool good = work_edges(&w, 0, 0, &e) && work_int64(&w, 1, "n", &n) &&
                       WORK(&w, napier_umap_graph_from_edges(w.context, e.edges, e.count, n, &graph));
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    return work_end(&w, good, given);
+    return end_with_graph(&w, good, graph);
 }
 
 /* ---- Primitives: params are the dict ----------------------------------------------------------------------------- */
@@ -68,7 +65,7 @@ RAW(edge_gradients) {
                       work_result(&w, 2, "source_gradients", e.count, embedding.cols, OPTIONAL, &source) &&
                       work_result(&w, 3, "target_gradients", e.count, embedding.cols, OPTIONAL, &target) &&
                       WORK(&w, napier_umap_edge_gradients(w.context, &p, embedding, e.edges, e.count, source, target));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(reduce_segments) {
@@ -80,7 +77,7 @@ RAW(reduce_segments) {
                       work_array(&w, 2, "counts", 'l', 1, 0, &counts) && shape_is(counts, "counts", starts->size, -1) &&
                       work_result(&w, 3, "gradients", starts->size, each.cols, 0, &sums) &&
                       WORK(&w, napier_umap_reduce_segments(w.context, each, elements(starts), elements(counts), sums));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(gradients) {
@@ -95,7 +92,7 @@ RAW(gradients) {
         work_int64(&w, 2, "move_targets", &move_targets) &&
         work_result(&w, 3, "gradients", embedding.rows, embedding.cols, 0, &sums) &&
         WORK(&w, napier_umap_gradients(w.context, &p, embedding, e.edges, e.count, move_targets != 0, sums));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(apply) {
@@ -106,10 +103,10 @@ RAW(apply) {
     const bool good = work_double(&w, 0, "learning_rate", &rate) && work_matrix(&w, 1, "gradients", &gradients) &&
                       work_result(&w, 2, "embedding", gradients.rows, gradients.cols, 0, &embedding) &&
                       WORK(&w, napier_umap_apply(w.context, (float)rate, gradients, embedding));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
-static const field draw_fields[] = {{"seed", 0, FIELD_UINT64}, FIELDS_END};
+static const field draw_fields[] = {{"seed", 0, 'u', NULL}, FIELDS_END};
 
 RAW(negative_targets) {
     START(negative_targets, 3)
@@ -120,7 +117,7 @@ RAW(negative_targets) {
                       work_array(&w, 1, "targets", 'i', 2, WRITABLE, &targets) &&
                       WORK(&w, napier_umap_negative_targets(w.context, seed, epoch, targets->shape[0],
                                                             targets->shape[1], elements(targets)));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 /* The draws of each vertex, or none. */
@@ -143,7 +140,7 @@ RAW(negative_gradients) {
                       work_targets(&w, 1, embedding.rows, &targets, &rate) &&
                       work_result(&w, 2, "gradients", embedding.rows, embedding.cols, 0, &sums) &&
                       WORK(&w, napier_umap_negative_gradients(w.context, &p, embedding, elements(targets), rate, sums));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(loss) {
@@ -174,48 +171,29 @@ static napier_status optimizer_to_bytes(napier_context *context, const void *obj
 }
 
 static const field optimizer_fields[] = {
-    FIELD(napier_umap_optimizer_options, method, FIELD_INT),  FIELD(napier_umap_optimizer_options, beta, FIELD_FLOAT),
-    FIELD(napier_umap_optimizer_options, beta1, FIELD_FLOAT), FIELD(napier_umap_optimizer_options, beta2, FIELD_FLOAT),
-    FIELD(napier_umap_optimizer_options, eps, FIELD_FLOAT),   FIELDS_END};
+    FIELD(napier_umap_optimizer_options, method, 'i'), FIELD(napier_umap_optimizer_options, beta, 'f'),
+    FIELD(napier_umap_optimizer_options, beta1, 'f'),  FIELD(napier_umap_optimizer_options, beta2, 'f'),
+    FIELD(napier_umap_optimizer_options, eps, 'f'),    FIELDS_END};
 
 RAW(optimizer_create) {
     START(optimizer_create, 3)
     napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_umap_optimizer *made = NULL;
     int64_t n, components;
-    PyObject *capsule = NULL;
-    kept *k = NULL;
-    bool good = work_fields(&w, optimizer_fields, &options) && work_int64(&w, 0, "n", &n) &&
-                work_int64(&w, 1, "n_components", &components) &&
-                (k = kept_new(&w, optimizer_kind, optimizer_end, &capsule)) != NULL;
-    if (good) {
-        good = KEPT_WORK(&w, k, napier_umap_optimizer_create(k->context, &options, n, components, &made));
-        k->object = made;
-    }
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good = work_fields(&w, optimizer_fields, &options) && work_int64(&w, 0, "n", &n) &&
+                      work_int64(&w, 1, "n_components", &components);
+    RETURN_KEPT(good, optimizer_kind, optimizer_end, made,
+                napier_umap_optimizer_create(k->context, &options, n, components, &made));
 }
 
 RAW(optimizer_from_bytes) {
     START(optimizer_from_bytes, 2)
     napier_umap_optimizer *made = NULL;
-    PyObject *capsule = NULL;
     char *bytes = NULL;
     Py_ssize_t size = 0;
-    kept *k = NULL;
-    bool good = PyBytes_AsStringAndSize(values[0], &bytes, &size) == 0 &&
-                (k = kept_new(&w, optimizer_kind, optimizer_end, &capsule)) != NULL;
-    if (good) {
-        good =
-            KEPT_WORK(&w, k, napier_umap_optimizer_from_bytes(k->context, (const uint8_t *)bytes, (size_t)size, &made));
-        k->object = made;
-    }
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good = PyBytes_AsStringAndSize(values[0], &bytes, &size) == 0;
+    RETURN_KEPT(good, optimizer_kind, optimizer_end, made,
+                napier_umap_optimizer_from_bytes(k->context, (const uint8_t *)bytes, (size_t)size, &made));
 }
 
 /* Takes an optimizer that no other call is using. */
@@ -243,17 +221,17 @@ RAW(optimizer_to_bytes) {
 /* ---- Epochs ------------------------------------------------------------------------------------------------------ */
 
 static const field epochs_fields[] = {
-    FIELD(napier_umap_epochs, first, FIELD_INT64),      FIELD(napier_umap_epochs, count, FIELD_INT64),
-    FIELD(napier_umap_epochs, total, FIELD_INT64),      FIELD(napier_umap_epochs, seed, FIELD_UINT64),
-    FIELD(napier_umap_epochs, edge_use, FIELD_INT),     FIELD(napier_umap_epochs, rate_per, FIELD_INT),
-    FIELD(napier_umap_epochs, move_targets, FIELD_INT), FIELDS_END};
+    FIELD(napier_umap_epochs, first, 'l'),        FIELD(napier_umap_epochs, count, 'l'),
+    FIELD(napier_umap_epochs, total, 'l'),        FIELD(napier_umap_epochs, seed, 'u'),
+    FIELD(napier_umap_epochs, edge_use, 'i'),     FIELD(napier_umap_epochs, rate_per, 'i'),
+    FIELD(napier_umap_epochs, move_targets, 'i'), FIELDS_END};
 
 static bool work_params_dict(umap_work *w, int place, napier_umap_params *p) {
     if (!PyDict_Check(w->values[place])) {
         PyErr_SetString(PyExc_TypeError, "params: expected a dict");
         return false;
     }
-    return take_fields(w->values[place], params_fields, p);
+    return work_fields_of(w->values[place], params_fields, p);
 }
 
 /* edges, targets or None, optimizer or None, embedding, params, epochs */
@@ -268,7 +246,7 @@ RAW(optimize_epochs) {
     int64_t rate;
     epochs.progress = work_progress;
     epochs.user = &w;
-    bool good = take_fields(values[5], epochs_fields, &epochs) && work_edges(&w, 0, 0, &e) &&
+    bool good = work_fields_of(values[5], epochs_fields, &epochs) && work_edges(&w, 0, 0, &e) &&
                 work_result(&w, 3, "embedding", -1, -1, 0, &embedding) &&
                 work_targets(&w, 1, embedding.rows, &targets, &rate) && work_params_dict(&w, 4, &p) &&
                 (values[2] == Py_None || (k = work_optimizer(&w, 2)) != NULL);
@@ -287,7 +265,7 @@ RAW(optimize_epochs) {
             k->busy = false;
         }
     }
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 PyMethodDef umap_edge_functions[] = {FUNCTION(find_ab_params),

@@ -1,12 +1,12 @@
 /* umap_raster.c - points and lines in the pixels of a picture. */
 #include "umap_call.h"
 
-static const field frame_fields[] = {FIELD(napier_umap_frame, left, FIELD_DOUBLE),
-                                     FIELD(napier_umap_frame, right, FIELD_DOUBLE),
-                                     FIELD(napier_umap_frame, bottom, FIELD_DOUBLE),
-                                     FIELD(napier_umap_frame, top, FIELD_DOUBLE),
-                                     FIELD(napier_umap_frame, width, FIELD_INT64),
-                                     FIELD(napier_umap_frame, height, FIELD_INT64),
+static const field frame_fields[] = {FIELD(napier_umap_frame, left, 'd'),
+                                     FIELD(napier_umap_frame, right, 'd'),
+                                     FIELD(napier_umap_frame, bottom, 'd'),
+                                     FIELD(napier_umap_frame, top, 'd'),
+                                     FIELD(napier_umap_frame, width, 'l'),
+                                     FIELD(napier_umap_frame, height, 'l'),
                                      FIELDS_END};
 
 /* Takes sums [pixels, channels] of this frame. Products of bad sizes are the library's to refuse. */

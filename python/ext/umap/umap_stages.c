@@ -1,8 +1,6 @@
 /* umap_stages.c - neighbours, fuzzy sets, starts, layouts, models and their quality. See umap_call.h. */
 #include "umap_call.h"
 
-static PyObject *none(void) { return Py_NewRef(Py_None); }
-
 /* ---- Metrics and neighbours -------------------------------------------------------------------------------------- */
 
 RAW(metric_name) {
@@ -11,7 +9,7 @@ RAW(metric_name) {
     PyObject *name = NULL;
     if (work_int64(&w, 0, "metric", &metric)) {
         const char *text = metric >= 0 && metric < 1000 ? napier_metric_name((napier_metric)metric) : NULL;
-        name = text ? PyUnicode_FromString(text) : none();
+        name = text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
     }
     return work_end(&w, name != NULL, name);
 }
@@ -30,14 +28,14 @@ RAW(metric_disconnection) {
                     good ? PyFloat_FromDouble((double)napier_metric_disconnection((napier_metric)metric)) : NULL);
 }
 
-#define NEIGHBOR_FIELDS(struct_, prefix_)                                                                              \
-    {"n_neighbors", offsetof(struct_, prefix_ n_neighbors), FIELD_INT64},                                              \
-        {"metric", offsetof(struct_, prefix_ metric), FIELD_INT}, {"p", offsetof(struct_, prefix_ p), FIELD_DOUBLE}, { \
-        "method", offsetof(struct_, prefix_ method), FIELD_INT                                                         \
+#define NEIGHBOR_FIELDS(struct_, prefix_)                                                                           \
+    {"n_neighbors", offsetof(struct_, prefix_ n_neighbors), 'l', NULL},                                             \
+        {"metric", offsetof(struct_, prefix_ metric), 'i', NULL}, {"p", offsetof(struct_, prefix_ p), 'd', NULL}, { \
+        "method", offsetof(struct_, prefix_ method), 'i', NULL                                                      \
     }
 
 static const field neighbors_fields[] = {NEIGHBOR_FIELDS(napier_neighbors_options, ),
-                                         FIELD(napier_neighbors_options, seed, FIELD_UINT64), FIELDS_END};
+                                         FIELD(napier_neighbors_options, seed, 'u'), FIELDS_END};
 
 /* Takes variances or an inverse covariance, for as many columns as the samples have. */
 static bool work_metric_values(umap_work *w, int place, const sample_set *s, napier_neighbors_options *options) {
@@ -81,7 +79,7 @@ RAW(nearest_neighbors) {
         work_metric_values(&w, 1, &s, &options) &&
         work_lists(&w, 2, s.rows, options.n_neighbors, WRITABLE, &indices, &distances) &&
         WORK(&w, napier_nearest_neighbors(w.context, s.samples, &options, elements(indices), elements(distances)));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(nearest_neighbors_of) {
@@ -94,7 +92,7 @@ RAW(nearest_neighbors_of) {
                       work_lists(&w, 3, queries.rows, options.n_neighbors, WRITABLE, &indices, &distances) &&
                       WORK(&w, napier_nearest_neighbors_of(w.context, s.samples, queries.samples, &options,
                                                            elements(indices), elements(distances)));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 /* ---- Fuzzy sets -------------------------------------------------------------------------------------------------- */
@@ -110,7 +108,7 @@ RAW(smooth_knn_dist) {
         shape_is(sigmas, "sigmas", distances->shape[0], -1) &&
         WORK(&w, napier_umap_smooth_knn_dist(w.context, elements(distances), distances->shape[0], distances->shape[1],
                                              connectivity, elements(rhos), elements(sigmas)));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(fuzzy_simplicial_set) {
@@ -123,8 +121,7 @@ RAW(fuzzy_simplicial_set) {
         work_double(&w, 3, "set_op_mix_ratio", &mix) &&
         WORK(&w, napier_umap_fuzzy_simplicial_set(w.context, elements(indices), elements(distances), indices->shape[0],
                                                   indices->shape[1], connectivity, mix, &graph));
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    return work_end(&w, given != NULL, given);
+    return end_with_graph(&w, good, graph);
 }
 
 /* Takes a graph of the caller: its sorted edges at `place`, and its number of vertices after it. The library checks
@@ -146,11 +143,7 @@ RAW(join_categories) {
                       work_double(&w, 3, "target_weight", &weight) && work_vertices(&w, 0, &graph) &&
                       shape_is(categories, "categories", graph->n, -1) &&
                       WORK(&w, napier_umap_join_categories(w.context, &graph, elements(categories), weight));
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    if (!good) {
-        napier_umap_graph_destroy(w.context, graph);
-    }
-    return work_end(&w, given != NULL, given);
+    return end_with_graph(&w, good, graph);
 }
 
 RAW(join_numbers) {
@@ -163,11 +156,7 @@ RAW(join_numbers) {
                       work_int64(&w, 3, "n_neighbors", &n_neighbors) && work_double(&w, 4, "target_weight", &weight) &&
                       work_vertices(&w, 0, &graph) && shape_is(numbers, "numbers", graph->n, -1) &&
                       WORK(&w, napier_umap_join_numbers(w.context, &graph, elements(numbers), n_neighbors, weight));
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    if (!good) {
-        napier_umap_graph_destroy(w.context, graph);
-    }
-    return work_end(&w, given != NULL, given);
+    return end_with_graph(&w, good, graph);
 }
 
 RAW(join_distances) {
@@ -179,11 +168,7 @@ RAW(join_distances) {
                       work_double(&w, 3, "target_weight", &weight) && work_vertices(&w, 0, &graph) &&
                       shape_is(distances, "distances", graph->starts[graph->n], -1) &&
                       WORK(&w, napier_umap_join_distances(w.context, &graph, elements(distances), weight));
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    if (!good) {
-        napier_umap_graph_destroy(w.context, graph);
-    }
-    return work_end(&w, given != NULL, given);
+    return end_with_graph(&w, good, graph);
 }
 
 RAW(combine) {
@@ -198,13 +183,12 @@ RAW(combine) {
                                                    n_neighbors, &graph));
     napier_umap_graph_destroy(w.context, left);
     napier_umap_graph_destroy(w.context, right);
-    PyObject *given = good ? work_graph(&w, graph) : NULL;
-    return work_end(&w, given != NULL, given);
+    return end_with_graph(&w, good, graph);
 }
 
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
 
-static const field seed_fields[] = {{"seed", 0, FIELD_UINT64}, FIELDS_END};
+static const field seed_fields[] = {{"seed", 0, 'u', NULL}, FIELDS_END};
 
 RAW(spectral_layout) {
     START(spectral_layout, 5)
@@ -216,7 +200,7 @@ RAW(spectral_layout) {
                       work_result(&w, 3, "embedding", -1, -1, 0, &embedding) && work_vertices(&w, 0, &graph) &&
                       WORK(&w, napier_umap_spectral_layout(w.context, graph, s.samples, seed, embedding));
     napier_umap_graph_destroy(w.context, graph);
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(pca_layout) {
@@ -227,7 +211,7 @@ RAW(pca_layout) {
     const bool good = work_fields(&w, seed_fields, &seed) && work_samples(&w, 0, "samples", &s) &&
                       work_result(&w, 1, "embedding", s.rows, -1, 0, &embedding) &&
                       WORK(&w, napier_umap_pca_layout(w.context, s.samples, seed, embedding));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(random_layout) {
@@ -236,33 +220,33 @@ RAW(random_layout) {
     napier_matrix embedding;
     const bool good = work_fields(&w, seed_fields, &seed) && work_result(&w, 0, "embedding", -1, -1, 0, &embedding) &&
                       WORK(&w, napier_umap_random_layout(w.context, seed, embedding));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 /* ---- Layouts and models ------------------------------------------------------------------------------------------ */
 
 static const field fit_fields[] = {NEIGHBOR_FIELDS(napier_umap_options, neighbors.),
-                                   FIELD(napier_umap_options, n_components, FIELD_INT64),
-                                   FIELD(napier_umap_options, n_epochs, FIELD_INT64),
-                                   FIELD(napier_umap_options, min_dist, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, spread, FIELD_DOUBLE),
-                                   {"a", offsetof(napier_umap_options, a), FIELD_DOUBLE},
-                                   {"b", offsetof(napier_umap_options, b), FIELD_DOUBLE},
-                                   FIELD(napier_umap_options, learning_rate, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, set_op_mix_ratio, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, local_connectivity, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, repulsion_strength, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, negative_sample_rate, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, init, FIELD_INT),
-                                   FIELD(napier_umap_options, seed, FIELD_UINT64),
-                                   FIELD(napier_umap_options, transform_seed, FIELD_UINT64),
-                                   FIELD(napier_umap_options, target_n_neighbors, FIELD_INT64),
-                                   FIELD(napier_umap_options, target_weight, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, densmap, FIELD_INT),
-                                   FIELD(napier_umap_options, dens_lambda, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, dens_frac, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, dens_var_shift, FIELD_DOUBLE),
-                                   FIELD(napier_umap_options, disconnection_distance, FIELD_DOUBLE),
+                                   FIELD(napier_umap_options, n_components, 'l'),
+                                   FIELD(napier_umap_options, n_epochs, 'l'),
+                                   FIELD(napier_umap_options, min_dist, 'd'),
+                                   FIELD(napier_umap_options, spread, 'd'),
+                                   FIELD(napier_umap_options, a, 'd'),
+                                   FIELD(napier_umap_options, b, 'd'),
+                                   FIELD(napier_umap_options, learning_rate, 'd'),
+                                   FIELD(napier_umap_options, set_op_mix_ratio, 'd'),
+                                   FIELD(napier_umap_options, local_connectivity, 'd'),
+                                   FIELD(napier_umap_options, repulsion_strength, 'd'),
+                                   FIELD(napier_umap_options, negative_sample_rate, 'd'),
+                                   FIELD(napier_umap_options, init, 'i'),
+                                   FIELD(napier_umap_options, seed, 'u'),
+                                   FIELD(napier_umap_options, transform_seed, 'u'),
+                                   FIELD(napier_umap_options, target_n_neighbors, 'l'),
+                                   FIELD(napier_umap_options, target_weight, 'd'),
+                                   FIELD(napier_umap_options, densmap, 'i'),
+                                   FIELD(napier_umap_options, dens_lambda, 'd'),
+                                   FIELD(napier_umap_options, dens_frac, 'd'),
+                                   FIELD(napier_umap_options, dens_var_shift, 'd'),
+                                   FIELD(napier_umap_options, disconnection_distance, 'd'),
                                    FIELDS_END};
 
 /* The search uses the seed of the map. */
@@ -295,7 +279,7 @@ RAW(optimize_layout) {
         take_lists(indices, distances, &options) && work_vertices(&w, 0, &graph) &&
         WORK(&w, napier_umap_optimize_layout(w.context, graph, &options, embedding));
     napier_umap_graph_destroy(w.context, graph);
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 static const char model_kind[] = "napier.umap.Model";
@@ -331,19 +315,9 @@ RAW(fit) {
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     napier_umap_model *made = NULL;
     sample_set s;
-    PyObject *capsule = NULL;
-    kept *k = NULL;
-    bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
-                work_metric_values(&w, 1, &s, &options.neighbors) && work_known(&w, 2, s.rows, &options) &&
-                (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
-    if (good) {
-        good = KEPT_WORK(&w, k, napier_umap_fit(k->context, s.samples, &options, &made));
-        k->object = made;
-    }
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
+                      work_metric_values(&w, 1, &s, &options.neighbors) && work_known(&w, 2, s.rows, &options);
+    RETURN_KEPT(good, model_kind, model_end, made, napier_umap_fit(k->context, s.samples, &options, &made));
 }
 
 /* samples, metric_values, embedding, options */
@@ -353,19 +327,10 @@ RAW(model_of) {
     napier_umap_model *made = NULL;
     sample_set s;
     napier_const_matrix embedding;
-    PyObject *capsule = NULL;
-    kept *k = NULL;
-    bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
-                work_metric_values(&w, 1, &s, &options.neighbors) && work_matrix(&w, 2, "embedding", &embedding) &&
-                (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
-    if (good) {
-        good = KEPT_WORK(&w, k, napier_umap_model_of(k->context, s.samples, &options, embedding, &made));
-        k->object = made;
-    }
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
+                      work_metric_values(&w, 1, &s, &options.neighbors) && work_matrix(&w, 2, "embedding", &embedding);
+    RETURN_KEPT(good, model_kind, model_end, made,
+                napier_umap_model_of(k->context, s.samples, &options, embedding, &made));
 }
 
 /* (points, components, features) */
@@ -408,7 +373,7 @@ RAW(transform) {
     const bool good = k && work_samples(&w, 1, "samples", &s) &&
                       work_result(&w, 2, "embedding", s.rows, -1, 0, &embedding) &&
                       WORK(&w, napier_umap_transform(w.context, k->object, s.samples, embedding));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(inverse_transform) {
@@ -419,7 +384,7 @@ RAW(inverse_transform) {
     const bool good = k && work_matrix(&w, 1, "points", &points) &&
                       work_result(&w, 2, "samples", points.rows, -1, 0, &samples) &&
                       WORK(&w, napier_umap_inverse_transform(w.context, k->object, points, samples));
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(model_save) {
@@ -432,7 +397,7 @@ RAW(model_save) {
                       PyBytes_AsStringAndSize(encoded, &path, &length) == 0 &&
                       WORK(&w, napier_umap_model_save(w.context, k->object, path));
     Py_XDECREF(encoded);
-    return work_end(&w, good, good ? none() : NULL);
+    return work_end(&w, good, good ? Py_NewRef(Py_None) : NULL);
 }
 
 RAW(model_to_bytes) {
@@ -445,40 +410,23 @@ RAW(model_to_bytes) {
 RAW(model_from_bytes) {
     START(model_from_bytes, 2)
     napier_umap_model *made = NULL;
-    PyObject *capsule = NULL;
     char *bytes = NULL;
     Py_ssize_t size = 0;
-    kept *k = NULL;
-    bool good = PyBytes_AsStringAndSize(values[0], &bytes, &size) == 0 &&
-                (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
-    if (good) {
-        good = KEPT_WORK(&w, k, napier_umap_model_from_bytes(k->context, (const uint8_t *)bytes, (size_t)size, &made));
-        k->object = made;
-    }
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good = PyBytes_AsStringAndSize(values[0], &bytes, &size) == 0;
+    RETURN_KEPT(good, model_kind, model_end, made,
+                napier_umap_model_from_bytes(k->context, (const uint8_t *)bytes, (size_t)size, &made));
 }
 
 RAW(model_load) {
     START(model_load, 2)
     napier_umap_model *made = NULL;
-    PyObject *capsule = NULL, *encoded = NULL;
+    PyObject *encoded = NULL;
     char *path = NULL;
     Py_ssize_t length = 0;
-    kept *k = NULL;
-    bool good = PyUnicode_FSConverter(values[0], &encoded) && PyBytes_AsStringAndSize(encoded, &path, &length) == 0 &&
-                (k = kept_new(&w, model_kind, model_end, &capsule)) != NULL;
-    if (good) {
-        good = KEPT_WORK(&w, k, napier_umap_model_load(k->context, path, &made));
-        k->object = made;
-    }
-    Py_XDECREF(encoded);
-    if (!good) {
-        Py_CLEAR(capsule);
-    }
-    return work_end(&w, good, capsule);
+    const bool good =
+        PyUnicode_FSConverter(values[0], &encoded) && PyBytes_AsStringAndSize(encoded, &path, &length) == 0;
+    call_add(&w.arrays, encoded); /* released with them */
+    RETURN_KEPT(good, model_kind, model_end, made, napier_umap_model_load(k->context, path, &made));
 }
 
 /* samples, metric_values, embedding, labels or None, rows, options */
