@@ -6,6 +6,7 @@
 MODEL is a folder with config.json, model.safetensors and tokenizer.json. transformers computes in float32, whatever the weights are.
 Exit status 1 if token ids differ, or if log-probabilities in float32 are more than 0.001 apart. See also: napier check-model MODEL.
 """
+
 import argparse
 import sys
 

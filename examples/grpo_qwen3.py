@@ -10,6 +10,7 @@ the KL penalty. The loss and its gradient are napier.torch's. Rewards are printe
 
 Needs torch and transformers, and a Napier built with its model (cJSON, PCRE2, utf8proc).
 """
+
 import argparse
 import copy
 from typing import Iterable
@@ -33,9 +34,12 @@ def byte_tokenizer() -> tokenizers.Tokenizer:
     letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate(sorted(letters))}, []))
     tokenizer.normalizer = tokenizers.normalizers.NFC()
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\p{N}|\p{L}+|[^\p{L}\p{N}]+"), "isolated"),
-        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\p{N}|\p{L}+|[^\p{L}\p{N}]+"), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.add_special_tokens([END])
     return tokenizer
@@ -44,9 +48,18 @@ def byte_tokenizer() -> tokenizers.Tokenizer:
 def small_qwen3(tokenizer: tokenizers.Tokenizer) -> transformers.Qwen3ForCausalLM:
     end = tokenizer.token_to_id(END)
     config = transformers.Qwen3Config(
-        vocab_size=tokenizer.get_vocab_size(), hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, eos_token_id=end,
-        bos_token_id=None)
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=64,
+        intermediate_size=192,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        eos_token_id=end,
+        bos_token_id=None,
+    )
     return transformers.Qwen3ForCausalLM(config)
 
 
@@ -54,8 +67,7 @@ def encode(tokenizer: tokenizers.Tokenizer, texts: Iterable[str]) -> torch.Tenso
     return torch.tensor([tokenizer.encode(t).ids for t in texts])
 
 
-def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: tokenizers.Tokenizer, rng: np.random.Generator,
-               steps: int = 150) -> None:
+def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: tokenizers.Tokenizer, rng: np.random.Generator, steps: int = 150) -> None:
     """Cross-entropy on answers of the right form: any digit, then the end."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
@@ -72,11 +84,10 @@ def reward(prompt: str, response: list[int], tokenizer: tokenizers.Tokenizer) ->
     return float(tokenizer.decode(response, skip_special_tokens=False) == right + END)
 
 
-def policy_logprobs(model: transformers.Qwen3ForCausalLM, prompts: torch.Tensor, responses: list[list[int]],
-                    end: int) -> torch.Tensor:
+def policy_logprobs(model: transformers.Qwen3ForCausalLM, prompts: torch.Tensor, responses: list[list[int]], end: int) -> torch.Tensor:
     """Log-probabilities of the responses' tokens, one after another, with their gradients."""
     padded = torch.tensor([r + [end] * (2 - len(r)) for r in responses])
-    logits = model(torch.cat([prompts, padded], dim=1)).logits[:, prompts.shape[1] - 1:-1]
+    logits = model(torch.cat([prompts, padded], dim=1)).logits[:, prompts.shape[1] - 1 : -1]
     there = torch.tensor([[True, len(r) > 1] for r in responses])
     return napier.torch.token_logprobs(logits[there].float(), padded[there]).logprobs
 
@@ -112,8 +123,10 @@ def train(steps: int, seed: int = 0) -> list[float]:
             optimizer.step()
         policy.update()
         if step % 20 == 0 or step == steps - 1:
-            print(f"step {step:4d}  mean reward {curve[-1]:.2f}  {'#' * round(50 * curve[-1])}  "
-                  f"(C and PyTorch at most {apart:.1e} apart)", flush=True)
+            print(
+                f"step {step:4d}  mean reward {curve[-1]:.2f}  {'#' * round(50 * curve[-1])}  (C and PyTorch at most {apart:.1e} apart)",
+                flush=True,
+            )
     return curve
 
 
@@ -123,7 +136,7 @@ def main() -> None:
     parser.add_argument("--curve", help="an SVG file for the reward curve")
     arguments = parser.parse_args()
     curve = train(arguments.steps)
-    smooth = [float(np.mean(curve[max(0, i - 9):i + 1])) for i in range(len(curve))]
+    smooth = [float(np.mean(curve[max(0, i - 9) : i + 1])) for i in range(len(curve))]
     if arguments.curve:
         draw(smooth, arguments.curve)
     print(f"mean reward of the first ten steps {np.mean(curve[:10]):.2f}, of the last ten {np.mean(curve[-10:]):.2f}")

@@ -6,6 +6,7 @@ A policy is a [position, letter] table of logits. Each step samples a group of w
 advantages within the group, and goes down napier.grpo_from_logits' gradient, a few times for each group with the old policy's
 log-probabilities, as GRPO does. The mean reward is printed, and drawn if a file is named.
 """
+
 import argparse
 from typing import Any
 
@@ -52,9 +53,11 @@ def train(seed: int = 0) -> tuple[Any, list[float]]:
 def draw(curve: list[float], path: str) -> None:
     points = " ".join(f"{20 + 560 * i / (len(curve) - 1):.1f},{180 - 160 * r:.1f}" for i, r in enumerate(curve))
     with open(path, "w", encoding="ascii") as file:
-        file.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 200" font-family="sans-serif" font-size="11">'
-                   '<path d="M20 20V180H580" fill="none" stroke="#888"/><text x="24" y="16">mean reward, 0 to 1</text>'
-                   f'<polyline points="{points}" fill="none" stroke="#1565c0" stroke-width="2"/></svg>\n')
+        file.write(
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 200" font-family="sans-serif" font-size="11">'
+            '<path d="M20 20V180H580" fill="none" stroke="#888"/><text x="24" y="16">mean reward, 0 to 1</text>'
+            f'<polyline points="{points}" fill="none" stroke="#1565c0" stroke-width="2"/></svg>\n'
+        )
 
 
 def main() -> None:

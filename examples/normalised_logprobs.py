@@ -3,6 +3,7 @@
 A log-probability l = (x - max) - log(sum) in float32 is off by at most 1 ulp of itself and 15.6 * 2^-24 (docs/numerics.md), so
 log(sum(exp(l))) is off from 0 by at most that. The rows: ordinary logits, huge ones, a vocabulary of 151,936, masks.
 """
+
 from typing import Iterator
 
 import numpy as np
@@ -31,8 +32,10 @@ def main() -> None:
         heaviest = np.where(probs > 0, np.abs(logprobs), 0).max(axis=1)  # the ulp of what counts
         bound = (15.6 * 2.0**-24 + np.spacing(heaviest)).max()
         assert off <= bound and (logprobs <= 0).all(), name
-        print(f"{name:24s} |logsumexp| <= {off:.1e}, bound {bound:.1e}; |sum of softmax - 1| <= "
-              f"{np.abs(probs.sum(axis=1, dtype=np.float64) - 1).max():.1e}")
+        print(
+            f"{name:24s} |logsumexp| <= {off:.1e}, bound {bound:.1e}; |sum of softmax - 1| <= "
+            f"{np.abs(probs.sum(axis=1, dtype=np.float64) - 1).max():.1e}"
+        )
     print("every row within the bound; no log-probability is positive")
 
 

@@ -7,6 +7,7 @@ A line of prompts.jsonl has a prompt: {"prompt": "2 + 2 ="}. The samples are tho
 when an actor dies and another does its batches again. Needs ray[data], and a Napier built with its model. To run on a
 cluster, start Ray there, and give --address auto.
 """
+
 import argparse
 import json
 from typing import Any
@@ -16,12 +17,16 @@ import ray
 import napier.ray
 
 
-def samples_of(prompts: list[str], model: str, actors: int, batch_size: int = 16, cpus: float = 1,
-               **options: Any) -> ray.data.Dataset:
+def samples_of(prompts: list[str], model: str, actors: int, batch_size: int = 16, cpus: float = 1, **options: Any) -> ray.data.Dataset:
     """A lazy dataset with a row for each sample. Prompts are numbered here, because batches come in any order."""
     data = ray.data.from_items([{"number": i, "prompt": prompt} for i, prompt in enumerate(prompts)])
-    return data.map_batches(napier.ray.Generate, fn_constructor_kwargs={"model": model, **options}, batch_size=batch_size,
-                            compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus)
+    return data.map_batches(
+        napier.ray.Generate,
+        fn_constructor_kwargs={"model": model, **options},
+        batch_size=batch_size,
+        compute=ray.data.ActorPoolStrategy(size=actors),
+        num_cpus=cpus,
+    )
 
 
 def main() -> None:
@@ -38,8 +43,9 @@ def main() -> None:
     ray.init(address=given.address)
     with open(given.prompts, encoding="utf-8") as lines:
         prompts = [json.loads(line)["prompt"] for line in lines if line.strip()]
-    rows = samples_of(prompts, given.model, given.actors, samples=given.samples, max_tokens=given.max_tokens,
-                      temperature=given.temperature).take_all()
+    rows = samples_of(
+        prompts, given.model, given.actors, samples=given.samples, max_tokens=given.max_tokens, temperature=given.temperature
+    ).take_all()
     with open(given.output, "w", encoding="utf-8") as file:
         for row in sorted(rows, key=lambda row: (row["number"], row["sample"])):
             made = {"text": row["text"]} if "text" in row else {"token_ids": [int(i) for i in row["token_ids"]]}  # no tokenizer

@@ -5,6 +5,7 @@
 in an environment with napier and torch. Each process has some rows of the head's weights. The printed checksums of the loss and of both
 gradients are the same for any --nproc-per-node.
 """
+
 import zlib
 from typing import Any, Optional
 
@@ -37,8 +38,7 @@ def main() -> None:
     parts: list[Any] = [None] * ranks
     dist.all_gather_object(parts, mine.grad)
     if rank == 0:
-        print(f"{ranks} processes: loss {loss.item():.6f} {checksum(loss)}, gradients {checksum(hidden.grad)} "
-              f"{checksum(torch.cat(parts))}")
+        print(f"{ranks} processes: loss {loss.item():.6f} {checksum(loss)}, gradients {checksum(hidden.grad)} {checksum(torch.cat(parts))}")
     dist.destroy_process_group()
 
 

@@ -5,6 +5,7 @@ answers are random text.
     python small_model.py small                                            # small/, and prompts.jsonl beside it
     napier generate prompts.jsonl --model small --max-tokens 8
 """
+
 import argparse
 import json
 import pathlib
@@ -13,21 +14,44 @@ from typing import Any, Iterator
 import numpy as np
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, MIDDLE, VOCABULARY = 2, 64, 4, 2, 16, 128, 257
-CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-          "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD, "intermediate_size": MIDDLE,
-          "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "hidden_act": "silu", "tie_word_embeddings": True,
-          "max_position_embeddings": 4096, "attention_bias": False, "eos_token_id": VOCABULARY - 1, "torch_dtype": "float32"}
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "head_dim": HEAD,
+    "intermediate_size": MIDDLE,
+    "vocab_size": VOCABULARY,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 4096,
+    "attention_bias": False,
+    "eos_token_id": VOCABULARY - 1,
+    "torch_dtype": "float32",
+}
 
 
 def shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
     yield "model.norm.weight", (HIDDEN,)
     for i in range(LAYERS):
-        for name, *shape in (("input_layernorm", HIDDEN), ("post_attention_layernorm", HIDDEN), ("self_attn.q_norm", HEAD),
-                             ("self_attn.k_norm", HEAD), ("self_attn.q_proj", HEADS * HEAD, HIDDEN),
-                             ("self_attn.k_proj", KV_HEADS * HEAD, HIDDEN), ("self_attn.v_proj", KV_HEADS * HEAD, HIDDEN),
-                             ("self_attn.o_proj", HIDDEN, HEADS * HEAD), ("mlp.gate_proj", MIDDLE, HIDDEN),
-                             ("mlp.up_proj", MIDDLE, HIDDEN), ("mlp.down_proj", HIDDEN, MIDDLE)):
+        for name, *shape in (
+            ("input_layernorm", HIDDEN),
+            ("post_attention_layernorm", HIDDEN),
+            ("self_attn.q_norm", HEAD),
+            ("self_attn.k_norm", HEAD),
+            ("self_attn.q_proj", HEADS * HEAD, HIDDEN),
+            ("self_attn.k_proj", KV_HEADS * HEAD, HIDDEN),
+            ("self_attn.v_proj", KV_HEADS * HEAD, HIDDEN),
+            ("self_attn.o_proj", HIDDEN, HEADS * HEAD),
+            ("mlp.gate_proj", MIDDLE, HIDDEN),
+            ("mlp.up_proj", MIDDLE, HIDDEN),
+            ("mlp.down_proj", HIDDEN, MIDDLE),
+        ):
             yield f"model.layers.{i}.{name}.weight", tuple(shape)
 
 
@@ -49,12 +73,29 @@ def write_tokenizer(path: pathlib.Path) -> None:
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     names = [chr(b if b in visible else next(others)) for b in range(256)]
-    end = {"id": 256, "content": "<|endoftext|>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-           "special": True}
+    end = {
+        "id": 256,
+        "content": "<|endoftext|>",
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    path.write_text(json.dumps({
-        "version": "1.0", "added_tokens": [end], "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
-        "model": {"type": "BPE", "vocab": {name: i for i, name in enumerate(names)}, "merges": [], "byte_fallback": False}}))
+    path.write_text(
+        json.dumps(
+            {
+                "version": "1.0",
+                "added_tokens": [end],
+                "normalizer": None,
+                "pre_tokenizer": level,
+                "post_processor": None,
+                "decoder": level,
+                "model": {"type": "BPE", "vocab": {name: i for i, name in enumerate(names)}, "merges": [], "byte_fallback": False},
+            }
+        )
+    )
 
 
 def write_model(folder: pathlib.Path) -> None:

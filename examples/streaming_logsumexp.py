@@ -5,6 +5,7 @@
 The file is read in blocks of a megabyte by four threads, each with its part of the row and a SoftmaxState of 9 KB; the states
 are merged. Whatever the cuts, the result has the bits of one call on all of it, and softmax of any block follows.
 """
+
 import argparse
 import os
 import resource

@@ -10,6 +10,7 @@ section whose mean it is nearest to, in cosine: softmax turns the similarities i
 it in a browser: a point tells its package), topics.png and the .npy files between. Needs numpy (pip install numpy) and
 napier (make).
 """
+
 import argparse
 import collections
 import os
@@ -24,10 +25,12 @@ from numpy.typing import NDArray
 
 BUILT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "release", "napier")
 WORD = re.compile(r"[a-z][a-z+]{2,}")
-COMMON = set("""the and for with this that from are can you not has have its which will also other into any all use used using
+COMMON = set(
+    """the and for with this that from are can you not has have its which will also other into any all use used using
 uses when one more than but was provides package packages contains files based support supports such allows includes library
 libraries program programs development dummy transitional your they these been being between each may only over some their them
-then there through very was were what while who""".split())
+then there through very was were what while who""".split()
+)
 
 
 def paragraphs() -> Iterator[tuple[str, str, str, str]]:
@@ -115,9 +118,26 @@ def main() -> None:
         file.writelines(s + "\n" for s in section)
     with open(at("packages.txt"), "w") as file:
         file.writelines(f"{n}: {t}\n" for n, t in zip(names, summaries))
-    run("umap", at("points.npy"), "-o", at("map.npy"), "--metric", "cosine", "--min-dist", "0.05",
-        "--title", "What Debian packages are about", "--labels", at("sections.txt"), "--hover", at("packages.txt"),
-        "--plot", at("topics.html"), "--plot", at("topics.png"))
+    run(
+        "umap",
+        at("points.npy"),
+        "-o",
+        at("map.npy"),
+        "--metric",
+        "cosine",
+        "--min-dist",
+        "0.05",
+        "--title",
+        "What Debian packages are about",
+        "--labels",
+        at("sections.txt"),
+        "--hover",
+        at("packages.txt"),
+        "--plot",
+        at("topics.html"),
+        "--plot",
+        at("topics.png"),
+    )
 
     unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     index = np.array([sections.index(s) for s in section])

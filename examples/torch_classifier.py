@@ -5,6 +5,7 @@
 The loss is the mean of -log p of the right class, by napier.torch.log_softmax. PyTorch's own log_softmax on the same data
 ends at the same accuracy; with Napier the losses of two runs have the same bits, whatever the number of threads.
 """
+
 from typing import Callable
 
 import torch
@@ -47,8 +48,10 @@ def main() -> None:
     theirs, theirs_right = train(lambda x: torch.log_softmax(x, -1))
     for epoch in (0, 10, 30, 59):
         print(f"epoch {epoch:2d}  loss {losses[epoch]:.4f}  with PyTorch's {theirs[epoch]:.4f}")
-    print(f"held-out accuracy {right:.3f}, with PyTorch's {theirs_right:.3f}; losses of two runs "
-          f"{'are the same' if losses == again else 'differ'}")
+    print(
+        f"held-out accuracy {right:.3f}, with PyTorch's {theirs_right:.3f}; losses of two runs "
+        f"{'are the same' if losses == again else 'differ'}"
+    )
     assert right > 0.85 and abs(right - theirs_right) < 0.02 and losses == again
 
 

@@ -8,6 +8,7 @@ The 1,797 digits of data/digits are 8 x 8 grey values, rows of 64 numbers. UMAP 
 and tell how well digits of a kind lie together. What it prints is the same on every machine. Exit status 1 if
 fewer than 95 in 100 of the held-out digits come to lie among their own.
 """
+
 import argparse
 import os
 import sys
@@ -32,8 +33,7 @@ def main() -> int:
     reducer = UMAP(n_neighbors=15, min_dist=0.1, verbose=options.verbose)
     map_ = reducer.fit_transform(images[~held_out])
     quality = umap.quality_of(images[~held_out], map_, labels[~held_out])
-    print(f"{len(map_)} digits mapped: trustworthiness {quality.trustworthiness:.3f}, "
-          f"vote of 15 neighbours {quality.knn_accuracy:.3f}")
+    print(f"{len(map_)} digits mapped: trustworthiness {quality.trustworthiness:.3f}, vote of 15 neighbours {quality.knn_accuracy:.3f}")
 
     placed = reducer.transform(images[held_out])
     nearest, _ = umap.nearest_neighbors_of(map_, placed, 5)
@@ -42,7 +42,7 @@ def main() -> int:
     print(f"{len(placed)} new digits placed: {right:.3f} among their own")
 
     back = reducer.inverse_transform(placed)
-    error = np.sqrt(np.mean((back - images[held_out])**2))
+    error = np.sqrt(np.mean((back - images[held_out]) ** 2))
     print(f"drawn from their places alone: off by {error:.2f} of 16 grey values (rms)")
 
     if options.out:

@@ -8,6 +8,7 @@ napier.umap.ParametricUMAP finds the neighbours of the digits in data/digits and
 encoder on its edges and a decoder on the digits. The second part does the same with a training loop of its own, by
 napier.umap.parametric_loss. Exit status 1 if fewer than 3 in 5 of the held-out digits come to lie among their own.
 """
+
 import argparse
 import os
 import sys
@@ -34,8 +35,9 @@ def train(images: Any, steps: int, seed: int = 42) -> torch.nn.Module:
     graph = umap.fuzzy_simplicial_set(*umap.nearest_neighbors(images, 15)).tocoo()
     data, weights = torch.as_tensor(images), torch.as_tensor(graph.data)
     source, target = torch.as_tensor(graph.row.astype(np.int64)), torch.as_tensor(graph.col.astype(np.int64))
-    network = torch.nn.Sequential(torch.nn.Linear(64, 100), torch.nn.ReLU(), torch.nn.Linear(100, 100), torch.nn.ReLU(),
-                                  torch.nn.Linear(100, 2))
+    network = torch.nn.Sequential(
+        torch.nn.Linear(64, 100), torch.nn.ReLU(), torch.nn.Linear(100, 100), torch.nn.ReLU(), torch.nn.Linear(100, 2)
+    )
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     a, b = umap.find_ab_params(min_dist=0.1)
     for _ in range(steps):
@@ -63,7 +65,7 @@ def main() -> int:
     back = reducer.inverse_transform(placed)
     print(f"loss {reducer._history['loss'][0]:.3f} to {reducer._history['loss'][-1]:.3f}")
     print(f"{len(placed)} new digits placed: {right:.3f} among their own")
-    print(f"drawn from their places alone: off by {16 * np.sqrt(np.mean((back - images[held_out])**2)):.2f} of 16 grey values (rms)")
+    print(f"drawn from their places alone: off by {16 * np.sqrt(np.mean((back - images[held_out]) ** 2)):.2f} of 16 grey values (rms)")
 
     network = train(images[~held_out], 10 * options.epochs)
     with torch.no_grad():

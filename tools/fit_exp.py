@@ -11,6 +11,7 @@ Needs mpmath and numpy. Prints C, the errors, and how the header's coefficients 
 
     tools/fit_exp.py [--step 97]
 """
+
 import argparse
 import os
 import re

@@ -5,6 +5,7 @@ exp:  exp(r) = 1 + r + r^2/2 + r^3 c(r) on |r| <= ln2/2. c is interpolated at th
 log:  log(1+f) = f - f^2/2 + f^3 c(f) on |f| <= 2^-6, c likewise. The table has 1/m to 10 bits at the
       middle of 64 intervals of m, and -log of that as two doubles; the intervals next to 1 have exactly 1 and 0.
 """
+
 import mpmath as mp
 
 mp.mp.prec = 300

@@ -4,6 +4,7 @@
 log(1 + f) = f + f^2 q(f) on [-1/32, 1/16], q of degree 6, least maximum error relative to log(1 + f) (Remez exchange in
 200 digits), coefficients rounded to double. Needs mpmath. Prints C and the error that was reached.
 """
+
 from mpmath import mp, mpf, log, log1p, matrix, lu_solve, linspace, nstr
 
 mp.prec = 400

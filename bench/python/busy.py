@@ -10,6 +10,7 @@ processes compares with the first build.
 Prints a table in Markdown. PYTHON is an interpreter with PyTorch, or with umap-learn. --model DIR adds what decodes
 (bench/model/make_model.py).
 """
+
 import argparse
 import contextlib
 import json
@@ -28,10 +29,12 @@ SIZES = 256, 1024
 
 # ---- In a worker: a name and a call each --------------------------------------------------------------------------------
 
+
 def napier_calls(model):
     import numpy as np
 
     import napier
+
     random = np.random.default_rng(1)
     for shape in SHAPES:
         x = random.standard_normal(shape, dtype=np.float32)
@@ -54,6 +57,7 @@ def napier_calls(model):
 
 def torch_calls(model):
     import torch
+
     for shape in SHAPES:
         x = torch.randn(*shape)
         out = torch.empty_like(x)
@@ -69,6 +73,7 @@ def torch_calls(model):
 def umap_calls(model):
     import numpy as np
     import umap
+
     images = np.load(DIGITS).astype(np.float32)
     images = images.reshape(len(images), -1)
     yield "map of the digits", lambda: umap.UMAP().fit(images)
@@ -94,12 +99,19 @@ def work(library, model):
 
 # ---- The driver ------------------------------------------------------------------------------------------------------
 
+
 class Worker:
     def __init__(self, label, python, library, package, model):
         environment = dict(os.environ, **({"PYTHONPATH": package} if package else {}))
         self.label = label
-        self.process = subprocess.Popen([python, __file__, "--worker", library, "--model", model or ""], env=environment,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            [python, __file__, "--worker", library, "--model", model or ""],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self.names = json.loads(self.process.stdout.readline())
 
     def seconds(self, name, least):

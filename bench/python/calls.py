@@ -5,6 +5,7 @@ without out=.
 
 Rounds alternate between the contestants; the least time of many counts. One thread for small calls; all of them for the large.
 """
+
 import subprocess
 import sys
 
@@ -20,13 +21,15 @@ def small(torch, rounds):
     out, logits = np.empty_like(x), np.zeros((4, 100), np.float32)
     napier.set_num_threads(1)
     torch.set_num_threads(1)
-    rows = [("softmax, 10 float32, NumPy", lambda: napier.softmax(x), None),
-            ("softmax, out=", lambda: napier.softmax(x, out=out), None),
-            ("logsumexp, NumPy", lambda: napier.logsumexp(x), None),
-            ("token_logprobs, 4 x 100, NumPy", lambda: napier.token_logprobs(logits, [1, 2, 3, 4]), None),
-            ("softmax, tensor", lambda: napier.softmax(t), lambda: torch.softmax(t, -1)),
-            ("log_softmax, tensor", lambda: napier.log_softmax(t), lambda: torch.log_softmax(t, -1)),
-            ("logsumexp, tensor", lambda: napier.logsumexp(t, -1), lambda: torch.logsumexp(t, -1))]
+    rows = [
+        ("softmax, 10 float32, NumPy", lambda: napier.softmax(x), None),
+        ("softmax, out=", lambda: napier.softmax(x, out=out), None),
+        ("logsumexp, NumPy", lambda: napier.logsumexp(x), None),
+        ("token_logprobs, 4 x 100, NumPy", lambda: napier.token_logprobs(logits, [1, 2, 3, 4]), None),
+        ("softmax, tensor", lambda: napier.softmax(t), lambda: torch.softmax(t, -1)),
+        ("log_softmax, tensor", lambda: napier.log_softmax(t), lambda: torch.log_softmax(t, -1)),
+        ("logsumexp, tensor", lambda: napier.logsumexp(t, -1), lambda: torch.logsumexp(t, -1)),
+    ]
     with torch.no_grad():
         for name, ours, theirs in rows:
             times = least([ours] + ([theirs] if theirs else []), rounds, 5000)
@@ -52,6 +55,7 @@ def empty_node(torch):
 def recorded(torch, rounds):
     """napier.torch: calls without a gradient, calls that record one, and calls with their backward."""
     import napier.torch as nt
+
     napier.set_num_threads(1)
     torch.set_num_threads(1)
     empty = empty_node(torch)
@@ -59,14 +63,21 @@ def recorded(torch, rounds):
         x, grad = torch.randn(shape), torch.randn(shape)
         r, ids = x.clone().requires_grad_(), torch.randint(shape[1], shape[:1])
         rows, loss = grad[:, 0].contiguous(), torch.tensor(1.0)
-        pairs = [(name, getattr(nt, name), getattr(torch, name), -1, rows if name == "logsumexp" else grad)
-                 for name in ("softmax", "log_softmax", "logsumexp")]
-        pairs += [("cross_entropy", nt.cross_entropy, torch.nn.functional.cross_entropy, ids, loss),
-                  ("a node in Python", lambda x, _: empty(x), None, -1, grad)]
+        pairs = [
+            (name, getattr(nt, name), getattr(torch, name), -1, rows if name == "logsumexp" else grad)
+            for name in ("softmax", "log_softmax", "logsumexp")
+        ]
+        pairs += [
+            ("cross_entropy", nt.cross_entropy, torch.nn.functional.cross_entropy, ids, loss),
+            ("a node in Python", lambda x, _: empty(x), None, -1, grad),
+        ]
         for name, ours, theirs, second, to in pairs:
             both = [f for f in (ours, theirs) if f]
-            ways = [("", [lambda f=f: f(x, second) for f in both]), (", recorded", [lambda f=f: f(r, second) for f in both]),
-                    (", with backward", [lambda f=f: torch.autograd.grad(f(r, second), r, to) for f in both])]
+            ways = [
+                ("", [lambda f=f: f(x, second) for f in both]),
+                (", recorded", [lambda f=f: f(r, second) for f in both]),
+                (", with backward", [lambda f=f: torch.autograd.grad(f(r, second), r, to) for f in both]),
+            ]
             for what, calls in ways:
                 times = least(calls, rounds, 500)
                 yield (f"{name}, {shape[0]} x {shape[1]}{what}", "us", times[0] * 1e6, times[1] * 1e6 if theirs else None)
@@ -80,8 +91,14 @@ def large(torch, rounds):
         x, out, t_out = t.numpy(), np.empty((rows, cols), np.float32), torch.empty(rows, cols)
         with torch.no_grad():
             ours, ours_out, theirs, theirs_out = least(
-                [lambda: napier.softmax(t), lambda: napier.softmax(x, out=out), lambda: torch.softmax(t, -1),
-                 lambda: torch.softmax(t, -1, out=t_out)], rounds // 2)
+                [
+                    lambda: napier.softmax(t),
+                    lambda: napier.softmax(x, out=out),
+                    lambda: torch.softmax(t, -1),
+                    lambda: torch.softmax(t, -1, out=t_out),
+                ],
+                rounds // 2,
+            )
         yield f"softmax, {rows} x {cols}", "ms", ours * 1e3, theirs * 1e3
         yield f"softmax, {rows} x {cols}, out=", "ms", ours_out * 1e3, theirs_out * 1e3
 
@@ -89,8 +106,7 @@ def large(torch, rounds):
 def importing():
     """Milliseconds that `import napier` takes when NumPy is there already."""
     code = "import numpy, time; t = time.perf_counter(); import napier; print(1e3 * (time.perf_counter() - t))"
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-             for _ in range(15)]
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(15)]
     yield "import napier, beyond NumPy's", "ms", min(times), None
 
 
@@ -99,6 +115,7 @@ def main():
     arguments.add_argument("--only", choices=("small", "recorded", "large"))
     options = arguments.parse_args()
     import torch
+
     parts = {"small": small, "recorded": recorded, "large": large}
     results = [] if options.only else [*importing()]
     for name, part in parts.items():

@@ -8,6 +8,7 @@ The array is random, float32, and never stored: workers make its chunks, of 256 
 such array. The last line compares some rows, and the reductions of all elements with other chunks, with each other and with the
 calls in memory. Peak memory is that since the workers began; what they send one another is that of each line. --only: the lines
 that have this word."""
+
 import argparse
 import resource
 import time
@@ -44,8 +45,11 @@ def main():
     parser.add_argument("--only", default="", help="the lines that have this word")
     options = parser.parse_args()
     rows = round(options.gigabytes * 1e9 / (4 * COLUMNS))
-    with LocalCluster(n_workers=options.workers, threads_per_worker=1, memory_limit=options.memory,
-                      dashboard_address=None) as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=options.workers, threads_per_worker=1, memory_limit=options.memory, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
         def run(name, lazy):
             if options.only not in name:
                 return None
@@ -57,8 +61,11 @@ def main():
             return result
 
         x = array(rows, 256, options.columns)
-        print(f"{x.shape[0]} x {x.shape[1]} float32, {x.nbytes / 1e9:.1f} GB, {x.npartitions} chunks of "
-              f"{x.chunks[0][0]} x {x.chunks[1][0]}; {options.workers} workers of {options.memory}", flush=True)
+        print(
+            f"{x.shape[0]} x {x.shape[1]} float32, {x.nbytes / 1e9:.1f} GB, {x.npartitions} chunks of "
+            f"{x.chunks[0][0]} x {x.chunks[1][0]}; {options.workers} workers of {options.memory}",
+            flush=True,
+        )
         run("nothing but making it: its max", x.max())
         rowwise = run("logsumexp of each row", napier.dask.logsumexp(x, axis=1))
         everything = run("logsumexp of all elements", napier.dask.logsumexp(x))
@@ -71,8 +78,12 @@ def main():
         other = run("logsumexp of all, other chunks", napier.dask.logsumexp(other_x))
         weighted_other = run("weighted, of all, other chunks", napier.dask.logsumexp(other_x, b=other_b, return_sign=True)[0])
         some, some_b = x[:512].compute(), b[:512].compute()
-    pairs = [(rowwise, napier.logsumexp(some, axis=1)), (weighted, napier.logsumexp(some, axis=1, b=some_b)), (everything, other),
-             (weighted_all, weighted_other)]
+    pairs = [
+        (rowwise, napier.logsumexp(some, axis=1)),
+        (weighted, napier.logsumexp(some, axis=1, b=some_b)),
+        (everything, other),
+        (weighted_all, weighted_other),
+    ]
     same = [np.array_equal(np.atleast_1d(a)[:512].view(np.int32), np.atleast_1d(b).view(np.int32)) for a, b in pairs if a is not None]
     print(f"512 rows have the bits of the call in memory, and all elements have one value with both chunks: {same}")
 

@@ -14,6 +14,7 @@ the memory's speed changes from second to second. A step's ratio is to the mean 
 The libraries take turns, each in a process of its own. A cell is the median step of all rounds, and the fastest. Beside them
 is the time of a plain read of the weights by as many threads (bench/python/read.c, compiled by `cc`).
 """
+
 import argparse
 import ctypes
 import json
@@ -44,6 +45,7 @@ def prompts_of(sequences, vocabulary):
 
 def napier_steps(folder, compute, threads):
     import napier
+
     napier.set_num_threads(threads)
     model = napier.Qwen3(folder, compute=compute, memory=4 << 30)
     for sequences, tokens in CASES:
@@ -62,6 +64,7 @@ def napier_steps(folder, compute, threads):
 def transformers_steps(folder, compute, threads):
     import torch
     from transformers import Qwen3ForCausalLM
+
     torch.set_num_threads(threads)
     model = Qwen3ForCausalLM.from_pretrained(folder, dtype=getattr(torch, compute)).eval()
     for sequences, tokens in CASES:
@@ -85,6 +88,7 @@ def llama_file(folder):
 
 def llama_steps(folder, compute, threads):
     import llama_cpp as llama
+
     silent = llama.llama_log_callback(lambda level, text, user: None)
     llama.llama_log_set(silent, None)
     file = llama_file(folder)
@@ -109,8 +113,7 @@ def llama_steps(folder, compute, threads):
             llama.llama_synchronize(context)
             return ctypes.cast(llama.llama_get_logits(context), ctypes.POINTER(ctypes.c_float))[0]
 
-        run([(s, i, int(t), i == PROMPT - 1) for s, ids in enumerate(prompts_of(sequences, vocabulary))
-             for i, t in enumerate(ids)])
+        run([(s, i, int(t), i == PROMPT - 1) for s, ids in enumerate(prompts_of(sequences, vocabulary)) for i, t in enumerate(ids)])
         for t in range(tokens - 1):
             rows = [(s, PROMPT + t, int(draw.integers(vocabulary)), True) for s in range(sequences)]
             start = time.perf_counter()
@@ -125,13 +128,16 @@ def attention_steps(who, threads):
     """One query a sequence on the keys of one layer, in bf16, laid out as a cache: [tokens, heads, dim] for each sequence."""
     import torch
     import napier.torch
+
     torch.set_num_threads(threads)
     napier.set_num_threads(threads)
     for sequences, keys in ATTENTION:
         draw = torch.Generator().manual_seed(1)
         q = torch.randn(sequences, HEADS, DIM, generator=draw).bfloat16()
-        k, v = (torch.randn(keys * KEY_HEADS * DIM, generator=draw).bfloat16().repeat(sequences).view(
-            sequences * keys, KEY_HEADS, DIM) for _ in range(2))
+        k, v = (
+            torch.randn(keys * KEY_HEADS * DIM, generator=draw).bfloat16().repeat(sequences).view(sequences * keys, KEY_HEADS, DIM)
+            for _ in range(2)
+        )
         if who == "napier":
             queries, offsets = torch.arange(sequences + 1), torch.arange(sequences + 1) * keys
 
@@ -142,6 +148,7 @@ def attention_steps(who, threads):
 
             def step():
                 torch.nn.functional.scaled_dot_product_attention(q[:, :, None], *batched, enable_gqa=True)
+
         steps = []
         with torch.no_grad():
             for _ in range(6):
@@ -154,6 +161,7 @@ def attention_steps(who, threads):
 def read_steps(folder, threads):
     """(sequences, step, read): the read is the mean of those before and after the step."""
     import napier
+
     napier.set_num_threads(threads)
     model = napier.Qwen3(folder, compute="bfloat16", memory=4 << 30)
     words = np.memmap(f"{folder}/model.safetensors", dtype=np.uint8, mode="r")
@@ -201,18 +209,27 @@ def read_seconds(folder, threads):
 def measure(seconds, wanted, who, compute):
     python = LLAMA if who == "llama.cpp" else sys.executable
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}  # as a user has it
-    done = subprocess.run([python, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", who, compute],
-                          check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    done = subprocess.run(
+        [python, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", who, compute],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     cases = ATTENTION if compute == "attention" else CASES
-    for case, line in zip(cases, done.stdout.splitlines()[-len(cases):]):
+    for case, line in zip(cases, done.stdout.splitlines()[-len(cases) :]):
         steps = json.loads(line)
         seconds.setdefault((compute, *(case if compute == "attention" else case[:1])), {}).setdefault(who, []).extend(steps)
 
 
 def measure_reads(wanted):
-    done = subprocess.run([sys.executable, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", "napier", "read"],
-                          check=True, stdout=subprocess.PIPE, text=True,
-                          env={name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"})
+    done = subprocess.run(
+        [sys.executable, __file__, wanted.model, "--threads", str(wanted.threads), "--worker", "napier", "read"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"},
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -246,8 +263,10 @@ def main():
         for sequences in READ_SEQUENCES:
             _, step, read = steps[steps[:, 0] == sequences].T
             ratio = np.percentile(step / read, (25, 50, 75))
-            print(f"{sequences} sequences: a step {1e3 * np.median(step):.1f} ms, a read {1e3 * np.median(read):.1f} ms, "
-                  f"step / read: median {ratio[1]:.3f}, half within {ratio[0]:.3f} to {ratio[2]:.3f}")
+            print(
+                f"{sequences} sequences: a step {1e3 * np.median(step):.1f} ms, a read {1e3 * np.median(read):.1f} ms, "
+                f"step / read: median {ratio[1]:.3f}, half within {ratio[0]:.3f} to {ratio[2]:.3f}"
+            )
         return
     seconds, reads = {}, []
     for _ in range(wanted.rounds):
@@ -256,19 +275,36 @@ def main():
                 if who != "llama.cpp" or (LLAMA.exists() and compute != "attention"):
                     reads.append(read_seconds(wanted.model, wanted.threads))  # the memory's speed changes from second to second
                     measure(seconds, wanted, who, compute)
-    about = {"date": time.strftime("%Y-%m-%d"), "processor": processor(), "threads": wanted.threads,
-             "read_ms": 1e3 * np.median(reads), "least_read_ms": 1e3 * min(reads)}
-    print(f"{about['processor']}, {wanted.threads} threads; a plain read of the weights: {about['read_ms']:.1f} ms "
-          f"(least {about['least_read_ms']:.1f})")
+    about = {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": processor(),
+        "threads": wanted.threads,
+        "read_ms": 1e3 * np.median(reads),
+        "least_read_ms": 1e3 * min(reads),
+    }
+    print(
+        f"{about['processor']}, {wanted.threads} threads; a plain read of the weights: {about['read_ms']:.1f} ms "
+        f"(least {about['least_read_ms']:.1f})"
+    )
     for cell, steps in seconds.items():
         middle, least = ({who: 1e3 * f(s) for who, s in steps.items()} for f in (np.median, np.min))
         peer = min(value for who, value in middle.items() if who != "napier")
-        print(*cell, "ms:", ", ".join(f"{who} {middle[who]:.1f} (least {least[who]:.1f})" for who in steps),
-              f"{peer / middle['napier']:.2f}x the fastest peer")
+        print(
+            *cell,
+            "ms:",
+            ", ".join(f"{who} {middle[who]:.1f} (least {least[who]:.1f})" for who in steps),
+            f"{peer / middle['napier']:.2f}x the fastest peer",
+        )
         if wanted.output:
             with open(wanted.output, "a", encoding="utf-8") as file:
-                line = {**about, "compute": cell[0], "sequences": cell[1], "keys": cell[2] if len(cell) > 2 else PROMPT,
-                        "median_ms": middle, "least_ms": least}
+                line = {
+                    **about,
+                    "compute": cell[0],
+                    "sequences": cell[1],
+                    "keys": cell[2] if len(cell) > 2 else PROMPT,
+                    "median_ms": middle,
+                    "least_ms": least,
+                }
                 print(json.dumps(line), file=file)
 
 

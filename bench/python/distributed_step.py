@@ -7,6 +7,7 @@ in an environment with napier and torch. All processes are on this machine (gloo
 gradient of the logits. Each method runs in turn; a time is that of the slowest process, from a barrier to the end. The bytes are what a
 rank sends, counted where it calls torch.distributed: an all-reduce of b bytes counts as b.
 """
+
 import argparse
 import os
 import statistics
@@ -27,6 +28,7 @@ def counted(function, tensor_of):
         SENT["messages"] += 1
         SENT["bytes"] += tensor_of(*arguments).nbytes
         return function(*arguments, **options)
+
     return call
 
 
@@ -61,11 +63,12 @@ def methods(rank, ranks, x, ids):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
     from torch.distributed.tensor.parallel import loss_parallel
+
     vocabulary = x.shape[1]
     each = -(-vocabulary // ranks)
     sizes = [max(0, min(each, vocabulary - r * each)) for r in range(ranks)]
     first = sum(sizes[:rank])
-    mine = x[:, first:first + sizes[rank]].contiguous()
+    mine = x[:, first : first + sizes[rank]].contiguous()
     mesh = init_device_mesh("cpu", (ranks,))
 
     def napier():
@@ -102,10 +105,10 @@ def whole(grad, x, ranks):
     """The gradient of all columns, on every rank."""
     each = -(-x.shape[1] // ranks)
     sent = torch.zeros(x.shape[0], each, dtype=grad.dtype)
-    sent[:, :grad.shape[1]] = grad
+    sent[:, : grad.shape[1]] = grad
     all_ = [torch.empty_like(sent) for _ in range(ranks)]
     dist.all_gather(all_, sent)
-    return torch.cat(all_, 1)[:, :x.shape[1]].contiguous()
+    return torch.cat(all_, 1)[:, : x.shape[1]].contiguous()
 
 
 def bits(rank, ranks, x, ids, out):
@@ -134,8 +137,11 @@ def times(rank, ranks, x, ids, rounds):
     dist.all_reduce(most, dist.ReduceOp.MAX)
     if rank == 0:
         for (name, all_), (messages, nbytes) in zip(taken.items(), most.tolist()):
-            print(f"| {ranks} | {name} | {messages} | {nbytes / x.shape[0]:.0f} | {min(all_) * 1e3:.1f} | "
-                  f"{statistics.median(all_) * 1e3:.1f} |", flush=True)
+            print(
+                f"| {ranks} | {name} | {messages} | {nbytes / x.shape[0]:.0f} | {min(all_) * 1e3:.1f} | "
+                f"{statistics.median(all_) * 1e3:.1f} |",
+                flush=True,
+            )
 
 
 def run(ranks, function, *arguments):
@@ -146,6 +152,7 @@ def run(ranks, function, *arguments):
             dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
             # loss_parallel reduces by the functional collectives, whose kernels take the tensor first
             import torch.distributed._functional_collectives as functional
+
             functional.all_reduce = counted(functional.all_reduce, lambda x, *_, **__: x)
             dist.all_reduce = counted(dist.all_reduce, lambda x, *_, **__: x)
             dist.all_gather_into_tensor = counted(dist.all_gather_into_tensor, lambda out, x, *_, **__: x)
@@ -196,8 +203,10 @@ def main():
             cells = []
             for loss, grad in found:
                 view = torch.int32 if grad.dtype == torch.float32 else torch.int16
-                cells.append(f"{int((loss.view(torch.int32) != found[0][0].view(torch.int32)).sum())}, "
-                             f"{int((grad.view(view) != found[0][1].view(view)).sum())}")
+                cells.append(
+                    f"{int((loss.view(torch.int32) != found[0][0].view(torch.int32)).sum())}, "
+                    f"{int((grad.view(view) != found[0][1].view(view)).sum())}"
+                )
             print(f"| {name} | " + " | ".join(cells) + " |")
 
 

@@ -10,6 +10,7 @@ bf16=True (mixed precision). bf16_weights: a model of bfloat16, for napier with 
 process of its own; the first step of each does not count.
 Prints the median step, and the largest difference between the log-probabilities of sampler and trainer.
 """
+
 import argparse
 import json
 import statistics
@@ -22,13 +23,15 @@ PROMPT, GROUP = 32, 8
 MODES = ("f32", "bf16", "bf16_weights")
 SIZES = {  # width, inner width, layers, vocabulary, completions, tokens of each
     "tiny": (128, 384, 3, 258, 64, 16),
-    "large": (512, 1536, 8, 151936, 16, 24)}
+    "large": (512, 1536, 8, 151936, 16, 24),
+}
 
 
 def model_and_tokenizer(size):
     import tokenizers
     import torch
     import transformers
+
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     inner = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate([*letters, "<end>"])}, []))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -36,10 +39,20 @@ def model_and_tokenizer(size):
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="<end>")
     width, inner_width, layers, vocabulary, *_ = SIZES[size]
     torch.manual_seed(0)
-    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
-        vocab_size=vocabulary, hidden_size=width, intermediate_size=inner_width, num_hidden_layers=layers,
-        num_attention_heads=width // 32, num_key_value_heads=width // 64, head_dim=32, tie_word_embeddings=True,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=None)), tokenizer
+    return transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            intermediate_size=inner_width,
+            num_hidden_layers=layers,
+            num_attention_heads=width // 32,
+            num_key_value_heads=width // 64,
+            head_dim=32,
+            tie_word_embeddings=True,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+        )
+    ), tokenizer
 
 
 def run(library, size, mode, steps):
@@ -49,6 +62,7 @@ def run(library, size, mode, steps):
     import numpy as np
     import transformers
     import trl
+
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     model, tokenizer = model_and_tokenizer(size)
@@ -72,19 +86,40 @@ def run(library, size, mode, steps):
     if library == "napier":
         import napier.hf
         import napier.trl
+
         kind = napier.trl.GRPOTrainer
         napier.hf.patch(model, mode.removesuffix("_weights"), bf16_gradient=mode == "bf16_weights")
     with tempfile.TemporaryDirectory() as folder:
-        trainer = kind(model=model, reward_funcs=reward, processing_class=tokenizer, callbacks=[Clock()],
-                       train_dataset=datasets.Dataset.from_dict({"prompt": prompts}), args=trl.GRPOConfig(
-            output_dir=folder, max_steps=steps + 1, per_device_train_batch_size=batch, num_generations=GROUP,
-            max_completion_length=tokens, learning_rate=1e-5, bf16=mode == "bf16" and library == "trl", use_cpu=True,
-            gradient_checkpointing=False, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True,
-            dataloader_pin_memory=False))
+        trainer = kind(
+            model=model,
+            reward_funcs=reward,
+            processing_class=tokenizer,
+            callbacks=[Clock()],
+            train_dataset=datasets.Dataset.from_dict({"prompt": prompts}),
+            args=trl.GRPOConfig(
+                output_dir=folder,
+                max_steps=steps + 1,
+                per_device_train_batch_size=batch,
+                num_generations=GROUP,
+                max_completion_length=tokens,
+                learning_rate=1e-5,
+                bf16=mode == "bf16" and library == "trl",
+                use_cpu=True,
+                gradient_checkpointing=False,
+                report_to="none",
+                save_strategy="no",
+                logging_steps=1,
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+            ),
+        )
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
-        apart = [log["sampling/sampling_logp_difference/max"] for log in trainer.state.log_history
-                 if "sampling/sampling_logp_difference/max" in log]
+        apart = [
+            log["sampling/sampling_logp_difference/max"]
+            for log in trainer.state.log_history
+            if "sampling/sampling_logp_difference/max" in log
+        ]
     print(json.dumps({"seconds": seconds[1:], "apart": max(apart, default=None)}))
 
 
@@ -101,8 +136,12 @@ def main():
         for mode in arguments.mode:
             median = {}
             for library in ("napier", "trl"):
-                done = subprocess.run([sys.executable, __file__, "--library", library, "--size", size, "--mode", mode, "--steps",
-                                       str(arguments.steps)], check=True, capture_output=True, text=True)
+                done = subprocess.run(
+                    [sys.executable, __file__, "--library", library, "--size", size, "--mode", mode, "--steps", str(arguments.steps)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
                 found = json.loads(done.stdout.splitlines()[-1])
                 median[library] = statistics.median(found["seconds"])
                 apart = "" if found["apart"] is None else f", log-probabilities off by {found['apart']:.2g}"

@@ -10,6 +10,7 @@ MKL, which multiplies f32 for PyTorch, uses AVX-512 only where it finds a proces
     int mkl_serv_intel_cpu_true(void) { return 1; }
 so that PyTorch has what the processor can do.
 """
+
 import re
 import statistics
 
@@ -45,12 +46,15 @@ def forward(rows, vocabulary, dtype):
 
     def chunked():
         for begin in range(0, rows, CHUNK):
-            logprobs = torch.log_softmax(hidden[begin:begin + CHUNK] @ weights.T, -1)
-            of_ids(logprobs, ids[begin:begin + CHUNK])
+            logprobs = torch.log_softmax(hidden[begin : begin + CHUNK] @ weights.T, -1)
+            of_ids(logprobs, ids[begin : begin + CHUNK])
             (logprobs.exp() * logprobs).sum(-1)
 
-    return {"napier": lambda: nt.linear_token_logprobs(hidden, weights, ids, entropy=True),
-            "product": lambda: torch.matmul(hidden, weights.T, out=room), "torch": chunked}
+    return {
+        "napier": lambda: nt.linear_token_logprobs(hidden, weights, ids, entropy=True),
+        "product": lambda: torch.matmul(hidden, weights.T, out=room),
+        "torch": chunked,
+    }
 
 
 def step(rows, vocabulary, dtype):
@@ -58,8 +62,7 @@ def step(rows, vocabulary, dtype):
     inputs = [hidden.requires_grad_(), weights.requires_grad_()]
     ours = {"napier": pulled(inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids).logprobs.sum())}
     if dtype == torch.bfloat16:  # which is what PyTorch computes
-        ours["bf16_gradient"] = pulled(
-            inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids, bf16_gradient=True).logprobs.sum())
+        ours["bf16_gradient"] = pulled(inputs, lambda h, w: nt.linear_token_logprobs(h, w, ids, bf16_gradient=True).logprobs.sum())
     return {**ours, "torch": pulled(inputs, lambda h, w: of_ids(torch.log_softmax(h @ w.T, -1), ids).sum())}
 
 
@@ -78,9 +81,13 @@ def grpo(rows, vocabulary, dtype):
         clipped = torch.min(ratio * each, ratio.clamp(0.8, 1.2) * each)
         return (0.04 * (torch.exp(away) - away - 1) - clipped).sum() / rows
 
-    return {"napier": lambda: napier.grpo_from_logits(logits, ids, advantages, offsets, old_logprobs=old, ref_logprobs=ref,
-                                                      beta=0.04, out=room),
-            "copy": lambda: room.copy_(logits), "torch": pulled([leaf], loss)}
+    return {
+        "napier": lambda: napier.grpo_from_logits(
+            logits, ids, advantages, offsets, old_logprobs=old, ref_logprobs=ref, beta=0.04, out=room
+        ),
+        "copy": lambda: room.copy_(logits),
+        "torch": pulled([leaf], loss),
+    }
 
 
 def main():
@@ -101,9 +108,14 @@ def main():
                 times = turns(list(ways.values()), options.rounds)
                 found = {way: (1e3 * min(t), 1e3 * statistics.median(t)) for way, t in zip(ways, times)}
                 ours = found["napier"]
-                print(f"{cell:24}" + "".join(
-                    f"  {way} {least:.4g} ms ({middle:.4g}), {least / ours[0]:.2f} ({middle / ours[1]:.2f})"
-                    for way, (least, middle) in found.items()), flush=True)
+                print(
+                    f"{cell:24}"
+                    + "".join(
+                        f"  {way} {least:.4g} ms ({middle:.4g}), {least / ours[0]:.2f} ({middle / ours[1]:.2f})"
+                        for way, (least, middle) in found.items()
+                    ),
+                    flush=True,
+                )
                 add_rows(options.json, [{"cell": cell, "threads": options.threads, **found}])
 
 

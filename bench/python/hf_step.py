@@ -6,6 +6,7 @@ patched with bf16_gradient.
 A random model of Qwen3-0.6B's shape with fewer layers and a vocabulary of 18,992; four sequences of 128 tokens. The three take
 turns. Prints the medians in milliseconds.
 """
+
 import argparse
 import time
 
@@ -21,9 +22,18 @@ SEQUENCES, LENGTH, VOCABULARY = 4, 128, 18992
 
 def model_of(layers):
     torch.manual_seed(0)
-    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=1024, intermediate_size=3072, num_hidden_layers=layers, num_attention_heads=16,
-        num_key_value_heads=8, head_dim=128, tie_word_embeddings=True)).to(torch.bfloat16)
+    return transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
+            vocab_size=VOCABULARY,
+            hidden_size=1024,
+            intermediate_size=3072,
+            num_hidden_layers=layers,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            head_dim=128,
+            tie_word_embeddings=True,
+        )
+    ).to(torch.bfloat16)
 
 
 def head_of_torch(model, hidden, ids, rounded):
@@ -68,8 +78,9 @@ def main():
                 seconds[name].append(taken)
     for name, taken in seconds.items():
         forward, head, backward = 1e3 * np.median(taken, axis=0)
-        print(f"{name}: forward {forward:.0f} ms, head {head:.0f}, backward {backward:.0f}, "
-              f"all {1e3 * np.median(np.sum(taken, axis=1)):.0f}")
+        print(
+            f"{name}: forward {forward:.0f} ms, head {head:.0f}, backward {backward:.0f}, all {1e3 * np.median(np.sum(taken, axis=1)):.0f}"
+        )
 
 
 if __name__ == "__main__":

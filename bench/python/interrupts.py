@@ -6,6 +6,7 @@ Each call runs alone first, which says how long it takes, and then again with a 
 table in Markdown. Exits with 1 if a call took more than a second. Needs NumPy; with PyTorch also calls of napier.torch, and
 with a folder of bench/model/make_model.py those of a model. --scale makes calls longer or shorter.
 """
+
 import argparse
 import os
 import signal
@@ -72,9 +73,9 @@ def operations(scale):
     yield "log_softmax_backward", size, lambda: napier.log_softmax_backward(x, x, out=out)
     yield "sparsemax", size, lambda: napier.sparsemax(x, out=out)
     yield "entmax", size, lambda: napier.entmax(x)
-    wide = x[:len(x) // 4].astype(np.float64)
+    wide = x[: len(x) // 4].astype(np.float64)
     yield "softmax, float64", f"{len(wide)} x {VOCABULARY}", lambda: napier.softmax(wide, out=wide)
-    few = x[:len(x) // 8]
+    few = x[: len(x) // 8]
     yield "logcumsumexp", f"{len(few)} x {VOCABULARY}", lambda: napier.logcumsumexp(few)
     count = int(8000 * scale)
     many, ids, size = rows(count), np.arange(count), f"{count} x {VOCABULARY}"
@@ -84,8 +85,11 @@ def operations(scale):
     offsets = np.linspace(0, count, 9, dtype=int)
     yield "grpo_from_logits", size, lambda: napier.grpo_from_logits(many, ids, random(8), offsets, gradient=False)
     grad = random(len(x), 1)
-    yield "token_logprobs_backward", f"{len(x)} x {VOCABULARY}", (
-        lambda: rl.token_logprobs_backward(x, ids[:len(x)], grad_logprobs=grad, out=out))
+    yield (
+        "token_logprobs_backward",
+        f"{len(x)} x {VOCABULARY}",
+        (lambda: rl.token_logprobs_backward(x, ids[: len(x)], grad_logprobs=grad, out=out)),
+    )
 
 
 def products(scale):
@@ -94,8 +98,7 @@ def products(scale):
     size = f"{tokens} x {hidden} x {VOCABULARY}"
     yield "linear_token_logprobs", size, lambda: napier.linear_token_logprobs(states, head, ids, entropy=True)
     grad = random(tokens, 1)
-    yield "linear_token_logprobs_backward", size, (
-        lambda: rl.linear_token_logprobs_backward(states, head, ids, grad_logprobs=grad))
+    yield "linear_token_logprobs_backward", size, (lambda: rl.linear_token_logprobs_backward(states, head, ids, grad_logprobs=grad))
     offsets = np.linspace(0, tokens, 9, dtype=int)
     yield "grpo_from_hidden", size, lambda: napier.grpo_from_hidden(states, head, ids, random(8), offsets)
     heads, length, dim = 8, int(6144 * scale), 128
@@ -104,8 +107,7 @@ def products(scale):
     size = f"{heads} heads, {length} tokens, dim {dim}"
     yield "attention", size, lambda: napier.attention(q, q, q)
     one = q[:, :1]
-    yield "attention_backward", f"1 head, {length} tokens, dim {dim}", (
-        lambda: napier.attention_backward(one, one, one, one, output, lse))
+    yield "attention_backward", f"1 head, {length} tokens, dim {dim}", (lambda: napier.attention_backward(one, one, one, one, output, lse))
     short = random(1, 1, 256, dim)
     long = random(1, 1, 256 * length, dim)
     yield "attention, few keys", f"1 head, {256 * length} queries, 256 keys", lambda: napier.attention(long, short, short)
@@ -125,17 +127,23 @@ def tensors(scale):
     yield "torch: matmul, bfloat16", f"{2 * n} x {2 * n} x {2 * n}", lambda: nt.matmul(b, b)
     states = torch.from_numpy(random(512, 1024)).requires_grad_()
     head, ids = torch.from_numpy(random(VOCABULARY, 1024) / 32), torch.arange(512)
-    yield "torch: linear_token_logprobs and backward", f"512 x 1024 x {VOCABULARY}", (
-        lambda: nt.linear_token_logprobs(states, head, ids).logprobs.sum().backward())
+    yield (
+        "torch: linear_token_logprobs and backward",
+        f"512 x 1024 x {VOCABULARY}",
+        (lambda: nt.linear_token_logprobs(states, head, ids).logprobs.sum().backward()),
+    )
     q = torch.from_numpy(random(1, 8, n, 128)).requires_grad_()
-    yield "torch: attention and backward", f"8 heads, {n} tokens, dim 128", (
-        lambda: nt.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward())
+    yield (
+        "torch: attention and backward",
+        f"8 heads, {n} tokens, dim 128",
+        (lambda: nt.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()),
+    )
 
 
 def maps(scale):
     points = random(int(20000 * scale), 50)
     yield "umap.fit", f"{len(points)} x 50", lambda: umap.fit(points)
-    part = points[:len(points) // 4]
+    part = points[: len(points) // 4]
     plane = part[:, :2].copy()
     yield "umap.quality_of", f"{len(part)} x 50", lambda: umap.quality_of(part, plane)
     yield "umap.nearest_neighbors", f"{len(points)} x 50", lambda: umap.nearest_neighbors(points, 15)
@@ -150,8 +158,11 @@ def model_calls(folder):
     yield "model.forward", "2000 tokens, logits", lambda: model.forward(ids)
     yield "model.generate", "prompt of 500 tokens, 50 new", lambda: model.generate([ids[:500]], max_tokens=50, stop=[])
     yield "model.kv", "2000 tokens", lambda: model.kv(ids)
-    yield "model.batch_logprobs", "prompt of 1000 tokens, 4 responses of 250", (
-        lambda: model.batch_logprobs([ids[:1000]] * 4, [ids[1000 + 250 * i:1250 + 250 * i] for i in range(4)]))
+    yield (
+        "model.batch_logprobs",
+        "prompt of 1000 tokens, 4 responses of 250",
+        (lambda: model.batch_logprobs([ids[:1000]] * 4, [ids[1000 + 250 * i : 1250 + 250 * i] for i in range(4)])),
+    )
 
 
 def all_calls(scale, model):

@@ -5,6 +5,7 @@
 The steps have Qwen3-0.6B's shapes. Prints the fastest milliseconds of a forward pass, and of one with its gradients, for Napier
 and for PyTorch; the two take turns.
 """
+
 import torch
 
 import napier
@@ -19,12 +20,13 @@ def rms_norm(x, weight):
 
 
 def rotary(x, cosines, sines):
-    a, b = x[..., :DIM // 2], x[..., DIM // 2:]
+    a, b = x[..., : DIM // 2], x[..., DIM // 2 :]
     return x * cosines + torch.cat([-b, a], -1) * sines
 
 
 def steps(tokens):
     """Name, Napier's function, PyTorch's, and what has gradients."""
+
     def normal(*shape):
         return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
@@ -33,13 +35,25 @@ def steps(tokens):
     weight = normal(MIDDLE, HIDDEN)
     yield f"rms_norm {tokens}x{HIDDEN}", nt.rms_norm, rms_norm, [normal(tokens, HIDDEN), normal(HIDDEN)]
     yield f"rms_norm {tokens}x{HEADS}x{DIM}", nt.rms_norm, rms_norm, [normal(tokens, HEADS, DIM), normal(DIM)]
-    yield (f"rotary {tokens}x{HEADS}x{DIM}", lambda x: nt.rotary(x, cosines, sines), lambda x: rotary(x, *wide),
-           [normal(tokens, HEADS, DIM)])
-    yield (f"swiglu {tokens}x{MIDDLE}", nt.swiglu, lambda g, u: torch.nn.functional.silu(g) * u,
-           [normal(tokens, MIDDLE), normal(tokens, MIDDLE)])
+    yield (
+        f"rotary {tokens}x{HEADS}x{DIM}",
+        lambda x: nt.rotary(x, cosines, sines),
+        lambda x: rotary(x, *wide),
+        [normal(tokens, HEADS, DIM)],
+    )
+    yield (
+        f"swiglu {tokens}x{MIDDLE}",
+        nt.swiglu,
+        lambda g, u: torch.nn.functional.silu(g) * u,
+        [normal(tokens, MIDDLE), normal(tokens, MIDDLE)],
+    )
     yield f"linear {tokens}x{HIDDEN}x{MIDDLE}", nt.linear, torch.nn.functional.linear, [normal(tokens, HIDDEN), weight]
-    yield (f"linear bf16 {tokens}x{HIDDEN}x{MIDDLE}", lambda x, w: nt.linear(x, w, compute="bf16"),
-           lambda x, w: torch.nn.functional.linear(x.bfloat16(), w), [normal(tokens, HIDDEN), weight.bfloat16()])
+    yield (
+        f"linear bf16 {tokens}x{HIDDEN}x{MIDDLE}",
+        lambda x, w: nt.linear(x, w, compute="bf16"),
+        lambda x, w: torch.nn.functional.linear(x.bfloat16(), w),
+        [normal(tokens, HIDDEN), weight.bfloat16()],
+    )
 
 
 def forward(function, inputs):
@@ -65,8 +79,19 @@ def main():
         calls = [wrap(f, inputs) for wrap in (forward, with_gradients) for f in (ours, theirs)]
         times = [1e3 * t for t in least(calls, options.rounds)]
         print(f"{name:28}  {times[0]:8.2f} {times[1]:8.2f}   {times[2]:8.2f} {times[3]:8.2f}")
-        add_rows(options.json, [{"step": name, "threads": options.threads, "forward": times[0], "torch_forward": times[1],
-                                 "gradients": times[2], "torch_gradients": times[3]}])
+        add_rows(
+            options.json,
+            [
+                {
+                    "step": name,
+                    "threads": options.threads,
+                    "forward": times[0],
+                    "torch_forward": times[1],
+                    "gradients": times[2],
+                    "torch_gradients": times[3],
+                }
+            ],
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 One thread, 16 heads on 8 of k and v, 128 wide; the least processor time of many calls.
 """
+
 import time
 
 import numpy as np

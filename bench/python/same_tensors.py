@@ -6,6 +6,7 @@ torch.softmax(out=) on the same tensors, taking turns in one process.
 In an environment with napier and torch. C is called by ctypes, with the addresses of the tensors that Python is given. Bits of
 both are compared. The least time of many rounds counts; every round begins with another contestant.
 """
+
 import ctypes
 import os
 import sys
@@ -21,8 +22,15 @@ LIBRARY = os.path.join(HERE, "..", "..", "build", "release", "libnapier.so")
 
 class Matrix(ctypes.Structure):
     """napier_matrix and napier_const_matrix."""
-    _fields_ = [("data", ctypes.c_void_p), ("rows", ctypes.c_int64), ("cols", ctypes.c_int64),
-                ("row_stride", ctypes.c_int64), ("col_stride", ctypes.c_int64), ("dtype", ctypes.c_int)]
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("cols", ctypes.c_int64),
+        ("row_stride", ctypes.c_int64),
+        ("col_stride", ctypes.c_int64),
+        ("dtype", ctypes.c_int),
+    ]
 
 
 def matrix(t):
@@ -47,8 +55,7 @@ def measure(torch, napier, call, rows, cols, dtype, rounds):
     x = torch.randn(rows, cols, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
     out = torch.empty_like(x)
     mx, mout = matrix(x), matrix(out)
-    calls = {"python": lambda: napier.softmax(x, out=out), "c": lambda: call(mx, mout),
-             "torch": lambda: torch.softmax(x, -1, out=out)}
+    calls = {"python": lambda: napier.softmax(x, out=out), "c": lambda: call(mx, mout), "torch": lambda: torch.softmax(x, -1, out=out)}
     times = dict(zip(calls, (1e3 * seconds for seconds in least(list(calls.values()), rounds))))
     call(mx, mout)
     if not torch.equal(napier.softmax(x), out):
@@ -66,18 +73,21 @@ def main():
     import torch
 
     import napier
+
     torch.set_num_threads(options.threads)
     napier.set_num_threads(options.threads)
     call = c_softmax(options.library)
-    print(f"{'':26s} {'Python':>9s} {'C':>9s} {'PyTorch':>9s}   Python/C  PyTorch/Python  PyTorch/C   "
-          f"({options.threads} threads)")
+    print(f"{'':26s} {'Python':>9s} {'C':>9s} {'PyTorch':>9s}   Python/C  PyTorch/Python  PyTorch/C   ({options.threads} threads)")
     with torch.inference_mode():
         for rows, cols in SHAPES:
             for dtype in DTYPES:
                 t = measure(torch, napier, call, rows, cols, dtype, options.rounds)
                 what = f"{rows} x {cols} {dtype}"
-                print(f"{what:26s} {t['python']:6.2f} ms {t['c']:6.2f} ms {t['torch']:6.2f} ms {t['python'] / t['c']:10.3f} "
-                      f"{t['torch'] / t['python']:15.2f} {t['torch'] / t['c']:10.2f}", flush=True)
+                print(
+                    f"{what:26s} {t['python']:6.2f} ms {t['c']:6.2f} ms {t['torch']:6.2f} ms {t['python'] / t['c']:10.3f} "
+                    f"{t['torch'] / t['python']:15.2f} {t['torch'] / t['c']:10.2f}",
+                    flush=True,
+                )
                 add_rows(options.json, [{"what": what, "threads": options.threads, **t}])
 
 

@@ -5,6 +5,7 @@
 Logits are normal: with deviation 1, as those of a random model, nearly all of the vocabulary is within top_p; with 4 a few
 thousand are. The filters take turns; the least time counts. bench/python/decode.py has the time of a whole step.
 """
+
 import numpy as np
 
 import napier

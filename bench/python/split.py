@@ -5,6 +5,7 @@
 Activations are f32, weights bf16. The exact product is of long double (64 bits of fraction). An error is divided by
 2^-24 sum |a b|, the unit in which its bound is written. Rounds alternate between the contestants; the least time counts.
 """
+
 import numpy as np
 
 import napier
@@ -18,9 +19,11 @@ def bf16_of(x):
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32) >> 16
     try:
         import ml_dtypes
+
         narrow = bits.astype(np.uint16).view(ml_dtypes.bfloat16)
     except ImportError:
         import torch
+
         narrow = torch.from_numpy(bits.astype(np.uint16).view(np.int16)).view(torch.bfloat16)
     return (bits << 16).view(np.float32), narrow
 
@@ -47,13 +50,22 @@ def errors(rng):
             wide, narrow = bf16_of(w)
             exact = a.astype(np.longdouble) @ wide.T.astype(np.longdouble)
             unit = 2.0**-24 * (abs(a).astype(np.longdouble) @ abs(wide).T.astype(np.longdouble))
-            made = {"f32": np.asarray(napier.matmul(a, wide.T)), "bf16": None,
-                    "split": np.asarray(napier.matmul(a, narrow.T, dtype="float32", split=True))}
+            made = {
+                "f32": np.asarray(napier.matmul(a, wide.T)),
+                "bf16": None,
+                "split": np.asarray(napier.matmul(a, narrow.T, dtype="float32", split=True)),
+            }
             made["bf16"] = np.asarray(napier.matmul(bf16_of(a)[1], narrow.T, dtype="float32"))
             for name in ("f32", "split", "bf16"):
                 off = abs(made[name].astype(np.longdouble) - exact) / unit
-                yield {"table": "error", "data": kind, "k": k, "product": name,
-                       "rms": float(np.sqrt(np.mean(off**2))), "largest": float(off.max())}
+                yield {
+                    "table": "error",
+                    "data": kind,
+                    "k": k,
+                    "product": name,
+                    "rms": float(np.sqrt(np.mean(off**2))),
+                    "largest": float(off.max()),
+                }
 
 
 def speed(rounds):
@@ -62,11 +74,24 @@ def speed(rounds):
         a = rng.standard_normal((m, k)).astype(np.float32)
         narrow = bf16_of(rng.standard_normal((n, k)))[1]
         short = bf16_of(a)[1]
-        times = least([lambda: napier.matmul(a, narrow.T, dtype="float32"),
-                       lambda: napier.matmul(a, narrow.T, dtype="float32", split=True),
-                       lambda: napier.matmul(short, narrow.T, dtype="float32")], rounds)
-        yield {"table": "ms", "m": m, "k": k, "n": n, "threads": napier.get_num_threads(), "f32": times[0] * 1e3,
-               "split": times[1] * 1e3, "bf16": times[2] * 1e3}
+        times = least(
+            [
+                lambda: napier.matmul(a, narrow.T, dtype="float32"),
+                lambda: napier.matmul(a, narrow.T, dtype="float32", split=True),
+                lambda: napier.matmul(short, narrow.T, dtype="float32"),
+            ],
+            rounds,
+        )
+        yield {
+            "table": "ms",
+            "m": m,
+            "k": k,
+            "n": n,
+            "threads": napier.get_num_threads(),
+            "f32": times[0] * 1e3,
+            "split": times[1] * 1e3,
+            "bf16": times[2] * 1e3,
+        }
 
 
 def main():
@@ -75,8 +100,7 @@ def main():
     rows = list(errors(np.random.default_rng(1)))
     for r in rows[::3]:
         same = [x for x in rows if x["data"] == r["data"] and x["k"] == r["k"]]
-        print(f"{r['data']:12} k {r['k']:5}  " +
-              "   ".join(f"{x['product']} {x['rms']:8.4g} ({x['largest']:.4g})" for x in same))
+        print(f"{r['data']:12} k {r['k']:5}  " + "   ".join(f"{x['product']} {x['rms']:8.4g} ({x['largest']:.4g})" for x in same))
     timed = list(speed(options.rounds))
     print(f"milliseconds, {napier.get_num_threads()} threads, {napier.get_isa()}")
     for r in timed:

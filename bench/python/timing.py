@@ -1,4 +1,5 @@
 """What the scripts of this folder share: calls in turn, and rows of results."""
+
 import argparse
 import json
 import time

@@ -12,6 +12,7 @@ processes on the machine disturb less; the peak of the process's memory in MiB, 
 (docs/umap-benchmarks.md) of 2000 points, whose neighbours in the data and on the map are searched exactly; outliers.
 umap-learn's compilation is not counted.
 """
+
 import argparse
 import json
 import os
@@ -92,20 +93,39 @@ def main():
         return work(json.loads(options.worker))
     x, labels = atlas(options.rows, options.columns)
     with tempfile.TemporaryDirectory() as folder:
-        job = {"rows": options.rows, "columns": options.columns, "metric": options.metric, "threads": options.threads,
-               "data": f"{folder}/data", "map": f"{folder}/map"}
+        job = {
+            "rows": options.rows,
+            "columns": options.columns,
+            "metric": options.metric,
+            "threads": options.threads,
+            "data": f"{folder}/data",
+            "map": f"{folder}/map",
+        }
         x.tofile(job["data"])
         if options.metric == "cosine":
             x /= np.linalg.norm(x, axis=1, keepdims=True)
         for peer in options.peers.split(","):
             python = UMAP if peer == "umap" else sys.executable
-            said = subprocess.run([str(python), __file__, "--worker", json.dumps(job | {"peer": peer})], check=True, text=True,
-                                  stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": str(options.threads)}).stdout
+            said = subprocess.run(
+                [str(python), __file__, "--worker", json.dumps(job | {"peer": peer})],
+                check=True,
+                text=True,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"OMP_NUM_THREADS": str(options.threads)},
+            ).stdout
             y = np.fromfile(job["map"], np.float32).reshape(-1, 2)
             trust, vote = quality(x, y, labels, NEIGHBORS, JUDGED)
-            line = {"peer": peer, "rows": options.rows, "columns": options.columns, "metric": options.metric,
-                    "threads": options.threads, **json.loads(said.splitlines()[-1]), "trust": round(float(trust), 4),
-                    "vote": round(float(vote), 4), "outliers": outliers(y)}
+            line = {
+                "peer": peer,
+                "rows": options.rows,
+                "columns": options.columns,
+                "metric": options.metric,
+                "threads": options.threads,
+                **json.loads(said.splitlines()[-1]),
+                "trust": round(float(trust), 4),
+                "vote": round(float(vote), 4),
+                "outliers": outliers(y),
+            }
             print(json.dumps(line), flush=True)
             if options.output:
                 with open(options.output, "a") as file:

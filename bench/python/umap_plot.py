@@ -6,6 +6,7 @@
 The map is random: ten groups of points. Prints the fastest and the median time in seconds, and the size of the file.
 umap.plot's points are timed beside it if umap-learn[plot] is installed. Its interactive plot is not, because it has no
 hover and no search above 64,000 points."""
+
 import pathlib
 import statistics
 import sys
@@ -49,11 +50,15 @@ def report(name, times, path):
 
 
 def main():
-    count, rounds = (int(a) for a in (sys.argv[1:] + ["200000", "5"][len(sys.argv) - 1:])[:2])
+    count, rounds = (int(a) for a in (sys.argv[1:] + ["200000", "5"][len(sys.argv) - 1 :])[:2])
     mapper, labels = random_map(count)
     names = [f"sample {i:07d}" for i in range(count)]
-    page = lambda: plot.interactive(mapper, labels=labels, hover_data={"name": names},  # noqa: E731
-                                    interactive_text_search=True).save(html)
+    page = lambda: plot.interactive(
+        mapper,
+        labels=labels,
+        hover_data={"name": names},  # noqa: E731
+        interactive_text_search=True,
+    ).save(html)
     with tempfile.TemporaryDirectory() as folder:
         png, html = pathlib.Path(folder) / "map.png", pathlib.Path(folder) / "map.html"
         print(f"{count:,} points: fastest, median, size of the file")

@@ -6,22 +6,57 @@ Functions take NumPy arrays, PyTorch tensors, anything else with the buffer prot
 with CUDA, tensors and CuPy's arrays on a GPU, without copies. They return the same kind of array. See `napier.rl`, `napier.torch`
 (autograd) and `napier.UMAP`.
 """
+
 from . import rl
 from ._ops.attention import attention, attention_backward
-from ._ops.layers import (rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu,
-                          swiglu_backward)
+from ._ops.layers import rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu, swiglu_backward
 from ._ops.logsumexp import logsumexp
 from ._ops.losses import cross_entropy, gumbel_softmax
-from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
-                      log_softmax_backward, logcumsumexp, logcumsumexp_backward, logcumsumexp_tangent, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
-                      numerics_version, release_memory, rotary_frequencies, set_isa, set_num_threads, softmax, softmax_backward, sparsemax,
-                      sparsemax_backward)
+from ._napier import (
+    SoftmaxState,
+    __version__,
+    cuda_device_count,
+    get_isa,
+    get_num_threads,
+    isa_available,
+    log_softmax,
+    log_softmax_backward,
+    logcumsumexp,
+    logcumsumexp_backward,
+    logcumsumexp_tangent,
+    logsumexp_all,
+    logsumexp_all_backward,
+    logsumexp_backward,
+    matmul,
+    numerics_version,
+    release_memory,
+    rotary_frequencies,
+    set_isa,
+    set_num_threads,
+    softmax,
+    softmax_backward,
+    sparsemax,
+    sparsemax_backward,
+)
 from ._config import show_config
 from ._progress import progress
 from ._tensors import entmax, logaddexp
-from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, group_advantages, grpo_from_hidden, grpo_from_logits,
-                 grpo_loss, grpo_token_loss, kl_full, kl_per_response, linear_token_logprobs, rubric_score, sample,
-                 token_logprobs)
+from .rl import (
+    compute_grpo_loss,
+    compute_kl,
+    gather_logprobs,
+    group_advantages,
+    grpo_from_hidden,
+    grpo_from_logits,
+    grpo_loss,
+    grpo_token_loss,
+    kl_full,
+    kl_per_response,
+    linear_token_logprobs,
+    rubric_score,
+    sample,
+    token_logprobs,
+)
 
 fused_log_softmax = log_softmax
 
@@ -68,6 +103,7 @@ _LAZY = {"CausalLM": "_lm.causal_lm", "Qwen3": "_lm.causal_lm", "Tokenizer": "_l
 
 def __getattr__(name):
     import importlib
+
     if name in ("hf", "torch"):
         try:
             return importlib.import_module("." + name, __name__)
@@ -85,15 +121,67 @@ def __dir__():
 
 # The site's page has this order.
 __all__ = [
-    "softmax", "log_softmax", "logsumexp", "token_logprobs", "UMAP", "CausalLM", "Qwen3", "SoftmaxState",
-    "Tokenizer", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "cross_entropy",
-    "cuda_device_count", "entmax", "fused_log_softmax", "gather_logprobs", "get_isa", "get_num_threads",
-    "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "gumbel_softmax", "isa_available", "kl_full", "kl_per_response", "linear_token_logprobs",
-    "log_softmax_backward", "logaddexp", "logcumsumexp", "logcumsumexp_backward", "logcumsumexp_tangent",
-    "logsumexp_all", "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version",
-    "online_softmax", "progress", "reduce_softmax", "release_memory", "rl", "rms_norm", "rms_norm_backward",
-    "rotary", "rotary_angles", "rotary_backward", "rotary_frequencies", "rubric_score", "safe_softmax",
-    "sample", "set_isa", "set_num_threads", "show_config", "softmax_backward", "sparsemax",
-    "sparsemax_backward", "swiglu", "swiglu_backward", "umap",
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+    "token_logprobs",
+    "UMAP",
+    "CausalLM",
+    "Qwen3",
+    "SoftmaxState",
+    "Tokenizer",
+    "attention",
+    "attention_backward",
+    "compute_grpo_loss",
+    "compute_kl",
+    "cross_entropy",
+    "cuda_device_count",
+    "entmax",
+    "fused_log_softmax",
+    "gather_logprobs",
+    "get_isa",
+    "get_num_threads",
+    "group_advantages",
+    "grpo_from_hidden",
+    "grpo_from_logits",
+    "grpo_loss",
+    "grpo_token_loss",
+    "gumbel_softmax",
+    "isa_available",
+    "kl_full",
+    "kl_per_response",
+    "linear_token_logprobs",
+    "log_softmax_backward",
+    "logaddexp",
+    "logcumsumexp",
+    "logcumsumexp_backward",
+    "logcumsumexp_tangent",
+    "logsumexp_all",
+    "logsumexp_all_backward",
+    "logsumexp_backward",
+    "matmul",
+    "numerics_version",
+    "online_softmax",
+    "progress",
+    "reduce_softmax",
+    "release_memory",
+    "rl",
+    "rms_norm",
+    "rms_norm_backward",
+    "rotary",
+    "rotary_angles",
+    "rotary_backward",
+    "rotary_frequencies",
+    "rubric_score",
+    "safe_softmax",
+    "sample",
+    "set_isa",
+    "set_num_threads",
+    "show_config",
+    "softmax_backward",
+    "sparsemax",
+    "sparsemax_backward",
+    "swiglu",
+    "swiglu_backward",
+    "umap",
 ]

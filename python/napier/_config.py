@@ -1,4 +1,5 @@
 """napier.show_config: what this build contains, and what it can use on this machine."""
+
 import sys
 
 from . import _napier
@@ -9,6 +10,7 @@ _OPTIONAL = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "trl", "
 
 def _version(package):
     import importlib.metadata  # here, because it takes longer than all of `import napier`
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

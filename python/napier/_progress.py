@@ -1,4 +1,5 @@
 """Bars of long calls. The extension makes a bar of a call, shows it about ten times a second, and closes it at the end."""
+
 import functools
 import numbers
 import signal
@@ -87,8 +88,9 @@ class _Tqdm:
     calls it, nor does tqdm, which begins without because of the delay."""
 
     def __init__(self, tqdm, file):
-        self._open = functools.partial(tqdm, total=1.0, file=file, leave=False, delay=1e-9,
-                                       bar_format="{l_bar}{bar}| [{elapsed}<{remaining}]")
+        self._open = functools.partial(
+            tqdm, total=1.0, file=file, leave=False, delay=1e-9, bar_format="{l_bar}{bar}| [{elapsed}<{remaining}]"
+        )
         self._stage, self._bar = None, None
 
     def draw(self, stage, share):

@@ -7,6 +7,7 @@ Where a chunk has whole rows, each chunk is computed by itself. Long rows are re
 (napier.SoftmaxState), which merge exactly, in a tree. Rows of at most 16384 elements are brought together in one chunk
 instead. See docs/scale.md.
 """
+
 import math
 
 import dask
@@ -21,8 +22,8 @@ from ._ops.logsumexp import _broadcast as _one_shape
 __all__ = ["UMAP", "log_softmax", "logsumexp", "softmax"]
 
 _SHORT = 1 << 14  # elements of a row that is brought together in one chunk
-_RUN = 1 << 13    # elements in a chunk for which a state, of at most 4 KB at each end, is worth its bytes
-_HELD = 1 << 28   # bytes of rows that softmax keeps between its two passes; it reads larger ones twice
+_RUN = 1 << 13  # elements in a chunk for which a state, of at most 4 KB at each end, is worth its bytes
+_HELD = 1 << 28  # bytes of rows that softmax keeps between its two passes; it reads larger ones twice
 
 
 @names_axis
@@ -112,10 +113,12 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
 
 # ---- Arguments ------------------------------------------------------------------------------------------------------
 
+
 def _array(x, name):
     if not isinstance(x, da.Array):
-        raise TypeError(f"{name}: expected a Dask array, got {type(x).__name__}; napier.{{softmax, log_softmax, logsumexp}} "
-                        "take arrays in memory")
+        raise TypeError(
+            f"{name}: expected a Dask array, got {type(x).__name__}; napier.{{softmax, log_softmax, logsumexp}} take arrays in memory"
+        )
     if any(math.isnan(n) for n in x.shape):
         raise ValueError(f"{name}: its chunks have unknown sizes; call {name}.compute_chunk_sizes() first")
     if any(0 in sizes and sum(sizes) for sizes in x.chunks):  # chunks without elements, as filters leave them
@@ -148,6 +151,7 @@ def _meta(x, dtype):
 
 # ---- Chunks ---------------------------------------------------------------------------------------------------------
 
+
 def _rechunk(x, sizes):
     """x with these sizes of chunks along some axes. Chunks that would become too large become smaller along the others."""
     sizes = {i: n for i, n in sizes.items() if max(x.chunks[i], default=0) < n}
@@ -172,6 +176,7 @@ def _whole(x, axes):
 
 # ---- Whole rows in each chunk ---------------------------------------------------------------------------------------
 
+
 def _logsumexp_block(x, b=None, *, axes, return_sign, options):
     result = napier.logsumexp(x, axis=axes, b=b, keepdims=True, return_sign=return_sign, **options)
     return np.stack(result, axis=-1) if return_sign else np.asarray(result)
@@ -184,15 +189,25 @@ def _logsumexp_of_blocks(a, b, axes, return_sign, options, dtype):
         arrays.append(b.rechunk(a.chunks))
         b = None
     chunks = tuple((1,) if i in axes else c for i, c in enumerate(a.chunks)) + (((2,),) if return_sign else ())
-    return da.map_blocks(_logsumexp_block, *arrays, axes=tuple(axes), return_sign=return_sign, options=options,
-                         chunks=chunks, dtype=dtype, new_axis=a.ndim if return_sign else None,
-                         meta=np.empty((0,) * len(chunks), dtype), **({} if b is None else {"b": b}))
+    return da.map_blocks(
+        _logsumexp_block,
+        *arrays,
+        axes=tuple(axes),
+        return_sign=return_sign,
+        options=options,
+        chunks=chunks,
+        dtype=dtype,
+        new_axis=a.ndim if return_sign else None,
+        meta=np.empty((0,) * len(chunks), dtype),
+        **({} if b is None else {"b": b}),
+    )
 
 
 # ---- Rows in several chunks -----------------------------------------------------------------------------------------
 #
 # An array of states: [kept..., joined...]. The joined axes form the row. Along them it has one state for each run, the
 # elements of a chunk that are consecutive in their row.
+
 
 def _runs(x, kept):
     """x with chunks of long runs, and the axis along which these lie side by side: those behind it are whole."""
@@ -236,16 +251,25 @@ def _states(x, kept, options, b=None):
     x, split = _runs(x, kept)
     weights = [] if b is None else [b.rechunk(x.chunks) if isinstance(b, da.Array) else b]
     chunks = x.chunks[:split] + ((1,) * len(x.chunks[split]),) + ((1,),) * (x.ndim - split - 1)
-    states = da.map_blocks(_states_of_block, x, *weights, kept=kept, split=split, row_shape=x.shape[kept:], options=options,
-                           chunks=chunks, dtype=object, meta=_meta(x, object))
+    states = da.map_blocks(
+        _states_of_block,
+        x,
+        *weights,
+        kept=kept,
+        split=split,
+        row_shape=x.shape[kept:],
+        options=options,
+        chunks=chunks,
+        dtype=object,
+        meta=_meta(x, object),
+    )
 
     def merge(block, axis, keepdims, **_):
         return _merge_along(block, axis[0] if isinstance(axis, tuple) else axis, keepdims, options)
 
     for axis in range(split, kept - 1, -1):
         if states.shape[axis] > 1:
-            states = da.reduction(states, chunk=merge, aggregate=merge, axis=axis, keepdims=True, dtype=object,
-                                  meta=_meta(states, object))
+            states = da.reduction(states, chunk=merge, aggregate=merge, axis=axis, keepdims=True, dtype=object, meta=_meta(states, object))
     return x, states
 
 
@@ -273,13 +297,23 @@ def _logsumexp_of_states(a, b, axes, return_sign, temperature, dtype):
         b = b.transpose(kept + axes)
     _, states = _states(a.transpose(kept + axes), len(kept), _options_of(compute, temperature, weighted=b is not None), b)
     chunks = states.chunks + (((2,),) if return_sign else ())
-    result = da.map_blocks(_finish_block, states, compute=compute, found=dtype, return_sign=return_sign, chunks=chunks,
-                           dtype=dtype, new_axis=a.ndim if return_sign else None, meta=np.empty((0,) * len(chunks), dtype))
+    result = da.map_blocks(
+        _finish_block,
+        states,
+        compute=compute,
+        found=dtype,
+        return_sign=return_sign,
+        chunks=chunks,
+        dtype=dtype,
+        new_axis=a.ndim if return_sign else None,
+        meta=np.empty((0,) * len(chunks), dtype),
+    )
     back = np.argsort(kept + axes).tolist()
     return result.transpose(back + [a.ndim] * return_sign)
 
 
 # ---- softmax --------------------------------------------------------------------------------------------------------
+
 
 def _close_block(states, compute):
     """Bytes in place of states. Filled up with -inf, which changes no result, a row has no open tile, and 200 bytes."""
@@ -311,13 +345,12 @@ def _elementwise(function, kind, x, axis, temperature, masked_rows, dtype):
     axes = axes_of(axis, x.ndim)
     if _is_whole(x, axes):
         x = _whole(x, axes)
-        return da.map_blocks(_map_block, x, function=function, axis=axis, options=options, dtype=found,
-                             meta=_meta(x, found))
+        return da.map_blocks(_map_block, x, function=function, axis=axis, options=options, dtype=found, meta=_meta(x, found))
     kept = [i for i in range(x.ndim) if i not in axes]
     compute = _compute_dtype(x.dtype, found)
     rows, states = _states(x.transpose(kept + axes), len(kept), _options_of(compute, temperature, masked_rows=masked_rows))
     states = da.map_blocks(_close_block, states, compute=compute, dtype=object, meta=_meta(states, object))
-    together = math.prod([max(c) for c in rows.chunks[:len(kept)]] + list(rows.shape[len(kept):]))
+    together = math.prod([max(c) for c in rows.chunks[: len(kept)]] + list(rows.shape[len(kept) :]))
     if together * rows.itemsize > _HELD:
         rows = bind(rows, states)  # a copy of the tasks that make x, which wait for the states
     result = da.map_blocks(_apply_block, rows, states, kept=len(kept), kind=kind, found=found, dtype=found, meta=_meta(x, found))
@@ -325,6 +358,7 @@ def _elementwise(function, kind, x, axis, temperature, masked_rows, dtype):
 
 
 # ---- UMAP -----------------------------------------------------------------------------------------------------------
+
 
 def _transform_block(block, model):
     return model.transform(block)
@@ -398,8 +432,14 @@ class UMAP:
             raise ValueError("transform: this UMAP is not fitted; call fit first")
         X = _whole(self._rows(X), [1])
         width = self.estimator_.embedding_.shape[1]
-        return da.map_blocks(_transform_block, X, model=dask.delayed(self.estimator_, pure=True), dtype=np.float32,
-                             chunks=(X.chunks[0], (width,)), meta=np.empty((0, width), np.float32))
+        return da.map_blocks(
+            _transform_block,
+            X,
+            model=dask.delayed(self.estimator_, pure=True),
+            dtype=np.float32,
+            chunks=(X.chunks[0], (width,)),
+            meta=np.empty((0, width), np.float32),
+        )
 
     def fit_transform(self, X):
         """fit(X).transform(X).

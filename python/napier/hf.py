@@ -9,6 +9,7 @@ gradients. docs/hf.md says what is patched, and what is refused.
 Every step of a decoder works on rows, except attention, which gets the tokens of a padded batch as sequences. So a row has the
 bits of its sequence alone.
 """
+
 import contextlib
 import functools
 import importlib.util
@@ -56,8 +57,9 @@ def _as_it_is(query, *others, **options):
         return _torch.attention(query, *others, **options)
 
 
-def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, bf16_weights=False,
-               bf16_gradient=False, **others):
+def _attention(
+    module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, bf16_weights=False, bf16_gradient=False, **others
+):
     """transformers' interface of attention. The mask: None, segments, or one of scores [batch, heads, queries, keys]."""
     if dropout:
         raise NotImplementedError(f"dropout: attention with dropout ({dropout}) is not supported; set attention_dropout to 0")
@@ -70,16 +72,27 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     dense = not causal if mask is None else not _is_segments(mask)  # not causal: the keys may be those of another text
     if dense:
         mask = mask if mask is None or mask.dtype.is_floating_point else mask != 0
-        output = _as_it_is(query, key, value, mask=mask, scale=scale, masked_rows="zero", bf16_weights=bf16_weights,
-                           bf16_gradient=bf16_gradient)
+        output = _as_it_is(
+            query, key, value, mask=mask, scale=scale, masked_rows="zero", bf16_weights=bf16_weights, bf16_gradient=bf16_gradient
+        )
         return output.transpose(1, 2).contiguous(), None
     batch, heads, queries, _ = query.shape
     if attention_mask is None:
         attention_mask = torch.ones(batch, 1, 1, key.shape[2], dtype=torch.int64, device=query.device)
     s = sequences_of(attention_mask, queries)
     q, k, v = _packed(query, s.queries), _packed(key, s.keys), _packed(value, s.keys)
-    output = _as_it_is(q, k, v, causal=causal, scale=scale, query_offsets=s.query_offsets, key_offsets=s.key_offsets,
-                       prefix=s.prefix, bf16_weights=bf16_weights, bf16_gradient=bf16_gradient)
+    output = _as_it_is(
+        q,
+        k,
+        v,
+        causal=causal,
+        scale=scale,
+        query_offsets=s.query_offsets,
+        key_offsets=s.key_offsets,
+        prefix=s.prefix,
+        bf16_weights=bf16_weights,
+        bf16_gradient=bf16_gradient,
+    )
     return spread(output, s.queries, batch * queries).view(batch, queries, heads, -1), None
 
 
@@ -91,8 +104,15 @@ def _mask(batch_size, q_length, kv_length, attention_mask=None, allow_is_causal_
     """transformers' interface of masks, for models that are not patched and have attn_implementation="napier"."""
     plain = allow_is_causal_skip and local_size is None and (attention_mask is None or attention_mask.ndim == 2)
     if not plain:
-        return sdpa_mask(batch_size=batch_size, q_length=q_length, kv_length=kv_length, attention_mask=attention_mask,
-                         allow_is_causal_skip=False, local_size=local_size, **others)
+        return sdpa_mask(
+            batch_size=batch_size,
+            q_length=q_length,
+            kv_length=kv_length,
+            attention_mask=attention_mask,
+            allow_is_causal_skip=False,
+            local_size=local_size,
+            **others,
+        )
     return None if attention_mask is None else attention_mask[:, None, None, :kv_length].long()
 
 
@@ -179,13 +199,31 @@ def _self_attention(self, hidden_states, position_embeddings=None, attention_mas
     cache = past_key_values if cache is None else cache
     if cache is not None:
         k, v = cache.update(k, v, self.layer_idx)
-    output, _ = _attention(self, q, k, v, attention_mask, self.attention_dropout if self.training else 0.0, self.scaling,
-                           bf16_weights=self._napier.compute == "bf16", bf16_gradient=self._napier.bf16_gradient)
+    output, _ = _attention(
+        self,
+        q,
+        k,
+        v,
+        attention_mask,
+        self.attention_dropout if self.training else 0.0,
+        self.scaling,
+        bf16_weights=self._napier.compute == "bf16",
+        bf16_gradient=self._napier.bf16_gradient,
+    )
     return self.o_proj(output.flatten(-2)), None
 
 
-def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None,
-              use_cache=None, cache=None, **kwargs):
+def _backbone(
+    self,
+    input_ids=None,
+    attention_mask=None,
+    position_ids=None,
+    past_key_values=None,
+    inputs_embeds=None,
+    use_cache=None,
+    cache=None,
+    **kwargs,
+):
     """Runs the model's own forward method on the tokens that the mask shows. Without a cache they run as one packed row.
     Padding rows are 0 at both ends, so they have no gradient."""
     if (input_ids is None) == (inputs_embeds is None):
@@ -194,7 +232,7 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     use_cache = self.config.use_cache and not self.training if use_cache is None else use_cache
     cache = past_key_values if cache is None else cache
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, cache, kwargs)
-    there = segments[:, -given.shape[1]:] > 0
+    there = segments[:, -given.shape[1] :] > 0
     self._napier.begin(segments.shape[1])
     self._napier.note_length(positions, self.config.max_position_embeddings)
     if cache is None and not use_cache and segments.max() == 1:
@@ -209,8 +247,9 @@ def _backbone(self, input_ids=None, attention_mask=None, position_ids=None, past
     if segments.shape[1] == 1:
         embeds = shown(embeds, there)
     kwargs[_CACHE] = cache
-    out = type(self).forward(self, inputs_embeds=embeds, attention_mask=segments, position_ids=positions, use_cache=use_cache,
-                             return_dict=True, **kwargs)
+    out = type(self).forward(
+        self, inputs_embeds=embeds, attention_mask=segments, position_ids=positions, use_cache=use_cache, return_dict=True, **kwargs
+    )
     out.last_hidden_state = move(out.last_hidden_state)
     if out.hidden_states is not None:
         out.hidden_states = (*(None if x is None else move(x) for x in out.hidden_states[:-1]), out.last_hidden_state)
@@ -221,15 +260,13 @@ def _layout(shape, mask, positions, cache, kwargs):
     """(segments [batch, keys], position_ids). Positions count the tokens of a sequence, not its padding."""
     batch, length = shape
     if getattr(cache, "is_compileable", False):
-        raise NotImplementedError(f"{_CACHE}: a patched model has no {type(cache).__name__}; use a DynamicCache "
-                                  "(generate's default)")
+        raise NotImplementedError(f"{_CACHE}: a patched model has no {type(cache).__name__}; use a DynamicCache (generate's default)")
     past = 0 if cache is None else cache.get_seq_length()
     if mask is None:
         return _layout_of_positions(batch, length, past, positions, kwargs)
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         kind = f"{mask.ndim} dimensions" if isinstance(mask, Tensor) else type(mask).__name__
-        raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal "
-                                  "mask")
+        raise NotImplementedError(f"attention_mask: expected [batch, length], got {kind}; a patched model makes its own causal mask")
     if mask.shape != (batch, past + length):
         raise ValueError(f"attention_mask: expected shape {(batch, past + length)}, got {tuple(mask.shape)}")
     segments = (mask != 0).long()
@@ -262,8 +299,13 @@ def _head_name(model):
             if isinstance(model, getattr(transformers, family + kind)):
                 return head
     names = ", ".join(family + kind for family in _FAMILIES.values() for kind in _HEADS)
-    way_out = ("merge its adapters first (merge_and_unload)" if hasattr(model, "peft_config") else
-               "patch it before torch.compile" if hasattr(model, "_orig_mod") else f"expected one of {names}")
+    way_out = (
+        "merge its adapters first (merge_and_unload)"
+        if hasattr(model, "peft_config")
+        else "patch it before torch.compile"
+        if hasattr(model, "_orig_mod")
+        else f"expected one of {names}"
+    )
     _refuse("model", f"cannot patch a {type(model).__name__}", way_out)
 
 
@@ -315,8 +357,7 @@ def _modules(model, head):
 def _check_module(name, module, kind, family, patched_before):
     expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], _kind_name(family, kind), None)
     if type(module) is not expected:
-        _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)",
-                "merge or unload them first")
+        _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)", "merge or unload them first")
     if "forward" in vars(module) and module not in patched_before:
         _refuse(name, "the module has a forward method of its own", "remove what replaced it, such as the hooks of accelerate")
     for parameter, x in module.named_parameters(recurse=False):
@@ -334,8 +375,18 @@ def _frequencies(config):
     """The frequencies of the rotation and the factor of cosines and sines, as napier's models have them."""
     rope = dict(config.rope_parameters)
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    names = ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow",
-             "mscale", "mscale_all_dim", "attention_factor", "truncate")
+    names = (
+        "factor",
+        "original_max_position_embeddings",
+        "low_freq_factor",
+        "high_freq_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "attention_factor",
+        "truncate",
+    )
     options = {name: rope[name] for name in names if rope.get(name) is not None}
     if rope.get("rope_type") == "yarn" and "factor" not in options:
         most = config.max_position_embeddings
@@ -361,16 +412,24 @@ class _Patch:
         for name, parent, child, module in self.places:
             now = parent._modules.get(child)
             if now is not module:
-                _refuse(name, f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits",
-                        "merge or unload adapters, and patch the model again")
+                _refuse(
+                    name,
+                    f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits",
+                    "merge or unload adapters, and patch the model again",
+                )
         for module in self.modules:
             if getattr(vars(module).get("forward"), "args", (None,))[0] is not module:
                 name = next(name for name, _, _, there in self.places if there is module)
-                _refuse(name, "its forward method has been replaced since napier.hf.patch, and the new one has other bits",
-                        "remove what replaced it, and patch the model again")
+                _refuse(
+                    name,
+                    "its forward method has been replaced since napier.hf.patch, and the new one has other bits",
+                    "remove what replaced it, and patch the model again",
+                )
         if self.window is not None and length > self.window:
-            raise NotImplementedError(f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
-                                      f"{self.window}, and longer texts are not supported")
+            raise NotImplementedError(
+                f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
+                f"{self.window}, and longer texts are not supported"
+            )
         self.head.weight._napier = self.mode
         _patch_trl()
 
@@ -379,8 +438,10 @@ class _Patch:
         tokens = int(positions.max()) + 1 if positions.numel() and not self.too_long else 0
         if tokens > most:
             self.too_long = True
-            warnings.warn(f"a sequence of {tokens} tokens is longer than the {most} positions that the model was "
-                          "trained for (max_position_embeddings)")
+            warnings.warn(
+                f"a sequence of {tokens} tokens is longer than the {most} positions that the model was "
+                "trained for (max_position_embeddings)"
+            )
 
 
 def is_patched(model):
@@ -443,8 +504,9 @@ def patch(model, compute="f32", bf16_gradient=False):
     frequencies = _frequencies(model.config)
     unpatch(model)
     changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
-    places = [(name, model.get_submodule(parent), child, module) for name, module, _, _ in modules
-              for parent, _, child in [name.rpartition(".")]]
+    places = [
+        (name, model.get_submodule(parent), child, module) for name, module, _, _ in modules for parent, _, child in [name.rpartition(".")]
+    ]
     state = _Patch(mode, [module for module, _ in changed], places, getattr(model, head), model.config)
     for module, forward in changed:
         module._napier = mode
@@ -503,8 +565,9 @@ def patched(model, compute="f32", bf16_gradient=False):
 
 def _logprobs(hidden, weight, mode, ids, temperature, entropy):
     """(logprobs [N], entropies [N] or None) from rows of hidden states."""
-    r = _torch.linear_token_logprobs(_as_read(hidden, mode), weight, ids, temperature=temperature, entropy=entropy,
-                                     bf16_gradient=mode.bf16_gradient)
+    r = _torch.linear_token_logprobs(
+        _as_read(hidden, mode), weight, ids, temperature=temperature, entropy=entropy, bf16_gradient=mode.bf16_gradient
+    )
     return r.logprobs, r.entropy
 
 
@@ -536,10 +599,10 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
     if not 0 <= completion_length < length:
         raise ValueError(f"completion_length: expected 0 .. {length - 1}, got {completion_length}")
     there = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    there = there[:, length - completion_length:] != 0
+    there = there[:, length - completion_length :] != 0
     states = model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
-    hidden = states[:, length - completion_length - 1:-1][there]
-    ids = input_ids[:, length - completion_length:][there]
+    hidden = states[:, length - completion_length - 1 : -1][there]
+    ids = input_ids[:, length - completion_length :][there]
     found = _logprobs(hidden, model.lm_head.weight, model.model._napier.mode, ids, temperature, entropy)
     logprobs, entropies = (None if x is None else x.new_zeros(there.shape).masked_scatter(there, x) for x in found)
     return (logprobs, entropies) if entropy else logprobs
@@ -580,9 +643,12 @@ def _compacts(former):
 
 @functools.cache  # once is enough
 def _warn_of_other_trl(version):
-    warnings.warn(f"trl.trainer.utils of TRL {version} has no _ChunkedLogProbFunction (TRL 1.16 has), so TRL's trainers compute "
-                  "log-probabilities from a patched model's hidden states by their own head, whose bits are not Napier's; "
-                  "napier.hf.token_logprobs has Napier's", RuntimeWarning)
+    warnings.warn(
+        f"trl.trainer.utils of TRL {version} has no _ChunkedLogProbFunction (TRL 1.16 has), so TRL's trainers compute "
+        "log-probabilities from a patched model's hidden states by their own head, whose bits are not Napier's; "
+        "napier.hf.token_logprobs has Napier's",
+        RuntimeWarning,
+    )
 
 
 def _patch_trl():
@@ -609,8 +675,9 @@ _TRAINER = "transformers.trainer"
 
 def _follow(trainer):
     """Gives the reference model of a trainer the mode of its model: patches it, patches it again, or undoes that."""
-    model, reference = (None if x is None else trainer.accelerator.unwrap_model(x)
-                        for x in (trainer.model, getattr(trainer, "ref_model", None)))
+    model, reference = (
+        None if x is None else trainer.accelerator.unwrap_model(x) for x in (trainer.model, getattr(trainer, "ref_model", None))
+    )
     if not isinstance(reference, nn.Module) or reference is model:
         return
     if not is_patched(model):
@@ -620,8 +687,11 @@ def _follow(trainer):
     if is_patched(reference) and reference.model._napier.mode.compute == mode:
         return
     if getattr(trainer.args, "precompute_ref_log_probs", False):
-        _refuse("precompute_ref_log_probs", "the trainer has computed log-probabilities of a reference model that is not patched",
-                "set it to False, or pass a patched ref_model")
+        _refuse(
+            "precompute_ref_log_probs",
+            "the trainer has computed log-probabilities of a reference model that is not patched",
+            "set it to False, or pass a patched ref_model",
+        )
     try:
         patch(reference, mode)
     except NotImplementedError as error:

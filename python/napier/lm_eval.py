@@ -7,6 +7,7 @@ does not search for models outside itself, so the command lm_eval does not know 
 `import napier.lm_eval` before `lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch
 size changes nothing.
 """
+
 if __name__ == "__main__":  # import the module instead of running a second copy, so that the model is registered once
     from napier.lm_eval import main
 
@@ -42,8 +43,7 @@ def _special_token(model, name):
     content = token["content"] if isinstance(token, dict) else token
     id = model.tokenizer.id_of(content)
     if id is None:
-        raise ValueError(f"pretrained: the {name} of {model.directory or 'this model'}, {content!r}, is not in its "
-                         "tokenizer.json")
+        raise ValueError(f"pretrained: the {name} of {model.directory or 'this model'}, {content!r}, is not in its tokenizer.json")
     return id
 
 
@@ -66,8 +66,10 @@ class _Generation:
         self.sampling["temperature"] = 0.0 if do_sample is False else temperature
         for name, value in left.items():
             if value not in (None, False) and (name, value) not in (("num_beams", 1), ("use_cache", True)):
-                raise ValueError(f"{name}: {value!r} has no meaning here; generation takes until, do_sample, temperature, "
-                                 f"max_gen_toks, {', '.join(self._SAMPLING)}")
+                raise ValueError(
+                    f"{name}: {value!r} has no meaning here; generation takes until, do_sample, temperature, "
+                    f"max_gen_toks, {', '.join(self._SAMPLING)}"
+                )
 
     def cut(self, text, stops):
         """The text before the first stop."""
@@ -95,13 +97,28 @@ class NapierLM(TemplateLM):
     (256, 2)
     """
 
-    def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
-                 max_batch_size=None, device=None, max_gen_toks=256, chat_template_args=None, enable_thinking=None,
-                 think_end_token=None, **unknown):
+    def __init__(
+        self,
+        pretrained,
+        compute="float32",
+        memory=0,
+        max_length=None,
+        prefix_token_id=None,
+        batch_size=None,
+        max_batch_size=None,
+        device=None,
+        max_gen_toks=256,
+        chat_template_args=None,
+        enable_thinking=None,
+        think_end_token=None,
+        **unknown,
+    ):
         super().__init__()
         for name in unknown:
-            raise TypeError(f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length, "
-                            "prefix_token_id, max_gen_toks, chat_template_args, enable_thinking and think_end_token")
+            raise TypeError(
+                f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length, "
+                "prefix_token_id, max_gen_toks, chat_template_args, enable_thinking and think_end_token"
+            )
         if enable_thinking and think_end_token is None:
             raise ValueError("think_end_token: missing; enable_thinking needs it, such as </think>, to find the answer")
         thinking = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
@@ -114,8 +131,7 @@ class NapierLM(TemplateLM):
         self.max_gen_toks = int(max_gen_toks)
         self.max_length = int(max_length or self.model.info["positions"] or 32768)
         if self.model.tokenizer is None:
-            raise ValueError(f"pretrained: {self.model.directory or 'this model'} has no tokenizer.json, and the harness "
-                             "gives texts")
+            raise ValueError(f"pretrained: {self.model.directory or 'this model'} has no tokenizer.json, and the harness gives texts")
         bos, self._eos = (_special_token(self.model, name) for name in ("bos_token", "eos_token"))
         given = None if prefix_token_id is None else int(prefix_token_id)
         self._prefix = next((id for id in (given, bos, self._eos) if id is not None), None)
@@ -170,10 +186,15 @@ class NapierLM(TemplateLM):
         2 + 2?<|im_end|>
         <|im_start|>assistant
         """
+
         def render(messages):
             return self.model.tokenizer.apply_chat_template(
-                messages, chat_template=self._chat_name, add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt, **self._chat_variables)
+                messages,
+                chat_template=self._chat_name,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+                **self._chat_variables,
+            )
 
         without = [message for message in chat_history if message["role"] != "system"]
         try:
@@ -200,10 +221,11 @@ class NapierLM(TemplateLM):
         prompts, responses = [], []
         for texts, context, continuation in requests:
             if not continuation:
-                raise ValueError(f"{texts}: the continuation has no token of its own, so nothing rates it; let the context end "
-                                 "where a token ends")
+                raise ValueError(
+                    f"{texts}: the continuation has no token of its own, so nothing rates it; let the context end where a token ends"
+                )
             whole = (list(context) or [self.prefix_token_id]) + list(continuation)
-            whole = whole[-(self.max_length + 1):]  # the last token is rated but does not run through the model
+            whole = whole[-(self.max_length + 1) :]  # the last token is rated but does not run through the model
             cut = len(whole) - len(continuation)
             if cut < 1:
                 raise ValueError(f"a continuation of {len(continuation)} tokens is longer than max_length {self.max_length}")
@@ -252,7 +274,7 @@ class NapierLM(TemplateLM):
             if begin == 0:
                 yield [self.prefix_token_id], ids[:end]
             else:
-                yield ids[max(end - n - 1, 0):begin], ids[begin:end]
+                yield ids[max(end - n - 1, 0) : begin], ids[begin:end]
 
     def generate_until(self, requests, disable_tqdm=False):
         """The texts that follow contexts, up to the first of `until` or the end of text. Greedy where the task does not sample.
@@ -276,7 +298,7 @@ class NapierLM(TemplateLM):
             groups.setdefault(key, []).append((i, context, number))
         for group in groups.values():
             for begin in range(0, len(group), self._TOGETHER):
-                part = group[begin:begin + self._TOGETHER]
+                part = group[begin : begin + self._TOGETHER]
                 arguments = requests[part[0][0]].args[1]
                 for (i, context, _), text in zip(part, self._texts(part, _Generation(arguments, self.max_gen_toks))):
                     texts[i] = text
@@ -294,8 +316,13 @@ class NapierLM(TemplateLM):
         ends = sorted({id for id in (self._eos, *self.model.info["eos_ids"]) if id is not None})
         eos = [] if self._eos is None else [self.model.decode([self._eos])]
         stops = how.until + [text for text in eos if text not in how.until]
-        made = self.model.generate(prompts, max_tokens=how.max_tokens, stop=ends + [text for text in stops if text],
-                                   numbers=[number for _, _, number in part], **how.sampling)
+        made = self.model.generate(
+            prompts,
+            max_tokens=how.max_tokens,
+            stop=ends + [text for text in stops if text],
+            numbers=[number for _, _, number in part],
+            **how.sampling,
+        )
         responses = (made.token_ids[a:b] for a, b in zip(made.offsets, made.offsets[1:]))
         return [how.cut(self._answer(ids), stops) for ids in responses]
 
@@ -306,7 +333,7 @@ class NapierLM(TemplateLM):
         if isinstance(self._think_end, str):
             return self._text(ids).split(self._think_end)[-1].lstrip()
         ends = [i for i, id in enumerate(ids) if id == self._think_end]
-        return self._text(ids[ends[-1] + 1:] if ends else ids).lstrip()
+        return self._text(ids[ends[-1] + 1 :] if ends else ids).lstrip()
 
     def _text(self, ids):
         return self.model.tokenizer.decode(ids, skip_special=True)

@@ -1,4 +1,5 @@
 """Types of napier.lm_eval."""
+
 from os import PathLike
 from typing import Any, Optional
 
@@ -12,11 +13,22 @@ class NapierLM(TemplateLM):
     model: CausalLM
     max_length: int
     max_gen_toks: int
-    def __init__(self, pretrained: str | PathLike[str] | CausalLM, compute: str = 'float32', memory: int = 0,
-                 max_length: Optional[Any] = None, prefix_token_id: Optional[int] = None, batch_size: Optional[Any] = None,
-                 max_batch_size: Optional[Any] = None, device: Optional[Any] = None, max_gen_toks: int = 256,
-                 chat_template_args: Optional[dict[str, Any]] = None, enable_thinking: Optional[bool] = None,
-                 think_end_token: Optional[str | int] = None, **unknown: Any) -> None: ...
+    def __init__(
+        self,
+        pretrained: str | PathLike[str] | CausalLM,
+        compute: str = "float32",
+        memory: int = 0,
+        max_length: Optional[Any] = None,
+        prefix_token_id: Optional[int] = None,
+        batch_size: Optional[Any] = None,
+        max_batch_size: Optional[Any] = None,
+        device: Optional[Any] = None,
+        max_gen_toks: int = 256,
+        chat_template_args: Optional[dict[str, Any]] = None,
+        enable_thinking: Optional[bool] = None,
+        think_end_token: Optional[str | int] = None,
+        **unknown: Any,
+    ) -> None: ...
     @property
     def eot_token_id(self) -> Optional[int]: ...
     @property

@@ -8,6 +8,7 @@ Each actor loads the model once, and uses as many threads as Ray gives it proces
 number of actors, the batches or their order, nor on an actor that died and whose batches another has done again. This module
 does not import ray: an actor is a class whose objects take a batch, a dict of arrays, and return one.
 """
+
 import re
 
 import numpy as np
@@ -61,8 +62,11 @@ class Generate:
         has_text = self.model.tokenizer is not None
         _refuse_columns(batch, ("sample", "token_ids", "logprobs", "plain_logprobs", "stopped") + ("text",) * has_text)
         count = len(prompts)
-        made = self.model.generate(prompts, samples=self.samples, numbers=self._numbers(batch), texts=has_text,
-                                   **self.options) if count else None
+        made = (
+            self.model.generate(prompts, samples=self.samples, numbers=self._numbers(batch), texts=has_text, **self.options)
+            if count
+            else None
+        )
         result = {name: np.repeat(np.asarray(column), self.samples, axis=0) for name, column in batch.items()}
         result["sample"] = np.tile(np.arange(self.samples), count)
         for name in ("token_ids", "logprobs", "plain_logprobs"):
@@ -76,8 +80,10 @@ class Generate:
         if self.number not in batch:
             if self.options.get("temperature", 1.0) == 0:
                 return None
-            raise ValueError(f"number: the batch has no column {self.number!r}; the random numbers of a sample follow from its "
-                             "prompt's number in the dataset, from 0, because batches come in any order")
+            raise ValueError(
+                f"number: the batch has no column {self.number!r}; the random numbers of a sample follow from its "
+                "prompt's number in the dataset, from 0, because batches come in any order"
+            )
         numbers = np.asarray(batch[self.number])
         if numbers.dtype.kind not in "iu":
             raise ValueError(f"number: column {self.number!r} has {numbers.dtype}, not integers")
@@ -158,11 +164,25 @@ class Judge:
     ((2,), True)
     """
 
-    _QUESTION = ("Question:\n{prompt}\n\nAnswer:\n{response}\n\nCriterion: {criterion}\n"
-                 "Does the answer meet the criterion? Reply with Yes or No.\n")
+    _QUESTION = (
+        "Question:\n{prompt}\n\nAnswer:\n{response}\n\nCriterion: {criterion}\nDoes the answer meet the criterion? Reply with Yes or No.\n"
+    )
 
-    def __init__(self, model, criteria, *, verdicts=None, template=None, chat="qwen3", prompt="prompt", response="response",
-                 temperature=1.0, compute="float32", memory=0, threads=0):
+    def __init__(
+        self,
+        model,
+        criteria,
+        *,
+        verdicts=None,
+        template=None,
+        chat="qwen3",
+        prompt="prompt",
+        response="response",
+        temperature=1.0,
+        compute="float32",
+        memory=0,
+        threads=0,
+    ):
         if not isinstance(criteria, (list, tuple)) or not criteria:
             raise ValueError(f"criteria: expected a list of at least one text, got {criteria!r}")
         criteria = [{"criterion": c} if isinstance(c, str) else c for c in criteria]
@@ -186,8 +206,14 @@ class Judge:
         result = {name: np.asarray(column) for name, column in batch.items()}
         scores, rewards = np.empty((0, 0), np.float32), np.empty(0, np.float32)
         if questions:
-            scores, rewards, _ = self.model.judge(questions, list(self.verdicts), list(self.verdicts.values()), weights=self.weights,
-                                                  criteria=len(self.criteria), temperature=self.temperature)
+            scores, rewards, _ = self.model.judge(
+                questions,
+                list(self.verdicts),
+                list(self.verdicts.values()),
+                weights=self.weights,
+                criteria=len(self.criteria),
+                temperature=self.temperature,
+            )
         result["scores"] = _lists(scores.ravel(), np.arange(len(prompts) + 1) * len(self.criteria))
         result["reward"] = rewards
         return result
@@ -230,7 +256,7 @@ def _lists(values, offsets):
     """An array of arrays: values[offsets[i]:offsets[i + 1]]."""
     lists = np.empty(len(offsets) - 1, object)
     for i in range(len(lists)):
-        lists[i] = values[offsets[i]:offsets[i + 1]]
+        lists[i] = values[offsets[i] : offsets[i + 1]]
     return lists
 
 

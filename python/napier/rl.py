@@ -4,20 +4,51 @@ Responses are ragged: token arrays hold all tokens of all responses, and respons
 offsets[i + 1] - 1. Arithmetic is float32; float64 arrays are rounded to it. The log-probability of a token has the same bits
 by every route. For gradients use napier.torch, or the functions *_backward.
 """
+
 from typing import NamedTuple
 
 from . import _napier
-from ._napier import (gather_logprobs_backward, grpo_token_loss as _grpo_token_loss, grpo_token_loss_backward,
-                      kl_full as _kl_full, kl_full_backward, kl_per_response as _kl_per_response, kl_per_response_backward,
-                      linear_token_logprobs_backward, rubric_score as _rubric_score, rubric_score_backward,
-                      token_logprobs_backward)
+from ._napier import (
+    gather_logprobs_backward,
+    grpo_token_loss as _grpo_token_loss,
+    grpo_token_loss_backward,
+    kl_full as _kl_full,
+    kl_full_backward,
+    kl_per_response as _kl_per_response,
+    kl_per_response_backward,
+    linear_token_logprobs_backward,
+    rubric_score as _rubric_score,
+    rubric_score_backward,
+    token_logprobs_backward,
+)
 
 __all__ = [
-    "GrpoFromHidden", "GrpoFromLogits", "GrpoLoss", "Sampled", "TokenLogprobs", "compute_grpo_loss", "compute_kl",
-    "gather_logprobs", "gather_logprobs_backward", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss",
-    "grpo_token_loss", "grpo_token_loss_backward", "kl_full", "kl_full_backward", "kl_per_response",
-    "kl_per_response_backward", "linear_token_logprobs", "linear_token_logprobs_backward", "rubric_score",
-    "rubric_score_backward", "sample", "token_logprobs", "token_logprobs_backward",
+    "GrpoFromHidden",
+    "GrpoFromLogits",
+    "GrpoLoss",
+    "Sampled",
+    "TokenLogprobs",
+    "compute_grpo_loss",
+    "compute_kl",
+    "gather_logprobs",
+    "gather_logprobs_backward",
+    "group_advantages",
+    "grpo_from_hidden",
+    "grpo_from_logits",
+    "grpo_loss",
+    "grpo_token_loss",
+    "grpo_token_loss_backward",
+    "kl_full",
+    "kl_full_backward",
+    "kl_per_response",
+    "kl_per_response_backward",
+    "linear_token_logprobs",
+    "linear_token_logprobs_backward",
+    "rubric_score",
+    "rubric_score_backward",
+    "sample",
+    "token_logprobs",
+    "token_logprobs_backward",
 ]
 
 
@@ -38,6 +69,7 @@ def _array(x):
     if hasattr(x, "reshape"):
         return x
     import numpy as np
+
     return np.asarray(x)
 
 
@@ -49,7 +81,7 @@ def _want(lse, entropy, loss, argmax, rank):
 def _shaped(results, lead, ids):
     """Reshapes results of rows to the leading dimensions. One id per row has no dimension of its own."""
     logprobs, lse, entropy, loss, argmax, rank, top_ids, top_logprobs = results[:8]
-    each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead):]
+    each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead) :]
 
     def as_(value, shape):
         return value if value is None or value.shape == shape else value.reshape(shape)
@@ -57,8 +89,16 @@ def _shaped(results, lead, ids):
     def top(value):
         return None if value is None else as_(value, lead + (value.shape[-1],))
 
-    return TokenLogprobs(as_(logprobs, lead + each), as_(lse, lead), as_(entropy, lead), as_(loss, lead),
-                         as_(argmax, lead), as_(rank, lead + each), top(top_ids), top(top_logprobs))
+    return TokenLogprobs(
+        as_(logprobs, lead + each),
+        as_(lse, lead),
+        as_(entropy, lead),
+        as_(loss, lead),
+        as_(argmax, lead),
+        as_(rank, lead + each),
+        top(top_ids),
+        top(top_logprobs),
+    )
 
 
 def _without_rows(results, rows, ids):
@@ -78,7 +118,7 @@ def _token_arguments(x, ids, keep, what):
     lead = tuple(x.shape[:-1])
     if ids is not None:
         ids = _array(ids)
-        if tuple(ids.shape)[:len(lead)] != lead or len(ids.shape) > len(lead) + 1:
+        if tuple(ids.shape)[: len(lead)] != lead or len(ids.shape) > len(lead) + 1:
             raise ValueError(f"ids: shape {tuple(ids.shape)} does not begin with the leading dimensions {lead}")
     if keep is not None:
         keep = _array(keep)
@@ -95,8 +135,23 @@ def _size(shape):
     return n
 
 
-def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
-                   keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0):
+def token_logprobs(
+    logits,
+    ids=None,
+    *,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    keep=None,
+    lse=False,
+    entropy=False,
+    loss=False,
+    argmax=False,
+    rank=False,
+    top_k=0,
+):
     """Log-probabilities of chosen tokens, and other requested results, from one read of each row of logits.
 
     Parameters
@@ -127,14 +182,31 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
     ([-0.408, -5.013], [0, 2])
     """
     rows, ids, keep, lead = _token_arguments(logits, ids, keep, "logits")
-    results = _napier.token_logprobs(rows, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
-                                     _want(lse, entropy, loss, argmax, rank), top_k)
+    results = _napier.token_logprobs(
+        rows, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k
+    )
     return _shaped(_without_rows(results, rows, ids), lead, ids)
 
 
-def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
-                          label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False,
-                          argmax=False, rank=False, top_k=0, split=False):
+def linear_token_logprobs(
+    hidden,
+    weights,
+    ids=None,
+    *,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    keep=None,
+    lse=False,
+    entropy=False,
+    loss=False,
+    argmax=False,
+    rank=False,
+    top_k=0,
+    split=False,
+):
     """token_logprobs of hidden @ weights.T, without storing the logits.
 
     hidden is [..., H], weights is [V, H]; the rest is as in token_logprobs. Memory besides the results: at most about 256 MB.
@@ -149,8 +221,20 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     (array([-0.408, -0.551], dtype=float32), [2, 0])
     """
     rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
-    results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
-                                            z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k, split)
+    results = _napier.linear_token_logprobs(
+        rows,
+        weights,
+        ids,
+        temperature,
+        softcap,
+        ignore_index,
+        label_smoothing,
+        z_loss,
+        keep,
+        _want(lse, entropy, loss, argmax, rank),
+        top_k,
+        split,
+    )
     return _shaped(_without_rows(results, rows, ids), lead, ids)
 
 
@@ -168,6 +252,7 @@ def _ragged(name, rows, offsets):
     if rows is None or offsets is not None:
         return rows, offsets
     import numpy as np
+
     rows = [np.asarray(row).reshape(-1) for row in rows]
     if any(row.size and row.dtype.kind not in "iu" for row in rows):
         raise TypeError(f"{name}: expected integers")
@@ -187,9 +272,25 @@ def _seeds(seed):
     return 0, _flat(seed)
 
 
-def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
-           frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
-           samples=None, positions=None):
+def sample(
+    logits,
+    *,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    min_p=0.0,
+    repetition_penalty=1.0,
+    presence_penalty=0.0,
+    frequency_penalty=0.0,
+    keep=None,
+    prompts=None,
+    prompt_offsets=None,
+    outputs=None,
+    output_offsets=None,
+    seed=0,
+    samples=None,
+    positions=None,
+):
     """Draws one token id for each row of logits, and gives its log-probabilities.
 
     The id is a function of the row, the options, and (seed, sample, position): not of the batch, threads or machine. The
@@ -229,9 +330,25 @@ def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition
     prompts, prompt_offsets = _ragged("prompts", prompts, prompt_offsets)
     outputs, output_offsets = _ragged("outputs", outputs, output_offsets)
     seed, seeds = _seeds(seed)
-    results = _napier.sample(rows, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
-                             frequency_penalty, keep, prompts, prompt_offsets, outputs, output_offsets, seed, seeds,
-                             _flat(samples), _flat(positions))
+    results = _napier.sample(
+        rows,
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        repetition_penalty,
+        presence_penalty,
+        frequency_penalty,
+        keep,
+        prompts,
+        prompt_offsets,
+        outputs,
+        output_offsets,
+        seed,
+        seeds,
+        _flat(samples),
+        _flat(positions),
+    )
     return Sampled(*(x if tuple(x.shape) == lead else x.reshape(lead) for x in results))
 
 
@@ -253,8 +370,8 @@ def gather_logprobs(logprobs, ids):
 
 # ---- KL and rubric -----------------------------------------------------------------------------------------------------
 
-def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum",
-                    clamp_ratio=0.0, clamp_kl=0.0):
+
+def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0, clamp_kl=0.0):
     """KL of each response from the log-probabilities of its tokens: [B].
 
     With d = ref - policy, estimator 'k1' is -d, 'k2' is d**2 / 2 and 'k3' is exp(d) - d - 1. reduction is 'sum' or 'mean'. The
@@ -266,8 +383,16 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estima
     >>> napier.kl_per_response([-1.0, -2.0, -0.5], [-1.5, -2.0, -0.5], [0, 2, 3]).tolist()
     [0.5, 0.0]
     """
-    return _kl_per_response(policy_logprobs, ref_logprobs, offsets, mask=mask, estimator=estimator, reduction=reduction,
-                            clamp_ratio=clamp_ratio, clamp_kl=clamp_kl)
+    return _kl_per_response(
+        policy_logprobs,
+        ref_logprobs,
+        offsets,
+        mask=mask,
+        estimator=estimator,
+        reduction=reduction,
+        clamp_ratio=clamp_ratio,
+        clamp_kl=clamp_kl,
+    )
 
 
 compute_kl = kl_per_response
@@ -301,6 +426,7 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights):
 
 
 # ---- GRPO --------------------------------------------------------------------------------------------------------------
+
 
 class GrpoLoss(NamedTuple):
     loss: float
@@ -353,8 +479,9 @@ def _groups(groups):
     return (int(groups), None) if getattr(groups, "shape", None) == () or isinstance(groups, int) else (0, groups)
 
 
-def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-                    entropies=None, mask=None, **options):
+def grpo_token_loss(
+    logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
+):
     """Returns (losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of the sum of losses.
     Options are as in grpo_loss.
 
@@ -366,12 +493,12 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
     >>> losses.round(4), slopes
     (array([-1. , -1.2,  1. ], dtype=float32), array([-1.,  0.,  1.], dtype=float32))
     """
-    return _grpo_token_loss(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask,
-                            options)
+    return _grpo_token_loss(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options)
 
 
-def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-              entropies=None, mask=None, **options):
+def grpo_loss(
+    logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
+):
     """The GRPO loss and its gradients, as TRL's GRPOTrainer computes it.
 
     Parameters
@@ -409,7 +536,8 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     (-0.05, 3.0, [-0.25, 0.0, 0.5])
     """
     metrics, grad_logprobs, grad_entropies = _napier.grpo_loss(
-        logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options)
+        logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options
+    )
     return GrpoLoss(metrics["loss"], metrics, grad_logprobs, grad_entropies)
 
 
@@ -423,12 +551,27 @@ def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lp
     >>> round(loss, 4)
     -0.4
     """
-    return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, beta=beta, epsilon=eps,
-                     loss_type="token_mean").loss
+    return grpo_loss(
+        policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, beta=beta, epsilon=eps, loss_type="token_mean"
+    ).loss
 
 
-def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-                     mask=None, temperature=1.0, softcap=0.0, gradient=True, out=None, **options):
+def grpo_from_logits(
+    logits,
+    ids,
+    advantages,
+    offsets,
+    *,
+    old_logprobs=None,
+    ref_logprobs=None,
+    sampler_logprobs=None,
+    mask=None,
+    temperature=1.0,
+    softcap=0.0,
+    gradient=True,
+    out=None,
+    **options,
+):
     """The loss and its gradient directly from logits [T, V] and the tokens' ids [T]. out: the array for the gradient, which may
     be the logits themselves. Options are as in grpo_loss. Returns GrpoFromLogits.
 
@@ -443,13 +586,41 @@ def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref
            [-0.44 ,  0.44 ]], dtype=float32))
     """
     metrics, grad_logits, logprobs, entropies = _napier.grpo_from_logits(
-        logits, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
-        temperature, softcap, gradient, out)
+        logits,
+        ids,
+        None,
+        advantages,
+        offsets,
+        old_logprobs,
+        ref_logprobs,
+        sampler_logprobs,
+        None,
+        mask,
+        options,
+        temperature,
+        softcap,
+        gradient,
+        out,
+    )
     return GrpoFromLogits(metrics["loss"], metrics, grad_logits, logprobs, entropies)
 
 
-def grpo_from_hidden(hidden, weights, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None,
-                     sampler_logprobs=None, mask=None, temperature=1.0, softcap=0.0, gradient=True, **options):
+def grpo_from_hidden(
+    hidden,
+    weights,
+    ids,
+    advantages,
+    offsets,
+    *,
+    old_logprobs=None,
+    ref_logprobs=None,
+    sampler_logprobs=None,
+    mask=None,
+    temperature=1.0,
+    softcap=0.0,
+    gradient=True,
+    **options,
+):
     """The loss and its gradients from hidden states [T, H] and the head's weights [V, H], without storing T x V logits. The
     bits are those of linear_token_logprobs, grpo_loss and linear_token_logprobs_backward. Options are as in grpo_loss. Returns
     GrpoFromHidden.
@@ -464,6 +635,20 @@ def grpo_from_hidden(hidden, weights, ids, advantages, offsets, *, old_logprobs=
            [ 0.948, -0.067]], dtype=float32))
     """
     metrics, *results = _napier.grpo_from_hidden(
-        hidden, weights, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
-        temperature, softcap, gradient)
+        hidden,
+        weights,
+        ids,
+        None,
+        advantages,
+        offsets,
+        old_logprobs,
+        ref_logprobs,
+        sampler_logprobs,
+        None,
+        mask,
+        options,
+        temperature,
+        softcap,
+        gradient,
+    )
     return GrpoFromHidden(metrics["loss"], metrics, *results)

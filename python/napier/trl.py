@@ -9,14 +9,25 @@
 
 The functions need PyTorch alone; GRPOTrainer and Rollout need TRL. docs/trl.md has a table of TRL's names and Napier's.
 """
+
 import math
 
 import torch
 
 from . import torch as nt
 
-__all__ = ["GRPOTrainer", "Rollout", "entropy_from_logits", "grpo_advantages", "grpo_loss", "grpo_loss_from_hidden",
-           "grpo_loss_from_logits", "per_token_kl", "selective_log_softmax", "selective_log_softmax_and_entropy"]
+__all__ = [
+    "GRPOTrainer",
+    "Rollout",
+    "entropy_from_logits",
+    "grpo_advantages",
+    "grpo_loss",
+    "grpo_loss_from_hidden",
+    "grpo_loss_from_logits",
+    "per_token_kl",
+    "selective_log_softmax",
+    "selective_log_softmax_and_entropy",
+]
 
 _IGNORED = -100  # an id whose log-probability is 0
 
@@ -25,6 +36,7 @@ def __getattr__(name):
     if name not in ("GRPOTrainer", "Rollout"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ._lm import grpo_trainer
+
     return getattr(grpo_trainer, name)
 
 
@@ -84,8 +96,7 @@ def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True,
     ([-1.3863, 0.0], [1.3863, 0.0])
     """
     if index.shape != logits.shape[:-1]:
-        raise ValueError(f"index: shape {tuple(index.shape)} is not that of logits without its last dimension, "
-                         f"{tuple(logits.shape[:-1])}")
+        raise ValueError(f"index: shape {tuple(index.shape)} is not that of logits without its last dimension, {tuple(logits.shape[:-1])}")
     t = nt.token_logprobs(logits, _kept_ids(index, row_mask), temperature=temperature, entropy=True)
     entropy = t.entropy if entropy_requires_grad else t.entropy.detach()
     return t.logprobs, entropy if row_mask is None else entropy.masked_fill(row_mask == 0, 0.0)
@@ -118,8 +129,9 @@ def _weighted_sum(rewards, weights):
     return total.masked_fill(rewards.isnan().all(1), math.nan)
 
 
-def grpo_advantages(rewards, num_generations, *, reward_weights=None, scale_rewards="group",
-                    multi_objective_aggregation="sum_then_normalize"):
+def grpo_advantages(
+    rewards, num_generations, *, reward_weights=None, scale_rewards="group", multi_objective_aggregation="sum_then_normalize"
+):
     """The advantages [N] that GRPOTrainer computes from rewards [N], or [N, F] of several functions; each group of num_generations
     rewards belongs to one prompt. NaN: a function has no reward for this completion. A completion without any has advantage 0.
 
@@ -142,8 +154,9 @@ def grpo_advantages(rewards, num_generations, *, reward_weights=None, scale_rewa
     if multi_objective_aggregation == "sum_then_normalize":
         return nt.group_advantages(_weighted_sum(rewards, weights), num_generations, scale=scale)
     if multi_objective_aggregation != "normalize_then_sum":
-        raise ValueError(f"multi_objective_aggregation: {multi_objective_aggregation!r} is not 'sum_then_normalize' or "
-                         "'normalize_then_sum'")
+        raise ValueError(
+            f"multi_objective_aggregation: {multi_objective_aggregation!r} is not 'sum_then_normalize' or 'normalize_then_sum'"
+        )
     each = torch.stack([nt.group_advantages(column, num_generations) for column in rewards.unbind(1)], 1)
     total = _weighted_sum(torch.where(rewards.isnan(), math.nan, each), weights)
     return nt.group_advantages(total, max(len(total), 1))
@@ -152,20 +165,48 @@ def grpo_advantages(rewards, num_generations, *, reward_weights=None, scale_rewa
 # ---- The loss --------------------------------------------------------------------------------------------------------------------
 
 _DEFAULTS = {  # of GRPOConfig: its option, its default
-    "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": None, "delta": None, "importance_sampling_level": "token",
-    "max_completion_length": 512, "use_bias_correction_kl": True, "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05,
-    "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0, "top_entropy_quantile": 1.0,
-    "entropy_coef": 0.0, "off_policy_mask_threshold": None, "use_vllm": False, "vllm_importance_sampling_correction": True,
-    "vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 3.0,
-    "vllm_importance_sampling_clip_min": None}
+    "loss_type": "dapo",
+    "beta": 0.0,
+    "epsilon": 0.2,
+    "epsilon_high": None,
+    "delta": None,
+    "importance_sampling_level": "token",
+    "max_completion_length": 512,
+    "use_bias_correction_kl": True,
+    "sapo_temperature_pos": 1.0,
+    "sapo_temperature_neg": 1.05,
+    "vespo_k_pos": 2.0,
+    "vespo_lambda_pos": 3.0,
+    "vespo_k_neg": 3.0,
+    "vespo_lambda_neg": 2.0,
+    "top_entropy_quantile": 1.0,
+    "entropy_coef": 0.0,
+    "off_policy_mask_threshold": None,
+    "use_vllm": False,
+    "vllm_importance_sampling_correction": True,
+    "vllm_importance_sampling_mode": "sequence_mask",
+    "vllm_importance_sampling_clip_max": 3.0,
+    "vllm_importance_sampling_clip_min": None,
+}
 _NAMES = {  # Napier's names of options that are passed as they are
-    "loss_type": "loss_type", "beta": "beta", "epsilon": "epsilon", "epsilon_high": "epsilon_high", "delta": "delta",
-    "importance_sampling_level": "level", "max_completion_length": "max_completion_length",
-    "use_bias_correction_kl": "kl_bias_correction", "sapo_temperature_pos": "sapo_tau_positive",
-    "sapo_temperature_neg": "sapo_tau_negative", "vespo_k_pos": "vespo_k_positive", "vespo_lambda_pos": "vespo_lambda_positive",
-    "vespo_k_neg": "vespo_k_negative", "vespo_lambda_neg": "vespo_lambda_negative",
-    "top_entropy_quantile": "top_entropy_quantile", "entropy_coef": "entropy_coefficient",
-    "off_policy_mask_threshold": "off_policy_threshold"}
+    "loss_type": "loss_type",
+    "beta": "beta",
+    "epsilon": "epsilon",
+    "epsilon_high": "epsilon_high",
+    "delta": "delta",
+    "importance_sampling_level": "level",
+    "max_completion_length": "max_completion_length",
+    "use_bias_correction_kl": "kl_bias_correction",
+    "sapo_temperature_pos": "sapo_tau_positive",
+    "sapo_temperature_neg": "sapo_tau_negative",
+    "vespo_k_pos": "vespo_k_positive",
+    "vespo_lambda_pos": "vespo_lambda_positive",
+    "vespo_k_neg": "vespo_k_negative",
+    "vespo_lambda_neg": "vespo_lambda_negative",
+    "top_entropy_quantile": "top_entropy_quantile",
+    "entropy_coef": "entropy_coefficient",
+    "off_policy_mask_threshold": "off_policy_threshold",
+}
 
 
 def _config(args, options):
@@ -174,8 +215,9 @@ def _config(args, options):
         if name not in _DEFAULTS:
             raise TypeError(f"{name}: not an option of GRPOConfig that the loss depends on; these are {', '.join(_DEFAULTS)}")
     if getattr(args, "use_adaptive_entropy", False):
-        raise ValueError("use_adaptive_entropy: the coefficient changes with each step; give that of the step as entropy_coef, and "
-                         "False here")
+        raise ValueError(
+            "use_adaptive_entropy: the coefficient changes with each step; give that of the step as entropy_coef, and False here"
+        )
     given = {name: getattr(args, name, default) for name, default in _DEFAULTS.items()}
     given.update(options)
     if given["delta"] is not None and given["delta"] <= 0:
@@ -192,8 +234,11 @@ def _options(config, num_items_in_batch, sampler):
         if sampler is None:
             raise ValueError("sampling_per_token_logps: missing; use_vllm and vllm_importance_sampling_correction need it")
         high, low = config["vllm_importance_sampling_clip_max"], config["vllm_importance_sampling_clip_min"]
-        made.update(correction=config["vllm_importance_sampling_mode"], correction_cap=math.inf if high is None else high,
-                    correction_floor=0.0 if low is None else low)
+        made.update(
+            correction=config["vllm_importance_sampling_mode"],
+            correction_cap=math.inf if high is None else high,
+            correction_floor=0.0 if low is None else low,
+        )
     return made
 
 
@@ -211,8 +256,9 @@ def _prepared(like, advantages, completion_mask, tool_mask, args, config, num_it
     _shapes_of(like, completion_mask=completion_mask, tool_mask=tool_mask, **logps)
     rows, length = like.shape
     if tuple(advantages.shape) not in ((rows,), (rows, 1), (rows, length)):
-        raise ValueError(f"advantages: shape {tuple(advantages.shape)} is not [B], [B, 1] or [B, L] for {rows} completions of "
-                         f"{length} tokens")
+        raise ValueError(
+            f"advantages: shape {tuple(advantages.shape)} is not [B], [B, 1] or [B, L] for {rows} completions of {length} tokens"
+        )
     if config["beta"] != 0 and logps["ref_per_token_logps"] is None:
         raise ValueError(f"ref_per_token_logps: missing; beta is {config['beta']}")
     mask = completion_mask if tool_mask is None else (tool_mask != 0) & (completion_mask is None or completion_mask != 0)
@@ -222,8 +268,11 @@ def _prepared(like, advantages, completion_mask, tool_mask, args, config, num_it
 
 def _metrics(found, config, entropies):
     """Under the names of TRL's logs."""
-    clips = {"clip_ratio/low_mean": found["clip_low"], "clip_ratio/high_mean": found["clip_high"],
-             "clip_ratio/region_mean": found["clip_low"] + found["clip_high"]}
+    clips = {
+        "clip_ratio/low_mean": found["clip_low"],
+        "clip_ratio/high_mean": found["clip_high"],
+        "clip_ratio/region_mean": found["clip_low"] + found["clip_high"],
+    }
     if config["loss_type"] == "cispo":
         clips = {"cispo_clip_ratio": found["clip_high"]}
     elif config["loss_type"] in ("sapo", "vespo"):
@@ -232,8 +281,20 @@ def _metrics(found, config, entropies):
     return {**clips, **kl, **({"entropy": found["entropy"]} if entropies else {})}
 
 
-def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_token_logps=None, ref_per_token_logps=None,
-              sampling_per_token_logps=None, entropies=None, tool_mask=None, num_items_in_batch=None, args=None, **config):
+def grpo_loss(
+    per_token_logps,
+    advantages,
+    completion_mask=None,
+    *,
+    old_per_token_logps=None,
+    ref_per_token_logps=None,
+    sampling_per_token_logps=None,
+    entropies=None,
+    tool_mask=None,
+    num_items_in_batch=None,
+    args=None,
+    **config,
+):
     """(loss, metrics) of a batch as GRPOTrainer computes them, with gradients with respect to per_token_logps and entropies.
 
     The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
@@ -264,15 +325,20 @@ def grpo_loss(per_token_logps, advantages, completion_mask=None, *, old_per_toke
     >>> [round(g, 4) for g in logps.grad[0].tolist()]
     [-0.25, -0.25, 0.0]
     """
-    logps = {"old_per_token_logps": old_per_token_logps, "ref_per_token_logps": ref_per_token_logps,
-             "sampling_per_token_logps": sampling_per_token_logps, "entropies": entropies}
+    logps = {
+        "old_per_token_logps": old_per_token_logps,
+        "ref_per_token_logps": ref_per_token_logps,
+        "sampling_per_token_logps": sampling_per_token_logps,
+        "entropies": entropies,
+    }
     config, options = _prepared(per_token_logps, advantages, completion_mask, tool_mask, args, config, num_items_in_batch, **logps)
     loss, metrics = nt.grpo_loss(per_token_logps, advantages, **options)
     return loss, _metrics(metrics, config, entropies is not None)
 
 
-def _loss_from(function, inputs, completion_ids, advantages, completion_mask, old, ref, sampling, tool_mask, num_items, args,
-               temperature, config):
+def _loss_from(
+    function, inputs, completion_ids, advantages, completion_mask, old, ref, sampling, tool_mask, num_items, args, temperature, config
+):
     if temperature is None:
         temperature = getattr(args, "temperature", 1.0)
     logps = {"old_per_token_logps": old, "ref_per_token_logps": ref, "sampling_per_token_logps": sampling}
@@ -281,9 +347,21 @@ def _loss_from(function, inputs, completion_ids, advantages, completion_mask, ol
     return loss, _metrics(metrics, config, True), logprobs, entropies
 
 
-def grpo_loss_from_logits(logits, completion_ids, advantages, completion_mask=None, *, old_per_token_logps=None,
-                          ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None, num_items_in_batch=None, args=None,
-                          temperature=None, **config):
+def grpo_loss_from_logits(
+    logits,
+    completion_ids,
+    advantages,
+    completion_mask=None,
+    *,
+    old_per_token_logps=None,
+    ref_per_token_logps=None,
+    sampling_per_token_logps=None,
+    tool_mask=None,
+    num_items_in_batch=None,
+    args=None,
+    temperature=None,
+    **config,
+):
     """(loss, metrics, per_token_logps, entropies) of grpo_loss straight from logits [B, L, V], which are those of the completion's
     tokens, and completion_ids [B, L]. The loss has a gradient with respect to logits. temperature: default that of `args`, or 1.
 
@@ -297,13 +375,39 @@ def grpo_loss_from_logits(logits, completion_ids, advantages, completion_mask=No
     >>> [round(g, 4) for g in logits.grad[0, 0].tolist()]
     [0.05, -0.15, 0.05, 0.05]
     """
-    return _loss_from(nt.grpo_from_logits, (logits,), completion_ids, advantages, completion_mask, old_per_token_logps,
-                      ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args, temperature, config)
+    return _loss_from(
+        nt.grpo_from_logits,
+        (logits,),
+        completion_ids,
+        advantages,
+        completion_mask,
+        old_per_token_logps,
+        ref_per_token_logps,
+        sampling_per_token_logps,
+        tool_mask,
+        num_items_in_batch,
+        args,
+        temperature,
+        config,
+    )
 
 
-def grpo_loss_from_hidden(hidden_states, lm_head_weight, completion_ids, advantages, completion_mask=None, *,
-                          old_per_token_logps=None, ref_per_token_logps=None, sampling_per_token_logps=None, tool_mask=None,
-                          num_items_in_batch=None, args=None, temperature=None, **config):
+def grpo_loss_from_hidden(
+    hidden_states,
+    lm_head_weight,
+    completion_ids,
+    advantages,
+    completion_mask=None,
+    *,
+    old_per_token_logps=None,
+    ref_per_token_logps=None,
+    sampling_per_token_logps=None,
+    tool_mask=None,
+    num_items_in_batch=None,
+    args=None,
+    temperature=None,
+    **config,
+):
     """(loss, metrics, per_token_logps, entropies) of grpo_loss from hidden states [B, L, H] and the head's weights [V, H], without
     storing logits. The loss has gradients with respect to both.
 
@@ -317,6 +421,18 @@ def grpo_loss_from_hidden(hidden_states, lm_head_weight, completion_ids, advanta
     >>> [round(g, 4) for g in head.grad[:, 0].tolist()]
     [-0.05, -0.05, -0.05, 0.15]
     """
-    return _loss_from(nt.grpo_from_hidden, (hidden_states, lm_head_weight), completion_ids, advantages, completion_mask,
-                      old_per_token_logps, ref_per_token_logps, sampling_per_token_logps, tool_mask, num_items_in_batch, args,
-                      temperature, config)
+    return _loss_from(
+        nt.grpo_from_hidden,
+        (hidden_states, lm_head_weight),
+        completion_ids,
+        advantages,
+        completion_mask,
+        old_per_token_logps,
+        ref_per_token_logps,
+        sampling_per_token_logps,
+        tool_mask,
+        num_items_in_batch,
+        args,
+        temperature,
+        config,
+    )

@@ -1,4 +1,5 @@
 """What all tests of the package share: random arrays of every kind of layout, and float64 as the judge."""
+
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def settings_as_they_were():
     """A test that changes the settings must not change another one's."""
     yield
     import napier
+
     napier.set_num_threads(0)
     napier.set_isa("auto")
 

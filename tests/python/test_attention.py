@@ -1,4 +1,5 @@
 """napier.attention against its formula in float64: masks, causal order, shared heads, ragged tokens with prefixes."""
+
 import numpy as np
 import pytest
 import scipy.special
@@ -59,11 +60,10 @@ def test_dtypes(dtype, tolerance, rng):
 def test_ragged_tokens_and_prefixes(rng):
     q, k, v = heads(rng, 8, 4, 16), heads(rng, 20, 2, 16), heads(rng, 20, 2, 8)
     queries, keys, prefix = [0, 3, 3, 8], [10, 14, 14, 19], ([0, 2, 0], [6, 2, 10])
-    got, lse = napier.attention(q, k, v, causal=True, query_offsets=queries, key_offsets=keys, prefix=prefix,
-                                return_lse=True)
+    got, lse = napier.attention(q, k, v, causal=True, query_offsets=queries, key_offsets=keys, prefix=prefix, return_lse=True)
     assert got.shape == (8, 4, 8) and lse.shape == (8, 4)
     for i in (0, 2):
-        rows = np.r_[prefix[0][i]:prefix[1][i], keys[i]:keys[i + 1]]
+        rows = np.r_[prefix[0][i] : prefix[1][i], keys[i] : keys[i + 1]]
         some = slice(queries[i], queries[i + 1])
         out, want = reference(*(x.transpose(1, 0, 2) for x in (q[some], k[rows], v[rows])), causal=True)
         np.testing.assert_allclose(got[some].transpose(1, 0, 2), out, atol=2e-6)
@@ -80,6 +80,7 @@ def test_gradients(rng):
     grad = heads(rng, *output.shape)
     grads = napier.attention_backward(grad, q, k, v, output, lse, mask=mask)
     for x, g, at in ((q, grads[0], (0, 1, 2, 3)), (k, grads[1], (0, 0, 4, 1)), (v, grads[2], (0, 0, 2, 5))):
+
         def loss(step):
             moved = [np.asarray(y, np.float64).copy() for y in (q, k, v)]
             moved[[id(y) for y in (q, k, v)].index(id(x))][at] += step

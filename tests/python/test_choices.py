@@ -1,5 +1,6 @@
 """Masks of softmax and its kin; logaddexp, logcumsumexp, entmax, gumbel_softmax and cross_entropy, against their definitions in longer
 arithmetic, with the same bits for all instruction sets and numbers of threads."""
+
 import fractions
 import math
 
@@ -76,10 +77,12 @@ def test_masks_with_the_other_arguments():
 
 def test_wrong_masks():
     x = normal(2, 3)
-    for call, kind, text in ((lambda: napier.softmax(x, mask=np.ones(2)), TypeError, "mask: expected bool or integers"),
-                             (lambda: napier.softmax(x, mask=[True] * 4), ValueError, r"mask: shape \(4,\)"),
-                             (lambda: napier.logsumexp(x[0], causal=True), ValueError, "causal: True, but x has 1 dim"),
-                             (lambda: napier.softmax(np.ma.array(x), mask=[True] * 3), TypeError, "x: masked arrays")):
+    for call, kind, text in (
+        (lambda: napier.softmax(x, mask=np.ones(2)), TypeError, "mask: expected bool or integers"),
+        (lambda: napier.softmax(x, mask=[True] * 4), ValueError, r"mask: shape \(4,\)"),
+        (lambda: napier.logsumexp(x[0], causal=True), ValueError, "causal: True, but x has 1 dim"),
+        (lambda: napier.softmax(np.ma.array(x), mask=[True] * 3), TypeError, "x: masked arrays"),
+    ):
         with pytest.raises(kind, match=text):
             call()
 
@@ -117,10 +120,12 @@ def test_logcumsumexp():
     share = np.where(np.tri(50, dtype=bool), np.exp(x[None, :] - lse[:, None]), 0)
     assert np.allclose(napier.logcumsumexp_backward(x, g), g @ share, rtol=1e-13)
     assert np.allclose(napier.logcumsumexp_tangent(x, g), share @ g, rtol=1e-13)
-    for call, kind, text in ((lambda: napier.logcumsumexp(x, None), TypeError, "axis: expected an integer, got None"),
-                             (lambda: napier.logcumsumexp(x, 1), IndexError, "axis: 1 is out of range"),
-                             (lambda: napier.logcumsumexp(x, temperature=0.0), ValueError, "temperature 0"),
-                             (lambda: napier.logcumsumexp_backward(x, g[1:]), ValueError, "grad_lse: its shape")):
+    for call, kind, text in (
+        (lambda: napier.logcumsumexp(x, None), TypeError, "axis: expected an integer, got None"),
+        (lambda: napier.logcumsumexp(x, 1), IndexError, "axis: 1 is out of range"),
+        (lambda: napier.logcumsumexp(x, temperature=0.0), ValueError, "temperature 0"),
+        (lambda: napier.logcumsumexp_backward(x, g[1:]), ValueError, "grad_lse: its shape"),
+    ):
         with pytest.raises(kind, match=text):
             call()
 
@@ -168,8 +173,11 @@ def test_entmax_of_shapes_and_special_rows():
     assert np.array_equal(napier.entmax([[1e308, -1e308]]), [[1, 0]])
     for alpha in (1.5, 1.3):
         the_same_everywhere(lambda: napier.entmax(normal(5, 70, dtype=np.float32), alpha=alpha))
-    for call, text in ((lambda: napier.entmax(x, alpha=0.5), "alpha: 0.5"), (lambda: napier.entmax(x, temperature=0), "temperature: 0"),
-                       (lambda: napier.entmax(x, masked_rows="one"), "masked_rows: 'one'")):
+    for call, text in (
+        (lambda: napier.entmax(x, alpha=0.5), "alpha: 0.5"),
+        (lambda: napier.entmax(x, temperature=0), "temperature: 0"),
+        (lambda: napier.entmax(x, masked_rows="one"), "masked_rows: 'one'"),
+    ):
         with pytest.raises(ValueError, match=text):
             call()
     with pytest.raises(TypeError, match="alpha: expected a number, got '1.5'"):
@@ -189,7 +197,10 @@ def test_gumbel_softmax():
     assert np.array_equal(napier.gumbel_softmax(x, 0.5, rng=7).argmax(-1), hard.argmax(-1))
     assert napier.gumbel_softmax(np.float32(x), axis=0, rng=np.random.default_rng(1)).dtype == np.float32
     the_same_everywhere(lambda: napier.gumbel_softmax(np.float32(x[:300]), rng=3))
-    for call, text in ((lambda: napier.gumbel_softmax(x, 0.0), "tau: 0.0 is not"), (lambda: napier.gumbel_softmax(x, noise=noise), "noise: shape")):
+    for call, text in (
+        (lambda: napier.gumbel_softmax(x, 0.0), "tau: 0.0 is not"),
+        (lambda: napier.gumbel_softmax(x, noise=noise), "noise: shape"),
+    ):
         with pytest.raises(ValueError, match=text):
             call()
 
@@ -235,10 +246,23 @@ class Namespace:
 
 def test_arrays_of_other_libraries():
     x = normal(2, 3)
-    for call in (napier.softmax, napier.log_softmax, napier.sparsemax, napier.entmax, napier.logcumsumexp, lambda x: napier.logsumexp(x),
-                 lambda x: napier.logsumexp(x, axis=(0, 1)), lambda x: napier.softmax(x, (0, 1)), lambda x: napier.softmax(x, mask=[1, 1, 0]),
-                 lambda x: napier.softmax_backward(x, x), lambda x: napier.logsumexp(x, b=[1, 2, 3]), lambda x: napier.logaddexp(x, x),
-                 lambda x: napier.swiglu(x, x), lambda x: napier.cross_entropy(x, [0, 1]), lambda x: napier.gumbel_softmax(x, rng=1)):
+    for call in (
+        napier.softmax,
+        napier.log_softmax,
+        napier.sparsemax,
+        napier.entmax,
+        napier.logcumsumexp,
+        lambda x: napier.logsumexp(x),
+        lambda x: napier.logsumexp(x, axis=(0, 1)),
+        lambda x: napier.softmax(x, (0, 1)),
+        lambda x: napier.softmax(x, mask=[1, 1, 0]),
+        lambda x: napier.softmax_backward(x, x),
+        lambda x: napier.logsumexp(x, b=[1, 2, 3]),
+        lambda x: napier.logaddexp(x, x),
+        lambda x: napier.swiglu(x, x),
+        lambda x: napier.cross_entropy(x, [0, 1]),
+        lambda x: napier.gumbel_softmax(x, rng=1),
+    ):
         y = call(Foreign(x))
         assert isinstance(y, Foreign) and np.array_equal(y.array, call(x))
     pair = napier.logsumexp(Foreign(x), axis=1, return_sign=True)
@@ -251,12 +275,23 @@ def test_arrays_of_other_libraries():
 
 def test_arrays_on_another_device_are_refused_by_name():
     x, there = normal(2, 3), Elsewhere()
-    for name, call in (("x", napier.softmax), ("a", napier.logsumexp), ("x", napier.entmax), ("x", napier.logcumsumexp),
-                       ("x1", lambda d: napier.logaddexp(d, 1.0)), ("q", lambda d: napier.attention(d, d, d)),
-                       ("out", lambda d: napier.softmax(x, out=d)), ("mask", lambda d: napier.softmax(x, mask=d)),
-                       ("x", lambda d: napier.softmax(d, mask=[1])), ("input", lambda d: napier.cross_entropy(d, [0]))):
-        with pytest.raises(NotImplementedError, match=rf"^{name}: the array \(test_choices.Elsewhere\) is on CUDA device 0, .* this build of "
-                                                      r"napier computes on the CPU only: .* \(copy it to the CPU\)$"):
+    for name, call in (
+        ("x", napier.softmax),
+        ("a", napier.logsumexp),
+        ("x", napier.entmax),
+        ("x", napier.logcumsumexp),
+        ("x1", lambda d: napier.logaddexp(d, 1.0)),
+        ("q", lambda d: napier.attention(d, d, d)),
+        ("out", lambda d: napier.softmax(x, out=d)),
+        ("mask", lambda d: napier.softmax(x, mask=d)),
+        ("x", lambda d: napier.softmax(d, mask=[1])),
+        ("input", lambda d: napier.cross_entropy(d, [0])),
+    ):
+        with pytest.raises(
+            NotImplementedError,
+            match=rf"^{name}: the array \(test_choices.Elsewhere\) is on CUDA device 0, .* this build of "
+            r"napier computes on the CPU only: .* \(copy it to the CPU\)$",
+        ):
             call(there)
     with pytest.raises(NotImplementedError, match=r"^x: the array \(test_choices.OnRocm\) is on a device of DLPack's type 10, and napier"):
         napier.softmax(OnRocm())
@@ -264,23 +299,25 @@ def test_arrays_on_another_device_are_refused_by_name():
 
 def test_wrong_arguments_are_named():
     x, z, heads = normal(2, 3), np.array([1j]), np.zeros((1, 2, 3, 4), np.float32)
-    for call, kind, text in ((lambda: napier.logsumexp(z, b="a"), TypeError, "b: expected numbers"),
-                             (lambda: napier.logsumexp(z, b=object()), TypeError, "b: expected numbers"),
-                             (lambda: napier.logsumexp(z, b=[[1], [1, 2]]), ValueError, "b: not an array"),
-                             (lambda: napier.logsumexp(z, temperature="1"), TypeError, "temperature: expected a number, got '1'"),
-                             (lambda: napier.softmax(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
-                             (lambda: napier.logsumexp(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
-                             (lambda: napier.attention(None, heads, heads), TypeError, "q: expected numbers"),
-                             (lambda: napier.attention(heads, heads, heads, mask="a"), TypeError, "mask: expected numbers"),
-                             (lambda: napier.attention(heads, heads, heads, scale="a"), TypeError, "scale: expected a number, got 'a'"),
-                             (lambda: napier.logaddexp("a", 1), TypeError, "x1: expected numbers"),
-                             (lambda: napier.entmax(None), TypeError, "x: expected numbers"),
-                             (lambda: napier.entmax(x, temperature="a"), TypeError, "temperature: expected a number"),
-                             (lambda: napier.cross_entropy(None, [1]), TypeError, "input: expected numbers"),
-                             (lambda: napier.cross_entropy(x, None), TypeError, "target: expected numbers"),
-                             (lambda: napier.cross_entropy(x, [0, 1], label_smoothing="a"), TypeError, "label_smoothing: expected"),
-                             (lambda: napier.gumbel_softmax(x, "a"), TypeError, "tau: expected a number"),
-                             (lambda: napier.gumbel_softmax(x, rng="a"), TypeError, "rng: expected a numpy.random.Generator")):
+    for call, kind, text in (
+        (lambda: napier.logsumexp(z, b="a"), TypeError, "b: expected numbers"),
+        (lambda: napier.logsumexp(z, b=object()), TypeError, "b: expected numbers"),
+        (lambda: napier.logsumexp(z, b=[[1], [1, 2]]), ValueError, "b: not an array"),
+        (lambda: napier.logsumexp(z, temperature="1"), TypeError, "temperature: expected a number, got '1'"),
+        (lambda: napier.softmax(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
+        (lambda: napier.logsumexp(x, axis=(0, (1,))), TypeError, r"axis: .* got \(0, \(1,\)\)"),
+        (lambda: napier.attention(None, heads, heads), TypeError, "q: expected numbers"),
+        (lambda: napier.attention(heads, heads, heads, mask="a"), TypeError, "mask: expected numbers"),
+        (lambda: napier.attention(heads, heads, heads, scale="a"), TypeError, "scale: expected a number, got 'a'"),
+        (lambda: napier.logaddexp("a", 1), TypeError, "x1: expected numbers"),
+        (lambda: napier.entmax(None), TypeError, "x: expected numbers"),
+        (lambda: napier.entmax(x, temperature="a"), TypeError, "temperature: expected a number"),
+        (lambda: napier.cross_entropy(None, [1]), TypeError, "input: expected numbers"),
+        (lambda: napier.cross_entropy(x, None), TypeError, "target: expected numbers"),
+        (lambda: napier.cross_entropy(x, [0, 1], label_smoothing="a"), TypeError, "label_smoothing: expected"),
+        (lambda: napier.gumbel_softmax(x, "a"), TypeError, "tau: expected a number"),
+        (lambda: napier.gumbel_softmax(x, rng="a"), TypeError, "rng: expected a numpy.random.Generator"),
+    ):
         with pytest.raises(kind, match=text):
             call()
 
@@ -298,8 +335,9 @@ def test_cross_entropy():
     weights = np.where(y < 0, 0, w[np.maximum(y, 0)])
     assert np.isclose(napier.cross_entropy(x, y, w), (each * weights).sum() / weights.sum(), rtol=1e-14)
     smooth = -(logp * w[None, :, None]).sum(1) * (y >= 0)
-    assert np.isclose(napier.cross_entropy(x, y, w, label_smoothing=0.2, reduction="sum"),
-                      (0.8 * each * weights + 0.2 / 5 * smooth).sum(), rtol=1e-14)
+    assert np.isclose(
+        napier.cross_entropy(x, y, w, label_smoothing=0.2, reduction="sum"), (0.8 * each * weights + 0.2 / 5 * smooth).sum(), rtol=1e-14
+    )
     q = napier.softmax(normal(6, 5, 2, seed=3), 1)
     soft = -(q * logp * w[None, :, None]).sum(1)
     assert np.allclose(napier.cross_entropy(x, q, w, reduction="none"), soft, atol=1e-14)
@@ -313,14 +351,16 @@ def test_cross_entropy():
 
 def test_wrong_arguments_of_cross_entropy():
     x, y = normal(4, 3), np.array([0, 1, 2, 1])
-    for call, kind, text in ((lambda: napier.cross_entropy(x, y + 1), IndexError, r"target: 3 is not in 0 \.\. 2"),
-                             (lambda: napier.cross_entropy(x, y[:2]), ValueError, r"target: shape \(2,\) is not \(4,\)"),
-                             (lambda: napier.cross_entropy(x, y * 1.0), ValueError, r"target: shape \(4,\) is not \(4, 3\)"),
-                             (lambda: napier.cross_entropy(x, y, np.ones(4)), ValueError, r"weight: shape \(4,\) is not \(3,\)"),
-                             (lambda: napier.cross_entropy(x, y, reduction="max"), ValueError, "reduction: 'max'"),
-                             (lambda: napier.cross_entropy(x, y, label_smoothing=2), ValueError, "label_smoothing: 2"),
-                             (lambda: napier.cross_entropy(x, y > 0), TypeError, "target: expected class indices"),
-                             (lambda: napier.cross_entropy(3.0, 1), ValueError, "input: expected at least 1")):
+    for call, kind, text in (
+        (lambda: napier.cross_entropy(x, y + 1), IndexError, r"target: 3 is not in 0 \.\. 2"),
+        (lambda: napier.cross_entropy(x, y[:2]), ValueError, r"target: shape \(2,\) is not \(4,\)"),
+        (lambda: napier.cross_entropy(x, y * 1.0), ValueError, r"target: shape \(4,\) is not \(4, 3\)"),
+        (lambda: napier.cross_entropy(x, y, np.ones(4)), ValueError, r"weight: shape \(4,\) is not \(3,\)"),
+        (lambda: napier.cross_entropy(x, y, reduction="max"), ValueError, "reduction: 'max'"),
+        (lambda: napier.cross_entropy(x, y, label_smoothing=2), ValueError, "label_smoothing: 2"),
+        (lambda: napier.cross_entropy(x, y > 0), TypeError, "target: expected class indices"),
+        (lambda: napier.cross_entropy(3.0, 1), ValueError, "input: expected at least 1"),
+    ):
         with pytest.raises(kind, match=text):
             call()
 

@@ -1,4 +1,5 @@
 """logsumexp of complex numbers, and softmax over several axes."""
+
 import numpy as np
 import pytest
 import scipy.special
@@ -115,8 +116,11 @@ def test_shapes_and_dtypes(rng):
 SEVERAL = [(0,), (1, 3), (3, 0), (-1, 0, 1), (0, 1, 2, 3)]
 
 
-@pytest.mark.parametrize("ours, theirs", [(napier.softmax, scipy.special.softmax), (napier.log_softmax, scipy.special.log_softmax)],
-                         ids=["softmax", "log_softmax"])
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [(napier.softmax, scipy.special.softmax), (napier.log_softmax, scipy.special.log_softmax)],
+    ids=["softmax", "log_softmax"],
+)
 def test_several_axes(ours, theirs, rng):
     x = rng.standard_normal((2, 3, 4, 5))
     backward = napier.softmax_backward if ours is napier.softmax else napier.log_softmax_backward
@@ -128,7 +132,7 @@ def test_several_axes(ours, theirs, rng):
         assert ours(x.astype("f4"), axis).dtype == "f4" and ours(x.astype("f4"), axis, dtype="f8").dtype == "f8"
         g = rng.standard_normal(x.shape)
         last = [i for i in range(4) if i not in [a % 4 for a in axis]] + [a % 4 for a in axis]
-        joined = [np.transpose(z, last).reshape(*[x.shape[i] for i in last[:4 - len(axis)]], -1) for z in (y, g)]
+        joined = [np.transpose(z, last).reshape(*[x.shape[i] for i in last[: 4 - len(axis)]], -1) for z in (y, g)]
         one = backward(*joined, -1).reshape([x.shape[i] for i in last]).transpose(np.argsort(last))
         assert bits(backward(y, g, axis)) == bits(one)
     assert bits(ours(x, (0, 1, 2, 3))) == bits(ours(x, None)) and bits(ours(x, (2,))) == bits(ours(x, 2))

@@ -1,4 +1,5 @@
 """Every public name has an example in its docstring, and the examples run. (Modules that need more: tests/peers.)"""
+
 import docstrings
 import pytest
 

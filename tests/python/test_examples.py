@@ -1,4 +1,5 @@
 """The gallery: every program in examples/ that needs no PyTorch runs to its end. (Those with PyTorch: tests/peers.)"""
+
 import json
 import pathlib
 

@@ -1,5 +1,6 @@
 """Ctrl-C ends long calls with KeyboardInterrupt, and later calls give their bits. bench/python/interrupts.py prints how
 soon, for more calls."""
+
 import math
 import os
 import signal
@@ -38,17 +39,17 @@ def softmax():
 
 def token_logprobs():
     x, ids = many(1 << 17), np.arange(1 << 17)
-    return lambda n: napier.token_logprobs(x[:n * 500], ids[:n * 500], entropy=True).logprobs
+    return lambda n: napier.token_logprobs(x[: n * 500], ids[: n * 500], entropy=True).logprobs
 
 
 def kl_full():
     x = many(1 << 16)
-    return lambda n: napier.kl_full(x[:n * 200], x[:n * 200])
+    return lambda n: napier.kl_full(x[: n * 200], x[: n * 200])
 
 
 def sample():
     x = many(1 << 16)
-    return lambda n: napier.sample(x[:n * 100], top_p=0.9).ids
+    return lambda n: napier.sample(x[: n * 100], top_p=0.9).ids
 
 
 def linear_token_logprobs():
@@ -58,8 +59,9 @@ def linear_token_logprobs():
 
 def linear_token_logprobs_backward():
     states, head = random(1, 256), random(50000, 256)
-    return lambda n: rl.linear_token_logprobs_backward(np.broadcast_to(states, (n * 50, 256)), head, np.arange(n * 50),
-                                                       grad_logprobs=np.ones((n * 50, 1), np.float32))[0]
+    return lambda n: rl.linear_token_logprobs_backward(
+        np.broadcast_to(states, (n * 50, 256)), head, np.arange(n * 50), grad_logprobs=np.ones((n * 50, 1), np.float32)
+    )[0]
 
 
 def attention():
@@ -77,8 +79,17 @@ def attention_backward():
     return call
 
 
-CALLS = [matmul, softmax, token_logprobs, kl_full, sample, linear_token_logprobs, linear_token_logprobs_backward,
-         attention, attention_backward]
+CALLS = [
+    matmul,
+    softmax,
+    token_logprobs,
+    kl_full,
+    sample,
+    linear_token_logprobs,
+    linear_token_logprobs_backward,
+    attention,
+    attention_backward,
+]
 
 
 def seconds(call, size):
@@ -168,5 +179,4 @@ def test_torch():
     wide = a[:1].clone().requires_grad_()
     check_ctrl_c(lambda n: nt.matmul(wide.expand(n * 512, -1), a.T).sum().backward())
     states, head = torch.from_numpy(random(1, 256)).requires_grad_(), torch.from_numpy(random(10000, 256))
-    check_ctrl_c(lambda n: nt.linear_token_logprobs(states.expand(n * 50, -1), head,
-                                                    torch.arange(n * 50)).logprobs.sum().backward())
+    check_ctrl_c(lambda n: nt.linear_token_logprobs(states.expand(n * 50, -1), head, torch.arange(n * 50)).logprobs.sum().backward())

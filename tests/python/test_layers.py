@@ -1,5 +1,6 @@
 """rms_norm, swiglu, rotary and their gradients: shapes, dtypes, errors; composed, the bits of napier.Qwen3. What the numbers
 are is for tests/unit (an oracle) and tests/peers (PyTorch, transformers)."""
+
 import json
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_gradients_are_those_of_pieces():
     """A row's gradient depends on the row alone; that of the weight is a sum in double."""
     x, g, w = rows(30, 50), rows(30, 50, seed=1), rows(50, seed=2)
     to_x, to_w = napier.rms_norm_backward(g, x, w)
-    pieces = [napier.rms_norm_backward(g[i:i + 7], x[i:i + 7], w) for i in range(0, 30, 7)]
+    pieces = [napier.rms_norm_backward(g[i : i + 7], x[i : i + 7], w) for i in range(0, 30, 7)]
     assert bits(np.concatenate([p[0] for p in pieces])) == bits(to_x)
     assert np.allclose(sum(p[1].astype("f8") for p in pieces), to_w, rtol=1e-6)
     c, s = napier.rotary_angles(range(30), *napier.rotary_frequencies(10))
@@ -89,13 +90,18 @@ def test_errors():
 def weights_of(folder):
     data = (folder / "model.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
-    return {name: np.frombuffer(data[8 + size:], BF16 if t["dtype"] == "BF16" else np.float32, np.prod(t["shape"], dtype=int),
-                                t["data_offsets"][0]).reshape(t["shape"]) for name, t in header.items()}
+    header = json.loads(data[8 : 8 + size])
+    return {
+        name: np.frombuffer(
+            data[8 + size :], BF16 if t["dtype"] == "BF16" else np.float32, np.prod(t["shape"], dtype=int), t["data_offsets"][0]
+        ).reshape(t["shape"])
+        for name, t in header.items()
+    }
 
 
 def states_of(weights, ids, narrow):
     """The states of all positions. What a product or attention reads is first made `narrow`, and weights of attention too."""
+
     def product(x, name):
         return napier.matmul(x.astype(narrow), weights[name + ".weight"].T, dtype="float32")
 

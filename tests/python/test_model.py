@@ -1,5 +1,6 @@
 """napier.CausalLM, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
 are is for tests/unit (an oracle) and tests/peers (transformers)."""
+
 import functools
 import json
 import pathlib
@@ -57,8 +58,11 @@ def test_what_it_is(model, directory):
 
 
 @have
-@pytest.mark.parametrize("dtype, word, given", [(np.float32, "F32", np.float32), (np.float16, "F16", np.float16),
-                                                (BF16, "BF16", np.float32)], ids=["F32", "F16", "BF16"])
+@pytest.mark.parametrize(
+    "dtype, word, given",
+    [(np.float32, "F32", np.float32), (np.float16, "F16", np.float16), (BF16, "BF16", np.float32)],
+    ids=["F32", "F16", "BF16"],
+)
 def test_the_head_is_plain_numpy(tmp_path, dtype, word, given):
     """Other libraries (torch.from_numpy) take NumPy's own dtypes only: bfloat16 comes as float32, exactly."""
     write_model(tmp_path, dtype, word)
@@ -98,7 +102,7 @@ def test_scores_are_the_forwards(model):
     scores = model.score(prompts, responses)
     assert scores.offsets.tolist() == [0, 2, 2, 6] and scores.token_ids.tolist() == [9, 10, 11, 12, 13, 14]
     for b in (0, 2):
-        logits = model.forward(prompts[b] + responses[b])[len(prompts[b]) - 1:-1]
+        logits = model.forward(prompts[b] + responses[b])[len(prompts[b]) - 1 : -1]
         wanted = napier.token_logprobs(logits, responses[b], entropy=True, argmax=True)
         mine = slice(scores.offsets[b], scores.offsets[b + 1])
         assert bits(scores.logprobs[mine]) == bits(wanted.logprobs) and bits(scores.entropy[mine]) == bits(wanted.entropy)
@@ -136,8 +140,12 @@ def with_bos(folder, bos="<|im_start|>"):
     """The id of the BOS that the folder's tokenizer.json adds from now on."""
     document = json.loads(TOKENIZER.read_text())
     id = next(token["id"] for token in document["added_tokens"] if token["content"] == bos)
-    document["post_processor"] = {"type": "TemplateProcessing", "pair": [], "special_tokens": {bos: {"ids": [id]}}, "single": [
-        {"SpecialToken": {"id": bos}}, {"Sequence": {"id": "A"}}]}
+    document["post_processor"] = {
+        "type": "TemplateProcessing",
+        "pair": [],
+        "special_tokens": {bos: {"ids": [id]}},
+        "single": [{"SpecialToken": {"id": bos}}, {"Sequence": {"id": "A"}}],
+    }
     (folder / "tokenizer.json").write_text(json.dumps(document))
     return id
 
@@ -153,8 +161,12 @@ def test_prompts_that_are_texts_begin_with_the_bos(directory, tmp_path):
     assert tokenizer.encode(text, add_special_tokens=True) == [bos] + ids == tokenizer.encode(text, add_special_tokens="once")
     assert tokenizer.encode("<|im_start|>" + text, add_special_tokens="once") == [bos] + ids
     assert tokenizer.encode("<|im_start|>" + text, add_special_tokens=True) == [bos, bos] + ids
-    same = [model.logprobs_for(text, response), model.logprobs_for("<|im_start|>" + text, response),
-            model.logprobs_for([bos] + ids, answer), pickle.loads(pickle.dumps(model)).logprobs_for(text, response)]
+    same = [
+        model.logprobs_for(text, response),
+        model.logprobs_for("<|im_start|>" + text, response),
+        model.logprobs_for([bos] + ids, answer),
+        pickle.loads(pickle.dumps(model)).logprobs_for(text, response),
+    ]
     assert all(np.array_equal(one, same[0]) for one in same)
     assert np.array_equal(bare.logprobs_for(text, response), model.logprobs_for(ids, answer))
     assert np.array_equal(pickle.loads(pickle.dumps(bare)).logprobs_for(text, response), model.logprobs_for(ids, answer))
@@ -168,8 +180,11 @@ def test_chat_templates(tmp_path):
     pytest.importorskip("jinja2")
     shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
     talk = [{"role": "user", "content": "\u00e9"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({
-        "bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages | tojson }}{% if add_generation_prompt %}!{% endif %}{{ x }}"}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(
+            {"bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages | tojson }}{% if add_generation_prompt %}!{% endif %}{{ x }}"}
+        )
+    )
     tokenizer = napier.Tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.apply_chat_template(talk, x=1) == '<s>[{"role": "user", "content": "\u00e9"}]1'
     assert tokenizer.apply_chat_template(talk, add_generation_prompt=True).endswith("]!")
@@ -182,8 +197,11 @@ def test_chat_templates(tmp_path):
     alone = napier.Tokenizer(TOKENIZER.read_bytes())
     refuses(lambda: alone.apply_chat_template(talk), ValueError, "^chat_template: the model has none")
     (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<s>", "x": {"eos_token": 1}, "bos_token": "<t>"}')
-    refuses(lambda: napier.Tokenizer(tmp_path / "tokenizer.json").apply_chat_template(talk), ValueError,
-            "tokenizer_config.json: 'bos_token' stands there twice")
+    refuses(
+        lambda: napier.Tokenizer(tmp_path / "tokenizer.json").apply_chat_template(talk),
+        ValueError,
+        "tokenizer_config.json: 'bos_token' stands there twice",
+    )
 
 
 @have
@@ -226,11 +244,13 @@ def test_chat():
     text = chat([user], tools=[{"a": 1}, '{"b":2}'])
     assert '<tools>\n{"a": 1}\n{"b":2}\n</tools>' in text and text.endswith("<|im_start|>user\nq<|im_end|>\n")
     assert chat([{"role": "tool", "content": "1", "tool_call_id": "x", "name": "f"}]) == chat([{"role": "tool", "content": "1"}])
-    for message, kind, word in [({**user, "thinking": "hm"}, ValueError, r"messages\[0\]: 'thinking'"),
-                                ({**user, "reasoning_content": "hm"}, ValueError, "reasoning of a user"),
-                                ({**user, "tool_calls": [call]}, ValueError, "tool calls of a user"),
-                                ({"role": "user"}, TypeError, r"messages\[0\]: content"),
-                                ({"role": "user", "content": [{"type": "text", "text": "q"}]}, TypeError, "content")]:
+    for message, kind, word in [
+        ({**user, "thinking": "hm"}, ValueError, r"messages\[0\]: 'thinking'"),
+        ({**user, "reasoning_content": "hm"}, ValueError, "reasoning of a user"),
+        ({**user, "tool_calls": [call]}, ValueError, "tool calls of a user"),
+        ({"role": "user"}, TypeError, r"messages\[0\]: content"),
+        ({"role": "user", "content": [{"type": "text", "text": "q"}]}, TypeError, "content"),
+    ]:
         refuses(lambda: chat([message]), kind, word)
 
 
@@ -287,13 +307,17 @@ def test_progress_and_errors(model, directory, tmp_path):
 def test_a_sequence_that_is_too_long(directory):
     """One warning for each model, of what runs beyond its 64 positions: the last token that is rated does not run."""
     some = list(range(5, 45))
-    for call, tokens in [(lambda m, n: m.score([some], [some[:n - 40]]), 66), (lambda m, n: m.logprobs_for(some, some[:n - 40]), 66),
-                         (lambda m, n: m.batch_logprobs([[5], some], [some[:n - 40]], prompt_of=[1]), 66),
-                         (lambda m, n: m.plan([some], [some[:n - 40]]), 66), (lambda m, n: m.kv((some + some)[:n]), 65),
-                         (lambda m, n: m.forward((some + some)[:n]), 65),
-                         (lambda m, n: m.forward([5, 6] + (some + some)[:n], offsets=[0, 2, n + 2]), 65),
-                         (lambda m, n: m.judge([some + some[:n - 41]], [[5]], [1.0]), 66),
-                         (lambda m, n: m.generate([some, [5]], samples=2, max_tokens=n - 40, stop=[]), 66)]:
+    for call, tokens in [
+        (lambda m, n: m.score([some], [some[: n - 40]]), 66),
+        (lambda m, n: m.logprobs_for(some, some[: n - 40]), 66),
+        (lambda m, n: m.batch_logprobs([[5], some], [some[: n - 40]], prompt_of=[1]), 66),
+        (lambda m, n: m.plan([some], [some[: n - 40]]), 66),
+        (lambda m, n: m.kv((some + some)[:n]), 65),
+        (lambda m, n: m.forward((some + some)[:n]), 65),
+        (lambda m, n: m.forward([5, 6] + (some + some)[:n], offsets=[0, 2, n + 2]), 65),
+        (lambda m, n: m.judge([some + some[: n - 41]], [[5]], [1.0]), 66),
+        (lambda m, n: m.generate([some, [5]], samples=2, max_tokens=n - 40, stop=[]), 66),
+    ]:
         model = napier.CausalLM(directory)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -310,14 +334,18 @@ def test_a_name_of_a_hub():
     """Nothing is downloaded: the error has the two commands."""
     for name, hub in [("Qwen3-0.6Z", "OWNER/Qwen3-0.6Z"), ("Qwen/Qwen3-0.6Z", "Qwen/Qwen3-0.6Z")]:
         for load in (napier.CausalLM.from_pretrained, napier.CausalLM):
-            refuses(lambda load=load, name=name: load(name), FileNotFoundError,
-                    f"^{name}: no such folder.*\n.*pip install huggingface_hub\n.*hf download {hub} --local-dir Qwen3-0.6Z$")
+            refuses(
+                lambda load=load, name=name: load(name),
+                FileNotFoundError,
+                f"^{name}: no such folder.*\n.*pip install huggingface_hub\n.*hf download {hub} --local-dir Qwen3-0.6Z$",
+            )
 
 
 @have
 def test_lm_eval(model):
     """The harness's calls, by a list of requests as it makes them."""
     from napier.lm_eval import NapierLM
+
     lm = NapierLM(model)
     end = model.tokenizer.id_of("<|endoftext|>")  # the tokenizer's, whatever config.json says
     assert lm.tok_encode("a b") == model.encode("a b") and lm.eot_token_id == lm.prefix_token_id == end
@@ -328,8 +356,9 @@ def test_lm_eval(model):
         scores = model.score([context or [end]], [continuation])
         assert logprob == scores.logprobs.sum(dtype="f8") and greedy == scores.is_greedy.all()
     lm.max_length = 4  # the context loses its beginning
-    assert lm._loglikelihood_tokens([(("c", "t"), list(range(20, 30)), [5, 6])]) == \
-        lm._loglikelihood_tokens([(("c", "t"), [27, 28, 29], [5, 6])])
+    assert lm._loglikelihood_tokens([(("c", "t"), list(range(20, 30)), [5, 6])]) == lm._loglikelihood_tokens(
+        [(("c", "t"), [27, 28, 29], [5, 6])]
+    )
     lm.max_length = 64
     (whole,) = lm.loglikelihood_rolling([types.SimpleNamespace(args=("the cat sat",))])
     ids = model.encode("the cat sat")
@@ -357,8 +386,8 @@ def test_decode_takes_the_ids_of_generate(model):
 @have
 def test_lm_eval_refuses_an_empty_continuation(model):
     from napier.lm_eval import NapierLM
-    refuses(lambda: NapierLM(model)._loglikelihood_tokens([(("Ans", "wer"), [5, 6], [])]), ValueError,
-            "'Ans', 'wer'.*no token of its own")
+
+    refuses(lambda: NapierLM(model)._loglikelihood_tokens([(("Ans", "wer"), [5, 6], [])]), ValueError, "'Ans', 'wer'.*no token of its own")
 
 
 @have
@@ -368,7 +397,7 @@ def test_tensors_that_the_config_does_not_describe(tmp_path):
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
     size = int.from_bytes(whole[:8], "little")
-    header, body = json.loads(whole[8:8 + size]), whole[8 + size:]
+    header, body = json.loads(whole[8 : 8 + size]), whole[8 + size :]
     begin, end = header["model.embed_tokens.weight"]["data_offsets"]
     embedding, shape = body[begin:end], header["model.embed_tokens.weight"]["shape"]
 
@@ -378,8 +407,11 @@ def test_tensors_that_the_config_does_not_describe(tmp_path):
         path.write_bytes(len(text).to_bytes(8, "little") + text + body + data)
         return napier.CausalLM(tmp_path)
 
-    for name in ("model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.q_proj.lora_A.weight",
-                 "model.layers.2.input_layernorm.weight"):
+    for name in (
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.0.self_attn.q_proj.lora_A.weight",
+        "model.layers.2.input_layernorm.weight",
+    ):
         refuses(lambda: load(name, [1], bytes(4)), ValueError, "the config describes no such tensor")
     refuses(lambda: load("lm_head.weight", shape, bytes(len(embedding))), ValueError, "lm_head.weight: not equal")
     load("lm_head.weight", shape, embedding)
@@ -389,14 +421,15 @@ def test_tensors_that_the_config_does_not_describe(tmp_path):
 @have
 def test_lm_eval_generates(directory):
     from napier.lm_eval import NapierLM
+
     lm = NapierLM(directory)
     ask = lambda context, **how: types.SimpleNamespace(args=(context, how))
     free = lm.generate_until([ask("the cat", max_gen_toks=30)])[0]
     ids = lm.model.generate(["the cat"], max_tokens=30, temperature=0, stop=[lm.eot_token_id, 2])
     assert free == lm.model.decode(ids.token_ids, skip_special=True) and len(free) > 3
     stop = free[2:4]
-    assert lm.generate_until([ask("the cat", until=[stop, "zzz"], max_gen_toks=30)])[0] == free[:free.index(stop)]
-    assert lm.generate_until([ask("the cat", until=stop, do_sample=False, max_new_tokens=30)])[0] == free[:free.index(stop)]
+    assert lm.generate_until([ask("the cat", until=[stop, "zzz"], max_gen_toks=30)])[0] == free[: free.index(stop)]
+    assert lm.generate_until([ask("the cat", until=stop, do_sample=False, max_new_tokens=30)])[0] == free[: free.index(stop)]
     sampled = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 12, "top_k": 50}
     asked = [ask("a", **sampled), ask("the cat", max_gen_toks=30), ask("a", **sampled), ask("b", **sampled), ask("", **sampled)]
     made = lm.generate_until(asked)
@@ -404,8 +437,9 @@ def test_lm_eval_generates(directory):
     lm._TOGETHER = 1
     assert lm.generate_until(asked[::-1]) == [made[4], made[3], made[0], free, made[2]]  # whatever comes before
     lm.max_length = 12  # the context loses its beginning
-    assert lm.generate_until([ask("abcdefgh the cat", max_gen_toks=6)]) == \
-        lm.generate_until([ask(lm.model.decode(lm.tok_encode("abcdefgh the cat")[-6:]), max_gen_toks=6)])
+    assert lm.generate_until([ask("abcdefgh the cat", max_gen_toks=6)]) == lm.generate_until(
+        [ask(lm.model.decode(lm.tok_encode("abcdefgh the cat")[-6:]), max_gen_toks=6)]
+    )
     for how, word in (({"max_gen_toks": 12}, "max_gen_toks"), ({"do_sample": True}, "do_sample"), ({"num_beams": 4}, "num_beams")):
         refuses(lambda: lm.generate_until([ask("a", **how)]), ValueError, word)
 
@@ -413,6 +447,7 @@ def test_lm_eval_generates(directory):
 @have
 def test_lm_eval_s_arguments(directory, tmp_path):
     from napier.lm_eval import NapierLM
+
     for name, value in (("dtype", "float32"), ("max_lenght", 512), ("trust_remote_code", True)):
         with pytest.raises(TypeError, match=f"^{name}: not an argument of the model napier, whose are pretrained, compute"):
             NapierLM(directory, **{name: value})
@@ -473,7 +508,7 @@ def test_weights_in_memory(tmp_path, dtype, word, compute):
 
 def family(kind, **changes):
     """The config and weights of another family, made of those above."""
-    config = {**CONFIG, "architectures": [kind], "model_type": kind[:kind.index("For")].lower(), **changes}
+    config = {**CONFIG, "architectures": [kind], "model_type": kind[: kind.index("For")].lower(), **changes}
     tensors = {name: x for name, x in weights().items() if config["model_type"] == "qwen3" or "_norm." not in name}
     rng = np.random.default_rng(7)
     if config["model_type"] == "qwen2":
@@ -508,15 +543,26 @@ def test_families(name):
 def test_experts():
     """One tensor for each expert, as in files, and those of all experts together, as transformers 5 has them in memory."""
     experts, width, rng = 4, 20, np.random.default_rng(3)
-    config = {**CONFIG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": experts,
-              "num_experts_per_tok": 2, "moe_intermediate_size": width, "mlp_only_layers": [0], "norm_topk_prob": True}
+    config = {
+        **CONFIG,
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": experts,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": width,
+        "mlp_only_layers": [0],
+        "norm_topk_prob": True,
+    }
     common = {name: x for name, x in weights().items() if "layers.1.mlp" not in name}
     common["model.layers.1.mlp.gate.weight"] = rng.standard_normal((experts, HIDDEN)).astype(np.float32)
     gate_up = rng.standard_normal((experts, 2 * width, HIDDEN)).astype(np.float32)
     down = rng.standard_normal((experts, HIDDEN, width)).astype(np.float32)
     at = "model.layers.1.mlp.experts."
-    apart = {f"{at}{e}.{name}_proj.weight": np.ascontiguousarray(x) for e in range(experts) for name, x in
-             (("gate", gate_up[e, :width]), ("up", gate_up[e, width:]), ("down", down[e]))}
+    apart = {
+        f"{at}{e}.{name}_proj.weight": np.ascontiguousarray(x)
+        for e in range(experts)
+        for name, x in (("gate", gate_up[e, :width]), ("up", gate_up[e, width:]), ("down", down[e]))
+    }
     model = napier.CausalLM.from_state_dict(config, {**common, at + "gate_up_proj": gate_up, at + "down_proj": down})
     assert (model.info["experts"], model.info["experts_per_token"], model.info["expert_intermediate"]) == (4, 2, 20)
     again = napier.CausalLM.from_state_dict(config, {**common, **apart})
@@ -530,8 +576,12 @@ def test_experts():
 def test_a_window_is_a_limit():
     model = napier.CausalLM.from_state_dict(*family("MistralForCausalLM", sliding_window=8))
     assert model.info["positions"] == 8 and model.forward(range(8)).shape == (8, VOCABULARY)
-    for call in (lambda: model.forward(range(9)), lambda: model.logprobs_for([1] * 5, [2] * 5), lambda: model.kv([3] * 9),
-                 lambda: model.generate([[1, 2, 3]], max_tokens=7)):
+    for call in (
+        lambda: model.forward(range(9)),
+        lambda: model.logprobs_for([1] * 5, [2] * 5),
+        lambda: model.kv([3] * 9),
+        lambda: model.generate([[1, 2, 3]], max_tokens=7),
+    ):
         refuses(call, NotImplementedError, "a sequence of 9 tokens is longer than the model's sliding_window of 8")
 
 
@@ -572,6 +622,7 @@ def test_an_update_and_other_calls(directory):
     assert bits(model.forward([5, 6, 7])) == wanted  # all or nothing
     refuses(lambda: model.encode("a"), ValueError, "has no tokenizer")
     from napier.lm_eval import NapierLM
+
     refuses(lambda: NapierLM(model), ValueError, "^pretrained: this model has no tokenizer.json")
     texts = napier.CausalLM.from_state_dict(CONFIG, mine, tokenizer=napier.Tokenizer(TOKENIZER))
     assert NapierLM(texts, prefix_token_id=3).prefix_token_id == 3 and NapierLM(texts).tok_encode("a b") == texts.encode("a b")
@@ -590,8 +641,9 @@ def test_a_build_without_says_so():
 def test_generate(model, directory):
     prompts = [[5, 6, 7], list(range(3, 40)), "the end"]
     told = []
-    made = model.generate(prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7,
-                          on_token=lambda *token: told.append(token) and False)
+    made = model.generate(
+        prompts, samples=4, max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, on_token=lambda *token: told.append(token) and False
+    )
     lengths = np.diff(made.offsets)
     assert len(lengths) == 12 and lengths.min() >= 1 and lengths.max() <= 9 and len(told) == made.offsets[-1]
     assert (made.stopped | (lengths == 9)).all()
@@ -635,16 +687,17 @@ def test_generate_texts(model, directory):
     free = model.generate(prompts, stop=[], texts=True, entropy=True, **options)
     whole = [model.decode(free.token_ids[a:b], skip_special=True) for a, b in zip(free.offsets, free.offsets[1:])]
     assert free.texts == whole and free.stop == [None] * 12 and not free.stopped.any()
-    scores = model.score(prompts, [free.token_ids[a:b] for a, b in zip(free.offsets, free.offsets[1:])],
-                         prompt_of=np.arange(12) // 6, temperature=1.3)
+    scores = model.score(
+        prompts, [free.token_ids[a:b] for a, b in zip(free.offsets, free.offsets[1:])], prompt_of=np.arange(12) // 6, temperature=1.3
+    )
     assert bits(scores.entropy) == bits(free.entropy) and bits(scores.logprobs) == bits(free.plain_logprobs)
     stops = ["\ufffe", *(text[4:6] for text in whole if "\ufffd" not in text[4:6])][:4]
     made = model.generate(prompts, stop=[11, *stops], texts=True, on_text=on_text, **options)
     assert ["".join(told[i]) for i in range(12)] == made.texts and len(over) == 12
     assert any(s in stops for s in made.stop) and bits(made.stopped) == bits(np.array([s is not None for s in made.stop]))
     for text, full, stop, a, b, at in zip(made.texts, whole, made.stop, made.offsets, made.offsets[1:], free.offsets):
-        assert bits(made.token_ids[a:b]) == bits(free.token_ids[at:at + b - a]) and full.startswith(text.rstrip("\ufffd"))
-        assert not isinstance(stop, str) or full[len(text):].startswith(stop)
+        assert bits(made.token_ids[a:b]) == bits(free.token_ids[at : at + b - a]) and full.startswith(text.rstrip("\ufffd"))
+        assert not isinstance(stop, str) or full[len(text) :].startswith(stop)
         assert stop != 11 or made.token_ids[b - 1] == 11
     least = model.generate(prompts, stop=list(range(300)), min_tokens=7, **options)
     assert np.diff(least.offsets).min() > 7 and (least.token_ids[:7] >= 300).all()
@@ -662,6 +715,7 @@ def test_generate_ends_with_ctrl_c(model):
     """A signal between two tokens ends the call at once."""
     import os
     import signal
+
     told = []
 
     def on_token(*token):
@@ -676,9 +730,16 @@ def test_generate_ends_with_ctrl_c(model):
 
 @have
 def test_generate_refuses(model):
-    for change, word in [({"max_tokens": 0}, "max_tokens"), ({"samples": 0}, "samples"), ({"stop": [600]}, "600"),
-                         ({"numbers": [1, 2]}, "numbers"), ({"top_p": 0.0}, "top_p"), ({"temperature": -1.0}, "temperature"),
-                         ({"prompts": [[]]}, "empty"), ({"prompts": [[600]]}, "600")]:
+    for change, word in [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"samples": 0}, "samples"),
+        ({"stop": [600]}, "600"),
+        ({"numbers": [1, 2]}, "numbers"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"prompts": [[]]}, "empty"),
+        ({"prompts": [[600]]}, "600"),
+    ]:
         refuses(functools.partial(model.generate, **{"prompts": [[1, 2]], **change}), ValueError, word)
     refuses(lambda: model.generate("one text"), TypeError, "prompts")
     refuses(lambda: model.generate([[1, 2]], on_token=lambda *_: 1 / 0), ZeroDivisionError)

@@ -1,4 +1,5 @@
 """napier.progress: bars of long calls, which are removed however a call ends, and change no bit."""
+
 import contextlib
 import functools
 import io
@@ -24,10 +25,12 @@ def random(*shape):
 
 
 A, HEAD, Q = random(2048, 2048), random(50000, 128), random(1, 8, 4096, 64)
-CALLS = {"matmul": lambda: napier.matmul(A, A),
-         "linear_token_logprobs": lambda: napier.linear_token_logprobs(HEAD[:1000], HEAD, np.arange(1000)).logprobs,
-         "attention": lambda: napier.attention(Q, Q, Q),
-         "softmax": lambda: napier.softmax(np.broadcast_to(np.ravel(HEAD)[:100000], (200, 100000)))}
+CALLS = {
+    "matmul": lambda: napier.matmul(A, A),
+    "linear_token_logprobs": lambda: napier.linear_token_logprobs(HEAD[:1000], HEAD, np.arange(1000)).logprobs,
+    "attention": lambda: napier.attention(Q, Q, Q),
+    "softmax": lambda: napier.softmax(np.broadcast_to(np.ravel(HEAD)[:100000], (200, 100000))),
+}
 
 
 def result_of(call):
@@ -188,6 +191,7 @@ def interrupt():
 
 def test_ctrl_c_while_a_bar_is_drawn(drawer):
     for kind in (KeyboardInterrupt, ValueError):
+
         def handle(number, frame, kind=kind):
             raise kind("enough")
 

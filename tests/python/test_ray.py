@@ -1,4 +1,5 @@
 """napier.ray: its actors without Ray, which calls them with dicts of arrays. tests/peers/test_scale_ray.py has Ray itself."""
+
 import numpy as np
 
 import napier
@@ -20,8 +21,9 @@ def rows_of(results):
         for i in range(len(result["prompt"])):
             key = int(result["number"][i]), int(result.get("sample", np.zeros(len(result["prompt"])))[i])
             assert key not in rows
-            rows[key] = {name: bits(np.asarray(column[i])) if name not in ("prompt", "text") else str(column[i])
-                         for name, column in result.items()}
+            rows[key] = {
+                name: bits(np.asarray(column[i])) if name not in ("prompt", "text") else str(column[i]) for name, column in result.items()
+            }
     return rows
 
 
@@ -77,8 +79,11 @@ def test_judge(directory):
     criteria = ["It is right.", {"criterion": "It is {prompt}.", "weight": -0.5}]
     batch = {**batch_of(range(4)), "response": np.array(["one", "{criterion}", "", "four"], object)}
     model = napier.CausalLM(directory)
-    questions = [f"Question:\n{p}\n\nAnswer:\n{r}\n\nCriterion: {c}\nDoes the answer meet the criterion? Reply with Yes or No.\n"
-                 for p, r in zip(batch["prompt"], batch["response"]) for c in ("It is right.", "It is {prompt}.")]
+    questions = [
+        f"Question:\n{p}\n\nAnswer:\n{r}\n\nCriterion: {c}\nDoes the answer meet the criterion? Reply with Yes or No.\n"
+        for p, r in zip(batch["prompt"], batch["response"])
+        for c in ("It is right.", "It is {prompt}.")
+    ]
     chat = [model.encode(napier.Tokenizer.chat([{"role": "user", "content": q}], disable_thinking=True)) for q in questions]
     for prompts, options in ((chat, {}), (questions, {"chat": None})):
         scores, rewards, _ = model.judge(prompts, ["Yes", "No"], [1, 0], weights=[1, -0.5], criteria=2)

@@ -1,4 +1,5 @@
 """Log-probabilities of tokens, KL, rubric scores and GRPO losses against their formulas in NumPy's float64."""
+
 import numpy as np
 import pytest
 import scipy.special
@@ -34,6 +35,7 @@ def responses():
 
 
 # ---- Log-probabilities of tokens -----------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_token_logprobs(logits, ids, dtype):
@@ -135,8 +137,7 @@ def test_split_products(rng, ids):
 def token_loss(z, ids, g):
     """sum of g times log-probabilities, logsumexp and entropy: a function to differentiate."""
     p = scipy.special.log_softmax(z, axis=1)
-    return (g[0] * p[np.arange(len(ids)), ids] + g[1] * scipy.special.logsumexp(z, axis=1)
-            - g[2] * (np.exp(p) * p).sum(1)).sum()
+    return (g[0] * p[np.arange(len(ids)), ids] + g[1] * scipy.special.logsumexp(z, axis=1) - g[2] * (np.exp(p) * p).sum(1)).sum()
 
 
 def test_gradients_of_tokens(rng):
@@ -186,8 +187,11 @@ def test_errors_of_tokens(logits, ids):
         (lambda: linear_back(logits, logits, finals=np.zeros((N, 4), "i4")), ValueError, "^finals: expected"),
         (lambda: linear_back(logits, logits, finals=logits), TypeError, "^finals: expected integers"),
         (lambda: linear_back(logits, logits, [0] * N, chosen=logits), ValueError, "^chosen: expected"),
-        (lambda: linear_back(logits, logits, [0] * N, grad_logprobs=logits[:, :1], finals=np.zeros((N, 4), int)), ValueError,
-         "gradients: chosen"),
+        (
+            lambda: linear_back(logits, logits, [0] * N, grad_logprobs=logits[:, :1], finals=np.zeros((N, 4), int)),
+            ValueError,
+            "gradients: chosen",
+        ),
         (lambda: napier.gather_logprobs(logits, ids[:3]), ValueError, "^ids: shape"),
         (lambda: napier.matmul(logits, logits), ValueError, "matmul"),
         (lambda: napier.kl_full(logits, logits[:3]), ValueError, "kl_full"),
@@ -203,6 +207,7 @@ def test_errors_of_tokens(logits, ids):
 
 
 # ---- KL and rubric --------------------------------------------------------------------------------------------------------
+
 
 def test_kl_per_response(rng):
     policy, ref = f32(rng.standard_normal((2, N)))
@@ -251,6 +256,7 @@ def test_rubric(rng):
 
 
 # ---- GRPO -----------------------------------------------------------------------------------------------------------------
+
 
 def grpo(logprobs, advantages, old, ref=None, mask=None, loss_type="grpo", eps=0.2, beta=0.0):
     """The clipped losses in float64."""
@@ -316,8 +322,12 @@ def test_grpo_entropy_threshold(rng):
 
 def test_grpo_correction_without_cap(rng):
     logprobs, sampler = (f32(-1 + 0.3 * rng.standard_normal(N)) for _ in range(2))
-    losses = [napier.grpo_loss(logprobs, [1.0, 0.5, -1.0, 0.3], OFFSETS, sampler_logprobs=sampler, correction=mode,
-                               correction_cap=float("inf")).loss for mode in ("token_truncate", "token_mask")]
+    losses = [
+        napier.grpo_loss(
+            logprobs, [1.0, 0.5, -1.0, 0.3], OFFSETS, sampler_logprobs=sampler, correction=mode, correction_cap=float("inf")
+        ).loss
+        for mode in ("token_truncate", "token_mask")
+    ]
     assert losses[0] == losses[1] and np.isfinite(losses[0])
 
 
@@ -337,8 +347,11 @@ def test_grpo_token_loss_backward(rng):
     advantages = rng.standard_normal(len(OFFSETS) - 1)
     batch = logprobs, advantages, OFFSETS, old
     assert (napier.rl.grpo_token_loss_backward(*batch) == napier.grpo_token_loss(*batch[:3], old_logprobs=old)[1]).all()
-    parts = [napier.rl.grpo_token_loss_backward(*batch, options={"level": "sequence"}, grad_losses=grad * (i % 2 == part))
-             for part in (0, 1) for i in [np.arange(OFFSETS[-1])]]
+    parts = [
+        napier.rl.grpo_token_loss_backward(*batch, options={"level": "sequence"}, grad_losses=grad * (i % 2 == part))
+        for part in (0, 1)
+        for i in [np.arange(OFFSETS[-1])]
+    ]
     close(napier.rl.grpo_token_loss_backward(*batch, options={"level": "sequence"}, grad_losses=grad), sum(parts))
 
 

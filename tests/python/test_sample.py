@@ -1,4 +1,5 @@
 """napier.sample: its arguments as NumPy gives them, against the same filters in NumPy, and against token_logprobs."""
+
 import numpy as np
 import pytest
 
@@ -26,8 +27,7 @@ def kept_by(z, top_k=0, top_p=1.0, min_p=0.0):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16], ids=str)
-@pytest.mark.parametrize("filters", [{}, {"top_k": 7}, {"top_p": 0.8}, {"min_p": 0.1}, {"top_k": 50, "top_p": 0.9, "min_p": 0.02}],
-                         ids=str)
+@pytest.mark.parametrize("filters", [{}, {"top_k": 7}, {"top_p": 0.8}, {"min_p": 0.1}, {"top_k": 50, "top_p": 0.9, "min_p": 0.02}], ids=str)
 def test_log_probabilities_are_those_of_token_logprobs(logits, dtype, filters):
     x = logits.astype(dtype)
     s = napier.sample(x, temperature=0.75, seed=3, **filters)
@@ -54,11 +54,16 @@ def test_penalties(logits, rng):
     assert np.array_equal(s.plain_logprobs, napier.token_logprobs(logits, s.ids).logprobs)
     flat = np.concatenate(outputs).astype(np.int32)
     offsets = np.cumsum([0] + [len(o) for o in outputs])
-    again = napier.sample(logits, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=0.25, prompts=prompts,
-                          outputs=flat, output_offsets=offsets)
+    again = napier.sample(
+        logits, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=0.25, prompts=prompts, outputs=flat, output_offsets=offsets
+    )
     assert all(np.array_equal(a, b) for a, b in zip(s, again))
-    assert np.array_equal(napier.sample(logits, temperature=0, repetition_penalty=1.5, presence_penalty=0.5,
-                                        frequency_penalty=0.25, prompts=prompts, outputs=outputs).ids, late.argmax(1))
+    assert np.array_equal(
+        napier.sample(
+            logits, temperature=0, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=0.25, prompts=prompts, outputs=outputs
+        ).ids,
+        late.argmax(1),
+    )
 
 
 def test_rows_are_functions_of_seed_sample_and_position(logits):
@@ -84,13 +89,15 @@ def test_shapes(logits):
 def test_errors(logits):
     bad = logits.copy()
     bad[5, 7] = np.nan
-    for call, text in ((lambda: napier.sample(bad), "logits: row 5 has a NaN"),
-                       (lambda: napier.sample(logits, keep=np.zeros(V, bool)), "row 0 has no id left"),
-                       (lambda: napier.sample(logits, top_p=0), "top_p 0"),
-                       (lambda: napier.sample(logits, samples=[1, 2]), "samples: size 2"),
-                       (lambda: napier.sample(logits, outputs=[[1]] * 3), "output_offsets: size 4"),
-                       (lambda: napier.sample(logits, outputs=[[V]] * N), "output_ids"),
-                       (lambda: napier.sample(logits.astype(np.float64)), None)):
+    for call, text in (
+        (lambda: napier.sample(bad), "logits: row 5 has a NaN"),
+        (lambda: napier.sample(logits, keep=np.zeros(V, bool)), "row 0 has no id left"),
+        (lambda: napier.sample(logits, top_p=0), "top_p 0"),
+        (lambda: napier.sample(logits, samples=[1, 2]), "samples: size 2"),
+        (lambda: napier.sample(logits, outputs=[[1]] * 3), "output_offsets: size 4"),
+        (lambda: napier.sample(logits, outputs=[[V]] * N), "output_ids"),
+        (lambda: napier.sample(logits.astype(np.float64)), None),
+    ):
         if text is None:
             assert call().ids.shape == (N,)
         else:

@@ -1,4 +1,5 @@
 """softmax, log_softmax, logsumexp and their gradients against SciPy, over shapes, dtypes, axes, layouts and special values."""
+
 import array
 import ctypes
 import itertools
@@ -47,8 +48,16 @@ def test_layouts_have_the_same_bits(ours, theirs, dtype, rng):
 
 @both
 def test_other_numbers_become_float64(ours, theirs):
-    for x in ([[1, 2], [3, 5]], [1.5, 2.0], (True, False), np.arange(6, dtype=np.uint8).reshape(2, 3),
-              np.array([True, False]), np.arange(3, dtype=np.longdouble), np.arange(4, dtype=">i2"), range(3)):
+    for x in (
+        [[1, 2], [3, 5]],
+        [1.5, 2.0],
+        (True, False),
+        np.arange(6, dtype=np.uint8).reshape(2, 3),
+        np.array([True, False]),
+        np.arange(3, dtype=np.longdouble),
+        np.arange(4, dtype=">i2"),
+        range(3),
+    ):
         y = ours(x)
         assert y.dtype == np.float64
         assert_close(y, theirs(np.asarray(x, np.float64), axis=-1), np.float64)
@@ -102,9 +111,16 @@ def test_buffers_without_strides(ours, theirs):
 def test_buffers_of_every_sort(ours, theirs):
     want = bits(ours(np.float32([1, 2, 3])))
     floats = array.array("f", [3, 9, 2, 9, 1])
-    for y in (array.array("f", [1, 2, 3]), memoryview(floats)[::-2], memoryview(array.array("f", [1, 2, 3])).cast("B").cast("f"),
-              (ctypes.c_float.__ctype_be__ * 3)(1, 2, 3), (ctypes.c_float.__ctype_le__ * 3)(1, 2, 3), np.array([1, 2, 3], ">f4"),
-              np.array([1, 2, 3], "<f4"), np.array([1, 2, 3], "=f4")):
+    for y in (
+        array.array("f", [1, 2, 3]),
+        memoryview(floats)[::-2],
+        memoryview(array.array("f", [1, 2, 3])).cast("B").cast("f"),
+        (ctypes.c_float.__ctype_be__ * 3)(1, 2, 3),
+        (ctypes.c_float.__ctype_le__ * 3)(1, 2, 3),
+        np.array([1, 2, 3], ">f4"),
+        np.array([1, 2, 3], "<f4"),
+        np.array([1, 2, 3], "=f4"),
+    ):
         assert bits(ours(y)) == want, y
     assert ours(memoryview(floats).cast("B").cast("f", [1, 5])).shape == (1, 5) and ours(memoryview(ctypes.c_float(3))) == ours(3.0)
     for whole in (bytearray([1, 2, 3]), array.array("i", [1, 2, 3]), (ctypes.c_int * 3)(1, 2, 3), (ctypes.c_uint8 * 3)(1, 2, 3)):
@@ -116,13 +132,22 @@ def test_buffers_of_every_sort(ours, theirs):
     class Record(ctypes.Structure):
         _fields_ = [("x", ctypes.c_float)]
 
-    for y, text in ((b"abc", "dtype .S3"), (array.array("u", "abc"), "dtype <U1"), ((ctypes.c_char * 3)(), "dtype .S1"),
-                    ((Record * 3)(), "dtype .*x"), (np.zeros(3, "V0"), "dtype .V0")):
+    for y, text in (
+        (b"abc", "dtype .S3"),
+        (array.array("u", "abc"), "dtype <U1"),
+        ((ctypes.c_char * 3)(), "dtype .S1"),
+        ((Record * 3)(), "dtype .*x"),
+        (np.zeros(3, "V0"), "dtype .V0"),
+    ):
         refuses(lambda: ours(y), TypeError, "^x: expected numbers, got an array of " + text)
-    for out, kind, text in ((bytes(12), TypeError, "bytes"), (memoryview(bytes(12)).cast("f"), ValueError, "read-only"),
-                            ((ctypes.c_float.__ctype_be__ * 3)(), TypeError, "c_float_be_Array_3"),
-                            ((ctypes.c_int * 3)(), TypeError, "c_int_Array_3"), (packed["y"], TypeError, "float32"),
-                            (packed["z"], ValueError, "bfloat16")):
+    for out, kind, text in (
+        (bytes(12), TypeError, "bytes"),
+        (memoryview(bytes(12)).cast("f"), ValueError, "read-only"),
+        ((ctypes.c_float.__ctype_be__ * 3)(), TypeError, "c_float_be_Array_3"),
+        ((ctypes.c_int * 3)(), TypeError, "c_int_Array_3"),
+        (packed["y"], TypeError, "float32"),
+        (packed["z"], ValueError, "bfloat16"),
+    ):
         refuses(lambda: ours([1.0, 2.0, 3.0], out=out), kind, "^out: .*" + text)
 
 
@@ -159,8 +184,9 @@ def test_all_elements(ours, theirs, rng):
                     assert ours(out, None, out=out) is out and bits(out) == bits(want), name
     x = np.array([[1.0, 5.0], [2.0, 3.0]], np.float32)
     for y in (x, x.T):
-        assert bits(ours(y, None, temperature=2.0, dtype="float64", algorithm="online")) == \
-            bits(ours(y.ravel(), temperature=2.0, dtype="float64"))
+        assert bits(ours(y, None, temperature=2.0, dtype="float64", algorithm="online")) == bits(
+            ours(y.ravel(), temperature=2.0, dtype="float64")
+        )
         assert ours(np.full_like(y, -np.inf), None, masked_rows="zero").max() <= 0
         refuses(lambda: ours(y, None, out=np.zeros(4, np.float32)), ValueError, "^out: its shape")
     assert ours([[1.0, 2.0], [3.0, 4.0]], None).shape == (2, 2) and bits(ours(x)) == bits(ours(x, -1))
@@ -201,8 +227,15 @@ def test_special_values(ours, theirs):
 def test_temperature_and_dtype(ours, theirs, rng):
     x = rng.standard_normal((4, 9)).astype(np.float32)
     assert_close(ours(x, temperature=0.5), theirs(x.astype(np.float64) / 0.5, axis=-1), np.float32)
-    names = [("float16", np.float16), ("f4", np.float32), (np.float64, np.float64), (np.dtype("f8"), np.float64),
-             (BF16, BF16), ("bfloat16", BF16), (float, np.float64)]
+    names = [
+        ("float16", np.float16),
+        ("f4", np.float32),
+        (np.float64, np.float64),
+        (np.dtype("f8"), np.float64),
+        (BF16, BF16),
+        ("bfloat16", BF16),
+        (float, np.float64),
+    ]
     for name, dtype in names:
         y = ours(x, dtype=name)
         assert y.dtype == dtype
@@ -278,7 +311,8 @@ def test_algorithms_have_the_same_bits(ours, theirs, rng):
 
 def shapes_and_axes():
     return hnp.array_shapes(min_dims=1, max_dims=5, min_side=1, max_side=9).flatmap(
-        lambda shape: st.tuples(st.just(shape), st.integers(-len(shape), len(shape) - 1)))
+        lambda shape: st.tuples(st.just(shape), st.integers(-len(shape), len(shape) - 1))
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -350,17 +384,15 @@ def test_logsumexp_of_special_things():
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.data(), hnp.array_shapes(max_dims=4, max_side=5), st.sampled_from([np.float32, np.float64]), st.booleans(),
-       st.booleans())
+@given(st.data(), hnp.array_shapes(max_dims=4, max_side=5), st.sampled_from([np.float32, np.float64]), st.booleans(), st.booleans())
 def test_weights(data, shape, dtype, keepdims, return_sign):
     """scipy.special.logsumexp's b and return_sign, over shapes, axes and what broadcasts."""
     a = data.draw(hnp.arrays(dtype, shape, elements=st.floats(-50, 50, width=32)))
     of = data.draw(st.sampled_from([np.float64, np.float32, np.int64, np.bool_]))
-    some = tuple(n if data.draw(st.booleans()) else 1 for n in shape)[data.draw(st.integers(0, len(shape))):]
+    some = tuple(n if data.draw(st.booleans()) else 1 for n in shape)[data.draw(st.integers(0, len(shape))) :]
     weights = st.floats(-4, 4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-3)
     b = data.draw(hnp.arrays(np.float32, some, elements=weights)).astype(of)
-    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1) |
-                     st.sets(st.integers(0, len(shape) - 1), min_size=1).map(tuple))
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1) | st.sets(st.integers(0, len(shape) - 1), min_size=1).map(tuple))
     ours = napier.logsumexp(a, axis, b, keepdims, return_sign)
     theirs = scipy.special.logsumexp(a, axis, b, keepdims, return_sign)
     wide, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -414,8 +446,9 @@ def test_what_has_dlpack_only(rng):
         weights = b if of_b is not None and not isinstance(of_b, int) else of_b
         for axis in (None, 1, (0, 2)):
             assert bits(napier.logsumexp(of_a, axis, of_b)) == bits(napier.logsumexp(a, axis, weights))
-            for got, want in zip(napier.logsumexp(of_a, axis, of_b, return_sign=True),
-                                 napier.logsumexp(a, axis, weights, return_sign=True), strict=True):
+            for got, want in zip(
+                napier.logsumexp(of_a, axis, of_b, return_sign=True), napier.logsumexp(a, axis, weights, return_sign=True), strict=True
+            ):
                 assert bits(got) == bits(want)
     integers = np.arange(6).reshape(2, 3)
     for x in (a, a.T, integers, integers.T):
@@ -445,8 +478,10 @@ def test_gradients(rng):
             np.testing.assert_allclose(got, want, atol=1e-8)
     for t in (1.0, 0.7):  # all elements, of arrays with and without gaps
         for y, g in ((x, grad), (x.transpose(2, 0, 1), grad.transpose(2, 0, 1)), (x[:, ::2], grad[:, ::2])):
-            for map_, backward, of in ((napier.softmax, napier.softmax_backward, scipy.special.softmax),
-                                       (napier.log_softmax, napier.log_softmax_backward, scipy.special.log_softmax)):
+            for map_, backward, of in (
+                (napier.softmax, napier.softmax_backward, scipy.special.softmax),
+                (napier.log_softmax, napier.log_softmax_backward, scipy.special.log_softmax),
+            ):
                 want = central_difference(lambda z: of(z / t, axis=None), y, g)
                 result = map_(y, None, temperature=t)
                 np.testing.assert_allclose(backward(result, g, None, temperature=t), want, atol=1e-8)
@@ -492,6 +527,7 @@ def test_errors_of_gradients():
 def test_dim_is_called_axis():
     """Every function that has an axis says so to who writes PyTorch's word for it."""
     import inspect
+
     have_axis = 0
     for name in napier.__all__:
         function = getattr(napier, name)

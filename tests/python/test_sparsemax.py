@@ -1,4 +1,5 @@
 """sparsemax and its gradient against the definition by sorting, in NumPy."""
+
 import napier
 import numpy as np
 import pytest
@@ -54,8 +55,11 @@ def test_gradient(rng):
 
 def test_errors():
     x = np.zeros((2, 3))
-    for call, text in ((lambda: napier.sparsemax(x, 2), "axis"), (lambda: napier.sparsemax(x, temperature=0), "temperature"),
-                       (lambda: napier.sparsemax(x, out=x.T), "^out: its shape"),
-                       (lambda: napier.sparsemax_backward(x, x.T), "^grad_probs: its shape")):
+    for call, text in (
+        (lambda: napier.sparsemax(x, 2), "axis"),
+        (lambda: napier.sparsemax(x, temperature=0), "temperature"),
+        (lambda: napier.sparsemax(x, out=x.T), "^out: its shape"),
+        (lambda: napier.sparsemax_backward(x, x.T), "^grad_probs: its shape"),
+    ):
         with pytest.raises((ValueError, IndexError), match=text):
             call()

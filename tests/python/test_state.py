@@ -1,4 +1,5 @@
 """napier.SoftmaxState: whatever the split, the bits of the one call."""
+
 import concurrent.futures
 import copy
 import pickle
@@ -147,8 +148,10 @@ def test_weighted(dtype, rng):
     x, b = (4 * rng.standard_normal(5000)).astype(dtype), rng.standard_normal(5000).astype(dtype)
     compute = "float64" if dtype is np.float64 else "float32"
     want = napier.logsumexp(x.astype(compute), b=b.astype(compute), return_sign=True)
-    parts = [napier.SoftmaxState(compute, first, weighted=True).update(x[first:end], b[first:end])
-             for first, end in ((0, 1), (1, 1500), (1500, 1501), (1501, 5000))]
+    parts = [
+        napier.SoftmaxState(compute, first, weighted=True).update(x[first:end], b[first:end])
+        for first, end in ((0, 1), (1, 1500), (1500, 1501), (1501, 5000))
+    ]
     parts[2].merge(pickle.loads(pickle.dumps(parts[3])))
     parts[0].merge(parts[1]).merge(parts[2])
     assert parts[0].finish(return_sign=True) == (float(want[0]), float(want[1]))

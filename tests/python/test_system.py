@@ -1,4 +1,5 @@
 """What has to do with the process: threads, fork, memory, settings; and that the package is whole."""
+
 import concurrent.futures
 import ctypes
 import doctest
@@ -141,30 +142,55 @@ def calls_right_and_wrong():
     x = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
     batch = ([-1.0, -2.0, -0.5], [1.0, -1.0], [0, 2, 3])
     for call in (
-        lambda: napier.softmax(x), lambda: napier.softmax(x, 0, out=x.copy()), lambda: napier.softmax([[1, 2], [3, 4]]),
-        lambda: napier.logsumexp(x), lambda: napier.logsumexp(x, 0), lambda: napier.softmax(x.astype(">f4")),
-        lambda: napier.softmax_backward(x, x), lambda: napier.logsumexp_all_backward(x, 1.0),
+        lambda: napier.softmax(x),
+        lambda: napier.softmax(x, 0, out=x.copy()),
+        lambda: napier.softmax([[1, 2], [3, 4]]),
+        lambda: napier.logsumexp(x),
+        lambda: napier.logsumexp(x, 0),
+        lambda: napier.softmax(x.astype(">f4")),
+        lambda: napier.softmax_backward(x, x),
+        lambda: napier.logsumexp_all_backward(x, 1.0),
         lambda: napier.token_logprobs(x, [0, 1, 2], entropy=True, top_k=2, keep=[True, True, True, False]),
-        lambda: napier.linear_token_logprobs(x, x, [0, 1, 2]), lambda: napier.sample(x, top_p=0.5, outputs=[[0], [], [1, 1]]),
-        lambda: napier.sample(x, keep=[False] * 4), lambda: napier.sample(x, samples=[0]),
+        lambda: napier.linear_token_logprobs(x, x, [0, 1, 2]),
+        lambda: napier.sample(x, top_p=0.5, outputs=[[0], [], [1, 1]]),
+        lambda: napier.sample(x, keep=[False] * 4),
+        lambda: napier.sample(x, samples=[0]),
         lambda: napier.rl.token_logprobs_backward(x, [0, 1, 2], grad_logprobs=x[0, :3].reshape(3, 1)),
-        lambda: napier.grpo_loss(*batch, entropies=[0.1, 0.2, 0.3], mask=[1, 1, 0]), lambda: napier.matmul(x, x.T),
-        lambda: napier.grpo_from_logits(x, [0, 1, 2], *batch[1:]), lambda: napier.kl_full(x, x),
+        lambda: napier.grpo_loss(*batch, entropies=[0.1, 0.2, 0.3], mask=[1, 1, 0]),
+        lambda: napier.matmul(x, x.T),
+        lambda: napier.grpo_from_logits(x, [0, 1, 2], *batch[1:]),
+        lambda: napier.kl_full(x, x),
         lambda: napier.kl_per_response(*batch[:1] * 2, batch[2], estimator="k3"),
         lambda: napier.SoftmaxState().update(x[0]).merge(napier.SoftmaxState()).to_bytes(),
-        lambda: napier.softmax(x.T, None), lambda: napier.softmax(x.T, None, out=x.copy().T), lambda: napier.softmax(x, None),
-        lambda: napier.softmax((ctypes.c_float * 3)()), lambda: napier.logsumexp_backward(x.T, 1.0, None),
-        lambda: napier.softmax_backward(x.T, x.T, None), lambda: napier.softmax_backward(x, x, None, out=np.zeros((3, 8))[:, ::2]),
+        lambda: napier.softmax(x.T, None),
+        lambda: napier.softmax(x.T, None, out=x.copy().T),
+        lambda: napier.softmax(x, None),
+        lambda: napier.softmax((ctypes.c_float * 3)()),
+        lambda: napier.logsumexp_backward(x.T, 1.0, None),
+        lambda: napier.softmax_backward(x.T, x.T, None),
+        lambda: napier.softmax_backward(x, x, None, out=np.zeros((3, 8))[:, ::2]),
         # errors at every stage
-        lambda: napier.softmax(x, out=x.astype(float), dtype="float32"), lambda: napier.softmax(x.T, None, out=x),
-        lambda: napier.softmax(x.T, None, temperature=0), lambda: napier.logsumexp_backward(x, x, None),
-        lambda: napier.softmax("a"), lambda: napier.softmax(x, 7), lambda: napier.softmax(x, dtype="int"),
-        lambda: napier.softmax(x, out=x[0]), lambda: napier.softmax(x, temperature=-1), lambda: napier.softmax(1, 2, 3),
-        lambda: napier.softmax_backward(x, x[0]), lambda: napier.logsumexp_backward(x, x),
-        lambda: napier.token_logprobs(x, [0, 1, 9]), lambda: napier.token_logprobs(x, [0.5, 1, 2]),
-        lambda: napier.token_logprobs(x, [0, 1, 2], keep=[True]), lambda: napier.grpo_loss(*batch, colour=3),
-        lambda: napier.grpo_loss(batch[0], batch[1], [0, 2, 1]), lambda: napier.SoftmaxState("int"),
-        lambda: napier.SoftmaxState.from_bytes(b"123"), lambda: napier.matmul(x, x), lambda: napier.matmul(x, 3),
+        lambda: napier.softmax(x, out=x.astype(float), dtype="float32"),
+        lambda: napier.softmax(x.T, None, out=x),
+        lambda: napier.softmax(x.T, None, temperature=0),
+        lambda: napier.logsumexp_backward(x, x, None),
+        lambda: napier.softmax("a"),
+        lambda: napier.softmax(x, 7),
+        lambda: napier.softmax(x, dtype="int"),
+        lambda: napier.softmax(x, out=x[0]),
+        lambda: napier.softmax(x, temperature=-1),
+        lambda: napier.softmax(1, 2, 3),
+        lambda: napier.softmax_backward(x, x[0]),
+        lambda: napier.logsumexp_backward(x, x),
+        lambda: napier.token_logprobs(x, [0, 1, 9]),
+        lambda: napier.token_logprobs(x, [0.5, 1, 2]),
+        lambda: napier.token_logprobs(x, [0, 1, 2], keep=[True]),
+        lambda: napier.grpo_loss(*batch, colour=3),
+        lambda: napier.grpo_loss(batch[0], batch[1], [0, 2, 1]),
+        lambda: napier.SoftmaxState("int"),
+        lambda: napier.SoftmaxState.from_bytes(b"123"),
+        lambda: napier.matmul(x, x),
+        lambda: napier.matmul(x, 3),
     ):
         try:
             call()
@@ -221,6 +247,7 @@ def test_results_too_large_are_refused():
 
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
+
 def test_public_functions_have_docstrings():
     for module in (napier, napier.rl):
         for name in module.__all__:
@@ -229,26 +256,58 @@ def test_public_functions_have_docstrings():
 
 # Functions of the C API that Python users reach in another way, or need not.
 OTHERWISE = {
-    "version": "napier.__version__", "numerics_version": "napier.numerics_version",
-    "dtype_name": "array.dtype.name", "status_string": "exceptions", "last_error": "exceptions", "dtype_size": "array.itemsize",
-    "context_create": "set_num_threads, set_isa", "context_destroy": "set_num_threads, set_isa",
-    "context_threads": "get_num_threads", "matrix_engine": "napier info", "context_isa": "get_isa", "isa_name": "get_isa",
-    "context_set_interrupt": "Ctrl-C", "context_progress": "progress",
-    "softmax_state_create": "SoftmaxState", "softmax_state_destroy": "SoftmaxState", "softmax_state_update": "SoftmaxState",
-    "softmax_state_merge": "SoftmaxState", "softmax_state_finish": "SoftmaxState", "softmax_state_apply": "SoftmaxState",
-    "softmax_state_create_weighted": "SoftmaxState(weighted=True)", "softmax_state_update_weighted": "SoftmaxState",
+    "version": "napier.__version__",
+    "numerics_version": "napier.numerics_version",
+    "dtype_name": "array.dtype.name",
+    "status_string": "exceptions",
+    "last_error": "exceptions",
+    "dtype_size": "array.itemsize",
+    "context_create": "set_num_threads, set_isa",
+    "context_destroy": "set_num_threads, set_isa",
+    "context_threads": "get_num_threads",
+    "matrix_engine": "napier info",
+    "context_isa": "get_isa",
+    "isa_name": "get_isa",
+    "context_set_interrupt": "Ctrl-C",
+    "context_progress": "progress",
+    "softmax_state_create": "SoftmaxState",
+    "softmax_state_destroy": "SoftmaxState",
+    "softmax_state_update": "SoftmaxState",
+    "softmax_state_merge": "SoftmaxState",
+    "softmax_state_finish": "SoftmaxState",
+    "softmax_state_apply": "SoftmaxState",
+    "softmax_state_create_weighted": "SoftmaxState(weighted=True)",
+    "softmax_state_update_weighted": "SoftmaxState",
     "softmax_state_finish_weighted": "SoftmaxState",
-    "softmax_state_first_index": "SoftmaxState", "softmax_state_count": "SoftmaxState",
-    "softmax_state_size": "SoftmaxState.to_bytes", "softmax_state_save": "SoftmaxState.to_bytes",
-    "softmax_state_load": "SoftmaxState.from_bytes", "logsumexp_weighted": "logsumexp(a, b=...)",
+    "softmax_state_first_index": "SoftmaxState",
+    "softmax_state_count": "SoftmaxState",
+    "softmax_state_size": "SoftmaxState.to_bytes",
+    "softmax_state_save": "SoftmaxState.to_bytes",
+    "softmax_state_load": "SoftmaxState.from_bytes",
+    "logsumexp_weighted": "logsumexp(a, b=...)",
     "matmul_split": "matmul(a, b, split=True)",
-    "linear_token_logprobs_workspace": "memory is the package's own affair", "set_error": "for C libraries",
-    "load": "CausalLM, Tokenizer", "from_json": "Tokenizer", "destroy": "CausalLM, Tokenizer", "get_info": "CausalLM.info",
-    "batch_plan": "CausalLM.plan", "from_tensors": "CausalLM.from_state_dict, from_model",
-    "encode_texts": "CausalLM.batch_logprobs", "token_buffer_free": "Tokenizer",
-    "kv_create": "CausalLM.kv", "kv_destroy": "CausalLM.kv", "kv_tokens": "len(CausalLM.kv())", "kv_bytes": "CausalLM.kv().nbytes",
-    "chat_text": "Tokenizer.chat", "chat_format_of": "Tokenizer.chat", "chat_format_load": "Tokenizer.chat",
-    "text_buffer_free": "Tokenizer", "tensor": "napier check-model", "tensor_count": "napier check-model", "vocab_size": "len(Tokenizer)", "id": "Tokenizer.id_of",
+    "linear_token_logprobs_workspace": "memory is the package's own affair",
+    "set_error": "for C libraries",
+    "load": "CausalLM, Tokenizer",
+    "from_json": "Tokenizer",
+    "destroy": "CausalLM, Tokenizer",
+    "get_info": "CausalLM.info",
+    "batch_plan": "CausalLM.plan",
+    "from_tensors": "CausalLM.from_state_dict, from_model",
+    "encode_texts": "CausalLM.batch_logprobs",
+    "token_buffer_free": "Tokenizer",
+    "kv_create": "CausalLM.kv",
+    "kv_destroy": "CausalLM.kv",
+    "kv_tokens": "len(CausalLM.kv())",
+    "kv_bytes": "CausalLM.kv().nbytes",
+    "chat_text": "Tokenizer.chat",
+    "chat_format_of": "Tokenizer.chat",
+    "chat_format_load": "Tokenizer.chat",
+    "text_buffer_free": "Tokenizer",
+    "tensor": "napier check-model",
+    "tensor_count": "napier check-model",
+    "vocab_size": "len(Tokenizer)",
+    "id": "Tokenizer.id_of",
 }
 
 
@@ -274,8 +333,10 @@ def test_every_c_function_has_a_python_function():
 
 
 def test_importing_takes_nothing_heavy_along():
-    code = ("import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules]);"
-            "napier.UMAP; assert 'matplotlib' not in sys.modules")
+    code = (
+        "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules]);"
+        "napier.UMAP; assert 'matplotlib' not in sys.modules"
+    )
     assert run_python("-c", code).strip() == "[]"
 
 
@@ -291,6 +352,7 @@ def test_a_wheel_brings_its_libraries():
 
 def signatures_in_stubs(tree, prefix=""):
     import ast
+
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield from signatures_in_stubs(node, node.name + ".")
@@ -301,17 +363,41 @@ def signatures_in_stubs(tree, prefix=""):
 
 
 def found_signature(target):
-    parameters = [p for p in inspect.signature(target).parameters.values()
-                  if p.name != "self" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    parameters = [
+        p for p in inspect.signature(target).parameters.values() if p.name != "self" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_ops.attention", "_ops.layers", "_ops.entmax", "_ops.logsumexp", "_ops.losses", "_lm.causal_lm", "_lm.grpo_trainer", "dask", "hf", "lm_eval", "ray", "rl",
-           "torch", "torch.distributed", "trl", "umap", "umap.plot", "umap.umap_", "_umap.estimator", "_umap.aligned", "_umap.parametric"]
+STUBBED = [
+    "_napier",
+    "_ops.attention",
+    "_ops.layers",
+    "_ops.entmax",
+    "_ops.logsumexp",
+    "_ops.losses",
+    "_lm.causal_lm",
+    "_lm.grpo_trainer",
+    "dask",
+    "hf",
+    "lm_eval",
+    "ray",
+    "rl",
+    "torch",
+    "torch.distributed",
+    "trl",
+    "umap",
+    "umap.plot",
+    "umap.umap_",
+    "_umap.estimator",
+    "_umap.aligned",
+    "_umap.parametric",
+]
 
 
 def stubbed(name):
     import ast
+
     place = pathlib.Path(napier.__file__).parent / name.replace(".", "/")
     path = place / "__init__.pyi" if place.is_dir() else place.with_name(place.name + ".pyi")
     return {name: (names, keywords) for name, names, keywords in signatures_in_stubs(ast.parse(path.read_text()))}
@@ -342,6 +428,7 @@ def test_stubs_have_the_signatures_of_the_package(name):
 
 def test_public_functions_of_the_extension_have_stubs():
     import napier._napier as extension
+
     stubs = stubbed("_napier")
     for name in napier.__all__:
         if getattr(extension, name, None) is getattr(napier, name) and callable(getattr(napier, name)):

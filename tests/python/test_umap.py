@@ -1,5 +1,6 @@
 """napier.umap: every stage against its formula in NumPy, its shapes and dtypes, and its errors. The numbers themselves
 are the matter of tests/unit."""
+
 import concurrent.futures
 import pathlib
 import pickle
@@ -44,11 +45,12 @@ def test_every_function_of_the_header_is_there():
 
 # ---- The curve, edges and forces ------------------------------------------------------------------------------------
 
+
 def test_find_ab_params_fits_the_curve():
     a, b = umap.find_ab_params(1.0, 0.25)
     d = np.linspace(0, 3, 300)
     wanted = np.where(d < 0.25, 1, np.exp(-(d - 0.25)))
-    assert np.abs(1 / (1 + a * d**(2 * b)) - wanted).max() < 0.06
+    assert np.abs(1 / (1 + a * d ** (2 * b)) - wanted).max() < 0.06
     refuses(lambda: umap.find_ab_params(1.0, 2.0), ValueError, "min_dist")
     refuses(lambda: umap.find_ab_params("wide"), TypeError, "spread")
 
@@ -62,7 +64,7 @@ def test_edges_and_segments(rng):
     assert bits(shuffled) != bits(ordered)  # a copy was sorted
     starts, counts = umap.segments(ordered, 20)
     assert counts.tolist() == np.bincount(sparse.row, minlength=20).tolist()
-    assert all((ordered["source"][s:s + c] == v).all() for v, (s, c) in enumerate(zip(starts, counts, strict=True)))
+    assert all((ordered["source"][s : s + c] == v).all() for v, (s, c) in enumerate(zip(starts, counts, strict=True)))
     assert (umap.graph_from_edges(ordered, 20) != sparse.tocsr()).nnz == 0
     refuses(lambda: umap.segments(ordered[::-1], 20), ValueError, "sorted")
     refuses(lambda: umap.segments(ordered, 3), ValueError, "edge")
@@ -74,7 +76,7 @@ def test_forces_are_their_formulas(data, graph, rng):
     on_source, on_target = umap.edge_gradients(y, e)
     delta = (y[e["source"]] - y[e["target"]]).astype(float)
     d2 = (delta**2).sum(1, keepdims=True)
-    force = np.clip(-2 * a * b * d2**(b - 1) / (1 + a * d2**b) * delta, -4, 4) * e["weight"][:, None]
+    force = np.clip(-2 * a * b * d2 ** (b - 1) / (1 + a * d2**b) * delta, -4, 4) * e["weight"][:, None]
     np.testing.assert_allclose(on_source, force, rtol=1e-5, atol=1e-6)
     assert bits(on_target) == bits(-on_source)
     sums = umap.reduce_segments(on_source, *umap.segments(e, len(y)))
@@ -96,7 +98,7 @@ def test_repulsion_and_loss_are_their_formulas(data, graph, rng):
     force = np.clip(2 * 1.5 * b / ((0.001 + d2) * (1 + a * d2**b)) * delta, -4, 4).sum(1)
     np.testing.assert_allclose(umap.negative_gradients(y, targets, repulsion_strength=1.5), force, rtol=1e-4, atol=1e-5)
     e = umap.edges(graph)
-    ends = ((y[e["source"]] - y[e["target"]]).astype(float)**2).sum(1)
+    ends = ((y[e["source"]] - y[e["target"]]).astype(float) ** 2).sum(1)
     wanted = (e["weight"] * np.log1p(a * ends**b)).sum()
     assert umap.loss(y, e) == pytest.approx(wanted, rel=1e-5)
     assert umap.loss(y, e, targets) > wanted
@@ -129,6 +131,7 @@ def test_epochs_with_targets_of_the_callers(graph):
 
 # ---- Neighbours and the fuzzy set -----------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev", "cosine", "correlation", "canberra"])
 def test_neighbours_are_scipys(data, metric):
     indices, distances = umap.nearest_neighbors(data, 7, metric)
@@ -147,10 +150,14 @@ def test_metric_keywords(data, rng):
     wanted = np.sort(cdist(data, data, "seuclidean", V=v), 1)[:, :5]
     np.testing.assert_allclose(umap.nearest_neighbors(data, 5, "seuclidean", {"V": v})[1], wanted, rtol=1e-4, atol=1e-4)
     sparse = scipy.sparse.csr_matrix(data)
-    assert bits(umap.nearest_neighbors(sparse, 5, "seuclidean", {"V": v})[1]) == \
-        bits(umap.nearest_neighbors(data, 5, "seuclidean", {"V": v})[1])
-    for call in (lambda: umap.nearest_neighbors(sparse, 5, "seuclidean"), lambda: umap.fit(sparse, metric="seuclidean"),
-                 lambda: umap.UMAP(metric="seuclidean").fit(sparse)):
+    assert bits(umap.nearest_neighbors(sparse, 5, "seuclidean", {"V": v})[1]) == bits(
+        umap.nearest_neighbors(data, 5, "seuclidean", {"V": v})[1]
+    )
+    for call in (
+        lambda: umap.nearest_neighbors(sparse, 5, "seuclidean"),
+        lambda: umap.fit(sparse, metric="seuclidean"),
+        lambda: umap.UMAP(metric="seuclidean").fit(sparse),
+    ):
         refuses(call, ValueError, "metric_kwds: for sparse data seuclidean needs V")
     inverse = np.diag(v)
     wanted = np.sort(cdist(data, data, "mahalanobis", VI=inverse), 1)[:, :5]
@@ -158,8 +165,11 @@ def test_metric_keywords(data, rng):
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
     assert umap.metric_name(umap.metric_from_name("cosine")) == "cosine"
     assert umap.metric_name(99) is None and umap.metric_from_name("none") == -1
-    for metric, options, text in (("euklidean", None, "metric"), ("euclidean", {"p": 3}, "metric_kwds"),
-                                  ("seuclidean", {"V": v[:3]}, "metric_values")):
+    for metric, options, text in (
+        ("euklidean", None, "metric"),
+        ("euclidean", {"p": 3}, "metric_kwds"),
+        ("seuclidean", {"V": v[:3]}, "metric_values"),
+    ):
         refuses(lambda: umap.nearest_neighbors(data, 5, metric, options), ValueError, text)
     refuses(lambda: umap.nearest_neighbors(data, 5, lambda x, y: 0), ValueError, "metric")
 
@@ -174,9 +184,12 @@ def test_layouts_and_dtypes_of_the_data(data):
     assert bits(umap.nearest_neighbors(data.tolist(), 5)[0]) == bits(wanted)
     for form in (scipy.sparse.csr_matrix, scipy.sparse.csc_matrix, scipy.sparse.coo_matrix, scipy.sparse.csr_array):
         assert bits(umap.nearest_neighbors(form(data), 5)[0]) == bits(wanted), form
-    for x, kind, text in ((data[0], ValueError, "X: expected 2 dimensions, got 1"),
-                          (data + 1j, TypeError, "X: complex"), ([["a"]], TypeError, "X: expected numbers"),
-                          ([[1, 2], [3]], ValueError, "X: not an array")):
+    for x, kind, text in (
+        (data[0], ValueError, "X: expected 2 dimensions, got 1"),
+        (data + 1j, TypeError, "X: complex"),
+        ([["a"]], TypeError, "X: expected numbers"),
+        ([[1, 2], [3]], ValueError, "X: not an array"),
+    ):
         refuses(lambda: umap.nearest_neighbors(x, 2), kind, text)
     spoiled = data.copy()
     spoiled[3, 2] = np.nan
@@ -186,8 +199,7 @@ def test_layouts_and_dtypes_of_the_data(data):
 
 def test_hostile_sparse_data_is_refused():
     good = scipy.sparse.csr_matrix(np.eye(6, dtype=np.float32))
-    for change in ({"indices": good.indices + 9}, {"indptr": good.indptr[::-1]}, {"indptr": good.indptr + 100},
-                   {"data": good.data[:2]}):
+    for change in ({"indices": good.indices + 9}, {"indptr": good.indptr[::-1]}, {"indptr": good.indptr + 100}, {"data": good.data[:2]}):
         part = {"data": good.data, "indices": good.indices, "indptr": good.indptr, "shape": (6, 6)} | change
         refuses(lambda: umap.nearest_neighbors(umap.Graph(**part), 3), ValueError)
 
@@ -222,6 +234,7 @@ def test_supervision(data, graph):
 
 
 # ---- The whole, and its parts ---------------------------------------------------------------------------------------
+
 
 def test_the_stages_make_what_fit_makes(data):
     knn = umap.nearest_neighbors(data)
@@ -294,11 +307,11 @@ def test_quality(data):
 
 # ---- Progress, and stopping -----------------------------------------------------------------------------------------
 
+
 def test_progress_is_told_and_can_stop(data):
     told = []
     umap.fit(data, progress=lambda stage, done: told.append((stage, done)))
-    assert [s for i, (s, _) in enumerate(told) if i == 0 or told[i - 1][0] != s] == ["neighbours", "fuzzy set", "start",
-                                                                                   "layout"]
+    assert [s for i, (s, _) in enumerate(told) if i == 0 or told[i - 1][0] != s] == ["neighbours", "fuzzy set", "start", "layout"]
     assert all(0 <= done <= 1 for _, done in told)
     refuses(lambda: umap.fit(data, progress=lambda stage, done: stage == "layout"), RuntimeError, "cancelled")
     refuses(lambda: umap.fit(data, progress=lambda stage, done: 1 / 0), ZeroDivisionError)
@@ -335,8 +348,10 @@ def test_other_threads_run_meanwhile(data):
 
 def test_functions_do_without_scikit_learn():
     """Only the estimator imports it, which takes a second: the functions fit, save and transform without it."""
-    code = ("import sys, numpy as np, napier.umap as umap\n"
-            "x = np.random.default_rng(0).normal(size=(60, 4))\n"
-            "umap.transform(umap.fit(x, n_neighbors=5, n_epochs=10), x[:3])\n"
-            "assert 'sklearn' not in sys.modules\n")
+    code = (
+        "import sys, numpy as np, napier.umap as umap\n"
+        "x = np.random.default_rng(0).normal(size=(60, 4))\n"
+        "umap.transform(umap.fit(x, n_neighbors=5, n_epochs=10), x[:3])\n"
+        "assert 'sklearn' not in sys.modules\n"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

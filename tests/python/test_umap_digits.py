@@ -1,4 +1,5 @@
 """Maps of data whose numbers are far from 0, or very small: float32 must not lose the digits in which rows differ."""
+
 import warnings
 
 import numpy as np
@@ -109,6 +110,7 @@ def test_a_warning_of_integers_that_float64_does_not_hold():
 
 def test_a_warning_of_stored_values_that_float32_does_not_hold():
     import scipy.sparse
+
     x = groups()
     sparse = scipy.sparse.random(300, 10, 0.4, random_state=0, format="csr")
     far = sparse.copy()

@@ -1,5 +1,6 @@
 """What napier.UMAP takes over from umap-learn beyond fit and transform: maps that are combined, updated and aligned,
 targets of every kind, metrics that are functions, other surfaces, radii."""
+
 import pickle
 import subprocess
 import sys
@@ -35,9 +36,11 @@ def same_for_threads(make):
 
 # ---- Two maps, more rows, several data sets -------------------------------------------------------------------------
 
+
 def test_combined_maps(iris):
     def parts(n):
         return [UMAP(n_neighbors=10, min_dist=0.01, n_epochs=100, n_jobs=n).fit(iris[:, c]) for c in (slice(2), slice(2, 4))]
+
     left, right = parts(1)
     for operation, least in ((lambda a, b: a + b, 0.85), (lambda a, b: a * b, 0.85), (lambda a, b: a - b, 0.75)):
         embedding = same_for_threads(lambda n: operation(*parts(n)).embedding_)
@@ -81,7 +84,7 @@ def test_update(iris):
 
 
 def test_aligned_maps(iris):
-    slices = [iris[i:i + 50] for i in range(0, 125, 25)]
+    slices = [iris[i : i + 50] for i in range(0, 125, 25)]
     relations = [{a + 25: a for a in range(25)} for _ in range(4)]
 
     def gap(maps):
@@ -89,6 +92,7 @@ def test_aligned_maps(iris):
 
     def fitted(n):
         return np.concatenate(umap.AlignedUMAP(n_jobs=n).fit_transform(slices, relations=relations))
+
     maps = np.split(same_for_threads(fitted), 5)
     for data, embedding in zip(slices, maps, strict=True):
         assert trustworthiness(data, embedding, n_neighbors=10) > 0.9
@@ -116,18 +120,28 @@ def test_aligned_maps(iris):
 
 # ---- Targets --------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("metric, labels", [
-    ("string", lambda y: np.array(["this", "that", "other"])[y]), ("ordinal", lambda y: y),
-    ("count", lambda y: y**2 + 2 * y), ("cosine", lambda y: np.eye(3)[y] + 0.1),
-    ("hierarchical_categorical", lambda y: y), (lambda a, b: abs(a - b).sum(), lambda y: y)])
+
+@pytest.mark.parametrize(
+    "metric, labels",
+    [
+        ("string", lambda y: np.array(["this", "that", "other"])[y]),
+        ("ordinal", lambda y: y),
+        ("count", lambda y: y**2 + 2 * y),
+        ("cosine", lambda y: np.eye(3)[y] + 0.1),
+        ("hierarchical_categorical", lambda y: y),
+        (lambda a, b: abs(a - b).sum(), lambda y: y),
+    ],
+)
 def test_targets(metric, labels):
     data, y = make_blobs(60, cluster_std=0.5, random_state=42)
     keywords = {"cat_hierarchy": [{0: 0, 1: 1, 2: 2}, {0: 0, 1: 0, 2: 1}]} if metric == "hierarchical_categorical" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = same_for_threads(lambda n: UMAP(
-            n_neighbors=10, target_metric=metric, target_metric_kwds=keywords, target_weight=0.8, n_epochs=100,
-            n_jobs=n).fit_transform(data, labels(y)))
+        made = same_for_threads(
+            lambda n: UMAP(
+                n_neighbors=10, target_metric=metric, target_metric_kwds=keywords, target_weight=0.8, n_epochs=100, n_jobs=n
+            ).fit_transform(data, labels(y))
+        )
     assert trustworthiness(data, made, n_neighbors=10) > 0.9
     nearest = umap.nearest_neighbors(made, 6)[0][:, 1:]
     assert (y[nearest] == y[:, None]).mean() > 0.95
@@ -141,8 +155,10 @@ def test_distances_of_targets():
     most = 7 / 3
     assert np.allclose(texts(np.array([0, 3, 2]), np.array([1, 4, 3])), [min(3, most) / most, 1 / most, 1.0])
     counts = np.array([0.0, 1, 4, 9, 30, 2])
-    rate, probability = counts.mean(), np.cumsum([0] + [k * np.log(counts.mean()) - counts.mean()
-                                                       - sum(np.log(np.arange(1, k + 1))) for k in range(30)])
+    rate, probability = (
+        counts.mean(),
+        np.cumsum([0] + [k * np.log(counts.mean()) - counts.mean() - sum(np.log(np.arange(1, k + 1))) for k in range(30)]),
+    )
     wanted = abs(probability[[0, 9, 4, 2]] - probability[[0, 0, 30, 4]]) / (abs(probability[30] - probability[0]) / 2)
     assert rate and np.allclose(targets._count(counts)(np.array([0, 3, 2, 5]), np.array([0, 0, 4, 2])), wanted)
     refuses(lambda: targets._count(np.array([0.5])), ValueError, "whole numbers")
@@ -151,9 +167,11 @@ def test_distances_of_targets():
 
 # ---- Functions ------------------------------------------------------------------------------------------------------
 
+
 def test_metrics_that_are_functions(iris):
     def taxicab(x, y, scale=1.0):
         return scale * np.abs(x - y).sum()
+
     with pytest.warns(UserWarning, match="11,175 pairs of 150 rows, for about 1 second"):
         mapper = UMAP(metric=taxicab, metric_kwds={"scale": 2.0}, n_epochs=100).fit(iris)
     wanted = UMAP(metric="manhattan", n_epochs=100).fit(iris * 2)
@@ -162,7 +180,7 @@ def test_metrics_that_are_functions(iris):
     assert bits(mapper.transform(iris[:3])) == bits(mapper.embedding_[:3])
     new = mapper.transform(iris[:30] + 0.01)
     assert np.linalg.norm(new - mapper.embedding_[:30], axis=1).max() < 2
-    assert bits(np.vstack([mapper.transform(iris[i:i + 1] + 0.01) for i in range(3)])) == bits(new[:3])
+    assert bits(np.vstack([mapper.transform(iris[i : i + 1] + 0.01) for i in range(3)])) == bits(new[:3])
     assert np.abs(mapper.inverse_transform(mapper.embedding_[:20]) - iris[:20]).mean() < 0.5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -182,6 +200,7 @@ def test_a_function_measures_each_pair_once(iris, monkeypatch):
     def taxicab(x, y):
         calls.append(1)
         return np.abs(x - y).sum()
+
     wanted = umap.nearest_neighbors(iris * 8, 12, "manhattan")  # of which iris has equal rows
     for pairs in (1 << 20, 1000, 1):  # at a time
         monkeypatch.setattr(functions, "_PAIRS", pairs)
@@ -198,6 +217,7 @@ def test_a_function_measures_each_pair_once(iris, monkeypatch):
 
 # ---- What comes out -------------------------------------------------------------------------------------------------
 
+
 def test_the_graph_as_a_result(digits):
     mapper = UMAP(n_neighbors=10, transform_mode="graph")
     graph = mapper.fit_transform(digits[:250])
@@ -207,9 +227,11 @@ def test_the_graph_as_a_result(digits):
     sigmas, rhos = umap.smooth_knn_dist(distances, 0.0)
     wanted = np.exp(-np.maximum(distances - rhos[:, None], 0) / sigmas[:, None])
     assert new.shape == (50, 250) and np.allclose(np.sort(new.data.reshape(50, 10)), np.sort(wanted), atol=1e-6)
-    assert (scipy.sparse.vstack([mapper.transform(digits[i:i + 1]) for i in range(250, 300)]) != new).nnz == 0
+    assert (scipy.sparse.vstack([mapper.transform(digits[i : i + 1]) for i in range(250, 300)]) != new).nnz == 0
     assert not hasattr(mapper, "embedding_")
-    again = UMAP(n_epochs=5, densmap=True, output_dens=True).fit(digits).set_params(transform_mode="graph", densmap=False, output_dens=False)
+    again = (
+        UMAP(n_epochs=5, densmap=True, output_dens=True).fit(digits).set_params(transform_mode="graph", densmap=False, output_dens=False)
+    )
     again.fit(digits[:100])
     assert not any(hasattr(again, name) for name in ("embedding_", "model_", "rad_orig_", "rad_emb_"))
     again.set_params(transform_mode="embedding")
@@ -253,11 +275,12 @@ def test_rows_are_known_by_their_values(iris):
         assert bits(mapper.transform(known)) == bits(mapper.embedding_)
     twice = np.vstack([data, np.where(data == 0, np.float32(-0.0), data)])
     alike = UMAP(n_epochs=20, unique=True).fit(twice)
-    assert bits(alike.embedding_[:len(data)]) == bits(alike.embedding_[len(data):])
+    assert bits(alike.embedding_[: len(data)]) == bits(alike.embedding_[len(data) :])
     assert bits(alike.transform(twice)) == bits(alike.embedding_)
 
 
 # ---- Surfaces -------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("metric", sorted(surfaces.METRICS))
 def test_gradients_on_surfaces(metric):
@@ -265,8 +288,12 @@ def test_gradients_on_surfaces(metric):
     x, y = np.random.default_rng(1).normal(size=(2, 50, columns))
     if metric in ("hellinger", "symmetric_kl"):
         x, y = np.abs(x) + 0.1, np.abs(y) + 0.1
-    keywords = {"seuclidean": {"V": [2.0, 0.5]}, "mahalanobis": {"VI": [[2.0, 0.5], [0.5, 1.0]]}, "minkowski": {"p": 3.5},
-                "wminkowski": {"p": 1.5, "w": [0.5, 2.0]}}.get(metric, {})
+    keywords = {
+        "seuclidean": {"V": [2.0, 0.5]},
+        "mahalanobis": {"VI": [[2.0, 0.5], [0.5, 1.0]]},
+        "minkowski": {"p": 3.5},
+        "wminkowski": {"p": 1.5, "w": [0.5, 2.0]},
+    }.get(metric, {})
     measure = surfaces.metric_of(metric, keywords)
     distance, gradient = measure(x, y)
     assert (distance >= 0).all() or metric.endswith("energy")
@@ -282,6 +309,7 @@ def test_maps_on_surfaces(iris):
         gap = x - y
         distance = np.sqrt(gap @ gap)
         return distance, gap / (distance + 1e-9)
+
     for metric in ("haversine", "hyperboloid", "manhattan", flat):
         mapper = UMAP(n_neighbors=10, min_dist=0.01, n_epochs=30 if metric is flat else 200, output_metric=metric).fit(iris)
         y = mapper.embedding_
@@ -292,7 +320,7 @@ def test_maps_on_surfaces(iris):
         if metric is not flat:
             new = mapper.transform(iris[:9] + 0.01)
             assert np.isfinite(new).all()
-            assert bits(np.vstack([mapper.transform(iris[i:i + 1] + 0.01) for i in range(9)])) == bits(new)
+            assert bits(np.vstack([mapper.transform(iris[i : i + 1] + 0.01) for i in range(9)])) == bits(new)
 
 
 def test_points_without_neighbours_on_surfaces():
@@ -332,6 +360,7 @@ def test_densmap_acts_everywhere(iris):
 
     def euclidean(x, y):
         return float(np.sqrt(((x - y) ** 2).sum()))
+
     for options, y in (({"target_metric": "ordinal", "target_weight": 0.1}, np.arange(150)), ({"n_epochs": [50, 100]}, None)):
         assert spread(options, y) > 0.6
     plain, mine = (UMAP(n_epochs=20, densmap=True, metric=m).fit(iris[:60]) for m in ("euclidean", euclidean))
@@ -344,25 +373,30 @@ def test_densmap_acts_everywhere(iris):
 
 def test_in_the_place_of_umap_learn():
     """Packages that import umap and umap.umap_ get Napier's, once sys.modules says so."""
-    code = ("import sys, napier.umap; sys.modules['umap'] = napier.umap\n"
-            "import umap, umap.umap_, umap.plot\n"
-            "from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding\n"
-            "import numpy as np; data = np.random.default_rng(0).normal(size=(60, 4))\n"
-            "graph, sigmas, rhos = fuzzy_simplicial_set(data, 10, np.random.RandomState(0), 'euclidean')\n"
-            "found = simplicial_set_embedding(data, graph, 2, 1.0, None, None, 1.0, 5, [10, 20], 'random',\n"
-            "                                 np.random.RandomState(0), 'euclidean', {}, False, {}, False)\n"
-            "import napier; print(umap.__version__ == napier.__version__, found[0].shape, len(found[1]['embedding_list']), sigmas.shape)")
+    code = (
+        "import sys, napier.umap; sys.modules['umap'] = napier.umap\n"
+        "import umap, umap.umap_, umap.plot\n"
+        "from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding\n"
+        "import numpy as np; data = np.random.default_rng(0).normal(size=(60, 4))\n"
+        "graph, sigmas, rhos = fuzzy_simplicial_set(data, 10, np.random.RandomState(0), 'euclidean')\n"
+        "found = simplicial_set_embedding(data, graph, 2, 1.0, None, None, 1.0, 5, [10, 20], 'random',\n"
+        "                                 np.random.RandomState(0), 'euclidean', {}, False, {}, False)\n"
+        "import napier; print(umap.__version__ == napier.__version__, found[0].shape, len(found[1]['embedding_list']), sigmas.shape)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True (60, 2) 2 (60,)"
 
 
 def test_functions_of_umap_learn_refuse():
     from napier.umap import umap_
+
     data, start = np.zeros((5, 2)), {"graph": umap_.fuzzy_simplicial_set(np.eye(5), 3)[0]}
-    for words, call in [("densmap", lambda: umap_.simplicial_set_embedding(data, **start, densmap=True)),
-                        ("init: 'x'", lambda: umap_.simplicial_set_embedding(data, **start, init="x")),
-                        ("init: expected", lambda: umap_.simplicial_set_embedding(data, **start, init=np.zeros((4, 2)))),
-                        ("knn_indices", lambda: umap_.fuzzy_simplicial_set(data, 2, knn_indices=[[0]], knn_dists=[[0.0]])),
-                        ("k: 3", lambda: umap_.smooth_knn_dist(np.ones((2, 4)), 3))]:
+    for words, call in [
+        ("densmap", lambda: umap_.simplicial_set_embedding(data, **start, densmap=True)),
+        ("init: 'x'", lambda: umap_.simplicial_set_embedding(data, **start, init="x")),
+        ("init: expected", lambda: umap_.simplicial_set_embedding(data, **start, init=np.zeros((4, 2)))),
+        ("knn_indices", lambda: umap_.fuzzy_simplicial_set(data, 2, knn_indices=[[0]], knn_dists=[[0.0]])),
+        ("k: 3", lambda: umap_.smooth_knn_dist(np.ones((2, 4)), 3)),
+    ]:
         with pytest.raises(ValueError, match=words):
             call()

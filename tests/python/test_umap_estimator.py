@@ -1,4 +1,5 @@
 """napier.UMAP: scikit-learn's contract, umap-learn's parameters, and what a user of either expects."""
+
 import multiprocessing
 import pickle
 import re
@@ -63,6 +64,7 @@ def test_without_scikit_learn_and_scipy(digits):
 
 # ---- umap-learn's README --------------------------------------------------------------------------------------------
 
+
 def test_the_first_example(digits):
     embedding = UMAP(n_neighbors=5, min_dist=0.3, metric="correlation").fit_transform(digits[0])
     assert embedding.shape == (500, 2) and embedding.dtype == np.float32
@@ -121,8 +123,9 @@ def test_categories_that_are_not_known(digits):
         UMAP(target_metric="euclidean").fit(x, np.where(known, y.astype(object), "two"))
     negative = [isinstance(v, (int, float, np.int64)) and v < 0 for v in objects]
     numbers = np.where(known | negative, objects, np.nan).astype(np.float64)
-    assert bits(UMAP(target_metric="l2", n_epochs=20).fit_transform(x, objects)) == \
-        bits(UMAP(target_metric="l2", n_epochs=20).fit_transform(x, numbers))
+    assert bits(UMAP(target_metric="l2", n_epochs=20).fit_transform(x, objects)) == bits(
+        UMAP(target_metric="l2", n_epochs=20).fit_transform(x, numbers)
+    )
     for wrong in (-np.inf, np.inf, 1e300):
         with pytest.raises(ValueError, match=f"^y: element 3 is {re.escape(str(wrong))}, and target_metric 'l2' needs finite"):
             UMAP(target_metric="l2").fit(x, np.where(np.arange(200) == 3, wrong, y))
@@ -136,6 +139,7 @@ def test_in_a_pipeline(digits):
 
 
 # ---- What it promises -----------------------------------------------------------------------------------------------
+
 
 def test_the_same_map_always(digits, fitted):
     x = digits[0]
@@ -272,8 +276,12 @@ def test_outliers(digits):
     x[7, 3] = 1e300
     for data in (x, scipy.sparse.csr_matrix(x)):
         for metric in ("euclidean", "manhattan", "seuclidean", "cosine", "canberra", "braycurtis"):
-            refuses(lambda: UMAP(metric=metric).fit(data), ValueError, r"^X: sizes from \d+ to 1e\+300 are more than "
-                    "float32 holds together; scale the columns, or leave out the outliers")
+            refuses(
+                lambda: UMAP(metric=metric).fit(data),
+                ValueError,
+                r"^X: sizes from \d+ to 1e\+300 are more than "
+                "float32 holds together; scale the columns, or leave out the outliers",
+            )
     x[7, 3] = 1e20
     far = UMAP(n_epochs=20).fit(x)
     others = np.arange(60) != 7
@@ -322,22 +330,48 @@ def test_few_points(digits):
         assert mapper.graph_.shape == (n, n)
 
 
-@pytest.mark.parametrize("parameters, kind", [
-    ({"n_neighbors": 1}, ValueError), ({"n_neighbors": 2.5}, ValueError), ({"n_components": 0}, ValueError),
-    ({"n_components": 257}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
-    ({"metric": "euklidean"}, ValueError), ({"metric": 45}, ValueError), ({"metric_kwds": {"q": 1}}, ValueError),
-    ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, -1]}, ValueError),
-    ({"n_epochs": []}, ValueError), ({"n_epochs": [1.5]}, ValueError),
-    ({"learning_rate": 0.0}, ValueError), ({"learning_rate": "fast"}, TypeError),
-    ({"set_op_mix_ratio": 2.0}, ValueError),
-    ({"local_connectivity": -1.0}, ValueError), ({"repulsion_strength": -1.0}, ValueError),
-    ({"negative_sample_rate": -1}, ValueError), ({"target_weight": 2.0}, ValueError), ({"a": 1.0}, ValueError),
-    ({"target_metric": "hyperbolic"}, ValueError), ({"target_n_neighbors": 1}, ValueError), ({"n_jobs": 0}, ValueError),
-    ({"random_state": -1}, ValueError), ({"random_state": "dice"}, ValueError), ({"dens_frac": 2.0}, ValueError),
-    ({"output_metric": "hamming"}, ValueError), ({"output_metric": "precomputed"}, ValueError),
-    ({"output_metric": "haversine", "n_components": 3}, ValueError), ({"output_metric": max}, ValueError),
-    ({"output_metric": "haversine", "densmap": True}, ValueError), ({"output_dens": True}, ValueError),
-    ({"transform_mode": "map"}, ValueError), ({"n_jobs": -2}, ValueError), ({"n_components": "2"}, ValueError)])
+@pytest.mark.parametrize(
+    "parameters, kind",
+    [
+        ({"n_neighbors": 1}, ValueError),
+        ({"n_neighbors": 2.5}, ValueError),
+        ({"n_components": 0}, ValueError),
+        ({"n_components": 257}, ValueError),
+        ({"min_dist": 2.0}, ValueError),
+        ({"min_dist": -1.0}, ValueError),
+        ({"metric": "euklidean"}, ValueError),
+        ({"metric": 45}, ValueError),
+        ({"metric_kwds": {"q": 1}}, ValueError),
+        ({"init": "pcs"}, ValueError),
+        ({"n_epochs": -1}, ValueError),
+        ({"n_epochs": [10, -1]}, ValueError),
+        ({"n_epochs": []}, ValueError),
+        ({"n_epochs": [1.5]}, ValueError),
+        ({"learning_rate": 0.0}, ValueError),
+        ({"learning_rate": "fast"}, TypeError),
+        ({"set_op_mix_ratio": 2.0}, ValueError),
+        ({"local_connectivity": -1.0}, ValueError),
+        ({"repulsion_strength": -1.0}, ValueError),
+        ({"negative_sample_rate": -1}, ValueError),
+        ({"target_weight": 2.0}, ValueError),
+        ({"a": 1.0}, ValueError),
+        ({"target_metric": "hyperbolic"}, ValueError),
+        ({"target_n_neighbors": 1}, ValueError),
+        ({"n_jobs": 0}, ValueError),
+        ({"random_state": -1}, ValueError),
+        ({"random_state": "dice"}, ValueError),
+        ({"dens_frac": 2.0}, ValueError),
+        ({"output_metric": "hamming"}, ValueError),
+        ({"output_metric": "precomputed"}, ValueError),
+        ({"output_metric": "haversine", "n_components": 3}, ValueError),
+        ({"output_metric": max}, ValueError),
+        ({"output_metric": "haversine", "densmap": True}, ValueError),
+        ({"output_dens": True}, ValueError),
+        ({"transform_mode": "map"}, ValueError),
+        ({"n_jobs": -2}, ValueError),
+        ({"n_components": "2"}, ValueError),
+    ],
+)
 def test_wrong_parameters_are_named(digits, parameters, kind):
     refuses(lambda: UMAP(**parameters).fit(digits[0]), kind, next(iter(parameters)))
 
@@ -393,6 +427,7 @@ def test_a_column_of_text_is_named():
 
         def __array__(self, dtype=None, copy=None):
             return np.array([self[name] for name in self.columns], object).T.astype(dtype or object)
+
         shape, ndim = (20, 3), 2
 
         def __len__(self):

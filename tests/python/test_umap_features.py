@@ -1,5 +1,6 @@
 """What napier.UMAP takes over from umap-learn, continued: its rarer metrics, strings and bits as data, lists of epochs,
 inverses by gradients, and functions that have the same bits on every machine."""
+
 import math
 import os
 
@@ -19,6 +20,7 @@ def digits():
 
 
 # ---- Metrics --------------------------------------------------------------------------------------------------------
+
 
 def test_weighted_minkowski(rng):
     x, weights = rng.normal(size=(80, 6)), np.array([0, 1, 2, 0.5, 3, 1.0])
@@ -72,6 +74,7 @@ def test_packed_bits(rng):
 
 # ---- Epochs ---------------------------------------------------------------------------------------------------------
 
+
 def test_lists_of_epochs(digits):
     x = digits[0][:200]
     mapper = UMAP(n_epochs=[0, 10, 50, 20, 50]).fit(x)
@@ -103,6 +106,7 @@ def test_a_list_of_epochs_always_gives_a_list_of_maps(digits, epochs):
 
 # ---- Inverses -------------------------------------------------------------------------------------------------------
 
+
 def test_inverse_of_sparse_data(digits):
     x = digits[0][:300]
     dense, sparse = UMAP(n_epochs=50).fit(x), UMAP(n_epochs=50).fit(scipy.sparse.csr_matrix(x))
@@ -118,8 +122,22 @@ def test_inverse_of_sparse_data(digits):
     assert np.median(near) > 2  # it contains the row itself
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "canberra", "braycurtis",
-                                    "cosine", "correlation", "hellinger", "symmetric_kl"])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "euclidean",
+        "manhattan",
+        "chebyshev",
+        "minkowski",
+        "seuclidean",
+        "canberra",
+        "braycurtis",
+        "cosine",
+        "correlation",
+        "hellinger",
+        "symmetric_kl",
+    ],
+)
 def test_inverse_by_gradients(digits, metric):
     x = digits[0][:300] + (0.5 if metric in ("canberra", "symmetric_kl") else 0)
     x = x[:, x.std(axis=0) > 0.5]
@@ -145,6 +163,7 @@ def test_inverse_that_cannot_be(digits):
 
     def steep(a, b):
         return float(np.abs(a - b).sum()), np.sign(a - b)
+
     mapper = UMAP(metric=plain, n_epochs=5).fit(x[:20])
     refuses(lambda: mapper.inverse_transform(mapper.embedding_, "gradient"), ValueError, "gradient")
     mapper = UMAP(metric=steep, n_epochs=5).fit(x[:20])
@@ -155,6 +174,7 @@ def test_inverse_that_cannot_be(digits):
 
 
 # ---- Neighbours and attributes --------------------------------------------------------------------------------------
+
 
 def test_what_umap_learn_keeps(digits):
     x = digits[0][:100]
@@ -182,10 +202,12 @@ def test_gaussian_maps(digits):
 
 # ---- Bits -----------------------------------------------------------------------------------------------------------
 
+
 def test_elementary_functions(rng):
     def close(got, exact, ulps=4):
         exact = np.array(exact)
         assert (np.abs(got - exact) <= ulps * np.spacing(np.abs(exact))).all()
+
     x = rng.uniform(0.1, 1, 2000) * 10.0 ** rng.integers(-300, 300, 2000)
     close(elementary.log(x), [math.log(v) for v in x])
     z = rng.uniform(-740, 709, 2000)
@@ -195,7 +217,7 @@ def test_elementary_functions(rng):
     z = rng.uniform(-1e5, 1e5, 2000)
     assert np.abs(elementary.sin(z) - [math.sin(v) for v in z]).max() < 4e-16
     assert np.abs(elementary.cos(z) - [math.cos(v) for v in z]).max() < 4e-16
-    close(elementary.power(x ** 0.1, 1.79), [math.exp(1.79 * math.log(v)) for v in x ** 0.1], 400)
+    close(elementary.power(x**0.1, 1.79), [math.exp(1.79 * math.log(v)) for v in x**0.1], 400)
     assert np.isneginf(elementary.log(0.0)) and np.isposinf(elementary.log(np.inf)) and np.isnan(elementary.log(-1.0))
     assert elementary.exp(-1e9) == 0 and elementary.exp(0.0) == 1 and np.isposinf(elementary.exp(1e9))
 

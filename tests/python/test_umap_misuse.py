@@ -1,4 +1,5 @@
 """Input that is nearly right: taken where it is clear what is meant, else a warning or an error that says what is wrong."""
+
 import warnings
 
 import numpy as np
@@ -23,8 +24,7 @@ def test_one_less_the_similarity_of_cosine():
     np.fill_diagonal(clean, 0)
     for diagonal in (0.5, -0.5, np.nan):
         np.fill_diagonal(distances, diagonal)
-        for have, want in zip(nearest_neighbors(distances, 9, "precomputed"), nearest_neighbors(clean, 9, "precomputed"),
-                              strict=True):
+        for have, want in zip(nearest_neighbors(distances, 9, "precomputed"), nearest_neighbors(clean, 9, "precomputed"), strict=True):
             assert (have == want).all()
     distances[3, 5] = -0.01
     with pytest.raises(ValueError, match="row 3, column 5 is -0.01"):
@@ -48,8 +48,12 @@ def test_neighbours_without_the_point_itself():
 
 def test_a_table_of_neighbours_that_is_wrong():
     indices, distances = nearest_neighbors(rows(), 9)
-    for i, d, word in ((indices + 1, distances, "count from 0"), (indices, 1 - distances, "ascend|ascending"),
-                       (indices, np.ascontiguousarray(distances[:, ::-1]), "similarities"), (indices, -distances, "0|negative")):
+    for i, d, word in (
+        (indices + 1, distances, "count from 0"),
+        (indices, 1 - distances, "ascend|ascending"),
+        (indices, np.ascontiguousarray(distances[:, ::-1]), "similarities"),
+        (indices, -distances, "0|negative"),
+    ):
         for call in (lambda i=i, d=d: fit(rows(), n_neighbors=9, knn=(i, d)), lambda i=i, d=d: fuzzy_simplicial_set(i, d)):
             with pytest.raises(ValueError, match=word):
                 call()

@@ -1,4 +1,5 @@
 """napier.umap.plot: pixels against NumPy, pictures, pages, and what is refused."""
+
 import html
 import inspect
 import json
@@ -53,6 +54,7 @@ def data_of(text):
 
 
 # ---- Pixels -----------------------------------------------------------------------------------------------------------
+
 
 def test_points_in_pixels(rng):
     points = rng.uniform(-1.3, 1.3, (20_000, 2)).astype(np.float32)
@@ -141,6 +143,7 @@ def test_rasters_refuse():
 
 
 # ---- points -----------------------------------------------------------------------------------------------------------
+
 
 def test_points_as_matplotlib_draws_them(fitted):
     mapper, labels = fitted
@@ -241,7 +244,7 @@ def test_names_lie_where_the_program_has_them():
     for n, (noise, count) in enumerate((("noise", 40), ("-1", 31))):
         labels = np.where(i % count == 3, noise, np.char.add("kind ", (i % count).astype(str)))
         data = data_of(plot.interactive(some_map(spots), labels=labels).to_html())
-        for part in wanted[3 * n:3 * n + 3]:
+        for part in wanted[3 * n : 3 * n + 3]:
             assert {name: data[name] for name in part} == part
 
 
@@ -326,10 +329,14 @@ def test_without_matplotlib(tmp_path):
             assert "<html" in plot.interactive(mapper, **options).to_html()
     """
     run_python("-c", code)
-    assert run_python("-c", "import sys, napier.umap.plot; print([m for m in ('matplotlib', 'sklearn', 'scipy') if m in sys.modules])").strip() == "[]"
+    assert (
+        run_python("-c", "import sys, napier.umap.plot; print([m for m in ('matplotlib', 'sklearn', 'scipy') if m in sys.modules])").strip()
+        == "[]"
+    )
 
 
 # ---- connectivity, diagnostic -----------------------------------------------------------------------------------------
+
 
 def test_connectivity(fitted):
     mapper, labels = fitted
@@ -371,18 +378,27 @@ def test_diagnostics(fitted):
 
 # ---- The page -----------------------------------------------------------------------------------------------------------
 
-HOSTILE = ["</script><script>intruder=1</script>", "<!--<script>", '"&\'\u2028', "\ud800 lone", "\0 nul", ""]
+HOSTILE = ["</script><script>intruder=1</script>", "<!--<script>", "\"&'\u2028", "\ud800 lone", "\0 nul", ""]
 
 
 def test_page_holds_what_was_given(fitted):
     mapper, labels = fitted
-    shown = plot.interactive(mapper, labels=labels, hover_data={"row": np.arange(120), "kind": np.array(["u", "v", "w"])[labels]},
-                             interactive_text_search=True, theme="fire", point_size=8, alpha=0.5, tools="pan,wheel_zoom, hover",
-                             interactive_text_search_alpha_contrast=0.75)
+    shown = plot.interactive(
+        mapper,
+        labels=labels,
+        hover_data={"row": np.arange(120), "kind": np.array(["u", "v", "w"])[labels]},
+        interactive_text_search=True,
+        theme="fire",
+        point_size=8,
+        alpha=0.5,
+        tools="pan,wheel_zoom, hover",
+        interactive_text_search_alpha_contrast=0.75,
+    )
     data = data_of(shown.to_html(title="T"))
     assert (data["count"], data["title"], data["paper"], data["theme"]) == (120, "T", [0, 0, 0], "dark")
     assert (data["radius"], data["opacity"], data["tools"], data["faded"]) == (4, 0.5, ["pan", "wheel_zoom"], 0.25)
     import base64
+
     assert base64.b64decode(data["xy"]) == mapper.embedding_.astype("<f4").tobytes()
     assert base64.b64decode(data["codes"]) == labels.astype("<i4").tobytes()
     row, kind = data["columns"]
@@ -454,8 +470,11 @@ def test_interactive_refuses(fitted):
         (ValueError, "^values: 'a'", lambda: plot.interactive(mapper, values=["a"] * 120)),
         (ValueError, "^background: 'nope'", lambda: plot.interactive(mapper, background="nope")),
         (ValueError, "contrast: 3", lambda: plot.interactive(mapper, interactive_text_search_alpha_contrast=3)),
-        (ValueError, "'x' is not one of 'label'", lambda: plot.interactive(
-            mapper, labels=labels, interactive_text_search=True, interactive_text_search_columns=["x"])),
+        (
+            ValueError,
+            "'x' is not one of 'label'",
+            lambda: plot.interactive(mapper, labels=labels, interactive_text_search=True, interactive_text_search_columns=["x"]),
+        ),
     ]:
         refuses(call, kind, words)
     with pytest.warns(UserWarning, match="no labels and no hover_data"):
@@ -490,6 +509,7 @@ def test_save_replaces_whole_files(fitted, tmp_path, monkeypatch):
 
 def test_show(fitted, tmp_path, monkeypatch):
     import webbrowser
+
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     plot.output_file(tmp_path / "map.html", title="Mine")
@@ -509,16 +529,23 @@ def test_signatures_are_umap_plots():
     """The names and defaults of umap.plot 0.5.12."""
     look = "theme=None, cmap='Blues', color_key=None, color_key_cmap=None, background='white', width=800, height=800"
     for function, wanted in [
-        (plot.points, f"umap_object, points=None, labels=None, values=None, {look}, show_legend=True, subset_points=None, "
-                      "ax=None, alpha=None"),
-        (plot.connectivity, "umap_object, edge_bundling=None, edge_cmap='gray_r', show_points=False, labels=None, "
-                            f"values=None, {look}"),
-        (plot.diagnostic, "umap_object, diagnostic_type='pca', nhood_size=15, local_variance_threshold=0.8, ax=None, "
-                          "cmap='viridis', point_size=None, background='white', width=800, height=800, "
-                          "return_diagnostics=False, plot_result=True"),
-        (plot.interactive, f"umap_object, labels=None, values=None, hover_data=None, tools=None, {look}, point_size=None, "
-                           "subset_points=None, interactive_text_search=False, interactive_text_search_columns=None, "
-                           "interactive_text_search_alpha_contrast=0.95, alpha=None"),
+        (
+            plot.points,
+            f"umap_object, points=None, labels=None, values=None, {look}, show_legend=True, subset_points=None, ax=None, alpha=None",
+        ),
+        (plot.connectivity, f"umap_object, edge_bundling=None, edge_cmap='gray_r', show_points=False, labels=None, values=None, {look}"),
+        (
+            plot.diagnostic,
+            "umap_object, diagnostic_type='pca', nhood_size=15, local_variance_threshold=0.8, ax=None, "
+            "cmap='viridis', point_size=None, background='white', width=800, height=800, "
+            "return_diagnostics=False, plot_result=True",
+        ),
+        (
+            plot.interactive,
+            f"umap_object, labels=None, values=None, hover_data=None, tools=None, {look}, point_size=None, "
+            "subset_points=None, interactive_text_search=False, interactive_text_search_columns=None, "
+            "interactive_text_search_alpha_contrast=0.95, alpha=None",
+        ),
         (plot.nearest_neighbour_distribution, "umap_object, bins=25, ax=None"),
         (plot.show, "plot_to_show"),
     ]:
@@ -545,16 +572,45 @@ SCRIPT = """<script>'use strict'; {
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 def test_the_page_in_a_browser(tmp_path):
     mapper = some_map([[0, 0], [np.nan, np.nan], [1, 1], [0, 1]])
-    shown = plot.interactive(mapper, labels=["a", "lost", "<b>b</b>", "c"], background="#102030", color_key=["#ff0000"] * 4,
-                             hover_data={"leaf": ["red", "green", "Dark <i>green</i>", "blue"]}, interactive_text_search=True,
-                             tools=["pan"])
+    shown = plot.interactive(
+        mapper,
+        labels=["a", "lost", "<b>b</b>", "c"],
+        background="#102030",
+        color_key=["#ff0000"] * 4,
+        hover_data={"leaf": ["red", "green", "Dark <i>green</i>", "blue"]},
+        interactive_text_search=True,
+        tools=["pan"],
+    )
     (tmp_path / "map.html").write_text(shown.to_html() + SCRIPT, encoding="utf-8")
-    done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}/profile",
-                           "--window-size=1000,800", "--dump-dom", f"file://{tmp_path}/map.html#2d"], capture_output=True,
-                          text=True, timeout=120, env=os.environ | {"HOME": str(tmp_path)})
+    done = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={tmp_path}/profile",
+            "--window-size=1000,800",
+            "--dump-dom",
+            f"file://{tmp_path}/map.html#2d",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"HOME": str(tmp_path)},
+    )
     report = re.search('<pre id="report">\n(.*?)\n</pre>', done.stdout, re.S)
     if not report and "data-state" not in done.stdout:
         pytest.skip("Chromium does not start here")
     assert html.unescape(report[1]).split("\n") == [
-        "ready 3 points", "1 found", "010", "c", "leafblue", "point 3", "16,32,48", "rgb(255, 0, 0)", "undefined",
-        "true", "false"]
+        "ready 3 points",
+        "1 found",
+        "010",
+        "c",
+        "leafblue",
+        "point 3",
+        "16,32,48",
+        "rgb(255, 0, 0)",
+        "undefined",
+        "true",
+        "false",
+    ]

@@ -1,5 +1,6 @@
 """napier.CausalLM and napier.Tokenizer: per-token log-probabilities of responses given prompts, and samples, from a language
 model in a directory or in memory."""
+
 import contextlib
 import functools
 import json
@@ -17,6 +18,7 @@ from .._ops.logsumexp import _is_tensor
 
 class BatchLogprobs(NamedTuple):
     """The result of batch_logprobs: values for each token of the responses, one response after another."""
+
     logprobs: object
     token_ids: object
     offsets: object
@@ -24,6 +26,7 @@ class BatchLogprobs(NamedTuple):
 
 class Scores(NamedTuple):
     """The result of score."""
+
     logprobs: object
     token_ids: object
     offsets: object
@@ -34,6 +37,7 @@ class Scores(NamedTuple):
 
 class Generated(NamedTuple):
     """The result of generate: the tokens of each sequence, one sequence after another."""
+
     token_ids: object
     offsets: object
     logprobs: object
@@ -207,8 +211,17 @@ class Tokenizer:
             self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path))) if known else (None, {})
         return self._template
 
-    def apply_chat_template(self, messages, *, tools=None, documents=None, chat_template=None, add_generation_prompt=False,
-                            continue_final_message=False, **variables):
+    def apply_chat_template(
+        self,
+        messages,
+        *,
+        tools=None,
+        documents=None,
+        chat_template=None,
+        add_generation_prompt=False,
+        continue_final_message=False,
+        **variables,
+    ):
         """The text of a conversation by the model's own chat template, as apply_chat_template of transformers gives it with
         tokenize=False. It needs jinja2. The text has the BOS if the template writes it: encode it without
         add_special_tokens, or with "once".
@@ -235,8 +248,16 @@ class Tokenizer:
         '[user] 2 + 2?'
         """
         template, special = self._chat_template()
-        return chat_templates.render(chat_templates.choose(template, chat_template, tools), special, messages, tools, documents,
-                                     add_generation_prompt, continue_final_message, variables)
+        return chat_templates.render(
+            chat_templates.choose(template, chat_template, tools),
+            special,
+            messages,
+            tools,
+            documents,
+            add_generation_prompt,
+            continue_final_message,
+            variables,
+        )
 
 
 class CausalLM:
@@ -326,8 +347,9 @@ class CausalLM:
         """
         self = cls.__new__(cls)
         names, arrays = _named(state_dict)
-        self._start(_napier._model_from_tensors(_config_json(config), names, arrays, compute, int(memory)), compute, memory,
-                    add_special_tokens)
+        self._start(
+            _napier._model_from_tensors(_config_json(config), names, arrays, compute, int(memory)), compute, memory, add_special_tokens
+        )
         self._tensors = arrays
         self.tokenizer = _tokenizer_of(tokenizer)
         return self
@@ -349,8 +371,9 @@ class CausalLM:
         architecture = _architecture(model)
         if architecture is not None:
             config["architectures"] = [architecture]  # transformers has that of the checkpoint, until it saves
-        self = cls.from_state_dict(config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory,
-                                   add_special_tokens=add_special_tokens)
+        self = cls.from_state_dict(
+            config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory, add_special_tokens=add_special_tokens
+        )
         self._source = model
         return self
 
@@ -412,8 +435,11 @@ class CausalLM:
         most = self.info["positions"]
         if not self._too_long and tokens > most > 0:
             self._too_long = True
-            warnings.warn(f"a sequence of {tokens} tokens is longer than the {most} positions that the model was trained for "
-                          "(max_position_embeddings)", stacklevel=3)
+            warnings.warn(
+                f"a sequence of {tokens} tokens is longer than the {most} positions that the model was trained for "
+                "(max_position_embeddings)",
+                stacklevel=3,
+            )
 
     def __reduce__(self):
         if self.directory is None or self._changed:
@@ -421,8 +447,10 @@ class CausalLM:
         return functools.partial(CausalLM, **self._options), (self.directory,)
 
     def __repr__(self):
-        return (f"<CausalLM {self.info['family']}, {self.info['parameters']:,} parameters, {self.info['layers']} layers, "
-                f"{self.info['compute']}>")
+        return (
+            f"<CausalLM {self.info['family']}, {self.info['parameters']:,} parameters, {self.info['layers']} layers, "
+            f"{self.info['compute']}>"
+        )
 
     def encode(self, text, **options):
         """The ids of a text, from the model's tokenizer. Options as in Tokenizer.encode: by default, no token is added.
@@ -529,8 +557,16 @@ class CausalLM:
         >>> bool((logprobs[:offsets[1]] == model.logprobs_for("2 + 2 =", " 4")).all())
         True
         """
-        scores = self.score(prompts, responses, prompt_of=prompt_of, temperature=temperature, prefix_token=prefix_token,
-                            progress=progress, entropy=False, greedy=False)
+        scores = self.score(
+            prompts,
+            responses,
+            prompt_of=prompt_of,
+            temperature=temperature,
+            prefix_token=prefix_token,
+            progress=progress,
+            entropy=False,
+            greedy=False,
+        )
         return BatchLogprobs(*scores[:3])
 
     def kv(self, prompt, *, progress=None):
@@ -552,8 +588,20 @@ class CausalLM:
         handle, nbytes = self._run(_napier._model_kv, ids, progress)
         return KV(handle, len(ids), nbytes)
 
-    def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
-              unshared=False, progress=None, kvs=()):
+    def score(
+        self,
+        prompts,
+        responses,
+        *,
+        prompt_of=None,
+        temperature=1.0,
+        prefix_token=None,
+        entropy=True,
+        greedy=True,
+        unshared=False,
+        progress=None,
+        kvs=(),
+    ):
         """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
         that token. kvs: a prompt that begins with the tokens of one of these uses it.
 
@@ -567,8 +615,16 @@ class CausalLM:
         """
         lists = self._lists(prompts, responses, prompt_of)
         logprobs, entropies, argmax = self._run(
-            _napier._model_scores, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress,
-            _handles(kvs), entropy, greedy)
+            _napier._model_scores,
+            *lists,
+            float(temperature),
+            -1 if prefix_token is None else prefix_token,
+            unshared,
+            progress,
+            _handles(kvs),
+            entropy,
+            greedy,
+        )
         ids, offsets = lists[2], lists[3]
         return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
 
@@ -585,8 +641,7 @@ class CausalLM:
         (5, 9)
         """
         lists = self._lists(prompts, responses, prompt_of)
-        return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None,
-                         _handles(kvs))
+        return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None, _handles(kvs))
 
     def rewards(self, prompts, responses=None, *, prompt_of=None, prefix_token=None, progress=None, kvs=()):
         """The outputs of a reward model (ForSequenceClassification) at the last token of each prompt and response: float32
@@ -606,8 +661,7 @@ class CausalLM:
         if responses is None:
             responses = [()] * len(prompts)
         lists = self._lists(prompts, responses, prompt_of, not_run=0)
-        return self._run(_napier._model_rewards, *lists, 1.0, -1 if prefix_token is None else prefix_token, False, progress,
-                         _handles(kvs))
+        return self._run(_napier._model_rewards, *lists, 1.0, -1 if prefix_token is None else prefix_token, False, progress, _handles(kvs))
 
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
         """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
@@ -632,12 +686,42 @@ class CausalLM:
         verdict_ids, verdict_offsets = self._ragged(verdicts, "verdicts")
         weights = None if weights is None else np.asarray(weights, np.float32)
         self._note_length(np.diff(prompt_offsets).max(initial=0) + np.diff(verdict_offsets).max(initial=0) - 1)
-        return self._run(_napier._model_judge, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
-                         np.asarray(values, np.float64), weights, float(temperature), progress)
+        return self._run(
+            _napier._model_judge,
+            prompt_ids,
+            prompt_offsets,
+            criteria,
+            verdict_ids,
+            verdict_offsets,
+            np.asarray(values, np.float64),
+            weights,
+            float(temperature),
+            progress,
+        )
 
-    def generate(self, prompts, *, samples=1, max_tokens=16, stop=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0,
-                 repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0, numbers=None, on_token=None,
-                 kvs=(), min_tokens=0, entropy=False, texts=False, on_text=None):
+    def generate(
+        self,
+        prompts,
+        *,
+        samples=1,
+        max_tokens=16,
+        stop=None,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        min_p=0.0,
+        repetition_penalty=1.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        seed=0,
+        numbers=None,
+        on_token=None,
+        kvs=(),
+        min_tokens=0,
+        entropy=False,
+        texts=False,
+        on_text=None,
+    ):
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
         stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
 
@@ -680,18 +764,38 @@ class CausalLM:
         numbers = None if numbers is None else _ids(numbers, "numbers")
         lists = self._ragged(prompts, "prompts")
         ids, lengths, logprobs, plain, entropies, which, made = self._run(
-            _napier._model_generate, *lists, samples, numbers, max_tokens, stop_ids,
-            float(temperature), top_k, float(top_p), float(min_p), float(repetition_penalty), float(presence_penalty),
-            float(frequency_penalty), seed, on_token, _handles(kvs), min_tokens,
-            self.tokenizer._handle if needs_tokenizer else None, stop_texts, on_text, texts, entropy)
+            _napier._model_generate,
+            *lists,
+            samples,
+            numbers,
+            max_tokens,
+            stop_ids,
+            float(temperature),
+            top_k,
+            float(top_p),
+            float(min_p),
+            float(repetition_penalty),
+            float(presence_penalty),
+            float(frequency_penalty),
+            seed,
+            on_token,
+            _handles(kvs),
+            min_tokens,
+            self.tokenizer._handle if needs_tokenizer else None,
+            stop_texts,
+            on_text,
+            texts,
+            entropy,
+        )
         self._note_length((np.diff(lists[1]).repeat(samples) + lengths).max(initial=0) - 1)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         there = np.arange(ids.shape[1]) < lengths[:, None]
         last = ids[np.arange(len(ids)), lengths - 1]
         by_id = np.isin(last, stop_ids)
         why = [stop_texts[text] if text >= 0 else int(id) if ended else None for text, id, ended in zip(which, last, by_id)]
-        return Generated(ids[there], offsets, logprobs[there], plain[there], by_id | (which >= 0),
-                         entropies[there] if entropy else None, made, why)
+        return Generated(
+            ids[there], offsets, logprobs[there], plain[there], by_id | (which >= 0), entropies[there] if entropy else None, made, why
+        )
 
     def _stops(self, stop):
         """The ids and the texts of `stop`."""
@@ -734,8 +838,10 @@ def _no_folder(name):
     """What to do about a model's name that is no folder here."""
     owner, folder = os.path.split(name)
     hub = name if owner and folder and "/" not in owner and owner[0] not in "./" else f"OWNER/{folder}"
-    return (f"{name}: no such folder, and Napier downloads nothing. A model of the Hugging Face hub comes with\n"
-            f"    pip install huggingface_hub\n    hf download {hub} --local-dir {folder}")
+    return (
+        f"{name}: no such folder, and Napier downloads nothing. A model of the Hugging Face hub comes with\n"
+        f"    pip install huggingface_hub\n    hf download {hub} --local-dir {folder}"
+    )
 
 
 def _named(state_dict):

@@ -1,4 +1,5 @@
 """A model's own chat template, rendered with jinja2 as transformers renders it."""
+
 import functools
 import json
 import os
@@ -9,8 +10,11 @@ def load(directory):
     config = {}
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
         config.update(read_json(os.path.join(directory, file)))
-    special = {key: value["content"] if isinstance(value, dict) else value for key, value in config.items()
-               if key.endswith("_token") and isinstance(value, (str, dict))}
+    special = {
+        key: value["content"] if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key.endswith("_token") and isinstance(value, (str, dict))
+    }
     template = config.get("chat_template")
     if isinstance(template, list):
         template = {one["name"]: one["template"] for one in template}
@@ -123,6 +127,7 @@ def _jinja2():
 @functools.lru_cache(maxsize=32)
 def _compiled(template):
     from .sandbox import Environment
+
     return Environment().from_string(template)
 
 
@@ -133,6 +138,7 @@ def _text(path):
 
 def read_json(path):
     """The object in a JSON file; {} if there is no such file. A name that stands in one object twice is a ValueError."""
+
     def unique(pairs):
         members = {}
         for name, value in pairs:

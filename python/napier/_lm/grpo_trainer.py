@@ -6,6 +6,7 @@ GRPOTrainer is TRL's, whose model computes with Napier (napier.hf.patch), and wh
 the weights that are trained, in place. Rollout does only the sampling, for TRL's own trainer: GRPOTrainer(rollout_func=Rollout()).
 docs/zero-mismatch.md shows a run.
 """
+
 import math
 
 import torch
@@ -88,8 +89,14 @@ class Rollout:
         prompts, samples = _groups_of([list(ids) for ids in prompt_ids], size)
         first = trainer.accelerator.process_index * _NUMBERS
         with profiling_context(trainer, "napier.generate"):
-            made = sampler.generate(prompts, samples=samples, numbers=range(first, first + len(prompt_ids)),
-                                    stop=trainer.eos_token_ids, seed=self._seed(trainer), **_options(trainer))
+            made = sampler.generate(
+                prompts,
+                samples=samples,
+                numbers=range(first, first + len(prompt_ids)),
+                stop=trainer.eos_token_ids,
+                seed=self._seed(trainer),
+                **_options(trainer),
+            )
         bounds = list(zip(made.offsets[:-1].tolist(), made.offsets[1:].tolist()))
         return ([made.token_ids[a:b].tolist() for a, b in bounds], [made.plain_logprobs[a:b].tolist() for a, b in bounds])
 
@@ -98,12 +105,16 @@ class Rollout:
         model = trainer.accelerator.unwrap_model(trainer.model)
         _check_arguments(trainer.args)
         if not hf.is_patched(model):
-            raise ValueError("model: not patched, so the trainer would compute other log-probabilities than the sampler; call "
-                             f"napier.hf.patch(model{', ' + repr(self._compute) if self._compute else ''}) first")
+            raise ValueError(
+                "model: not patched, so the trainer would compute other log-probabilities than the sampler; call "
+                f"napier.hf.patch(model{', ' + repr(self._compute) if self._compute else ''}) first"
+            )
         mode = model.model._napier.mode.compute
         if self._compute not in (None, mode):
-            raise ValueError(f"compute: {self._compute!r}, but the model is patched in {mode!r}; leave it out, or call "
-                             f"napier.hf.patch(model, {self._compute!r})")
+            raise ValueError(
+                f"compute: {self._compute!r}, but the model is patched in {mode!r}; leave it out, or call "
+                f"napier.hf.patch(model, {self._compute!r})"
+            )
         compute = _MODES[mode]
         if self._source is model and self._sampler.info["compute"] == compute:
             self._sampler.update()
@@ -127,9 +138,11 @@ def _check_compute(compute):
 
 def _check_arguments(args):
     """Refuses what TRL would set up, or cast, before a model can be patched."""
-    for name, way_out in (("use_vllm", "Napier samples itself"),
-                          ("use_transformers_continuous_batching", "Napier samples itself"),
-                          ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case")):
+    for name, way_out in (
+        ("use_vllm", "Napier samples itself"),
+        ("use_transformers_continuous_batching", "Napier samples itself"),
+        ("cast_lm_head_to_fp32", "Napier's head adds up in float32 in any case"),
+    ):
         if getattr(args, name, False):
             raise ValueError(f"{name}: {way_out}; set it to False")
     temperature = getattr(args, "temperature", 1.0)
@@ -139,22 +152,32 @@ def _check_arguments(args):
 
 def _options(trainer):
     """The options of CausalLM.generate from those of the trainer."""
-    options = {"temperature": trainer.temperature, "top_p": trainer.top_p, "top_k": trainer.top_k, "min_p": trainer.min_p,
-               "repetition_penalty": trainer.repetition_penalty, "max_tokens": trainer.max_completion_length}
+    options = {
+        "temperature": trainer.temperature,
+        "top_p": trainer.top_p,
+        "top_k": trainer.top_k,
+        "min_p": trainer.min_p,
+        "repetition_penalty": trainer.repetition_penalty,
+        "max_tokens": trainer.max_completion_length,
+    }
     for name, value in (trainer.args.generation_kwargs or {}).items():
         name = {"max_new_tokens": "max_tokens"}.get(name, name)
         if name not in options and name not in _PENALTIES:
             raise ValueError(f"generation_kwargs: {name} is not supported by napier's generate")
         if name == "temperature" and value != trainer.temperature:
-            raise ValueError(f"generation_kwargs: temperature is {value}, but the trainer computes log-probabilities at "
-                             f"{trainer.temperature}; set temperature of GRPOConfig")
+            raise ValueError(
+                f"generation_kwargs: temperature is {value}, but the trainer computes log-probabilities at "
+                f"{trainer.temperature}; set temperature of GRPOConfig"
+            )
         options[name] = value
     none = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     return {name: none.get(name) if value is None else value for name, value in options.items()}
 
 
-_METRICS = [*(("sampling_logp_difference", kind) for kind in ("mean", "max")),
-            *(("importance_sampling_ratio", kind) for kind in ("min", "mean", "max"))]
+_METRICS = [
+    *(("sampling_logp_difference", kind) for kind in ("mean", "max")),
+    *(("importance_sampling_ratio", kind) for kind in ("min", "mean", "max")),
+]
 
 
 def _difference(apart):

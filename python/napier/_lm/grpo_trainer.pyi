@@ -1,4 +1,5 @@
 """Types of napier.trl.GRPOTrainer."""
+
 from typing import Any, Literal, Optional
 
 import trl
@@ -15,5 +16,13 @@ class Rollout:
 
 class GRPOTrainer(trl.GRPOTrainer):
     rollout: Rollout
-    def __init__(self, model: Any, reward_funcs: Any = None, args: Optional[trl.GRPOConfig] = None, *others: Any,
-                 compute: Optional[Literal["f32", "bf16"]] = None, memory: int = 0, **options: Any) -> None: ...
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: Optional[trl.GRPOConfig] = None,
+        *others: Any,
+        compute: Optional[Literal["f32", "bf16"]] = None,
+        memory: int = 0,
+        **options: Any,
+    ) -> None: ...

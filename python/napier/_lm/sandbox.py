@@ -3,6 +3,7 @@ and attributes that are none of its business; what is here bounds its work, so t
 
 A rendering has a budget of rounds of loops, one of characters and one of time. The parser's tree is changed so that loops, texts,
 lists, slices and comparisons pay; operators, filters, tests and methods pay before they make something large."""
+
 import functools
 import json
 import re
@@ -101,6 +102,7 @@ def _format_cost(text, mark, arguments):
 
 class _Generation(Extension):
     """{% generation %} marks what the assistant says, and writes nothing."""
+
     tags = {"generation"}
 
     def parse(self, parser):
@@ -122,12 +124,12 @@ class Environment(ImmutableSandboxedEnvironment):
         self.globals.pop("lipsum")
         self.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now, namespace=_Namespace)
         self.filters["tojson"] = self.tojson
-        self.filters = {name: self._bounded(name, filter) for name, filter in self.filters.items()
-                        if name not in _REFUSED_FILTERS}
+        self.filters = {name: self._bounded(name, filter) for name, filter in self.filters.items() if name not in _REFUSED_FILTERS}
         self.tests = {name: self._paid(test) if name in _COMPARING_TESTS else test for name, test in self.tests.items()}
         # No filter with such a name can be written. map("step!") finds it and gains nothing: it only spends.
-        self.filters.update({"step!": self.step, "call!": self.call_step, "made!": self.made, "weighed!": self.written,
-                             "concatenated!": self.concatenated})
+        self.filters.update(
+            {"step!": self.step, "call!": self.call_step, "made!": self.made, "weighed!": self.written, "concatenated!": self.concatenated}
+        )
         self.start()  # constants are computed while the template is compiled
 
     def start(self, *conversation):
@@ -311,8 +313,8 @@ class Environment(ImmutableSandboxedEnvironment):
         @functools.wraps(filter)
         def bounded(*args, **kwargs):
             value = _known(args[first]) if name not in ("d", "default") else args[first]
-            args = (*args[:first], value, *args[first + 1:])
-            self._pay(name, value, args[first + 1:], kwargs)
+            args = (*args[:first], value, *args[first + 1 :])
+            self._pay(name, value, args[first + 1 :], kwargs)
             result = filter(*args, **kwargs)
             self.spend(len(result) if isinstance(result, str) else _shallow(result))
             return result
@@ -381,8 +383,9 @@ class Environment(ImmutableSandboxedEnvironment):
         for text in (indent, *(separators or ())):
             _width(text)
         parts = []
-        for part in json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                                     sort_keys=sort_keys).iterencode(value):
+        for part in json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys).iterencode(
+            value
+        ):
             self.spend(len(part))
             parts.append(part)
         return "".join(parts)

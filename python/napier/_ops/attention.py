@@ -1,4 +1,5 @@
 """softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
+
 import math
 
 import numpy as np
@@ -10,8 +11,21 @@ from .logsumexp import _array, _is_tensor, _array_anywhere
 
 
 @in_its_kind
-def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
-              prefix=None, return_lse=False, bf16_weights=False):
+def attention(
+    q,
+    k,
+    v,
+    *,
+    mask=None,
+    causal=False,
+    scale=None,
+    masked_rows="nan",
+    query_offsets=None,
+    key_offsets=None,
+    prefix=None,
+    return_lse=False,
+    bf16_weights=False,
+):
     """softmax(scale * q k^T + mask) v, without the matrix of scores.
 
     Parameters
@@ -59,8 +73,23 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
 
 @in_its_kind
-def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
-                       query_offsets=None, key_offsets=None, prefix=None, bf16_gradient=False):
+def attention_backward(
+    grad_output,
+    q,
+    k,
+    v,
+    output,
+    lse,
+    *,
+    mask=None,
+    causal=False,
+    scale=None,
+    masked_rows="nan",
+    query_offsets=None,
+    key_offsets=None,
+    prefix=None,
+    bf16_gradient=False,
+):
     """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
     its output.
 
@@ -79,10 +108,9 @@ def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=F
     """
     q, k, v = _array_anywhere(q, "q"), _array_anywhere(k, "k"), _array_anywhere(v, "v")
     arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
-    grad_output, output, lse = (_array_anywhere(x, name) for name, x in
-                                (("grad_output", grad_output), ("output", output), ("lse", lse)))
+    grad_output, output, lse = (_array_anywhere(x, name) for name, x in (("grad_output", grad_output), ("output", output), ("lse", lse)))
     if lead is not None:
-        grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead):])) for x in (grad_output, output, lse))
+        grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead) :])) for x in (grad_output, output, lse))
     grads = _napier._attention_backward(*arguments, grad_output, output, lse, bool(bf16_gradient))
     return grads if lead is None else tuple(g.reshape((*lead, *g.shape[1:])) for g in grads)
 

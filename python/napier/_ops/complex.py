@@ -5,6 +5,7 @@ d <= 0. The sum is that term's direction plus the sum of the others, and log |su
 a great one are not lost. exp, log and the sums are those of Napier's kernels. sin, cos and the angle are computed here from
 single additions, multiplications and divisions, because those of the C library differ between machines.
 """
+
 import functools
 
 import numpy as np

@@ -1,4 +1,5 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
+
 import functools
 
 import numpy as np
@@ -16,11 +17,13 @@ def refuse_words(function, named):
 
 def names_axis(function):
     """The same function, which refuses the word dim."""
+
     @functools.wraps(function)
     def call(*args, **named):
         if "dim" in named:
             refuse_words(function.__name__, named)
         return function(*args, **named)
+
     return call
 
 
@@ -58,6 +61,7 @@ def without_float8(x):
 def torch_dtype(dtype):
     """PyTorch's dtype of this name, or of this dtype of NumPy."""
     import torch
+
     return dtype if isinstance(dtype, torch.dtype) else getattr(torch, floating_dtype(dtype).name)
 
 
@@ -141,8 +145,10 @@ def convert(x, name, what):
     array = _as_numpy(x, name)
     if what & _WRITABLE:
         if array is not x or array.dtype.name != "bfloat16":
-            raise TypeError(f"{name}: expected an array of float32, float16, bfloat16 or float64 to write to, "
-                            f"got {type(x).__name__}" + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else ""))
+            raise TypeError(
+                f"{name}: expected an array of float32, float16, bfloat16 or float64 to write to, "
+                f"got {type(x).__name__}" + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
+            )
         return array.view(np.uint16), True
     if what & (_FLOATS | _SINGLE):
         return _has_floats(array, name, np.float64 if what & _FLOATS else np.float32)
@@ -160,6 +166,7 @@ def convert(x, name, what):
 def convert_on_device(x, name, what):
     """As convert, of a tensor on a GPU, and there."""
     import torch
+
     if x.dtype.is_complex:
         raise TypeError(f"{name}: complex numbers are not supported")
     if what & (_FLOATS | _SINGLE):
@@ -174,6 +181,7 @@ def convert_on_device(x, name, what):
 def empty_on_device(like, shape, dtype):
     """A new tensor beside another one."""
     import torch
+
     return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
 
 

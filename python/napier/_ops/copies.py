@@ -1,4 +1,5 @@
 """Functions of the extension along several axes, of all elements or with a mask: by copies in which their elements lie together."""
+
 import numpy as np
 
 from .convert import as_array, as_host, axes_of, given_by, namespace_of, transposed
@@ -10,6 +11,7 @@ def call_with_copies(name, inputs, arguments):
     """A function of the extension with a mask, along several axes, or of all elements of arrays that are no single run: by copies in which
     they lie together. The first `inputs` of the arguments are such arrays."""
     from .. import _napier
+
     first = next(iter(arguments.values()))
     space = namespace_of(first)
     if space is not None and not is_elsewhere(first):
@@ -51,7 +53,7 @@ def _over_axes(function, inputs, arguments):
             raise ValueError(f"{key}: its shape is not that of {next(iter(arrays))}")
     axes = axes_of(axis, len(shape)) if shape else []
     order = [i for i in range(len(shape)) if i not in axes] + axes
-    lead = tuple(shape[i] for i in order[:len(shape) - len(axes)])
+    lead = tuple(shape[i] for i in order[: len(shape) - len(axes)])
     length = int(np.prod([shape[i] for i in axes], dtype=np.int64))
 
     def row(x):

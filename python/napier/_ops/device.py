@@ -1,5 +1,6 @@
 """Arrays on a GPU of libraries other than PyTorch, such as CuPy's: they come in by DLPack, and results are written to memory that
 their library allocates."""
+
 import contextlib
 import sys
 
@@ -9,25 +10,33 @@ _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 _HOST, _CUDA = (1, 3), (2, 13)  # DLPack's types of devices
 _DEFAULT_STREAM = 1
 
-_AS_IT_IS = {_FLOATS: ("float32", "float16", "bfloat16", "float64"), _SINGLE: ("float32", "float16", "bfloat16"),
-             _INTEGERS: ("int32", "int64"), _BYTES: ("bool", "int8", "uint8")}
+_AS_IT_IS = {
+    _FLOATS: ("float32", "float16", "bfloat16", "float64"),
+    _SINGLE: ("float32", "float16", "bfloat16"),
+    _INTEGERS: ("int32", "int64"),
+    _BYTES: ("bool", "int8", "uint8"),
+}
 
 
 def is_elsewhere(x):
     """Whether x says that the host cannot read its elements."""
-    return (not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack_device__") and
-            x.__dlpack_device__()[0] not in _HOST)
+    return not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in _HOST
 
 
 def refuse(x, name):
     """Raises the error for an array that is elsewhere, where the host's memory is wanted."""
     from .._napier import cuda_device_count
+
     kind, number = x.__dlpack_device__()
     place = f"CUDA device {int(number)}" if kind in _CUDA else f"a device of DLPack's type {int(kind)}"
-    reason = ("and napier computes on the CPU and on CUDA devices" if kind not in _CUDA else
-              "where napier has no kernel for this call" if cuda_device_count() else
-              "and this build of napier computes on the CPU only: it was built without CUDA, or finds no device of compute "
-              "capability 8.0 or later")
+    reason = (
+        "and napier computes on the CPU and on CUDA devices"
+        if kind not in _CUDA
+        else "where napier has no kernel for this call"
+        if cuda_device_count()
+        else "and this build of napier computes on the CPU only: it was built without CUDA, or finds no device of compute "
+        "capability 8.0 or later"
+    )
     raise NotImplementedError(f"{name}: the array ({_title(x)}) is on {place}, {reason} (copy it to the CPU)")
 
 
@@ -36,6 +45,7 @@ def stays(x, name):
     if not is_elsewhere(x):
         return False
     from .._napier import cuda_device_count
+
     if x.__dlpack_device__()[0] not in _CUDA or not cuda_device_count():
         refuse(x, name)
     _namespace(x, name)
@@ -53,8 +63,10 @@ def _namespace(x, name):
     else:  # CuPy before 14
         space = sys.modules.get(type(x).__module__.partition(".")[0])
     if not hasattr(space, "empty") or getattr(space, "__name__", "").partition(".")[0] == "jax":  # jax's arrays cannot be written
-        raise NotImplementedError(f"{name}: the array ({_title(x)}) is on CUDA device {int(x.__dlpack_device__()[1])}, and its library "
-                                  f"gives no memory that a result could be written to (torch.from_dlpack({name}) makes a tensor of it)")
+        raise NotImplementedError(
+            f"{name}: the array ({_title(x)}) is on CUDA device {int(x.__dlpack_device__()[1])}, and its library "
+            f"gives no memory that a result could be written to (torch.from_dlpack({name}) makes a tensor of it)"
+        )
     return space
 
 

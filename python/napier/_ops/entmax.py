@@ -5,6 +5,7 @@ With d = (alpha - 1) (max - z) / temperature, p = max(t - d, 0)^(1 / (alpha - 1)
 one IEEE operation at a time, and the sums are Napier's or NumPy's cumulative ones, which add in order, so that the bits are the same
 everywhere.
 """
+
 import numpy as np
 
 from .. import _napier
@@ -100,7 +101,7 @@ def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=No
         raise ValueError(f"masked_rows: {masked_rows!r} is not one of 'nan', 'zero'")
     axes = axes_of(axis, x.ndim) if x.ndim else []
     order = [i for i in range(x.ndim) if i not in axes] + axes
-    lead = [x.shape[i] for i in order[:x.ndim - len(axes)]]
+    lead = [x.shape[i] for i in order[: x.ndim - len(axes)]]
     rows = np.transpose(x, order).reshape(*lead, int(np.prod([x.shape[i] for i in axes], dtype=np.int64)))
     p = entmax_rows(rows.astype(np.float64) / temperature, alpha, 0.0 if masked_rows == "zero" else np.nan)
     p = p.astype(x.dtype if dtype is None else floating_dtype(dtype))

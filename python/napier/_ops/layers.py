@@ -1,4 +1,5 @@
 """The steps of a decoder layer between its products, for arrays of any number of dimensions. C takes rows and heads."""
+
 import math
 
 from .. import _napier
@@ -41,8 +42,7 @@ def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
     (array([[0.1667, 0.1667]], dtype=float32), array([1., 0.], dtype=float32))
     """
     x = _array(x, "x")
-    grads = _napier._rms_norm_backward(_rows(_array(grad_out, "grad_out"), "grad_out"), _rows(x, "x"), _array(weight, "weight"),
-                                       epsilon)
+    grads = _napier._rms_norm_backward(_rows(_array(grad_out, "grad_out"), "grad_out"), _rows(x, "x"), _array(weight, "weight"), epsilon)
     return grads[0].reshape(x.shape), grads[1]
 
 

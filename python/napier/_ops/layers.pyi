@@ -1,4 +1,5 @@
 """Types of the steps of a decoder layer. Array: as in _napier.pyi."""
+
 from typing import Any, Optional
 
 Array = Any

@@ -1,4 +1,5 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
+
 import numpy as np
 
 from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, refuse_words, transposed, without_float8
@@ -7,8 +8,7 @@ from .masked import hidden
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False,
-              **other):
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False, **other):
     """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 
     Parameters
@@ -94,6 +94,7 @@ def _is_complex(a):
 def _of_complex(a, axis, b, keepdims, return_sign, temperature, dtype):
     """logsumexp where a or b is complex, by rows of complex128 in NumPy."""
     from .complex import logsumexp_rows
+
     a = _array(a, "a")
     temperature = positive(temperature, "temperature")
     if b is not None:
@@ -122,6 +123,7 @@ def _library_of(a, b):
     if not _is_tensor(a):
         return np, lambda x: x, lambda x: x
     import torch
+
     for name, x in (("a", a), ("b", b)):
         if x is None:
             continue
@@ -129,8 +131,11 @@ def _library_of(a, b):
             raise RuntimeError(f"{name}: the gradient of complex numbers is not supported (use .detach())")
         if x.device.type != "cpu":
             raise NotImplementedError(f"{name}: complex tensors on {x.device} are not supported (use .cpu())")
-    return (torch, lambda x: torch.from_numpy(np.asarray(x)),
-            lambda x: (x.float() if x.dtype == torch.bfloat16 else x).detach().resolve_conj().resolve_neg().numpy())
+    return (
+        torch,
+        lambda x: torch.from_numpy(np.asarray(x)),
+        lambda x: (x.float() if x.dtype == torch.bfloat16 else x).detach().resolve_conj().resolve_neg().numpy(),
+    )
 
 
 def _complex_dtype(default, dtype):

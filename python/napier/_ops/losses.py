@@ -1,4 +1,5 @@
 """logaddexp, gumbel_softmax and cross_entropy of arrays."""
+
 import numpy as np
 
 from .. import _napier
@@ -96,10 +97,12 @@ def check_reduction(reduction, label_smoothing):
 
 
 def check_target(shape, target_shape, soft, axis):
-    want = tuple(shape) if soft else tuple(shape[:axis] + shape[axis + 1:])
+    want = tuple(shape) if soft else tuple(shape[:axis] + shape[axis + 1 :])
     if tuple(target_shape) != want:
-        raise ValueError(f"target: shape {tuple(target_shape)} is not {want}, for an input of shape {tuple(shape)} and "
-                         f"{'probabilities' if soft else 'class indices'}")
+        raise ValueError(
+            f"target: shape {tuple(target_shape)} is not {want}, for an input of shape {tuple(shape)} and "
+            f"{'probabilities' if soft else 'class indices'}"
+        )
 
 
 @in_its_kind

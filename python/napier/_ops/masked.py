@@ -1,4 +1,5 @@
 """softmax, log_softmax, sparsemax and logsumexp where a mask or causality hides elements: each becomes a logit of -inf."""
+
 import numpy as np
 
 from .convert import as_array, without_float8
@@ -23,6 +24,7 @@ def kept(x, mask, causal, title="x"):
 
 def _of_tensor(mask, x):
     import torch
+
     try:
         return torch.as_tensor(mask, device=x.device)
     except (TypeError, ValueError, RuntimeError) as error:

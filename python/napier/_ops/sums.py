@@ -1,4 +1,5 @@
 """Sums, exponentials and logarithms of arrays with Napier's bits, made of what C computes."""
+
 import numpy as np
 
 from .. import _napier

@@ -1,11 +1,26 @@
 """Attention: fused, in steps for float64 and dropout, and with the arguments of scaled_dot_product_attention."""
+
 from typing import Optional
 
 import torch
 
 from .. import _napier
 from .._ops.attention import _arguments
-from .base import Tensor, _as_tensor, _check, _check_given, _differentiable, _last, _number, _numbers, _once, _operator, _row_major_like, _single, _size
+from .base import (
+    Tensor,
+    _as_tensor,
+    _check,
+    _check_given,
+    _differentiable,
+    _last,
+    _number,
+    _numbers,
+    _once,
+    _operator,
+    _row_major_like,
+    _single,
+    _size,
+)
 from .products import _autocast
 from .softmax import _at_least_single, _dot_rows, _softmax, _sum_of
 
@@ -18,20 +33,61 @@ def _without_double(*tensors):
 
 
 @_operator("attention")
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool, masked_rows: str,
-               query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets, prefix_end: _Offsets,
-               bf16_weights: bool, bf16_gradient: bool) -> tuple[Tensor, Tensor]:
-    return _napier._attention(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets, prefix_begin,
-                              prefix_end, bf16_weights)
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Optional[Tensor],
+    scale: Tensor,
+    causal: bool,
+    masked_rows: str,
+    query_offsets: _Offsets,
+    key_offsets: _Offsets,
+    prefix_begin: _Offsets,
+    prefix_end: _Offsets,
+    bf16_weights: bool,
+    bf16_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    return _napier._attention(
+        q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets, prefix_begin, prefix_end, bf16_weights
+    )
 
 
 @_operator("attention_backward")
-def _attention_backward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool,
-                        masked_rows: str, query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
-                        prefix_end: _Offsets, grad: Tensor, output: Tensor, lse: Tensor,
-                        bf16_gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
-    return _napier._attention_backward(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets,
-                                       prefix_begin, prefix_end, grad, output, lse, bf16_gradient)
+def _attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Optional[Tensor],
+    scale: Tensor,
+    causal: bool,
+    masked_rows: str,
+    query_offsets: _Offsets,
+    key_offsets: _Offsets,
+    prefix_begin: _Offsets,
+    prefix_end: _Offsets,
+    grad: Tensor,
+    output: Tensor,
+    lse: Tensor,
+    bf16_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _napier._attention_backward(
+        q,
+        k,
+        v,
+        mask,
+        scale.item(),
+        causal,
+        masked_rows,
+        query_offsets,
+        key_offsets,
+        prefix_begin,
+        prefix_end,
+        grad,
+        output,
+        lse,
+        bf16_gradient,
+    )
 
 
 @_attention.register_fake
@@ -70,8 +126,22 @@ _once(_attention, _gradient_attention, _setup_attention, 3)
 _last(_attention_backward)
 
 
-def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
-              prefix=None, return_lse=False, bf16_weights=False, bf16_gradient=False):
+def attention(
+    q,
+    k,
+    v,
+    *,
+    mask=None,
+    causal=False,
+    scale=None,
+    masked_rows="nan",
+    query_offsets=None,
+    key_offsets=None,
+    prefix=None,
+    return_lse=False,
+    bf16_weights=False,
+    bf16_gradient=False,
+):
     """napier.attention with gradients with respect to q, k and v: softmax(scale * q k^T + mask) v without storing the scores.
     lse has gradients too, so that you can combine results over different keys.
 
@@ -96,14 +166,16 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     _check_given(mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
-    (q, k, v, mask, _, *options), lead = _arguments(*_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets,
-                                                     key_offsets, prefix)
+    (q, k, v, mask, _, *options), lead = _arguments(
+        *_autocast(*_without_double(q, k, v)), mask, None, causal, masked_rows, query_offsets, key_offsets, prefix
+    )
     if bf16_gradient and q.device.type != "cpu":
         raise NotImplementedError("attention: bf16_gradient is for tensors on the CPU only")
     if bf16_gradient and not q.dtype == k.dtype == v.dtype == torch.bfloat16:
         raise ValueError(f"attention: bf16_gradient: q, k and v must be bfloat16, not {q.dtype}, {k.dtype} and {v.dtype}")
-    output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options,
-                             bool(bf16_weights), bool(bf16_gradient))
+    output, lse = _attention(
+        q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options, bool(bf16_weights), bool(bf16_gradient)
+    )
     if lead is not None:
         output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
     return (output, lse) if return_lse else output
@@ -127,8 +199,12 @@ def _(a, b):
 
 
 _product = _differentiable(
-    _product, 2, ("a", "b"), lambda s, grad: (_product(grad, s.b.mT), _product(s.a.mT, grad)),
-    lambda s, t: _sum_of(None if t[0] is None else _product(t[0], s.b), None if t[1] is None else _product(s.a, t[1])))
+    _product,
+    2,
+    ("a", "b"),
+    lambda s, grad: (_product(grad, s.b.mT), _product(s.a.mT, grad)),
+    lambda s, t: _sum_of(None if t[0] is None else _product(t[0], s.b), None if t[1] is None else _product(s.a, t[1])),
+)
 
 
 def _attention_in_steps(q, k, v, mask, scale, dropout_p):
@@ -150,8 +226,10 @@ def _common_batch(query, key, value, attn_mask, enable_gqa):
     try:
         lead = torch.broadcast_shapes(*leads)
     except RuntimeError:
-        raise ValueError(f"query: batch {tuple(leads[0])} does not broadcast with those of key and value, {tuple(leads[1])} and "
-                         f"{tuple(leads[2])}" + ("" if enable_gqa else " (enable_gqa=True lets heads share keys)")) from None
+        raise ValueError(
+            f"query: batch {tuple(leads[0])} does not broadcast with those of key and value, {tuple(leads[1])} and "
+            f"{tuple(leads[2])}" + ("" if enable_gqa else " (enable_gqa=True lets heads share keys)")
+        ) from None
     heads = lead[-1] if lead else 1
 
     def four(x, groups):
@@ -163,8 +241,9 @@ def _common_batch(query, key, value, attn_mask, enable_gqa):
         try:
             mask = mask.expand(*lead, query.shape[-2], key.shape[-2]).reshape(_size(lead[:-1]), heads, query.shape[-2], key.shape[-2])
         except RuntimeError:
-            raise ValueError(f"attn_mask: shape {tuple(attn_mask.shape)} does not broadcast to "
-                             f"{(*lead, query.shape[-2], key.shape[-2])}") from None
+            raise ValueError(
+                f"attn_mask: shape {tuple(attn_mask.shape)} does not broadcast to {(*lead, query.shape[-2], key.shape[-2])}"
+            ) from None
     return four(query, 1), four(key, groups), four(value, groups), mask, lead
 
 
@@ -192,8 +271,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         if x.ndim < 2 or not x.is_floating_point() or x.dtype != query.dtype:
             raise ValueError(f"{name}: expected at least 2 dimensions and the dtype of query, got {tuple(x.shape)} of {x.dtype}")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"key: shape {tuple(key.shape)} does not fit query's, {tuple(query.shape)}, and value's, "
-                         f"{tuple(value.shape)}")
+        raise ValueError(f"key: shape {tuple(key.shape)} does not fit query's, {tuple(query.shape)}, and value's, {tuple(value.shape)}")
     if attn_mask is not None and attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise ValueError(f"attn_mask: expected bool or floating-point numbers, got {attn_mask.dtype}")
     if is_causal and attn_mask is not None:

@@ -1,4 +1,5 @@
 """What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
+
 import functools
 import inspect
 import threading
@@ -49,8 +50,7 @@ def _check(**tensors):
         if type(x).__name__ == "MaskedTensor":
             raise NotImplementedError(f"{name}: masked tensors are not supported (use .to_tensor(value))")
         if x.is_nested:
-            raise NotImplementedError(f"{name}: nested tensors are not supported (use .to_padded_tensor(), or a tensor with "
-                                      "offsets)")
+            raise NotImplementedError(f"{name}: nested tensors are not supported (use .to_padded_tensor(), or a tensor with offsets)")
         if x.is_quantized:
             raise NotImplementedError(f"{name}: quantized tensors are not supported (use .dequantize())")
         if x.layout != torch.strided:
@@ -58,12 +58,13 @@ def _check(**tensors):
         if x.device.type in ("cpu", "meta"):
             continue
         if x.device.type != "cuda":
-            raise NotImplementedError(f"{name}: the tensor is on {x.device}; napier computes on the CPU and on CUDA devices "
-                                      "(use .cpu())")
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}; napier computes on the CPU and on CUDA devices (use .cpu())")
         if _gpus() == 0:
-            raise NotImplementedError(f"{name}: the tensor is on {x.device}, and this build of napier computes on the CPU "
-                                      "only: it was built without CUDA, or finds no device of compute capability 8.0 or "
-                                      "later (use .cpu())")
+            raise NotImplementedError(
+                f"{name}: the tensor is on {x.device}, and this build of napier computes on the CPU "
+                "only: it was built without CUDA, or finds no device of compute capability 8.0 or "
+                "later (use .cpu())"
+            )
 
 
 # Every function of tensors is made of operators of torch.library. An operator has two names: napier::softmax, which has derivatives and
@@ -105,7 +106,7 @@ class _Operator:
         return fake
 
     def with_defaults(self, args):
-        return (*args, *self.defaults[len(args):])  # PyTorch drops arguments that are the defaults
+        return (*args, *self.defaults[len(args) :])  # PyTorch drops arguments that are the defaults
 
     def in_single(self, args):
         """Whether derivatives are computed from float32, with the same bits of the result. From a result of 16 bits they would be wrong by
@@ -174,6 +175,7 @@ def _dual(operator, args):
 
 class _Tangents:
     """Counts the tangents that PyTorch asks one call for."""
+
     count = 0
 
 
@@ -188,8 +190,10 @@ def _last(operator):
     """Registers an operator that computes a gradient and has none itself."""
 
     def refuse(ctx, *_):
-        raise NotImplementedError(f"{operator.title}: gradients are once differentiable (create_graph=True differentiates "
-                                  "them again); use PyTorch's own functions for second derivatives")
+        raise NotImplementedError(
+            f"{operator.title}: gradients are once differentiable (create_graph=True differentiates "
+            "them again); use PyTorch's own functions for second derivatives"
+        )
 
     _register(operator, len(operator.names), refuse, lambda ctx, inputs, output: None)
 
@@ -250,6 +254,7 @@ def _register(operator, tensors, backward, setup, needs=(), jvp=None):
 
     class Transformed(torch.autograd.Function):
         """For torch.func's transforms. The last input counts tangents."""
+
         generate_vmap_rule = True
 
         @staticmethod
@@ -261,8 +266,7 @@ def _register(operator, tensors, backward, setup, needs=(), jvp=None):
             *inputs, ctx.tangents = inputs
             check(ctx.needs_input_grad)
             if not jvp and not all([_is_whole(x) for x, needed in zip(inputs, ctx.needs_input_grad) if needed]):
-                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
-                                          "torch.autograd.grad")
+                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or torch.autograd.grad")
             setup(ctx, inputs, output)
             given = dict(zip(names, inputs), result=output)
             ctx.save_for_forward(*[given[name] for name in needs])
@@ -276,8 +280,10 @@ def _register(operator, tensors, backward, setup, needs=(), jvp=None):
             _refuse_tangents(operator, tangents[:-1])
             ctx.tangents.count += 1
             if ctx.tangents.count > 1:  # PyTorch drops the outer tangent of this one
-                raise NotImplementedError(f"{title}: forward mode twice around a gradient, or three times, is not supported "
-                                          "(jacfwd(jacfwd(jacrev(f)))); use reverse mode for two of the three")
+                raise NotImplementedError(
+                    f"{title}: forward mode twice around a gradient, or three times, is not supported "
+                    "(jacfwd(jacfwd(jacrev(f)))); use reverse mode for two of the three"
+                )
             return jvp(ctx, tangents)
 
     Recorded.backward = staticmethod(backward)
@@ -299,16 +305,18 @@ def _derive(operator, *args):
         if recorded and all([_is_whole(x) for x in recorded]):
             return operator.recorded(*args)
         if recorded:
-            raise NotImplementedError(f"{operator.title}: no gradients inside torch.func's transforms; use backward() or "
-                                      "torch.autograd.grad")
+            raise NotImplementedError(
+                f"{operator.title}: no gradients inside torch.func's transforms; use backward() or torch.autograd.grad"
+            )
         if any([_has_tangent_below(x) for x in args if isinstance(x, Tensor)]):
             raise NotImplementedError(f"{operator.title}: forward mode twice is not supported here; use reverse mode for one of the two")
         return operator.values(*args)
     primals, tangents = zip(*duals)
     _refuse_tangents(operator, tangents)
     if recorded:
-        raise NotImplementedError(f"{operator.title}: forward mode over a recorded gradient is not supported; use .detach(), or "
-                                  "PyTorch's own function")
+        raise NotImplementedError(
+            f"{operator.title}: forward mode over a recorded gradient is not supported; use .detach(), or PyTorch's own function"
+        )
     output = operator.whole(*primals)
     was, _derivation.is_running = _derivation.is_running, True
     try:
@@ -338,8 +346,10 @@ def _refuse_tangents(operator, tangents):
     first = operator.tensors if operator.forward_mode else 0
     missing = [name for name, t in zip(operator.names[first:], tangents[first:]) if t is not None]
     if missing:
-        raise NotImplementedError(f"{operator.title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect to "
-                                  f"{', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+        raise NotImplementedError(
+            f"{operator.title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect to "
+            f"{', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()"
+        )
 
 
 # The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the
@@ -360,8 +370,7 @@ def _numbers(**values):
     if not (values and traced):
         return torch.tensor([_number(name, x) for name, x in values.items()], dtype=torch.float64, device="cpu")
     zero = torch.zeros((), dtype=torch.float64, device="cpu")
-    return torch.stack([x.to(zero).reshape(()) if isinstance(x, Tensor) else zero + _number(name, x)
-                        for name, x in values.items()])
+    return torch.stack([x.to(zero).reshape(()) if isinstance(x, Tensor) else zero + _number(name, x) for name, x in values.items()])
 
 
 def _number(name, x):

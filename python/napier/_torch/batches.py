@@ -1,4 +1,5 @@
 """Padded batches [B, L] of responses, as ragged ones."""
+
 import torch
 
 from .base import _as_tensor, _check_given

@@ -1,10 +1,23 @@
 """entmax, gumbel_softmax, logaddexp and cross_entropy with derivatives of every order: what is made of softmax, logsumexp and sums."""
+
 import torch
 
 from .._ops.entmax import check_alpha, entmax_rows
 from .._ops.losses import check_reduction, check_target, class_axis
-from .base import (PLAIN, Tensor, _as_tensor, _check, _check_given, _differentiable, _number, _numbers, _operator,
-                   _is_traced, _row_major_like, _use_of)
+from .base import (
+    PLAIN,
+    Tensor,
+    _as_tensor,
+    _check,
+    _check_given,
+    _differentiable,
+    _number,
+    _numbers,
+    _operator,
+    _is_traced,
+    _row_major_like,
+    _use_of,
+)
 from .logsumexp import logsumexp
 from .softmax import _at_least_single, _dimension, _dot, _exp, _floats, _kept, _log, _logits, _over, log_softmax, softmax, sparsemax
 

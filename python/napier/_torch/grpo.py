@@ -1,4 +1,5 @@
 """The losses of GRPO and its kin, and advantages."""
+
 from typing import Optional
 
 import torch
@@ -12,8 +13,20 @@ from .tokens import linear_token_logprobs
 # The C functions compute loss and gradients at once. The operators return both, and their own gradient is a product. Options
 # are passed as one string, such as "loss_type=dapo;num_items": words, switches, and the names of the numbers.
 
-_METRICS = ("loss", "tokens", "clip_low", "clip_high", "mean_ratio", "min_ratio", "max_ratio", "kl", "approx_kl", "entropy",
-            "correction", "kept_responses")
+_METRICS = (
+    "loss",
+    "tokens",
+    "clip_low",
+    "clip_high",
+    "mean_ratio",
+    "min_ratio",
+    "max_ratio",
+    "kl",
+    "approx_kl",
+    "entropy",
+    "correction",
+    "kept_responses",
+)
 
 
 def _written_options(options, **numbers):
@@ -44,24 +57,37 @@ def _loss_and_metrics(metrics):
     """The loss and the metrics, from C's dict or, on a GPU, from its struct as float64, whose first element is not a metric."""
     if isinstance(metrics, Tensor):
         return metrics[1].float(), metrics[1:].clone()
-    return (torch.tensor(metrics["loss"], dtype=torch.float32),
-            torch.tensor([metrics[name] for name in _METRICS], dtype=torch.float64))
+    return (torch.tensor(metrics["loss"], dtype=torch.float32), torch.tensor([metrics[name] for name in _METRICS], dtype=torch.float64))
 
 
 @_operator("grpo_loss")
-def _grpo_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
-               ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-               words: str, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    metrics, grad, grad_entropies = _napier.grpo_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                                      _read_options(words, numbers.tolist()))
+def _grpo_loss(
+    logprobs: Tensor,
+    entropies: Optional[Tensor],
+    advantages: Tensor,
+    offsets: Tensor,
+    old: Optional[Tensor],
+    ref: Optional[Tensor],
+    sampler: Optional[Tensor],
+    mask: Optional[Tensor],
+    words: str,
+    numbers: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    metrics, grad, grad_entropies = _napier.grpo_loss(
+        logprobs, advantages, offsets, old, ref, sampler, entropies, mask, _read_options(words, numbers.tolist())
+    )
     return (*_loss_and_metrics(metrics), grad, _none(logprobs) if grad_entropies is None else grad_entropies)
 
 
 @_grpo_loss.register_fake
 def _(logprobs, entropies, *_):
     grad = logprobs.new_empty(logprobs.shape, dtype=torch.float32)
-    return (logprobs.new_empty((), dtype=torch.float32), logprobs.new_empty(len(_METRICS), dtype=torch.float64), grad,
-            _none(logprobs) if entropies is None else torch.empty_like(grad))
+    return (
+        logprobs.new_empty((), dtype=torch.float32),
+        logprobs.new_empty(len(_METRICS), dtype=torch.float64),
+        grad,
+        _none(logprobs) if entropies is None else torch.empty_like(grad),
+    )
 
 
 def _grpo_backward(name):
@@ -96,19 +122,40 @@ _once(_grpo_loss, _gradient_grpo, _setup_grpo, 2)
 
 
 @_operator("grpo_token_loss")
-def _grpo_token_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
-                     ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-                     words: str, numbers: Tensor) -> Tensor:
-    return _napier.grpo_token_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                   _read_options(words, numbers.tolist()))[0]
+def _grpo_token_loss(
+    logprobs: Tensor,
+    entropies: Optional[Tensor],
+    advantages: Tensor,
+    offsets: Tensor,
+    old: Optional[Tensor],
+    ref: Optional[Tensor],
+    sampler: Optional[Tensor],
+    mask: Optional[Tensor],
+    words: str,
+    numbers: Tensor,
+) -> Tensor:
+    return _napier.grpo_token_loss(
+        logprobs, advantages, offsets, old, ref, sampler, entropies, mask, _read_options(words, numbers.tolist())
+    )[0]
 
 
 @_operator("grpo_token_loss_backward")
-def _grpo_token_loss_backward(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor,
-                              old: Optional[Tensor], ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-                              words: str, numbers: Tensor, grad: Tensor) -> Tensor:
-    return _napier.grpo_token_loss_backward(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                            _read_options(words, numbers.tolist()), grad)
+def _grpo_token_loss_backward(
+    logprobs: Tensor,
+    entropies: Optional[Tensor],
+    advantages: Tensor,
+    offsets: Tensor,
+    old: Optional[Tensor],
+    ref: Optional[Tensor],
+    sampler: Optional[Tensor],
+    mask: Optional[Tensor],
+    words: str,
+    numbers: Tensor,
+    grad: Tensor,
+) -> Tensor:
+    return _napier.grpo_token_loss_backward(
+        logprobs, advantages, offsets, old, ref, sampler, entropies, mask, _read_options(words, numbers.tolist()), grad
+    )
 
 
 @_grpo_token_loss.register_fake
@@ -132,21 +179,50 @@ _last(_grpo_token_loss_backward)
 
 
 @_operator("grpo_from_logits")
-def _grpo_from_logits(logits: Tensor, ids: Tensor, advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
-                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor], words: str,
-                      numbers: Tensor, gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _grpo_from_logits(
+    logits: Tensor,
+    ids: Tensor,
+    advantages: Tensor,
+    offsets: Tensor,
+    old: Optional[Tensor],
+    ref: Optional[Tensor],
+    sampler: Optional[Tensor],
+    mask: Optional[Tensor],
+    words: str,
+    numbers: Tensor,
+    gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     temperature, softcap, *options = numbers.tolist()
     metrics, grad, logprobs, entropies = _napier.grpo_from_logits(
-        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, _read_options(words, options), temperature,
-        softcap, gradient, None)
+        logits,
+        ids,
+        None,
+        advantages,
+        offsets,
+        old,
+        ref,
+        sampler,
+        None,
+        mask,
+        _read_options(words, options),
+        temperature,
+        softcap,
+        gradient,
+        None,
+    )
     return (*_loss_and_metrics(metrics), logprobs, entropies, _none(logits) if grad is None else grad)
 
 
 @_grpo_from_logits.register_fake
 def _(logits, ids, advantages, offsets, old, ref, sampler, mask, words, numbers, gradient):
     tokens = logits.new_empty(logits.shape[0], dtype=torch.float32)
-    return (logits.new_empty((), dtype=torch.float32), logits.new_empty(len(_METRICS), dtype=torch.float64), tokens,
-            torch.empty_like(tokens), _row_major_like(logits) if gradient else _none(logits))
+    return (
+        logits.new_empty((), dtype=torch.float32),
+        logits.new_empty(len(_METRICS), dtype=torch.float64),
+        tokens,
+        torch.empty_like(tokens),
+        _row_major_like(logits) if gradient else _none(logits),
+    )
 
 
 def _setup_grpo_from_logits(ctx, inputs, output):
@@ -199,8 +275,9 @@ def _losses_of(operator, logprobs, advantages, offsets, old_logprobs, ref_logpro
     return operator(_single(logprobs), entropies, *batch, *_written_options(options)), table
 
 
-def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-              entropies=None, mask=None, **options):
+def grpo_loss(
+    logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
+):
     """(loss, metrics) of napier.grpo_loss, with gradients with respect to logprobs and entropies. metrics is a dict of tensors
     without gradients. Advantages and the other log-probabilities are constants.
 
@@ -218,13 +295,15 @@ def grpo_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logp
     >>> round(loss.item(), 4), logprobs.grad.tolist()
     (-0.05, [[-0.25, 0.0], [0.5, 0.0]])
     """
-    (loss, metrics, _, _), _ = _losses_of(_grpo_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs,
-                                          sampler_logprobs, entropies, mask, options)
+    (loss, metrics, _, _), _ = _losses_of(
+        _grpo_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options
+    )
     return loss, _named(metrics)
 
 
-def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-                    entropies=None, mask=None, **options):
+def grpo_token_loss(
+    logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
+):
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
     as in grpo_loss, they are [B, L].
 
@@ -239,8 +318,9 @@ def grpo_token_loss(logprobs, advantages, offsets=None, *, old_logprobs=None, re
     """
     _check_given(entropies=entropies)
     entropies = None if entropies is None else entropies.detach()
-    losses, table = _losses_of(_grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs,
-                               entropies, mask, options)
+    losses, table = _losses_of(
+        _grpo_token_loss, logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options
+    )
     return losses.reshape(table) if table else losses
 
 
@@ -257,8 +337,17 @@ def compute_grpo_loss(policy_lps, old_lps, advantages, offsets=None, beta=0.0, r
     >>> round(loss.item(), 4), [round(g, 4) for g in policy.grad.tolist()]
     (-0.4, [-0.3333, 0.0, 0.3333])
     """
-    return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, mask=mask, beta=beta,
-                     epsilon=eps, loss_type="token_mean")[0]
+    return grpo_loss(
+        policy_lps,
+        advantages,
+        offsets,
+        old_logprobs=old_lps,
+        ref_logprobs=ref_lps,
+        mask=mask,
+        beta=beta,
+        epsilon=eps,
+        loss_type="token_mean",
+    )[0]
 
 
 def _counted_ids(table, ids, mask):
@@ -266,8 +355,20 @@ def _counted_ids(table, ids, mask):
     return _where_counted(mask, ids, -100) if table else ids
 
 
-def grpo_from_logits(logits, ids, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
-                     mask=None, temperature=1.0, softcap=0.0, **options):
+def grpo_from_logits(
+    logits,
+    ids,
+    advantages,
+    offsets=None,
+    *,
+    old_logprobs=None,
+    ref_logprobs=None,
+    sampler_logprobs=None,
+    mask=None,
+    temperature=1.0,
+    softcap=0.0,
+    **options,
+):
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits. The loss has a gradient with respect to logits [T, V]; the
     other results have none. A batch may be padded, as in grpo_loss: logits [B, L, V], ids [B, L]. Padding has log-probability
     and entropy 0.
@@ -297,8 +398,22 @@ def grpo_from_logits(logits, ids, advantages, offsets=None, *, old_logprobs=None
     return loss, _named(metrics), logprobs, entropies
 
 
-def grpo_from_hidden(hidden, weights, ids, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None,
-                     sampler_logprobs=None, mask=None, temperature=1.0, softcap=0.0, bf16_gradient=False, **options):
+def grpo_from_hidden(
+    hidden,
+    weights,
+    ids,
+    advantages,
+    offsets=None,
+    *,
+    old_logprobs=None,
+    ref_logprobs=None,
+    sampler_logprobs=None,
+    mask=None,
+    temperature=1.0,
+    softcap=0.0,
+    bf16_gradient=False,
+    **options,
+):
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_hidden. The loss has gradients with respect to hidden [T, H] and
     weights [V, H]; the other results have none. A batch may be padded, as in grpo_loss: hidden [B, L, H], ids [B, L].
     bf16_gradient: as in linear_token_logprobs.
@@ -320,13 +435,22 @@ def grpo_from_hidden(hidden, weights, ids, advantages, offsets=None, *, old_logp
     table = _table("hidden", hidden, offsets, 1)
     if table:
         _in_line(table, ids=ids, mask=mask)
-    tokens = linear_token_logprobs(hidden, weights, _counted_ids(table, ids, mask), temperature=temperature, softcap=softcap,
-                                   entropy=True, bf16_gradient=bf16_gradient)
+    tokens = linear_token_logprobs(
+        hidden, weights, _counted_ids(table, ids, mask), temperature=temperature, softcap=softcap, entropy=True, bf16_gradient=bf16_gradient
+    )
     entropies = _where_counted(mask, tokens.entropy, 0.0) if table else tokens.entropy
     bonus = options.get("entropy_coefficient")
-    loss, metrics = grpo_loss(tokens.logprobs, advantages, offsets, old_logprobs=old_logprobs, ref_logprobs=ref_logprobs,
-                              sampler_logprobs=sampler_logprobs, mask=mask,
-                              entropies=entropies if bonus is not None and bonus != 0 else entropies.detach(), **options)
+    loss, metrics = grpo_loss(
+        tokens.logprobs,
+        advantages,
+        offsets,
+        old_logprobs=old_logprobs,
+        ref_logprobs=ref_logprobs,
+        sampler_logprobs=sampler_logprobs,
+        mask=mask,
+        entropies=entropies if bonus is not None and bonus != 0 else entropies.detach(),
+        **options,
+    )
     return loss, metrics, tokens.logprobs.detach(), entropies.detach()
 
 

@@ -1,4 +1,5 @@
 """KL per response and over the vocabulary, and rubric scores."""
+
 from typing import Optional
 
 import torch
@@ -9,19 +10,23 @@ from .batches import _in_line, _mask_of, _row_offsets, _table, _where_counted
 
 
 @_operator("kl_per_response")
-def _kl_per_response(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str, reduction: str,
-                     clamps: Tensor) -> Tensor:
+def _kl_per_response(
+    policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str, reduction: str, clamps: Tensor
+) -> Tensor:
     clamp_ratio, clamp_kl = clamps.tolist()
-    return _napier.kl_per_response(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
-                                   clamp_ratio=clamp_ratio, clamp_kl=clamp_kl)
+    return _napier.kl_per_response(
+        policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction, clamp_ratio=clamp_ratio, clamp_kl=clamp_kl
+    )
 
 
 @_operator("kl_per_response_backward")
-def _kl_per_response_backward(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str,
-                              reduction: str, clamps: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _kl_per_response_backward(
+    policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str, reduction: str, clamps: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor]:
     clamp_ratio, clamp_kl = clamps.tolist()
-    return _napier.kl_per_response_backward(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
-                                            clamp_ratio=clamp_ratio, clamp_kl=clamp_kl, grad_kl=grad)
+    return _napier.kl_per_response_backward(
+        policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction, clamp_ratio=clamp_ratio, clamp_kl=clamp_kl, grad_kl=grad
+    )
 
 
 @_operator("kl_full")
@@ -66,8 +71,9 @@ _register_pair(_kl_per_response, _kl_per_response_backward, 4)
 _register_pair(_kl_full, _kl_full_backward, 2)
 
 
-def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, estimator="k1", reduction="sum",
-                    clamp_ratio=0.0, clamp_kl=0.0):
+def kl_per_response(
+    policy_logprobs, ref_logprobs, offsets=None, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0, clamp_kl=0.0
+):
     """napier.kl_per_response with gradients with respect to both log-probabilities. They may be padded: [B, L], with a mask
     [B, L] instead of offsets.
 
@@ -85,8 +91,15 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets=None, *, mask=None, e
     _check_given(offsets=offsets)
     table = _table("policy_logprobs", policy_logprobs, offsets)
     policy, ref, mask = _in_line(table, policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, mask=mask)
-    return _kl_per_response(_single(policy), _single(ref), _row_offsets(table, offsets, policy), mask, estimator, reduction,
-                            _numbers(clamp_ratio=clamp_ratio, clamp_kl=clamp_kl))
+    return _kl_per_response(
+        _single(policy),
+        _single(ref),
+        _row_offsets(table, offsets, policy),
+        mask,
+        estimator,
+        reduction,
+        _numbers(clamp_ratio=clamp_ratio, clamp_kl=clamp_kl),
+    )
 
 
 def kl_full(policy_logits, ref_logits, *, temperature=1.0):
@@ -106,14 +119,14 @@ def kl_full(policy_logits, ref_logits, *, temperature=1.0):
 
 
 @_operator("rubric_score")
-def _rubric_score(logprobs: Tensor, ids: Tensor, offsets: Tensor, rubric: Tensor,
-                  weights: Tensor) -> tuple[Tensor, Tensor]:
+def _rubric_score(logprobs: Tensor, ids: Tensor, offsets: Tensor, rubric: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return _napier.rubric_score(logprobs, ids, offsets, rubric, weights)
 
 
 @_operator("rubric_score_backward")
-def _rubric_score_backward(ids: Tensor, offsets: Tensor, rubric: Tensor, weights: Tensor, g_scores: Optional[Tensor],
-                           g_rewards: Optional[Tensor]) -> Tensor:
+def _rubric_score_backward(
+    ids: Tensor, offsets: Tensor, rubric: Tensor, weights: Tensor, g_scores: Optional[Tensor], g_rewards: Optional[Tensor]
+) -> Tensor:
     return _napier.rubric_score_backward(ids, offsets, rubric, weights, g_scores, g_rewards)
 
 
@@ -165,5 +178,4 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights, *, mask=None):
     table = _table("logprobs", logprobs, offsets)
     logprobs, token_ids, mask = _in_line(table, logprobs=logprobs, token_ids=token_ids, mask=mask)
     logprobs, token_ids = _where_counted(mask, logprobs, 0.0), _where_counted(mask, token_ids, 0)
-    return _rubric_score(_single(logprobs), token_ids, _row_offsets(table, offsets, logprobs), _single(rubric),
-                         _single(weights))
+    return _rubric_score(_single(logprobs), token_ids, _row_offsets(table, offsets, logprobs), _single(rubric), _single(weights))

@@ -1,12 +1,13 @@
 """The steps of a decoder layer between attention: products with weights, rms_norm, rotary, swiglu. Composed, they give the bits
 of napier's own models (docs/layers.md)."""
+
 from math import prod
 from typing import Optional
 
 import torch
 
 from .. import _napier
-from .base import (Tensor, _as_tensor, _check, _check_given, _common, _last, _none, _numbers, _once, _operator, _row_major_like, _single)
+from .base import Tensor, _as_tensor, _check, _check_given, _common, _last, _none, _numbers, _once, _operator, _row_major_like, _single
 
 
 def _rows(x):
@@ -21,7 +22,7 @@ def _expect_shape(name, x, shape):
 
 def _expect_axes(name, x, count):
     if x.ndim < count:
-        raise ValueError(f"{name}: expected at least {count} dimension{'s'[:count - 1]}, got {x.ndim}")
+        raise ValueError(f"{name}: expected at least {count} dimension{'s'[: count - 1]}, got {x.ndim}")
 
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -51,13 +52,21 @@ def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, bf1
 
 
 @_operator("linear_backward")
-def _linear_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], compute: str, bf16_gradient: bool,
-                     wants_x: bool, wants_weight: bool, wants_bias: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _linear_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    compute: str,
+    bf16_gradient: bool,
+    wants_x: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
     rows = _rows(grad)
     factor = rows.bfloat16() if bf16_gradient else rows
     to_x = _napier.matmul(factor, weight, dtype=x.dtype).reshape(x.shape) if wants_x else _none(x, x.dtype)
-    to_weight = (_napier.matmul(factor.T, _rounded(_rows(x), compute), dtype=weight.dtype) if wants_weight
-                 else _none(x, weight.dtype))
+    to_weight = _napier.matmul(factor.T, _rounded(_rows(x), compute), dtype=weight.dtype) if wants_weight else _none(x, weight.dtype)
     if not wants_bias:
         return to_x, to_weight, _none(x)
     ones = torch.ones(1, rows.shape[0], dtype=torch.float32)
@@ -71,8 +80,11 @@ def _(x, weight, *_):
 
 @_linear_backward.register_fake
 def _(grad, x, weight, bias, compute, bf16_gradient, wants_x, wants_weight, wants_bias):
-    return (_row_major_like(x) if wants_x else _none(x, x.dtype), _row_major_like(weight) if wants_weight else _none(x, weight.dtype),
-            _row_major_like(bias) if wants_bias else _none(x))
+    return (
+        _row_major_like(x) if wants_x else _none(x, x.dtype),
+        _row_major_like(weight) if wants_weight else _none(x, weight.dtype),
+        _row_major_like(bias) if wants_bias else _none(x),
+    )
 
 
 def _setup_linear(ctx, inputs, output):
@@ -131,8 +143,9 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor, dtype: torch.dtype) ->
 
 
 @_operator("rms_norm_backward")
-def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: Tensor, wants_x: bool,
-                       wants_weight: bool) -> tuple[Tensor, Tensor]:
+def _rms_norm_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, epsilon: Tensor, wants_x: bool, wants_weight: bool
+) -> tuple[Tensor, Tensor]:
     to_x, to_weight = _napier._rms_norm_backward(_rows(grad), _rows(x), weight, epsilon.item(), wants_x, wants_weight)
     return to_x.reshape(x.shape) if wants_x else _none(x, x.dtype), to_weight if wants_weight else _none(x, weight.dtype)
 
@@ -142,8 +155,7 @@ _rms_norm.register_fake(lambda x, weight, epsilon, dtype: x.new_empty(x.shape, d
 
 @_rms_norm_backward.register_fake
 def _(grad, x, weight, epsilon, wants_x, wants_weight):
-    return (_row_major_like(x) if wants_x else _none(x, x.dtype),
-            _row_major_like(weight) if wants_weight else _none(x, weight.dtype))
+    return (_row_major_like(x) if wants_x else _none(x, x.dtype), _row_major_like(weight) if wants_weight else _none(x, weight.dtype))
 
 
 def _gradient_rms_norm(ctx, grad):

@@ -3,6 +3,7 @@
 B(g)_j = exp(z_j) sum over k >= j of g_k exp(-lse_k) / T is the gradient, L(t)_k = sum over j <= k of exp(z_j - lse_k) t_j / T the
 tangent. They are transposes of one another, and the derivatives of both with respect to x are made of both.
 """
+
 from .. import _napier
 from .base import Tensor, _differentiable, _numbers, _operator, _row_major_like
 from .softmax import _dimension, _logits, _over, _sum_of
@@ -60,8 +61,9 @@ def _tangent_of_tangent(s, tangents):
 
 _gradient = _differentiable(_gradient, 2, ("x", "grad", "temperature"), _gradient_of_gradient, _tangent_of_gradient)
 _tangent = _differentiable(_tangent, 2, ("x", "tangent", "temperature"), _gradient_of_tangent, _tangent_of_tangent)
-_logcumsumexp = _differentiable(_logcumsumexp, 1, ("x", "temperature"), lambda s, grad: _along(_gradient, s, grad),
-                                lambda s, t: _along(_tangent, s, t[0]))
+_logcumsumexp = _differentiable(
+    _logcumsumexp, 1, ("x", "temperature"), lambda s, grad: _along(_gradient, s, grad), lambda s, t: _along(_tangent, s, t[0])
+)
 
 
 def logcumsumexp(input, dim=-1, *, temperature=1.0):

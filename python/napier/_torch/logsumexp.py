@@ -1,13 +1,12 @@
 """logsumexp with derivatives of every order, also of complex numbers, and with weights."""
+
 import torch
 
 from .. import _napier
 from .._ops.complex import exp_of_array as _exp_of_array
 from .._ops.logsumexp import logsumexp as _logsumexp_of_array
-from .base import (Tensor, _as_tensor, _check, _common, _differentiable, _last, _numbers, _once, _operator,
-                   _row_major_like, _size)
-from .softmax import (_at_least_single, _dimensions, _dot, _exp_operator, _kept, _logits, _over, _softmax, _softmax_backward,
-                      _sum_of)
+from .base import Tensor, _as_tensor, _check, _common, _differentiable, _last, _numbers, _once, _operator, _row_major_like, _size
+from .softmax import _at_least_single, _dimensions, _dot, _exp_operator, _kept, _logits, _over, _softmax, _softmax_backward, _sum_of
 
 
 @_operator("logsumexp")
@@ -22,7 +21,7 @@ def _logsumexp_backward(x: Tensor, grad: Tensor, axis: int, temperature: Tensor)
 
 @_logsumexp.register_fake
 def _(x, axis, temperature, algorithm="auto"):
-    return torch.empty(x.shape[:axis] + x.shape[axis + 1:], dtype=x.dtype, device=x.device)
+    return torch.empty(x.shape[:axis] + x.shape[axis + 1 :], dtype=x.dtype, device=x.device)
 
 
 _logsumexp_backward.register_fake(_row_major_like)
@@ -47,11 +46,16 @@ def _tangent_logsumexp_backward(s, tangents):
     return _sum_of(of_x, None if of_grad is None else _logsumexp_backward(s.x, of_grad.to(s.x.dtype), s.axis, s.temperature))
 
 
-_logsumexp_backward = _differentiable(_logsumexp_backward, 2, ("x", "grad", "temperature"), _gradient_logsumexp_backward,
-                                      _tangent_logsumexp_backward)
+_logsumexp_backward = _differentiable(
+    _logsumexp_backward, 2, ("x", "grad", "temperature"), _gradient_logsumexp_backward, _tangent_logsumexp_backward
+)
 _logsumexp = _differentiable(
-    _logsumexp, 1, ("x", "temperature"), lambda s, grad: _logsumexp_backward(s.x, grad.to(s.x.dtype), s.axis, s.temperature),
-    lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype))
+    _logsumexp,
+    1,
+    ("x", "temperature"),
+    lambda s, grad: _logsumexp_backward(s.x, grad.to(s.x.dtype), s.axis, s.temperature),
+    lambda s, t: _over(_dot(_probs(s), _at_least_single(t[0]), s.axis), s).squeeze(s.axis).to(s.x.dtype),
+)
 
 
 # Of complex numbers: the derivative is exp(x / T - lse) / T, of which PyTorch's gradients have the conjugate.
@@ -69,7 +73,7 @@ def _exp_complex(x: Tensor) -> Tensor:
 
 @_logsumexp_complex.register_fake
 def _(x, axis, temperature):
-    return torch.empty(x.shape[:axis] + x.shape[axis + 1:], dtype=x.dtype, device=x.device)
+    return torch.empty(x.shape[:axis] + x.shape[axis + 1 :], dtype=x.dtype, device=x.device)
 
 
 _exp_complex.register_fake(_row_major_like)
@@ -91,8 +95,9 @@ def _tangent_logsumexp_complex(s, tangents):
     return (torch.complex(real, imag) / s.temperature.to(real.dtype).reshape(())).squeeze(s.axis)
 
 
-_logsumexp_complex = _differentiable(_logsumexp_complex, 1, ("x", "result", "temperature"), _gradient_logsumexp_complex,
-                                     _tangent_logsumexp_complex)
+_logsumexp_complex = _differentiable(
+    _logsumexp_complex, 1, ("x", "result", "temperature"), _gradient_logsumexp_complex, _tangent_logsumexp_complex
+)
 
 
 # With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
@@ -121,18 +126,23 @@ def _weighted_gradients(x, b, grad, temperature, max_of, lse_of):
 
 
 @_operator("logsumexp_weighted_backward")
-def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int,
-                                 temperature: Tensor) -> tuple[Tensor, Tensor]:
+def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> tuple[Tensor, Tensor]:
     if x.numel() == 0:
         return _row_major_like(x), _row_major_like(b)
-    made = _weighted_gradients(x.movedim(axis, -1), b.movedim(axis, -1), grad, temperature.item(), lambda z: z.amax(-1),
-                               lambda z, weights: _napier._logsumexp_weighted(z, weights, -1, False))
+    made = _weighted_gradients(
+        x.movedim(axis, -1),
+        b.movedim(axis, -1),
+        grad,
+        temperature.item(),
+        lambda z: z.amax(-1),
+        lambda z, weights: _napier._logsumexp_weighted(z, weights, -1, False),
+    )
     return tuple(y.movedim(-1, axis).contiguous() for y in made)
 
 
 @_logsumexp_weighted.register_fake
 def _(x, b, axis, temperature):
-    lse = torch.empty(x.shape[:axis] + x.shape[axis + 1:], device=x.device, dtype=_common(x.dtype, b.dtype))
+    lse = torch.empty(x.shape[:axis] + x.shape[axis + 1 :], device=x.device, dtype=_common(x.dtype, b.dtype))
     return lse, torch.empty_like(lse)
 
 
@@ -180,8 +190,7 @@ def _weighted(x, b, axes, temperature):
     return _logsumexp_weighted(_one_dimension(x, axes), _one_dimension(b, axes), x.ndim - len(axes), temperature)
 
 
-def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None, return_sign=False, temperature=1.0,
-              algorithm="auto"):
+def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None, return_sign=False, temperature=1.0, algorithm="auto"):
     """napier.logsumexp with gradients, over a dimension, several, or all (None).
 
     Complex numbers have gradients too, without weights and on the CPU. mask, causal and algorithm are those of softmax; a row of which
@@ -209,8 +218,11 @@ def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None
         made = logsumexp(hidden, dim, keepdim, b=b, return_sign=return_sign, temperature=temperature, algorithm=algorithm)
         if input.dtype.is_floating_point or of_complex:
             return made
-        kind = kind if b is None or not torch.is_tensor(b) or not b.dtype.is_floating_point or not b.ndim else \
-            torch.promote_types(kind, b.dtype)
+        kind = (
+            kind
+            if b is None or not torch.is_tensor(b) or not b.dtype.is_floating_point or not b.ndim
+            else torch.promote_types(kind, b.dtype)
+        )
         return tuple(r.to(kind) for r in made) if return_sign else made.to(kind)
     if b is not None or return_sign:
         b_floats = isinstance(b, Tensor) and b.dtype.is_floating_point and b.ndim > 0

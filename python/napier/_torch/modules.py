@@ -1,4 +1,5 @@
 """softmax, log_softmax and logsumexp as modules of torch.nn."""
+
 import torch
 
 from .logsumexp import logsumexp

@@ -3,6 +3,7 @@
 Segments [batch, 1, 1, keys] say which sequence of its row a key belongs to: 1, 2, ..., and 0 for padding. The queries are the
 last keys. Segments [1, 3, 1, keys] also say which keys precede a sequence's own: begin .. end, which sequences may share. They
 are four-dimensional because transformers passes a mask of four dimensions to attention as it is."""
+
 import math
 
 import torch
@@ -20,12 +21,12 @@ class Sequences:
         code = segments + torch.arange(len(segments)).unsqueeze(1) * (keys + 1)
         there = segments > 0
         asked = there.clone()
-        asked[:, :keys - queries] = False
+        asked[:, : keys - queries] = False
         _, sequence, counts = code[there].unique_consecutive(return_inverse=True, return_counts=True)
         self.key_offsets = _offsets(counts)
         self.query_offsets = _offsets(torch.bincount(sequence[asked[there]], minlength=len(counts)))
         self.keys = _indices(there)
-        self.queries = _indices(asked[:, keys - queries:])
+        self.queries = _indices(asked[:, keys - queries :])
         self.prefix = None if mask.shape[1] == 1 else tuple(mask[0, 1:, 0, self.key_offsets[:-1]])
 
 
@@ -72,11 +73,11 @@ class Packing:
         first, parts, at = _offsets(lengths).tolist(), list(_parts(lengths.tolist(), common)), 0
         back = torch.empty_like(places)
         for b, i, j, begin, end in parts:
-            back[first[b]:first[b] + i] = torch.arange(begin, end)
-            back[first[b] + i:first[b] + j] = torch.arange(at, at + j - i)
+            back[first[b] : first[b] + i] = torch.arange(begin, end)
+            back[first[b] + i : first[b] + j] = torch.arange(at, at + j - i)
             at += j - i
         parts = [part for part in parts if part[2] > part[1]]
-        self.take = torch.cat([places[first[b] + i:first[b] + j] for b, i, j, _, _ in parts])
+        self.take = torch.cat([places[first[b] + i : first[b] + j] for b, i, j, _, _ in parts])
         self.places, self.back = places, back
         prefixes = torch.tensor([part[3:] for part in parts]).T
         numbered = torch.cat([torch.arange(1, len(parts) + 1).unsqueeze(0), prefixes])
@@ -114,7 +115,7 @@ def _parts(lengths, common):
     row."""
     begin = 0
     for first, last in groups_of(common):
-        shared = min(common[first + 1:last + 1], default=0)
+        shared = min(common[first + 1 : last + 1], default=0)
         if shared:
             yield first, 0, shared, 0, 0
         for b in range(first, last + 1):

@@ -1,4 +1,5 @@
 """Products in a fixed order."""
+
 import torch
 
 from .. import _napier
@@ -70,6 +71,6 @@ def matmul(a, b):
             raise ValueError(f"b: its batch {tuple(b.shape[:-2])} does not broadcast with a's, {tuple(a.shape[:-2])}") from None
         many = [x.expand(*batch, *x.shape[-2:]).reshape(_size(batch), *x.shape[-2:]).unbind() for x in (a, b)]
         each = [_matmul(x, y) for x, y in zip(*many)] or [a.new_empty(a.shape[-2], b.shape[-1], dtype=_common(a.dtype, b.dtype))]
-        product = torch.stack(each)[:_size(batch)].reshape(*batch, a.shape[-2], b.shape[-1])
+        product = torch.stack(each)[: _size(batch)].reshape(*batch, a.shape[-2], b.shape[-1])
     product = product.squeeze(-1) if right else product
     return product.squeeze(-1 if right else -2) if left else product

@@ -1,9 +1,10 @@
 """softmax, log_softmax and sparsemax with derivatives of every order, with masks, and the sums and exponentials of these derivatives."""
+
 import torch
 
 from .. import _napier
 from .._ops.masked import kept
-from .base import (Tensor, _as_tensor, _check, _check_given, _differentiable, _is_ordinary, _numbers, _operator, _row_major_like)
+from .base import Tensor, _as_tensor, _check, _check_given, _differentiable, _is_ordinary, _numbers, _operator, _row_major_like
 
 
 @_operator("softmax")
@@ -59,7 +60,7 @@ def _dot_operator(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 @_dot_operator.register_fake
 def _(a, b, axis):
-    return torch.empty(a.shape[:axis] + (1,) * (a.ndim > 0) + a.shape[axis + 1:], dtype=a.dtype, device=a.device)
+    return torch.empty(a.shape[:axis] + (1,) * (a.ndim > 0) + a.shape[axis + 1 :], dtype=a.dtype, device=a.device)
 
 
 def _tangent_dot(s, tangents):
@@ -125,12 +126,17 @@ def _tangent_softmax_backward(s, tangents):
     return _sum_of(of_y, of_grad)
 
 
-_softmax_backward = _differentiable(_softmax_backward, 2, ("y", "grad", "temperature"), _gradient_softmax_backward,
-                                    _tangent_softmax_backward)
+_softmax_backward = _differentiable(
+    _softmax_backward, 2, ("y", "grad", "temperature"), _gradient_softmax_backward, _tangent_softmax_backward
+)
 _softmax = _differentiable(
-    _softmax, 1, ("result", "temperature"),
+    _softmax,
+    1,
+    ("result", "temperature"),
     lambda s, grad: _softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
-    lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature), is_wide=True)
+    lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature),
+    is_wide=True,
+)
 
 # log_softmax: (g - exp(y) sum g) / T; its tangent is (t - <exp(y), t>) / T.
 
@@ -148,28 +154,43 @@ def _share(s, to):
 
 def _tangent_log_softmax_backward(s, tangents):
     of_y, of_grad = tangents
-    return _sum_of(None if of_y is None else _share(s, of_y),
-                   None if of_grad is None else _log_softmax_backward(s.y, of_grad, s.axis, s.temperature))
+    return _sum_of(
+        None if of_y is None else _share(s, of_y), None if of_grad is None else _log_softmax_backward(s.y, of_grad, s.axis, s.temperature)
+    )
 
 
 _log_softmax_backward = _differentiable(
-    _log_softmax_backward, 2, ("y", "grad", "temperature"),
-    lambda s, to: (_share(s, to), _through_log_softmax(s, s.y, to).to(s.grad.dtype)), _tangent_log_softmax_backward)
+    _log_softmax_backward,
+    2,
+    ("y", "grad", "temperature"),
+    lambda s, to: (_share(s, to), _through_log_softmax(s, s.y, to).to(s.grad.dtype)),
+    _tangent_log_softmax_backward,
+)
 _log_softmax = _differentiable(
-    _log_softmax, 1, ("result", "temperature"),
+    _log_softmax,
+    1,
+    ("result", "temperature"),
     lambda s, grad: _log_softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
-    lambda s, t: _through_log_softmax(s, s.result, t[0]), is_wide=True)
+    lambda s, t: _through_log_softmax(s, s.result, t[0]),
+    is_wide=True,
+)
 
 # sparsemax: where y > 0, g less its mean there. The gradient depends on y only by where it is positive.
 
 _sparsemax_backward = _differentiable(
-    _sparsemax_backward, 2, ("y", "temperature"),
+    _sparsemax_backward,
+    2,
+    ("y", "temperature"),
     lambda s, to: (None, _sparsemax_backward(s.y, to, s.axis, s.temperature)),
-    lambda s, t: torch.zeros_like(s.y) if t[1] is None else _sparsemax_backward(s.y, t[1], s.axis, s.temperature))
+    lambda s, t: torch.zeros_like(s.y) if t[1] is None else _sparsemax_backward(s.y, t[1], s.axis, s.temperature),
+)
 _sparsemax = _differentiable(
-    _sparsemax, 1, ("result", "temperature"),
+    _sparsemax,
+    1,
+    ("result", "temperature"),
     lambda s, grad: _sparsemax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
-    lambda s, t: _sparsemax_backward(s.result, t[0], s.axis, s.temperature))
+    lambda s, t: _sparsemax_backward(s.result, t[0], s.axis, s.temperature),
+)
 
 
 def _floats(input):

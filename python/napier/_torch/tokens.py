@@ -1,4 +1,5 @@
 """Log-probabilities of tokens, from logits and from hidden states; sampling."""
+
 from typing import Optional
 
 import torch
@@ -19,40 +20,75 @@ def _whole(results, x):
 
 
 @_operator("token_logprobs")
-def _token_logprobs(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int, want: int,
-                    top_k: int) -> _Eight:
+def _token_logprobs(
+    x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int, want: int, top_k: int
+) -> _Eight:
     temperature, softcap, label_smoothing, z_loss = numbers.tolist()
-    return _whole(_napier.token_logprobs(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want,
-                                         top_k)[:8], x)
+    return _whole(_napier.token_logprobs(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want, top_k)[:8], x)
 
 
 @_operator("token_logprobs_backward")
-def _token_logprobs_backward(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int,
-                             g_logprobs: Optional[Tensor], g_lse: Optional[Tensor], g_entropy: Optional[Tensor],
-                             g_loss: Optional[Tensor]) -> Tensor:
+def _token_logprobs_backward(
+    x: Tensor,
+    ids: Optional[Tensor],
+    keep: Optional[Tensor],
+    numbers: Tensor,
+    ignore_index: int,
+    g_logprobs: Optional[Tensor],
+    g_lse: Optional[Tensor],
+    g_entropy: Optional[Tensor],
+    g_loss: Optional[Tensor],
+) -> Tensor:
     temperature, softcap, label_smoothing, z_loss = numbers.tolist()
-    return _napier.token_logprobs_backward(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
-                                           g_logprobs, g_lse, g_entropy, g_loss)
+    return _napier.token_logprobs_backward(
+        x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, g_logprobs, g_lse, g_entropy, g_loss
+    )
 
 
 @_operator("linear_token_logprobs")
-def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor,
-                           ignore_index: int, want: int, top_k: int) -> _Ten:
+def _linear_token_logprobs(
+    x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int, want: int, top_k: int
+) -> _Ten:
     temperature, softcap, label_smoothing, z_loss, _ = numbers.tolist()
-    return _whole(_napier.linear_token_logprobs(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
-                                                z_loss, keep, want, top_k), x)
+    return _whole(
+        _napier.linear_token_logprobs(x, weights, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want, top_k), x
+    )
 
 
 @_operator("linear_token_logprobs_backward")
-def _linear_token_logprobs_backward(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor],
-                                    numbers: Tensor, ignore_index: int, g_logprobs: Optional[Tensor],
-                                    g_lse: Optional[Tensor], g_entropy: Optional[Tensor],
-                                    g_loss: Optional[Tensor], finals: Optional[Tensor],
-                                    chosen: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+def _linear_token_logprobs_backward(
+    x: Tensor,
+    weights: Tensor,
+    ids: Optional[Tensor],
+    keep: Optional[Tensor],
+    numbers: Tensor,
+    ignore_index: int,
+    g_logprobs: Optional[Tensor],
+    g_lse: Optional[Tensor],
+    g_entropy: Optional[Tensor],
+    g_loss: Optional[Tensor],
+    finals: Optional[Tensor],
+    chosen: Optional[Tensor],
+) -> tuple[Tensor, Tensor]:
     temperature, softcap, label_smoothing, z_loss, bf16_gradient = numbers.tolist()
-    return _napier.linear_token_logprobs_backward(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
-                                                  z_loss, keep, g_logprobs, g_lse, g_entropy, g_loss,
-                                                  bf16_gradient=bool(bf16_gradient), finals=finals, chosen=chosen)
+    return _napier.linear_token_logprobs_backward(
+        x,
+        weights,
+        ids,
+        temperature,
+        softcap,
+        ignore_index,
+        label_smoothing,
+        z_loss,
+        keep,
+        g_logprobs,
+        g_lse,
+        g_entropy,
+        g_loss,
+        bf16_gradient=bool(bf16_gradient),
+        finals=finals,
+        chosen=chosen,
+    )
 
 
 def _fake_results(x, ids, want, top_k):
@@ -65,9 +101,18 @@ def _fake_results(x, ids, want, top_k):
     def i64(wanted, *shape):
         return x.new_empty(shape, dtype=torch.int64) if wanted else _none(x)
 
-    return (f32(each, n, each), f32(want & 1, n), f32(want & 2, n), f32(want & 4, n), i64(want & 8, n),
-            i64(each and want & 16, n, each), i64(top_k, n, top_k), f32(top_k, n, top_k), i64(want & _FINALS, n, 4),
-            f32(each and want & _FINALS, n, each))
+    return (
+        f32(each, n, each),
+        f32(want & 1, n),
+        f32(want & 2, n),
+        f32(want & 4, n),
+        i64(want & 8, n),
+        i64(each and want & 16, n, each),
+        i64(top_k, n, top_k),
+        f32(top_k, n, top_k),
+        i64(want & _FINALS, n, 4),
+        f32(each and want & _FINALS, n, each),
+    )
 
 
 @_token_logprobs.register_fake
@@ -111,8 +156,7 @@ _register_tokens(_token_logprobs, _token_logprobs_backward, 1)
 _register_tokens(_linear_token_logprobs, _linear_token_logprobs_backward, 2)
 
 
-def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k,
-            **more_numbers):
+def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k, **more_numbers):
     ids, keep = _as_tensor(ids, x), _as_tensor(keep, x)
     _check(**{what: x})
     _check_given(ids=ids, keep=keep)
@@ -125,8 +169,23 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
     return _shaped([r if w else None for r, w in zip(results, wanted)], lead, ids)
 
 
-def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
-                   keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0) -> TokenLogprobs:
+def token_logprobs(
+    logits,
+    ids=None,
+    *,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    keep=None,
+    lse=False,
+    entropy=False,
+    loss=False,
+    argmax=False,
+    rank=False,
+    top_k=0,
+) -> TokenLogprobs:
     """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has no gradient: for gradients
     of the most likely tokens, pass their ids.
 
@@ -139,13 +198,42 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
     >>> [round(g, 4) for g in logits.grad[0].tolist()]
     [-0.3333, -0.3333, 0.6667]
     """
-    return _tokens(_token_logprobs, logits, (), "logits", ids, keep, temperature, softcap, ignore_index, label_smoothing,
-                   z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
+    return _tokens(
+        _token_logprobs,
+        logits,
+        (),
+        "logits",
+        ids,
+        keep,
+        temperature,
+        softcap,
+        ignore_index,
+        label_smoothing,
+        z_loss,
+        _want(lse, entropy, loss, argmax, rank),
+        top_k,
+    )
 
 
-def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
-                          label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False, argmax=False,
-                          rank=False, top_k=0, bf16_gradient=False) -> TokenLogprobs:
+def linear_token_logprobs(
+    hidden,
+    weights,
+    ids=None,
+    *,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    keep=None,
+    lse=False,
+    entropy=False,
+    loss=False,
+    argmax=False,
+    rank=False,
+    top_k=0,
+    bf16_gradient=False,
+) -> TokenLogprobs:
     """napier.linear_token_logprobs with gradients with respect to hidden and weights. Neither direction stores the logits.
     bf16_gradient: hidden and weights are bfloat16, and so is the gradient of the logits, as it is in PyTorch, instead of
     float32. This is faster, most of all on a matrix engine. On the CPU only.
@@ -163,21 +251,47 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     if bf16_gradient and hidden.device.type != "cpu":
         raise NotImplementedError("linear_token_logprobs: bf16_gradient is for tensors on the CPU only")
     if bf16_gradient and not hidden.dtype == weights.dtype == torch.bfloat16:
-        raise ValueError("linear_token_logprobs: bf16_gradient: hidden and weights must be bfloat16, not "
-                         f"{hidden.dtype} and {weights.dtype}")
+        raise ValueError(
+            f"linear_token_logprobs: bf16_gradient: hidden and weights must be bfloat16, not {hidden.dtype} and {weights.dtype}"
+        )
     finals = _FINALS if hidden.device.type == "cpu" else 0
-    return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
-                   ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank) | finals, top_k,
-                   bf16_gradient=bool(bf16_gradient))
+    return _tokens(
+        _linear_token_logprobs,
+        hidden,
+        (_single(weights),),
+        "hidden",
+        ids,
+        keep,
+        temperature,
+        softcap,
+        ignore_index,
+        label_smoothing,
+        z_loss,
+        _want(lse, entropy, loss, argmax, rank) | finals,
+        top_k,
+        bf16_gradient=bool(bf16_gradient),
+    )
 
 
 @_operator("sample")
-def _sample(x: Tensor, numbers: Tensor, top_k: int, seed: int, keep: Optional[Tensor], prompts: Optional[Tensor],
-            prompt_offsets: Optional[Tensor], outputs: Optional[Tensor], output_offsets: Optional[Tensor],
-            seeds: Optional[Tensor], samples: Optional[Tensor], positions: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _sample(
+    x: Tensor,
+    numbers: Tensor,
+    top_k: int,
+    seed: int,
+    keep: Optional[Tensor],
+    prompts: Optional[Tensor],
+    prompt_offsets: Optional[Tensor],
+    outputs: Optional[Tensor],
+    output_offsets: Optional[Tensor],
+    seeds: Optional[Tensor],
+    samples: Optional[Tensor],
+    positions: Optional[Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
     temperature, *others = numbers.tolist()
-    return _napier.sample(x, temperature, top_k, *others, keep, prompts, prompt_offsets, outputs, output_offsets, seed, seeds,
-                          samples, positions)
+    return _napier.sample(
+        x, temperature, top_k, *others, keep, prompts, prompt_offsets, outputs, output_offsets, seed, seeds, samples, positions
+    )
 
 
 @_sample.register_fake
@@ -189,9 +303,25 @@ def _(x, *_):
 _last(_sample)
 
 
-def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
-           frequency_penalty=0.0, keep=None, prompts=None, prompt_offsets=None, outputs=None, output_offsets=None, seed=0,
-           samples=None, positions=None) -> Sampled:
+def sample(
+    logits,
+    *,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    min_p=0.0,
+    repetition_penalty=1.0,
+    presence_penalty=0.0,
+    frequency_penalty=0.0,
+    keep=None,
+    prompts=None,
+    prompt_offsets=None,
+    outputs=None,
+    output_offsets=None,
+    seed=0,
+    samples=None,
+    positions=None,
+) -> Sampled:
     """napier.sample. The results are constants: for gradients, pass the ids to token_logprobs. On a GPU a row from which no id can
     be drawn gets the id -1, and synchronize() raises an error that names it.
 
@@ -209,8 +339,14 @@ def sample(logits, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition
     seed, seeds = _seeds(seed)
     given = [_as_tensor(i, logits) for i in (keep, prompts, prompt_offsets, outputs, output_offsets, seeds, samples, positions)]
     rows, _, keep, lead = _token_arguments(_single(logits.detach()), None, given[0], "logits")
-    numbers = _numbers(temperature=temperature, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-                       presence_penalty=presence_penalty, frequency_penalty=frequency_penalty)
+    numbers = _numbers(
+        temperature=temperature,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+    )
     results = _sample(rows, numbers, int(top_k), seed, keep, *map(_flat, given[1:]))
     return Sampled(*(x.reshape(lead) for x in results))
 

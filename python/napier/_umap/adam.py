@@ -1,4 +1,5 @@
 """Adam, with the constants of the library's own layout (napier.umap.Optimizer)."""
+
 import numpy as np
 
 _BETA1, _BETA2, _EPSILON = 0.5, 0.9, 1e-7

@@ -1,4 +1,5 @@
 """napier.umap.AlignedUMAP: maps of several data sets whose points are related, near one another where the data are."""
+
 import numbers
 
 import numpy as np
@@ -11,11 +12,33 @@ _EPOCHS = 200  # umap-learn's default
 _FADE = 0.36787944117144233  # exp(-1): for each data set that lies between
 
 
-_EACH = ("n_neighbors", "min_dist", "n_epochs", "learning_rate", "spread", "repulsion_strength", "negative_sample_rate",
-         "local_connectivity", "set_op_mix_ratio")
-_COMMON = ("n_components", "metric", "metric_kwds", "random_state", "target_n_neighbors", "target_metric",
-           "target_metric_kwds", "target_weight", "transform_seed", "force_approximation_algorithm", "verbose", "a", "b",
-           "n_jobs")
+_EACH = (
+    "n_neighbors",
+    "min_dist",
+    "n_epochs",
+    "learning_rate",
+    "spread",
+    "repulsion_strength",
+    "negative_sample_rate",
+    "local_connectivity",
+    "set_op_mix_ratio",
+)
+_COMMON = (
+    "n_components",
+    "metric",
+    "metric_kwds",
+    "random_state",
+    "target_n_neighbors",
+    "target_metric",
+    "target_metric_kwds",
+    "target_weight",
+    "transform_seed",
+    "force_approximation_algorithm",
+    "verbose",
+    "a",
+    "b",
+    "n_jobs",
+)
 
 
 def _nth(value, n, name):
@@ -30,9 +53,9 @@ def _nth(value, n, name):
 def _relation(mapping, rows, columns, name):
     """A dict of related points as a sparse matrix of 0 and 1, [rows, columns]."""
     from scipy.sparse import csr_matrix
+
     if not isinstance(mapping, dict):
-        raise ValueError(f"{name}: expected a dict from points of one data set to points of the next, got "
-                         f"{type(mapping).__name__}")
+        raise ValueError(f"{name}: expected a dict from points of one data set to points of the next, got {type(mapping).__name__}")
     pairs = np.array(sorted(mapping.items())).reshape(-1, 2)
     if len(pairs) and pairs.dtype.kind not in "iu":
         raise ValueError(f"{name}: points are numbers of rows, got {next(iter(mapping.items()))}")
@@ -84,13 +107,39 @@ class AlignedUMAP(BaseEstimator):
 
     __module__ = "napier.umap"
 
-    def __init__(self, n_neighbors=15, n_components=2, metric="euclidean", metric_kwds=None, n_epochs=None,
-                 learning_rate=1.0, init="spectral", alignment_regularisation=1.0e-2, alignment_window_size=3,
-                 min_dist=0.1, spread=1.0, low_memory=False, set_op_mix_ratio=1.0, local_connectivity=1.0,
-                 repulsion_strength=1.0, negative_sample_rate=5, transform_queue_size=4.0, a=None, b=None,
-                 random_state=None, angular_rp_forest=False, target_n_neighbors=-1, target_metric="categorical",
-                 target_metric_kwds=None, target_weight=0.5, transform_seed=42, force_approximation_algorithm=False,
-                 verbose=False, unique=False, n_jobs=-1):
+    def __init__(
+        self,
+        n_neighbors=15,
+        n_components=2,
+        metric="euclidean",
+        metric_kwds=None,
+        n_epochs=None,
+        learning_rate=1.0,
+        init="spectral",
+        alignment_regularisation=1.0e-2,
+        alignment_window_size=3,
+        min_dist=0.1,
+        spread=1.0,
+        low_memory=False,
+        set_op_mix_ratio=1.0,
+        local_connectivity=1.0,
+        repulsion_strength=1.0,
+        negative_sample_rate=5,
+        transform_queue_size=4.0,
+        a=None,
+        b=None,
+        random_state=None,
+        angular_rp_forest=False,
+        target_n_neighbors=-1,
+        target_metric="categorical",
+        target_metric_kwds=None,
+        target_weight=0.5,
+        transform_seed=42,
+        force_approximation_algorithm=False,
+        verbose=False,
+        unique=False,
+        n_jobs=-1,
+    ):
         self.n_neighbors = n_neighbors
         self.n_components = n_components
         self.metric = metric
@@ -136,8 +185,9 @@ class AlignedUMAP(BaseEstimator):
         [(60, 2), (60, 2)]
         """
         if relations is None or len(relations) != len(X) - 1:
-            raise ValueError(f"relations: expected {len(X) - 1} dicts between {len(X)} data sets, got "
-                             f"{None if relations is None else len(relations)}")
+            raise ValueError(
+                f"relations: expected {len(X) - 1} dicts between {len(X)} data sets, got {None if relations is None else len(relations)}"
+            )
         if isinstance(self.n_components, (list, tuple, np.ndarray)):
             raise ValueError(f"n_components: one number for all data sets, not {self.n_components!r}")
         if not isinstance(self.init, str) or self.init not in ("spectral", "random"):
@@ -208,8 +258,11 @@ class AlignedUMAP(BaseEstimator):
         their neighbours."""
         graph, seed = self.mappers_[n].graph_, _seed(self.random_state, "random_state")
         threads = _threads(self.n_jobs)
-        own = stages.spectral_layout(graph, None, self.n_components, seed, threads=threads) \
-            if self.init == "spectral" else stages.random_layout(graph.shape[0], self.n_components, seed)
+        own = (
+            stages.spectral_layout(graph, None, self.n_components, seed, threads=threads)
+            if self.init == "spectral"
+            else stages.random_layout(graph.shape[0], self.n_components, seed)
+        )
         if n == 0:
             return own
         relation = self._related(n, n - 1)
@@ -248,8 +301,7 @@ class AlignedUMAP(BaseEstimator):
         mapper = self.mappers_[n]
         graph = mapper.graph_
         size = (graph.shape[0], self.n_components)
-        window = [m for m in range(n - self.window_size_, n + self.window_size_ + 1)
-                  if m != n and 0 <= m < len(self.mappers_)]
+        window = [m for m in range(n - self.window_size_, n + self.window_size_ + 1) if m != n and 0 <= m < len(self.mappers_)]
         partners = []
         for m in window:
             relation = self._related(n, m)
@@ -259,11 +311,18 @@ class AlignedUMAP(BaseEstimator):
             partners.append((m, pairs, relation.indices, (share * near).astype(np.float32)[:, None]))
         degree = np.asarray(graph.sum(axis=1), np.float32).reshape(-1, 1)
         draws = max(1, round(float(degree.mean())))  # each stands for one edge, or for its share of the degree
-        return {"edges": stages.edges(graph), "degree": degree, "share": degree / np.float32(draws),
-                "partners": partners, "adam": Adam(size, np.float32),
-                "n_epochs": mapper.n_epochs, "rate": mapper.learning_rate,
-                "params": {"a": mapper._a, "b": mapper._b, "repulsion_strength": mapper.repulsion_strength},
-                "samples": draws * int(mapper.negative_sample_rate), "seed": _seed(self.random_state, "random_state")}
+        return {
+            "edges": stages.edges(graph),
+            "degree": degree,
+            "share": degree / np.float32(draws),
+            "partners": partners,
+            "adam": Adam(size, np.float32),
+            "n_epochs": mapper.n_epochs,
+            "rate": mapper.learning_rate,
+            "params": {"a": mapper._a, "b": mapper._b, "repulsion_strength": mapper.repulsion_strength},
+            "samples": draws * int(mapper.negative_sample_rate),
+            "seed": _seed(self.random_state, "random_state"),
+        }
 
     @staticmethod
     def _step(n, maps, s, epoch, epochs):

@@ -1,4 +1,5 @@
 """The parts of scikit-learn that napier.UMAP uses, for machines where it is not installed or older than 1.6."""
+
 import inspect
 
 import numpy as np
@@ -40,8 +41,11 @@ class BaseEstimator:
 
     def __repr__(self):
         defaults = inspect.signature(type(self).__init__).parameters
-        given = [f"{name}={value!r}" for name, value in self.get_params().items()
-                 if value is not defaults[name].default and repr(value) != repr(defaults[name].default)]
+        given = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not defaults[name].default and repr(value) != repr(defaults[name].default)
+        ]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
@@ -60,6 +64,7 @@ def validate_data(estimator, X, accept_sparse=None, dtype=None, ensure_all_finit
     if reset:
         estimator.n_features_in_ = X.shape[1]
     elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-                         f"{estimator.n_features_in_} features as input")
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features as input"
+        )
     return X

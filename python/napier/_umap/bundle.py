@@ -4,17 +4,18 @@ with a narrower kernel. The ends stay where they are.
 
 The density is a count, blurred by three running means of integers. All else is elementary arithmetic on each piece, so
 the bits are the same on every machine."""
+
 import numpy as np
 
 from .raster import raster_points
 
-MOST_CELLS = 384   # of the density on each side
-CELLS = 6         # to the width of a kernel
-PIECE = 0.012     # length of a piece, where the map is 1 wide
+MOST_CELLS = 384  # of the density on each side
+CELLS = 6  # to the width of a kernel
+PIECE = 0.012  # length of a piece, where the map is 1 wide
 MOST_PIECES = 100  # of an edge
 KERNELS = tuple(0.045 * 0.7**i for i in range(6))
-STEPS = 8         # for each kernel
-SMOOTHINGS = 2    # after each step
+STEPS = 8  # for each kernel
+SMOOTHINGS = 2  # after each step
 
 
 def _running_mean(cells, radius, axis):
@@ -29,8 +30,9 @@ def _running_mean(cells, radius, axis):
 
 def _density(places, weights, kernel):
     size = min(MOST_CELLS, int(CELLS / kernel))
-    cells = raster_points(places, np.arange(len(places), dtype=np.int32), weights[:, None],
-                          extent=(0, 1, 0, 1), width=size, height=size)[::-1, :, 0]
+    cells = raster_points(places, np.arange(len(places), dtype=np.int32), weights[:, None], extent=(0, 1, 0, 1), width=size, height=size)[
+        ::-1, :, 0
+    ]
     cells = cells * (2**50 // max(int(cells.sum()), 1))  # at most 2^50 together, so that sums of sums stay integers
     radius = max(1, int(kernel * size + 0.5))
     for _ in range(3):
@@ -46,8 +48,7 @@ def _slope(density, places):
     at = cell[:, 1] * size + cell[:, 0]
     across, up = rise[1].ravel()[at], rise[0].ravel()[at]
     length = np.sqrt(across * across + up * up)
-    return np.divide(np.stack([across, up], axis=1), length[:, None], out=np.zeros_like(places),
-                     where=length[:, None] > 0)
+    return np.divide(np.stack([across, up], axis=1), length[:, None], out=np.zeros_like(places), where=length[:, None] > 0)
 
 
 def pieces_of(places, sources, targets):

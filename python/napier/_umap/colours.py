@@ -1,5 +1,6 @@
 """Colours of plots: umap.plot's themes, scales, colours of labels and values. matplotlib is imported only for the colours
 and scales that are not known here."""
+
 from typing import NamedTuple
 
 import numpy as np
@@ -9,13 +10,18 @@ from . import places
 GREY = (0x8C, 0x92, 0x99)  # of points without a value, and of noise
 
 # The program's colours of categories (cli/plot/palette.c), on white and on dark paper; with more categories they repeat.
-_PALETTE = {"light": (
-    "0072b2 d55e00 009e73 cc79a7 600018 001884 844854 303cb4 483054 b42400 "
-    "b46ce4 604884 841800 9c5484 480c60 f06078 b45448 603c3c 4854cc 243c78 "
-    "3c90fc 186c18 b47854 9078c0 a86c9c 8460d8 540c3c 487860 b4903c 843060"), "dark": (
-    "51abef ff955d 52cea0 f7a0d0 b7575e 4070de c5838f 6883ff 90759e f9684b "
-    "d8a1ff 9e86c7 d3634c d689bb 965db2 ffa1ab ee887a a77e7d 8094fe 6583c5 "
-    "8ebeff 5dac59 e5a580 bea6f1 da9acd b39aff a85b88 7eb096 deb967 cb70a0")}
+_PALETTE = {
+    "light": (
+        "0072b2 d55e00 009e73 cc79a7 600018 001884 844854 303cb4 483054 b42400 "
+        "b46ce4 604884 841800 9c5484 480c60 f06078 b45448 603c3c 4854cc 243c78 "
+        "3c90fc 186c18 b47854 9078c0 a86c9c 8460d8 540c3c 487860 b4903c 843060"
+    ),
+    "dark": (
+        "51abef ff955d 52cea0 f7a0d0 b7575e 4070de c5838f 6883ff 90759e f9684b "
+        "d8a1ff 9e86c7 d3634c d689bb 965db2 ffa1ab ee887a a77e7d 8094fe 6583c5 "
+        "8ebeff 5dac59 e5a580 bea6f1 da9acd b39aff a85b88 7eb096 deb967 cb70a0"
+    ),
+}
 CONTRAST = 3.0  # of categories with the background, as WCAG asks of graphics
 
 
@@ -54,6 +60,7 @@ _SCALES = {
 def needs(package, what):
     """Imports an optional package, or says what lacks it."""
     import importlib
+
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -151,6 +158,7 @@ def colormap(cmap):
 
 # ---- What colours the points ----------------------------------------------------------------------------------------
 
+
 class Categories(NamedTuple):
     names: list  # in ascending order where they have one, digits by the number they form
     codes: np.ndarray  # int32 [n]
@@ -184,8 +192,9 @@ def category_colours(kinds, color_key, color_key_cmap, background):
     names, others = kinds.names, np.flatnonzero(np.logical_not(kinds.noise))
     table = np.tile(np.array(GREY, np.uint8), (len(names), 1))
     if color_key is None:
-        table[others] = palette(len(others), background) if color_key_cmap is None else \
-            readable(scale(color_key_cmap, len(others)), background)
+        table[others] = (
+            palette(len(others), background) if color_key_cmap is None else readable(scale(color_key_cmap, len(others)), background)
+        )
         return table
     if hasattr(color_key, "keys"):
         missing = [names[i] for i in others if names[i] not in color_key]
@@ -196,7 +205,7 @@ def category_colours(kinds, color_key, color_key_cmap, background):
         chosen = list(color_key)
         if len(chosen) < len(names):
             raise ValueError(f"color_key: {len(chosen)} colours are not enough for {len(names)} labels")
-    return np.array([rgb(colour, "color_key: ") for colour in chosen[:len(names)]], np.uint8).reshape(-1, 3)
+    return np.array([rgb(colour, "color_key: ") for colour in chosen[: len(names)]], np.uint8).reshape(-1, 3)
 
 
 def palette(count, background):

@@ -1,4 +1,5 @@
 """Memberships and local radii of rows, from the distances of their neighbours."""
+
 import numpy as np
 
 from . import stages
@@ -9,6 +10,7 @@ _EPSILON = 1e-8  # as in umap-learn, so that the logarithm is finite
 def strengths(distances, sigmas, rhos):
     """Memberships exp(-(d - rho) / sigma), at most 1; 0 for distances that are infinite."""
     import napier
+
     beyond = np.maximum(np.where(np.isinf(distances), 0, distances) - rhos[:, None], np.float32(0))
     scaled = np.divide(beyond, sigmas[:, None], out=np.zeros_like(beyond), where=sigmas[:, None] > 0)
     scaled[np.isinf(distances)] = np.inf
@@ -26,6 +28,7 @@ def radii(graph, indices, distances):
     """The logarithm of each point's mean squared distance to its neighbours in the graph, float32 [n]."""
     import napier
     from scipy.sparse import csr_matrix
+
     known = indices >= 0
     starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
     squares = csr_matrix((distances[known].astype(np.float64) ** 2, indices[known], starts), shape=graph.shape)

@@ -1,5 +1,6 @@
 """What umap.plot's diagnostics show of each point: a colour by a linear map of the data, the local dimension of the data,
 and how many neighbours the map keeps."""
+
 import numpy as np
 
 from . import stages
@@ -68,14 +69,13 @@ def local_dim(mapper, local_variance_threshold=0.8, **_):
     result = np.full(len(data), -1, np.int64)
     step = max(1, (1 << 22) // max(1, near.shape[1] * data.shape[1]))
     for begin in range(0, len(data), step):
-        some = near[begin:begin + step]
+        some = near[begin : begin + step]
         rows = np.where((some >= 0)[:, :, None], data[np.maximum(some, 0)], np.nan)
         centred = np.nan_to_num(rows - np.nanmean(rows, axis=1, keepdims=True))
         shares = np.linalg.svd(centred, compute_uv=False) ** 2
         total = shares.sum(axis=1, keepdims=True)
-        beyond = np.cumsum(np.divide(shares, total, out=np.zeros_like(shares), where=total > 0), axis=1) \
-            > local_variance_threshold
-        result[begin:begin + step] = np.where(beyond.any(axis=1), beyond.argmax(axis=1), -1)
+        beyond = np.cumsum(np.divide(shares, total, out=np.zeros_like(shares), where=total > 0), axis=1) > local_variance_threshold
+        result[begin : begin + step] = np.where(beyond.any(axis=1), beyond.argmax(axis=1), -1)
     return result
 
 
@@ -96,6 +96,10 @@ def neighborhood(mapper, nhood_size=15, **_):
 
 
 MEASURES = {"pca": pca, "ica": ica, "vq": vq, "local_dim": local_dim, "neighborhood": neighborhood}
-TITLES = {"pca": "Coloured by a PCA of the data as RGB", "ica": "Coloured by a FastICA of the data as RGB",
-          "vq": "Coloured by distances to three centres as RGB", "local_dim": "Coloured by the local dimension of the data",
-          "neighborhood": "Coloured by the Jaccard index of neighbourhoods"}
+TITLES = {
+    "pca": "Coloured by a PCA of the data as RGB",
+    "ica": "Coloured by a FastICA of the data as RGB",
+    "vq": "Coloured by distances to three centres as RGB",
+    "local_dim": "Coloured by the local dimension of the data",
+    "neighborhood": "Coloured by the Jaccard index of neighbourhoods",
+}

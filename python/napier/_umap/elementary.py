@@ -2,6 +2,7 @@
 
 NumPy's own differ between instruction sets. These use only +, -, *, / and the square root, which are rounded in one way
 everywhere, and a fixed order. Errors are a few units in the last place."""
+
 import numpy as np
 
 _LOG2_HIGH, _LOG2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")

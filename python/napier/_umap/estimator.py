@@ -1,5 +1,6 @@
 """napier.UMAP: an estimator that follows scikit-learn's contract and has umap-learn's parameters. It is scikit-learn's
 BaseEstimator if that is installed, and works without it."""
+
 import hashlib
 import numbers
 import sys
@@ -16,8 +17,7 @@ try:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import validate_data
 except ImportError:  # not installed, or older than 1.6: our own version of the parts used
-    from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, \
-        validate_data
+    from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, validate_data
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}
 _GRAPH_NEIGHBORS = 15  # of a combined graph, as in umap-learn
@@ -25,6 +25,7 @@ _SPARSE_ROWS = 256  # of an inverse of sparse data that are dense at a time
 
 
 # ---- Parameters -----------------------------------------------------------------------------------------------------
+
 
 def _seed(value, name):
     """A seed: 42 for None, a number itself, or a draw of a generator."""
@@ -92,9 +93,11 @@ class _Progress:
 
 # ---- Rows that the map knows ----------------------------------------------------------------------------------------
 
+
 def _row_keys(X):
     """A key of 16 bytes for each row: a hash of the columns and values that are not 0, as float32, and of what float32
     leaves out of them. So a sparse row is equal to a dense one, and -0.0 to 0.0."""
+
     def key(*parts):
         made = hashlib.blake2b(digest_size=16)
         for part in parts:
@@ -159,6 +162,7 @@ def _dense(X):
 
 # ---- The estimator --------------------------------------------------------------------------------------------------
 
+
 class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Maps data to few dimensions, like umap-learn's UMAP. docs/moving-from-umap-learn.md lists the differences.
 
@@ -221,15 +225,48 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     __module__ = "napier"  # what pickles and help show
     _own_layout = False  # of a class whose _lay_out is not the library's
 
-    def __init__(self, n_neighbors=15, n_components=2, metric="euclidean", metric_kwds=None,
-                 output_metric="euclidean", output_metric_kwds=None, n_epochs=None, learning_rate=1.0, init="spectral",
-                 min_dist=0.1, spread=1.0, low_memory=True, n_jobs=-1, set_op_mix_ratio=1.0, local_connectivity=1.0,
-                 repulsion_strength=1.0, negative_sample_rate=5, transform_queue_size=4.0, a=None, b=None,
-                 random_state=None, angular_rp_forest=False, target_n_neighbors=-1, target_metric="categorical",
-                 target_metric_kwds=None, target_weight=0.5, transform_seed=42, transform_mode="embedding",
-                 force_approximation_algorithm=False, verbose=False, tqdm_kwds=None, unique=False, densmap=False,
-                 dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, output_dens=False, disconnection_distance=None,
-                 precomputed_knn=(None, None, None)):
+    def __init__(
+        self,
+        n_neighbors=15,
+        n_components=2,
+        metric="euclidean",
+        metric_kwds=None,
+        output_metric="euclidean",
+        output_metric_kwds=None,
+        n_epochs=None,
+        learning_rate=1.0,
+        init="spectral",
+        min_dist=0.1,
+        spread=1.0,
+        low_memory=True,
+        n_jobs=-1,
+        set_op_mix_ratio=1.0,
+        local_connectivity=1.0,
+        repulsion_strength=1.0,
+        negative_sample_rate=5,
+        transform_queue_size=4.0,
+        a=None,
+        b=None,
+        random_state=None,
+        angular_rp_forest=False,
+        target_n_neighbors=-1,
+        target_metric="categorical",
+        target_metric_kwds=None,
+        target_weight=0.5,
+        transform_seed=42,
+        transform_mode="embedding",
+        force_approximation_algorithm=False,
+        verbose=False,
+        tqdm_kwds=None,
+        unique=False,
+        densmap=False,
+        dens_lambda=2.0,
+        dens_frac=0.3,
+        dens_var_shift=0.1,
+        output_dens=False,
+        disconnection_distance=None,
+        precomputed_knn=(None, None, None),
+    ):
         self.n_neighbors = n_neighbors
         self.n_components = n_components
         self.metric = metric
@@ -334,6 +371,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         start = np.vstack([self.embedding_, self._places(X)])
         if stages._is_sparse(self._raw_data):
             import scipy.sparse
+
             rows = scipy.sparse.vstack([self._raw_data, X], format="csr")
         else:
             rows = np.vstack([self._raw_data, _dense(X)])
@@ -351,8 +389,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         short = getattr(getattr(X, "dtype", None), "itemsize", 8) <= 2  # float32 holds these numbers
         floats = [np.float32, np.float64] if short else [np.float64, np.float32]  # other dtypes become the first
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=[*floats, np.float16],
-                                 ensure_all_finite=ensure_all_finite, reset=reset)
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[*floats, np.float16], ensure_all_finite=ensure_all_finite, reset=reset
+            )
         except ValueError as error:
             column = stages._column_of_text(X)
             if column is None:
@@ -427,12 +466,24 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             knn = self._neighbors(rows, seed, watch)
             self._a, self._b, self._knn, self._raw_data, self._supervised = a, b, knn, X, bool(known)
             self._graph = self._model = None
-            self._fuzzy = self.local_connectivity, self.set_op_mix_ratio, known, self.target_weight, \
-                self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors
+            self._fuzzy = (
+                self.local_connectivity,
+                self.set_op_mix_ratio,
+                known,
+                self.target_weight,
+                self.n_neighbors if self.target_n_neighbors == -1 else self.target_n_neighbors,
+            )
             if self.transform_mode == "graph":
                 self._graph = self._make_graph()
-            elif start is None and "join" not in known and not callable(self.metric) and self._is_flat() and \
-                    self._last_epoch() != 0 and not self._keeps_maps() and not self._own_layout:
+            elif (
+                start is None
+                and "join" not in known
+                and not callable(self.metric)
+                and self._is_flat()
+                and self._last_epoch() != 0
+                and not self._keeps_maps()
+                and not self._own_layout
+            ):
                 self._model = self._fit_model(kept, known, seed, watch)
             else:
                 self._graph = self._make_graph()
@@ -486,8 +537,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             indices, distances = self._function().neighbors(_dense(X), k, watch["progress"])
         else:
             method = "nn_descent" if self.force_approximation_algorithm else "auto"
-            indices, distances = stages.nearest_neighbors(X, k, row_forms.library_metric(self.metric), self.metric_kwds,
-                                                          method=method, random_state=seed, **watch)
+            indices, distances = stages.nearest_neighbors(
+                X, k, row_forms.library_metric(self.metric), self.metric_kwds, method=method, random_state=seed, **watch
+            )
             if np.isinf(distances[indices >= 0]).any():
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
         return self._disconnect(indices, self._scale.lowered(distances), self._limit())
@@ -508,14 +560,22 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         own = (indices == np.arange(len(indices))[:, None]).any(axis=1)
         if len(indices) == n and not own.all():
             indices, distances = _with_themselves(indices, distances, ~own)
-        wrong = "of a different number of samples than the data" if len(indices) != n else \
-            f"of fewer neighbors than n_neighbors, {k}" if indices.shape[1] < k else None
+        wrong = (
+            "of a different number of samples than the data"
+            if len(indices) != n
+            else f"of fewer neighbors than n_neighbors, {k}"
+            if indices.shape[1] < k
+            else None
+        )
         if wrong:
             warnings.warn(f"precomputed_knn is {wrong}: it is ignored, and the neighbors are computed", stacklevel=4)
             return None
         if len(self.precomputed_knn) < 3 or self.precomputed_knn[2] is None:
-            warnings.warn(f"precomputed_knn has no search index: transforming new data compares them with the fitted rows "
-                          f"by the metric {self.metric!r}", stacklevel=4)
+            warnings.warn(
+                f"precomputed_knn has no search index: transforming new data compares them with the fitted rows "
+                f"by the metric {self.metric!r}",
+                stacklevel=4,
+            )
         return indices[:, :k].astype(np.int32), distances[:, :k].astype(np.float32)
 
     def _limit(self, scaled=True):
@@ -535,21 +595,41 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return distance_of(self.metric, self.metric_kwds)
 
     def _model_options(self, X):
-        return {"n_neighbors": min(self.n_neighbors, X.shape[0]) if self._knn else 2, "min_dist": self.min_dist,
-                "spread": self.spread, "a": self.a, "b": self.b, "learning_rate": self.learning_rate,
-                "local_connectivity": self.local_connectivity, "repulsion_strength": self.repulsion_strength,
-                "negative_sample_rate": self.negative_sample_rate,
-                "transform_seed": _seed(self.transform_seed, "transform_seed"),
-                "disconnection_distance": self._scale.limit(self.disconnection_distance, kept=True)}
+        return {
+            "n_neighbors": min(self.n_neighbors, X.shape[0]) if self._knn else 2,
+            "min_dist": self.min_dist,
+            "spread": self.spread,
+            "a": self.a,
+            "b": self.b,
+            "learning_rate": self.learning_rate,
+            "local_connectivity": self.local_connectivity,
+            "repulsion_strength": self.repulsion_strength,
+            "negative_sample_rate": self.negative_sample_rate,
+            "transform_seed": _seed(self.transform_seed, "transform_seed"),
+            "disconnection_distance": self._scale.limit(self.disconnection_distance, kept=True),
+        }
 
     def _fit_model(self, X, known, seed, watch):
         return stages.fit(
-            X, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds, knn=self._knn,
-            n_components=self.n_components, n_epochs=self._last_epoch(), set_op_mix_ratio=self.set_op_mix_ratio,
-            init=_INITS[self.init] if isinstance(self.init, str) else self.init, random_state=seed,
-            target_n_neighbors=max(0, self.target_n_neighbors), target_weight=self.target_weight,
-            densmap=self.densmap, dens_lambda=self.dens_lambda, dens_frac=self.dens_frac,
-            dens_var_shift=self.dens_var_shift, **self._model_options(X), **known, **watch)
+            X,
+            metric=row_forms.library_metric(self.metric),
+            metric_kwds=self.metric_kwds,
+            knn=self._knn,
+            n_components=self.n_components,
+            n_epochs=self._last_epoch(),
+            set_op_mix_ratio=self.set_op_mix_ratio,
+            init=_INITS[self.init] if isinstance(self.init, str) else self.init,
+            random_state=seed,
+            target_n_neighbors=max(0, self.target_n_neighbors),
+            target_weight=self.target_weight,
+            densmap=self.densmap,
+            dens_lambda=self.dens_lambda,
+            dens_frac=self.dens_frac,
+            dens_var_shift=self.dens_var_shift,
+            **self._model_options(X),
+            **known,
+            **watch,
+        )
 
     def _model_of(self, X, embedding):
         """A model of a map that was made here. That of a function's distances knows only the distances."""
@@ -557,8 +637,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             n = X.shape[0]
             X = as_distances(*(self._knn or (np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32))), n)
             return stages.model_of(X, embedding, metric="precomputed", **self._model_options(X))
-        return stages.model_of(X, embedding, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds,
-                               **self._model_options(X))
+        return stages.model_of(
+            X, embedding, metric=row_forms.library_metric(self.metric), metric_kwds=self.metric_kwds, **self._model_options(X)
+        )
 
     def _lay_out(self, X, start, seed, watch):
         """The maps of self._graph: those after some epochs, if n_epochs is a list, and the last. start: places for all
@@ -570,16 +651,29 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if keep or X.shape[0] == 1:
             maps = [start] * (len(self._maps_after()) + 1)
         elif not self._is_flat():
-            maps = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed,
-                              progress=watch["progress"], **wanted)
+            maps = self._move(self._graph, np.nan_to_num(start), None, self._epochs(X.shape[0]), seed, progress=watch["progress"], **wanted)
         else:
             if self.densmap and self._knn is not None:
-                wanted |= {"densmap": True, "dens_lambda": self.dens_lambda, "dens_frac": self.dens_frac,
-                           "dens_var_shift": self.dens_var_shift, "knn": self._knn}
+                wanted |= {
+                    "densmap": True,
+                    "dens_lambda": self.dens_lambda,
+                    "dens_frac": self.dens_frac,
+                    "dens_var_shift": self.dens_var_shift,
+                    "knn": self._knn,
+                }
             maps = stages.optimize_layout(
-                self._graph, np.nan_to_num(start), n_epochs=self._last_epoch(), a=self._a, b=self._b,
-                learning_rate=self.learning_rate, repulsion_strength=self.repulsion_strength,
-                negative_sample_rate=self.negative_sample_rate, random_state=seed, **wanted, **watch)
+                self._graph,
+                np.nan_to_num(start),
+                n_epochs=self._last_epoch(),
+                a=self._a,
+                b=self._b,
+                learning_rate=self.learning_rate,
+                repulsion_strength=self.repulsion_strength,
+                negative_sample_rate=self.negative_sample_rate,
+                random_state=seed,
+                **wanted,
+                **watch,
+            )
         maps = [np.array(each, np.float32) for each in (maps if isinstance(maps, list) else [maps])]
         for each in maps:
             if keep:
@@ -594,10 +688,21 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _move(self, graph, start, fitted, n_epochs, seed, maps_after=(), progress=None):
         """The layout with another distance than the Euclidean one."""
         measure = surfaces.metric_of(self.output_metric, dict(self.output_metric_kwds or {}))
-        return surfaces.optimize(graph, start, fitted, measure, n_epochs=n_epochs, a=self._a, b=self._b,
-                                 learning_rate=self.learning_rate / 10, repulsion_strength=self.repulsion_strength,
-                                 negative_sample_rate=self.negative_sample_rate, random_state=seed, maps_after=maps_after,
-                                 progress=progress)
+        return surfaces.optimize(
+            graph,
+            start,
+            fitted,
+            measure,
+            n_epochs=n_epochs,
+            a=self._a,
+            b=self._b,
+            learning_rate=self.learning_rate / 10,
+            repulsion_strength=self.repulsion_strength,
+            negative_sample_rate=self.negative_sample_rate,
+            random_state=seed,
+            maps_after=maps_after,
+            progress=progress,
+        )
 
     def _start(self, X, seed, threads):
         n = self._graph.shape[0]
@@ -700,8 +805,13 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _densmap_kwds(self):
-        return {"lambda": self.dens_lambda if self.densmap else 0.0, "frac": self.dens_frac if self.densmap else 0.0,
-                "var_shift": self.dens_var_shift, "n_neighbors": self._n_neighbors, "graph_dists": self.graph_dists_}
+        return {
+            "lambda": self.dens_lambda if self.densmap else 0.0,
+            "frac": self.dens_frac if self.densmap else 0.0,
+            "var_shift": self.dens_var_shift,
+            "n_neighbors": self._n_neighbors,
+            "graph_dists": self.graph_dists_,
+        }
 
     @property
     def _input_hash(self):
@@ -741,8 +851,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.graph_.shape != other.graph_.shape:
             raise ValueError(f"maps of {self.graph_.shape[0]} and {other.graph_.shape[0]} points cannot be combined")
         result = type(self)(**self.get_params())
-        result.set_params(n_components=min(self.n_components, other.n_components), init="spectral",
-                          densmap=False, output_dens=False)
+        result.set_params(n_components=min(self.n_components, other.n_components), init="spectral", densmap=False, output_dens=False)
         result._graph = stages.combine(self.graph_, other.graph_, operation, n_neighbors=n_neighbors)
         result._a, result._b = (self._a + other._a) / 2, (self._b + other._b) / 2
         result._knn = result._model = result._raw_data = result._twins = None
@@ -798,12 +907,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             indices, distances = self._nearest(X[new])
             fitted, lost = self.model_.embedding, indices[:, 0] < 0
             placed = np.nan_to_num(fitted)
-            result[new] = self._move(self._memberships(indices, distances), placed[indices[:, 0]], placed,
-                                     self._epochs(len(fitted)) // 3, _seed(self.transform_seed, "transform_seed"))
+            result[new] = self._move(
+                self._memberships(indices, distances),
+                placed[indices[:, 0]],
+                placed,
+                self._epochs(len(fitted)) // 3,
+                _seed(self.transform_seed, "transform_seed"),
+            )
             result[new[lost | np.isnan(fitted[indices[:, 0]]).any(axis=1)]] = np.nan
         elif len(new):
-            rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else \
-                self._scale.to_keep(X[new])
+            rows = as_distances(*self._nearest(X[new]), self._knn[0].shape[0]) if callable(self.metric) else self._scale.to_keep(X[new])
             result[new] = self.model_._transform(rows, _threads(self.n_jobs))
         return result
 
@@ -813,8 +926,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if callable(self.metric):
             found = self._function().neighbors_of(_dense(fitted), _dense(X), k)
         else:
-            found = stages.nearest_neighbors_of(fitted, X, k, row_forms.library_metric(self.metric), self.metric_kwds,
-                                                threads=_threads(self.n_jobs))
+            found = stages.nearest_neighbors_of(
+                fitted, X, k, row_forms.library_metric(self.metric), self.metric_kwds, threads=_threads(self.n_jobs)
+            )
         return self._disconnect(found[0], self._scale.lowered(found[1]), self._limit())
 
     def _fitted_rows(self):
@@ -848,10 +962,11 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         points = stages._array(X, "X", np.float32, 2)
         measure = self._gradient() if method == "gradient" else None
         steps = range(0, max(len(points), 1), _SPARSE_ROWS if stages._is_sparse(self._raw_data) else max(len(points), 1))
-        made = [self._inverse(points[begin:begin + steps.step], measure) for begin in steps]
+        made = [self._inverse(points[begin : begin + steps.step], measure) for begin in steps]
         if not stages._is_sparse(self._raw_data):
             return made[0]
         import scipy.sparse
+
         return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in made], format="csr")
 
     def _inverse(self, points, measure):
@@ -886,11 +1001,21 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         sigmas, rhos = stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])
         down = self._scale.of_rows - self._scale.kept  # sigmas and rhos are those of the scaled rows
         made = inverse.by_gradients(
-            row_forms.times(start, down), row_forms.times(self._fitted_rows(), self._scale.of_rows), sigmas, rhos, measure,
-            *self._nearest_on_map(points), n_epochs=n_epochs, a=self._a, b=self._b, learning_rate=self.learning_rate / 4,
-            repulsion_strength=self.repulsion_strength, negative_sample_rate=self.negative_sample_rate,
+            row_forms.times(start, down),
+            row_forms.times(self._fitted_rows(), self._scale.of_rows),
+            sigmas,
+            rhos,
+            measure,
+            *self._nearest_on_map(points),
+            n_epochs=n_epochs,
+            a=self._a,
+            b=self._b,
+            learning_rate=self.learning_rate / 4,
+            repulsion_strength=self.repulsion_strength,
+            negative_sample_rate=self.negative_sample_rate,
             random_state=_seed(self.transform_seed, "transform_seed"),
-            least=0.0 if row_forms.library_metric(self.metric) in ("hellinger", "symmetric_kl") else -np.inf)
+            least=0.0 if row_forms.library_metric(self.metric) in ("hellinger", "symmetric_kl") else -np.inf,
+        )
         return row_forms.times(made, -down)
 
     def _nearest_on_map(self, points):
@@ -924,6 +1049,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         self._check_fitted("plot")
         import matplotlib.pyplot as plt
+
         if "embedding_" not in self.__dict__:
             raise ValueError("plot: there is no map, as transform_mode was 'graph' at the fit")
         if self.embedding_.shape[1] < 2:
@@ -942,6 +1068,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     @staticmethod
     def _plot_labels(ax, points, labels, options):
         from ..umap import plot
+
         if labels.shape != (len(points),):
             raise ValueError(f"labels: expected {len(points)}, one for each point, got the shape {labels.shape}")
         plot._scatter_labels(ax, points, labels, options)

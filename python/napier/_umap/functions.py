@@ -1,5 +1,6 @@
 """Metrics that are Python functions, numba's included: f(x, y, **metric_kwds), which returns the distance, or the
 distance and its gradient."""
+
 import time
 import warnings
 
@@ -36,8 +37,11 @@ class distance_of:
     def neighbors(self, X, k, watch=None):
         """The k nearest rows of every row of X, itself first. Each pair is measured once: the distance is symmetric."""
         n, pairs = len(X), len(X) * (len(X) - 1) // 2
-        warnings.warn(f"{self.name} is a Python function: it is called for each of {pairs:,} pairs of {n:,} rows, for about "
-                      f"{_duration(self._seconds(X, pairs))}", stacklevel=2)
+        warnings.warn(
+            f"{self.name} is a Python function: it is called for each of {pairs:,} pairs of {n:,} rows, for about "
+            f"{_duration(self._seconds(X, pairs))}",
+            stacklevel=2,
+        )
         nearest = np.full((n, k), -1, np.int32), np.full((n, k), np.inf, np.float32)
         step = max(1, _PAIRS // n)
         for begin in range(0, n, step):
@@ -46,9 +50,9 @@ class distance_of:
             for i in range(end - begin):
                 block[i, :i] = block[:i, i]
                 block[i, i] = -1.0  # before others at distance 0
-                block[i, i + 1:] = [self._one(X[begin + i], y) for y in X[begin + i + 1:]]
+                block[i, i + 1 :] = [self._one(X[begin + i], y) for y in X[begin + i + 1 :]]
             _merge(nearest, slice(begin, end), np.arange(begin, n), block)
-            _merge(nearest, slice(end, n), np.arange(begin, end), block[:, end - begin:].T)
+            _merge(nearest, slice(end, n), np.arange(begin, end), block[:, end - begin :].T)
             _say(watch, 1.0 - ((n - end) / n) ** 2)
         return nearest[0], np.maximum(nearest[1], 0.0)
 
@@ -77,7 +81,7 @@ def _merge(nearest, rows, candidates, distances):
     """Merges the candidates, whose indices are above those that the rows have, into their nearest."""
     indices = np.hstack([nearest[0][rows], np.broadcast_to(candidates.astype(np.int32), distances.shape)])
     distances = np.hstack([nearest[1][rows], distances])
-    order = np.argsort(distances, axis=1, kind="stable")[:, :nearest[0].shape[1]]
+    order = np.argsort(distances, axis=1, kind="stable")[:, : nearest[0].shape[1]]
     nearest[0][rows] = np.take_along_axis(indices, order, axis=1)
     nearest[1][rows] = np.take_along_axis(distances, order, axis=1)
 
@@ -85,6 +89,7 @@ def _merge(nearest, rows, candidates, distances):
 def as_distances(indices, distances, n):
     """Neighbours as a sparse matrix of distances [rows, n]."""
     from scipy.sparse import csr_matrix
+
     kept = indices >= 0
     starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     matrix = csr_matrix((distances[kept], indices[kept], starts), shape=(len(indices), n))

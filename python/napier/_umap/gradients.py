@@ -1,5 +1,6 @@
 """Distances of rows x from rows y, both float64 [rows, columns], and their gradients by x. Where a distance has a corner
 the gradient is one of its sides. The same bits on every machine (elementary)."""
+
 import numpy as np
 
 from .elementary import PI, arccosh, arcsin, cos, exp, log, power, sin
@@ -33,7 +34,7 @@ def _mahalanobis(x, y, VI):
     gap, VI = x - y, np.asarray(VI, np.float64)
     turned = np.zeros_like(gap)
     for j in range(gap.shape[1]):  # not by BLAS, whose order of a sum is its own
-        turned += gap[:, j:j + 1] * VI[j]
+        turned += gap[:, j : j + 1] * VI[j]
     distance, divisor = _root(np.maximum(_total(turned * gap), 0))
     return distance, turned / divisor
 
@@ -123,8 +124,7 @@ def _haversine(x, y):
     sine, cosine = sin(half), cos(half)
     height = sin(x[:, 0]) * sin(y[:, 0])
     share = np.clip(sine[:, 0] ** 2 + height * sine[:, 1] ** 2, 0, 1)
-    gradient = np.stack([sine[:, 0] * cosine[:, 0] + cos(x[:, 0]) * sin(y[:, 0]) * sine[:, 1] ** 2,
-                         height * sine[:, 1] * cosine[:, 1]], 1)
+    gradient = np.stack([sine[:, 0] * cosine[:, 0] + cos(x[:, 0]) * sin(y[:, 0]) * sine[:, 1] ** 2, height * sine[:, 1] * cosine[:, 1]], 1)
     return 2 * arcsin(np.sqrt(share)), gradient / (np.sqrt(share * (1 - share)) + 1e-6)[:, None]
 
 
@@ -137,7 +137,7 @@ def _hyperboloid(x, y):
     """On the upper sheet of the hyperboloid whose height over a point x is sqrt(1 + |x|^2)."""
     s, t = (np.sqrt(1 + _total(z * z)) for z in (x, y))
     inner = np.maximum(s * t - _total(x * y), 1 + 1e-8)
-    return arccosh(inner), (x * (t / s)[:, None] - y) / np.sqrt(inner ** 2 - 1)[:, None]
+    return arccosh(inner), (x * (t / s)[:, None] - y) / np.sqrt(inner**2 - 1)[:, None]
 
 
 # ---- Energies of pairs of Gaussians: the negative logarithm of their overlap ----------------------------------------
@@ -170,9 +170,9 @@ def _gaussian_energy(x, y):
     c, s = cos(x[:, 4]), sin(x[:, 4])
     other_c, other_s = cos(y[:, 4]), sin(y[:, 4])
     u, v, other_u, other_v = np.abs(x[:, 2]), np.abs(x[:, 3]), np.abs(y[:, 2]), np.abs(y[:, 3])
-    a = u * c * c + v * s * s + other_u * other_c ** 2 + other_v * other_s ** 2
+    a = u * c * c + v * s * s + other_u * other_c**2 + other_v * other_s**2
     b = (u - v) * s * c + (other_u - other_v) * other_s * other_c
-    d = u * s * s + v * c * c + other_u * other_s ** 2 + other_v * other_c ** 2
+    d = u * s * s + v * c * c + other_u * other_s**2 + other_v * other_c**2
     size = np.maximum(a * d - b * b, _SMALL)
     # the inverse of the sum of the covariances times the gap, and the gradient by the covariance: inverse - solved solved'
     p, q = (d * first - b * second) / size, (a * second - b * first) / size
@@ -183,11 +183,28 @@ def _gaussian_energy(x, y):
     return first * p + second * q + log(size) + _LOG_2_PI, np.stack([2 * p, 2 * q, by_u, by_v, by_angle], 1)
 
 
-OF_DATA = {"euclidean": _euclidean, "manhattan": _manhattan, "chebyshev": _chebyshev, "minkowski": _minkowski,
-           "wminkowski": _wminkowski, "seuclidean": _seuclidean, "mahalanobis": _mahalanobis, "canberra": _canberra,
-           "braycurtis": _braycurtis, "cosine": _cosine, "correlation": _correlation, "hellinger": _hellinger,
-           "softmax_hellinger": _softmax_hellinger, "symmetric_kl": _symmetric_kl, "haversine": _of_places}
+OF_DATA = {
+    "euclidean": _euclidean,
+    "manhattan": _manhattan,
+    "chebyshev": _chebyshev,
+    "minkowski": _minkowski,
+    "wminkowski": _wminkowski,
+    "seuclidean": _seuclidean,
+    "mahalanobis": _mahalanobis,
+    "canberra": _canberra,
+    "braycurtis": _braycurtis,
+    "cosine": _cosine,
+    "correlation": _correlation,
+    "hellinger": _hellinger,
+    "softmax_hellinger": _softmax_hellinger,
+    "symmetric_kl": _symmetric_kl,
+    "haversine": _of_places,
+}
 OF_MAPS = {name: OF_DATA[name] for name in OF_DATA if name not in ("euclidean", "haversine")} | {
-    "haversine": _haversine, "hyperboloid": _hyperboloid, "spherical_gaussian_energy": _spherical_gaussian_energy,
-    "diagonal_gaussian_energy": _diagonal_gaussian_energy, "gaussian_energy": _gaussian_energy}
+    "haversine": _haversine,
+    "hyperboloid": _hyperboloid,
+    "spherical_gaussian_energy": _spherical_gaussian_energy,
+    "diagonal_gaussian_energy": _diagonal_gaussian_energy,
+    "gaussian_energy": _gaussian_energy,
+}
 COMPONENTS = {"haversine": 2, "spherical_gaussian_energy": 3, "diagonal_gaussian_energy": 4, "gaussian_energy": 5}

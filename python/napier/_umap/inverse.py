@@ -1,5 +1,6 @@
 """Data for points of a map by gradient descent, as umap-learn's inverse_transform. Each row moves by itself: all draw the
 same samples, so a row's result does not depend on the others. Same bits on every machine."""
+
 import numpy as np
 
 from . import stages
@@ -35,8 +36,24 @@ class _Fitted:
         return np.clip(force[:, None] * gradient, -_CLIP, _CLIP)
 
 
-def by_gradients(start, data, sigmas, rhos, measure, indices, distances, *, n_epochs, a, b, learning_rate,
-                 repulsion_strength, negative_sample_rate, random_state, least=-np.inf):
+def by_gradients(
+    start,
+    data,
+    sigmas,
+    rhos,
+    measure,
+    indices,
+    distances,
+    *,
+    n_epochs,
+    a,
+    b,
+    learning_rate,
+    repulsion_strength,
+    negative_sample_rate,
+    random_state,
+    least=-np.inf,
+):
     """float32 [rows, features] from `start`. indices and distances: the nearest points on the map. least: the smallest
     value that the metric takes."""
     fitted = _Fitted(data, sigmas, rhos, measure, least)

@@ -1,5 +1,6 @@
 """A map as one HTML page with zoom, hover and search. The page is cli/plot/plot_page.html, which the program uses too;
 this module writes the data into it."""
+
 import base64
 import html
 import json
@@ -20,6 +21,7 @@ MOST_COLOURED = 250  # categories with a shade and a legend entry of their own
 
 
 # ---- Parts of the data ----------------------------------------------------------------------------------------------
+
 
 def _bytes(array, dtype):
     return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()).decode("ascii")
@@ -88,6 +90,7 @@ def _ticks(least, most):
 
 # ---- The map ----------------------------------------------------------------------------------------------------------
 
+
 def categories_data(places, kinds, light, dark):
     """light and dark: the colours of the categories on a light and on a dark page."""
     missing = [is_missing(name) for name in kinds.names]
@@ -99,20 +102,36 @@ def categories_data(places, kinds, light, dark):
     shades, coloured = _coloured(sizes, noise)
     names = [_text(kinds.names[i]) for i in kept]
     shown = {int(code) for code in coloured}
-    marks = [mark for mark in name_points(places, kinds.codes, [_text(name) for name in kinds.names], kinds.noise)
-             if place[mark[0]] in shown]
-    return {"kind": "categories", "codes": _bytes(codes, np.int32), "names": names, "sizes": sizes.tolist(),
-            "shades": shades.tolist(), "noise": np.flatnonzero(noise).tolist(),
-            "colours": hexes([*light[kept][coloured].tolist(), GREY]), "dark": hexes([*dark[kept][coloured].tolist(), GREY]),
-            "marks": [[int(place[code]), point] for code, point in marks], "ticks": []}
+    marks = [
+        mark for mark in name_points(places, kinds.codes, [_text(name) for name in kinds.names], kinds.noise) if place[mark[0]] in shown
+    ]
+    return {
+        "kind": "categories",
+        "codes": _bytes(codes, np.int32),
+        "names": names,
+        "sizes": sizes.tolist(),
+        "shades": shades.tolist(),
+        "noise": np.flatnonzero(noise).tolist(),
+        "colours": hexes([*light[kept][coloured].tolist(), GREY]),
+        "dark": hexes([*dark[kept][coloured].tolist(), GREY]),
+        "marks": [[int(place[code]), point] for code, point in marks],
+        "ticks": [],
+    }
 
 
 def values_data(values, steps, colours):
     known = np.where(np.isfinite(values), values, np.nan)
     wide = max(abs(steps.least), abs(steps.most)) > float(np.finfo(np.float32).max)
-    return {"kind": "numbers", "values": _bytes(known, np.float64 if wide else np.float32), "wide": bool(wide),
-            "least": steps.least, "most": steps.most, "colours": hexes([*colours.tolist(), GREY]), "marks": [],
-            "ticks": _ticks(steps.least, steps.most)}
+    return {
+        "kind": "numbers",
+        "values": _bytes(known, np.float64 if wide else np.float32),
+        "wide": bool(wide),
+        "least": steps.least,
+        "most": steps.most,
+        "colours": hexes([*colours.tolist(), GREY]),
+        "marks": [],
+        "ticks": _ticks(steps.least, steps.most),
+    }
 
 
 def plain_data(colour):
@@ -123,9 +142,16 @@ def places_data(places, rows, subtitle):
     """Where the points are, and how large their marks: as the program chooses them."""
     ratio = max(len(places) / 1000, 1)
     span = float(np.ptp(places.astype(np.float64), axis=0).max()) if len(places) else 0.0
-    data = {"count": len(places), "flat": False, "title": "", "subtitle": subtitle,
-            "radius": max(2.2 * ratio**-0.26, 0.45), "opacity": max(0.9 * ratio**-0.11, 0.2),
-            "fit": 692 / span if span > 0 else 1.0, "xy": _bytes(places, np.float32)}
+    data = {
+        "count": len(places),
+        "flat": False,
+        "title": "",
+        "subtitle": subtitle,
+        "radius": max(2.2 * ratio**-0.26, 0.45),
+        "opacity": max(0.9 * ratio**-0.11, 0.2),
+        "fit": 692 / span if span > 0 else 1.0,
+        "xy": _bytes(places, np.float32),
+    }
     return data if rows is None else data | {"rows": _bytes(rows, np.int32)}
 
 
@@ -168,8 +194,10 @@ class InteractiveMap:
 
     def _repr_html_(self):
         page, width, height = html.escape(self.to_html()), _pixels("width", self.width), _pixels("height", self.height)
-        return (f'<iframe srcdoc="{page}" width="{width}" height="{height}" style="border: 0; max-width: 100%" '
-                'sandbox="allow-scripts allow-downloads"></iframe>')
+        return (
+            f'<iframe srcdoc="{page}" width="{width}" height="{height}" style="border: 0; max-width: 100%" '
+            'sandbox="allow-scripts allow-downloads"></iframe>'
+        )
 
     def __repr__(self):
         return f"<InteractiveMap of {self._data['subtitle']}; show it in a notebook, or save('map.html')>"

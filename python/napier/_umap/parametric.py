@@ -2,6 +2,7 @@
 
 The neighbours and the fuzzy set are the library's, the same bits everywhere. Edges and samples are drawn from the seed.
 The network's bits are PyTorch's: they may depend on its version, the machine and the number of threads."""
+
 import inspect
 
 import numpy as np
@@ -30,20 +31,23 @@ def parametric_loss(source, target, negatives, a=1.5769434603, b=0.8950608780, r
     """
     import torch
     import torch.nn.functional as F
+
     near = (source - target).square().sum(-1).clamp(min=1e-12)  # no gradient where both ends are at one place
     far = (source.unsqueeze(-2) - negatives).square().sum(-1) + _NEAREST
-    pull = torch.log1p(a * near ** b)
+    pull = torch.log1p(a * near**b)
     push = F.softplus(-np.log(a) - b * torch.log(far))  # log(1 + 1 / (a d^2b)) = -log(1 - q)
     return (pull.sum() + repulsion_strength * push.sum()) / (near.numel() + far.numel())
 
 
 def _correlation(x, z):
     """The correlation of the distances between successive rows of x and of z."""
+
     def steps(rows):
         rows = rows.flatten(1)
         scored = ((rows - rows.mean()) / (rows.std() + 1e-12)).clamp(-10, 10)
         gaps = ((scored[1:] - scored[:-1]).square().sum(1) + 1e-12).sqrt()
         return (gaps - gaps.mean()) / (gaps.std(unbiased=False) + 1e-12)
+
     return (steps(x) * steps(z)).mean()
 
 
@@ -54,8 +58,17 @@ def _landmark_loss(target, places):
 def _network(inputs, outputs, shape=None):
     """Three layers of 100, as umap-learn's."""
     from torch import nn
-    layers = [nn.Flatten(), nn.Linear(inputs, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 100),
-              nn.ReLU(), nn.Linear(100, outputs)]
+
+    layers = [
+        nn.Flatten(),
+        nn.Linear(inputs, 100),
+        nn.ReLU(),
+        nn.Linear(100, 100),
+        nn.ReLU(),
+        nn.Linear(100, 100),
+        nn.ReLU(),
+        nn.Linear(100, outputs),
+    ]
     return nn.Sequential(*layers, *([nn.Unflatten(1, shape)] if shape else []))
 
 
@@ -101,11 +114,25 @@ class ParametricUMAP(UMAP):
     __module__ = "napier.umap"
     _own_layout = True
 
-    def __init__(self, batch_size=None, dims=None, encoder=None, decoder=None, parametric_reconstruction=False,
-                 parametric_reconstruction_loss_fcn=None, parametric_reconstruction_loss_weight=1.0,
-                 autoencoder_loss=False, reconstruction_validation=None, global_correlation_loss_weight=0.0,
-                 landmark_loss_fn=None, landmark_loss_weight=1.0, optimizer=None, n_training_epochs=1, device="cpu",
-                 **kwargs):
+    def __init__(
+        self,
+        batch_size=None,
+        dims=None,
+        encoder=None,
+        decoder=None,
+        parametric_reconstruction=False,
+        parametric_reconstruction_loss_fcn=None,
+        parametric_reconstruction_loss_weight=1.0,
+        autoencoder_loss=False,
+        reconstruction_validation=None,
+        global_correlation_loss_weight=0.0,
+        landmark_loss_fn=None,
+        landmark_loss_weight=1.0,
+        optimizer=None,
+        n_training_epochs=1,
+        device="cpu",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.batch_size, self.dims, self.encoder, self.decoder = batch_size, dims, encoder, decoder
         self.parametric_reconstruction = parametric_reconstruction
@@ -151,16 +178,20 @@ class ParametricUMAP(UMAP):
     def _check_goes_on(self, X):
         """Can the trained networks be trained with these rows?"""
         if self.n_components != self.embedding_.shape[1]:
-            raise ValueError(f"n_components: {self.n_components}, but the network was trained for "
-                             f"{self.embedding_.shape[1]}; make a new ParametricUMAP")
+            raise ValueError(
+                f"n_components: {self.n_components}, but the network was trained for {self.embedding_.shape[1]}; make a new ParametricUMAP"
+            )
         width = _width(X)
         if width != self._n_inputs:
-            raise ValueError(f"X: rows of {width} numbers, but the network was trained with {self._n_inputs}; make a new "
-                             "ParametricUMAP for other data")
+            raise ValueError(
+                f"X: rows of {width} numbers, but the network was trained with {self._n_inputs}; make a new ParametricUMAP for other data"
+            )
         usual = self.parametric_reconstruction and self.parametric_reconstruction_loss_fcn is None
         if usual and self.parametric_model.is_logits and not _are_shares(X):
-            raise ValueError("X: numbers below 0 or above 1, but the decoder was trained for 0 to 1, by the cross-entropy; "
-                             "scale them to 0 to 1, or make a new ParametricUMAP")
+            raise ValueError(
+                "X: numbers below 0 or above 1, but the decoder was trained for 0 to 1, by the cross-entropy; "
+                "scale them to 0 to 1, or make a new ParametricUMAP"
+            )
 
     def _with_landmarks(self, X, y):
         """X with the landmarks behind it, and where the rows should be."""
@@ -168,8 +199,10 @@ class ParametricUMAP(UMAP):
         if stages._is_sparse(X):
             raise ValueError("X: sparse rows cannot be joined with landmarks; give X.toarray(), or call remove_landmarks()")
         if y is not None and len(y) != len(X) + len(kept):
-            raise ValueError(f"y: {len(y)} values for {len(X)} rows and {len(kept)} landmarks, which come last; give one for "
-                             "each landmark too, or call remove_landmarks()")
+            raise ValueError(
+                f"y: {len(y)} values for {len(X)} rows and {len(kept)} landmarks, which come last; give one for "
+                "each landmark too, or call remove_landmarks()"
+            )
         free = np.full((len(X), self.n_components), np.nan, np.float32)
         return np.concatenate([X, kept]), np.concatenate([free, self.transform(kept)])
 
@@ -206,11 +239,14 @@ class ParametricUMAP(UMAP):
 
     def _encode(self, X, batch_size=None):
         import torch
+
         if X.shape[0] == 0:
             return np.empty((0, self.n_components), np.float32)
         size = batch_size or max(self.batch_size or 0, 1000)
-        places = [_run(self.encoder, _tensor(X, part, self._shape(X.shape[1]), self.device))
-                  for part in (slice(i, i + size) for i in range(0, X.shape[0], size))]
+        places = [
+            _run(self.encoder, _tensor(X, part, self._shape(X.shape[1]), self.device))
+            for part in (slice(i, i + size) for i in range(0, X.shape[0], size))
+        ]
         return torch.cat(places).numpy().astype(np.float32)
 
     def transform(self, X, batch_size=None):
@@ -237,6 +273,7 @@ class ParametricUMAP(UMAP):
         if not self.parametric_reconstruction:
             return super().inverse_transform(points, method)
         import torch
+
         made = _run(self.decoder, torch.as_tensor(points, device=self.device))
         is_logits = not self.parametric_reconstruction_loss_fcn and self.parametric_model.is_logits
         return (torch.sigmoid(made) if is_logits else made).numpy()
@@ -249,8 +286,7 @@ class ParametricUMAP(UMAP):
     def update(self, X, ensure_all_finite=True):
         raise ValueError("update: call fit with the new rows; it goes on from the trained network")
 
-    def add_landmarks(self, X, sample_pct=0.01, sample_mode="uniform", landmark_loss_weight=0.01, idx=None,
-                      reset_optimizer=True):
+    def add_landmarks(self, X, sample_pct=0.01, sample_mode="uniform", landmark_loss_weight=0.01, idx=None, reset_optimizer=True):
         """Rows of X that the next fit keeps near their places: a share sample_pct of them, or those at idx with
         sample_mode 'predetermined'."""
         self._check_fitted("add_landmarks")
@@ -296,6 +332,7 @@ def _width(X):
 
 def _run(network, x):
     import torch
+
     network.eval()
     with torch.no_grad():
         return network(x).cpu()
@@ -303,12 +340,14 @@ def _run(network, x):
 
 def _tensor(X, rows, shape, device):
     import torch
+
     part = X[rows]
     part = part.toarray() if stages._is_sparse(part) else np.asarray(part)
     return torch.as_tensor(part.astype(np.float32).reshape(-1, *shape), device=device)
 
 
 # ---- Training -------------------------------------------------------------------------------------------------------
+
 
 class _Trained:
     """The networks, and the optimizer that trains them."""
@@ -362,6 +401,7 @@ class _Training:
 
     def _model(self, seed):
         import torch
+
         mapper, features = self.mapper, int(np.prod(self.shape))
         if mapper.parametric_model is not None:
             return mapper.parametric_model
@@ -388,6 +428,7 @@ class _Training:
 
     def _optimizer(self):
         import torch
+
         model = self.model
         if model.optimizer is None:
             parameters = [p for part in (model.encoder, model.decoder) if part is not None for p in part.parameters()]
@@ -413,6 +454,7 @@ class _Training:
 
     def _step(self):
         import torch
+
         optimizer = self._optimizer()
         optimizer.zero_grad()
         loss = self._loss()
@@ -424,6 +466,7 @@ class _Training:
 
     def _loss(self):
         import torch
+
         mapper = self.mapper
         edges = np.searchsorted(self.until, self.draw.random(self.batch) * self.until[-1], side="right")
         to, source = self.ends[:, np.minimum(edges, len(self.until) - 1)]
@@ -444,12 +487,14 @@ class _Training:
 
     def _reconstruction(self, places, data):
         import torch.nn.functional as F
+
         usual = F.binary_cross_entropy_with_logits if self.model.is_logits else F.mse_loss
         measure = self.mapper.parametric_reconstruction_loss_fcn or usual
         return measure(self.model.decoder(places), data)
 
     def _away_from_landmarks(self, places, wanted):
         import torch
+
         here = ~np.isnan(wanted).any(axis=1)
         if not here.any():
             return 0.0
@@ -459,6 +504,7 @@ class _Training:
 
     def _validate(self):
         import torch
+
         rows = np.asarray(self.mapper.reconstruction_validation)
         data = _tensor(rows.reshape(len(rows), -1), slice(None), self.shape, self.mapper.device)
         for network in (self.model.encoder, self.model.decoder):

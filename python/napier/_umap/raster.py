@@ -1,5 +1,6 @@
 """Points and lines in the pixels of a picture, and the shades of their counts. All sums are integers, and logarithms are
 Napier's, so a picture has the same bytes on every machine, for any number of threads."""
+
 import numbers
 
 import numpy as np
@@ -80,6 +81,7 @@ def levels(counts, how="eq_hist", unit=1):
         scale = np.cumsum(pixels).astype(np.float64)
     elif how == "log":
         import napier
+
         scale = napier.logsumexp(np.zeros((len(values), 1)), axis=1, b=1.0 + values[:, None] / unit)
     elif how == "linear":
         scale = values.astype(np.float64)

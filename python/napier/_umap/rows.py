@@ -1,4 +1,5 @@
 """Rows of data as the library takes them: strings and packed bits as numbers, and very large or small numbers scaled."""
+
 import warnings
 
 import numpy as np
@@ -6,8 +7,8 @@ import numpy as np
 from . import stages
 
 _PACKED = {"bit_hamming": "manhattan", "bit_jaccard": "jaccard"}  # the metric of the bits
-_LARGE = 2.0 ** 52  # squares of differences of smaller numbers are within float32
-_SMALL, _TINY = 2.0 ** -39, 2.0 ** -100  # squares of differences of smaller numbers, or they themselves, lose digits
+_LARGE = 2.0**52  # squares of differences of smaller numbers are within float32
+_SMALL, _TINY = 2.0**-39, 2.0**-100  # squares of differences of smaller numbers, or they themselves, lose digits
 _RAISED = 20  # the exponent of the largest number where all are small
 _SEARCHED, _KEPT = 51, 100  # exponents of the largest number: for a search, and in a model where float32 holds no larger
 _LOWERED = -31  # of distances after a search, as in the library: the search for sigmas begins at 1
@@ -32,8 +33,7 @@ def warn_of_units(X, metric):
     """Warns of rows that are valid for the metric, but look like something else."""
     name, values = library_metric(metric), _values(X)
     if name == "haversine" and values.size and np.abs(values).max() > 7:  # more than a whole turn
-        warnings.warn(f"X: haversine takes radians, and {np.abs(values).max():g} looks like degrees; use numpy.radians(X)",
-                      stacklevel=4)
+        warnings.warn(f"X: haversine takes radians, and {np.abs(values).max():g} looks like degrees; use numpy.radians(X)", stacklevel=4)
     if name in _BOOLEAN and values is X and np.mean(X == 0) < 0.1 and (X != np.floor(X)).any():
         warnings.warn(f"X: {name} compares only which values are 0, and there are fractions and hardly any 0", stacklevel=4)
 
@@ -62,7 +62,7 @@ def of_strings(X, width, metric_kwds):
     codes = np.full((len(texts), width), -1, np.float32)
     for i, text in enumerate(texts):
         cut = text[:width]
-        codes[i, :len(cut)] = [ord(letter) for letter in cut]
+        codes[i, : len(cut)] = [ord(letter) for letter in cut]
     return codes
 
 
@@ -75,6 +75,7 @@ def of_bits(X):
 
 
 # ---- Very large and very small numbers ------------------------------------------------------------------------------
+
 
 def _values(X):
     return np.asarray(X.data) if stages._is_sparse(X) else X
@@ -149,8 +150,9 @@ def scale_of(X, metric, metric_kwds):
     if np.frexp(least)[1] - 1 + searched - exponent >= lowest:
         return searched - exponent, _KEPT - exponent if beyond else 0, grows
     if beyond:
-        raise ValueError(f"X: sizes from {least:g} to {largest:g} are more than float32 holds together; scale the columns, "
-                         "or leave out the outliers")
+        raise ValueError(
+            f"X: sizes from {least:g} to {largest:g} are more than float32 holds together; scale the columns, or leave out the outliers"
+        )
     return ()  # float32 holds these, so the library decides
 
 

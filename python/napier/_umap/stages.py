@@ -1,4 +1,5 @@
 """The stages of UMAP; see napier.umap."""
+
 import warnings
 from typing import NamedTuple
 
@@ -15,8 +16,13 @@ _EDGE_USES = {"weighted": 0, "sampled": 1}
 _RATES = {"edge": 0, "vertex": 1}
 _OPERATIONS = {"union": 0, "intersection": 1, "difference": 2}
 _INITS = {"spectral": 0, "pca": 1, "random": 2}
-_KEYWORDS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",),
-             "string": ("max_distance", "normalisation")}
+_KEYWORDS = {
+    "minkowski": ("p",),
+    "wminkowski": ("w", "p"),
+    "seuclidean": ("V",),
+    "mahalanobis": ("VI",),
+    "string": ("max_distance", "normalisation"),
+}
 _TELL_APART = ("euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "mahalanobis")  # 0: rows are equal
 _MOVING = (*_TELL_APART, "wminkowski")  # an offset of a column changes no distance
 _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
@@ -24,6 +30,7 @@ _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 
 class Graph(NamedTuple):
     """A weighted graph in CSR form like scipy.sparse.csr_matrix, for machines without SciPy."""
+
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
@@ -32,12 +39,14 @@ class Graph(NamedTuple):
 
 class Quality(NamedTuple):
     """The quality of a map. Each value is 0 to 1; knn_accuracy is NaN without labels."""
+
     trustworthiness: float
     neighbor_preservation: float
     knn_accuracy: float
 
 
 # ---- Arguments -------------------------------------------------------------------------------------------------------
+
 
 def _word(value, name, words):
     if isinstance(value, str) and value in words:
@@ -106,8 +115,13 @@ def _samples(x, name="X"):
         x = _csr(x, name)
         if np.asarray(x.data).dtype.kind == "c":
             raise TypeError(f"{name}: complex numbers are not supported")
-        return (int(x.shape[0]), int(x.shape[1]), _array(x.indptr, name, np.int64, 1),
-                _array(x.indices, name, np.int32, 1), _array(x.data, name, np.float32, 1))
+        return (
+            int(x.shape[0]),
+            int(x.shape[1]),
+            _array(x.indptr, name, np.int64, 1),
+            _array(x.indices, name, np.int32, 1),
+            _array(x.data, name, np.float32, 1),
+        )
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -161,8 +175,9 @@ def edges(graph):
     elif isinstance(graph, (tuple, list)) and len(graph) == 3:
         parts = graph
     else:
-        raise TypeError(f"edges: expected an array of dtype napier.umap.EDGE, a sparse matrix, or (source, target, "
-                        f"weight), got {type(graph).__name__}")
+        raise TypeError(
+            f"edges: expected an array of dtype napier.umap.EDGE, a sparse matrix, or (source, target, weight), got {type(graph).__name__}"
+        )
     source, target = (_array(p, "edges", np.uint32, 1) for p in parts[:2])
     weight = _array(parts[2], "edges", np.float32, 1)
     if not len(source) == len(target) == len(weight):
@@ -187,8 +202,7 @@ def _vertices(graph):
 
 
 def _graph(triple):
-    indptr, indices, data = (np.frombuffer(part, dtype) for part, dtype in
-                             zip(triple, (np.int64, np.int32, np.float32), strict=True))
+    indptr, indices, data = (np.frombuffer(part, dtype) for part, dtype in zip(triple, (np.int64, np.int32, np.float32), strict=True))
     shape = (len(indptr) - 1, len(indptr) - 1)
     try:
         from scipy.sparse import csr_matrix
@@ -201,15 +215,23 @@ def _graph(triple):
     return graph
 
 
-def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repulsion_strength=None, epsilon=None,
-            clip=None, max_norm=None):
+def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repulsion_strength=None, epsilon=None, clip=None, max_norm=None):
     """The curve and the forces; see find_ab_params. Defaults are those of the C library: the curve of min_dist 0.1
     and spread 1, rate 1, 5 samples, strength 1, epsilon 0.001, each component of a force clipped to 4."""
-    return _without_none(a=a, b=b, learning_rate=learning_rate, negative_sample_rate=negative_sample_rate,
-                         repulsion_strength=repulsion_strength, epsilon=epsilon, clip=clip, max_norm=max_norm)
+    return _without_none(
+        a=a,
+        b=b,
+        learning_rate=learning_rate,
+        negative_sample_rate=negative_sample_rate,
+        repulsion_strength=repulsion_strength,
+        epsilon=epsilon,
+        clip=clip,
+        max_norm=max_norm,
+    )
 
 
 # ---- The curve, edges and forces ------------------------------------------------------------------------------------
+
 
 def find_ab_params(spread=1.0, min_dist=0.1):
     """(a, b) of the curve 1 / (1 + a d^2b) that is 1 up to min_dist and falls as exp(-(d - min_dist) / spread) beyond.
@@ -338,8 +360,7 @@ def apply(embedding, gradients, learning_rate=1.0):
     >>> napier.umap.apply(embedding, [[1, 0], [0, 1]], learning_rate=0.5).tolist()
     [[0.5, 0.0], [0.0, 0.5]]
     """
-    _napier._umap_apply(learning_rate, _array(gradients, "gradients", np.float32, 2), _in_place(embedding, "embedding"),
-                        {})
+    _napier._umap_apply(learning_rate, _array(gradients, "gradients", np.float32, 2), _in_place(embedding, "embedding"), {})
     return embedding
 
 
@@ -395,6 +416,7 @@ def loss(embedding, edges, targets=None, **params):
 
 # ---- Optimizers and epochs ------------------------------------------------------------------------------------------
 
+
 class Optimizer:
     """The velocity or moments of n points, which optimize_epochs updates. The method is 'sgd', 'momentum' (with beta)
     or 'adam' (with beta1, beta2, eps). Can be pickled.
@@ -413,8 +435,7 @@ class Optimizer:
     __slots__ = ("_capsule",)
 
     def __init__(self, n, n_components=2, method="adam", beta=0.9, beta1=0.5, beta2=0.9, eps=1e-7):
-        options = {"method": _word(method, "method", _OPTIMIZERS), "beta": beta, "beta1": beta1, "beta2": beta2,
-                   "eps": eps}
+        options = {"method": _word(method, "method", _OPTIMIZERS), "beta": beta, "beta1": beta1, "beta2": beta2, "eps": eps}
         self._capsule = _napier._umap_optimizer_create(n, n_components, options)
 
     def to_bytes(self):
@@ -459,8 +480,23 @@ def optimizer_from_bytes(data):
     return Optimizer.from_bytes(data)
 
 
-def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, count=1, total=None, seed=42,
-                    edge_use="weighted", rate_per="edge", move_targets=True, threads=0, progress=None, **params):
+def optimize_epochs(
+    embedding,
+    edges,
+    optimizer=None,
+    targets=None,
+    *,
+    first=0,
+    count=1,
+    total=None,
+    seed=42,
+    edge_use="weighted",
+    rate_per="edge",
+    move_targets=True,
+    threads=0,
+    progress=None,
+    **params,
+):
     """Runs epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges. Changes the
     embedding in place and returns it. The rate falls from learning_rate to 0 over `total`. targets [n,
     negative_sample_rate] are the samples of every epoch (only with rate_per='vertex'); None: drawn from (seed, epoch).
@@ -478,15 +514,23 @@ def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, 
     optimizer = Optimizer(*embedding.shape) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"optimizer: expected a napier.umap.Optimizer, got {type(optimizer).__name__}")
-    epochs = {"first": first, "count": count, "total": first + count if total is None else total, "seed": seed,
-              "edge_use": _word(edge_use, "edge_use", _EDGE_USES), "rate_per": _word(rate_per, "rate_per", _RATES),
-              "move_targets": int(move_targets)}
-    _napier._umap_optimize_epochs(_bits(edges), _targets(targets), optimizer._capsule, embedding, _params(**params),
-                                  epochs | _common(threads, progress))
+    epochs = {
+        "first": first,
+        "count": count,
+        "total": first + count if total is None else total,
+        "seed": seed,
+        "edge_use": _word(edge_use, "edge_use", _EDGE_USES),
+        "rate_per": _word(rate_per, "rate_per", _RATES),
+        "move_targets": int(move_targets),
+    }
+    _napier._umap_optimize_epochs(
+        _bits(edges), _targets(targets), optimizer._capsule, embedding, _params(**params), epochs | _common(threads, progress)
+    )
     return embedding
 
 
 # ---- Neighbours -----------------------------------------------------------------------------------------------------
+
 
 def metric_name(metric):
     """The name of a metric, given its number; None if there is none.
@@ -515,8 +559,7 @@ def metric_from_name(name):
 def _metric(metric, metric_kwds, name="metric"):
     """(options, metric_values) of a metric and its keywords."""
     if not isinstance(metric, str):
-        raise ValueError(f"{name}: {metric!r} is not a name; for distances of your own give name 'precomputed' and the "
-                         f"matrix")
+        raise ValueError(f"{name}: {metric!r} is not a name; for distances of your own give name 'precomputed' and the matrix")
     number = metric_from_name(metric)
     if number < 0:
         raise ValueError(f"{name}: {metric!r} is not one of {', '.join(METRICS)}")
@@ -577,8 +620,10 @@ def warn_of_integers(X, metric):
     with np.errstate(invalid="ignore"):
         lost = [c for c in np.flatnonzero(steps) if (X[:, c].astype(np.float64).astype(X.dtype) != X[:, c]).any()]
     if lost:
-        warnings.warn(f"X: column {lost[0]} has integers beyond 2**53 that differ in digits which float64 does not hold; "
-                      f"subtract X.min(axis=0)", stacklevel=4)
+        warnings.warn(
+            f"X: column {lost[0]} has integers beyond 2**53 that differ in digits which float64 does not hold; subtract X.min(axis=0)",
+            stacklevel=4,
+        )
 
 
 def _warn_of_stored(X, metric):
@@ -593,12 +638,14 @@ def _warn_of_stored(X, metric):
         np.maximum.at(high, X.indices, values)
         some = np.isfinite(high - low) & (high > low)
     if 2 * _has_steps(low[some], high[some], high[some] - low[some], np.float32).sum() > some.sum():
-        warnings.warn("X: stored values differ in digits which float32 does not hold; use X.toarray(), of whose columns the "
-                      "middle is subtracted, or subtract what they have in common", stacklevel=4)
+        warnings.warn(
+            "X: stored values differ in digits which float32 does not hold; use X.toarray(), of whose columns the "
+            "middle is subtracted, or subtract what they have in common",
+            stacklevel=4,
+        )
 
 
-def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
-                      threads=0, progress=None):
+def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42, threads=0, progress=None):
     """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
     first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
     (seuclidean; sparse data need it), VI (mahalanobis).
@@ -623,8 +670,9 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
     return indices, distances
 
 
-def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto",
-                         random_state=42, threads=0, progress=None):
+def nearest_neighbors_of(
+    X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42, threads=0, progress=None
+):
     """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors].
 
     Examples
@@ -639,12 +687,12 @@ def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
     shape = (_rows(asked), _count(n_neighbors, "n_neighbors"))
     indices, distances = np.empty(shape, np.int32), np.empty(shape, np.float32)
-    _napier._umap_nearest_neighbors_of(samples, asked, values, indices, distances,
-                                       options | _common(threads, progress))
+    _napier._umap_nearest_neighbors_of(samples, asked, values, indices, distances, options | _common(threads, progress))
     return indices, distances
 
 
 # ---- The fuzzy set --------------------------------------------------------------------------------------------------
+
 
 def smooth_knn_dist(distances, local_connectivity=1.0):
     """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity.
@@ -674,9 +722,11 @@ def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_
     >>> graph.shape, float(graph.data.max())
     ((3, 3), 1.0)
     """
-    return _graph(_napier._umap_fuzzy_simplicial_set(_array(indices, "indices", np.int32, 2),
-                                                     _array(distances, "distances", np.float32, 2),
-                                                     local_connectivity, set_op_mix_ratio, {}))
+    return _graph(
+        _napier._umap_fuzzy_simplicial_set(
+            _array(indices, "indices", np.int32, 2), _array(distances, "distances", np.float32, 2), local_connectivity, set_op_mix_ratio, {}
+        )
+    )
 
 
 def join_categories(graph, categories, target_weight=0.5):
@@ -739,11 +789,13 @@ def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
     >>> len(napier.umap.combine(left, right, "union").data)
     4
     """
-    return _graph(_napier._umap_combine(*_vertices(left), *_vertices(right), _word(operation, "operation", _OPERATIONS),
-                                        weight, n_neighbors, {}))
+    return _graph(
+        _napier._umap_combine(*_vertices(left), *_vertices(right), _word(operation, "operation", _OPERATIONS), weight, n_neighbors, {})
+    )
 
 
 # ---- Starts ---------------------------------------------------------------------------------------------------------
+
 
 def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
     """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X is the data; it is used to place
@@ -796,9 +848,29 @@ def random_layout(n, n_components=2, random_state=42):
 
 # ---- Layouts and models ---------------------------------------------------------------------------------------------
 
-def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist=0.1, spread=1.0, learning_rate=1.0,
-                    repulsion_strength=1.0, negative_sample_rate=5, random_state=42, densmap=False, dens_lambda=2.0,
-                    dens_frac=0.3, dens_var_shift=0.1, knn=None, maps_after=(), threads=0, progress=None):
+
+def optimize_layout(
+    graph,
+    embedding,
+    *,
+    n_epochs=None,
+    a=None,
+    b=None,
+    min_dist=0.1,
+    spread=1.0,
+    learning_rate=1.0,
+    repulsion_strength=1.0,
+    negative_sample_rate=5,
+    random_state=42,
+    densmap=False,
+    dens_lambda=2.0,
+    dens_frac=0.3,
+    dens_var_shift=0.1,
+    knn=None,
+    maps_after=(),
+    threads=0,
+    progress=None,
+):
     """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed.
     densmap: densMAP's forces act too; they need knn, (indices, distances) of the data. maps_after: numbers of epochs;
     then the result is the list of the maps after these, and the last one.
@@ -816,13 +888,20 @@ def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist
     embedding = _array(embedding, "embedding", np.float32, 2).copy()
     if densmap and knn is None:
         raise ValueError("densmap: needs knn, the neighbours and their distances")
-    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2),
-                                                           _array(knn[1], "knn", np.float32, 2))
+    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2), _array(knn[1], "knn", np.float32, 2))
     options = _without_none(n_epochs=n_epochs, a=a, b=b)
-    options |= {"min_dist": min_dist, "spread": spread, "learning_rate": learning_rate, "seed": random_state,
-                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
-                "densmap": int(bool(densmap)), "dens_lambda": dens_lambda, "dens_frac": dens_frac,
-                "dens_var_shift": dens_var_shift} | ({} if knn is None else {"n_neighbors": indices.shape[1]})
+    options |= {
+        "min_dist": min_dist,
+        "spread": spread,
+        "learning_rate": learning_rate,
+        "seed": random_state,
+        "repulsion_strength": repulsion_strength,
+        "negative_sample_rate": negative_sample_rate,
+        "densmap": int(bool(densmap)),
+        "dens_lambda": dens_lambda,
+        "dens_frac": dens_frac,
+        "dens_var_shift": dens_var_shift,
+    } | ({} if knn is None else {"n_neighbors": indices.shape[1]})
     kept = _Kept(embedding, maps_after, progress)
     _napier._umap_optimize_layout(bits, n, embedding, indices, distances, options | _common(threads, kept.watch))
     return embedding if not kept.wanted else [*kept.maps, embedding]
@@ -864,21 +943,30 @@ def disconnected(embedding):
 def _warn_of_disconnected(embedding, set_op_mix_ratio=1.0):
     count = disconnected(embedding)
     if count and set_op_mix_ratio == 0:
-        warnings.warn(f"{count} of {len(embedding)} points have no mutual neighbour, and set_op_mix_ratio 0 keeps only edges "
-                      f"between points that are neighbours of each other: their rows of the map are NaN.", stacklevel=3)
+        warnings.warn(
+            f"{count} of {len(embedding)} points have no mutual neighbour, and set_op_mix_ratio 0 keeps only edges "
+            f"between points that are neighbours of each other: their rows of the map are NaN.",
+            stacklevel=3,
+        )
     elif count:
         share = "A few" if count <= 0.1 * len(embedding) else "A large number"
-        warnings.warn(f"{share} of your vertices ({count} of {len(embedding)} points) have no neighbour nearer than "
-                      f"disconnection_distance: their rows of the map are NaN. A larger disconnection_distance "
-                      f"(numpy.inf: none) gives them a place.", stacklevel=3)
+        warnings.warn(
+            f"{share} of your vertices ({count} of {len(embedding)} points) have no neighbour nearer than "
+            f"disconnection_distance: their rows of the map are NaN. A larger disconnection_distance "
+            f"(numpy.inf: none) gives them a place.",
+            stacklevel=3,
+        )
 
 
 def _warn_of_lost(lost, n):
     """Warns of rows that float32 makes equal to their neighbours."""
     if lost:
-        warnings.warn(f"X: {lost} of {n} rows ({100 * lost / n:.3g} %) have half of their neighbours or more at distance 0, "
-                      f"though the rows differ: float32 does not hold the digits in which they do. Subtract what the rows "
-                      f"have in common, or leave out the outliers", stacklevel=4)
+        warnings.warn(
+            f"X: {lost} of {n} rows ({100 * lost / n:.3g} %) have half of their neighbours or more at distance 0, "
+            f"though the rows differ: float32 does not hold the digits in which they do. Subtract what the rows "
+            f"have in common, or leave out the outliers",
+            stacklevel=4,
+        )
 
 
 def _lost(samples, indices, distances, metric, metric_kwds):
@@ -1045,11 +1133,40 @@ class Model:
         return Model.from_bytes, (self.to_bytes(),)
 
 
-def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto", knn=None, n_components=2,
-        n_epochs=None, min_dist=0.1, spread=1.0, a=None, b=None, learning_rate=1.0, set_op_mix_ratio=1.0,
-        local_connectivity=1.0, repulsion_strength=1.0, negative_sample_rate=5, init="spectral", random_state=42,
-        transform_seed=42, categories=None, numbers=None, target_n_neighbors=0, target_weight=0.5, densmap=False,
-        dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, disconnection_distance=None, threads=0, progress=None):
+def fit(
+    X,
+    *,
+    n_neighbors=15,
+    metric="euclidean",
+    metric_kwds=None,
+    method="auto",
+    knn=None,
+    n_components=2,
+    n_epochs=None,
+    min_dist=0.1,
+    spread=1.0,
+    a=None,
+    b=None,
+    learning_rate=1.0,
+    set_op_mix_ratio=1.0,
+    local_connectivity=1.0,
+    repulsion_strength=1.0,
+    negative_sample_rate=5,
+    init="spectral",
+    random_state=42,
+    transform_seed=42,
+    categories=None,
+    numbers=None,
+    target_n_neighbors=0,
+    target_weight=0.5,
+    densmap=False,
+    dens_lambda=2.0,
+    dens_frac=0.3,
+    dens_var_shift=0.1,
+    disconnection_distance=None,
+    threads=0,
+    progress=None,
+):
     """Fits a Model of the rows of X. knn: (indices, distances) as nearest_neighbors returns them, to skip the search.
     init: 'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: unknown) or numbers: targets
     for supervision. disconnection_distance: points at this distance or farther are not neighbours (None:
@@ -1072,31 +1189,66 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
         _warn_of_stored(X, metric)
     samples = _samples(X)
     given = not isinstance(init, str)
-    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "n_components": n_components,
-                "min_dist": min_dist, "spread": spread, "learning_rate": learning_rate,
-                "set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity,
-                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
-                "init": 3 if given else _word(init, "init", _INITS), "seed": random_state,
-                "transform_seed": transform_seed, "target_n_neighbors": target_n_neighbors,
-                "target_weight": target_weight, "densmap": int(bool(densmap)), "dens_lambda": dens_lambda,
-                "dens_frac": dens_frac, "dens_var_shift": dens_var_shift}
+    options |= {
+        "n_neighbors": n_neighbors,
+        "method": _word(method, "method", _METHODS),
+        "n_components": n_components,
+        "min_dist": min_dist,
+        "spread": spread,
+        "learning_rate": learning_rate,
+        "set_op_mix_ratio": set_op_mix_ratio,
+        "local_connectivity": local_connectivity,
+        "repulsion_strength": repulsion_strength,
+        "negative_sample_rate": negative_sample_rate,
+        "init": 3 if given else _word(init, "init", _INITS),
+        "seed": random_state,
+        "transform_seed": transform_seed,
+        "target_n_neighbors": target_n_neighbors,
+        "target_weight": target_weight,
+        "densmap": int(bool(densmap)),
+        "dens_lambda": dens_lambda,
+        "dens_frac": dens_frac,
+        "dens_var_shift": dens_var_shift,
+    }
     options |= _without_none(n_epochs=n_epochs, a=a, b=b, disconnection_distance=disconnection_distance)
     options |= _common(threads, progress)
-    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2),
-                                                           _array(knn[1], "knn", np.float32, 2))
-    capsule = _napier._umap_fit(samples, values, indices, distances,
-                                _array(init, "init", np.float32, 2) if given else None,
-                                None if categories is None else _array(categories, "categories", np.int32, 1),
-                                None if numbers is None else _array(numbers, "numbers", np.float32, 1), options)
+    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2), _array(knn[1], "knn", np.float32, 2))
+    capsule = _napier._umap_fit(
+        samples,
+        values,
+        indices,
+        distances,
+        _array(init, "init", np.float32, 2) if given else None,
+        None if categories is None else _array(categories, "categories", np.int32, 1),
+        None if numbers is None else _array(numbers, "numbers", np.float32, 1),
+        options,
+    )
     model = Model(capsule)
     _warn_of_lost(model.lost, len(model.embedding))
     _warn_of_disconnected(model.embedding, set_op_mix_ratio)
     return model
 
 
-def model_of(X, embedding, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto", min_dist=0.1,
-             spread=1.0, a=None, b=None, learning_rate=1.0, local_connectivity=1.0, repulsion_strength=1.0,
-             negative_sample_rate=5, transform_seed=42, disconnection_distance=None, threads=0):
+def model_of(
+    X,
+    embedding,
+    *,
+    n_neighbors=15,
+    metric="euclidean",
+    metric_kwds=None,
+    method="auto",
+    min_dist=0.1,
+    spread=1.0,
+    a=None,
+    b=None,
+    learning_rate=1.0,
+    local_connectivity=1.0,
+    repulsion_strength=1.0,
+    negative_sample_rate=5,
+    transform_seed=42,
+    disconnection_distance=None,
+    threads=0,
+):
     """A Model of the rows of X and their map, made elsewhere: embedding, float32 [n, n_components]. The other arguments,
     as in fit, are those that transform needs.
 
@@ -1110,11 +1262,18 @@ def model_of(X, embedding, *, n_neighbors=15, metric="euclidean", metric_kwds=No
     """
     options, values = _metric(metric, metric_kwds)
     embedding = _array(embedding, "embedding", np.float32, 2)
-    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS),
-                "n_components": embedding.shape[1], "min_dist": min_dist, "spread": spread,
-                "learning_rate": learning_rate, "local_connectivity": local_connectivity,
-                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
-                "transform_seed": transform_seed}
+    options |= {
+        "n_neighbors": n_neighbors,
+        "method": _word(method, "method", _METHODS),
+        "n_components": embedding.shape[1],
+        "min_dist": min_dist,
+        "spread": spread,
+        "learning_rate": learning_rate,
+        "local_connectivity": local_connectivity,
+        "repulsion_strength": repulsion_strength,
+        "negative_sample_rate": negative_sample_rate,
+        "transform_seed": transform_seed,
+    }
     options |= _without_none(a=a, b=b, disconnection_distance=disconnection_distance) | _common(threads, None)
     return Model(_napier._umap_model_of(_samples(X), values, embedding, options))
 
@@ -1167,8 +1326,8 @@ del _name
 
 # ---- Quality --------------------------------------------------------------------------------------------------------
 
-def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0,
-               progress=None):
+
+def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0, progress=None):
     """How well a map preserves the neighbours of the data, as a Quality. labels: integers [n], for the vote. rows: the
     number of points to evaluate; 0: all, at a cost that grows with n^2.
 
@@ -1182,5 +1341,4 @@ def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", me
     options, values = _metric(metric, metric_kwds)
     options |= {"n_neighbors": n_neighbors} | _common(threads, progress)
     labels = None if labels is None else _array(labels, "labels", np.int32, 1)
-    return Quality(*_napier._umap_quality_of(_samples(X), values, _array(embedding, "embedding", np.float32, 2), labels,
-                                             rows, options))
+    return Quality(*_napier._umap_quality_of(_samples(X), values, _array(embedding, "embedding", np.float32, 2), labels, rows, options))

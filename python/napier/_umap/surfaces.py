@@ -2,6 +2,7 @@
 
 Each epoch moves every point by the sum of the forces on it, with Adam, as the library's own layout does. The work is
 NumPy's, in float64, with the same bits on every machine."""
+
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from .elementary import power
 
 _CLIP = 4.0
 METRICS = gradients.OF_MAPS
-_PARAMETERS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",),
-               "symmetric_kl": ("z",)}
+_PARAMETERS = {"minkowski": ("p",), "wminkowski": ("w", "p"), "seuclidean": ("V",), "mahalanobis": ("VI",), "symmetric_kl": ("z",)}
 _NEEDED = ("V", "VI")
 
 
@@ -28,6 +28,7 @@ def metric_of(metric, keywords, table=None):
     def measure(x, y):
         found = [metric(a.copy(), b.copy(), **keywords) for a, b in zip(x, y, strict=True)]
         return np.array([f[0] for f in found], np.float64), np.array([f[1] for f in found], np.float64)
+
     return measure
 
 
@@ -46,15 +47,23 @@ def check(metric, n_components, densmap, keywords):
             given = metric(np.zeros(n_components), np.ones(n_components), **keywords)
         except Exception as error:
             raise ValueError(f"output_metric: the function failed: {error}") from None
-        if not isinstance(given, tuple) or len(given) != 2 or not np.isfinite(given[0]) or \
-                np.shape(given[1]) != (n_components,) or not np.isfinite(given[1]).all():
-            raise ValueError("output_metric: the function must return the distance and its gradient by the first row, "
-                             f"{n_components} numbers")
+        if (
+            not isinstance(given, tuple)
+            or len(given) != 2
+            or not np.isfinite(given[0])
+            or np.shape(given[1]) != (n_components,)
+            or not np.isfinite(given[1]).all()
+        ):
+            raise ValueError(
+                f"output_metric: the function must return the distance and its gradient by the first row, {n_components} numbers"
+            )
     elif isinstance(metric, str) and stages.plain_name(metric) in METRICS:
         _check_named(stages.plain_name(metric), n_components, stages.plain_keywords(keywords))
     else:
-        raise ValueError(f"output_metric: {metric!r} is not 'euclidean', one of {', '.join(map(repr, METRICS))}, or a "
-                         f"function that returns a distance and its gradient")
+        raise ValueError(
+            f"output_metric: {metric!r} is not 'euclidean', one of {', '.join(map(repr, METRICS))}, or a "
+            f"function that returns a distance and its gradient"
+        )
 
 
 def _check_named(name, n_components, keywords):
@@ -89,6 +98,7 @@ def start(embedding, metric):
 
 # ---- The layout -----------------------------------------------------------------------------------------------------
 
+
 def _sums(values, starts):
     """The sums of consecutive rows of `values`, in order: those of point v are starts[v] .. starts[v + 1] - 1."""
     whole = np.zeros((len(starts) - 1, values.shape[1]))
@@ -98,8 +108,22 @@ def _sums(values, starts):
     return whole
 
 
-def optimize(graph, embedding, fitted, measure, *, n_epochs, a, b, learning_rate, repulsion_strength,
-             negative_sample_rate, random_state, maps_after=(), progress=None):
+def optimize(
+    graph,
+    embedding,
+    fitted,
+    measure,
+    *,
+    n_epochs,
+    a,
+    b,
+    learning_rate,
+    repulsion_strength,
+    negative_sample_rate,
+    random_state,
+    maps_after=(),
+    progress=None,
+):
     """Moves the points of `embedding` by the edges of `graph`, whose columns are points of `fitted`, or of the embedding
     itself if that is None. With `fitted` each row moves by itself: all rows draw the same samples. Returns the places,
     float32; with maps_after a list of those after so many epochs, and the last ones."""

@@ -1,4 +1,5 @@
 """The targets of a supervised fit: what y means under each target_metric."""
+
 import numbers
 import warnings
 
@@ -57,8 +58,10 @@ def _numbers(y, target_metric, dtype=np.float32, unknown=False):
     wrong = np.argwhere(np.isinf(values) if unknown else ~np.isfinite(values))
     if len(wrong):
         at = tuple(wrong[0])
-        raise ValueError(f"y: element {', '.join(map(str, at))} is {y[at]}, and target_metric {target_metric!r} needs "
-                         f"finite numbers within {np.dtype(dtype).name}'s range; 'categorical' takes what is not known")
+        raise ValueError(
+            f"y: element {', '.join(map(str, at))} is {y[at]}, and target_metric {target_metric!r} needs "
+            f"finite numbers within {np.dtype(dtype).name}'s range; 'categorical' takes what is not known"
+        )
     return values
 
 
@@ -77,11 +80,15 @@ def _warn_of_numbers(y):
     if y.dtype.kind == "f":
         known = y[np.isfinite(y)]
         if len(known) > 20 and len(np.unique(known)) > len(known) / 2 and (known != np.floor(known)).any():
-            warnings.warn(f"y looks like numbers, {len(np.unique(known))} different ones, and target_metric 'categorical' takes "
-                          f"each for a category; target_metric='l2' compares numbers", stacklevel=4)
+            warnings.warn(
+                f"y looks like numbers, {len(np.unique(known))} different ones, and target_metric 'categorical' takes "
+                f"each for a category; target_metric='l2' compares numbers",
+                stacklevel=4,
+            )
 
 
 # ---- Distances between two targets ----------------------------------------------------------------------------------
+
 
 def _ordinal(y):
     """The distance of two ranks, in halves of the range of all."""
@@ -93,6 +100,7 @@ def _count(y):
     """The Poisson log-probabilities of the counts between two, in halves of those between the least and the greatest.
     The rate is the mean count."""
     import napier
+
     if len(y) and (y.min() < 0 or y.max() > 10**7 or (y != np.floor(y)).any()):
         wrong = np.flatnonzero((y < 0) | (y > 10**7) | (y != np.floor(y)))[0]
         raise ValueError(f"y: element {wrong} is {y[wrong]}, and target_metric 'count' needs whole numbers from 0 to 10,000,000")
@@ -100,7 +108,7 @@ def _count(y):
     steps = np.arange(1, max(int(y.max()), 1) + 1, dtype=np.float64)
     rate = max(float(y.mean()), 1e-300)
     log = napier.logsumexp(np.zeros((len(steps) + 1, 1)), axis=1, b=np.append(steps, rate)[:, None])  # log of b
-    log_factorial = np.append(0.0, np.cumsum(log[:-1]))[:len(steps)]
+    log_factorial = np.append(0.0, np.cumsum(log[:-1]))[: len(steps)]
     sums = np.append(0.0, np.cumsum((steps - 1) * log[-1] - rate - log_factorial))
     half = abs(sums[y.max()] - sums[y.min()]) / 2.0 or 1.0
     return lambda a, b: np.abs(sums[y[a]] - sums[y[b]]) / half
@@ -132,6 +140,7 @@ def _string(y):
             if (i, j) not in known:
                 known[i, j] = edit_distance(texts[i], texts[j], most) / most
         return np.array([known[i, j] for i, j in kinds.tolist()])[at.ravel()]
+
     return distance
 
 
@@ -150,6 +159,7 @@ def _hierarchy(y, cat_hierarchy=()):
         for level in range(len(levels) - 1, -1, -1):
             result[levels[level][a] == levels[level][b]] = level / len(levels)
         return result
+
     return distance
 
 
@@ -158,6 +168,7 @@ NAMES = ("categorical", *_DISTANCES)
 
 
 # ---- Joining --------------------------------------------------------------------------------------------------------
+
 
 def check_metric(metric):
     if metric in NAMES or callable(metric):
@@ -196,17 +207,20 @@ def _join_distances(distance):
     def join(graph, k, weight):
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         return stages.join_distances(graph, distance(rows, graph.indices), weight)
+
     return join
 
 
 def _join_set(values, metric, keywords):
     """Joins with the fuzzy set of the targets themselves."""
+
     def join(graph, k, weight):
         if callable(metric):
             found = distance_of(metric, keywords, "target_metric").neighbors(values, k)
         else:
             found = stages.nearest_neighbors(values, k, metric, keywords)
         return stages.combine(graph, stages.fuzzy_simplicial_set(*found), "intersection", weight)
+
     return join
 
 

@@ -9,6 +9,7 @@ such, so compiled graphs contain each operator as one node. Results have the sam
 functions that have derivatives of every order, in torch.func's transforms and in forward mode too. Gradients of the others are once
 differentiable, with backward() and torch.autograd.grad. An operator without a derivative raises an error if one is requested.
 """
+
 import torch
 
 from .. import _napier
@@ -25,11 +26,44 @@ from .._torch.softmax import fused_log_softmax, log_softmax, online_softmax, red
 from .._torch.tokens import gather_logprobs, linear_token_logprobs, sample, token_logprobs
 
 __all__ = [
-    "LogSoftmax", "LogSumExp", "Softmax", "attention", "compute_grpo_loss", "cross_entropy", "entmax", "fused_log_softmax",
-    "gather_logprobs", "group_advantages", "grpo_from_hidden", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
-    "gumbel_softmax", "kl_full", "kl_per_response", "linear", "linear_token_logprobs", "log_softmax", "logaddexp", "logcumsumexp",
-    "logsumexp", "matmul", "online_softmax", "reduce_softmax", "rms_norm", "rotary", "rotary_angles", "rotary_frequencies",
-    "rubric_score", "safe_softmax", "sample", "scaled_dot_product_attention", "softmax", "sparsemax", "swiglu", "synchronize",
+    "LogSoftmax",
+    "LogSumExp",
+    "Softmax",
+    "attention",
+    "compute_grpo_loss",
+    "cross_entropy",
+    "entmax",
+    "fused_log_softmax",
+    "gather_logprobs",
+    "group_advantages",
+    "grpo_from_hidden",
+    "grpo_from_logits",
+    "grpo_loss",
+    "grpo_token_loss",
+    "gumbel_softmax",
+    "kl_full",
+    "kl_per_response",
+    "linear",
+    "linear_token_logprobs",
+    "log_softmax",
+    "logaddexp",
+    "logcumsumexp",
+    "logsumexp",
+    "matmul",
+    "online_softmax",
+    "reduce_softmax",
+    "rms_norm",
+    "rotary",
+    "rotary_angles",
+    "rotary_frequencies",
+    "rubric_score",
+    "safe_softmax",
+    "sample",
+    "scaled_dot_product_attention",
+    "softmax",
+    "sparsemax",
+    "swiglu",
+    "synchronize",
     "token_logprobs",
 ]
 

@@ -12,6 +12,7 @@ hangs makes them raise it after the group's timeout. Tensors may be DTensors wit
 
 On a GPU the shard is computed on the host for now, and only the messages use the group's device.
 """
+
 import contextlib
 import functools
 import math
@@ -62,8 +63,10 @@ class _Group:
 
     def _failed(self, what, error):
         first = str(error).strip().split("\n")[0]
-        return RuntimeError(f"napier.torch.distributed: rank {self.rank} of {self.size}: {what} failed: another rank has ended, or "
-                            f"did not answer in time ({first})")
+        return RuntimeError(
+            f"napier.torch.distributed: rank {self.rank} of {self.size}: {what} failed: another rank has ended, or "
+            f"did not answer in time ({first})"
+        )
 
     def gather(self, x, what):
         """The tensors of all ranks, of one shape and dtype: [ranks, ...]."""
@@ -202,8 +205,10 @@ class _Layout:
         begin, end = self.own[0] * _TILE, min(self.own[1] * _TILE, self.vocabulary)
         if begin >= end:
             return [], (self.first, self.first)
-        inner = (min(-(-max(self.first, begin) // _TILE) * _TILE, end),
-                 self.end if self.end == self.vocabulary else self.end // _TILE * _TILE)
+        inner = (
+            min(-(-max(self.first, begin) // _TILE) * _TILE, end),
+            self.end if self.end == self.vocabulary else self.end // _TILE * _TILE,
+        )
         inner = (inner[0], max(inner[0], min(inner[1], end)))
         tiles = [t for t in range(*self.own) if not inner[0] <= t * _TILE < inner[1]]
         return tiles, inner
@@ -250,7 +255,7 @@ def _agree(group, sizes, cols, options, ids=_NO_IDS, **values):
     code = zlib.crc32(repr(options).encode())
     numbers = [_DTYPES.index(x) if isinstance(x, torch.dtype) else x for x in values.values()]
     mine = torch.zeros(_WORDS, dtype=torch.int64)
-    mine[:4 + len(numbers)] = torch.tensor([cols, code, *numbers, ids.numel(), zlib.crc32(ids.numpy())])
+    mine[: 4 + len(numbers)] = torch.tensor([cols, code, *numbers, ids.numel(), zlib.crc32(ids.numpy())])
     mine[-1] = _code_of_sizes(sizes)
     gathered = group.start_gather(mine, "the exchange of arguments")
 
@@ -283,8 +288,10 @@ def _compare(rows, values, options):
     last = 2 + len(named)
     others = [str(r) for r, row in enumerate(rows) if row[last] != rows[0][last]]
     if others:
-        raise ValueError(f"ids: {'rank' if len(others) == 1 else 'ranks'} {', '.join(others)} and rank 0 differ in their ids, "
-                         "which must be the same on every rank")
+        raise ValueError(
+            f"ids: {'rank' if len(others) == 1 else 'ranks'} {', '.join(others)} and rank 0 differ in their ids, "
+            "which must be the same on every rank"
+        )
     cols = [row[0] for row in rows]
     for r, row in enumerate(rows):
         if row[-1] not in (0, _code_of_sizes(cols)):
@@ -297,32 +304,37 @@ def _compare(rows, values, options):
 def _whole_tiles(group, layout, x, what):
     """[(first column, the tile)] for the tiles of this rank that others have parts of, and the columns between them. x has this rank's
     columns."""
-    received = group.swap([(r, x[:, begin - layout.first:end - layout.first]) for r, begin, end in layout.sends],
-                          [(r, (x.shape[0], end - begin), x.dtype) for r, begin, end in layout.receives], what)
-    parts = sorted([(begin, end, y) for (_, begin, end), y in zip(layout.receives, received)] +
-                   [(layout.first, layout.end, x)], key=lambda part: part[:2])
+    received = group.swap(
+        [(r, x[:, begin - layout.first : end - layout.first]) for r, begin, end in layout.sends],
+        [(r, (x.shape[0], end - begin), x.dtype) for r, begin, end in layout.receives],
+        what,
+    )
+    parts = sorted(
+        [(begin, end, y) for (_, begin, end), y in zip(layout.receives, received)] + [(layout.first, layout.end, x)],
+        key=lambda part: part[:2],
+    )
     tiles, inner = layout.edges()
     edges = []
     for tile in tiles:
         begin, end = tile * _TILE, min((tile + 1) * _TILE, layout.vocabulary)
-        edges.append((begin, torch.cat([y[:, max(begin, b) - b:min(end, e) - b] for b, e, y in parts if b < end and e > begin], 1)))
+        edges.append((begin, torch.cat([y[:, max(begin, b) - b : min(end, e) - b] for b, e, y in parts if b < end and e > begin], 1)))
     return edges, inner
 
 
 def _at(layout, values, tiles, first, cols):
     """The floats of the tiles that these columns consist of."""
     begin = first // _TILE - layout.own[0]
-    return tiles[:, begin * values:(begin - (-cols // _TILE)) * values]
+    return tiles[:, begin * values : (begin - (-cols // _TILE)) * values]
 
 
 def _gather_tiles(group, layout, values, own, extra, what):
     """The floats of all tiles in order, and `extra` of every rank [ranks, ...]; own: those of this rank."""
     rows, most = own.shape[0], max(layout.tiles) * values
     sent = torch.zeros((rows, most + extra.shape[1]), dtype=torch.float32)
-    sent[:, :own.shape[1]] = own
+    sent[:, : own.shape[1]] = own
     sent[:, most:] = extra
     all_ = group.gather(sent, what)
-    tiles = torch.cat([all_[r, :, :n * values] for r, n in enumerate(layout.tiles)], 1)
+    tiles = torch.cat([all_[r, :, : n * values] for r, n in enumerate(layout.tiles)], 1)
     return tiles, all_[:, :, most:]
 
 
@@ -336,9 +348,9 @@ def _finish(group, layout, values, own, chosen):
         _napier._shard_sums(own, values, sums)
         sent = torch.cat([sums.view(-1).view(torch.uint8), chosen.view(-1).view(torch.uint8)])
         all_ = group.gather(sent, what)
-        sums = all_[:, :rows * _SUM * 8].flatten().view(torch.int64)
+        sums = all_[:, : rows * _SUM * 8].flatten().view(torch.int64)
         _napier._shard_finish_sums(sums, group.size, rows, finals)
-        chosen = all_[:, rows * _SUM * 8:].flatten().view(torch.float32).view(group.size, *chosen.shape)
+        chosen = all_[:, rows * _SUM * 8 :].flatten().view(torch.float32).view(group.size, *chosen.shape)
     else:
         tiles, chosen = _gather_tiles(group, layout, values, own, chosen, what)
         _napier._shard_finish_tiles(tiles, values, finals)
@@ -363,7 +375,7 @@ def _reduce(group, agreement, x, ids, options, values):
         own, chosen = _room(group, layout, x.shape[0], ids, options, values)
         _, (begin, end) = layout.edges()
         if end > begin:
-            add(begin, x[:, begin - layout.first:end - layout.first])
+            add(begin, x[:, begin - layout.first : end - layout.first])
     for first, y in _whole_tiles(group, layout, x, "the exchange of logits at boundaries")[0]:
         add(first, y)
     return _finish(group, layout, values, own, chosen)
@@ -376,8 +388,17 @@ def _reduce_linear(group, agreement, hidden, weights, ids, options, values):
         own, chosen = _room(group, layout, rows, ids, options, values)
         tiles, (begin, end) = layout.edges()
         if end > begin:
-            _napier._shard_linear_tiles(hidden, weights[begin - layout.first:end - layout.first], begin, layout.vocabulary, ids,
-                                        *options, values, _at(layout, values, own, begin, end - begin), chosen)
+            _napier._shard_linear_tiles(
+                hidden,
+                weights[begin - layout.first : end - layout.first],
+                begin,
+                layout.vocabulary,
+                ids,
+                *options,
+                values,
+                _at(layout, values, own, begin, end - begin),
+                chosen,
+            )
     shared = [(begin, end) for _, begin, end in layout.sends]
     shared += [(max(t * _TILE, layout.first), min((t + 1) * _TILE, layout.end)) for t in tiles]
     x = torch.empty((rows, weights.shape[0]), device="meta") if not shared else _SomeLogits(hidden, weights, layout.first, shared)
@@ -391,14 +412,17 @@ class _SomeLogits:
 
     def __init__(self, hidden, weights, first, columns):
         self.shape, self.dtype, self.hidden = (hidden.shape[0], weights.shape[0]), torch.float32, hidden
-        self.parts = {begin - first: _napier.matmul(hidden, weights[begin - first:end - first].T, dtype=torch.float32)
-                      for begin, end in columns if begin < end}
+        self.parts = {
+            begin - first: _napier.matmul(hidden, weights[begin - first : end - first].T, dtype=torch.float32)
+            for begin, end in columns
+            if begin < end
+        }
 
     def __getitem__(self, key):
         begin, end = key[1].start, key[1].stop
         for at, y in self.parts.items():
             if at <= begin and end <= at + y.shape[1]:
-                return y[:, begin - at:end - at]
+                return y[:, begin - at : end - at]
         raise AssertionError("columns that were not computed")
 
 
@@ -426,7 +450,7 @@ def _ids_of(ids, lead, rows):
     ids = torch.as_tensor(ids)
     if ids.dtype.is_floating_point or ids.dtype == torch.bool or ids.is_complex():
         raise TypeError(f"ids: expected integers, got {ids.dtype}")
-    if tuple(ids.shape[:len(lead)]) != lead or ids.ndim > len(lead) + 1:
+    if tuple(ids.shape[: len(lead)]) != lead or ids.ndim > len(lead) + 1:
         raise ValueError(f"ids: shape {tuple(ids.shape)} does not begin with the leading dimensions {lead}")
     return _host(ids).long().contiguous().view(-1), tuple(ids.shape)
 
@@ -438,6 +462,7 @@ class _Sharded:
         self.mesh = None
         if hasattr(x, "device_mesh"):
             from torch.distributed.tensor import Shard
+
             sharded = [i for i, p in enumerate(x.placements) if p.is_shard() and p.dim % x.ndim == dim % x.ndim]
             others = [p for i, p in enumerate(x.placements) if i not in sharded]
             if len(sharded) != 1 or type(x.placements[sharded[0]]) is not Shard or any(p.is_partial() for p in others):
@@ -460,12 +485,14 @@ class _Sharded:
         if y is None or self.mesh is None:
             return y
         from torch.distributed.tensor import Replicate
+
         placements = [Replicate() if i == self.at else p for i, p in enumerate(self.placements)]
         return self._wrap(y, placements, self.shape[:-1] + tuple(more))
 
     def _wrap(self, y, placements, shape):
         from torch.distributed.tensor import DTensor
-        stride = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+
+        stride = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         return DTensor.from_local(y, self.mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(stride))
 
 
@@ -487,8 +514,13 @@ def _options(temperature, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z
         ignore_index = operator.index(ignore_index)
     except TypeError:
         raise TypeError(f"ignore_index: expected an integer, got {ignore_index!r}") from None
-    return (_number("temperature", temperature), _number("softcap", softcap), ignore_index,
-            _number("label_smoothing", label_smoothing), _number("z_loss", z_loss))
+    return (
+        _number("temperature", temperature),
+        _number("softcap", softcap),
+        ignore_index,
+        _number("label_smoothing", label_smoothing),
+        _number("z_loss", z_loss),
+    )
 
 
 def _token_options(function, options, want, **more):
@@ -499,6 +531,7 @@ def _token_options(function, options, want, **more):
 
 def _public(function):
     """Errors of the functions in C have the name of the public one."""
+
     @functools.wraps(function)
     def call(*arguments, **options):
         try:
@@ -508,6 +541,7 @@ def _public(function):
             if text == str(error):
                 raise
             raise type(error)(f"napier.torch.distributed.{function.__name__}: {text}") from None
+
     return call
 
 
@@ -539,7 +573,7 @@ class _Map(torch.autograd.Function):
             _napier._shard_dots(tiles[0], _at(layout, _DOTS, own, first, tiles[0].shape[1]), *tiles[1:])
         begin, end = both[0][1]
         if end > begin:
-            inner = [x[:, begin - layout.first:end - layout.first] for x in inputs]
+            inner = [x[:, begin - layout.first : end - layout.first] for x in inputs]
             _napier._shard_dots(inner[0], _at(layout, _DOTS, own, begin, end - begin), *inner[1:])
         dots, _ = _gather_tiles(group, layout, _DOTS, own, own[:, :0], "the exchange of sums")
         out = torch.empty(y.shape, dtype=y.dtype)
@@ -618,12 +652,12 @@ def _merge_weighted(group, layout, states, dtype):
         sizes.append(empty + 2 * element * kept)
     widest = max(sizes)
     sent = torch.frombuffer(bytearray(b"".join(state.ljust(widest, b"\0") for state in states)) or bytearray(1), dtype=torch.uint8)
-    all_ = group.gather(sent[:len(states) * widest].view(len(states), widest), "the exchange of states")
+    all_ = group.gather(sent[: len(states) * widest].view(len(states), widest), "the exchange of states")
     found = torch.empty((len(states), 2), dtype=dtype)
     for row in range(len(states)):
-        whole = SoftmaxState.from_bytes(all_[0, row, :sizes[0]].numpy())
+        whole = SoftmaxState.from_bytes(all_[0, row, : sizes[0]].numpy())
         for rank in range(1, group.size):
-            whole.merge(SoftmaxState.from_bytes(all_[rank, row, :sizes[rank]].numpy()))
+            whole.merge(SoftmaxState.from_bytes(all_[rank, row, : sizes[rank]].numpy()))
         found[row] = torch.tensor(whole.finish(return_sign=True), dtype=torch.float64)
     return found
 
@@ -637,8 +671,14 @@ def _map(kind, x, group, sizes, temperature, masked_rows):
     with s.group.arguments():
         x = _floats("x", s.local)
         rows, temperature, sizes = _rows(x), _number("temperature", temperature), _sizes(s.sizes, s.group, x.shape[-1])
-    agreement = _agree(s.group, sizes, x.shape[-1], dict(function=kind, temperature=temperature, masked_rows=masked_rows),
-                       rows=rows.shape[0], dtype=x.dtype)
+    agreement = _agree(
+        s.group,
+        sizes,
+        x.shape[-1],
+        dict(function=kind, temperature=temperature, masked_rows=masked_rows),
+        rows=rows.shape[0],
+        dtype=x.dtype,
+    )
     y = _Map.apply(rows, kind, s.group, agreement, temperature, masked_rows)
     return s.like(y.view(x.shape))
 
@@ -721,6 +761,7 @@ def _broadcasts(shape, to):
 
 def _results(finals, chosen, rows, vocabulary, ids, options, want):
     """(logprobs, lse, entropy, loss); empty where not wanted."""
+
     def room(wanted, *shape):
         return torch.empty(shape if wanted else (0,), dtype=torch.float32)
 
@@ -761,8 +802,9 @@ class _Tokens(torch.autograd.Function):
         x, layout = _host(rows), ctx.layout
         out = torch.empty(x.shape, dtype=x.dtype)
         if x.shape[0]:
-            _napier._shard_token_backward(finals, x, layout.first, layout.vocabulary, out, chosen, ids, *ctx.options,
-                                          *_gradients(grads, ids, x.shape[0]))
+            _napier._shard_token_backward(
+                finals, x, layout.first, layout.vocabulary, out, chosen, ids, *ctx.options, *_gradients(grads, ids, x.shape[0])
+            )
         return out.to(rows.device), None, None, None, None, None
 
 
@@ -797,8 +839,15 @@ class _LinearTokens(torch.autograd.Function):
                 call(slice(None), finals, x, chosen, ids, g, False, None, to_w)
             if to_x is not None:
                 to_x = ctx.group.broadcast(to_x.to(x.dtype), ctx.group.size - 1, "the broadcast of grad_hidden")
-        return (None if to_x is None else to_x.to(x.dtype).to(hidden.device), None if to_w is None else to_w.to(weights.device),
-                None, None, None, None, None)
+        return (
+            None if to_x is None else to_x.to(x.dtype).to(hidden.device),
+            None if to_w is None else to_w.to(weights.device),
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def _linear_backward(layout, options, weights, some, finals, hidden, chosen, ids, gradients, continues, to_hidden, to_weights):
@@ -807,9 +856,20 @@ def _linear_backward(layout, options, weights, some, finals, hidden, chosen, ids
         return
     each = ids.numel() // finals.shape[0]
     own = ids.view(finals.shape[0], each)[some].reshape(-1)
-    _napier._shard_linear_backward(finals[some], hidden[some], weights, layout.first, layout.vocabulary, continues, to_hidden,
-                                   to_weights, chosen[some].contiguous(), own, *options,
-                                   *(None if g is None else g[some] for g in gradients))
+    _napier._shard_linear_backward(
+        finals[some],
+        hidden[some],
+        weights,
+        layout.first,
+        layout.vocabulary,
+        continues,
+        to_hidden,
+        to_weights,
+        chosen[some].contiguous(),
+        own,
+        *options,
+        *(None if g is None else g[some] for g in gradients),
+    )
 
 
 def _chain(group, call, hidden, rest):
@@ -833,7 +893,7 @@ def _chain(group, call, hidden, rest):
 
 def _shape_results(s, results, lead, each, ids, want):
     wanted = dict(zip(("logprobs", "lse", "entropy", "loss"), results))
-    logprobs = s.whole(wanted["logprobs"].view(each), each[len(lead):]) if ids.numel() or each is not None else None
+    logprobs = s.whole(wanted["logprobs"].view(each), each[len(lead) :]) if ids.numel() or each is not None else None
     return TokenLogprobs(logprobs, *(s.whole(wanted[name].view(lead)) if name in want else None for name in ("lse", "entropy", "loss")))
 
 
@@ -842,8 +902,21 @@ def _wanted(lse, entropy, loss):
 
 
 @_public
-def token_logprobs(logits, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0,
-                   z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
+def token_logprobs(
+    logits,
+    ids=None,
+    group=None,
+    *,
+    sizes=None,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    lse=False,
+    entropy=False,
+    loss=False,
+) -> TokenLogprobs:
     """napier.torch.token_logprobs of logits [..., V] of which each rank has some columns. ids [...] or [..., K] are those of the whole
     vocabulary, the same on every rank. argmax, rank, top_k and keep are not supported. Backward has no messages.
 
@@ -869,15 +942,28 @@ def _tokens(function, s, ids, options, want, **more):
         lead, rows = tuple(x.shape[:-1]), _rows(x)
         ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
         sizes = _sizes(s.sizes, s.group, x.shape[-1])
-    agreement = _agree(s.group, sizes, x.shape[-1], _token_options(function, options, want, **more), ids, rows=rows.shape[0],
-                       dtype=x.dtype)
+    agreement = _agree(s.group, sizes, x.shape[-1], _token_options(function, options, want, **more), ids, rows=rows.shape[0], dtype=x.dtype)
     results = _Tokens.apply(rows, ids, s.group, agreement, options, want)
     return _shape_results(s, results, lead, each, ids, want)
 
 
 @_public
-def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, temperature=1.0, softcap=0.0, ignore_index=-100,
-                          label_smoothing=0.0, z_loss=0.0, lse=False, entropy=False, loss=False) -> TokenLogprobs:
+def linear_token_logprobs(
+    hidden,
+    weights,
+    ids=None,
+    group=None,
+    *,
+    sizes=None,
+    temperature=1.0,
+    softcap=0.0,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    lse=False,
+    entropy=False,
+    loss=False,
+) -> TokenLogprobs:
     """napier.torch.linear_token_logprobs of hidden [..., H], the same on every rank, and the head's weights [V, H] of which each rank
     has some rows. In backward each rank gets the whole gradient of hidden, and that of its own weights.
 
@@ -901,8 +987,18 @@ def linear_token_logprobs(hidden, weights, ids=None, group=None, *, sizes=None, 
         ids, each = _ids_of(None if ids is None else _local(ids), lead, rows.shape[0])
         options, want = _options(temperature, softcap, ignore_index, label_smoothing, z_loss), _wanted(lse, entropy, loss)
         sizes = _sizes(s.sizes, s.group, w.shape[0])
-    agreement = _agree(s.group, sizes, w.shape[0], _token_options("linear_token_logprobs", options, want), ids, rows=rows.shape[0],
-                       hidden=x.shape[-1], dtype=x.dtype, weights_dtype=w.dtype, hidden_requires_grad=int(x.requires_grad))
+    agreement = _agree(
+        s.group,
+        sizes,
+        w.shape[0],
+        _token_options("linear_token_logprobs", options, want),
+        ids,
+        rows=rows.shape[0],
+        hidden=x.shape[-1],
+        dtype=x.dtype,
+        weights_dtype=w.dtype,
+        hidden_requires_grad=int(x.requires_grad),
+    )
     results = _LinearTokens.apply(rows, w, ids, s.group, agreement, options, want)
     s.mesh = None  # the results are plain tensors, as hidden is
     return _shape_results(s, results, lead, each, ids, want)
@@ -927,13 +1023,26 @@ def _refuse_sharded_rows(logits, reduction):
     if reduction == "none" or not hasattr(logits, "device_mesh"):
         return
     if any(p.is_shard() and p.dim % logits.ndim != logits.ndim - 1 for p in logits.placements):
-        raise ValueError(f"reduction: {reduction!r} of a DTensor whose rows are sharded too, {logits.placements}, would be that of this "
-                         "rank's rows (use reduction='none', and reduce that)")
+        raise ValueError(
+            f"reduction: {reduction!r} of a DTensor whose rows are sharded too, {logits.placements}, would be that of this "
+            "rank's rows (use reduction='none', and reduce that)"
+        )
 
 
 @_public
-def cross_entropy(logits, ids, group=None, *, sizes=None, reduction="mean", ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
-                  temperature=1.0, softcap=0.0):
+def cross_entropy(
+    logits,
+    ids,
+    group=None,
+    *,
+    sizes=None,
+    reduction="mean",
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    temperature=1.0,
+    softcap=0.0,
+):
     """The loss of token_logprobs for ids [...]. reduction: "none" gives [...]; "sum"; "mean": the sum divided by the number of ids that
     are not ignore_index. The sum is exact, and rounded once. A DTensor whose rows are sharded too needs "none".
 

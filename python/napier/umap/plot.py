@@ -11,6 +11,7 @@ Pictures are matplotlib's, which is imported at the first plot. Where points or 
 them up in the pixels of a picture, which has the same bytes on every machine. The interactive map is one HTML page, which
 needs neither matplotlib nor a network. docs/umap-plot.md has pictures and the differences from umap.plot.
 """
+
 import numbers
 import warnings
 
@@ -21,8 +22,17 @@ from napier._umap import raster as _raster
 from napier._umap.bundle import bundle as _bundle
 from napier._umap.page import InteractiveMap
 
-__all__ = ["InteractiveMap", "connectivity", "diagnostic", "interactive", "nearest_neighbour_distribution", "output_file",
-           "output_notebook", "points", "show"]
+__all__ = [
+    "InteractiveMap",
+    "connectivity",
+    "diagnostic",
+    "interactive",
+    "nearest_neighbour_distribution",
+    "output_file",
+    "output_notebook",
+    "points",
+    "show",
+]
 
 _FAINTEST = 96 / 255  # opacity of a pixel with the lowest count, where colours show labels or values
 _ONE = 65536  # the amount of an edge of weight 1
@@ -32,6 +42,7 @@ _target = {"file": None, "notebook": False, "title": None}  # of show
 
 
 # ---- What is drawn ----------------------------------------------------------------------------------------------------
+
 
 def _places(umap_object, places=None):
     """The map's points [n, 2]."""
@@ -113,8 +124,7 @@ def _mask(subset_points, n):
     if subset.dtype == bool:
         return _one_each(subset, "subset_points", n)
     if subset.dtype.kind not in "iu" or subset.ndim != 1:
-        raise ValueError(f"subset_points: expected {n} booleans or a list of indices, got {subset.dtype} "
-                         f"of the shape {subset.shape}")
+        raise ValueError(f"subset_points: expected {n} booleans or a list of indices, got {subset.dtype} of the shape {subset.shape}")
     if len(subset) and not (-n <= subset.min() and subset.max() < n):
         raise ValueError(f"subset_points: {subset.min()} .. {subset.max()} are not indices of {n} points")
     mask = np.zeros(n, bool)
@@ -143,6 +153,7 @@ def _extent(places):
 
 
 # ---- Pictures of pixels -----------------------------------------------------------------------------------------------
+
 
 def _shaded_points(drawn, extent, width, height, table, codes, cmap, alpha):
     """The colour and opacity of each pixel, float64 [height, width, 4] from 0 to 1."""
@@ -187,6 +198,7 @@ def _shaded_edges(umap_object, places, extent, width, height, edge_bundling, edg
 def _edges(umap_object):
     """Each edge of the graph once: (sources, targets, weights)."""
     from napier._umap import stages
+
     graph = getattr(umap_object, "graph_", None)
     if graph is None:
         raise ValueError(f"umap_object: {type(umap_object).__name__} has no graph_")
@@ -215,6 +227,7 @@ def _over(picture, below):
 
 # ---- Axes -------------------------------------------------------------------------------------------------------------
 
+
 def _pyplot():
     return colours.needs("matplotlib.pyplot", "napier.umap.plot")
 
@@ -237,15 +250,24 @@ def _describe(umap_object):
     metric = getattr(umap_object, "metric", "euclidean")
     if metric != "euclidean":
         names.insert(0, "metric")
-    said = [f"{name}={getattr(getattr(umap_object, name), '__name__', getattr(umap_object, name))}"
-            for name in names if hasattr(umap_object, name)]
+    said = [
+        f"{name}={getattr(getattr(umap_object, name), '__name__', getattr(umap_object, name))}"
+        for name in names
+        if hasattr(umap_object, name)
+    ]
     return "UMAP: " + ", ".join(said) if said else ""
 
 
 def _finish(ax, umap_object, background):
     ax.set(xticks=[], yticks=[])
-    ax.text(0.99, 0.01, _describe(umap_object), transform=ax.transAxes, horizontalalignment="right",
-            color="white" if colours.is_dark(background) else "black")
+    ax.text(
+        0.99,
+        0.01,
+        _describe(umap_object),
+        transform=ax.transAxes,
+        horizontalalignment="right",
+        color="white" if colours.is_dark(background) else "black",
+    )
     return ax
 
 
@@ -262,6 +284,7 @@ def _explain(ax, drawn, table, background):
 def _bar(ax, values, table):
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
+
     steps = colours.value_steps(values)
     if np.isfinite(values).any() and np.isfinite(steps.most - steps.least):
         scale = ScalarMappable(Normalize(steps.least, steps.most), ListedColormap(table[:255] / 255))
@@ -270,6 +293,7 @@ def _bar(ax, values, table):
 
 def _legend(ax, kinds, table):
     from matplotlib.patches import Patch
+
     order = sorted(range(len(kinds.names)), key=lambda i: kinds.noise[i])  # noise is last
     handles = [Patch(facecolor=table[i] / 255, label=_text(kinds.names[i])) for i in order]
     if handles:
@@ -283,6 +307,7 @@ def _text(name):
 def _names(ax, drawn, background):
     """Names of the largest categories, each at its densest point, without overlap."""
     from matplotlib.patheffects import withStroke
+
     size, pixels = 8, ax.figure.dpi / 72
     texts = [_place.shortened(_text(name)) for name in drawn.kinds.names]
     ax.figure.draw_without_rendering()  # lays the axes out, so that pixels are known
@@ -292,8 +317,16 @@ def _names(ax, drawn, background):
     ink, halo = ("white", "black") if colours.is_dark(background) else ("black", "white")
     for (code, _), place in zip(marks, _place.free_places(points, halves, 1.3 * size * pixels), strict=True):
         if place is not None:
-            ax.text(*ax.transData.inverted().transform(place), texts[code], size=size, weight="bold", color=ink, ha="center",
-                    va="center", path_effects=[withStroke(linewidth=2.5, foreground=halo, alpha=0.85)])
+            ax.text(
+                *ax.transData.inverted().transform(place),
+                texts[code],
+                size=size,
+                weight="bold",
+                color=ink,
+                ha="center",
+                va="center",
+                path_effects=[withStroke(linewidth=2.5, foreground=halo, alpha=0.85)],
+            )
 
 
 def _scatter(ax, drawn, table, codes, alpha, size=100.0):
@@ -314,9 +347,23 @@ def _scatter_labels(ax, places, labels, options):
     _explain(ax, drawn, table, "white")
 
 
-def points(umap_object, points=None, labels=None, values=None, theme=None, cmap="Blues", color_key=None,
-           color_key_cmap=None, background="white", width=800, height=800, show_legend=True, subset_points=None,
-           ax=None, alpha=None):
+def points(
+    umap_object,
+    points=None,
+    labels=None,
+    values=None,
+    theme=None,
+    cmap="Blues",
+    color_key=None,
+    color_key_cmap=None,
+    background="white",
+    width=800,
+    height=800,
+    show_legend=True,
+    subset_points=None,
+    ax=None,
+    alpha=None,
+):
     """Draws a map of two dimensions as points, and returns the axes.
 
     Up to width * height / 10 points are matplotlib's. More are added up in width x height pixels: their number as a shade,
@@ -367,9 +414,21 @@ def points(umap_object, points=None, labels=None, values=None, theme=None, cmap=
     return _finish(ax, umap_object, look.background)
 
 
-def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_points=False, labels=None, values=None,
-                 theme=None, cmap="Blues", color_key=None, color_key_cmap=None, background="white", width=800,
-                 height=800):
+def connectivity(
+    umap_object,
+    edge_bundling=None,
+    edge_cmap="gray_r",
+    show_points=False,
+    labels=None,
+    values=None,
+    theme=None,
+    cmap="Blues",
+    color_key=None,
+    color_key_cmap=None,
+    background="white",
+    width=800,
+    height=800,
+):
     """Draws the edges of the map's graph, and returns the axes. The shade of a pixel is the sum of the weights of the
     edges through it. The other arguments are those of `points`.
 
@@ -395,8 +454,7 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
     drawn = _Points(places, labels, values)
     _pyplot()
     extent = _extent(drawn.places)
-    edges = _shaded_edges(umap_object, places, extent, width, height, edge_bundling, look.edge_cmap,
-                          "log" if show_points else "eq_hist")
+    edges = _shaded_edges(umap_object, places, extent, width, height, edge_bundling, look.edge_cmap, "log" if show_points else "eq_hist")
     picture = _over(edges, np.array(colours.rgb(look.background)) / 255)
     ax = _axes(width, height)
     if not show_points:
@@ -417,8 +475,21 @@ def connectivity(umap_object, edge_bundling=None, edge_cmap="gray_r", show_point
 
 # ---- Diagnostics ------------------------------------------------------------------------------------------------------
 
-def diagnostic(umap_object, diagnostic_type="pca", nhood_size=15, local_variance_threshold=0.8, ax=None, cmap="viridis",
-               point_size=None, background="white", width=800, height=800, return_diagnostics=False, plot_result=True):
+
+def diagnostic(
+    umap_object,
+    diagnostic_type="pca",
+    nhood_size=15,
+    local_variance_threshold=0.8,
+    ax=None,
+    cmap="viridis",
+    point_size=None,
+    background="white",
+    width=800,
+    height=800,
+    return_diagnostics=False,
+    plot_result=True,
+):
     """Colours the points by what they are in the data, to judge the map. Returns the axes, with return_diagnostics (axes, numbers),
     without plot_result only the numbers or None.
 
@@ -440,8 +511,7 @@ def diagnostic(umap_object, diagnostic_type="pca", nhood_size=15, local_variance
     ((100,), True)
     """
     if diagnostic_type != "all" and diagnostic_type not in diagnostics.MEASURES:
-        raise ValueError(f"diagnostic_type: {diagnostic_type!r} is not 'all' or one of "
-                         f"{', '.join(map(repr, diagnostics.MEASURES))}")
+        raise ValueError(f"diagnostic_type: {diagnostic_type!r} is not 'all' or one of {', '.join(map(repr, diagnostics.MEASURES))}")
     places = _places(umap_object)
     if plot_result:
         _pyplot()
@@ -483,8 +553,7 @@ def _draw_diagnostic(ax, umap_object, places, kind, numbers, cmap, size, backgro
         ax.scatter(places[:, 0], places[:, 1], s=size, c=numbers, alpha=0.66)
     else:
         least, most = np.nanpercentile(numbers, 5), np.nanpercentile(numbers, 95)
-        shown = ax.scatter(places[:, 0], places[:, 1], s=size, c=numbers, cmap=colours.colormap(cmap), vmin=least,
-                           vmax=most)
+        shown = ax.scatter(places[:, 0], places[:, 1], s=size, c=numbers, cmap=colours.colormap(cmap), vmin=least, vmax=most)
         ax.figure.colorbar(shown, ax=ax)
     ax.set_title(diagnostics.TITLES[kind])
     _finish(ax, umap_object, background)
@@ -517,10 +586,27 @@ def nearest_neighbour_distribution(umap_object, bins=25, ax=None):
 
 # ---- The interactive map ----------------------------------------------------------------------------------------------
 
-def interactive(umap_object, labels=None, values=None, hover_data=None, tools=None, theme=None, cmap="Blues",
-                color_key=None, color_key_cmap=None, background="white", width=800, height=800, point_size=None,
-                subset_points=None, interactive_text_search=False, interactive_text_search_columns=None,
-                interactive_text_search_alpha_contrast=0.95, alpha=None):
+
+def interactive(
+    umap_object,
+    labels=None,
+    values=None,
+    hover_data=None,
+    tools=None,
+    theme=None,
+    cmap="Blues",
+    color_key=None,
+    color_key_cmap=None,
+    background="white",
+    width=800,
+    height=800,
+    point_size=None,
+    subset_points=None,
+    interactive_text_search=False,
+    interactive_text_search_columns=None,
+    interactive_text_search_alpha_contrast=0.95,
+    alpha=None,
+):
     """Returns a map that can be zoomed, with what is known of the point under the pointer. It shows itself in a notebook;
     save(path) writes it as one .html file. The other arguments are those of `points`; width and height are the size in a notebook.
 
@@ -552,8 +638,9 @@ def interactive(umap_object, labels=None, values=None, hover_data=None, tools=No
     data = _page_points(drawn, len(places), _describe(umap_object))
     data |= _page_colours(drawn, look, color_key)
     data |= _page_look(look, tools, point_size, alpha)
-    data |= _page_search(columns, drawn.labels is not None, interactive_text_search, interactive_text_search_columns,
-                         interactive_text_search_alpha_contrast)
+    data |= _page_search(
+        columns, drawn.labels is not None, interactive_text_search, interactive_text_search_columns, interactive_text_search_alpha_contrast
+    )
     return InteractiveMap(data, width, height)
 
 
@@ -567,17 +654,16 @@ def _page_colours(drawn, look, color_key):
     if drawn.labels is not None:
         kinds = colours.categories(drawn.labels)
         papers = ("white", "#15181c") if look.background == "white" else (look.background,) * 2
-        return page.categories_data(drawn.places, kinds, *(
-            colours.category_colours(kinds, color_key, look.color_key_cmap, paper) for paper in papers))
+        return page.categories_data(
+            drawn.places, kinds, *(colours.category_colours(kinds, color_key, look.color_key_cmap, paper) for paper in papers)
+        )
     if drawn.values is not None:
-        return page.values_data(drawn.values, colours.value_steps(drawn.values),
-                                colours.value_scale(look.cmap, look.background))
+        return page.values_data(drawn.values, colours.value_steps(drawn.values), colours.value_scale(look.cmap, look.background))
     return page.plain_data(colours.scale(look.cmap, 3)[1].tolist())
 
 
 def _page_look(look, tools, point_size, alpha):
-    data = {"exact": True, "theme": "dark" if colours.is_dark(look.background) else "light",
-            "paper": list(colours.rgb(look.background))}
+    data = {"exact": True, "theme": "dark" if colours.is_dark(look.background) else "light", "paper": list(colours.rgb(look.background))}
     if tools is not None:
         data["tools"] = _tool_names(tools)
     if point_size is not None:
@@ -630,8 +716,12 @@ def _page_search(columns, has_labels, wanted, names, contrast):
     unknown = [name for name in chosen if name not in known]
     if unknown:
         raise ValueError(f"interactive_text_search_columns: {unknown[0]!r} is not one of {', '.join(map(repr, known))}")
-    return {"columns": [column | {"sought": column["name"] in chosen} for column in columns],
-            "search": bool(wanted and known), "searchNames": has_labels and "label" in chosen, "faded": 1 - contrast}
+    return {
+        "columns": [column | {"sought": column["name"] in chosen} for column in columns],
+        "search": bool(wanted and known),
+        "searchNames": has_labels and "label" in chosen,
+        "faded": 1 - contrast,
+    }
 
 
 def __getattr__(name):
@@ -641,6 +731,7 @@ def __getattr__(name):
 
 
 # ---- Showing ----------------------------------------------------------------------------------------------------------
+
 
 def output_notebook(*_, **__):
     """From now on `show` displays interactive maps in the notebook."""
@@ -665,11 +756,13 @@ def show(plot_to_show):
 def _show_map(shown):
     if _target["notebook"] or (_target["file"] is None and _in_notebook()):
         from IPython.display import display
+
         display(shown)
         return
     import pathlib
     import tempfile
     import webbrowser
+
     path = _target["file"] or pathlib.Path(tempfile.mkdtemp(prefix="napier-map-")) / "map.html"
     shown.save(path, _target["title"])
     webbrowser.open(pathlib.Path(path).resolve().as_uri())
@@ -677,5 +770,6 @@ def _show_map(shown):
 
 def _in_notebook():
     import sys
+
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and hasattr(shell, "kernel")

@@ -7,6 +7,7 @@
 Arguments that control umap-learn's search or its threads have no effect. The imports are absolute, because the module is
 then loaded as umap.umap_ as well.
 """
+
 import numbers
 
 import numpy as np
@@ -15,8 +16,18 @@ from napier._umap import densities, stages
 from napier._umap.estimator import UMAP, _seed
 from napier._umap.stages import find_ab_params
 
-__all__ = ["UMAP", "compute_membership_strengths", "DISCONNECTION_DISTANCES", "find_ab_params", "fuzzy_simplicial_set",
-           "INT32_MAX", "INT32_MIN", "nearest_neighbors", "simplicial_set_embedding", "smooth_knn_dist"]
+__all__ = [
+    "UMAP",
+    "compute_membership_strengths",
+    "DISCONNECTION_DISTANCES",
+    "find_ab_params",
+    "fuzzy_simplicial_set",
+    "INT32_MAX",
+    "INT32_MIN",
+    "nearest_neighbors",
+    "simplicial_set_embedding",
+    "smooth_knn_dist",
+]
 
 # Distances from which on points are not neighbours, by metric.
 DISCONNECTION_DISTANCES = {"bit_jaccard": 1, "correlation": 2, "cosine": 2, "dice": 1, "hellinger": 1, "jaccard": 1}
@@ -24,8 +35,18 @@ INT32_MAX = 2**31 - 1
 INT32_MIN = -(2**31 - 1)
 
 
-def nearest_neighbors(X, n_neighbors, metric="euclidean", metric_kwds=None, angular=False, random_state=None,
-                      low_memory=True, use_pynndescent=True, n_jobs=-1, verbose=False):
+def nearest_neighbors(
+    X,
+    n_neighbors,
+    metric="euclidean",
+    metric_kwds=None,
+    angular=False,
+    random_state=None,
+    low_memory=True,
+    use_pynndescent=True,
+    n_jobs=-1,
+    verbose=False,
+):
     """(indices, distances, None) of the nearest rows of each row, the row itself first. There is no search index.
 
     Examples
@@ -35,8 +56,16 @@ def nearest_neighbors(X, n_neighbors, metric="euclidean", metric_kwds=None, angu
     >>> indices.tolist(), distances.tolist()
     ([[0, 1], [1, 0], [2, 1]], [[0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
     """
-    mapper = UMAP(n_neighbors=int(n_neighbors), metric=metric, metric_kwds=metric_kwds or None, random_state=random_state,
-                  n_jobs=n_jobs, verbose=verbose, disconnection_distance=np.inf, transform_mode="graph").fit(X)
+    mapper = UMAP(
+        n_neighbors=int(n_neighbors),
+        metric=metric,
+        metric_kwds=metric_kwds or None,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        disconnection_distance=np.inf,
+        transform_mode="graph",
+    ).fit(X)
     return mapper._knn_indices, mapper._knn_dists, None
 
 
@@ -78,9 +107,21 @@ def compute_membership_strengths(knn_indices, knn_dists, sigmas, rhos, return_di
     return *parts, strengths.astype(np.float32).ravel(), distances.ravel() if return_dists else None
 
 
-def fuzzy_simplicial_set(X, n_neighbors, random_state=None, metric="euclidean", metric_kwds=None, knn_indices=None,
-                         knn_dists=None, angular=False, set_op_mix_ratio=1.0, local_connectivity=1.0,
-                         apply_set_operations=True, verbose=False, return_dists=None):
+def fuzzy_simplicial_set(
+    X,
+    n_neighbors,
+    random_state=None,
+    metric="euclidean",
+    metric_kwds=None,
+    knn_indices=None,
+    knn_dists=None,
+    angular=False,
+    set_op_mix_ratio=1.0,
+    local_connectivity=1.0,
+    apply_set_operations=True,
+    verbose=False,
+    return_dists=None,
+):
     """(graph, sigmas, rhos), with return_dists also the distances of the edges, or None. Given neighbours are used as
     they are, and X for its number of rows only.
 
@@ -93,9 +134,9 @@ def fuzzy_simplicial_set(X, n_neighbors, random_state=None, metric="euclidean", 
     ((100, 100), (100,))
     """
     from scipy.sparse import coo_matrix
+
     if knn_indices is None or knn_dists is None:
-        knn_indices, knn_dists, _ = nearest_neighbors(X, n_neighbors, metric, metric_kwds, angular, random_state,
-                                                      verbose=verbose)
+        knn_indices, knn_dists, _ = nearest_neighbors(X, n_neighbors, metric, metric_kwds, angular, random_state, verbose=verbose)
     indices, distances = np.array(knn_indices, np.int32), np.array(knn_dists, np.float32)
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if indices.ndim != 2 or indices.shape != distances.shape or len(indices) != n:
@@ -131,11 +172,30 @@ def _start(data, graph, n_components, init, seed):
     raise ValueError(f"init: {init!r} is not 'spectral', 'tswspectral', 'pca', 'random' or an array")
 
 
-def simplicial_set_embedding(data, graph, n_components=2, initial_alpha=1.0, a=None, b=None, gamma=1.0,
-                             negative_sample_rate=5, n_epochs=None, init="spectral", random_state=None, metric="euclidean",
-                             metric_kwds=None, densmap=False, densmap_kwds=None, output_dens=False, output_metric=None,
-                             output_metric_kwds=None, euclidean_output=True, parallel=False, verbose=False,
-                             tqdm_kwds=None):
+def simplicial_set_embedding(
+    data,
+    graph,
+    n_components=2,
+    initial_alpha=1.0,
+    a=None,
+    b=None,
+    gamma=1.0,
+    negative_sample_rate=5,
+    n_epochs=None,
+    init="spectral",
+    random_state=None,
+    metric="euclidean",
+    metric_kwds=None,
+    densmap=False,
+    densmap_kwds=None,
+    output_dens=False,
+    output_metric=None,
+    output_metric_kwds=None,
+    euclidean_output=True,
+    parallel=False,
+    verbose=False,
+    tqdm_kwds=None,
+):
     """(map, details): the layout of a fuzzy set in n_components dimensions, float32. `data` tells where to put connected
     components, if there are many. n_epochs None or below 1: 500 up to 10,000 points, else 200; a list also gives
     details["embedding_list"]. init: 'spectral', 'tswspectral', 'pca', 'random' or places, which are used unchanged. For
@@ -154,14 +214,24 @@ def simplicial_set_embedding(data, graph, n_components=2, initial_alpha=1.0, a=N
     """
     for name, given in (("densmap", densmap), ("output_dens", output_dens), ("euclidean_output", not euclidean_output)):
         if given:
-            raise ValueError(f"{name}: simplicial_set_embedding has Euclidean maps without densities; napier.UMAP has "
-                             "densmap, output_dens and output_metric")
+            raise ValueError(
+                f"{name}: simplicial_set_embedding has Euclidean maps without densities; napier.UMAP has "
+                "densmap, output_dens and output_metric"
+            )
     seed = _seed(random_state, "random_state")
     graph = graph.tocsr()
     wanted = [] if n_epochs is None or isinstance(n_epochs, numbers.Integral) else [int(n) for n in n_epochs]
     last = max(wanted) if wanted else n_epochs
-    maps = stages.optimize_layout(graph, _start(data, graph, n_components, init, seed),
-                                  n_epochs=last if last is not None and last > 0 else None, a=a, b=b,
-                                  learning_rate=initial_alpha, repulsion_strength=gamma,
-                                  negative_sample_rate=negative_sample_rate, random_state=seed, maps_after=wanted)
+    maps = stages.optimize_layout(
+        graph,
+        _start(data, graph, n_components, init, seed),
+        n_epochs=last if last is not None and last > 0 else None,
+        a=a,
+        b=b,
+        learning_rate=initial_alpha,
+        repulsion_strength=gamma,
+        negative_sample_rate=negative_sample_rate,
+        random_state=seed,
+        maps_after=wanted,
+    )
     return (maps[-1], {"embedding_list": maps[:-1]}) if wanted else (maps, {})
