@@ -1,6 +1,7 @@
 """Token ids of texts: napier.Tokenizer beside Hugging Face's tokenizers, one thread each.
 
     python bench/python/tokenizer.py [--json FILE]        in an environment with napier, numpy and tokenizers
+    python bench/python/tokenizer.py --file tokenizer.json ...        the same texts with the files of models
 
 The vocabulary is trained here, on the sources of Python's own library, the help texts that come with them, and characters
 of Chinese drawn at random: byte-level BPE with the expression, normal form and special tokens of Qwen2 and Qwen3. Texts are
@@ -101,11 +102,33 @@ def measure(name, texts, ours, theirs, rounds):
     return [name, *(megabytes / s for s in medians(calls, rounds))]
 
 
+def compare(cases, ours, theirs, options):
+    print(f"{'MB/s':26s} {'napier':>8s} {'encode':>8s} {'encode_batch_fast':>18s}")
+    for case in cases:
+        name, napiers, one, batch = row = measure(*case, ours, theirs, options.rounds)
+        print(f"{name:26s} {napiers:8.1f} {one:8.2f} {batch:18.2f}   {napiers / one:.1f}x, {napiers / batch:.1f}x", flush=True)
+        add_rows(options.json, [dict(zip(("what", "napier", "encode", "encode_batch_fast"), row)) | {"unit": "MB/s"}])
+
+
 def main():
     words = parser(__doc__, 9)
     words.add_argument("--vocabulary", type=int, default=60000, help="tokens to train (default: 60000)")
+    words.add_argument("--file", nargs="+", help="instead: files of models, each with its own vocabulary")
     options = words.parse_args()
     sources, texts = code(), prose()
+    cases = [
+        ("code, texts of 4 KB", cut(sources, 4096)),
+        ("code, 200 bytes", cut(sources, 200)),
+        ("code, one of 1 MB", cut(sources, 2**20)),
+        ("prose, 4 KB", cut(texts, 4096)),
+        ("prose, 200 bytes", cut(texts, 200)),
+        ("Chinese and emoji, 4 KB", cut(chinese(400000, 2), 4096)),
+    ]
+    for path in options.file or ():
+        print(path)
+        compare([cases[i] for i in (0, 3, 5)], napier.Tokenizer(path), tokenizers.Tokenizer.from_file(path), options)
+    if options.file:
+        return
     trained = train([sources, texts, chinese(300000, 1)], options.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tokenizer.json")
@@ -116,19 +139,7 @@ def main():
             f"{read[1]:.2f} s by tokenizers {tokenizers.__version__}"
         )
         ours, theirs = napier.Tokenizer(path), tokenizers.Tokenizer.from_file(path)
-    cases = [
-        ("code, texts of 4 KB", cut(sources, 4096)),
-        ("code, 200 bytes", cut(sources, 200)),
-        ("code, one of 1 MB", cut(sources, 2**20)),
-        ("prose, 4 KB", cut(texts, 4096)),
-        ("prose, 200 bytes", cut(texts, 200)),
-        ("Chinese and emoji, 4 KB", cut(chinese(400000, 2), 4096)),
-    ]
-    print(f"{'MB/s':26s} {'napier':>8s} {'encode':>8s} {'encode_batch_fast':>18s}")
-    for case in cases:
-        name, napiers, one, batch = row = measure(*case, ours, theirs, options.rounds)
-        print(f"{name:26s} {napiers:8.1f} {one:8.2f} {batch:18.2f}   {napiers / one:.1f}x, {napiers / batch:.1f}x", flush=True)
-        add_rows(options.json, [dict(zip(("what", "napier", "encode", "encode_batch_fast"), row)) | {"unit": "MB/s"}])
+    compare(cases, ours, theirs, options)
 
 
 if __name__ == "__main__":

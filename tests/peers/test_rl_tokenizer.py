@@ -211,9 +211,8 @@ def test_what_is_refused():
             document[key] = value
         return change
 
-    for change in (of("normalizer", {"type": "NFKC"}), of("model", "dropout", 0.5),
-                   of("pre_tokenizer", "pretokenizers", 0, "behavior", "Removed"),
-                   of("added_tokens", 0, "lstrip", True),
+    for change in (of("normalizer", {"type": "Nmt"}), of("model", "dropout", 0.5),
+                   of("pre_tokenizer", "pretokenizers", 0, {"type": "UnicodeScripts"}),
                    of("pre_tokenizer", "pretokenizers", 0, "pattern", {"Regex": r"\w+|\W"})):
         document = json.loads(trained())
         change(document)

@@ -278,12 +278,12 @@ def test_refused_kinds():
             document[path[-1]] = value
         return change
 
-    changes = (of({"type": "Lowercase"}, "normalizer"),
+    changes = (of({"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                   "lowercase": True}, "normalizer"),
                of({"Regex": " "}, "normalizer", "normalizers", 1, "pattern"),
-               of({"type": "Digits", "individual_digits": True}, "pre_tokenizer"),
+               of({"type": "UnicodeScripts"}, "pre_tokenizer"),
                of({"type": "WordPiece", "prefix": "##", "cleanup": True}, "decoder"), of(None, "decoder"),
                of([{"type": "Fuse"}, {"type": "ByteFallback"}], "decoder", "decoders"),
-               of({"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]}, "post_processor"),
                of("</w>", "model", "end_of_word_suffix"))
     for change in changes:
         raises(NapierError, f"status {napier.NAPIER_UNSUPPORTED}: ", lambda: Pair(llama2(), change))

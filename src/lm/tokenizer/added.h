@@ -14,6 +14,8 @@ typedef struct napier_added_token {
     uint32_t size;    /* not 0 */
     int32_t id;
     bool special;
+    bool lstrip, rstrip; /* takes the white space before or after it */
+    bool single_word;    /* not within a word */
 } napier_added_token;
 
 /* A node in the trie of all tokens, which are inserted backwards. It stands for an ending that some tokens share. */

@@ -224,7 +224,7 @@ void napier_tokenizer_destroy(napier_context *context, napier_tokenizer *tokeniz
         return;
     }
     const napier_allocator allocator = tokenizer->allocator;
-    napier_split_free(&tokenizer->words.split);
+    napier_words_free(&allocator, &tokenizer->words);
     napier_free(&allocator, tokenizer->around.ids);
     napier_free(&allocator, tokenizer->table);
     napier_vocabulary_free(&allocator, &tokenizer->vocabulary);

@@ -1,8 +1,8 @@
 /* lm/tokenizer/encode.c - text to ids.
  *
  * Text is cut at added tokens. The text between them goes through the normalizer's steps, is cut at the added tokens
- * that want those, and split into words by the expression or at spaces. Each word is merged from its bytes or
- * characters. Most words are tokens themselves and need only one table look-up. */
+ * that want those, and into words by the pre-tokenizer (words.h). Each word is merged from its bytes or characters. Most
+ * words are tokens themselves and need only one table look-up. */
 #include "lm/tokenizer/tokenizer.h"
 
 #include "core/base/scope.h"
@@ -18,9 +18,8 @@ typedef struct encoder {
     bool at_start; /* nothing of the text is encoded yet */
     napier_token_buffer *ids;
     napier_steps_memory steps;
-    napier_text_buffer spaced; /* a piece with its spaces marked */
-    napier_scratch classes, merging, hits, hits_normalized;
-    napier_matcher matcher;
+    napier_scratch merging, hits, hits_normalized;
+    napier_cutter cutter;
 } encoder;
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
@@ -31,7 +30,8 @@ static napier_status add_id(encoder *e, int32_t id) {
     return NAPIER_OK;
 }
 
-static napier_status encode_word(encoder *e, const uint8_t *word, size_t size) {
+static napier_status encode_word(void *state, const uint8_t *word, size_t size) {
+    encoder *const e = state;
     const napier_vocabulary *const v = &e->tokenizer->vocabulary;
     const int32_t id = napier_vocabulary_find(v, word, size);
     if (id >= 0 && v->tokens[id].flags & NAPIER_TOKEN_WHOLE) {
@@ -40,34 +40,11 @@ static napier_status encode_word(encoder *e, const uint8_t *word, size_t size) {
     return napier_merge_word(e->context, v, &e->tokenizer->merges, word, size, &e->merging, e->ids);
 }
 
-/* Encodes the next `count` characters as a word, and moves *text behind them. */
-static napier_status encode_next(encoder *e, const uint8_t **text, size_t count, bool ascii) {
-    const uint8_t *const word = *text, *end = word + (ascii ? count : 0);
-    for (size_t i = 0; i < count && !ascii; i++) {
-        end += napier_utf8_length(*end);
-    }
-    *text = end;
-    return count > 0 ? encode_word(e, word, (size_t)(end - word)) : NAPIER_OK;
-}
-
-static napier_status encode_by_pattern(encoder *e, const uint8_t *text, size_t size) {
-    NAPIER_TRY(napier_scratch_reserve(e->context, &e->classes, size, 1));
-    uint8_t *const classes = e->classes.data;
-    const size_t n = napier_classify(e->tokenizer->table, text, size, classes);
-    const bool ascii = n == size;
-    napier_matcher_start(&e->matcher, n);
-    for (size_t from = 0, start, end; from < n; from = end) {
-        NAPIER_TRY(napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end));
-        NAPIER_TRY(encode_next(e, &text, start - from, ascii)); /* text that does not match is a word too */
-        NAPIER_TRY(encode_next(e, &text, end - start, ascii));
-    }
-    return NAPIER_OK;
-}
-
-static napier_status encode_by_spaces(encoder *e, const uint8_t *text, size_t size) {
+static napier_status encode_by_spaces(void *state, const uint8_t *text, size_t size) {
+    encoder *const e = state;
     const napier_words *const w = &e->tokenizer->words;
     size_t start = 0, space_end = size; /* of the word, and of the space before `at` */
-    for (size_t at = 0; w->cut != NAPIER_CUT_NONE; at = space_end) {
+    for (size_t at = 0;; at = space_end) {
         at = napier_find(text, size, at, &w->space);
         if (at == size) {
             break;
@@ -81,38 +58,57 @@ static napier_status encode_by_spaces(encoder *e, const uint8_t *text, size_t si
     return encode_word(e, text + start, size - start);
 }
 
-/* Marks the spaces of a piece, and puts one before it if the file asks for it and it has none. */
-static napier_status mark_spaces(encoder *e, const uint8_t **text, size_t *size) {
-    const napier_words *const w = &e->tokenizer->words;
-    const bool wants_prefix = w->prefix == NAPIER_PREFIX_ALWAYS || (w->prefix == NAPIER_PREFIX_FIRST && e->at_start);
-    const bool has_space = napier_starts_with(*text, *size, &w->space) || (w->marks_spaces && **text == ' ');
-    const bool adds = wants_prefix && !has_space && !(e->continues && e->at_start);
-    if (!adds && !w->marks_spaces) {
-        return NAPIER_OK;
-    }
-    const napier_step mark = {NAPIER_STEP_REPLACE, {" ", 1}, w->space};
-    e->spaced.size = 0;
-    NAPIER_TRY(napier_text_buffer_append(e->context, &e->spaced, w->space.bytes, adds ? w->space.size : 0));
-    NAPIER_TRY(napier_replace(e->context, &mark, *text, *size, INT32_MAX, &e->spaced));
-    *text = (const uint8_t *)e->spaced.bytes;
-    *size = e->spaced.size;
-    NAPIER_REFUSE_IF(e->context, *size > INT32_MAX, "text: 2^31 bytes or more with its spaces as %zu bytes",
-                     w->space.size);
-    return NAPIER_OK;
-}
-
 static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) {
-    NAPIER_TRY(mark_spaces(e, &text, &size));
+    const bool is_first = e->at_start;
     e->at_start = false;
-    return (e->tokenizer->words.has_pattern ? encode_by_pattern : encode_by_spaces)(e, text, size);
+    return napier_cutter_cut(&e->cutter, text, size, is_first);
 }
 
 /* ---- Pieces between added tokens --------------------------------------------------------------------------------- */
 
 typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t size);
 
+/* The place of a character's first byte, before `at`. */
+static size_t character_before(const uint8_t *text, size_t at) {
+    do {
+        at--;
+    } while ((text[at] & 0xc0) == 0x80);
+    return at;
+}
+
+/* True if a part of the text, of a token that wants to be a word of its own, is one. */
+static bool is_single_word(const encoder *e, const uint8_t *text, size_t size, size_t start, size_t end) {
+    const uint8_t *const table = e->tokenizer->table;
+    const bool follows = start > 0 && napier_char_is(table[napier_utf8_get(text + character_before(text, start))],
+                                                     NAPIER_CHARS_OF_WORDS);
+    return !follows && (end == size || !napier_char_is(table[napier_utf8_get(text + end)], NAPIER_CHARS_OF_WORDS));
+}
+
+/* The start of the white space that ends at `at`, but not before `least`. */
+static size_t spaces_before(const encoder *e, const uint8_t *text, size_t at, size_t least) {
+    if (at < least) {
+        return least;
+    }
+    while (at > least) {
+        const size_t before = character_before(text, at);
+        if (!napier_char_is(e->tokenizer->table[napier_utf8_get(text + before)], NAPIER_CHARS_SPACES)) {
+            break;
+        }
+        at = before;
+    }
+    return at;
+}
+
+static size_t spaces_after(const encoder *e, const uint8_t *text, size_t size, size_t at) {
+    while (at < size && napier_char_is(e->tokenizer->table[napier_utf8_get(text + at)], NAPIER_CHARS_SPACES)) {
+        at += napier_utf8_length(text[at]);
+    }
+    return at;
+}
+
 /* Cuts the text at the tokens of a set, and calls `encode` for the text between them. A special token that must stay
- * plain text is skipped as a whole: no other token is searched for within it. */
+ * plain text is skipped as a whole: no other token is searched for within it. `done` may go back, as in `tokenizers`, if
+ * a token of white space is found again in that which one with rstrip has taken. */
 static napier_status encode_around(encoder *e, napier_added_search search, encode_function *encode) {
     const uint8_t *const text = (const uint8_t *)search.text;
     size_t done = 0, at = 0;
@@ -126,12 +122,20 @@ static napier_status encode_around(encoder *e, napier_added_search search, encod
         if (token->special && e->plain_special) {
             continue;
         }
-        if (at > done) {
-            NAPIER_TRY(encode(e, text + done, at - done));
+        if (token->single_word && !is_single_word(e, text, search.size, at, from)) {
+            continue;
+        }
+        const size_t stop = token->rstrip ? spaces_after(e, text, search.size, from) : from;
+        const size_t start = token->lstrip ? spaces_before(e, text, at, done) : at;
+        if (start >= stop) { /* a token of white space that one before it has taken */
+            continue;
+        }
+        if (start > done) {
+            NAPIER_TRY(encode(e, text + done, start - done));
         }
         NAPIER_TRY(add_id(e, token->id));
         e->at_start = false;
-        done = from;
+        done = stop;
     }
     return done >= search.size ? NAPIER_OK : encode(e, text + done, search.size - done);
 }
@@ -174,10 +178,8 @@ static napier_status check_encode(napier_context *context, const napier_tokenize
 }
 
 static void free_encoder(encoder *e) {
-    napier_matcher_free(&e->matcher);
+    napier_cutter_free(&e->cutter);
     napier_steps_memory_free(e->context, &e->steps);
-    napier_text_buffer_free(e->context, &e->spaced);
-    napier_scratch_free(e->context, &e->classes);
     napier_scratch_free(e->context, &e->merging);
     napier_scratch_free(e->context, &e->hits);
     napier_scratch_free(e->context, &e->hits_normalized);
@@ -192,10 +194,12 @@ static napier_status encode_text(napier_context *context, const napier_tokenizer
                  .at_start = true,
                  .ids = ids};
     const napier_added_search search = {.set = &tokenizer->added, .text = text, .size = size, .hits = &e.hits};
-    napier_status status = NAPIER_OK;
-    if (tokenizer->words.has_pattern) {
-        status = napier_matcher_prepare(context, &tokenizer->words.split, &e.matcher);
-    }
+    e.cutter = (napier_cutter){.context = context,
+                               .words = &tokenizer->words,
+                               .continues = o->continues,
+                               .take = tokenizer->words.cut == NAPIER_CUT_NONE ? encode_word : encode_by_spaces,
+                               .taker = &e};
+    napier_status status = napier_cutter_prepare(&e.cutter);
     status = status ? status : encode_around(&e, search, encode_raw);
     free_encoder(&e);
     return status;

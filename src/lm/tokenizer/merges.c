@@ -214,12 +214,12 @@ static size_t fall_back(const napier_vocabulary *v, const uint8_t *bytes, size_t
 }
 
 /* As in `tokenizers`, unknown characters are one token if nothing is between them but bytes of others, and that token
- * follows those bytes. */
+ * follows those bytes. Of a word of bytes each byte counts as a character. */
 static size_t character_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
     size_t n = 0;
     bool is_unknown = false; /* an unknown character is not written yet */
     for (size_t at = 0, length; at < size; at += length) {
-        length = napier_utf8_length(word[at]);
+        length = v->of_characters ? napier_utf8_length(word[at]) : 1;
         const int32_t id = length == 1 ? v->byte_ids[word[at]] : napier_vocabulary_find(v, word + at, length);
         const size_t bytes = id < 0 && v->byte_fallback ? fall_back(v, word + at, length, ids + n) : 0;
         if (bytes > 0) {
@@ -229,7 +229,7 @@ static size_t character_symbols(const napier_vocabulary *v, const uint8_t *word,
         if (is_unknown && (id >= 0 || !v->fuse_unknown)) {
             ids[n++] = v->unknown;
         }
-        is_unknown = id < 0;
+        is_unknown = id < 0 && v->unknown >= 0;
         if (id >= 0) {
             ids[n++] = id;
         }
@@ -243,7 +243,7 @@ static size_t character_symbols(const napier_vocabulary *v, const uint8_t *word,
 /* Writes the tokens that merging begins with, of the word's bytes or characters, and returns their number, which is at
  * most `size`. */
 static size_t word_symbols(const napier_vocabulary *v, const uint8_t *word, size_t size, int32_t *ids) {
-    if (v->of_characters) {
+    if (v->of_characters || v->lacks_bytes) {
         return character_symbols(v, word, size, ids);
     }
     for (size_t i = 0; i < size; i++) {
@@ -257,7 +257,8 @@ napier_status napier_merge_word(napier_context *context, const napier_vocabulary
     NAPIER_TRY(napier_token_buffer_reserve(context, ids, size));
     int32_t *const out = ids->ids + ids->size;
     size_t count = word_symbols(v, word, size, out);
-    const uint8_t *const bytes = v->of_characters ? NULL : word;
+    const bool has_all = !v->lacks_bytes || (v->unknown < 0 && count == size);
+    const uint8_t *const bytes = !v->of_characters && has_all ? word : NULL;
     if (count > SHORT_WORD) {
         NAPIER_TRY(merge_long(context, v, m, bytes, scratch, out, &count));
     } else {

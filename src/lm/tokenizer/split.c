@@ -38,10 +38,10 @@ static napier_status compile(napier_json *json, pcre2_compile_context *settings,
     return NAPIER_OK;
 }
 
-napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, const char *pattern,
-                                   napier_split *split) {
+napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, napier_alphabet *alphabet,
+                                   napier_pattern pattern, napier_split *split) {
     napier_text_buffer text = {0};
-    napier_status status = napier_split_translate(json, pattern, &text);
+    napier_status status = napier_split_translate(json, alphabet, pattern, &text);
     pcre2_general_context *const memory = pcre2_general_context_create(take, give_back, allocator);
     pcre2_compile_context *const settings = memory != NULL ? pcre2_compile_context_create(memory) : NULL;
     if (!status && settings == NULL) {
@@ -142,22 +142,4 @@ napier_status napier_matcher_next(napier_context *context, napier_matcher *m, co
         break;
     }
     return NAPIER_OK;
-}
-
-/* ---- Classes ----------------------------------------------------------------------------------------------------- */
-
-size_t napier_classify(const uint8_t *table, const uint8_t *text, size_t size, uint8_t *classes) {
-    size_t n = 0;
-    for (size_t at = 0; at < size;) {
-        if (napier_is_ascii(text, size, at)) {
-            memcpy(classes + n, text + at, 8);
-            at += 8;
-            n += 8;
-            continue;
-        }
-        const uint32_t c = napier_utf8_get(text + at);
-        classes[n++] = (uint8_t)(c < 0x80 ? c : (uint32_t)NAPIER_FIRST_CLASS + (table[c] & NAPIER_CHAR_CLASS));
-        at += napier_utf8_length(text[at]);
-    }
-    return n;
 }

@@ -1,36 +1,44 @@
 /* lm/tokenizer/split.h - the regular expression that splits text into words.
  *
  * PCRE2 (https://www.pcre.org) matches, but not on the text itself: it gets one byte for each character, the
- * character's class (napier_classify). So the meaning of \p{L} and \s comes from our table and not from PCRE2's version
+ * character's code (alphabet.h). So the meaning of \p{L} and \s comes from our table and not from PCRE2's version
  * of Unicode, and bytes match faster than UTF-8. split_pattern.c translates the file's expression, which is written for
- * Oniguruma. Anything that the two engines understand differently, or that would need more classes, is UNSUPPORTED. */
+ * Oniguruma. Anything that the two engines understand differently, or that would need more codes, is UNSUPPORTED. */
 #ifndef NAPIER_LM_TOKENIZER_SPLIT_H
 #define NAPIER_LM_TOKENIZER_SPLIT_H
 
 #include "lm/text/buffer.h"
 #include "lm/text/json.h"
-#include "lm/tokenizer/unicode.h"
+#include "lm/tokenizer/alphabet.h"
 
 struct pcre2_real_code_8;
 struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
-
-/* The bytes of a class string: ASCII unchanged, and NAPIER_FIRST_CLASS + napier_char_class for any other character. */
-enum { NAPIER_FIRST_CLASS = 0x80, NAPIER_CODES = NAPIER_FIRST_CLASS + NAPIER_CHAR_CLASSES };
 
 typedef struct napier_split {
     struct pcre2_real_code_8 *code;
     bool jit; /* compiled to machine code */
 } napier_split;
 
-/* Compiles the expression of a tokenizer.json. The memory comes from `allocator`, which must live as long as *split.
+/* An expression of a tokenizer.json, or a text that stands for itself. */
+typedef struct napier_pattern {
+    const char *text;
+    bool literal;
+} napier_pattern;
+
+/* Gives the characters that an expression names, and not only their kind, codes of their own. Call it for all
+ * expressions of a file before any is compiled. */
+napier_status napier_split_collect(napier_json *json, napier_alphabet *alphabet, napier_pattern pattern);
+
+/* Compiles an expression. The memory comes from `allocator`, which must live as long as *split.
  * Errors: UNSUPPORTED; the message says what, and where in the expression. */
-napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, const char *pattern,
-                                   napier_split *split);
+napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, napier_alphabet *alphabet,
+                                   napier_pattern pattern, napier_split *split);
 void napier_split_free(napier_split *split);
 
-/* Translates an expression to one over class strings, and appends it. */
-napier_status napier_split_translate(napier_json *json, const char *pattern, napier_text_buffer *out);
+/* Translates an expression to one over codes, and appends it. */
+napier_status napier_split_translate(napier_json *json, napier_alphabet *alphabet, napier_pattern pattern,
+                                     napier_text_buffer *out);
 
 /* The memory and limits of matching, one for each thread. */
 typedef struct napier_matcher {
@@ -53,8 +61,5 @@ void napier_matcher_start(napier_matcher *m, size_t n);
  * UNSUPPORTED. */
 napier_status napier_matcher_next(napier_context *context, napier_matcher *m, const uint8_t *classes, size_t n,
                                   size_t from, size_t *start, size_t *end);
-
-/* Writes the classes of a text (valid UTF-8) and returns their number. */
-size_t napier_classify(const uint8_t *table, const uint8_t *text, size_t size, uint8_t *classes);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "lm/text/buffer.h"
+#include "lm/tokenizer/normalize.h"
 
 enum { NAPIER_MOST_STEPS = 8, NAPIER_MOST_STEP_BYTES = 16 };
 
@@ -14,10 +15,19 @@ typedef struct napier_short_text {
     size_t size;
 } napier_short_text;
 
-typedef enum napier_step_kind { NAPIER_STEP_NFC, NAPIER_STEP_PREPEND, NAPIER_STEP_REPLACE } napier_step_kind;
+typedef enum napier_step_kind {
+    NAPIER_STEP_FORM,
+    NAPIER_STEP_LOWERCASE,
+    NAPIER_STEP_STRIP_ACCENTS, /* removes all marks */
+    NAPIER_STEP_STRIP,         /* removes white space at one end or both */
+    NAPIER_STEP_PREPEND,
+    NAPIER_STEP_REPLACE
+} napier_step_kind;
 
 typedef struct napier_step {
     napier_step_kind kind;
+    napier_form form;           /* of FORM */
+    bool left, right;           /* of STRIP */
     napier_short_text from, to; /* PREPEND puts `to` before a text; REPLACE replaces each `from`, which is not empty */
 } napier_step;
 

@@ -7,29 +7,9 @@
 #include "lm/text/json.h"
 #include "lm/tokenizer/added.h"
 #include "lm/tokenizer/merges.h"
-#include "lm/tokenizer/split.h"
 #include "lm/tokenizer/steps.h"
 #include "lm/tokenizer/vocabulary.h"
-
-/* Which pieces between added tokens get a space before them. */
-typedef enum napier_prefix { NAPIER_PREFIX_NEVER, NAPIER_PREFIX_FIRST, NAPIER_PREFIX_ALWAYS } napier_prefix;
-
-/* Where a piece without a pattern is cut into words. */
-typedef enum napier_cut {
-    NAPIER_CUT_NONE,
-    NAPIER_CUT_RUNS, /* before a space that follows another character: no merge joins these two */
-    NAPIER_CUT_MARKS /* before each space */
-} napier_cut;
-
-/* The pre-tokenizer. */
-typedef struct napier_words {
-    napier_short_text space; /* " ", or the mark that stands for it in tokens, U+2581 */
-    bool marks_spaces;       /* each " " of a piece becomes `space` */
-    napier_prefix prefix;
-    napier_cut cut;
-    bool has_pattern; /* words by an expression, instead of `cut` */
-    napier_split split;
-} napier_words;
+#include "lm/tokenizer/words.h"
 
 enum { NAPIER_MOST_REPLACEMENTS = 4 };
 
@@ -75,19 +55,20 @@ typedef struct napier_token_lists {
     bool ignore_merges;
 } napier_token_lists;
 
+/* UNSUPPORTED if a file is in another format of tokenizers. The message names it, and the command that converts it. */
+napier_status napier_load_check_format(napier_context *context, const char *path);
+
 /* Checks the type of an object, such as {"type": "NFC"}, and returns true if it is `only`. */
 bool napier_load_type(napier_json *json, const struct cJSON *object, const char *where, const char *only);
 /* True if the object has this type. Fails with UNSUPPORTED if it has none. */
 bool napier_load_is(napier_json *json, const struct cJSON *object, const char *where, const char *type);
-/* Fails with UNSUPPORTED if a member is true. `absent` is its default. */
-void napier_load_false(napier_json *json, const struct cJSON *object, const char *where, const char *key, bool absent);
 /* Reads a text of at most NAPIER_MOST_STEP_BYTES bytes. */
 void napier_load_short(napier_json *json, const struct cJSON *object, const char *where, const char *key,
                        napier_short_text *out);
 /* Reads {"pattern": {"String": from}, "content": to} of a Replace. */
 void napier_load_replace(napier_json *json, const struct cJSON *object, const char *where, napier_step *step);
 /* Reads the mark and the prepend_scheme of a Metaspace, which is a pre-tokenizer or a decoder. */
-napier_prefix napier_load_metaspace(napier_json *json, const struct cJSON *item, const char *where,
+napier_prefix napier_load_metaspace(napier_json *json, const struct cJSON *item, const char *at,
                                     napier_short_text *mark);
 
 /* Each reads one member of the file. The functions return nothing: `json` has the first failure. */

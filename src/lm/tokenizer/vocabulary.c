@@ -46,6 +46,13 @@ static int byte_of(uint32_t c) {
     return place < 33 ? place : place < 67 ? place - 33 + 0x7f : place == 67 ? 0xad : -1;
 }
 
+uint32_t napier_byte_character(uint8_t byte) {
+    if (stands_for_itself(byte)) {
+        return byte;
+    }
+    return 0x100 + (byte <= 0x20 ? byte : byte == 0xad ? 67U : byte - 0x7fU + 33U);
+}
+
 int64_t napier_byte_level(const char *text, size_t size, char *out) {
     int64_t n = 0;
     const uint8_t *const end = (const uint8_t *)text + size;

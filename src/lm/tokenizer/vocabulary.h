@@ -60,10 +60,11 @@ typedef struct napier_vocabulary {
     uint32_t longest;      /* bytes of the longest token in slots */
     int32_t byte_ids[256]; /* tokens of one byte; -1: none */
     /* Merging begins with the bytes of a word, or with its characters. A character without a token becomes the tokens
-     * of its bytes, or the token `unknown`. */
+     * of its bytes, or the token `unknown`; if there is none it is left out, as in `tokenizers`. So is a byte. */
     bool of_characters;
     bool byte_fallback, fuse_unknown;
-    int32_t unknown; /* -1: none; every byte has a token then */
+    bool lacks_bytes; /* some byte has no token */
+    int32_t unknown;  /* -1: none */
     int32_t fallback_ids[256];
 } napier_vocabulary;
 
@@ -76,6 +77,9 @@ void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary
 /* Decodes a token's text in the file (valid UTF-8): each character is one byte, in GPT-2's alphabet of 256 printable
  * characters. Writes at most `size` bytes and returns their number, or -1 if a character is not in the alphabet. */
 int64_t napier_byte_level(const char *text, size_t size, char *out);
+
+/* The character of a byte in this alphabet. */
+uint32_t napier_byte_character(uint8_t byte);
 
 /* Adds a token of the model, by its text in the file. TWICE: the id or the bytes exist already. */
 napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);

@@ -327,7 +327,7 @@ static void refused_files(void) {
         napier_status status;
         const char *word;
     } cases[] = {
-        {{.normalizer = "{\"type\": \"Lowercase\"}"}, NAPIER_UNSUPPORTED, "normalizer: type \"Lowercase\""},
+        {{.normalizer = "{\"type\": \"Precompiled\"}"}, NAPIER_UNSUPPORTED, "normalizer: type \"Precompiled\""},
         {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"12345678901234567\"}"}, NAPIER_UNSUPPORTED, "16 bytes"},
         {{.normalizer = "{\"type\": \"Prepend\"}"}, NAPIER_UNSUPPORTED, "prepend: none"},
         {{.normalizer = "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \" \"}, \"content\": \"_\"}"},
@@ -342,7 +342,16 @@ static void refused_files(void) {
         {{.pre_tokenizer = "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"add_prefix_space\": false}"},
          NAPIER_UNSUPPORTED,
          "add_prefix_space"},
-        {{.pre_tokenizer = "{\"type\": \"Punctuation\"}"}, NAPIER_UNSUPPORTED, "Punctuation"},
+        {{.pre_tokenizer = "{\"type\": \"UnicodeScripts\"}"}, NAPIER_UNSUPPORTED, "UnicodeScripts"},
+        {{.pre_tokenizer =
+              "{\"type\": \"Sequence\", \"pretokenizers\": [" METASPACE("never", "true") ", {\"type\": \"Digits\"}]}"},
+         NAPIER_UNSUPPORTED,
+         "after Metaspace"},
+        {{.pre_tokenizer = "{\"type\": \"Sequence\", \"pretokenizers\": [" FOUR(
+              FOUR("{\"type\": \"Digits\"}, ")) "{\"type\": \"Digits\"}]}"},
+         NAPIER_UNSUPPORTED,
+         "16 steps"},
+        {{.pre_tokenizer = "{\"type\": \"Punctuation\", \"behavior\": \"Other\"}"}, NAPIER_UNSUPPORTED, "behavior"},
         {{.decoder = "null"}, NAPIER_UNSUPPORTED, "decoder: none"},
         {{.decoder = "{\"type\": \"ByteLevel\"}"}, NAPIER_UNSUPPORTED, "Sequence or Metaspace"},
         {{.decoder = "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Fuse\"}, {\"type\": \"ByteFallback\"}]}"},
@@ -362,8 +371,7 @@ static void refused_files(void) {
         {{.decoder = "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"add_prefix_space\": false}"},
          NAPIER_UNSUPPORTED,
          "add_prefix_space"},
-        {{.model = "\"byte_fallback\": false"}, NAPIER_UNSUPPORTED, "no unk_token"},
-        {{.model = "\"unk_token\": \"<none>\""}, NAPIER_UNSUPPORTED, "no unk_token"},
+        {{.model = "\"unk_token\": \"<none>\""}, NAPIER_UNSUPPORTED, "nor has unk_token"},
         {{.post_processor = "{\"type\": \"TemplateProcessing\", \"single\": []}"}, NAPIER_UNSUPPORTED, "no Sequence A"},
         {{.post_processor = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"B\"}}]}"},
          NAPIER_UNSUPPORTED,
@@ -385,7 +393,7 @@ static void refused_files(void) {
          "more than 64"},
         {{.post_processor = "{\"type\": \"Sequence\", \"processors\": [" BOS ", " BOS "]}"},
          NAPIER_UNSUPPORTED,
-         "two of"},
+         "two that add"},
         {{.merges = "\"" MARK " x\""}, NAPIER_CORRUPT_DATA, "not in vocab"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

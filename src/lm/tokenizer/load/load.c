@@ -67,6 +67,7 @@ static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for the table of characters");
     }
     napier_unicode_table(t->table);
+    NAPIER_TRY(napier_alphabet_prepare(json->context, t->table, &t->words.alphabet));
     NAPIER_TRY(read_steps(json, t, &lists));
     return napier_load_tokens(json, t, &lists);
 }
@@ -81,9 +82,12 @@ static napier_status load(napier_context *context, const char *path, const char 
     }
     memset(t, 0, sizeof *t);
     t->allocator = context->allocator;
-    napier_json json;
-    napier_status status = path != NULL ? napier_json_load(&json, context, path, most_bytes)
-                                        : napier_json_parse(&json, context, "tokenizer.json", text, size);
+    napier_json json = {.context = context};
+    napier_status status = path != NULL ? napier_load_check_format(context, path) : NAPIER_OK;
+    if (!status) {
+        status = path != NULL ? napier_json_load(&json, context, path, most_bytes)
+                              : napier_json_parse(&json, context, "tokenizer.json", text, size);
+    }
     status = status ? status : read_tokenizer(&json, t);
     napier_json_free(&json);
     if (status) {

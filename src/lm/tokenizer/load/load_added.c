@@ -10,7 +10,7 @@
 typedef struct entry {
     const char *content;
     int32_t id;
-    bool special, normalized;
+    bool special, normalized, lstrip, rstrip, single_word;
 } entry;
 
 static napier_status read_entry(napier_json *json, const cJSON *item, entry *e, napier_load_sizes *s) {
@@ -26,15 +26,9 @@ static napier_status read_entry(napier_json *json, const cJSON *item, entry *e, 
     e->id = (int32_t)id->valuedouble;
     napier_json_bool(json, item, "special", &e->special);
     e->normalized = !e->special; /* the default */
-    static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        bool value = false;
-        napier_json_bool(json, item, flags[i], &value);
-        if (value) {
-            napier_json_fail(json, NAPIER_UNSUPPORTED, "added_tokens: '%s': %s is not supported",
-                             napier_show_text(e->content).text, flags[i]);
-        }
-    }
+    napier_json_bool(json, item, "lstrip", &e->lstrip);
+    napier_json_bool(json, item, "rstrip", &e->rstrip);
+    napier_json_bool(json, item, "single_word", &e->single_word);
     napier_json_bool(json, item, "normalized", &e->normalized);
     return json->status;
 }
@@ -113,7 +107,7 @@ static napier_status add_token(napier_json *json, napier_tokenizer *t, const ent
     }
     token->flags |= NAPIER_TOKEN_PRESENT | NAPIER_TOKEN_ADDED | (e->special ? NAPIER_TOKEN_SPECIAL : 0);
     napier_added_token *const added = &set->tokens[set->count];
-    *added = (napier_added_token){NULL, 0, e->id, e->special};
+    *added = (napier_added_token){NULL, 0, e->id, e->special, e->lstrip, e->rstrip, e->single_word};
     const napier_status status = search_text(json, t, e, added);
     set->count += status == NAPIER_OK;
     return status;

@@ -25,16 +25,31 @@ static const cJSON *ids_of(napier_json *json, const cJSON *processor, const char
     return ids;
 }
 
+static void add_id(napier_json *json, napier_tokenizer *t, const cJSON *id, size_t *count) {
+    const bool good = napier_json_is_integer(id, 0, NAPIER_MOST_TOKENS - 1);
+    if (!good || napier_token_of(t, (int64_t)id->valuedouble) == NULL || *count == MOST_AROUND) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "post_processor: %s is no token's id, or one of more than %d",
+                         napier_show_item(id).text, MOST_AROUND);
+        return;
+    }
+    t->around.ids[(*count)++] = (int32_t)id->valuedouble;
+}
+
 static void add_ids(napier_json *json, napier_tokenizer *t, const cJSON *ids, size_t *count) {
     for (const cJSON *id = ids != NULL ? ids->child : NULL; id != NULL && !json->status; id = id->next) {
-        const bool good = napier_json_is_integer(id, 0, NAPIER_MOST_TOKENS - 1);
-        if (!good || napier_token_of(t, (int64_t)id->valuedouble) == NULL || *count == MOST_AROUND) {
-            napier_json_fail(json, NAPIER_CORRUPT_DATA, "post_processor: %s is no token's id, or one of more than %d",
-                             napier_show_item(id).text, MOST_AROUND);
-            return;
-        }
-        t->around.ids[(*count)++] = (int32_t)id->valuedouble;
+        add_id(json, t, id, count);
     }
+}
+
+/* Reads {"cls": [text, id], "sep": [text, id]}: the first goes before a text, the second after it. */
+static void read_pair(napier_json *json, napier_tokenizer *t, const cJSON *processor) {
+    static const char *const names[] = {"cls", "sep"};
+    size_t count = 0;
+    for (int i = 0; i < 2 && !json->status; i++) {
+        const cJSON *const pair = napier_json_member(json, processor, names[i]);
+        add_id(json, t, cJSON_IsArray(pair) ? cJSON_GetArrayItem(pair, 1) : NULL, &count);
+    }
+    t->around.before = t->around.after = 1;
 }
 
 /* Reads a list of {"SpecialToken": {"id": name}} around {"Sequence": {"id": "A"}}, which is the text. */
@@ -67,13 +82,17 @@ static void read_processor(napier_json *json, napier_tokenizer *t, const cJSON *
     if (napier_load_is(json, item, "post_processor", "ByteLevel")) {
         return;
     }
-    napier_load_type(json, item, "post_processor", "TemplateProcessing");
+    const bool is_pair = napier_load_is(json, item, "post_processor", "BertProcessing") ||
+                         napier_load_is(json, item, "post_processor", "RobertaProcessing");
+    if (!is_pair) {
+        napier_load_type(json, item, "post_processor", "TemplateProcessing");
+    }
     if (*has_template) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "post_processor: two of TemplateProcessing");
+        napier_json_fail(json, NAPIER_UNSUPPORTED, "post_processor: two that add tokens");
     }
     *has_template = true;
     if (!json->status) {
-        read_template(json, t, item);
+        (is_pair ? read_pair : read_template)(json, t, item);
     }
 }
 
@@ -155,7 +174,7 @@ static void read_sequence(napier_json *json, napier_decoder *d, const cJSON *lis
 
 static void read_metaspace(napier_json *json, napier_decoder *d, const cJSON *item) {
     napier_step *const step = &d->replace[d->replace_count++];
-    *step = (napier_step){NAPIER_STEP_REPLACE, {"", 0}, {" ", 1}};
+    *step = (napier_step){.kind = NAPIER_STEP_REPLACE, .to = {" ", 1}};
     d->bare_start = napier_load_metaspace(json, item, "decoder: Metaspace", &step->from) != NAPIER_PREFIX_NEVER;
 }
 

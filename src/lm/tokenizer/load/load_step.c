@@ -24,14 +24,6 @@ bool napier_load_type(napier_json *json, const cJSON *object, const char *where,
     return good;
 }
 
-void napier_load_false(napier_json *json, const cJSON *object, const char *where, const char *key, bool absent) {
-    bool value = absent;
-    napier_json_bool(json, object, key, &value);
-    if (value) {
-        napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s is true, which is not supported", where, key);
-    }
-}
-
 void napier_load_short(napier_json *json, const cJSON *object, const char *where, const char *key,
                        napier_short_text *out) {
     const char *text = NULL;

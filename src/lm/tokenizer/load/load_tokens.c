@@ -46,22 +46,24 @@ static napier_status read_vocab(napier_json *json, napier_vocabulary *v, const c
     return NAPIER_OK;
 }
 
-/* A text of which a part has no token would lose that part. So each byte needs a token, or the model one for the unknown.
- */
+/* Finds the tokens of bytes, and the one for what has none. */
 static napier_status read_fallback(napier_json *json, napier_vocabulary *v, const char *unknown) {
     char name[8];
     const size_t size = unknown != NULL ? strlen(unknown) : 0;
-    v->unknown = size > 0 && v->of_characters ? napier_vocabulary_find(v, (const uint8_t *)unknown, size) : -1;
+    v->unknown = size > 0 ? napier_vocabulary_find(v, (const uint8_t *)unknown, size) : -1;
     for (int byte = 0; byte < 256; byte++) {
         const int length = snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
         if (v->of_characters && v->byte_fallback) {
             v->fallback_ids[byte] = napier_vocabulary_find(v, (const uint8_t *)name, (size_t)length);
         }
-        const int32_t id = v->of_characters ? v->fallback_ids[byte] : v->byte_ids[byte];
-        if (id < 0 && v->unknown < 0) {
-            return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: byte 0x%02x has no token%s", (unsigned)byte,
-                                    v->of_characters ? ", and the model no unk_token" : "");
-        }
+        v->lacks_bytes = v->lacks_bytes || (v->of_characters ? v->fallback_ids : v->byte_ids)[byte] < 0;
+    }
+    if (v->lacks_bytes && size > 0 && v->unknown < 0) {
+        return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: some byte has no token, nor has unk_token '%s'",
+                                napier_show(unknown, size).text);
+    }
+    if (v->lacks_bytes && !v->of_characters && v->byte_fallback) {
+        return napier_json_fail(json, NAPIER_UNSUPPORTED, "vocab: some byte has no token, and byte_fallback is true");
     }
     return NAPIER_OK;
 }

@@ -33,7 +33,7 @@ run_line 'printf "1 99999999999" | napier tokenize - -m model -d'
 told napier tokenize nothing.txt -m model
 told napier tokenize hello.txt -m nothing
 told napier tokenize hello.txt -m hello.txt
-sed 's/NFC/NFKC/' model/tokenizer.json >other.json
+sed 's/NFC/Nmt/' model/tokenizer.json >other.json
 told napier tokenize hello.txt -m other.json
 mkfifo pipe
 told timeout 60 napier tokenize hello.txt -m pipe
