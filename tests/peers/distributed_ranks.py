@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+import napier
 import napier.torch as nt
 import napier.torch.distributed as nd
 
@@ -149,6 +150,9 @@ def golden():
     wholes = {name: results(nt, dtype) for name, dtype in DTYPES.items()}
     for name, whole in wholes.items():
         for what, y in whole.items():
+            if what in ("softmax_backward", "log_softmax_backward"):  # napier.torch's have not seen a result of 16 bits, which C's read
+                function = getattr(napier, what)
+                y = function(whole[what.removesuffix("_backward")], numbers(2, ROWS, COLS, dtype=DTYPES[name]), temperature=0.75)
             if not what.startswith("backward_"):
                 print(f"{what} {name} {zlib.crc32(bits(y).numpy().tobytes()):08x}", flush=True)
     for ranks in COUNTS:

@@ -679,7 +679,9 @@ def _map(kind, x, group, sizes, temperature, masked_rows):
         rows=rows.shape[0],
         dtype=x.dtype,
     )
-    y = _Map.apply(rows, kind, s.group, agreement, temperature, masked_rows)
+    if rows.requires_grad and torch.is_grad_enabled():
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))  # a gradient from 16 bits would be wrong by percents
+    y = _Map.apply(rows, kind, s.group, agreement, temperature, masked_rows).to(x.dtype)
     return s.like(y.view(x.shape))
 
 
