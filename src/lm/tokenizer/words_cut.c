@@ -17,9 +17,12 @@ typedef struct cutting {
     napier_cutter *cutter;
     const napier_word_step *step;
     int k;
-    napier_word rest; /* what is not given yet */
-    size_t given;     /* codes of the whole word before `rest` */
-    span held;        /* read, but the next may be joined with it; as long as given: none */
+    bool is_last, is_wide; /* the last step; some characters have more than one byte */
+    const uint8_t *text;   /* what is not given yet */
+    const uint8_t *codes;  /* of the whole word */
+    size_t given;          /* codes before `text` */
+    bool is_first;         /* nothing is given yet, and the word is the first */
+    span held;             /* read, but the next may be joined with it; as long as given: none */
 } cutting;
 
 /* True if two spans side by side become one word. */
@@ -32,33 +35,37 @@ static bool joins(napier_behavior behavior, bool first, bool second) {
     }
 }
 
-/* Gives the held span to the next step. */
-static napier_status give_held(cutting *c) {
-    const size_t count = c->held.end - c->given;
-    if (count == 0) {
+/* Gives the next span to the next step. */
+static inline napier_status give(cutting *c, size_t end, bool is_left_out) {
+    const uint8_t *const text = c->text, *const codes = c->codes + c->given;
+    const size_t count = end - c->given;
+    const bool is_first = c->is_first;
+    size_t size = c->is_wide ? 0 : count;
+    for (size_t i = 0; i < count && c->is_wide; i++) {
+        size += napier_utf8_length(text[size]);
+    }
+    c->text += size;
+    c->given = end;
+    c->is_first = false;
+    if (is_left_out) {
         return NAPIER_OK;
     }
-    napier_word word = c->rest;
-    word.count = count;
-    word.size = count;
-    if (c->rest.size != c->rest.count) { /* characters of more than one byte */
-        word.size = 0;
-        for (size_t i = 0; i < count; i++) {
-            word.size += napier_utf8_length(word.text[word.size]);
-        }
+    if (c->is_last) {
+        return c->cutter->take(c->cutter->taker, text, size);
     }
-    c->rest.text += word.size;
-    c->rest.codes += count;
-    c->rest.size -= word.size;
-    c->rest.count -= count;
-    c->rest.is_first = false;
-    c->given = c->held.end;
-    const bool is_left_out = c->held.is_match && c->step->behavior == NAPIER_REMOVED;
-    return is_left_out ? NAPIER_OK : napier_words_give(c->cutter, c->k + 1, word);
+    return napier_words_give(c->cutter, c->k + 1, (napier_word){text, codes, size, count, is_first});
 }
 
-static napier_status put(cutting *c, size_t end, bool is_match) {
+static napier_status give_held(cutting *c) {
+    const bool is_left_out = c->held.is_match && c->step->behavior == NAPIER_REMOVED;
+    return c->held.end > c->given ? give(c, c->held.end, is_left_out) : NAPIER_OK;
+}
+
+static inline napier_status put(cutting *c, size_t end, bool is_match) {
     const bool now = is_match != c->step->inverted;
+    if (c->step->behavior == NAPIER_ISOLATED) {
+        return give(c, end, false);
+    }
     if (!joins(c->step->behavior, c->held.is_match, now) || c->held.end == c->given) {
         NAPIER_TRY(give_held(c));
     }
@@ -83,7 +90,14 @@ static napier_status cut(napier_cutter *cutter, int k, napier_word word) {
         word.count = napier_classify(cutter->words->alphabet.codes, word.text, word.size, level->codes.data);
         word.codes = level->codes.data;
     }
-    cutting c = {.cutter = cutter, .step = step, .k = k, .rest = word};
+    cutting c = {.cutter = cutter,
+                 .step = step,
+                 .k = k,
+                 .is_last = k + 1 == cutter->words->count,
+                 .is_wide = word.size != word.count,
+                 .text = word.text,
+                 .codes = word.codes,
+                 .is_first = word.is_first};
     napier_matcher_start(&level->matcher, word.count);
     for (size_t from = 0, start, end; from < word.count; from = end) {
         if (step->kind == NAPIER_WORDS_CHARS) {
