@@ -234,11 +234,15 @@ static int has_true(PyObject *object, PyObject *name) {
 
 /* Whether PyTorch is recording a gradient; -1 with an error set. */
 static int is_recording(void) {
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *enabled = torch ? PyObject_CallMethod(torch, "is_grad_enabled", NULL) : NULL;
+    static PyObject *is_grad_enabled;
+    if (!is_grad_enabled) {
+        PyObject *torch = PyImport_ImportModule("torch");
+        is_grad_enabled = torch ? PyObject_GetAttrString(torch, "is_grad_enabled") : NULL;
+        Py_XDECREF(torch);
+    }
+    PyObject *enabled = is_grad_enabled ? PyObject_CallNoArgs(is_grad_enabled) : NULL;
     const int recording = enabled ? PyObject_IsTrue(enabled) : -1;
     Py_XDECREF(enabled);
-    Py_XDECREF(torch);
     return recording;
 }
 

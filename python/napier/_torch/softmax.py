@@ -238,7 +238,7 @@ def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1
 
     mask: bool or integers that broadcast to the input; 0 hides an element, as a logit of -inf does, whatever it is, and it gets no
     gradient. causal: of the last two dimensions, queries and keys, the last query keeps all keys, and each earlier query one fewer.
-    masked_rows: the result of a row of which nothing is left: 'nan', or 'zero' as in torch._safe_softmax. algorithm: how a row is read,
+    masked_rows: the result of a row of which nothing is left: 'nan', or 'zero' as in PyTorch's attention. algorithm: how a row is read,
     with the same bits (docs/softmax.md).
 
     Examples
@@ -288,7 +288,7 @@ def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature
 
 def safe_softmax(input, dim=-1, **options):
     """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`, as are the options. With
-    masked_rows="zero" it is torch._safe_softmax.
+    masked_rows="zero" rows without a number give zeros, as in PyTorch's attention.
 
     Examples
     --------
