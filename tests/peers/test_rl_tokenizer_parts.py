@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from napier_c import NapierError, napier
 from support import Skip, raises
-from test_rl_tokenizer import Pair, corpus, random_text
+from test_rl_tokenizer import Ours, Pair, corpus, random_text
 from test_rl_tokenizer_families import LLAMA3, MARK, TEKKEN
 
 BEHAVIORS = ("isolated", "removed", "contiguous", "merged_with_previous", "merged_with_next")
@@ -118,10 +119,6 @@ class Bare(Pair):
 
     def __init__(self, tokenizer, change=None):
         super().__init__(tokenizer.to_str(), change)
-        self.normalizes = tokenizer.normalizer is not None
-
-    def check(self, text, plain_special=False, back=True):
-        return super().check(text, plain_special, back)
 
 
 def compare(name, pair, count, seed=0, back=True):
@@ -272,7 +269,6 @@ def test_refused_parts():
                          (of({"type": "Sequence", "pretokenizers": [{"type": "Digits"}] * 17}, "pre_tokenizer"), "16 steps")):
         document = json.loads(train_once().to_str())
         change(document)
-        from test_rl_tokenizer import Ours
         raises(NapierError, name, lambda: Ours(json.dumps(document)))
 
 
@@ -304,7 +300,7 @@ def real_texts():
 def check_file(name, text):
     pair, count = Pair(text), 0
     for one in real_texts():
-        count += pair.check(one, back=False)
+        count += pair.check(one)
     return f"{name}: {count + compare(name, pair, 3000)} tokens"
 
 
@@ -320,7 +316,6 @@ def test_files_of_litellm():
 
 def gguf_lists(path):
     """The tokens, their types and the merges of a GGUF file."""
-    import struct
     with open(path, "rb") as file:
         data = file.read(1 << 26)
     at = 24

@@ -316,6 +316,31 @@ static void over_bytes(void) {
     napier_tokenizer_destroy(context, t);
 }
 
+/* One edit of the tiny file, a text and its ids. tests/peers compares many more with `tokenizers`. */
+static void steps(void) {
+    static const struct {
+        const char *edit[3], *text, *ids;
+    } cases[] = {
+        {{"\"Split\"", "\"Digits\", \"individual_digits\": true"}, "a12", "64 16 17"},
+        {{"\"Split\"", "\"Digits\", \"individual_digits\": false"}, "a12", "64 273"},
+        {{"\"Isolated\"", "\"Removed\""}, "hello world", ""},
+        {{"\"Isolated\", \"invert\": false", "\"Removed\", \"invert\": true"}, "hello world", "259 264"},
+        {{"\"Isolated\"", "\"MergedWithNext\""}, "hello world", "259 264"},
+        {{"\"NFC\"", "\"Lowercase\""}, "HELLO", "259"},
+        {{"\"NFC\"", "\"NFKC\""}, "\uff48\uff45\uff4c\uff4c\uff4f", "259"},
+        {{"\"rstrip\": false", "\"rstrip\": true"}, "hello<|endoftext|>  \u3000hello", "259 278 259"},
+        {{"\"lstrip\": false", "\"lstrip\": true"}, "hello \n<|endoftext|>hello", "259 278 259"},
+        {{"\"!\": 0", "\"aaa\": 0"}, "a!b", "64 65"}, /* a byte without a token */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        napier_tokenizer *t = NULL;
+        if (succeeded(context, load_tiny(cases[i].edit, &t), cases[i].edit[1])) {
+            check_ids(t, cases[i].text, cases[i].ids);
+        }
+        napier_tokenizer_destroy(context, t);
+    }
+}
+
 /* ---- What is refused --------------------------------------------------------------------------------------------- */
 
 #define PIECE "{\"SpecialToken\": {\"id\": \"x\"}}, "
@@ -466,9 +491,9 @@ static void memory(void) { check_allocations("a tokenizer of characters", load_a
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 1);
-    const int failed =
-        RUN_TESTS("tokenizer_families", TEST(characters), TEST(around), TEST(decode), TEST(invalid_bytes),
-                  TEST(long_texts), TEST(over_bytes), TEST(refused_files), TEST(growing_text), TEST(memory));
+    const int failed = RUN_TESTS("tokenizer_families", TEST(characters), TEST(around), TEST(decode),
+                                 TEST(invalid_bytes), TEST(long_texts), TEST(over_bytes), TEST(steps),
+                                 TEST(refused_files), TEST(growing_text), TEST(memory));
     napier_context_destroy(context);
     return failed;
 }
