@@ -41,9 +41,9 @@ napier_status napier_load_check_format(napier_context *context, const char *path
     if (format == NULL) {
         return NAPIER_OK;
     }
-    return napier_fail(
-        context, NAPIER_UNSUPPORTED,
-        "%s: a tokenizer in the format of %s, and not a tokenizer.json. To convert it: python -c \"from "
-        "transformers import AutoTokenizer as A; A.from_pretrained('FOLDER'%s).save_pretrained('FOLDER')\"",
-        path, format, *format == 'G' ? ", gguf_file='FILE'" : "");
+    /* The path comes last, because a message has 256 bytes. */
+    return napier_fail(context, NAPIER_UNSUPPORTED,
+                       "no tokenizer.json but %s; python -c \"from transformers import AutoTokenizer as A; "
+                       "A.from_pretrained('FOLDER'%s).save_pretrained('FOLDER')\" makes one: %s",
+                       format, *format == 'G' ? ", gguf_file='FILE'" : "", path);
 }
