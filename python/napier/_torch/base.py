@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import struct
 import threading
 import types
 from typing import Any
@@ -355,6 +356,7 @@ def _refuse_tangents(operator, tangents):
 # The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the
 # compiled graph, and compile it again for every new value.
 
+_constants: dict[bytes, Tensor] = {}
 _ONE = torch.tensor([1.0], dtype=torch.float64)  # a temperature of 1, which most calls have
 _WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply q by it first"}
 
@@ -368,9 +370,21 @@ def _numbers(**values):
             _check_number(name, x)
     traced = torch.compiler.is_compiling() or any([isinstance(x, Tensor) for x in values.values()])
     if not (values and traced):
-        return torch.tensor([_number(name, x) for name, x in values.items()], dtype=torch.float64, device="cpu")
+        return _constant(*[_number(name, x) for name, x in values.items()])
     zero = torch.zeros((), dtype=torch.float64, device="cpu")
     return torch.stack([x.to(zero).reshape(()) if isinstance(x, Tensor) else zero + _number(name, x) for name, x in values.items()])
+
+
+def _constant(*numbers):
+    """Those numbers as a tensor, which is kept, because making it takes longer than a small softmax."""
+    key = struct.pack(f"{len(numbers)}d", *numbers)
+    kept = _constants.get(key)
+    if kept is None:
+        with torch.inference_mode(False):  # autograd may save it
+            kept = torch.tensor(numbers, dtype=torch.float64, device="cpu")
+        if len(_constants) < 256 and type(kept) is Tensor and _is_whole(kept):
+            _constants[key] = kept
+    return kept
 
 
 def _number(name, x):
