@@ -52,12 +52,12 @@ static float *room_of(const napier_tiles *a, int64_t p) {
 }
 
 /* Keeps what was found about tile p, the next one. */
-static void keep_look(napier_tiles *a, int64_t p, napier_looked looked) {
+static void keep_look(napier_tiles *a, int64_t p, const napier_looked *looked) {
     napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const float max = vf_hmax(looked.range.max), min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+    const float max = vf_hmax(looked->range.max), min = -vf_hmax(vf_sub(vf_zero(), looked->range.min));
     const bool clean =
-        fabsf(max) <= NAPIER_BIG && min >= max - NAPIER_CUTOFF && !vm_any(napier_range_nan(looked.range));
-    *t = (napier_tile_ahead){looked, a->next, max, min, clean && a->next.n == NAPIER_TILE};
+        fabsf(max) <= NAPIER_BIG && min >= max - NAPIER_CUTOFF && !vm_any(napier_range_nan(looked->range));
+    *t = (napier_tile_ahead){*looked, a->next, max, min, clean && a->next.n == NAPIER_TILE};
     a->next.column += NAPIER_TILE;
     if (a->next.column >= a->end) {
         a->next.row++;
@@ -68,7 +68,8 @@ static void keep_look(napier_tiles *a, int64_t p, napier_looked looked) {
 
 static void look_ahead(napier_tiles *a, int64_t p) {
     if (p < a->count) {
-        keep_look(a, p, look_row(a->job, a->next.row, a->next.column, a->next.n, room_of(a, p)));
+        const napier_looked looked = look_row(a->job, a->next.row, a->next.column, a->next.n, room_of(a, p));
+        keep_look(a, p, &looked);
     }
 }
 
@@ -120,7 +121,7 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
     sum->rest = vf_hadd(three_looks(k, &rows, NAPIER_TILE, lane));
     sum->count = not_below(NAPIER_TILE, rows.below);
     const napier_looked looked = {k.in == NAPIER_F32 ? (const float *)rows.look_x : rows.look_z, rows.range};
-    keep_look(a, p + NAPIER_AHEAD, looked);
+    keep_look(a, p + NAPIER_AHEAD, &looked);
 }
 
 #define NAPIER_THREE_TILES(write_, op_, dtype_) \
@@ -152,7 +153,7 @@ static bool sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *
         return terms;
     }
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
-    const bool kept = looked_tile(t->looked, t->at.n, terms, sum);
+    const bool kept = looked_tile(&t->looked, t->at.n, terms, sum);
     look_ahead(a, p + NAPIER_AHEAD);
     return kept;
 }
@@ -189,8 +190,9 @@ static void write_range(const napier_softmax_job *job, int64_t row, int64_t begi
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         void *y = napier_at_out(row_out(job, row), job->y.dtype, i * job->y.col_stride);
-        write_tile(job->op, final, job->masked_rows, look_row(job, row, i, n, scratch), n, spare, y, job->y.dtype,
-                   job->y.col_stride, job->stream);
+        const napier_looked looked = look_row(job, row, i, n, scratch);
+        write_tile(job->op, final, job->masked_rows, &looked, n, spare, y, job->y.dtype, job->y.col_stride,
+                   job->stream);
     }
     if (job->stream) {
         vf_stream_fence();

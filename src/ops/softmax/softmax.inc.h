@@ -123,7 +123,8 @@ static void napier_gather(const void *x, napier_dtype dtype, int64_t stride, int
     }
 }
 
-/* A row, or a tile of it, after the scan. */
+/* A row, or a tile of it, after the scan. Functions take its address: under AddressSanitizer clang 14 puts a vector among the
+ * arguments at an address that its own load refuses. */
 typedef struct napier_looked {
     const float *z; /* the widened elements: the input itself if it is plain f32, otherwise scratch */
     napier_range range;
@@ -269,20 +270,21 @@ static napier_lanes tile_lanes(const float *z, int n, float max, bool cut, float
 
 /* Sums any tile. Returns whether `terms` were kept; they are not if the maximum is
  * infinite or beyond 2^20, or there is a NaN. */
-static bool looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
-    const float max = vf_hmax(looked.range.max);
-    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
-        napier_tile_by_definition(looked.z, n, t);
+static bool looked_tile(const napier_looked *looked, int n, float *terms, napier_tile_sum *t) {
+    const float max = vf_hmax(looked->range.max);
+    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked->range))) {
+        napier_tile_by_definition(looked->z, n, t);
         return false;
     }
-    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
-    const napier_lanes lanes = tile_lanes(looked.z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked->range.min));
+    const napier_lanes lanes = tile_lanes(looked->z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
     *t = (napier_tile_sum){max, min, vf_hadd(lanes.rest), not_below(n, lanes.below), false};
     return terms;
 }
 
 NAPIER_SLOT void tile_sum_of(const float *z, int n, napier_tile_sum *t) {
-    looked_tile(napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL), n, NULL, t);
+    const napier_looked looked = napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL);
+    looked_tile(&looked, n, NULL, t);
 }
 
 /* ---- Finish: 16 rows at a time, as napier_final_outputs (sum.h) ---------------------------------------------------- */
@@ -524,28 +526,29 @@ NAPIER_KERNEL void terms_as(const float *z, int n, vf cutoff, vf magic, bool cut
 
 /* Results of one tile of a row from its z and the row's final. `spare` has space for a tile; y may be
  * the memory of z. */
-static void write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, napier_looked looked,
-                       int n, float *spare, void *y, napier_dtype dtype, int64_t stride, bool stream) {
+static void write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
+                       const napier_looked *looked, int n, float *spare, void *y, napier_dtype dtype, int64_t stride,
+                       bool stream) {
     if (final->kind != NAPIER_ROW_FINITE || (op == NAPIER_OP_SOFTMAX && napier_is_big(final->max))) {
-        write_by_definition(op, final, masked, looked.z, n, spare);
+        write_by_definition(op, final, masked, looked->z, n, spare);
     } else {
         const napier_writer w = napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob);
-        const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+        const float min = -vf_hmax(vf_sub(vf_zero(), looked->range.min));
         const bool care = !((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB);
         const float magic = op == NAPIER_OP_SOFTMAX ? napier_term_magic(final->exponent) : 0.0f;
         const bool direct = stride == 1 && final->factor == 1.0f;
         if (op == NAPIER_OP_SOFTMAX && !care && direct && dtype == NAPIER_F32) {
             const napier_results probs = {NAPIER_OP_SOFTMAX, &w, false, true, vf_set(magic)};
             if (goes_past_caches(y, dtype, n, stream)) {
-                write_as(NAPIER_F32, probs, looked.z, n, true, y);
+                write_as(NAPIER_F32, probs, looked->z, n, true, y);
             } else {
-                write_as(NAPIER_F32, probs, looked.z, n, false, y);
+                write_as(NAPIER_F32, probs, looked->z, n, false, y);
             }
             return;
         }
-        const float *values = looked.z;
+        const float *values = looked->z;
         if (op == NAPIER_OP_SOFTMAX) {
-            terms_as(looked.z, n, vf_set(final->max - NAPIER_CUTOFF), vf_set(magic), care, spare);
+            terms_as(looked->z, n, vf_set(final->max - NAPIER_CUTOFF), vf_set(magic), care, spare);
             values = spare;
         }
         if (direct) {
@@ -598,7 +601,7 @@ NAPIER_SLOT void any_row(const napier_softmax_job *job, int64_t row, void *y, fl
     const int n = (int)job->x.cols;
     const napier_final final = final_of_row(job, row, scratch);
     const napier_looked looked = look_row(job, row, 0, n, scratch);
-    write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
+    write_tile(job->op, &final, job->masked_rows, &looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
                job->y.col_stride, false);
 }
 
@@ -613,7 +616,7 @@ NAPIER_SLOT void write_row(napier_softmax_op op, const napier_final *final, napi
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = napier_tile_at(i, n);
         const napier_looked looked = napier_look(z + i, NAPIER_F32, 1, 1.0f, part, scratch);
-        write_tile(op, final, masked, looked, part, scratch + NAPIER_TILE + 16, napier_at_out(y, dtype, i * stride),
+        write_tile(op, final, masked, &looked, part, scratch + NAPIER_TILE + 16, napier_at_out(y, dtype, i * stride),
                    dtype, stride, false);
     }
 }

@@ -300,24 +300,24 @@ static void napier_token_slopes_end(const float *derivative, const uint8_t *keep
     }
 }
 
-static void napier_token_slopes(const napier_final *final, const napier_token_slope *slope, napier_looked looked, int n,
-                                float *out) {
-    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+static void napier_token_slopes(const napier_final *final, const napier_token_slope *slope, const napier_looked *looked,
+                                int n, float *out) {
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked->range.min));
     if (final->kind != NAPIER_ROW_FINITE) {
         for (int i = 0; i < n; i++) {
             out[i] = napier_nan();
         }
     } else if (napier_is_big(final->max)) {
-        napier_token_slopes_by_definition(final, slope, looked.z, n, out);
+        napier_token_slopes_by_definition(final, slope, looked->z, n, out);
     } else if (napier_token_is_normal(final, min)) {
         if (slope->entropy == 0.0f && slope->base != 0.0f) { /* the general formula would lose the sign of a base of
                                                                 -0 */
-            napier_token_slopes_as(final, slope, looked.z, n, false, true, out);
+            napier_token_slopes_as(final, slope, looked->z, n, false, true, out);
         } else {
-            napier_token_slopes_as(final, slope, looked.z, n, false, false, out);
+            napier_token_slopes_as(final, slope, looked->z, n, false, false, out);
         }
     } else {
-        napier_token_slopes_as(final, slope, looked.z, n, true, false, out);
+        napier_token_slopes_as(final, slope, looked->z, n, true, false, out);
     }
 }
 
@@ -358,7 +358,7 @@ static void napier_token_gradient(const napier_token_job *job, int64_t row, int6
         } else {
             looked = napier_token_look(job, row, i, n, room);
         }
-        napier_token_slopes(final, slope, looked, n, out);
+        napier_token_slopes(final, slope, &looked, n, out);
         if (final->kind == NAPIER_ROW_FINITE) {
             napier_token_slopes_chosen(slope, i, n, out);
         }

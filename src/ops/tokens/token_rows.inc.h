@@ -353,11 +353,11 @@ NAPIER_KERNEL int napier_token_fold_lanes(const napier_token_kind k, const vf *l
 }
 
 /* Reduces a single tile with any elements. */
-static void napier_token_tile_alone(const napier_token_run *run, int64_t p, napier_looked looked, int n) {
+static void napier_token_tile_alone(const napier_token_run *run, int64_t p, const napier_looked *looked, int n) {
     const int64_t column = napier_token_column(run, p);
     const uint8_t *keep = napier_token_keep(&run->job->rules, run->row, column);
     const napier_token_parts parts = napier_token_parts_of(looked, n, run->job->wants.entropy);
-    napier_token_tile_done(&run->job->wants, looked.z, keep, n, column / NAPIER_TILE, &parts, run->slots, run->seen);
+    napier_token_tile_done(&run->job->wants, looked->z, keep, n, column / NAPIER_TILE, &parts, run->slots, run->seen);
 }
 
 /* Writes the sums to the slots of the tiles. If the look left NaNs to the entropy, this finds them. Then the slot's
@@ -486,7 +486,7 @@ static void napier_token_range(const napier_token_job *job, int64_t row, int64_t
     for (int64_t p = napier_token_stretch(&run, 0); p < run.count; p = napier_token_stretch(&run, p + 1)) {
         const napier_token_ahead *t = napier_token_ahead_of(&run, p);
         const napier_looked looked = t->fused ? napier_token_look_at(&run, p, NAPIER_AHEAD_SLOTS) : t->looked;
-        napier_token_tile_alone(&run, p, looked, t->n);
+        napier_token_tile_alone(&run, p, &looked, t->n);
         napier_token_look_ahead(&run, p + NAPIER_AHEAD);
     }
 }
@@ -528,7 +528,7 @@ static napier_token_final napier_token_alone(const napier_token_job *job, napier
     float room[NAPIER_TOKEN_SLOT_ARRAYS * 16];
     const napier_token_slots slots = napier_token_slots_of(room, 1);
     const int n = (int)job->x.cols;
-    const napier_token_parts parts = napier_token_parts_of(looked, n, job->wants.entropy);
+    const napier_token_parts parts = napier_token_parts_of(&looked, n, job->wants.entropy);
     napier_token_tile_done(&job->wants, looked.z, keep, n, 0, &parts, &slots, seen);
     return napier_token_finish(&job->wants, &slots, 1);
 }

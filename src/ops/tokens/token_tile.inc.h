@@ -205,17 +205,17 @@ static napier_token_parts napier_token_by_definition(const float *z, int n) {
                                 terms ? napier_token_spread_by_definition(z, n, t.max) : 0.0f};
 }
 
-static napier_token_parts napier_token_parts_of(napier_looked looked, int n, bool entropy) {
-    const float max = vf_hmax(looked.range.max), min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
-    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
-        return napier_token_by_definition(looked.z, n);
+static napier_token_parts napier_token_parts_of(const napier_looked *looked, int n, bool entropy) {
+    const float max = vf_hmax(looked->range.max), min = -vf_hmax(vf_sub(vf_zero(), looked->range.min));
+    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked->range))) {
+        return napier_token_by_definition(looked->z, n);
     }
     const napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
     const bool cut = !(min >= max - NAPIER_CUTOFF);
-    const napier_token_lanes lanes =
-        entropy ? (cut ? napier_token_sum(looked.z, n, &a, true, true) : napier_token_sum(looked.z, n, &a, false, true))
-        : cut   ? napier_token_sum(looked.z, n, &a, true, false)
-                : napier_token_sum(looked.z, n, &a, false, false);
+    const napier_token_lanes lanes = entropy ? (cut ? napier_token_sum(looked->z, n, &a, true, true)
+                                                    : napier_token_sum(looked->z, n, &a, false, true))
+                                     : cut   ? napier_token_sum(looked->z, n, &a, true, false)
+                                             : napier_token_sum(looked->z, n, &a, false, false);
     return (napier_token_parts){max, napier_token_count(n, lanes.below), vf_hadd(lanes.rest), vf_hadd(lanes.spread)};
 }
 
@@ -313,7 +313,7 @@ static void napier_token_tile_done(const napier_token_wants *wants, const float 
 NAPIER_SLOT void napier_token_tile(const napier_token_wants *wants, const float *z, const uint8_t *keep, int n,
                                    int64_t tile, const napier_token_slots *slots, napier_token_seen *seen) {
     const napier_looked looked = napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL);
-    const napier_token_parts parts = napier_token_parts_of(looked, n, wants->entropy);
+    const napier_token_parts parts = napier_token_parts_of(&looked, n, wants->entropy);
     napier_token_tile_done(wants, z, keep, n, tile, &parts, slots, seen);
 }
 
