@@ -150,8 +150,10 @@ def _use_of(args):
             is_whole = _is_whole(x)
             try:
                 has_tangent = forward_ad.unpack_dual(x).tangent is not None
-            except RuntimeError:  # vmap is the innermost transform
-                return TRANSFORMED
+            except RuntimeError:  # vmap is the innermost transform, or gradients are batched (is_grads_batched), which wraps nothing
+                if not is_whole:
+                    return TRANSFORMED
+                has_tangent = False
             if has_tangent:
                 use = TRANSFORMED if is_whole else FORWARD
             elif not is_whole:
