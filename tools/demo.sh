@@ -40,7 +40,7 @@ if [ $# -lt 2 ]; then
     processors=$(nproc 2>/dev/null || echo 2)
     title "Building the library, the program and the examples: 6 minutes of processor time, by $processors processors (log: $out/build.log)"
     # the status of a pipe is that of its end
-    { cmake --preset release && cmake --build --preset release --parallel && : >"$out/built"; } 2>&1 | show_build "$out/build.log"
+    { cmake --preset release && cmake --build --preset release --parallel "$processors" && : >"$out/built"; } 2>&1 | show_build "$out/build.log"
     if [ ! -e "$out/built" ]; then
         tail -n 30 "$out/build.log"
         fail "the build failed"
