@@ -276,7 +276,8 @@ group_sanitize() {
     build_asan all &&
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
         check_ctest 2000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow|$again" &&
-        skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax and hostile_allocations make the same calls"
+        skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax and hostile_allocations make the same calls" &&
+        skip "unit tests with sanitizers: $again" "the same as X_engine or as another number of emulated processors"
     export TSAN_OPTIONS=halt_on_error=1
     build tsan "$(command -v clang || echo "$main_cc")" "selftest goldens" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
     check_counted 300 "self-test, threads" "$work/tsan/tests/selftest" --quick

@@ -807,7 +807,8 @@ def test_nodes_keep_what_their_gradient_needs():
         saved = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
             y = ours(x)
-        assert len([t for t in saved if t.numel() > 1]) == 1 and type(y.grad_fn).__name__ == "RecordedBackward"
+        assert sorted(t.numel() > 1 for t in saved) in ([True], [False, True])  # and perhaps the temperature
+        assert type(y.grad_fn).__name__ == "RecordedBackward"
         seed = normal(*y.shape, seed=1, dtype=torch.float64).detach()
         want, = torch.autograd.grad(theirs(x), x, seed)
         mine, = torch.autograd.grad(y, x, seed)
