@@ -358,7 +358,7 @@ def _refuse_tangents(operator, tangents):
 # The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the
 # compiled graph, and compile it again for every new value.
 
-_constants: dict[bytes, Tensor] = {}
+_constants: dict[bytes, torch.Tensor] = {}
 _ONE = torch.tensor([1.0], dtype=torch.float64)  # a temperature of 1, which most calls have
 _WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply q by it first"}
 
