@@ -424,7 +424,7 @@ static napier_status cost_work(napier_context *context, const void *argument, vo
 /* The choice of the search depends on the cost, so the cost has the same bits everywhere; counting it does not change
  * the result. */
 static void test_cost(void) {
-    static const int64_t shapes[][3] = {{600, 20, 15}, {40, 3, 4}, {4100, 64, 15}, {4100, 300, 2}};
+    static const int64_t shapes[][3] = {{600, 20, 15}, {40, 3, 4}, {4100, 8, 15}, {300, 300, 2}};
     for (size_t i = 0; i < (NAPIER_SANITIZED ? 2 : sizeof shapes / sizeof *shapes); i++) {
         const int64_t n = shapes[i][0], k = shapes[i][2];
         const search_job job =
