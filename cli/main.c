@@ -42,8 +42,9 @@ static void print_help(void) {
         printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
     }
     puts("\n"
-         "  napier help COMMAND    options of a command, with an example\n"
-         "  napier --version       the version\n"
+         "  napier help COMMAND      options of a command, with an example\n"
+         "  napier completion SHELL  what bash, zsh or fish needs to complete commands and options\n"
+         "  napier --version         the version\n"
          "\n"
          "example: napier softmax logits.npy -o probs.npy\n"
          "\n"
@@ -99,6 +100,9 @@ int main(int argc, char **argv) {
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
         printf("napier %s\n", napier_version());
         return finish_standard_output();
+    }
+    if (strcmp(word, "completion") == 0) {
+        return argc > 3 ? misuse("completion: one shell at a time") : completion_print(argv[2], commands, COMMANDS);
     }
     if (word[0] == '-') {
         return misuse("unknown option '%s'", word);

@@ -68,6 +68,9 @@ enum { HELP_WIDTH = 100 };
 void command_help(const command *c);
 void commands_manual(const command *const *commands, int count);
 
+/* Prints a script that completes commands and options in that shell. Returns the exit status. */
+int completion_print(const char *shell, const command *const *commands, int count);
+
 /* Prints words from `column` on, in lines of at most HELP_WIDTH characters that begin in column `indent`. */
 void print_wrapped(const char *text, int column, int indent);
 

@@ -69,6 +69,7 @@ man_page_is_whole() {
 check "no path of the build remains in the package files" no_build_paths
 if have awk; then
     check "installed: the man page" test -s "$prefix/share/man/man1/napier.1"
+    check "installed: completion for bash" test -s "$prefix/share/bash-completion/completions/napier"
     if have groff; then
         check "the man page is one" man_page_is_whole
     else

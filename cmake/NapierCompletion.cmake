@@ -1,0 +1,16 @@
+# What bash, zsh and fish need to complete `napier ...`: the program prints it, so a program that cannot run here has none.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(napier_completions bash bash-completion/completions/napier zsh zsh/site-functions/_napier
+    fish fish/vendor_completions.d/napier.fish)
+  set(napier_completion_files)
+  while(napier_completions)
+    list(POP_FRONT napier_completions shell place)
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/completion/${place}")
+    get_filename_component(folder "${place}" DIRECTORY)
+    file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/completion/${folder}")
+    add_custom_command(OUTPUT "${file}" COMMAND napier_cli completion ${shell} > "${file}" DEPENDS napier_cli VERBATIM)
+    install(FILES "${file}" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/${folder}")
+    list(APPEND napier_completion_files "${file}")
+  endwhile()
+  add_custom_target(napier_completion ALL DEPENDS ${napier_completion_files})
+endif()
