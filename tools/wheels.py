@@ -40,7 +40,7 @@ def python_headers(out):
 
 
 def build(arch, out, zig):
-    """Compiles the extension; returns it and the folder of the licences."""
+    """Compiles the extension and the program; returns them and the folder of the licences."""
     target = f"{arch}-linux-gnu.{GLIBC}"
     libraries = ROOT / "build" / "libraries" / f"{arch}-linux"
     folder = out / f"build-{arch}"
@@ -62,18 +62,28 @@ def build(arch, out, zig):
         "-DCMAKE_BUILD_TYPE=Release",
         "-DNAPIER_PYTHON=ON",
         "-DNAPIER_PYTHON_BUNDLE=OFF",
-        "-DNAPIER_CLI=OFF",
         "-DNAPIER_TESTS=OFF",
         "-DNAPIER_EXAMPLES=OFF",
         "-DBUILD_SHARED_LIBS=OFF",
         "-DNAPIER_CAIRO=OFF",
         "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,-s",
+        "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-s",
         f"-DPython_EXECUTABLE={sys.executable}",
         f"-DPython_INCLUDE_DIR={python_headers(out)}",
         env=environment,
     )
-    run("cmake", "--build", folder, "--parallel", os.environ.get("JOBS", str(os.cpu_count())), "--target", "napier_python", env=environment)
-    return folder / "python" / "napier" / "_napier.abi3.so", libraries / "licenses"
+    run(
+        "cmake",
+        "--build",
+        folder,
+        "--parallel",
+        os.environ.get("JOBS", str(os.cpu_count())),
+        "--target",
+        "napier_python",
+        "napier_cli",
+        env=environment,
+    )
+    return folder / "python" / "napier" / "_napier.abi3.so", folder / "napier", libraries / "licenses"
 
 
 def metadata(folder):
@@ -83,13 +93,15 @@ def metadata(folder):
     return folder / made.stdout.split()[-1]
 
 
-def pack(arch, extension, licenses, out):
+def pack(arch, extension, program, licenses, out):
     """A wheel that only this machine's pip would take: auditwheel makes the one to publish."""
     with tempfile.TemporaryDirectory() as temporary:
         tree = pathlib.Path(temporary)
         info = metadata(tree)
         shutil.copytree(ROOT / "python" / "napier", tree / "napier", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(extension, tree / "napier")
+        (tree / "napier" / "bin").mkdir()
+        shutil.copy(program, tree / "napier" / "bin")
         shutil.copy(ROOT / "cli" / "plot" / "plot_page.html", tree / "napier" / "_umap" / "map_page.html")
         (info / "licenses").mkdir(exist_ok=True)
         for file in licenses.iterdir():

@@ -1,11 +1,13 @@
 """napier.CausalLM, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
 are is for tests/unit (an oracle) and tests/peers (transformers)."""
 
+import fnmatch
 import functools
 import json
 import pathlib
 import pickle
 import shutil
+import sys
 import time
 import types
 import warnings
@@ -330,15 +332,74 @@ def test_a_sequence_that_is_too_long(directory):
         assert str(warning.message).startswith("a sequence of 65 tokens is longer than the 64 positions")
 
 
-def test_a_name_of_a_hub():
-    """Nothing is downloaded: the error has the two commands."""
-    for name, hub in [("Qwen3-0.6Z", "OWNER/Qwen3-0.6Z"), ("Qwen/Qwen3-0.6Z", "Qwen/Qwen3-0.6Z")]:
-        for load in (napier.CausalLM.from_pretrained, napier.CausalLM):
+def test_a_name_of_a_hub(monkeypatch):
+    """Without huggingface_hub nothing is downloaded: the error has the two commands."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for name, hub in [("Qwen3-0.6Z", "OWNER/Qwen3-0.6Z"), ("Qwen/Qwen3-0.6Z", "Qwen/Qwen3-0.6Z"), ("./Qwen3-0.6Z", "OWNER/Qwen3-0.6Z")]:
+        for load in (napier.CausalLM.from_pretrained, napier.CausalLM, napier.Tokenizer.from_pretrained):
             refuses(
                 lambda load=load, name=name: load(name),
                 FileNotFoundError,
                 f"^{name}: no such folder.*\n.*pip install huggingface_hub\n.*hf download {hub} --local-dir Qwen3-0.6Z$",
             )
+    refuses(lambda: napier.CausalLM(__file__), NotADirectoryError, "a file, where the folder of a model is wanted")
+
+
+def fake_hub(monkeypatch, repository, cache):
+    """A huggingface_hub that fetches from a folder; returns the list of the files that were asked for."""
+    asked = []
+
+    def snapshot_download(name, *, allow_patterns):
+        if name != "Owner/Model-0.1":
+            raise OSError(f"404: {name}")
+        for file in sorted(repository.rglob("*")):
+            inside = file.relative_to(repository).as_posix()
+            if file.is_file() and any(fnmatch.fnmatch(inside, pattern) for pattern in allow_patterns):
+                asked.append(inside)
+                (cache / inside).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, cache / inside)
+        return str(cache)
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", types.SimpleNamespace(snapshot_download=snapshot_download))
+    return asked
+
+
+@have
+def test_a_hub_fetches_what_is_read(monkeypatch, tmp_path, directory, model):
+    """OWNER/NAME comes through huggingface_hub: the files that Napier reads, and no others."""
+    repository = tmp_path / "repository"
+    shutil.copytree(directory, repository)
+    for other in ("README.md", "pytorch_model.bin", "consolidated.safetensors", "onnx/model.onnx", "original/params.json"):
+        (repository / other).parent.mkdir(exist_ok=True)
+        (repository / other).write_text("large")
+    asked = fake_hub(monkeypatch, repository, tmp_path / "cache")
+    fetched = napier.CausalLM.from_pretrained("Owner/Model-0.1")
+    assert sorted(asked) == sorted(["config.json", "model.safetensors", "tokenizer.json"])
+    assert bits(fetched.forward([5, 6, 7])) == bits(model.forward([5, 6, 7])) and fetched.directory == str(tmp_path / "cache")
+    assert bits(pickle.loads(pickle.dumps(fetched)).forward([5])) == bits(model.forward([5]))
+    asked.clear()
+    assert napier.Tokenizer.from_pretrained("Owner/Model-0.1").encode("a b") == model.encode("a b") and asked == ["tokenizer.json"]
+    refuses(lambda: napier.CausalLM("Owner/Other"), FileNotFoundError, "^Owner/Other: no such folder.*404: Owner/Other$")
+
+
+@have
+def test_a_refused_tokenizer_leaves_ids(tmp_path, model):
+    """A tokenizer.json that is refused: what takes ids works, and what takes texts says why it does not."""
+    write_model(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Other"}}')
+    refused = napier.CausalLM.from_pretrained(tmp_path)
+    assert bits(refused.logprobs_for([5, 6], [7])) == bits(model.logprobs_for([5, 6], [7]))
+    assert refused.generate([[5, 6]], max_tokens=3).token_ids.tolist() == model.generate([[5, 6]], max_tokens=3).token_ids.tolist()
+    for call in (
+        lambda: refused.tokenizer,
+        lambda: refused.encode("a"),
+        lambda: refused.decode([5]),
+        lambda: refused.logprobs_for("a", "b"),
+        lambda: refused.generate([[5]], texts=True),
+    ):
+        refuses(call, (ValueError, NotImplementedError, RuntimeError), "tokenizer.json")
+    refused.tokenizer = model.tokenizer  # another one
+    assert refused.encode("a") == model.encode("a")
 
 
 @have

@@ -41,6 +41,12 @@ def check_readme(random, x, logits, ids):
             check(f"README: {line.split('#')[0].strip()}", not error, error)
 
 
+def check_program():
+    """The program that the wheel carries, as a module; tests/python has its script."""
+    shown = subprocess.run([sys.executable, "-m", "napier", "info"], capture_output=True, text=True)
+    check("python -m napier info", shown.returncode == 0 and "tokenizer and model" in shown.stdout, shown.stderr)
+
+
 def import_seconds(before):
     """The processor time of `import napier` after other lines: the least of some, so that a busy machine does not count."""
     code = f"import time\n{before}\na = time.process_time(); import napier; print(time.process_time() - a)"
@@ -68,6 +74,7 @@ def main():
                                         napier.log_softmax(logits)[np.arange(64), ids], atol=1e-5))
     check("UMAP", napier.UMAP(n_neighbors=5).fit_transform(random.standard_normal((200, 8))).shape == (200, 2))
     check("the tokenizer is in this build", hasattr(napier, "Tokenizer"))
+    check_program()
     check_readme(random, x, logits, ids)
     own, whole = import_seconds("import numpy"), import_seconds("")
     check("import napier in less than 20 ms, or on a slow machine a fifth of the time with NumPy",

@@ -14,6 +14,7 @@ import numpy as np
 from .. import _napier
 from . import chat_template as chat_templates
 from .._ops.logsumexp import _is_tensor
+from .hub import TOKENIZER_FILES, folder_of
 
 
 class BatchLogprobs(NamedTuple):
@@ -82,6 +83,19 @@ class Tokenizer:
         self._handle = (_napier._tokenizer_from_json if isinstance(path, bytes) else _napier._tokenizer_load)(path)
         self._path = path
         self._template = None  # of an object of transformers
+
+    @classmethod
+    def from_pretrained(cls, path):
+        """The tokenizer of a model: its directory, or OWNER/NAME on the Hugging Face hub, as in CausalLM.from_pretrained.
+
+        Examples
+        --------
+        >>> import napier
+        >>> tokenizer = napier.Tokenizer.from_pretrained("Qwen3-0.6B")
+        >>> tokenizer.decode(tokenizer.encode("Hello, world"))
+        'Hello, world'
+        """
+        return cls(os.path.join(folder_of(path, TOKENIZER_FILES), "tokenizer.json"))
 
     def __reduce__(self):
         return Tokenizer, (self._path if isinstance(self._path, bytes) else os.path.abspath(self._path),)
@@ -292,26 +306,30 @@ class CausalLM:
     __module__ = "napier"  # what pickles and help show
 
     def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True):
-        if not os.path.isdir(directory):
-            raise FileNotFoundError(_no_folder(os.fspath(directory)))
-        directory = os.path.abspath(os.fspath(directory))
-        path = os.path.join(directory, "tokenizer.json")
+        directory = folder_of(directory)
         self._start(_napier._model_load(directory, compute, int(memory)), compute, memory, add_special_tokens)
         self.directory = directory
-        self.tokenizer = Tokenizer(path) if os.path.exists(path) else None
+
+    @functools.cached_property
+    def tokenizer(self):
+        """The Tokenizer of the model's directory, or None. It is read when it is first used, so a model whose tokenizer.json is
+        refused still takes ids."""
+        path = os.path.join(self.directory, "tokenizer.json") if self.directory is not None else ""
+        return Tokenizer(path) if os.path.exists(path) else None
 
     def _start(self, handle, compute, memory, add_special_tokens):
         self._handle = handle
         self._options = {"compute": compute, "memory": int(memory), "add_special_tokens": bool(add_special_tokens)}
         self._lock, self._calls, self._changed = threading.Lock(), 0, False
         self._source, self._tensors = None, {}
-        self.directory = self.tokenizer = None
+        self.directory = None
         self.info = _napier._model_info(handle)
         self._too_long = False  # whether it has warned
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True):
-        """Loads a model from a local directory in the format of transformers. It does not download.
+        """Loads a model from a local directory in the format of transformers. OWNER/NAME, a model of the Hugging Face hub, is
+        fetched by huggingface_hub, if it is installed: only the files that Napier reads.
 
         Examples
         --------
@@ -832,16 +850,6 @@ class CausalLM:
 
 
 Qwen3 = CausalLM  # another name
-
-
-def _no_folder(name):
-    """What to do about a model's name that is no folder here."""
-    owner, folder = os.path.split(name)
-    hub = name if owner and folder and "/" not in owner and owner[0] not in "./" else f"OWNER/{folder}"
-    return (
-        f"{name}: no such folder, and Napier downloads nothing. A model of the Hugging Face hub comes with\n"
-        f"    pip install huggingface_hub\n    hf download {hub} --local-dir {folder}"
-    )
 
 
 def _named(state_dict):

@@ -1,5 +1,6 @@
 """Types of napier.CausalLM and napier.Tokenizer. Array: as in _napier.pyi."""
 
+from functools import cached_property
 from os import PathLike
 from typing import Any, Callable, Literal, Mapping, NamedTuple, Optional, Sequence
 
@@ -36,6 +37,8 @@ class KV:
 class Tokenizer:
     def __len__(self) -> int: ...
     def __init__(self, path: str | bytes | PathLike[str]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, path: str | PathLike[str]) -> Tokenizer: ...
     def encode(
         self, text: str | bytes, *, plain_special: bool = False, add_special_tokens: bool | Literal["once"] = False, continues: bool = False
     ) -> list[int]: ...
@@ -67,7 +70,8 @@ class Tokenizer:
     ) -> str: ...
 
 class CausalLM:
-    tokenizer: Optional[Tokenizer]
+    @cached_property
+    def tokenizer(self) -> Optional[Tokenizer]: ...
     info: dict[str, Any]
     directory: Optional[str]
 

@@ -1,0 +1,37 @@
+"""The folder of a model: a path, or what huggingface_hub, where it is installed, fetches for a name of the Hugging Face hub."""
+
+import os
+import re
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
+)
+MODEL_FILES = ("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json", *TOKENIZER_FILES)
+
+
+def folder_of(name, files=MODEL_FILES):
+    """The absolute path of the folder `name`, or of the files of OWNER/NAME in huggingface_hub's cache."""
+    name = os.fspath(name)
+    if os.path.isdir(name):
+        return os.path.abspath(name)
+    if os.path.exists(name):
+        raise NotADirectoryError(f"{name}: a file, where the folder of a model is wanted")
+    is_hub_name = re.fullmatch(r"\w[\w.-]*/[\w.-]+", name)
+    folder = os.path.basename(name)
+    try:
+        if not is_hub_name:
+            raise ImportError
+        import huggingface_hub
+    except ImportError:
+        raise FileNotFoundError(
+            f"{name}: no such folder, and without huggingface_hub Napier downloads nothing. A model of the Hugging Face hub comes with\n"
+            f"    pip install huggingface_hub\n    hf download {name if is_hub_name else f'OWNER/{folder}'} --local-dir {folder}"
+        ) from None
+    try:
+        return os.path.abspath(huggingface_hub.snapshot_download(name, allow_patterns=list(files)))
+    except (OSError, ValueError) as error:  # no such model, no access, no network
+        raise FileNotFoundError(f"{name}: no such folder, and huggingface_hub cannot fetch a model of this name: {error}") from error
