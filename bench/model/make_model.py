@@ -1,6 +1,6 @@
 """Writes a random model of the exact shape of Qwen3-0.6B (or of another family), as transformers would save it.
 
-    make_model.py DIRECTORY [--family qwen3|qwen2|llama|mistral] [--layers N] [--dtype bfloat16|float32|float16]
+    make_model.py DIRECTORY [--family qwen3|qwen2|llama|smollm2|mistral] [--layers N] [--dtype bfloat16|float32|float16]
 
 Weights are normal with the spread that makes activations stay of size 1, so that products see numbers as a real model
 has them. The files are for measuring only: 1.2 GB in bfloat16.
@@ -23,6 +23,10 @@ SHAPES = {
                   rms_norm_eps=1e-5, tie_word_embeddings=True,
                   rope_parameters=dict(rope_type="llama3", rope_theta=5e5, factor=32.0, low_freq_factor=1.0,
                                        high_freq_factor=4.0, original_max_position_embeddings=8192)),
+    "smollm2": dict(model_type="llama", hidden_size=576, num_hidden_layers=30, num_attention_heads=9,  # 135M
+                    num_key_value_heads=3, head_dim=64, intermediate_size=1536, vocab_size=49152,
+                    max_position_embeddings=8192, rope_parameters=dict(rope_type="default", rope_theta=1e5), rms_norm_eps=1e-5,
+                    tie_word_embeddings=True),
     "mistral": dict(hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,  # 7B, 0.3
                     intermediate_size=14336, vocab_size=32768, max_position_embeddings=32768, rope_theta=1e6,
                     rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=None),
@@ -41,7 +45,8 @@ def main():
     with torch.device("meta"):
         shape = SHAPES[wanted.family]
         shape["num_hidden_layers"] = wanted.layers or shape["num_hidden_layers"]
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(wanted.family, **shape))
+        family = shape.pop("model_type", wanted.family)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **shape))
     model = model.to_empty(device="cpu").to(dtype)
     model.tie_weights()
     with torch.no_grad():

@@ -1,12 +1,15 @@
 """Time of a decode step at 1, 8 and 64 sequences: Napier against transformers and llama.cpp, on a random model of
 Qwen3-0.6B's shape; and of attention's part of a step over thousands of keys.
 
-    python bench/python/decode.py MODEL [--rounds 3] [--threads 2] [--compute bfloat16,float32] [--output FILE.jsonl]
+    python bench/python/decode.py MODEL [--rounds 3] [--threads 2] [--compute bfloat16,float32] [--isa avx2]
+        [--output FILE.jsonl]
 
 in an environment with napier, torch and transformers. MODEL is a folder of bench/model/make_model.py. Prompts have 32
 tokens; sampling is at temperature 1 over the whole vocabulary (llama.cpp samples nothing, which is to its advantage).
 llama.cpp runs in the environment `llama` of the folder $NAPIER_BENCH_HOME (default ~/.cache/napier/bench), which
 `bench/setup.sh llama` makes; NAPIER_BENCH_LLAMA names another environment's folder. Without it, it is left out.
+
+--isa holds Napier and transformers to an instruction set, avx2 or avx512. (llama.cpp has no such setting.)
 
 --compute read compares the steps of 1, 2, 8 and 16 sequences in bf16 with reads: one before and one after each step, because
 the memory's speed changes from second to second. A step's ratio is to the mean of the two.
@@ -38,15 +41,27 @@ HOME = Path(os.environ.get("NAPIER_BENCH_HOME", Path.home() / ".cache/napier/ben
 LLAMA = Path(os.environ.get("NAPIER_BENCH_LLAMA", HOME / "llama")) / "bin/python"
 
 
+ISA_VARIABLES = {  # of PyTorch and its oneDNN
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},  # no AMX
+}
+
+
+def napier_for(threads):
+    import napier
+
+    napier.set_isa(os.environ.get("NAPIER_BENCH_ISA", "auto"))
+    napier.set_num_threads(threads)
+    return napier
+
+
 def prompts_of(sequences, vocabulary):
     draw = np.random.default_rng(sequences)
     return [draw.integers(0, vocabulary, PROMPT) for _ in range(sequences)]
 
 
 def napier_steps(folder, compute, threads):
-    import napier
-
-    napier.set_num_threads(threads)
+    napier = napier_for(threads)
     model = napier.Qwen3(folder, compute=compute, memory=4 << 30)
     for sequences, tokens in CASES:
         first, begun = [], [0.0] * sequences  # the times of the first sequence's tokens, and of each sequence's first token
@@ -130,7 +145,7 @@ def attention_steps(who, threads):
     import napier.torch
 
     torch.set_num_threads(threads)
-    napier.set_num_threads(threads)
+    napier_for(threads)
     for sequences, keys in ATTENTION:
         draw = torch.Generator().manual_seed(1)
         q = torch.randn(sequences, HEADS, DIM, generator=draw).bfloat16()
@@ -160,10 +175,7 @@ def attention_steps(who, threads):
 
 def read_steps(folder, threads):
     """(sequences, step, read): the read is the mean of those before and after the step."""
-    import napier
-
-    napier.set_num_threads(threads)
-    model = napier.Qwen3(folder, compute="bfloat16", memory=4 << 30)
+    model = napier_for(threads).Qwen3(folder, compute="bfloat16", memory=4 << 30)
     words = np.memmap(f"{folder}/model.safetensors", dtype=np.uint8, mode="r")
     with tempfile.TemporaryDirectory() as place:
         compile_read(f"{place}/read.so", "-shared", "-fPIC")
@@ -244,9 +256,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compute", default="bfloat16,float32", help="of bfloat16, float32 and attention (default both dtypes), or read")
+    parser.add_argument("--isa", choices=ISA_VARIABLES)
     parser.add_argument("--output", help="append a line of JSON for each cell")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
+    if wanted.isa:  # the workers inherit it
+        os.environ.update(ISA_VARIABLES[wanted.isa], NAPIER_BENCH_ISA=wanted.isa)
     if wanted.worker:
         who, compute = wanted.worker
         if compute == "read":

@@ -38,21 +38,45 @@ NAPIER_PAIRS_KERNEL void turn_lines(const char *x, int64_t step, int height, vf 
     vf_transpose(words);
 }
 
-NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x, int64_t step) {
+/* The same of fewer lines, of `bytes` bytes each. */
+NAPIER_PAIRS_KERNEL void turn_part(const char *x, int64_t step, int height, int64_t bytes, vf words[16]) {
+    char rest[16][2 * BLOCK] = {{0}};
+    for (int i = 0; i < height; i++) {
+        memcpy(rest[i], x + i * step, (size_t)bytes);
+    }
+    turn_lines(rest[0], 2 * BLOCK, height, words);
+}
+
+NAPIER_PAIRS_KERNEL void fetch_lines(uintptr_t x) {
     UNROLL
     for (int i = 0; i < 16; i++) {
-        __builtin_prefetch((const void *)(x + (uintptr_t)(i * step)));
+        __builtin_prefetch((const void *)(x + (uintptr_t)(64 * i)));
     }
 }
 
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
-/* Word j of 16 blocks follow one another. */
+/* Elements k and k + 1 of all lanes are followed by k + 2 and k + 3. `out` may be before `lanes` or the same. */
+NAPIER_PAIRS_KERNEL void pack_few(const float *lanes, int64_t k, int64_t width, float *out) {
+    const __mmask16 two = (__mmask16)((1u << 2 * width) - 1u);
+    const __m512i high = _mm512_set1_epi32(-65536);
+    for (int64_t i = 0; i < k; i += 4) {
+        const __m512i first = _mm512_maskz_loadu_epi32(two, lanes + i * width);
+        const __m512i second = _mm512_maskz_loadu_epi32(two, lanes + (i + 2) * width);
+        const __m512i pairs = _mm512_or_si512(_mm512_and_si512(first, high), _mm512_srli_epi32(second, 16));
+        _mm512_mask_storeu_epi32(out + i / 2 * width, two, pairs);
+    }
+}
+
+NAPIER_PAIRS void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) { pack_few(lanes, k, width, lanes); }
+
+/* Word j of 16 blocks follow one another. Blocks after the last 16 are packed as one of few lanes. */
 NAPIER_PAIRS void napier_bf16_one_pack(float *lane, int64_t k) {
-    for (int64_t at = 0; at < k; at += ONE_K) {
-        _Alignas(64) uint16_t narrow[ONE_K] = {0};
+    int64_t at = 0;
+    for (; at + ONE_K <= k; at += ONE_K) {
+        _Alignas(64) uint16_t narrow[ONE_K];
         vf words[16];
-        for (int64_t i = 0; i < ONE_K && at + i < k; i += 16) {
+        for (int64_t i = 0; i < ONE_K; i += 16) {
             const __m512i wide = _mm512_loadu_si512(lane + at + i);
             _mm256_store_si256((__m256i *)(void *)(narrow + i), _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide, 16)));
         }
@@ -61,18 +85,7 @@ NAPIER_PAIRS void napier_bf16_one_pack(float *lane, int64_t k) {
             vf_store(lane + at / 2 + 16 * i, words[i]);
         }
     }
-}
-
-/* Elements k and k + 1 of all lanes are followed by k + 2 and k + 3. */
-NAPIER_PAIRS void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width) {
-    const __mmask16 two = (__mmask16)((1u << 2 * width) - 1u);
-    const __m512i high = _mm512_set1_epi32(-65536);
-    for (int64_t i = 0; i < k; i += 4) {
-        const __m512i first = _mm512_maskz_loadu_epi32(two, lanes + i * width);
-        const __m512i second = _mm512_maskz_loadu_epi32(two, lanes + (i + 2) * width);
-        const __m512i pairs = _mm512_or_si512(_mm512_and_si512(first, high), _mm512_srli_epi32(second, 16));
-        _mm512_mask_storeu_epi32(lanes + i / 2 * width, two, pairs);
-    }
+    pack_few(lane + at, napier_round_up(k - at, BLOCK), 1, lane + at / 2);
 }
 
 /* ---- One lane: 16 blocks of a row are the lanes of vectors ---------------------------------------------------------- */
@@ -115,35 +128,6 @@ NAPIER_PAIRS_KERNEL vf add_blocks(float sums[][ONE_BLOCKS], int64_t blocks, vf t
     return total;
 }
 
-/* k from `at` on, at most ONE_MOST of them, of `height` rows from `row` on. */
-NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int64_t height, int64_t at) {
-    const int64_t k = napier_least(p->k - at, ONE_MOST), bytes = 2 * k;
-    const uint32_t *const lane = (const uint32_t *)(const void *)p->lane_data + at / 2;
-    float sums[16][ONE_BLOCKS], total[16] = {0};
-    for (int64_t i = 0; i < height; i++) {
-        const char *const x = (const char *)p->rows + (row + i) * p->row_step + 2 * at;
-        int64_t b = 0;
-        for (; b + 2 * ONE_K <= bytes; b += 2 * ONE_K) {
-            const int64_t ahead = b + ONE_AHEAD;
-            start_page((uintptr_t)x + (uintptr_t)b);
-            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step), 64);
-            vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
-        }
-        if (b < bytes) {
-            char rest[2 * ONE_K] = {0};
-            memcpy(rest, x + b, (size_t)(bytes - b));
-            vf_store(sums[i] + b / 64, sum_blocks(rest, lane + b / 4));
-        }
-        total[i] = at > 0 ? p->c[(row + i) * p->c_step] : 0.0f;
-    }
-    vf_store(total, add_blocks(sums, (k + BLOCK - 1) / BLOCK, vf_load(total)));
-    for (int64_t i = 0; i < height; i++) {
-        p->c[(row + i) * p->c_step] = total[i];
-    }
-}
-
-/* ---- Few lanes: 16 rows are the lanes of vectors ------------------------------------------------------------------- */
-
 /* Adds a block of 16 rows to the totals of `lanes` of `width` lanes. total: [lanes][16] */
 NAPIER_PAIRS_KERNEL void add_block(const int lanes, const int width, const vf words[16], const uint32_t *y,
                                    float *total) {
@@ -166,6 +150,45 @@ NAPIER_PAIRS_KERNEL void add_block(const int lanes, const int width, const vf wo
     }
 }
 
+/* The blocks after the last 16 whole ones: 16 rows are the lanes. x: the rows from there on. */
+NAPIER_PAIRS_KERNEL void one_rest(const char *x, int64_t step, int height, int64_t k, const uint32_t *lane,
+                                  float *total) {
+    for (int64_t i = 0; i < k; i += BLOCK) {
+        vf words[16];
+        if (k - i >= BLOCK) {
+            turn_lines(x + 2 * i, step, height, words);
+        } else {
+            turn_part(x + 2 * i, step, height, 2 * (k - i), words);
+        }
+        add_block(1, 1, words, lane + i / 2, total);
+    }
+}
+
+/* k from `at` on, at most ONE_MOST of them, of `height` rows from `row` on. */
+NAPIER_PAIRS_KERNEL void one_rows(const napier_few_block *p, int64_t row, int height, int64_t at) {
+    const int64_t k = napier_least(p->k - at, ONE_MOST), whole = k / ONE_K * ONE_K;
+    const char *const first = (const char *)p->rows + row * p->row_step + 2 * at;
+    const uint32_t *const lane = (const uint32_t *)(const void *)p->lane_data + at / 2;
+    float sums[16][ONE_BLOCKS], total[16] = {0};
+    for (int i = 0; i < height; i++) {
+        const char *const x = first + i * p->row_step;
+        for (int64_t b = 0; b < 2 * whole; b += 2 * ONE_K) {
+            const int64_t ahead = b + ONE_AHEAD;
+            start_page((uintptr_t)x + (uintptr_t)b);
+            fetch_lines((uintptr_t)x + (uintptr_t)(ahead < 2 * k ? ahead : ahead - 2 * k + p->row_step));
+            vf_store(sums[i] + b / 64, sum_blocks(x + b, lane + b / 4));
+        }
+        total[i] = at > 0 ? p->c[(row + i) * p->c_step] : 0.0f;
+    }
+    vf_store(total, add_blocks(sums, whole / BLOCK, vf_load(total)));
+    one_rest(first + 2 * whole, p->row_step, height, k - whole, lane + whole / 2, total);
+    for (int i = 0; i < height; i++) {
+        p->c[(row + i) * p->c_step] = total[i];
+    }
+}
+
+/* ---- Few lanes: 16 rows are the lanes of vectors ------------------------------------------------------------------- */
+
 NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, int64_t row, int height) {
     const int lanes = width < SOME_LANES ? width : SOME_LANES;
     const char *const x = (const char *)p->rows + row * p->row_step;
@@ -174,14 +197,10 @@ NAPIER_PAIRS_KERNEL void few_rows(const int width, const napier_few_block *p, in
         const uint32_t *const y = (const uint32_t *)(const void *)p->lane_data + k / 2 * width;
         vf words[16];
         if (p->k - k >= BLOCK) {
-            fetch_lines(napier_few_ahead(x, 2 * k, 2 * p->k, p->row_step), p->row_step);
+            napier_few_fetch(x, 2 * k, 2 * p->k, p->row_step);
             turn_lines(x + 2 * k, p->row_step, height, words);
         } else {
-            char rest[16][64] = {{0}};
-            for (int i = 0; i < height; i++) {
-                memcpy(rest[i], x + i * p->row_step + 2 * k, (size_t)(2 * (p->k - k)));
-            }
-            turn_lines(rest[0], 64, height, words);
+            turn_part(x + 2 * k, p->row_step, height, 2 * (p->k - k), words);
         }
         UNROLL
         for (int l = 0; l < width; l += lanes) {
@@ -210,7 +229,7 @@ NAPIER_PAIRS_KERNEL void some_rows(const napier_few_block *p, int64_t row, int h
 NAPIER_PAIRS static __attribute__((noinline)) void multiply_one(const napier_few_block *p) {
     for (int64_t at = 0; at < p->k; at += ONE_MOST) {
         for (int64_t row = 0; row < p->row_count; row += 16) {
-            one_rows(p, row, napier_least(p->row_count - row, 16), at);
+            one_rows(p, row, (int)napier_least(p->row_count - row, 16), at);
         }
     }
 }

@@ -32,7 +32,7 @@ void napier_bf16_few_pack(float *lanes, int64_t k, int64_t width);
 
 /* The same for one lane. Rows are read one after the other, 512 k at a time. */
 void napier_bf16_one_multiply(const napier_few_block *p);
-/* The lane takes half of its k rounded up to 512. */
+/* The lane is filled up with 0 to a multiple of 32 k, and takes half of that afterwards. */
 void napier_bf16_one_pack(float *lane, int64_t k);
 
 #endif

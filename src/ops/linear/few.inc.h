@@ -7,7 +7,7 @@
  * and the odd k of the order of bf16 by bf16. Words are turned before they are widened, which halves the shuffles.
  *
  * Not more than 16 rows: the hardware prefetcher follows about so many streams. It stops at the end of each page, so
- * the line 512 bytes ahead in each row is prefetched too; near a row's end, the beginning of the row 16 further on. */
+ * lines are prefetched too (napier_few_fetch). */
 
 /* The lanes that are computed together, whose sums are in registers; and where turned words stay in registers too, the
  * loop over them is unrolled. */
@@ -50,14 +50,6 @@ static void napier_few_turn_part(const char *x, const int64_t row_step, const in
         words[i] = vf_load(part);
     }
     vf_transpose(words);
-}
-
-/* Prefetches a line of each of 16 rows. */
-NAPIER_KERNEL void napier_few_fetch(const uintptr_t x, const int64_t row_step) {
-    NAPIER_UNROLL_ALL
-    for (int i = 0; i < 16; i++) {
-        __builtin_prefetch((const void *)(x + (uintptr_t)i * (uintptr_t)row_step));
-    }
 }
 
 /* Adds 16 words to the sums of `lanes` of `width` lanes, whose elements are y[k][width]. total: [lanes][16] */
@@ -113,7 +105,7 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
         const float *const y = p->lane_data + k * width;
         vf words[16];
         if (left >= each) {
-            napier_few_fetch(napier_few_ahead(x, k * size, p->k * size, p->row_step), p->row_step);
+            napier_few_fetch(x, k * size, p->k * size, p->row_step);
             napier_few_turn(x + k * size, p->row_step, height, words);
         } else {
             napier_few_turn_part(x + k * size, p->row_step, height, left * size, words);
@@ -141,18 +133,16 @@ NAPIER_KERNEL void napier_few_rows(const napier_dtype dtype, const bool pairs, c
 enum {
     NAPIER_ONE_K = 16 * NAPIER_PAIRS_BLOCK, /* the k of 16 blocks */
     NAPIER_ONE_MOST = 8 * NAPIER_ONE_K,     /* as many k of the lane, turned, stay in the first-level cache */
-    NAPIER_ONE_BLOCKS = NAPIER_ONE_MOST / NAPIER_PAIRS_BLOCK,
-    NAPIER_ONE_AHEAD = 4 * NAPIER_ONE_K * 2 /* bytes that are prefetched, because the hardware stops at each page */
+    NAPIER_ONE_BLOCKS = NAPIER_ONE_MOST / NAPIER_PAIRS_BLOCK
 };
 
-/* out[16 j + i] = y[32 i + j], and 0 instead of y[k] and beyond. */
-NAPIER_KERNEL void napier_one_turn_lane(const float *y, const int64_t k, float *out) {
+/* out[16 j + i] = y[32 i + j] */
+NAPIER_KERNEL void napier_one_turn_lane(const float *y, float *out) {
     for (int half = 0; half < 2; half++) {
         vf v[16];
         NAPIER_UNROLL_ALL
         for (int i = 0; i < 16; i++) {
-            const int64_t at = NAPIER_PAIRS_BLOCK * i + 16 * half;
-            v[i] = at < k ? vf_load(y + at) : vf_zero();
+            v[i] = vf_load(y + NAPIER_PAIRS_BLOCK * i + 16 * half);
         }
         vf_transpose(v);
         NAPIER_UNROLL_ALL
@@ -162,21 +152,10 @@ NAPIER_KERNEL void napier_one_turn_lane(const float *y, const int64_t k, float *
     }
 }
 
-/* Turns the lines of 64 bytes among the first `bytes` at x, fewer than 16; the others are 0. */
-static void napier_one_turn_part(const char *x, const int64_t bytes, vf words[16]) {
-    float part[16][16] = {{0}};
-    memcpy(part, x, (size_t)bytes);
-    napier_few_turn((const char *)part, 64, 16, words);
-}
-
 /* The sum of each of 16 blocks of a row. */
-NAPIER_KERNEL vf napier_one_blocks(const char *x, const bool whole, const int64_t bytes, const float *y) {
+NAPIER_KERNEL vf napier_one_blocks(const char *x, const float *y) {
     vf words[16], even = vf_zero(), odd = vf_zero();
-    if (whole) {
-        napier_few_turn(x, 64, 16, words);
-    } else {
-        napier_one_turn_part(x, bytes, words);
-    }
+    napier_few_turn(x, 64, 16, words);
     NAPIER_UNROLL_ALL
     for (int j = 0; j < 16; j++) {
         even = vf_fma(vf_load(y + 32 * j), napier_few_element(NAPIER_BF16, words[j], 0), even);
@@ -201,33 +180,36 @@ NAPIER_KERNEL vf napier_one_total(float sums[][NAPIER_ONE_BLOCKS], const int64_t
     return total;
 }
 
-/* Prefetches 16 lines. */
-NAPIER_KERNEL void napier_one_fetch(const uintptr_t x) {
-    NAPIER_UNROLL_ALL
-    for (int line = 0; line < 16; line++) {
-        __builtin_prefetch((const void *)(x + (uintptr_t)(64 * line)));
+/* The blocks after the last 16 whole ones: 16 rows are the lanes. x: the rows from there on. */
+NAPIER_KERNEL void napier_one_rest(const char *x, const int64_t row_step, const int height, const int64_t k,
+                                   const float *y, float *total) {
+    for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
+        vf words[16];
+        if (k - i >= NAPIER_PAIRS_BLOCK) {
+            napier_few_turn(x + 2 * i, row_step, height, words);
+        } else {
+            napier_few_turn_part(x + 2 * i, row_step, height, 2 * (k - i), words);
+        }
+        napier_few_add(NAPIER_BF16, true, 1, 1, words, y + i, total);
     }
 }
 
 /* k from `at` on, at most NAPIER_ONE_MOST of them, of `height` rows from `row` on. */
 NAPIER_KERNEL void napier_one_rows(const napier_few_block *p, const int64_t row, const int height, const int64_t at,
                                    const float *y) {
-    const int64_t left = p->k - at, k = left < NAPIER_ONE_MOST ? left : NAPIER_ONE_MOST, bytes = 2 * k;
+    const int64_t left = p->k - at, k = left < NAPIER_ONE_MOST ? left : NAPIER_ONE_MOST;
+    const int64_t whole = k / NAPIER_ONE_K * NAPIER_ONE_K;
+    const char *const first = (const char *)p->rows + row * p->row_step + 2 * at;
     float sums[16][NAPIER_ONE_BLOCKS], total[16] = {0};
     for (int i = 0; i < height; i++) {
-        const char *const x = (const char *)p->rows + (row + i) * p->row_step + 2 * at;
-        int64_t b = 0;
-        for (; b + 2 * NAPIER_ONE_K <= bytes; b += 2 * NAPIER_ONE_K) {
-            const int64_t ahead = b + NAPIER_ONE_AHEAD;
-            napier_one_fetch((uintptr_t)x + (uintptr_t)(ahead < bytes ? ahead : ahead - bytes + p->row_step));
-            vf_store(sums[i] + b / 64, napier_one_blocks(x + b, true, 0, y + b / 2));
-        }
-        if (b < bytes) {
-            vf_store(sums[i] + b / 64, napier_one_blocks(x + b, false, bytes - b, y + b / 2));
+        const char *const x = first + i * p->row_step;
+        for (int64_t b = 0; b < 2 * whole; b += 2 * NAPIER_ONE_K) {
+            vf_store(sums[i] + b / 64, napier_one_blocks(x + b, y + b / 2));
         }
         total[i] = at > 0 ? p->c[(row + i) * p->c_step] : 0.0f;
     }
-    vf_store(total, napier_one_total(sums, (k + NAPIER_PAIRS_BLOCK - 1) / NAPIER_PAIRS_BLOCK, vf_load(total)));
+    vf_store(total, napier_one_total(sums, whole / NAPIER_PAIRS_BLOCK, vf_load(total)));
+    napier_one_rest(first + 2 * whole, p->row_step, height, k - whole, p->lane_data + at + whole, total);
     for (int i = 0; i < height; i++) {
         p->c[(row + i) * p->c_step] = total[i];
     }
@@ -236,8 +218,8 @@ NAPIER_KERNEL void napier_one_rows(const napier_few_block *p, const int64_t row,
 NAPIER_KERNEL void napier_one_lane(const napier_few_block *p) {
     float y[NAPIER_ONE_MOST];
     for (int64_t at = 0; at < p->k; at += NAPIER_ONE_MOST) {
-        for (int64_t k = at; k < p->k && k < at + NAPIER_ONE_MOST; k += NAPIER_ONE_K) {
-            napier_one_turn_lane(p->lane_data + k, p->k - k, y + (k - at));
+        for (int64_t k = at; k + NAPIER_ONE_K <= p->k && k < at + NAPIER_ONE_MOST; k += NAPIER_ONE_K) {
+            napier_one_turn_lane(p->lane_data + k, y + (k - at));
         }
         for (int64_t row = 0; row < p->row_count; row += 16) {
             napier_one_rows(p, row, (int)(p->row_count - row < 16 ? p->row_count - row : 16), at, y);

@@ -42,7 +42,7 @@ void napier_pack_few_lanes(const napier_product_sides *s) {
         napier_pack_few(s->core, &s->lanes, s->first_lane, s->lane_count, napier_is_pairs(s), s->k, s->panels);
     }
     if (s->route == NAPIER_ROUTE_DOT_ONE) {
-        napier_bf16_one_pack(s->panels, s->k);
+        napier_bf16_one_pack(s->panels, s->lanes.cols);
     } else if (s->route == NAPIER_ROUTE_DOT_FEW) {
         napier_bf16_few_pack(s->panels, s->k, s->sum_step);
     }
