@@ -18,7 +18,7 @@ from pathlib import Path
 import build
 import report
 from driver import Bench, Crew
-from machine import available_bytes, cpu_model, distinct_cores, machine
+from machine import ISAS, available_bytes, cpu_model, distinct_cores, hold_to, machine
 from suites.common import Wrong
 
 HERE = Path(__file__).resolve().parent
@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--peers", help="libraries, such as napier,torch")
     parser.add_argument("--variants", default="", help="a regular expression on the ways to call a library")
     parser.add_argument("--threads", help="such as 1,2")
+    parser.add_argument("--isa", choices=ISAS, help="holds libraries that can be held to it")
     parser.add_argument("--shapes", help="softmax: such as 1000000x8,1x1000000, only these; ops: MxKxN, products of these")
     parser.add_argument("--minutes", type=float, help="how long the whole run may take, where the suite has a limit")
     parser.add_argument("--rounds", type=int, help="turns of each way, also of those that take long")
@@ -45,6 +46,8 @@ def arguments():
     for option in ("--home", "--build"):
         parser.add_argument(option, type=Path, required=True, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.isa:
+        hold_to(options.isa)
     options.rounds = options.rounds and (options.rounds, options.rounds)
     return options
 
@@ -156,7 +159,7 @@ def main():
         print(f"FAILED: {why}", file=sys.stderr)
         return 1
     print(f"results: {output}; the page of them: bench/run.sh {suite.NAME} --report {output}")
-    if not any((options.quick, options.only, options.peers, options.variants, options.threads, options.shapes, options.output)):
+    if not any((options.quick, options.only, options.peers, options.variants, options.threads, options.shapes, options.isa, options.output)):
         publish(suite.NAME, output)
     return 0
 

@@ -30,6 +30,20 @@ def distinct_cores():
     return cpus
 
 
+# What holds libraries to an instruction set: Napier's worker (napier_worker.c), PyTorch, its oneDNN and oneDNN alone, JAX.
+# ONNX Runtime, XNNPACK and llama.cpp have no such setting.
+ISAS = {
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # no matrix engine
+               "XLA_FLAGS": "--xla_cpu_max_isa=AVX512"},
+}
+
+
+def hold_to(isa):
+    """Holds libraries in this process's children to an instruction set."""
+    os.environ.update(ISAS[isa], NAPIER_BENCH_ISA=isa)
+
+
 def machine():
     caches = {}
     for index in range(5):

@@ -31,20 +31,17 @@ from pathlib import Path
 
 import numpy as np
 
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from machine import ISAS, hold_to  # noqa: E402
+
 CASES = ((1, 17), (8, 11), (64, 9))  # sequences, tokens
 ATTENTION = ((1, 4096), (8, 4096), (64, 4096), (1, 16384), (8, 16384))  # sequences, keys of each
 HEADS, KEY_HEADS, DIM, LAYERS = 16, 8, 128, 28
 PROMPT = 32
 READ_SEQUENCES, READ_TOKENS = (1, 2, 8, 16), 50
-HERE = Path(__file__).resolve().parent
 HOME = Path(os.environ.get("NAPIER_BENCH_HOME", Path.home() / ".cache/napier/bench"))
 LLAMA = Path(os.environ.get("NAPIER_BENCH_LLAMA", HOME / "llama")) / "bin/python"
-
-
-ISA_VARIABLES = {  # of PyTorch and its oneDNN
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},  # no AMX
-}
 
 
 def napier_for(threads):
@@ -256,12 +253,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compute", default="bfloat16,float32", help="of bfloat16, float32 and attention (default both dtypes), or read")
-    parser.add_argument("--isa", choices=ISA_VARIABLES)
+    parser.add_argument("--isa", choices=ISAS)
     parser.add_argument("--output", help="append a line of JSON for each cell")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
-    if wanted.isa:  # the workers inherit it
-        os.environ.update(ISA_VARIABLES[wanted.isa], NAPIER_BENCH_ISA=wanted.isa)
+    if wanted.isa:
+        hold_to(wanted.isa)
     if wanted.worker:
         who, compute = wanted.worker
         if compute == "read":

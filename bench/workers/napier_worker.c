@@ -3,6 +3,7 @@
 #include "napier_cases.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 napier_context *context;
@@ -85,6 +86,10 @@ static char version[64];
 static const char *start(const int threads) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = context_threads = threads;
+    const char *const isa_name = getenv("NAPIER_BENCH_ISA");
+    if (isa_name) {
+        options.highest_isa = strcmp(isa_name, "avx2") == 0 ? NAPIER_ISA_AVX2 : NAPIER_ISA_AVX512;
+    }
     if (napier_context_create(&context, &options) != NAPIER_OK) {
         return "napier_context_create failed";
     }
