@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo site test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
+.PHONY: all demo site release test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -16,6 +16,9 @@ demo:
 site:
 	@tools/setup.sh bench
 	@tools/site.sh
+
+release:
+	@tools/release.sh
 
 test:
 	@tools/setup.sh test
@@ -58,6 +61,7 @@ help:
 	@echo "make            build the library, the program and the examples in $(BUILD)"
 	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
 	@echo "make site       the documentation as a site, in build/site/html; fetches PyTorch (5.5 GB), as do test-peers and bench"
+	@echo "make release    all files of a release of the last commit, which has a tag: sources, wheels, packages; uploads nothing"
 	@echo "make test       set up and run every test: about 5 GB below build/, less than an hour on two processors"
 	@echo "make test-peers the same against umap-learn and others, each in an environment of its own"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
