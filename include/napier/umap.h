@@ -295,7 +295,8 @@ typedef struct napier_neighbors_options {
 
 /* The n_neighbors nearest rows of every row, nearest first, ties broken by index. The first is the row itself. indices
  * and distances are [n, n_neighbors], contiguous. If a row has fewer neighbours (sparse precomputed distances), the
- * rest are index -1 at distance +inf. */
+ * rest are index -1 at distance +inf. A distance that f32 does not hold is INVALID_ARGUMENT, and so are f64 values of which
+ * it holds no digits, where they decide a distance: all of them, or as the metric compares them a row, column or value. */
 NAPIER_API napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                                   const napier_neighbors_options *options, int32_t *indices,
                                                   float *distances);
@@ -442,7 +443,7 @@ typedef struct napier_umap_model napier_umap_model;
  * multiplied by a power of two before they are measured, which does not change the map, unless other rows are so small
  * that it would lose their distances. From f64 columns whose middle is 16 times half their range or more, the middle is
  * subtracted before they become f32, if the metric allows it (docs/umap.md).
- * Distances that overflow f32 are INVALID_ARGUMENT. */
+ * Distances that overflow f32 are INVALID_ARGUMENT, as are f64 values that napier_nearest_neighbors refuses. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 /* Makes a model of samples [n, cols] and a map that was made elsewhere: embedding [n, n_components], f32 contiguous; a

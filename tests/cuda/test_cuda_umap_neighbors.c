@@ -135,18 +135,75 @@ static void test_dtypes(void) {
     check(&options, NAPIER_F16, half, N, COLS, 0, false);
 }
 
-/* From small to overflowing distances. Smaller values (all below 2^-39) are raised on the CPU only (napier/cuda/umap.h). */
+/* Distances from small to large; then samples that only the CPU scales, and f64 values of which f32 holds no digits. */
 static void test_scales(void) {
-    static const float scales[] = {0x1p-40f, 0x1p60f, 0x1p63f, 0x1p120f};
+    enum { N = 80, COLS = 4, K = 15 };
+    static const float scales[] = {0x1p-40f, 0x1p-36f, 0x1p52f, 0x1p56f, 0x1p60f, 0x1p120f, 0x1p-60f, 0x1p-140f};
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
-        float *const x = make_rows(80, 4, true);
-        for (int i = 0; i < 80 * 7; i++) {
+        float *const x = make_rows(N, COLS, true), *const distances = array_new(N * K * sizeof *distances);
+        int32_t *const indices = array_new(N * K * sizeof *indices);
+        for (int i = 0; i < N * (COLS + 3); i++) {
             x[i] *= scales[s] * 16.0f;
         }
         napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-        check(&options, NAPIER_F32, x, 80, 4, 0, false);
-        check(&options, NAPIER_F32, x, 50, 4, 30, false); /* few queries: the CPU measures all */
+        if (s < 4) {
+            check(&options, NAPIER_F32, x, N, COLS, 0, false);
+            check(&options, NAPIER_F32, x, 50, COLS, 30, false); /* few queries: the CPU measures all */
+        } else {
+            const napier_umap_samples samples = {{x, N, COLS, COLS + 3, 1, NAPIER_F32}, NULL};
+            bad(through_nearest_neighbors(cpu, samples, &options, indices, distances), "values: the element at index ");
+        }
         arrays_free();
+    }
+}
+
+/* f64 rows far from 0: columns of their own middle; for correlation, rows. */
+static void test_far(void) {
+    enum { N = 90, COLS = 5, ALL = N * (COLS + 3) };
+    static const napier_metric metrics[] = {NAPIER_METRIC_EUCLIDEAN,   NAPIER_METRIC_MANHATTAN,
+                                            NAPIER_METRIC_CHEBYSHEV,   NAPIER_METRIC_SEUCLIDEAN,
+                                            NAPIER_METRIC_CORRELATION, NAPIER_METRIC_COSINE};
+    float *const x = make_rows(N, COLS, true);
+    double *const far = array_new(ALL * sizeof *far);
+    for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
+        for (int i = 0; i < ALL; i++) {
+            far[i] = (double)x[i] / 3.0 + (i % (COLS + 3) == 2 ? 0.0 : 1e9);
+        }
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.metric = metrics[m];
+        check(&options, NAPIER_F64, far, N, COLS, 0, false);
+        check(&options, NAPIER_F64, far, N, COLS, 0, true);
+        check(&options, NAPIER_F64, far, N - 30, COLS, 30, false);
+    }
+}
+
+/* f64 values of which f32 holds no digits: all of them, a row, a value. */
+static void test_lost(void) {
+    enum { N = 70, COLS = 4, K = 15 };
+    static const struct {
+        napier_metric metric;
+        int parts; /* how many of all, a row and a value are refused */
+    } cases[] = {{NAPIER_METRIC_EUCLIDEAN, 1},  {NAPIER_METRIC_MANHATTAN, 1}, {NAPIER_METRIC_COSINE, 2},
+                 {NAPIER_METRIC_BRAYCURTIS, 2}, {NAPIER_METRIC_CANBERRA, 3},  {NAPIER_METRIC_JACCARD, 3}};
+    float *const x = make_rows(N, COLS, false), *const distances = array_new(N * K * sizeof *distances);
+    double *const y = array_new(N * (COLS + 3) * sizeof *y);
+    int32_t *const indices = array_new(N * K * sizeof *indices);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        o.metric = cases[c].metric;
+        for (int part = 0; part < 3; part++) {
+            for (int i = 0; i < N * (COLS + 3); i++) {
+                const bool lost = part == 0 || (i / (COLS + 3) == 7 && (part == 1 || i % (COLS + 3) == 1));
+                y[i] = ((double)x[i] + 1.0) * (lost ? 1e-60 : 1.0);
+            }
+            const napier_umap_samples samples = {{y, N, COLS, COLS + 3, 1, NAPIER_F64}, NULL};
+            const napier_status status = through_nearest_neighbors(cpu, samples, &o, indices, distances);
+            if (part < cases[c].parts) {
+                bad(status, part == 0 ? "values: the element at index 0 " : "values: the element at index 28 ");
+            } else {
+                assert_int_equal(status, NAPIER_OK);
+            }
+        }
     }
 }
 
@@ -185,5 +242,5 @@ static void test_bad(void) {
 
 int main(void) {
     return BOTH_TESTS("cuda_umap_neighbors", TEST(test_shapes), TEST(test_metrics), TEST(test_sums), TEST(test_dtypes),
-                      TEST(test_scales), TEST(test_bad));
+                      TEST(test_scales), TEST(test_far), TEST(test_lost), TEST(test_bad));
 }

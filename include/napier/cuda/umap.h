@@ -10,8 +10,7 @@
  *     weights and elements are finite. napier_cuda_synchronize reports the index of a value at fault. The float results
  *     of that call are then NaN: all of them where they depend on each other (forces, epochs), otherwise only those
  *     concerned. Each call states what its integer results are then.
- *   - napier_cuda_nearest_neighbors subtracts no offsets from f64 samples and raises no small ones (docs/umap.md). Of f64
- *     samples far from 0, and of samples that are all below 2^-39, its bits differ from the CPU's.
+ *   - napier_cuda_nearest_neighbors reports samples that the CPU multiplies by a power of two (docs/umap.md).
  *   - Forces and layouts have at most 50 components; more is UNSUPPORTED.
  *   - There are no reports of progress, because no call waits: `progress` must be NULL.
  *
@@ -115,7 +114,9 @@ NAPIER_API napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *c
  * any dtype and stride, with at most 2^24 columns. metric_values (of seuclidean) are in device memory. UNSUPPORTED:
  * mahalanobis, haversine, minkowski except for p 1, 2 and inf, precomputed distances; sparse samples;
  * NAPIER_NEIGHBORS_NN_DESCENT. A value that is not finite is reported by its index in row-major order; indices are then
- * -1 and distances NaN. Move f64 samples that lie far from 0, and scale very small ones, before the call. Workspace: about 4 n (cols + 1) + 8 n n_neighbors bytes, and more lists if n is small. */
+ * -1 and distances NaN. f64 samples far from 0 are moved as on the CPU. What the CPU multiplies by a power of two first is
+ * reported as values that are wrong: samples of which all are below 2^-39, and distances that overflow. Workspace: about
+ * 4 n (cols + 1) + 8 n n_neighbors bytes, 8 for each offset, and more lists if n is small. */
 NAPIER_API napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct CUstream_st *stream,
                                                        napier_cuda_workspace *workspace, napier_umap_samples samples,
                                                        const napier_neighbors_options *options, int32_t *indices,

@@ -352,7 +352,8 @@ static napier_status start_model(napier_memory *memory, napier_umap_samples samp
     NAPIER_REFUSE_IF(context, napier_samples_rows(samples) == 0, "samples: no points");
     NAPIER_TRY(napier_umap_check_options(context, options, napier_samples_rows(samples), o));
     const napier_metric metric = o->neighbors.metric;
-    NAPIER_TRY(napier_samples_offsets(memory, samples, metric, &offsets));
+    const char *checked = o->knn_indices ? NULL : "samples"; /* the rows are measured */
+    NAPIER_TRY(napier_samples_offsets(memory, checked, samples, metric, &offsets));
     NAPIER_TRY(napier_samples_copy_of(memory, samples, offsets, napier_metric_moves_rows(metric), &data));
     const float *values = o->neighbors.metric_values;
     const int64_t metric_count = values ? napier_umap_metric_count(metric, data.cols) : 0;

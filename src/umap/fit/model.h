@@ -23,7 +23,7 @@ int64_t napier_umap_metric_count(napier_metric metric, int64_t cols);
 
 /* The number of offsets that a model of n rows of `cols` columns has, if any. */
 static inline int64_t napier_umap_offset_count(napier_metric metric, int64_t n, int64_t cols) {
-    return napier_metric_moves_rows(metric) ? n : napier_metric_moves(metric) ? cols : 0;
+    return napier_metric_moves_rows(metric) ? n : napier_metric_moves_columns(metric) ? cols : 0;
 }
 
 /* Makes a model for n points in `memory`, without data, metric values or embedding. */

@@ -134,6 +134,18 @@ static void find_kept(const quality_task *t) {
     }
 }
 
+/* The rows as they are measured: less their offsets, and very large or small values multiplied. */
+static napier_status measured(napier_memory *memory, napier_metric metric, napier_umap_samples *samples) {
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(memory->context->isa);
+    int exponent;
+    NAPIER_TRY(napier_samples_moved(memory, "samples", *samples, metric, samples));
+    float *row = napier_take(memory, napier_samples_cols(*samples), sizeof *row);
+    NAPIER_TRY(napier_taken(memory, "samples: no memory for a row"));
+    return napier_samples_need_scale(*samples, metric, kernels, true, row)
+               ? napier_samples_rescale(memory, samples, NULL, metric, &exponent)
+               : NAPIER_OK;
+}
+
 napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
                                      const napier_neighbors_options *options, napier_const_matrix embedding,
                                      const int32_t *labels, int64_t rows, napier_umap_quality *out) {
@@ -153,7 +165,7 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
                      (long long)k, (long long)rows, (long long)n);
     napier_points *points;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(napier_samples_moved(&memory, samples, o->metric, &samples));
+    NAPIER_TRY(measured(&memory, o->metric, &samples));
     NAPIER_TRY(napier_points_create(&memory, "samples", samples, o, NULL, &points));
     quality_task t = {.points = points,
                       .embedding = embedding,

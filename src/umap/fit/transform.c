@@ -216,11 +216,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     NAPIER_MEMORY(memory, context);
     napier_umap_options distant = *o;
     napier_umap_samples fitted;
-    if (napier_metric_moves_rows(o->neighbors.metric)) {
-        NAPIER_TRY(napier_samples_moved(&memory, samples, o->neighbors.metric, &samples));
-    } else {
-        NAPIER_TRY(napier_samples_less(&memory, samples, model->offsets, false, &samples));
-    }
+    NAPIER_TRY(napier_queries_moved(&memory, "samples", samples, model->offsets, o->neighbors.metric, &samples));
     task.samples = samples;
     const int exponent = napier_samples_exponent(context, &model->data, o->neighbors.metric);
     napier_umap_scale_limit(&distant, exponent);

@@ -7,6 +7,7 @@
 #include "core/base/struct_size.h"
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
+#include "umap/options/params.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
@@ -174,33 +175,35 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     return NAPIER_OK;
 }
 
-/* The rows as they are measured: less their offsets, and all small values raised. */
+/* The rows as they are measured: less their offsets, and small or large ones multiplied. */
 static napier_status prepare(napier_memory *memory, napier_umap_samples *samples, napier_umap_samples *queries,
-                             napier_metric metric, int *exponent) {
-    const bool by_row = napier_metric_moves_rows(metric);
+                             const napier_neighbors_options *o, int *exponent) {
+    const napier_metric metric = o->metric;
     double *offsets;
     *exponent = 0;
     if (napier_samples_cols(*samples) < 1 ||
         (queries && napier_samples_cols(*queries) != napier_samples_cols(*samples))) {
         return NAPIER_OK; /* the search refuses these */
     }
-    NAPIER_TRY(napier_samples_offsets(memory, *samples, metric, &offsets));
-    NAPIER_TRY(napier_samples_less(memory, *samples, offsets, by_row, samples));
-    if (queries && by_row) {
-        NAPIER_TRY(napier_samples_moved(memory, *queries, metric, queries));
-    } else if (queries) {
-        NAPIER_TRY(napier_samples_less(memory, *queries, offsets, false, queries));
+    NAPIER_TRY(napier_samples_offsets(memory, "samples", *samples, metric, &offsets));
+    NAPIER_TRY(napier_samples_less(memory, *samples, offsets, napier_metric_moves_rows(metric), samples));
+    if (queries) {
+        NAPIER_TRY(napier_queries_moved(memory, "queries", *queries, offsets, metric, queries));
     }
     float *row = napier_take(memory, napier_samples_cols(*samples), sizeof *row);
     NAPIER_TRY(napier_taken(memory, "samples: no memory for a row"));
-    if (!napier_samples_are_small(*samples, napier_umap_kernels_of(memory->context->isa), row)) {
-        return NAPIER_OK;
+    const bool grows = napier_metric_grows(metric, o->metric_values != NULL); /* then inf tells what overflows */
+    const bool scales =
+        napier_samples_need_scale(*samples, metric, napier_umap_kernels_of(memory->context->isa), !grows, row);
+    return scales ? napier_samples_rescale(memory, samples, queries, metric, exponent) : NAPIER_OK;
+}
+
+static bool overflowed(const int32_t *indices, const float *distances, int64_t count) {
+    int64_t i = 0;
+    while (i < count && !(indices[i] >= 0 && isinf(distances[i]))) {
+        i++;
     }
-    napier_samples_copy copy;
-    NAPIER_TRY(napier_samples_copy_of(memory, *samples, NULL, false, &copy));
-    *exponent = napier_samples_exponent(memory->context, &copy, metric);
-    NAPIER_TRY(napier_samples_scaled(memory, *samples, *exponent, samples));
-    return queries ? napier_samples_scaled(memory, *queries, *exponent, queries) : NAPIER_OK;
+    return i < count;
 }
 
 /* A search of rows as they are given: distances are those of the rows, whatever is measured. */
@@ -219,13 +222,18 @@ static napier_status find_given(napier_context *context, napier_umap_samples sam
     if (queries) {
         NAPIER_TRY(check_apart(context, "queries", *queries, rows, o.n_neighbors, indices, distances));
     }
-    NAPIER_TRY(prepare(&memory, &samples, queries, o.metric, &exponent));
+    NAPIER_TRY(prepare(&memory, &samples, queries, &o, &exponent));
     NAPIER_TRY(napier_find_neighbors(context, samples, queries, options, indices, distances));
+    if (exponent == 0 && overflowed(indices, distances, rows * o.n_neighbors)) { /* large values are rare */
+        NAPIER_TRY(napier_samples_rescale(&memory, &samples, queries, o.metric, &exponent));
+        NAPIER_TRY(exponent == 0 ? NAPIER_OK
+                                 : napier_find_neighbors(context, samples, queries, options, indices, distances));
+    }
     const bool grew = exponent != 0 && napier_metric_grows(o.metric, o.metric_values != NULL);
     for (int64_t i = 0; i < rows * o.n_neighbors && grew; i++) {
         distances[i] = ldexpf(distances[i], -exponent);
     }
-    return NAPIER_OK;
+    return napier_umap_check_found(context, queries ? "queries" : "samples", indices, distances, rows, o.n_neighbors);
 }
 
 napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,

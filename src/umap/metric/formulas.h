@@ -9,6 +9,10 @@
 
 #include "core/math/both.h"
 
+NAPIER_BOTH bool napier_metric_is_boolean(napier_metric metric) {
+    return metric >= NAPIER_METRIC_JACCARD && metric <= NAPIER_METRIC_MATCHING;
+}
+
 /* How a squared euclidean distance of transformed rows becomes the metric's. */
 typedef enum napier_points_kind {
     NAPIER_POINTS_GENERAL,   /* it does not; use napier_points_distance */

@@ -5,10 +5,6 @@
 
 #include "umap/metric/metric.h"
 
-static inline bool napier_metric_is_boolean(napier_metric metric) {
-    return metric >= NAPIER_METRIC_JACCARD && metric <= NAPIER_METRIC_MATCHING;
-}
-
 /* ---- Values (metric_faults.c) ------------------------------------------------------------------------------------ */
 
 /* The first of n finite values that the metric does not take, or -1. */

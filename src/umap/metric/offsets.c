@@ -1,46 +1,40 @@
-/* umap/metric/offsets.c - the offsets of f64 samples, without which f32 loses the digits in which rows differ (samples.h). */
+/* umap/metric/offsets.c - the offsets of f64 samples, without which f32 loses the digits in which rows differ, and the
+ * refusal of values that f32 does not hold (samples.h). */
 #include "umap/metric/samples.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/base/parallel.h"
-#include "core/math/f64.h"
+#include "umap/metric/metric_parts.h"
+#include "umap/metric/span.h"
 
 enum { COLUMN_CHUNK = 16, ROW_CHUNK = 256 };
 
-/* Values need an offset if their midpoint is at least so many times half their range. So without one at most four bits
- * are lost. */
-#define FAR 16.0
-
-/* The middle of `count` values if they need an offset, else 0. Values that are all f32 numbers need none. NaN is skipped,
- * and with infinite values there is no middle. */
-static double offset_of(napier_const_matrix m, int64_t first, int64_t stride, int64_t count) {
-    double low = (double)INFINITY, high = -low;
-    bool exact = true;
-    for (int64_t i = 0; i < count; i++) {
-        const double x = napier_f64_load(m.data, m.dtype, first + i * stride);
-        low = x < low ? x : low;
-        high = x > high ? x : high;
-        exact = exact && (double)napier_f64_to_f32(x) == x;
-    }
-    const double middle = 0.5 * low + 0.5 * high;
-    return !exact && fabs(middle) >= FAR * (0.5 * high - 0.5 * low) && isfinite(middle) ? middle : 0.0;
-}
-
 typedef struct offset_task {
     napier_const_matrix samples;
-    double *offsets;
+    napier_reach reach;
+    bool moves;
+    double *offsets, *sizes; /* of columns or rows */
 } offset_task;
+
+static void measure(const offset_task *t, int64_t line, int64_t first, int64_t stride, int64_t count) {
+    napier_span found = napier_span_empty();
+    for (int64_t i = 0; i < count; i++) {
+        napier_span_add(&found, napier_f64_load(t->samples.data, t->samples.dtype, first + i * stride));
+    }
+    t->offsets[line] = t->moves ? napier_span_offset(&found) : 0.0;
+    t->sizes[line] = napier_span_size(&found, t->offsets[line], t->reach);
+}
 
 static void column_offset(void *argument, int64_t c) {
     const offset_task *t = argument;
-    t->offsets[c] = offset_of(t->samples, c * t->samples.col_stride, t->samples.row_stride, t->samples.rows);
+    measure(t, c, c * t->samples.col_stride, t->samples.row_stride, t->samples.rows);
 }
 
 static void row_offset(void *argument, int64_t i) {
     const offset_task *t = argument;
-    t->offsets[i] = offset_of(t->samples, i * t->samples.row_stride, t->samples.col_stride, t->samples.cols);
+    measure(t, i, i * t->samples.row_stride, t->samples.col_stride, t->samples.cols);
 }
 
 static bool has_offset(const double *offsets, int64_t count) {
@@ -51,23 +45,45 @@ static bool has_offset(const double *offsets, int64_t count) {
     return i < count;
 }
 
-bool napier_metric_moves(napier_metric metric) {
-    return napier_metric_grows(metric, true) || napier_metric_moves_rows(metric);
+/* Refuses values that lose digits in f32, if all that count together are. */
+static napier_status check_sizes(napier_context *context, const char *name, const offset_task *t, napier_metric metric,
+                                 int64_t count) {
+    const double limit = napier_least_held(metric);
+    double largest = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        largest = t->sizes[i] > largest ? t->sizes[i] : largest;
+        NAPIER_REFUSE_IF(
+            context, t->reach != OF_ALL && t->sizes[i] > 0.0 && t->sizes[i] < limit,
+            "%s: %s %lld %s %g, which float32 does not hold; multiply the data by a power of two, or leave "
+            "these values out",
+            name, t->reach == OF_COLUMN ? "column" : "row", (long long)i,
+            t->reach == OF_VALUE ? "has a value of size" : "has values, or differences, of at most", t->sizes[i]);
+    }
+    NAPIER_REFUSE_IF(context, t->reach == OF_ALL && largest > 0.0 && largest < limit,
+                     "%s: values differ by at most %g, which float32 does not hold; multiply the data by 2^%d", name,
+                     largest, -ilogb(largest));
+    return NAPIER_OK;
 }
 
-napier_status napier_samples_offsets(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
-                                     double **offsets) {
+bool napier_metric_moves_columns(napier_metric metric) { return napier_metric_grows(metric, true); }
+
+napier_status napier_samples_offsets(napier_memory *memory, const char *name, napier_umap_samples samples,
+                                     napier_metric metric, double **offsets) {
     const napier_const_matrix m = samples.dense;
+    const napier_reach together = napier_reach_of(metric);
     *offsets = NULL;
-    if (samples.sparse || m.dtype != NAPIER_F64 || m.rows == 0 || m.cols == 0 || !napier_metric_moves(metric)) {
+    if (samples.sparse || m.dtype != NAPIER_F64 || m.rows == 0 || m.cols == 0 || together == OF_NONE) {
         return NAPIER_OK;
     }
-    const bool by_row = napier_metric_moves_rows(metric);
-    const int64_t count = by_row ? m.rows : m.cols;
-    offset_task task = {m, napier_take(memory, count, sizeof *task.offsets)};
+    const bool by_column = napier_metric_moves_columns(metric);
+    const int64_t count = by_column ? m.cols : m.rows;
+    offset_task task = {m, together, by_column || napier_metric_moves_rows(metric),
+                        napier_take(memory, count, sizeof *task.offsets),
+                        napier_take(memory, count, sizeof *task.sizes)};
     NAPIER_TRY(napier_taken(memory, "samples: no memory for %lld offsets", (long long)count));
-    napier_parallel_each(memory->context, count, by_row ? ROW_CHUNK : COLUMN_CHUNK, by_row ? row_offset : column_offset,
-                         &task);
+    napier_parallel_each(memory->context, count, by_column ? COLUMN_CHUNK : ROW_CHUNK,
+                         by_column ? column_offset : row_offset, &task);
+    NAPIER_TRY(name ? check_sizes(memory->context, name, &task, metric, count) : NAPIER_OK);
     *offsets = has_offset(task.offsets, count) ? task.offsets : NULL;
     return NAPIER_OK;
 }
@@ -85,11 +101,17 @@ napier_status napier_samples_less(napier_memory *memory, napier_umap_samples sam
     return NAPIER_OK;
 }
 
-napier_status napier_samples_moved(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
-                                   napier_umap_samples *out) {
+napier_status napier_samples_moved(napier_memory *memory, const char *name, napier_umap_samples samples,
+                                   napier_metric metric, napier_umap_samples *out) {
     double *offsets;
-    NAPIER_TRY(napier_samples_offsets(memory, samples, metric, &offsets));
+    NAPIER_TRY(napier_samples_offsets(memory, name, samples, metric, &offsets));
     return napier_samples_less(memory, samples, offsets, napier_metric_moves_rows(metric), out);
+}
+
+napier_status napier_queries_moved(napier_memory *memory, const char *name, napier_umap_samples queries,
+                                   const double *offsets, napier_metric metric, napier_umap_samples *out) {
+    return napier_metric_moves_columns(metric) ? napier_samples_less(memory, queries, offsets, false, out)
+                                               : napier_samples_moved(memory, name, queries, metric, out);
 }
 
 bool napier_samples_differ(napier_umap_samples samples, int64_t i, int64_t j) {

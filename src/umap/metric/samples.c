@@ -148,8 +148,10 @@ static double value_at(napier_umap_samples samples, int64_t row, int64_t col) {
 
 napier_status napier_read_refuse(napier_context *context, const char *name, napier_umap_samples samples, int64_t row,
                                  int64_t col) {
-    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: not a finite f32", name,
-                       (long long)row, (long long)col, value_at(samples, row, col));
+    const double value = value_at(samples, row, col);
+    return napier_fail(
+        context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)row, (long long)col,
+        value, isfinite(value) ? "more than float32 holds; divide the data by a power of two" : "not a finite f32");
 }
 
 int64_t napier_csr_row_of(const napier_csr_matrix *matrix, int64_t e) {
@@ -245,8 +247,6 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
 
 /* The square of a difference of smaller values, summed over 2^20 columns, is within f32. */
 #define LARGE 0x1p52f
-/* The square of a difference of one unit in the last place of a smaller value is not a normal number. */
-#define SMALL 0x1p-39f
 /* The square of a difference of one unit in the last place of a larger value than 2^-40 is a normal number. */
 enum { SCALED_TO = 51, SCALED_LEAST = -40, LARGE_CHUNK = 1024 };
 /* Small values are raised less far, so that new rows may be much larger. */
@@ -258,7 +258,7 @@ static bool is_by_column(napier_metric metric) {
 }
 
 /* The other metrics that do not change with a factor divide by a row's size first, so they need none. */
-static bool may_be_scaled(napier_metric metric) {
+bool napier_metric_scales(napier_metric metric) {
     return metric == NAPIER_METRIC_BRAYCURTIS || is_by_column(metric) || napier_metric_grows(metric, true);
 }
 
@@ -309,12 +309,12 @@ static bool has_large(void *argument, int64_t i) {
 static bool has_usual(void *argument, int64_t i) {
     float least, largest;
     sizes_of(argument, i, &least, &largest);
-    return largest >= SMALL;
+    return largest >= NAPIER_SAMPLES_SMALL;
 }
 
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric) {
     napier_samples_copy rows = *copy;
-    if (!may_be_scaled(metric)) {
+    if (!napier_metric_scales(metric)) {
         return 0;
     }
     const bool large = napier_parallel_find(context, rows.rows, LARGE_CHUNK, has_large, &rows) >= 0;
@@ -336,15 +336,18 @@ int napier_samples_exponent(const napier_context *context, const napier_samples_
     return large && ilogbf(least) + exponent < SCALED_LEAST ? 0 : exponent;
 }
 
-bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_kernels *kernels, float *row) {
+bool napier_samples_need_scale(napier_umap_samples samples, napier_metric metric, const napier_umap_kernels *kernels,
+                               bool may_be_large, float *row) {
     const int64_t n = napier_samples_rows(samples);
+    const float enough = may_be_large ? LARGE : NAPIER_SAMPLES_SMALL;
     napier_samples_copy one = {.rows = 1, .cols = napier_samples_cols(samples), .dense = row};
-    float least, largest = 0.0f;
-    for (int64_t i = 0; i < n && largest < SMALL; i++) {
+    float least, own, largest = 0.0f;
+    for (int64_t i = 0; napier_metric_scales(metric) && i < n && largest < enough; i++) {
         (void)napier_read_row(kernels, samples, i, row);
-        sizes_of(&one, 0, &least, &largest);
+        sizes_of(&one, 0, &least, &own);
+        largest = own > largest ? own : largest;
     }
-    return largest < SMALL;
+    return napier_metric_scales(metric) && (largest < NAPIER_SAMPLES_SMALL || (may_be_large && largest >= LARGE));
 }
 
 /* Multiplies the copy by 2^exponent. */
@@ -379,4 +382,13 @@ napier_status napier_samples_scaled(napier_memory *memory, napier_umap_samples s
     multiply(copy, exponent);
     *out = napier_samples_view(copy);
     return NAPIER_OK;
+}
+
+napier_status napier_samples_rescale(napier_memory *memory, napier_umap_samples *samples, napier_umap_samples *queries,
+                                     napier_metric metric, int *exponent) {
+    napier_samples_copy copy;
+    NAPIER_TRY(napier_samples_copy_of(memory, *samples, NULL, false, &copy));
+    *exponent = napier_samples_exponent(memory->context, &copy, metric);
+    NAPIER_TRY(napier_samples_scaled(memory, *samples, *exponent, samples));
+    return queries ? napier_samples_scaled(memory, *queries, *exponent, queries) : NAPIER_OK;
 }

@@ -74,34 +74,51 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
  * middle is subtracted in f64 (there exactly) before they become f32. Distances do not change with it if the metric allows
  * it: by column, or for correlation by row. */
 
-/* Does the metric allow offsets? Are they of rows? */
-bool napier_metric_moves(napier_metric metric);
+/* Does the metric allow offsets of columns, or of rows? */
+bool napier_metric_moves_columns(napier_metric metric);
 static inline bool napier_metric_moves_rows(napier_metric metric) { return metric == NAPIER_METRIC_CORRELATION; }
 
-/* The offsets, [cols] or [rows], in `memory`; NULL if none is needed, as for data other than dense f64. */
-napier_status napier_samples_offsets(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
-                                     double **offsets);
+/* The offsets, [cols] or [rows], in `memory`; NULL if none is needed, as for data other than dense f64. If all f64 values
+ * that the metric compares (the table, a column, a row, or one value) are below the normal numbers of f32, it fails with
+ * INVALID_ARGUMENT. name NULL: it does not. */
+napier_status napier_samples_offsets(napier_memory *memory, const char *name, napier_umap_samples samples,
+                                     napier_metric metric, double **offsets);
 /* The samples, or if there are offsets an f32 copy of them less these, in `memory`. */
 napier_status napier_samples_less(napier_memory *memory, napier_umap_samples samples, const double *offsets,
                                   bool by_row, napier_umap_samples *out);
 /* The same with the offsets of the samples themselves. */
-napier_status napier_samples_moved(napier_memory *memory, napier_umap_samples samples, napier_metric metric,
-                                   napier_umap_samples *out);
+napier_status napier_samples_moved(napier_memory *memory, const char *name, napier_umap_samples samples,
+                                   napier_metric metric, napier_umap_samples *out);
+/* Rows that are compared with samples of these offsets. Those of rows are their own. */
+napier_status napier_queries_moved(napier_memory *memory, const char *name, napier_umap_samples queries,
+                                   const double *offsets, napier_metric metric, napier_umap_samples *out);
 /* Do two dense rows differ, in their own dtype? False for sparse rows. */
 bool napier_samples_differ(napier_umap_samples samples, int64_t i, int64_t j);
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
+/* The square of a difference of one unit in the last place of a smaller value is not a normal number. */
+#define NAPIER_SAMPLES_SMALL 0x1p-39f
+
+/* Are rows of this metric multiplied, if their values are very large or all small? */
+bool napier_metric_scales(napier_metric metric);
+
 /* The exponent by which to multiply these rows, so that distances of this metric stay within f32. It is 0 for all but very
  * large values and data of very small values only, where the metric needs no factor or is precomputed, and where distances
  * between small rows would be lost. */
 int napier_samples_exponent(const napier_context *context, const napier_samples_copy *copy, napier_metric metric);
-/* Are all values so small that squares of their differences need not be normal numbers? `row`: room for one. */
-bool napier_samples_are_small(napier_umap_samples samples, const napier_umap_kernels *kernels, float *row);
+/* Are all values so small that squares of their differences need not be normal numbers? Or, if may_be_large, is a value so
+ * large that they may overflow? False for a metric that needs no factor. `row`: room for one. */
+bool napier_samples_need_scale(napier_umap_samples samples, napier_metric metric, const napier_umap_kernels *kernels,
+                               bool may_be_large, float *row);
 
 /* The samples, or if the exponent is not 0 a copy of them times 2^exponent, in `memory`. */
 napier_status napier_samples_scaled(napier_memory *memory, napier_umap_samples samples, int exponent,
                                     napier_umap_samples *out);
+
+/* Multiplies the samples, and the queries if they are not NULL, by the power of two that the samples need. */
+napier_status napier_samples_rescale(napier_memory *memory, napier_umap_samples *samples, napier_umap_samples *queries,
+                                     napier_metric metric, int *exponent);
 
 /* Are distances multiplied too, if rows are? Otherwise they stay as they are. has_values: metric_values are given. */
 bool napier_metric_grows(napier_metric metric, bool has_values);

@@ -431,6 +431,6 @@ napier_status napier_umap_pca_layout(napier_context *context, napier_umap_sample
         return NAPIER_OK;
     }
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(napier_samples_moved(&memory, samples, NAPIER_METRIC_EUCLIDEAN, &samples));
+    NAPIER_TRY(napier_samples_moved(&memory, "samples", samples, NAPIER_METRIC_EUCLIDEAN, &samples));
     return napier_start_pca(context, samples, seed, embedding);
 }

@@ -425,6 +425,6 @@ napier_status napier_umap_spectral_layout(napier_context *context, const napier_
         return NAPIER_OK;
     }
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(napier_samples_moved(&memory, samples, NAPIER_METRIC_EUCLIDEAN, &samples));
+    NAPIER_TRY(napier_samples_moved(&memory, "samples", samples, NAPIER_METRIC_EUCLIDEAN, &samples));
     return napier_start_spectral(context, graph, samples, seed, embedding);
 }

@@ -133,6 +133,43 @@ static void test_digits(void) {
     assert_true(held_out >= 0.97);
 }
 
+/* The quality does not change with the unit of the data. f64 values whose digits f32 does not hold are refused. */
+static void test_units(void) {
+    enum { N = 120, COLS = 5 };
+    static const int exponents[] = {-70, 62, 90};
+    const float *x = clusters(N, COLS);
+    const napier_umap_options options = small_options();
+    napier_umap_model *model = fit(x, N, COLS, &options), *other = NULL;
+    const napier_const_matrix map = napier_umap_model_embedding(model);
+    napier_umap_quality expected, got;
+    must(napier_umap_quality_of(context, samples_of(x, N, COLS), &options.neighbors, map, NULL, 0, &expected));
+    float y[N * COLS], place[2];
+    double tiny[N * COLS];
+    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+        for (int i = 0; i < N * COLS; i++) {
+            y[i] = ldexpf(x[i], exponents[e]);
+            tiny[i] = ldexp((double)x[i], -200);
+        }
+        must(napier_umap_quality_of(context, samples_of(y, N, COLS), &options.neighbors, map, NULL, 0, &got));
+        expect(got.trustworthiness == expected.trustworthiness &&
+                   got.neighbor_preservation == expected.neighbor_preservation,
+               "2^%d: trustworthiness %g, preserved %g, expected %g, %g", exponents[e], got.trustworthiness,
+               got.neighbor_preservation, expected.trustworthiness, expected.neighbor_preservation);
+    }
+    const napier_umap_samples lost = {napier_const_rows(tiny, N, COLS, NAPIER_F64), NULL};
+    invalid(context, napier_umap_fit(context, lost, &options, &other), "samples", "float32", "2^");
+    invalid(context, napier_umap_quality_of(context, lost, &options.neighbors, map, NULL, 0, &got), "samples",
+            "float32");
+    napier_umap_model_destroy(context, model);
+    napier_umap_options cosine = options;
+    cosine.neighbors.metric = NAPIER_METRIC_COSINE;
+    model = fit(x, N, COLS, &cosine);
+    const napier_umap_samples row = {napier_const_rows(tiny, 1, COLS, NAPIER_F64), NULL};
+    invalid(context, napier_umap_transform(context, model, row, napier_rows_f32(place, 1, 2)), "samples", "row 0",
+            "float32");
+    napier_umap_model_destroy(context, model);
+}
+
 /* ---- transform ----------------------------------------------------------------------------------------------------- */
 
 static void test_transform_of_one_row(void) {
@@ -291,6 +328,7 @@ static void test_optimizer_bytes(void) {
 }
 
 int main(void) {
-    return RUN_UMAP_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row), TEST(test_cancel),
-                          TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
+    return RUN_UMAP_TESTS("umap model", TEST(test_digits), TEST(test_units), TEST(test_transform_of_one_row),
+                          TEST(test_cancel), TEST(test_damaged_files), TEST(test_sizes_that_wrap),
+                          TEST(test_optimizer_bytes));
 }

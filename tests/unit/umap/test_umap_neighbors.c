@@ -242,19 +242,28 @@ typedef struct search_job {
     napier_umap_samples samples, queries; /* queries of no rows: the samples themselves */
     napier_neighbors_options o;
     int64_t results; /* rows of the result */
+    bool overflows;  /* distances may be inf, which the public calls avoid or refuse */
     void *expected;  /* of a search that memory did not fail */
 } search_job;
 
 static search_job job_of(data_kind kind, int64_t n, int64_t queries, int64_t cols, napier_neighbors_options o,
                          uint64_t seed) {
     const float *const x = make_data(kind, n + queries, cols, seed);
-    return (search_job){samples_of(x, n, cols), samples_of(x + n * cols, queries, cols), o, queries > 0 ? queries : n,
+    return (search_job){samples_of(x, n, cols),
+                        samples_of(x + n * cols, queries, cols),
+                        o,
+                        queries > 0 ? queries : n,
+                        kind == DATA_HUGE || kind == DATA_OUTLIERS || kind == DATA_ONE_FAR,
                         NULL};
 }
 
 static napier_status neighbors_work(napier_context *context, const void *argument, void *out) {
     const search_job *const j = argument;
     float *const distances = (float *)out + j->results * j->o.n_neighbors;
+    if (j->overflows) {
+        return napier_find_neighbors(context, j->samples, j->queries.dense.rows > 0 ? &j->queries : NULL, &j->o, out,
+                                     distances);
+    }
     return j->queries.dense.rows > 0
                ? napier_nearest_neighbors_of(context, j->samples, j->queries, &j->o, out, distances)
                : napier_nearest_neighbors(context, j->samples, &j->o, out, distances);
@@ -622,6 +631,107 @@ static void test_arguments(napier_context *context) {
     invalid(context, napier_nearest_neighbors(context, samples, &good, indices, distances), "samples", "2", "nan");
 }
 
+/* ---- Values beyond f32, and at its ends --------------------------------------------------------------------------- */
+
+enum { END_ROWS = 90, END_COLS = 4, END_K = 6 };
+
+static napier_umap_samples doubles_of(const double *x) {
+    return (napier_umap_samples){napier_const_rows(x, END_ROWS, END_COLS, NAPIER_F64), NULL};
+}
+
+/* Normal numbers times `factor`, as f64. */
+static double *doubles(double factor, uint64_t seed) {
+    float *const x = scratch(END_ROWS * END_COLS, sizeof *x);
+    double *const y = scratch(END_ROWS * END_COLS, sizeof *y);
+    fill_random(x, END_ROWS * END_COLS, seed);
+    for (int64_t i = 0; i < END_ROWS * END_COLS; i++) {
+        y[i] = fabs((double)x[i]) * factor;
+    }
+    return y;
+}
+
+static void check_refused(napier_context *context, const double *x, napier_metric metric, const char *word) {
+    const napier_neighbors_options o = options_for(END_K, metric, NAPIER_NEIGHBORS_AUTO);
+    result got = result_make(END_ROWS, END_K);
+    invalid(context, napier_nearest_neighbors(context, doubles_of(x), &o, got.indices, got.distances), "samples", word,
+            "float32");
+}
+
+/* f64 values whose digits f32 does not hold, alone and beside others, are refused where the metric needs them. */
+static void test_lost_digits(napier_context *context) {
+    static const struct {
+        napier_metric metric;
+        bool by_row, by_column, by_value; /* is one row, column, or value enough? */
+    } cases[] = {{NAPIER_METRIC_EUCLIDEAN, false, false, false},  {NAPIER_METRIC_MANHATTAN, false, false, false},
+                 {NAPIER_METRIC_CHEBYSHEV, false, false, false},  {NAPIER_METRIC_MINKOWSKI, false, false, false},
+                 {NAPIER_METRIC_WMINKOWSKI, false, false, false}, {NAPIER_METRIC_SEUCLIDEAN, false, true, false},
+                 {NAPIER_METRIC_MAHALANOBIS, false, true, false}, {NAPIER_METRIC_COSINE, true, false, false},
+                 {NAPIER_METRIC_CORRELATION, true, false, false}, {NAPIER_METRIC_HELLINGER, true, false, false},
+                 {NAPIER_METRIC_BRAYCURTIS, true, false, false},  {NAPIER_METRIC_CANBERRA, true, true, true},
+                 {NAPIER_METRIC_JACCARD, true, true, true},       {NAPIER_METRIC_HAMMING, true, true, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const napier_metric metric = cases[i].metric;
+        const napier_neighbors_options o = options_for(END_K, metric, NAPIER_NEIGHBORS_AUTO);
+        check_refused(context, doubles(1e-60, 81), metric, "");
+        check_refused(context, doubles(1e60, 81), metric, "row 0, column 0");
+        for (int part = 0; part < 3; part++) { /* a row, a column, a value */
+            double *const x = doubles(1.0, 82);
+            for (int64_t e = 0; e < (part == 0 ? END_COLS : part == 1 ? END_ROWS : 1); e++) {
+                x[part == 0 ? 3 * END_COLS + e : part == 1 ? e * END_COLS + 2 : 3 * END_COLS] *= 1e-60;
+            }
+            if (part == 0 ? cases[i].by_row : part == 1 ? cases[i].by_column : cases[i].by_value) {
+                check_refused(context, x, metric, part == 1 && !cases[i].by_value ? "column 2" : "row");
+            } else {
+                result got = result_make(END_ROWS, END_K);
+                must(napier_nearest_neighbors(context, doubles_of(x), &o, got.indices, got.distances));
+            }
+        }
+    }
+    double *const x = doubles(0.0, 83); /* all equal: nothing is lost */
+    const napier_neighbors_options o = options_for(END_K, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
+    result got = result_make(END_ROWS, END_K);
+    for (int64_t i = 0; i < END_ROWS * END_COLS; i++) {
+        x[i] = 1e-60;
+    }
+    must(napier_nearest_neighbors(context, doubles_of(x), &o, got.indices, got.distances));
+}
+
+/* Times a power of two, rows have the same neighbours, and distances times it; also where squares overflow, or are not
+ * normal numbers. */
+static void test_ends(napier_context *context) {
+    static const napier_metric metrics[] = {NAPIER_METRIC_EUCLIDEAN, NAPIER_METRIC_MANHATTAN, NAPIER_METRIC_MINKOWSKI,
+                                            NAPIER_METRIC_COSINE, NAPIER_METRIC_BRAYCURTIS};
+    static const int exponents[] = {-70, -40, 60, 63, 90, 120};
+    float *const x = make_data(DATA_NORMAL, END_ROWS, END_COLS, 84), *const y = scratch(END_ROWS * END_COLS, sizeof *y);
+    for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
+        const napier_neighbors_options o = options_for(END_K, metrics[m], NAPIER_NEIGHBORS_AUTO);
+        result expected = result_make(END_ROWS, END_K), got = result_make(END_ROWS, END_K);
+        must(napier_nearest_neighbors(context, samples_of(x, END_ROWS, END_COLS), &o, expected.indices,
+                                      expected.distances));
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+            for (int64_t i = 0; i < END_ROWS * END_COLS; i++) {
+                y[i] = ldexpf(x[i], exponents[e]);
+            }
+            must(napier_nearest_neighbors(context, samples_of(y, END_ROWS, END_COLS), &o, got.indices, got.distances));
+            for (int64_t i = 0; i < END_ROWS * END_K; i++) {
+                const float distance = metrics[m] < NAPIER_METRIC_COSINE ? ldexpf(expected.distances[i], exponents[e])
+                                                                         : expected.distances[i];
+                if (!expect(got.indices[i] == expected.indices[i] && got.distances[i] == distance,
+                            "%s, 2^%d: neighbour %lld is %ld at %a, expected %ld at %a", napier_metric_name(metrics[m]),
+                            exponents[e], (long long)i, (long)got.indices[i], (double)got.distances[i],
+                            (long)expected.indices[i], (double)distance)) {
+                    break;
+                }
+            }
+        }
+    }
+    float far[] = {-3e38f, 3e38f, 2.9e38f};
+    const napier_neighbors_options o = options_for(3, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
+    result got = result_make(3, 3);
+    invalid(context, napier_nearest_neighbors(context, samples_of(far, 3, 1), &o, got.indices, got.distances),
+            "samples", "divide");
+}
+
 typedef struct told {
     int calls, stop_at;
     double last;
@@ -661,5 +771,5 @@ int main(void) {
                      TEST_EACH_ISA(1, test_near_pairs), TEST_1(test_distances), TEST_2(test_exact),
                      TEST_2(test_exact_subspace), TEST_2(test_metrics), TEST(test_bits), TEST(test_cost),
                      TEST_2(test_queries), TEST_2(test_precomputed), TEST_2(test_descent), TEST_2(test_memory),
-                     TEST_1(test_arguments), TEST_2(test_progress));
+                     TEST_1(test_arguments), TEST_1(test_lost_digits), TEST_1(test_ends), TEST_2(test_progress));
 }

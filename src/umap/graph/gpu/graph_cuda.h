@@ -13,6 +13,7 @@ typedef struct napier_device_state {
     int32_t bad;     /* an argument is invalid: graphs are empty and results NaN */
     int32_t highest; /* the bits of the largest weight; they compare like the weights */
     int32_t heavy_count, piece_count;
+    int64_t largest; /* the bits of the largest size of a sample, f64, less its offset */
 } napier_device_state;
 
 /* A graph in CSR form: the edges of v are starts[v] .. starts[v + 1] - 1. starts NULL: no graph. */

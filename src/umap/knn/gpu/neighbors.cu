@@ -32,15 +32,69 @@
 
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
 
+CUDA_INLINE double across(double x, int lanes) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = cuda_shuffle_xor_u64(bits, lanes);
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+CUDA_INLINE int64_t bits_of(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* A warp per column or row: its offset, its size, and whether f32 holds that. */
+CUDA_KERNEL(napier_umap_spans_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
+    const napier_const_matrix m = job.rows;
+    const int64_t lines = job.by_column ? m.cols : m.rows, count = job.by_column ? m.rows : m.cols;
+    const int64_t line_stride = job.by_column ? m.col_stride : m.row_stride;
+    const int64_t stride = job.by_column ? m.row_stride : m.col_stride;
+    const napier_reach reach = napier_reach_of(job.metric);
+    for (int64_t line = grid_warp(); line < lines; line += grid_warps()) {
+        napier_span s = napier_span_empty();
+        for (int64_t i = warp_lane(); i < count; i += CUDA_WARP) {
+            napier_span_add(&s, napier_f64_load(m.data, m.dtype, line * line_stride + i * stride));
+        }
+        for (int lanes = CUDA_WARP / 2; lanes > 0; lanes /= 2) {
+            const double low = across(s.low, lanes), high = across(s.high, lanes), least = across(s.least, lanes);
+            s.low = low < s.low ? low : s.low;
+            s.high = high > s.high ? high : s.high;
+            s.least = least < s.least ? least : s.least;
+        }
+        s.exact = cuda_ballot(!s.exact) == 0;
+        const double offset = job.offsets != NULL ? napier_span_offset(&s) : 0.0;
+        const double size = napier_span_size(&s, offset, reach);
+        if (warp_lane() == 0) {
+            if (job.offsets != NULL) {
+                job.offsets[line] = offset;
+            }
+            (void)cuda_atomic_max_i64(&job.state->largest, size <= DBL_MAX ? bits_of(size) : 0);
+            if (reach != OF_ALL && m.dtype == NAPIER_F64 && size > 0.0 && size < napier_least_held(job.metric)) {
+                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, job.by_column ? line : line * m.cols);
+                job.state->bad = 1;
+            }
+        }
+    }
+}
+
 /* A thread per element; neighbouring threads have neighbouring rows. */
 CUDA_KERNEL(napier_umap_points_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
+    const int64_t largest = job.state->largest;
+    if (grid_thread() == 0 && ((largest > 0 && largest < bits_of(job.least)) || largest >= bits_of(job.most))) {
+        napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, 0);
+        job.state->bad = 1;
+    }
     for (int64_t at = grid_thread(); at < job.width * p->stride; at += grid_threads()) {
         const int64_t c = at / p->stride, i = at % p->stride;
         float x = 0.0f;
         if (i < p->n && c < job.rows.cols) {
             const int64_t index = i * job.rows.row_stride + c * job.rows.col_stride;
-            x = napier_f64_to_f32(napier_f64_load(job.rows.data, job.rows.dtype, index));
+            const double offset = job.offsets != NULL ? job.offsets[job.by_column ? c : i] : 0.0;
+            x = napier_f64_to_f32(napier_f64_load(job.rows.data, job.rows.dtype, index) - offset);
             if (!napier_is_finite(x) || (job.metric == NAPIER_METRIC_HELLINGER && x < 0.0f)) {
                 napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.rows.cols + c);
                 job.state->bad = 1;
@@ -494,8 +548,13 @@ CUDA_KERNEL(napier_umap_neighbors_kernel, napier_near_job, NAPIER_NEAR_THREADS) 
         const bool bad = job.state->bad != 0;
         for (int64_t i = warp_lane(); i < job.wanted + own; i += CUDA_WARP) {
             const uint64_t near = i < own ? napier_near_of(0.0f, (uint32_t)q) : list[i - own];
-            indices[i] = bad || near == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(near);
-            distances[i] = bad ? a_nan() : napier_near_distance(near);
+            const float distance = napier_near_distance(near);
+            const bool over = near != NAPIER_NEAR_NONE && !napier_is_finite(distance);
+            indices[i] = bad || over || near == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(near);
+            distances[i] = bad || over ? a_nan() : distance;
+            if (over && !bad) {
+                napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, q * job.cols);
+            }
         }
     }
 }

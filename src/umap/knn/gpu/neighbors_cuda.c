@@ -6,12 +6,13 @@
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel, napier_umap_count_true_kernel, napier_umap_directions_kernel,
-                           napier_umap_variances_kernel, napier_umap_divide_kernel, napier_umap_order_kernel,
-                           napier_umap_nearest_squared_kernel, napier_umap_nearest_plain_kernel,
-                           napier_umap_nearest_largest_kernel, napier_umap_nearest_canberra_kernel,
-                           napier_umap_nearest_ratio_kernel, napier_umap_nearest_unequal_kernel,
-                           napier_umap_nearest_counts_kernel, napier_umap_neighbors_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_spans_kernel, napier_umap_points_kernel, napier_umap_count_true_kernel,
+                           napier_umap_directions_kernel, napier_umap_variances_kernel, napier_umap_divide_kernel,
+                           napier_umap_order_kernel, napier_umap_nearest_squared_kernel,
+                           napier_umap_nearest_plain_kernel, napier_umap_nearest_largest_kernel,
+                           napier_umap_nearest_canberra_kernel, napier_umap_nearest_ratio_kernel,
+                           napier_umap_nearest_unequal_kernel, napier_umap_nearest_counts_kernel,
+                           napier_umap_neighbors_kernel);
 
 enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
 
@@ -79,7 +80,15 @@ static napier_points_job take_points(napier_cuda_room *room, const search *s, na
     const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
     const int64_t width = m.cols + (napier_has_direction(metric) ? 1 : 0),
                   stride = napier_cuda_tiles(m.rows, TILE) * TILE;
+    const bool moves =
+        m.dtype == NAPIER_F64 && (napier_metric_moves_columns(metric) || napier_metric_moves_rows(metric));
+    const bool by_column = moves && napier_metric_moves_columns(metric);
     return (napier_points_job){.rows = m,
+                               .offsets =
+                                   moves ? napier_cuda_take(room, by_column ? m.cols : m.rows, sizeof(double)) : NULL,
+                               .by_column = by_column,
+                               .least = napier_metric_scales(metric) ? (double)NAPIER_SAMPLES_SMALL : 0.0,
+                               .most = metric == NAPIER_METRIC_BRAYCURTIS ? 0x1p100 : (double)INFINITY,
                                .width = width,
                                .metric = metric,
                                .points = {.columns = napier_cuda_take(room, width * stride, sizeof(float)),
@@ -126,6 +135,10 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
         s->query_points.measured = s->sample_points.measured;
         s->query_points.variances = s->sample_points.variances;
     }
+    if (napier_metric_moves_columns(s->options.metric)) {
+        s->query_points.offsets = s->sample_points.offsets;
+        s->query_points.by_column = s->sample_points.by_column;
+    }
     s->near = (napier_near_job){
         .queries = s->query_points.points,
         .samples = s->sample_points.points,
@@ -158,7 +171,12 @@ static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
 }
 
 static napier_status put_points(const napier_cuda_call *call, napier_points_job *job, bool measures) {
+    const bool may_lose = napier_reach_of(job->metric) != OF_NONE && job->rows.dtype == NAPIER_F64;
+    const int64_t lines = job->by_column ? job->rows.cols : job->rows.rows;
     job->faults = call->context->faults;
+    if ((may_lose || job->least > 0.0) && (measures || !napier_metric_moves_columns(job->metric))) {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_spans_kernel, lines, THREADS / 32, THREADS, 0, job));
+    }
     NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, job));
     if (job->points.counts != NULL) {
         NAPIER_TRY(NAPIER_DEVICE_EACH(call, napier_umap_count_true_kernel, job->points.stride, THREADS, job));
@@ -194,6 +212,7 @@ static napier_status find(napier_cuda_context *context, napier_cuda_workspace *w
     NAPIER_TRY(check(context->host, options, s, indices, distances));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     take(context, &room, s);
+    s->near.faults = context->faults;
     s->near.indices = indices;
     s->near.distances = distances;
     NAPIER_CUDA_READY(context, room);

@@ -4,7 +4,7 @@
 #define NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 
 #include "umap/graph/gpu/graph_cuda.h"
-#include "umap/metric/formulas.h"
+#include "umap/metric/span.h"
 
 enum {
     NAPIER_NEAR_THREADS = 256,
@@ -33,7 +33,10 @@ typedef struct napier_points_job {
     napier_metric metric;
     napier_device_points points;
     const float *variances;
-    float *measured; /* variances computed from these points; NULL if they are given */
+    float *measured;    /* variances computed from these points; NULL if they are given */
+    double *offsets;    /* f64 rows of a metric that moves: subtracted from columns or rows (samples.h); else NULL */
+    bool by_column;     /* they are those of columns; spans are measured by column too */
+    double least, most; /* the table's largest size must not be between 0 and least, nor most or more */
     napier_device_state *state;
     napier_cuda_faults *faults;
 } napier_points_job;
@@ -59,6 +62,7 @@ typedef struct napier_near_job {
     int32_t *indices;
     float *distances; /* [queries, wanted + self] */
     const napier_device_state *state;
+    napier_cuda_faults *faults;
 } napier_near_job;
 
 #endif
