@@ -136,6 +136,7 @@ def test_errors_name_the_argument(rng):
         (lambda: napier.attention(q[0, 0], q[0, 0], q[0, 0]), ValueError, "^q: expected"),
         (lambda: napier.attention(q, q, q, mask=np.zeros((5, 7))), ValueError, "^mask: shape"),
         (lambda: napier.attention(q, q, q, scale=np.inf), ValueError, "scale"),
+        (lambda: napier.attention(q, q, q, scale=0), ValueError, "^scale: with 0"),
         (lambda: napier.attention(q, q, q, bf16_weights=True), ValueError, "q: dtype f32.*bf16_weights"),
         (lambda: napier.attention(q.astype(BF16), q.astype(BF16), q, bf16_weights=True), ValueError, "v: dtype f32"),
         (lambda: napier.attention(q, q, q, bf16_weights="yes"), ValueError, "q: dtype f32"),

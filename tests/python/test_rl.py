@@ -220,6 +220,9 @@ def test_kl_per_response(rng):
         masked = [k[a:b][mask[a:b]].sum() / max(1, mask[a:b].sum()) for a, b in responses()]
         for m in (mask, mask.astype(int), mask.astype(np.float32), list(mask), np.repeat(mask, 2)[::2]):
             close(napier.kl_per_response(policy, ref, OFFSETS, estimator=estimator, mask=m, reduction="mean"), masked)
+    for wrong in (0.5, np.nan):
+        given = np.where(mask, 1, wrong)
+        refuses(lambda m=given: napier.kl_per_response(policy, ref, OFFSETS, mask=m), ValueError, "^mask: expected 0 or 1")
     assert not napier.compute_kl(policy, policy, OFFSETS).any()
     got = napier.rl.kl_per_response_backward(policy, ref, OFFSETS, estimator="k2", grad_kl=np.ones(4, "f4"))
     close(got[0], -d)

@@ -4,6 +4,7 @@ import array
 import ctypes
 import itertools
 import multiprocessing
+import warnings
 
 import numpy as np
 import pytest
@@ -61,6 +62,17 @@ def test_other_numbers_become_float64(ours, theirs):
         y = ours(x)
         assert y.dtype == np.float64
         assert_close(y, theirs(np.asarray(x, np.float64), axis=-1), np.float64)
+
+
+@both
+def test_integers_that_lose_digits(ours, theirs):
+    """Times in nanoseconds, in which float64 keeps 256."""
+    for x in (np.arange(3) + 16 * 10**17, np.array([2**64 - 1, 2**64 - 3], np.uint64), [2**53 + 1, 0]):
+        with pytest.warns(UserWarning, match=r"^[ax]: integers beyond 2\*\*53"):
+            ours(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours(np.array([2**60, -(2**63), 5]))
 
 
 @both

@@ -1,6 +1,7 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
 
 import functools
+import warnings
 
 import numpy as np
 
@@ -136,8 +137,22 @@ def _has_floats(array, name, wide):
     if array.dtype.name.startswith("float8"):
         return array.astype(np.float32, order="C"), False  # which holds them exactly
     if kind in "iub" or kind == "f":
-        return array.astype(wide, order="C"), False
+        made = array.astype(wide, order="C")
+        if kind in "iu" and array.size and np.abs(made).max() > 2.0 ** np.finfo(wide).nmant:
+            _warn_of_digits(array, made, name)
+        return made, False
     raise TypeError(f"{name}: expected numbers, got an array of dtype {array.dtype}")
+
+
+def _warn_of_digits(integers, floats, name):
+    with np.errstate(invalid="ignore"):  # the largest one, rounded up, is no integer of this dtype
+        lost = (floats.astype(integers.dtype) != integers).any()
+    if lost:
+        warnings.warn(
+            f"{name}: integers beyond 2**{np.finfo(floats.dtype).nmant + 1} that differ in digits which {floats.dtype} does not hold; "
+            "subtract what they have in common",
+            stacklevel=4,
+        )
 
 
 def convert(x, name, what):
@@ -160,6 +175,8 @@ def convert(x, name, what):
         if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
             raise ValueError(f"{name}: {array.max()} does not fit 64 bits with a sign")
         return array.astype(np.int64, order="C"), False
+    if array.dtype.kind == "f" and ((array != 0) & (array != 1)).any():
+        raise ValueError(f"{name}: expected 0 or 1, which leave out or keep an element, got {array[(array != 0) & (array != 1)][0]}")
     return (array != 0).astype(np.uint8, order="C"), False
 
 

@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 
 from .. import _napier
-from .._ops.attention import _arguments
+from .._ops.attention import _arguments, scale_of
 from .base import (
     Tensor,
     _as_tensor,
@@ -173,9 +173,8 @@ def attention(
         raise NotImplementedError("attention: bf16_gradient is for tensors on the CPU only")
     if bf16_gradient and not q.dtype == k.dtype == v.dtype == torch.bfloat16:
         raise ValueError(f"attention: bf16_gradient: q, k and v must be bfloat16, not {q.dtype}, {k.dtype} and {v.dtype}")
-    output, lse = _attention(
-        q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options, bool(bf16_weights), bool(bf16_gradient)
-    )
+    scale = _numbers(scale=scale if isinstance(scale, Tensor) else scale_of(scale))
+    output, lse = _attention(q, k, v, mask, scale, *options, bool(bf16_weights), bool(bf16_gradient))
     if lead is not None:
         output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
     return (output, lse) if return_lse else output
@@ -285,7 +284,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if is_causal and (queries != keys or kind == torch.float64 or dropout_p > 0):
         attn_mask, is_causal = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(), False
     q, k, v, mask, lead = _common_batch(query, key, value, attn_mask, enable_gqa)
-    if kind == torch.float64 or dropout_p > 0:
+    if kind == torch.float64 or dropout_p > 0 or (isinstance(scale, float) and scale == 0.0):  # to the library 0 is None
         k, v = (x.repeat_interleave(q.shape[1] // max(1, x.shape[1]), 1) for x in (k, v))
         wide = [_at_least_single(x) for x in (q, k, v)]
         output = _attention_in_steps(*wide, mask, 1 / max(1, q.shape[-1]) ** 0.5 if scale is None else scale, dropout_p).to(kind)
