@@ -26,6 +26,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from . import torch as _torch
+from ._lm import adapters as _adapters
 from ._torch.packing import Packing, sequences_of, shown, spread
 
 if int(transformers.__version__.partition(".")[0]) < 5:
@@ -159,6 +160,37 @@ def _embedding(self, input):
 
 def _linear(self, input):
     return _torch.linear(input, self.weight, self.bias, **self._napier._asdict())
+
+
+class _WithGradientOf(torch.autograd.Function):
+    """The first of two equal-shaped tensors, whose gradient the second gets too."""
+
+    @staticmethod
+    def forward(ctx, x, other):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, grad
+
+
+def _adapted(self, input):
+    """peft's LoRA of a linear layer, with the merged weights, which the sampler has too. The gradients of A and B are those of the
+    product in the order of peft, scaling * (x A') B', which is much cheaper than that of the merged weights."""
+    factors = _adapters.factors(self, "lora", self.training)
+    weight = self.base_layer.weight
+    with torch.no_grad():
+        merged = _adapters.merged(weight, factors)
+    if weight.requires_grad:
+        merged = _WithGradientOf.apply(merged, weight.float())
+    y = _torch.linear(input, merged, self.base_layer.bias, **self._napier._asdict())
+    if not torch.is_grad_enabled():
+        return y
+    x = input.detach()
+    for a, b, scaling in factors:
+        inner = _torch.linear(x, a, compute=self._napier.compute) * scaling
+        y = _WithGradientOf.apply(y, _torch.linear(inner, b))
+    return y
 
 
 def _norm(self, hidden_states, dtype=None):
@@ -299,13 +331,7 @@ def _head_name(model):
             if isinstance(model, getattr(transformers, family + kind)):
                 return head
     names = ", ".join(family + kind for family in _FAMILIES.values() for kind in _HEADS)
-    way_out = (
-        "merge its adapters first (merge_and_unload)"
-        if hasattr(model, "peft_config")
-        else "patch it before torch.compile"
-        if hasattr(model, "_orig_mod")
-        else f"expected one of {names}"
-    )
+    way_out = "patch it before torch.compile" if hasattr(model, "_orig_mod") else f"expected one of {names}"
     _refuse("model", f"cannot patch a {type(model).__name__}", way_out)
 
 
@@ -349,15 +375,24 @@ def _modules(model, head):
             where = f"{name}.{'self_attn' if part is layer.self_attn else 'mlp'}"
             for child, module in part.named_children():
                 if child.endswith("_proj"):
-                    yield f"{where}.{child}", module, nn.Linear, _linear
+                    yield f"{where}.{child}", module, nn.Linear, _adapted if _adapters.is_lora(module) else _linear
                 elif child.endswith("_norm"):
                     yield f"{where}.{child}", module, "RMSNorm", _norm
 
 
 def _check_module(name, module, kind, family, patched_before):
+    if kind is nn.Linear and _adapters.is_lora(module) and name.endswith("_proj"):
+        _adapters.factors(module, name, training=True)
+        for part in (module.base_layer, *module.lora_A.values(), *module.lora_B.values()):
+            _check_module(name, part, nn.Linear, family, patched_before)
+        kind = type(module)
     expected = kind if isinstance(kind, type) else getattr(sys.modules[family.__module__], _kind_name(family, kind), None)
     if type(module) is not expected:
-        _refuse(name, f"a {type(module).__name__} cannot be patched (adapters and quantised layers cannot)", "merge or unload them first")
+        _refuse(
+            name,
+            f"a {type(module).__name__} cannot be patched (only LoRA of layers' products can, and no quantised layers)",
+            "merge or unload them first",
+        )
     if "forward" in vars(module) and module not in patched_before:
         _refuse(name, "the module has a forward method of its own", "remove what replaced it, such as the hooks of accelerate")
     for parameter, x in module.named_parameters(recurse=False):
@@ -413,9 +448,7 @@ class _Patch:
             now = parent._modules.get(child)
             if now is not module:
                 _refuse(
-                    name,
-                    f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits",
-                    "merge or unload adapters, and patch the model again",
+                    name, f"a {type(now).__name__} has taken its place since napier.hf.patch, and has other bits", "patch the model again"
                 )
         for module in self.modules:
             if getattr(vars(module).get("forward"), "args", (None,))[0] is not module:
@@ -454,7 +487,13 @@ def is_patched(model):
     >>> napier.hf.is_patched(model), napier.hf.is_patched(napier.hf.unpatch(model))
     (True, False)
     """
-    return isinstance(getattr(getattr(model, "model", None), "_napier", None), _Patch)
+    return _state(model) is not None
+
+
+def _state(model):
+    """What patch has kept of a model, or of the one within a PeftModel; None if it is not patched."""
+    state = getattr(getattr(_adapters.base_of(model), "model", None), "_napier", None)
+    return state if isinstance(state, _Patch) else None
 
 
 def patch(model, compute="f32", bf16_gradient=False):
@@ -467,7 +506,7 @@ def patch(model, compute="f32", bf16_gradient=False):
 
     Parameters
     ----------
-    model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU
+    model : Qwen3, Qwen2, Llama or Mistral, ForCausalLM or ForSequenceClassification, on the CPU; also with LoRA adapters of peft
     compute : 'f32' or 'bf16'
         bf16: products and attention read activations rounded to bf16, and so are the weights of attention. All arithmetic is
         float32 in both modes. The model's weights are used as they are stored: float32, float16 or bfloat16.
@@ -491,12 +530,16 @@ def patch(model, compute="f32", bf16_gradient=False):
     mode = _Mode(compute, bool(bf16_gradient))
     if bf16_gradient and compute != "bf16":
         raise ValueError(f"bf16_gradient: expected compute 'bf16' with it, got {compute!r}")
+    given, model = model, _adapters.base_of(model)
     head = _head_name(model)
+    _adapters.check_model(given)
     _check_config(model.config)
     modules = list(_modules(model, head))
     patched_before = set(model.model._napier.modules) if is_patched(model) else ()
     for name, module, kind, _ in modules:
         _check_module(name, module, kind, type(model.model), patched_before)
+        if bf16_gradient and _adapters.is_lora(module):
+            _refuse("bf16_gradient", f"{name} has an adapter, whose merged weights are float32", "leave bf16_gradient out")
         if bf16_gradient and kind is nn.Linear and module.weight.dtype != torch.bfloat16:
             _refuse("bf16_gradient", f"{name}.weight is {module.weight.dtype}", "use a model of bfloat16")
     if getattr(model, head).bias is not None:
@@ -514,7 +557,7 @@ def patch(model, compute="f32", bf16_gradient=False):
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
     model.config._attn_implementation = _NAME
-    return model
+    return given
 
 
 def unpatch(model):
@@ -527,15 +570,16 @@ def unpatch(model):
     >>> napier.hf.unpatch(model) is model, napier.hf.is_patched(model)
     (True, False)
     """
-    if not is_patched(model):
+    state = _state(model)
+    if state is None:
         return model
-    state = model.model._napier
+    given, model = model, _adapters.base_of(model)
     for module in state.modules:
         del module.forward, module._napier
     del model.model.rotary_emb._napier_frequencies
     vars(state.head.weight).pop("_napier", None)
     model.config._attn_implementation = state.attention
-    return model
+    return given
 
 
 @contextlib.contextmanager
@@ -552,7 +596,7 @@ def patched(model, compute="f32", bf16_gradient=False):
     >>> napier.hf.is_patched(model)
     False
     """
-    was = model.model._napier.mode if is_patched(model) else None
+    was = _state(model).mode if is_patched(model) else None
     patch(model, compute, bf16_gradient)
     try:
         yield model
@@ -593,6 +637,7 @@ def token_logprobs(model, input_ids, attention_mask, completion_length, temperat
     >>> bool((logprobs[0].detach().numpy() == scored).all())
     True
     """
+    model = _adapters.base_of(model)
     if not is_patched(model) or model.model._napier.head is not model.get_output_embeddings():
         raise ValueError("model: expected a ForCausalLM that napier.hf.patch has changed")
     batch, length = input_ids.shape
@@ -683,8 +728,8 @@ def _follow(trainer):
     if not is_patched(model):
         unpatch(reference)
         return
-    mode = model.model._napier.mode.compute
-    if is_patched(reference) and reference.model._napier.mode.compute == mode:
+    mode = _state(model).mode.compute
+    if is_patched(reference) and _state(reference).mode.compute == mode:
         return
     if getattr(trainer.args, "precompute_ref_log_probs", False):
         _refuse(

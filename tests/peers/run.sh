@@ -40,8 +40,16 @@ home_of() {
     esac
 }
 
-# An environment with these packages. Their list, the stamp, is written last, so an incomplete fetch is repeated.
+# An environment with these packages. Their list, the stamp, is written last, so an incomplete fetch is repeated. What came later
+# is added, as PyTorch is too large to be fetched again.
 environment() { # set
+    fetched "$1" || return 1
+    case $1 in
+    torch) "$venv/bin/python" -c "import gguf, peft" 2>>"$build/$1.log" || "$venv/bin/python" -m pip install --quiet --no-deps peft gguf >>"$build/$1.log" 2>&1 ;;
+    esac
+}
+
+fetched() { # set
     venv=$(home_of "$1")
     [ -f "$venv/ready" ] && [ "$(cat "$venv/ready")" = "$(packages "$1")" ] && return 0
     # shellcheck disable=SC2046 # a list of packages

