@@ -33,8 +33,9 @@ typedef struct napier_generate_batch {
 #define NAPIER_GENERATE_BATCH_INIT \
     { .struct_size = sizeof(napier_generate_batch), .samples = 1 }
 
-/* A new token of a sequence, the first at index 0. Called in the order of generation, from the calling thread. A result
- * that is not 0 cancels the call. */
+/* A new token of a sequence, the first at index 0. Called in the order of generation, from the calling thread.
+ * NAPIER_END_SEQUENCE ends the sequence with this token; any other result that is not 0 cancels the call. */
+enum { NAPIER_END_SEQUENCE = 2 };
 typedef int napier_token_callback(int64_t sequence, int64_t index, int64_t id, float logprob, void *user);
 
 /* New text of a sequence, in the same order; the pieces of a sequence are its text (see below). A piece ends with a whole
@@ -72,7 +73,8 @@ typedef struct napier_generate_options {
 typedef enum napier_finish {
     NAPIER_FINISH_LENGTH = 0, /* max_tokens */
     NAPIER_FINISH_STOP = 1,   /* an id of `stop` */
-    NAPIER_FINISH_TEXT = 2    /* a stop text */
+    NAPIER_FINISH_TEXT = 2,   /* a stop text */
+    NAPIER_FINISH_CALLER = 3  /* on_token's NAPIER_END_SEQUENCE */
 } napier_finish;
 
 /* Row b belongs to sequence b. Beyond a sequence's length, ids are -1 and numbers 0. */

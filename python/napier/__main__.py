@@ -1,4 +1,5 @@
-"""The program napier, which the wheel carries as a file: the script `napier` and `python -m napier` run it."""
+"""The program napier, which the wheel carries as a file: the script `napier` and `python -m napier` run it. `napier serve` is in
+Python."""
 
 import os
 import signal
@@ -9,6 +10,10 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "napie
 
 
 def main():
+    if sys.argv[1:2] == ["serve"]:
+        from ._serve.command import main as serve
+
+        sys.exit(serve(sys.argv[2:]))
     if not os.path.exists(PROGRAM):
         sys.exit("napier: this build of the Python package lies without the program; `pip install` of a wheel or of the sources has it")
     words = [PROGRAM, *sys.argv[1:]]

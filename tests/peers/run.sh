@@ -1,13 +1,13 @@
 #!/bin/sh
 # Compares Napier, stage by stage, with the libraries whose definitions it follows.
 #
-#     tests/peers/run.sh [umap] [rl] [torch] [dropin] [scale] [apps]      default: every set that has tests; MATCH=word: only tests with it in their name
+#     tests/peers/run.sh [umap] [rl] [torch] [dropin] [scale] [apps] [serve]      default: every set that has tests; MATCH=word: only tests with it in their name
 #
 # A set is the files test_SET_*.py. Each set runs in its own Python environment ($NAPIER_BENCH_HOME/peers-SET, by
 # default under ~/.cache/napier/bench; fetched once). The tests call the C API through ctypes (napier_c.py), in a shared
-# library that is built here. All sets but rl also import the Python package, which is built here too; torch uses the
-# environment of rl, because PyTorch is large. dropin runs the tests of SciPy and PyTorch, which come with their wheels,
-# with Napier in the place of their functions. apps runs scanpy and BERTopic with napier.umap in the place of umap-learn.
+# library that is built here. All sets but rl also import the Python package, which is built here too; torch and
+# serve use the environment of rl, because PyTorch is large. dropin runs the tests of SciPy and PyTorch, which come with their wheels,
+# with Napier in the place of their functions. serve asks the server with the clients of others. apps runs scanpy and BERTopic with napier.umap in the place of umap-learn.
 # The last line counts; exit status 0: nothing failed. The script skips what cannot be fetched and names it.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -25,7 +25,7 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn pytest" ;;
-    rl | torch) echo "torch trl numpy lm-eval scikit-learn dask matplotlib" $(cat "$root/docs/site/requirements.txt") ;;
+    rl | torch | serve) echo "torch trl numpy lm-eval scikit-learn dask matplotlib openai starlette uvicorn httpx tenacity" $(cat "$root/docs/site/requirements.txt") ;;
     dropin) echo "torch numpy scipy pytest hypothesis expecttest" ;;
     scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
     apps) echo "scanpy bertopic" ;;
@@ -35,7 +35,7 @@ packages() {
 # The environment of a set.
 home_of() {
     case $1 in
-    torch) echo "$home/peers-rl" ;;
+    torch | serve) echo "$home/peers-rl" ;;
     *) echo "$home/peers-$1" ;;
     esac
 }
@@ -57,7 +57,7 @@ fetched() { # set
     name=$1
     shift
     say "fetching $* into $venv"
-    rm -rf "${venv:?}"
+    [ -f "$venv/ready" ] || rm -rf "${venv:?}"
     "$python" -m venv "$venv" >"$build/$name.log" 2>&1 &&
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >>"$build/$name.log" 2>&1 &&
         packages "$name" >"$venv/ready"
@@ -84,7 +84,7 @@ build_package() {
 }
 
 if [ $# -eq 0 ]; then
-    for set in umap rl torch dropin scale apps; do
+    for set in umap rl torch dropin scale apps serve; do
         ls "$here/test_${set}_"*.py >/dev/null 2>&1 && set -- "$@" "$set"
     done
 fi
@@ -103,7 +103,7 @@ passed=0 failed=0 skipped=0 sets=""
 for set in "$@"; do
     rm -f "$build/$set.result"
     if [ -z "$(packages "$set")" ]; then
-        say "no such set: $set (umap, rl, torch, dropin, scale, apps)"
+        say "no such set: $set (umap, rl, torch, dropin, scale, apps, serve)"
         exit 2
     fi
     if ! environment "$set"; then

@@ -716,6 +716,10 @@ def test_generate(model, directory):
     assert all(bits(a) == bits(b) for a, b in zip(again[:5], made))
     alone = model.generate(prompts[1:2], max_tokens=9, stop=[11, 90], temperature=0.8, seed=7, numbers=[6])
     assert bits(alone.token_ids) == bits(responses[6])
+    early = model.generate(
+        prompts, samples=4, max_tokens=9, stop=[], temperature=0.8, seed=7, on_token=lambda b, i, *_: "end" if i == b % 3 else None
+    )
+    assert np.diff(early.offsets).tolist() == [b % 3 + 1 for b in range(12)] and early.token_ids[0] == made.token_ids[0]
     greedy = model.generate(prompts[:1], max_tokens=5, stop=[], temperature=0)
     assert greedy.token_ids[0] == model.forward(prompts[0])[-1].argmax() and not greedy.logprobs.any()
     assert model.generate([], max_tokens=3).offsets.tolist() == [0]

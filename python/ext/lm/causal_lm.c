@@ -661,10 +661,12 @@ static bool is_true(PyObject *answer) {
 static int model_token(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
     const told *const t = user;
     PyGILState_STATE gil = PyGILState_Ensure();
-    bool stop = PyErr_CheckSignals() != 0;
+    int stop = PyErr_CheckSignals() != 0;
     if (!stop && t->on_token) {
-        stop = is_true(PyObject_CallFunction(t->on_token, "LLLd", (long long)sequence, (long long)index, (long long)id,
-                                             (double)logprob));
+        PyObject *answer = PyObject_CallFunction(t->on_token, "LLLd", (long long)sequence, (long long)index,
+                                                 (long long)id, (double)logprob);
+        const bool end = answer && PyUnicode_Check(answer) && PyUnicode_CompareWithASCIIString(answer, "end") == 0;
+        stop = is_true(answer) ? (end ? NAPIER_END_SEQUENCE : 1) : 0;
     }
     PyGILState_Release(gil);
     return stop;

@@ -768,7 +768,8 @@ class CausalLM:
         temperature, top_k, top_p, min_p : as napier.sample; temperature 0 is greedy
         numbers : B integers, the number of each sequence, from which its random numbers are drawn; default 0 .. B - 1
         entropy, texts : whether the result has them
-        on_token : function of (sequence, index, id, logprob), called for each token; a true value cancels
+        on_token : function of (sequence, index, id, logprob), called for each token; "end" ends the sequence with this token,
+            any other true value cancels the call
         on_text : function of (sequence, text, ended), called for new text; no piece ends inside a character, or has a part of
             what may become a stop. A true value cancels
         kvs : results of kv; a prompt that begins with the tokens of one of these uses it

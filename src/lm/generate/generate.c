@@ -279,8 +279,9 @@ static void store_token(const generate *g, int64_t i, int64_t b, int64_t t) {
 /* Ends a sequence if its token t is its last, and tells the caller about it. */
 static napier_status end_or_go_on(generate *g, int64_t b, int64_t t, int64_t id, float logprob) {
     const bool stop = is_stop(g, id);
-    bool ended = stop || t + 1 == g->options.max_tokens;
-    if (g->options.on_token && g->options.on_token(b, t, id, logprob, g->options.user)) {
+    const int told = g->options.on_token ? g->options.on_token(b, t, id, logprob, g->options.user) : 0;
+    bool ended = stop || t + 1 == g->options.max_tokens || told == NAPIER_END_SEQUENCE;
+    if (told && told != NAPIER_END_SEQUENCE) {
         return napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_token");
     }
     if (g->has_texts) {
@@ -289,7 +290,10 @@ static napier_status end_or_go_on(generate *g, int64_t b, int64_t t, int64_t id,
     const int64_t text = g->has_texts ? g->texts.stopped[b] : -1;
     g->ended[b] = ended;
     if (g->results.finish) {
-        g->results.finish[b] = text >= 0 ? NAPIER_FINISH_TEXT : stop ? NAPIER_FINISH_STOP : NAPIER_FINISH_LENGTH;
+        g->results.finish[b] = text >= 0 ? NAPIER_FINISH_TEXT
+                               : stop    ? NAPIER_FINISH_STOP
+                               : told    ? NAPIER_FINISH_CALLER
+                                         : NAPIER_FINISH_LENGTH;
     }
     if (g->results.stop_text) {
         g->results.stop_text[b] = text;

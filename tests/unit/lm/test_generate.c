@@ -355,6 +355,12 @@ static int on_token(int64_t sequence, int64_t index, int64_t id, float logprob, 
     return ++t->calls == t->most;
 }
 
+/* Sequence b ends with token b % 4. */
+static int end_early(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
+    (void)id, (void)logprob, (void)user;
+    return index == sequence % 4 ? NAPIER_END_SEQUENCE : 0;
+}
+
 typedef struct call {
     napier_context *context;
     napier_model *model;
@@ -447,6 +453,15 @@ static void test_call(napier_context *context) {
     succeeded(context, call_run(&c), "one token");
     for (int64_t b = 0; b < SEQUENCES; b++) {
         expect(c.out.ids[b] == first.ids[b * MOST] && c.out.lengths[b] == 1, "sequence %d, one token", (int)b);
+    }
+    call_reset(&c);
+    c.options.on_token = end_early;
+    succeeded(context, call_run(&c), "ends early");
+    for (int64_t b = 0; b < SEQUENCES; b++) {
+        const size_t bytes = (size_t)(b % 4 + 1) * sizeof *c.out.ids;
+        expect(c.out.lengths[b] == b % 4 + 1 && c.out.finish[b] == NAPIER_FINISH_CALLER &&
+                   memcmp(c.out.ids + b * MOST, first.ids + b * MOST, bytes) == 0,
+               "sequence %d does not end early", (int)b);
     }
     call_reset(&c);
     c.sampling.temperature = -1;

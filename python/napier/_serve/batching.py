@@ -1,0 +1,290 @@
+"""Requests that have arrived run together, in calls of CausalLM.generate. Bits do not depend on who shares a call."""
+
+import collections
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import limits as lim
+from .protocol import Refused
+from .. import rl
+
+
+@dataclass
+class Sequence:
+    """A choice of an answer. The thread that generates appends to it while others read."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)  # of the distribution that a token was drawn from
+    pieces: list[str] = field(default_factory=list)  # of its text
+    reason: str | None = None  # why it has ended; None: it has not
+    stop: int | str | None = None
+    plain: list[float] | None = None
+    tops: list | None = None  # of its tokens, as Scores
+
+    def clear(self):
+        self.ids, self.logprobs, self.pieces = [], [], []
+        self.reason = self.stop = self.plain = self.tops = None
+
+
+@dataclass
+class Score:
+    """A token's log-probability without filters and penalties."""
+
+    id: int
+    logprob: float
+    rank: int | None  # 1: it is the most probable
+    top: list[tuple[int, float]]  # the most probable ids
+
+
+class Job:
+    """A request that waits, runs or has ended. `wake` is called in any thread when there is something new."""
+
+    def __init__(self, request, wake):
+        self.request, self.wake = request, wake
+        self.sequences = [Sequence() for _ in range(len(request.prompts) * request.n)]
+        self.cancelled = self.finished = False
+        self.error = None
+        self.left = len(self.sequences)  # sequences that have not ended
+        self.prompt_scores = [None] * len(request.prompts)
+        self.version = None  # of the weights
+
+    def tokens(self):
+        return sum(map(len, self.request.prompts))
+
+    def restart(self, version):
+        for sequence in self.sequences:
+            sequence.clear()
+        self.left, self.version = len(self.sequences), version
+
+    def end(self, error=None):
+        if not self.finished:
+            self.error, self.finished = error, True
+            self.wake()
+
+
+class Engine:
+    """The queue, and the threads that empty it."""
+
+    def __init__(self, model, limits):
+        self.model, self.limits, self.version = model, limits, 0
+        self._queue: collections.deque[Job] = collections.deque()
+        self._tokens, self._last = 0, 0.0  # of the queue: tokens of its prompts, and when the last came
+        self._changed = threading.Condition()
+        self._stopping, self._running = False, 0
+        self._threads = [threading.Thread(target=self._work, name=f"generate-{i}", daemon=True) for i in range(limits.parallel)]
+
+    def start(self):
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self):
+        """Ends the calls that run at their next token. What waits gets an error."""
+        with self._changed:
+            self._stopping = True
+            waiting, self._queue = list(self._queue), collections.deque()
+            self._changed.notify_all()
+        for job in waiting:
+            job.end(_STOPPED)
+        for thread in self._threads:
+            thread.join()
+
+    def submit(self, job):
+        with self._changed:
+            if self._stopping:
+                raise _STOPPED
+            if len(self._queue) >= self.limits.queue or self._tokens + job.tokens() > lim.QUEUE_TOKENS:
+                raise Refused("the queue is full: try again later", status=429, code="queue_full")
+            self._queue.append(job)
+            self._tokens += job.tokens()
+            self._last = time.monotonic()
+            self._changed.notify_all()
+
+    def cancel(self, job):
+        """The job's sequences end at their next token, and it leaves the queue."""
+        job.cancelled = True
+        with self._changed:
+            if job in self._queue:
+                self._queue.remove(job)
+                self._tokens -= job.tokens()
+
+    def replace(self, model):
+        """Calls that begin from now on use this model; those that run go on with theirs. Returns the number of the weights."""
+        with self._changed:
+            self.model, self.version = model, self.version + 1
+            return self.version
+
+    def counts(self):
+        """How many requests wait, and how many run."""
+        return {"waiting": len(self._queue), "running": self._running}
+
+    # ---- Calls
+
+    def _work(self):
+        while batch := self._take():
+            jobs, model, version = batch
+            try:
+                self._run(jobs, model, version)
+            except BaseException as error:  # noqa: BLE001: a thread that ended would leave its requests without an answer
+                for job in jobs:
+                    job.end(error)
+            with self._changed:
+                self._running -= len(jobs)
+            del batch, jobs, model  # the model may have been replaced meanwhile
+
+    def _take(self):
+        """The oldest job and those that can share its call, with the model; None at the end."""
+        with self._changed:
+            while not self._queue and not self._stopping:
+                self._changed.wait()
+            begin = time.monotonic()
+            while not self._stopping and self._queue:  # others may be about to arrive
+                now = time.monotonic()
+                left = min(self._last + lim.GATHER, begin + lim.GATHER_MOST) - now
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            if self._stopping:
+                return None
+            return self._together(), self.model, self.version
+
+    def _together(self):
+        jobs: list[Job] = []
+        others: collections.deque[Job] = collections.deque()
+        sequences = 0
+        for job in self._queue:
+            fits = sequences + len(job.sequences) <= lim.BATCH or not jobs
+            if fits and (not jobs or job.request.key() == jobs[0].request.key()):
+                jobs.append(job)
+                sequences += len(job.sequences)
+                self._tokens -= job.tokens()
+            else:
+                others.append(job)
+        self._queue = others
+        self._running += len(jobs)
+        return jobs
+
+    def _run(self, jobs, model, version):
+        for job in jobs:
+            job.restart(version)
+        try:
+            if any(job.request.max_tokens for job in jobs):
+                self._generate([job for job in jobs if job.request.max_tokens], model)
+        except (ValueError, MemoryError, RuntimeError) as error:
+            if len(jobs) == 1 or self._stopping:
+                raise self._refusal(error) from error
+            for job in jobs:  # one of them is the cause
+                if not job.cancelled:
+                    self._run_alone(job, model, version)
+            return
+        for job in jobs:
+            if not job.finished and not job.cancelled:
+                self._score(job, model)
+            job.end()
+
+    def _run_alone(self, job, model, version):
+        try:
+            if not job.finished:
+                self._run([job], model, version)
+        except Exception as error:  # noqa: BLE001
+            job.end(error)
+
+    def _refusal(self, error):
+        if self._stopping:
+            return _STOPPED
+        return Refused(str(error), status=503 if isinstance(error, MemoryError) else 400, code="generation_failed")
+
+    def _generate(self, jobs, model):
+        request = jobs[0].request
+        rows = [(job, sequence) for job in jobs for sequence in job.sequences]
+        stop_ids = frozenset(request.stop_ids)
+
+        def ended(job, sequence):
+            sequence.reason, sequence.stop = _reason(model, job.request, sequence, stop_ids)
+            job.left -= 1
+            if job.left == 0 and not job.request.waits():
+                job.end()
+            else:
+                job.wake()
+
+        def on_token(b, index, id, logprob):
+            job, sequence = rows[b]
+            if self._stopping:
+                return True
+            sequence.ids.append(id)
+            sequence.logprobs.append(logprob)
+            last = job.cancelled or index + 1 >= job.request.max_tokens
+            if model.tokenizer is None:
+                if last or id in stop_ids:
+                    ended(job, sequence)
+                elif job.request.stream:
+                    job.wake()
+            return "end" if last else None
+
+        def on_text(b, text, is_last):
+            job, sequence = rows[b]
+            sequence.pieces.append(text)
+            if is_last:
+                ended(job, sequence)
+            elif job.request.stream:
+                job.wake()
+
+        made = model.generate(
+            [prompt for job in jobs for prompt in job.request.prompts],
+            samples=request.n,
+            numbers=np.concatenate([job.request.seed + np.arange(len(job.sequences)) for job in jobs]),
+            max_tokens=max(job.request.max_tokens for job in jobs),
+            min_tokens=request.min_tokens,
+            stop=[*request.stop_ids, *request.stop_texts],
+            on_token=on_token,
+            on_text=None if model.tokenizer is None else on_text,
+            **request.sampling,
+        )
+        for (_, sequence), begin, end in zip(rows, made.offsets, made.offsets[1:]):
+            sequence.plain = made.plain_logprobs[begin:end].tolist()
+
+    # ---- Log-probabilities of prompts, and of the most probable tokens
+
+    def _score(self, job, model):
+        request = job.request
+        if request.prompt_logprobs is not None:
+            for i, prompt in enumerate(request.prompts):
+                job.prompt_scores[i] = _scores(model, prompt, 1, request.prompt_logprobs, request.temperature)
+        if request.logprobs:
+            for i, sequence in enumerate(job.sequences):
+                prompt = request.prompts[i // request.n]
+                whole = np.concatenate([prompt, np.asarray(sequence.ids, np.int64)])
+                sequence.tops = _scores(model, whole, len(prompt), request.logprobs, request.temperature)
+
+
+_STOPPED = Refused("the server is stopping", status=503, code="stopping")
+
+
+def _reason(model, request, sequence, stop_ids):
+    """Why a sequence has ended, and the id or the text that did it."""
+    last = sequence.ids[-1]
+    if last in stop_ids and len(sequence.ids) > request.min_tokens:
+        return "stop", None if last in model.info["eos_ids"] else last
+    if request.stop_texts and len(sequence.ids) > request.min_tokens:
+        whole, before = (model.tokenizer.decode_bytes(ids) for ids in (sequence.ids, sequence.ids[:-1]))
+        ends = [(whole.find(text.encode(), max(0, len(before) - len(text.encode()) + 1)), text) for text in request.stop_texts]
+        found = [(begin + len(text.encode()), -len(text), text) for begin, text in ends if begin >= 0]
+        if found:
+            return "stop", min(found)[2]
+    return "length", None
+
+
+def _scores(model, ids, first, top, temperature):
+    """Scores of ids[first:] after those before them."""
+    if len(ids) == first:
+        return []
+    if not top:
+        scores = model.score([ids[:first]], [ids[first:]], temperature=temperature, entropy=False, greedy=False)
+        return [Score(id, logprob, None, []) for id, logprob in zip(ids[first:].tolist(), scores.logprobs.tolist())]
+    rows = model.forward(ids)[first - 1 : -1]
+    t = rl.token_logprobs(rows, ids[first:], temperature=temperature, rank=True, top_k=min(top, rows.shape[1]))
+    columns = ids[first:].tolist(), t.logprobs.tolist(), t.rank.tolist(), t.top_ids.tolist(), t.top_logprobs.tolist()
+    return [Score(id, logprob, rank + 1, list(zip(top_ids, tops))) for id, logprob, rank, top_ids, tops in zip(*columns)]
