@@ -61,10 +61,11 @@ def warm_start(model: transformers.Qwen3ForCausalLM, tokenizer: Any, prompts: li
 
 
 class Compared(trl.GRPOTrainer):  # type: ignore[misc]
-    """Notes, for each step, how far the trainer's log-probabilities are from those of the sampler."""
+    """Notes, for each step, how far the trainer's log-probabilities are from those of the sampler, and counts the tokens that differ."""
 
     apart: list[float]
     scored: list[float]
+    tokens = differing = 0
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -73,8 +74,9 @@ class Compared(trl.GRPOTrainer):  # type: ignore[misc]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         loss = super()._compute_loss(model, inputs)
-        mask = inputs["completion_mask"].bool()
-        self.apart.append((self.forward - inputs["sampling_per_token_logps"])[mask].abs().max().item())
+        apart = (self.forward - inputs["sampling_per_token_logps"])[inputs["completion_mask"].bool()].abs()
+        self.apart.append(apart.max().item())
+        self.tokens, self.differing = self.tokens + apart.numel(), self.differing + int((apart != 0).sum())
         return loss
 
 
@@ -143,16 +145,16 @@ def smooth(curve: list[float], width: int = 10) -> list[float]:
     return [float(np.mean(curve[max(0, i - width + 1):i + 1])) for i in range(len(curve))]
 
 
-def draw(runs: dict[str, list[Run]], path: str) -> None:
+def draw(runs: dict[str, list[Run]], path: str, width: int = 10) -> None:
     """Rewards on the left; on the right the largest difference of each step. Lines: means of the seeds; areas: all of them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for (name, some), colour in zip(runs.items(), COLOURS):
         worst = max(max(run[1]) for run in some)
-        for axes, curves in ((left, [smooth(run[0]) for run in some]), (right, [run[1] for run in some])):
+        for axes, curves in ((left, [smooth(run[0], width) for run in some]), (right, [run[1] for run in some])):
             steps = np.arange(1, len(curves[0]) + 1)
             axes.plot(steps, np.mean(curves, axis=0), color=colour, label=f"{name}: at most {worst:.2g}")
             axes.fill_between(steps, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.18, linewidth=0)
-    left.set(title="mean reward of the last ten steps", xlabel="step", ylim=(0, 1))
+    left.set(title=f"mean reward of the last {width} steps", xlabel="step", ylim=(0, 1))
     right.set(title="largest |log p(trainer) - log p(sampler)|", xlabel="step", ylim=(0, 1))
     right.set_yscale("symlog", linthresh=1e-8)
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2)
