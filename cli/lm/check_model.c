@@ -223,18 +223,6 @@ static int print_logprobs(session *s, FILE *out) {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-static int load_tokenizer(session *s) {
-    const size_t size = strlen(s->q->folder) + sizeof "/tokenizer.json";
-    char *const path = malloc(size);
-    if (path == NULL) {
-        return out_of_memory(s->q->folder);
-    }
-    snprintf(path, size, "%s/tokenizer.json", s->q->folder);
-    const int status = library_status(s->context, napier_tokenizer_load(s->context, path, &s->tokenizer), NULL);
-    free(path);
-    return status;
-}
-
 static int print_report(session *s, FILE *out) {
     print_config(s, out);
     return print_tokenizer(s, out) || (s->info.labels == 0 && print_logprobs(s, out)) || print_tensors(s, out);
@@ -247,7 +235,8 @@ static int run(void *request, napier_context *context) {
     int64_t vocabulary = 0;
     int status = model_open(q, context, &s.model, &vocabulary) ||
                  library_status(context, napier_model_get_info(context, s.model, &s.info), q->folder) ||
-                 load_tokenizer(&s) || print_report(&s, stdout) || finish_standard_output();
+                 tokenizer_open(context, q->folder, &s.tokenizer) || print_report(&s, stdout) ||
+                 finish_standard_output();
     if (status == STATUS_OK && s.is_wrong) {
         status = complain("%s: this model is not fit for use: see the report", q->folder);
     }
@@ -272,7 +261,7 @@ static const option options[] = {
 };
 static int check(void *request) {
     const model_request *const q = request;
-    return q->shared.in_path == NULL ? misuse("DIR is missing: a folder with a model") : STATUS_OK;
+    return q->shared.in_path == NULL ? misuse("DIR is missing: a folder with a model, or a GGUF file") : STATUS_OK;
 }
 
 static const option_group groups[] = {{NULL, options}, MACHINE_GROUP};
@@ -283,14 +272,14 @@ const command check_model_command = {
     .summary = "whether a model's files are whole and work together, and what identifies them",
     .usage = "DIR [OPTIONS]",
     .about =
-        "Loads a model (config.json, model.safetensors or its shards, tokenizer.json) and prints what it is, whether "
-        "its\n"
-        "tokenizer gives a text back, the log-probabilities of a fixed sentence, and a checksum of each tensor. The\n"
-        "report is the same on every machine, so two of them tell whether two copies are the same model. "
-        "docs/model.md\n"
-        "says what to expect. Exit status 1: a file is missing or wrong, a weight is inf or NaN, or the tokenizer does "
-        "not\n"
-        "fit the model.",
+        "Loads a model (a folder with config.json, model.safetensors or its shards, and tokenizer.json; or a GGUF "
+        "file) and\n"
+        "prints what it is, whether its tokenizer gives a text back, the log-probabilities of a fixed sentence, and a\n"
+        "checksum of each tensor. The report is the same on every machine, so two of them tell whether two copies are "
+        "the\n"
+        "same model. docs/model.md says what to expect. Exit status 1: a file is missing or wrong, a weight is inf or "
+        "NaN,\n"
+        "or the tokenizer does not fit the model.",
     .example = "napier check-model Qwen3-0.6B > report.txt",
     .groups = groups,
     .input = INPUT_OPTIONAL,

@@ -39,7 +39,8 @@ static const char *set_shard(void *request, const char *text) {
 #define AT(member) offsetof(model_request, member)
 const option model_options[] = {
     {"model", 'm', OPTION_READ, "DIR", AT(folder),
-     .help = "the model: config.json, model.safetensors or shards of it, and for texts tokenizer.json"},
+     .help = "the model: a folder with config.json, model.safetensors or shards of it, and for texts tokenizer.json; "
+             "or a GGUF file"},
     {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
      .help = "where the result goes (default or -: standard output)"},
     {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = compute_modes,
@@ -78,7 +79,7 @@ const option conversation_options[] = {
 int model_check(void *request) {
     const model_request *const q = request;
     const char *const out = q->shared.out_path;
-    return q->folder == NULL ? misuse("--model is missing: a folder with a model")
+    return q->folder == NULL ? misuse("--model is missing: a folder with a model, or a GGUF file")
            : q->resume && (out == NULL || is_standard(out))
                ? misuse("--resume wants --output: a file that keeps what is done")
                : STATUS_OK;
@@ -88,9 +89,6 @@ int model_check(void *request) {
 
 /* OWNER/NAME is a name of the hub, and so may NAME be. */
 static int complain_of_folder(const char *path) {
-    if (access(path, F_OK) == 0) {
-        return complain("%s: a file, where the folder of a model is wanted", path);
-    }
     const char *const slash = strchr(path, '/'), *const name = napier_path_name(path);
     const bool is_hub_name = slash != NULL && slash > path && *path != '.' && slash + 1 == name && *name != '\0';
     return complain("%s: no such folder, and napier downloads nothing. A model of the Hugging Face hub comes with: "
@@ -101,7 +99,7 @@ static int complain_of_folder(const char *path) {
 int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
-    if (!is_folder(q->folder)) {
+    if (access(q->folder, F_OK) != 0) {
         return complain_of_folder(q->folder);
     }
     options.compute = q->compute;

@@ -79,6 +79,16 @@ bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+static bool is_gguf(const char *path) {
+    char magic[4] = "";
+    FILE *const file = fopen(path, "rb");
+    const bool is = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is;
+}
+
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer) {
     const size_t size = strlen(path) + sizeof "/tokenizer.json";
     char *const file = malloc(size);
@@ -91,8 +101,9 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
     return library_status(context, status, NULL);
 }
 
+/* A GGUF file has its template within, a tokenizer.json beside it. */
 int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format) {
-    const size_t size = is_folder(path) ? strlen(path) : (size_t)(napier_path_name(path) - path);
+    const size_t size = is_folder(path) || is_gguf(path) ? strlen(path) : (size_t)(napier_path_name(path) - path);
     char *const folder = malloc(size + 2);
     if (folder == NULL) {
         return out_of_memory(path);

@@ -264,7 +264,7 @@ static int run(void *request, napier_context *context) {
 static int check(void *request) {
     const tokenize_request *const q = request;
     if (q->model == NULL) {
-        return misuse("--model is missing: a folder with a tokenizer.json");
+        return misuse("--model is missing: a folder with a tokenizer.json, or a GGUF file");
     }
     if (q->decode && (q->chat || q->count || q->tokens || q->plain_special || q->add_special)) {
         return misuse("--decode goes with --lines and --skip-special only");
@@ -288,7 +288,7 @@ static int check(void *request) {
 
 #define AT(member) offsetof(tokenize_request, member)
 static const option options[] = {
-    {"model", 'm', OPTION_READ, "DIR", AT(model), .help = "a folder with tokenizer.json, or such a file"},
+    {"model", 'm', OPTION_READ, "DIR", AT(model), .help = "a folder with tokenizer.json, such a file, or a GGUF file"},
     {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
      .help = "where the result goes (default or -: standard output)"},
     {"decode", 'd', OPTION_FLAG, NULL, AT(decode),

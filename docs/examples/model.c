@@ -30,6 +30,20 @@ static void load_a_model(napier_context *context) {
     napier_model_destroy(context, model);
 }
 
+/* A GGUF file says in its own way what the JSON of a model's folder says; this one says nothing. */
+static void read_a_gguf_file(napier_context *context) {
+    static const char empty[24] = "GGUF\3"; /* version 3, no tensors, no values */
+    char path[300];
+    napier_text_buffer json = {NULL, 0, 0};
+    (void)snprintf(path, sizeof path, "%s/model.gguf", directory);
+    FILE *const file = fopen(path, "wb");
+    EXPECT(file && fwrite(empty, 1, sizeof empty, file) == sizeof empty && fclose(file) == 0);
+    EXPECT(napier_gguf_document(context, path, "tokenizer_config.json", &json) == NAPIER_OK);
+    printf("tokenizer_config.json: %.*s", (int)json.size, json.bytes);
+    napier_text_buffer_free(context, &json);
+    EXPECT(remove(path) == 0);
+}
+
 /* Weights in the caller's memory, such as a trainer's: the model reads them where they are. After each step tell it that
  * they have changed. */
 static void follow_a_trainer(napier_context *context) {
@@ -162,9 +176,9 @@ int main(void) {
     tiny_model_write(&reward);
     directory = language.directory, reward_directory = reward.directory;
     weights = tiny_model_tensors(&language);
-    const int status =
-        run_examples((example *const[]){load_a_model, follow_a_trainer, score_a_response, score_many_responses,
-                                        keep_a_system_prompt, rewards_of_responses, judge_responses, NULL});
+    const int status = run_examples((example *const[]){load_a_model, read_a_gguf_file, follow_a_trainer,
+                                                       score_a_response, score_many_responses, keep_a_system_prompt,
+                                                       rewards_of_responses, judge_responses, NULL});
     tiny_tensors_free(&weights);
     tiny_model_remove(&language);
     tiny_model_remove(&reward);

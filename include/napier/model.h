@@ -54,8 +54,9 @@ typedef struct napier_model_options {
 #define NAPIER_MODEL_OPTIONS_INIT \
     { sizeof(napier_model_options), NAPIER_COMPUTE_F32, 0 }
 
-/* Loads the model in a directory: config.json, and model.safetensors or its shards. options NULL: defaults. The caller
- * destroys *out with the same context. On an error *out is NULL.
+/* Loads the model in a directory: config.json, and model.safetensors or its shards; or the one in a GGUF file of llama.cpp,
+ * if the path is a file (docs/model.md lists the types of tensors). options NULL: defaults. The caller destroys *out with
+ * the same context. On an error *out is NULL. Quantised weights become f32 in mode F32, and bf16 in the others.
  * The weights are memory-mapped, so the first call that uses them reads them from the file. If another program
  * truncates a mapped file, this program dies with SIGBUS; so replace model files by renaming. Tensors that are not
  * aligned are copied.
@@ -65,6 +66,13 @@ typedef struct napier_model_options {
  * config.json), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
+
+/* Appends a document that a GGUF file says in its own way: "config.json", "tokenizer.json" or "tokenizer_config.json", which
+ * has the chat template. napier_model_load, napier_tokenizer_load and napier_chat_format_load read these.
+ * Errors: IO_ERROR, CORRUPT_DATA, UNSUPPORTED (what Napier lacks; the message names the key), INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_gguf_document(napier_context *context, const char *path, const char *document,
+                                              napier_text_buffer *json);
 
 /* A tensor in the caller's memory, such as an entry of PyTorch's state dict. */
 typedef struct napier_named_tensor {

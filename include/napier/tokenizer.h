@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct napier_tokenizer napier_tokenizer;
 
-/* Reads a tokenizer.json from a file or from memory. The caller destroys *out with the same context. On an error *out is
+/* Reads a tokenizer.json from a file or from memory, or the tokenizer of a GGUF file. The caller destroys *out with the same context. On an error *out is
  * NULL. While the call runs, the parsed JSON takes at most 1 GiB. It comes from malloc, because cJSON cannot use another
  * allocator for one document. Before that the call asks the context's allocator for as many bytes, so that an allocator with
  * a limit can refuse.
@@ -182,7 +182,7 @@ NAPIER_API napier_status napier_chat_text(napier_context *context, const napier_
 NAPIER_API napier_status napier_chat_format_of(napier_context *context, const char *chat_template, size_t size,
                                                int64_t *format);
 
-/* The same for a model's directory: its chat_template.jinja, else the chat_template in its tokenizer_config.json (in a
+/* The same for a model's directory or GGUF file: its chat_template.jinja, else the chat_template in its tokenizer_config.json (in a
  * list, the one called "default"). Without either it is NAPIER_CHAT_QWEN3, if the tokenizer has <|im_start|> or is NULL.
  * Errors: UNSUPPORTED, IO_ERROR, CORRUPT_DATA (tokenizer_config.json is not JSON), OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_chat_format_load(napier_context *context, const char *directory,

@@ -35,7 +35,7 @@ sys.path.insert(0, HERE)
 from case import OLD  # noqa: E402
 
 MIB = 1 << 20
-FORMATS = ["npy", "npz", "text", "jsonl", "labels", "tokenizer", "conversation", "resume", "model", "umap_model", "state", "csr", "options", "special"]
+FORMATS = ["npy", "npz", "text", "jsonl", "labels", "tokenizer", "conversation", "resume", "model", "gguf", "umap_model", "state", "csr", "options", "special"]
 SECONDS = 10  # of the processors' time; and of the clock twice that, as the machine may be busy
 GOOD = 4  # inputs of each format that must give a result
 FILE_SIZE = 64 * MIB

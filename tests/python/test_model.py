@@ -342,7 +342,7 @@ def test_a_name_of_a_hub(monkeypatch):
                 FileNotFoundError,
                 f"^{name}: no such folder.*\n.*pip install huggingface_hub\n.*hf download {hub} --local-dir Qwen3-0.6Z$",
             )
-    refuses(lambda: napier.CausalLM(__file__), NotADirectoryError, "a file, where the folder of a model is wanted")
+    refuses(lambda: napier.CausalLM(__file__), ValueError, "no GGUF file; a model is a folder with config.json")
 
 
 def fake_hub(monkeypatch, repository, cache):

@@ -165,6 +165,17 @@ PYTHON_FUNCTION(tokenizer_encode) {
     } while (0)
 
 /* bytes */
+PYTHON_FUNCTION(gguf_document) {
+    PyObject *path = NULL;
+    napier_text document;
+    TAKE("CausalLM", 2, 2, ON_HOST, WITH("path", path, take_path), WITH("document", document, take_text))
+    const char *const name = path ? PyBytes_AsString(path) : NULL;
+    ADD_TEXT(napier_gguf_document(context, name, document.bytes, &text));
+    Py_XDECREF(path);
+    return call_end(&c);
+}
+
+/* bytes */
 PYTHON_FUNCTION(tokenizer_decode) {
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
     const napier_tokenizer *tokenizer;
@@ -818,6 +829,7 @@ enum { HAVE_MODEL = 0 };
 
 PyMethodDef model_functions[] = {HERE(tokenizer_load),
                                  HERE(tokenizer_from_json),
+                                 HERE(gguf_document),
                                  HERE(tokenizer_encode),
                                  HERE(tokenizer_decode),
                                  HERE(tokenizer_token),

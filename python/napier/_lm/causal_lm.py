@@ -15,7 +15,7 @@ from .. import _napier
 from . import adapters
 from . import chat_template as chat_templates
 from .._ops.logsumexp import _is_tensor
-from .hub import TOKENIZER_FILES, folder_of
+from .hub import TOKENIZER_FILES, folder_of, is_gguf, tokenizer_in
 
 
 class BatchLogprobs(NamedTuple):
@@ -64,7 +64,7 @@ class KV:
 
 
 class Tokenizer:
-    """A BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
+    """A BPE tokenizer from a tokenizer.json (a path, or the JSON itself as bytes), or from a GGUF file.
 
     Ids are those of Hugging Face tokenizers.
 
@@ -96,7 +96,7 @@ class Tokenizer:
         >>> tokenizer.decode(tokenizer.encode("Hello, world"))
         'Hello, world'
         """
-        return cls(os.path.join(folder_of(path, TOKENIZER_FILES), "tokenizer.json"))
+        return cls(tokenizer_in(folder_of(path, TOKENIZER_FILES)))
 
     def __reduce__(self):
         return Tokenizer, (self._path if isinstance(self._path, bytes) else os.path.abspath(self._path),)
@@ -222,8 +222,12 @@ class Tokenizer:
     def _chat_template(self):
         """The model's chat template (a text, a dict of name to text, or None), and its special tokens by name."""
         if self._template is None:
-            known = not isinstance(self._path, bytes)
-            self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path))) if known else (None, {})
+            if isinstance(self._path, bytes):
+                self._template = None, {}
+            elif is_gguf(self._path):
+                self._template = chat_templates.of_config(json.loads(_napier._gguf_document(self._path, "tokenizer_config.json")))
+            else:
+                self._template = chat_templates.load(os.path.dirname(os.path.abspath(self._path)))
         return self._template
 
     def apply_chat_template(
@@ -282,7 +286,8 @@ class CausalLM:
     Parameters
     ----------
     directory : path
-        Has config.json, model.safetensors (or shards), and tokenizer.json if you pass texts.
+        Has config.json, model.safetensors (or shards), and tokenizer.json if you pass texts; or a GGUF file of llama.cpp, whose
+        quantised weights become float32, or bfloat16 if `compute` is not float32.
     compute : 'float32', 'bfloat16' or 'split'
         bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. split: float32's accuracy by three
         products of bfloat16, for weights of bfloat16 and processors with a matrix engine. Weights are used as stored.
@@ -325,7 +330,7 @@ class CausalLM:
     def tokenizer(self):
         """The Tokenizer of the model's directory, or None. It is read when it is first used, so a model whose tokenizer.json is
         refused still takes ids."""
-        path = os.path.join(self.directory, "tokenizer.json") if self.directory is not None else ""
+        path = tokenizer_in(self.directory) if self.directory is not None else ""
         return Tokenizer(path) if os.path.exists(path) else None
 
     def _start(self, handle, compute, memory, add_special_tokens):
@@ -339,8 +344,8 @@ class CausalLM:
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True, adapter=None):
-        """Loads a model from a local directory in the format of transformers. OWNER/NAME, a model of the Hugging Face hub, is
-        fetched by huggingface_hub, if it is installed: only the files that Napier reads.
+        """Loads a model from a local directory in the format of transformers, or from a GGUF file. OWNER/NAME, a model of the
+        Hugging Face hub, is fetched by huggingface_hub, if it is installed: only the files that Napier reads.
 
         Examples
         --------

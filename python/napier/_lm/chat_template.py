@@ -10,6 +10,18 @@ def load(directory):
     config = {}
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
         config.update(read_json(os.path.join(directory, file)))
+    template, special = of_config(config)
+    file, others = (os.path.join(directory, name) for name in ("chat_template.jinja", "additional_chat_templates"))
+    if os.path.exists(file):
+        template = _text(file)
+    if os.path.isdir(others):
+        named = {name[:-6]: _text(os.path.join(others, name)) for name in os.listdir(others) if name.endswith(".jinja")}
+        template = {**({"default": template} if isinstance(template, str) else template or {}), **named}
+    return template, special
+
+
+def of_config(config):
+    """The same of a tokenizer_config.json alone."""
     special = {
         key: value["content"] if isinstance(value, dict) else value
         for key, value in config.items()
@@ -18,12 +30,6 @@ def load(directory):
     template = config.get("chat_template")
     if isinstance(template, list):
         template = {one["name"]: one["template"] for one in template}
-    file, others = (os.path.join(directory, name) for name in ("chat_template.jinja", "additional_chat_templates"))
-    if os.path.exists(file):
-        template = _text(file)
-    if os.path.isdir(others):
-        named = {name[:-6]: _text(os.path.join(others, name)) for name in os.listdir(others) if name.endswith(".jinja")}
-        template = {**({"default": template} if isinstance(template, str) else template or {}), **named}
     return template, special
 
 

@@ -1,4 +1,4 @@
-"""The folder of a model: a path, or what huggingface_hub, where it is installed, fetches for a name of the Hugging Face hub."""
+"""The folder or GGUF file of a model: a path, or what huggingface_hub, where it is installed, fetches for a name of the Hugging Face hub."""
 
 import os
 import re
@@ -14,12 +14,10 @@ MODEL_FILES = ("config.json", "generation_config.json", "model*.safetensors", "m
 
 
 def folder_of(name, files=MODEL_FILES):
-    """The absolute path of the folder `name`, or of the files of OWNER/NAME in huggingface_hub's cache."""
+    """The absolute path of the folder or GGUF file `name`, or of the files of OWNER/NAME in huggingface_hub's cache."""
     name = os.fspath(name)
-    if os.path.isdir(name):
-        return os.path.abspath(name)
     if os.path.exists(name):
-        raise NotADirectoryError(f"{name}: a file, where the folder of a model is wanted")
+        return os.path.abspath(name)
     is_hub_name = re.fullmatch(r"\w[\w.-]*/[\w.-]+", name)
     folder = os.path.basename(name)
     try:
@@ -35,3 +33,14 @@ def folder_of(name, files=MODEL_FILES):
         return os.path.abspath(huggingface_hub.snapshot_download(name, allow_patterns=list(files)))
     except (OSError, ValueError) as error:  # no such model, no access, no network
         raise FileNotFoundError(f"{name}: no such folder, and huggingface_hub cannot fetch a model of this name: {error}") from error
+
+
+def tokenizer_in(path):
+    """What holds the tokenizer of a model: the tokenizer.json of a folder, or a GGUF file itself."""
+    return os.path.join(path, "tokenizer.json") if os.path.isdir(path) else path
+
+
+def is_gguf(path):
+    """Whether a file is one of GGUF."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"GGUF"

@@ -1,9 +1,12 @@
-/* lm/decoder/model_load.c - makes a model of its config and its tensors, which are in a directory or in the caller's
- * memory, and updates it. */
+/* lm/decoder/model_load.c - makes a model of its config and its tensors, which are in a directory, a GGUF file or the
+ * caller's memory, and updates it. */
+#define _POSIX_C_SOURCE 200809L
+
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/base/platform.h"
 #include "core/base/struct_size.h"
 #include "lm/decoder/weights.h"
 #include "lm/text/file.h"
@@ -76,11 +79,38 @@ static napier_status load_config(napier_context *context, const char *directory,
     return napier_model_config_load(context, path, &model->config);
 }
 
-static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
-                          napier_model *model) {
-    NAPIER_TRY(read_options(context, options, model));
+/* Reads the config that the values of a GGUF file say. */
+static napier_status gguf_config(napier_context *context, napier_gguf *file, napier_model *model) {
+    napier_text_buffer json = {NULL, 0, 0};
+    napier_status status = napier_gguf_config(file, &json);
+    status = status ? status : napier_model_config_parse(context, file->path, json.bytes, json.size, &model->config);
+    napier_text_buffer_free(context, &json);
+    return status;
+}
+
+static napier_status load_gguf(napier_context *context, const char *path, napier_model *model) {
+    model->gguf = napier_alloc(&context->allocator, 1, sizeof *model->gguf);
+    if (!model->gguf) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof *model->gguf);
+    }
+    model->gguf->memory = NULL;
+    NAPIER_TRY(napier_gguf_open(context, path, &model->gguf->file));
+    NAPIER_TRY(gguf_config(context, &model->gguf->file, model));
+    return napier_gguf_weights_get(model->gguf, model->config.head_dim, model->compute == NAPIER_COMPUTE_F32,
+                                   &model->tensors);
+}
+
+static napier_status load_folder(napier_context *context, const char *directory, napier_model *model) {
     NAPIER_TRY(load_config(context, directory, model));
-    NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
+    return napier_safetensors_open(context, directory, &model->tensors);
+}
+
+static napier_status load(napier_context *context, const char *path, const napier_model_options *options,
+                          napier_model *model) {
+    struct stat info;
+    const bool is_file = stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+    NAPIER_TRY(read_options(context, options, model));
+    NAPIER_TRY((is_file ? load_gguf : load_folder)(context, path, model));
     NAPIER_TRY(napier_model_get_weights(context, model));
     return check_all_used(context, model);
 }
@@ -118,7 +148,7 @@ napier_status napier_model_load(napier_context *context, const char *directory, 
 
 static napier_status get_views(napier_context *context, const napier_named_tensor *tensors, int64_t count,
                                napier_model *model) {
-    NAPIER_TRY(napier_safetensors_view(context, tensors, count, &model->tensors));
+    NAPIER_TRY(napier_safetensors_view(context, tensors, count, NAPIER_INVALID_ARGUMENT, &model->tensors));
     NAPIER_TRY(napier_model_get_weights(context, model));
     return check_all_used(context, model);
 }
@@ -168,6 +198,7 @@ static napier_status get_next(napier_context *context, const napier_model *model
                               int64_t count, napier_model *next) {
     if (count == 0) {
         next->tensors = model->tensors;
+        next->gguf = model->gguf;
         NAPIER_TRY(napier_model_get_weights(context, next));
         return check_tied_head(context, next);
     }
@@ -186,6 +217,7 @@ napier_status napier_model_update(napier_context *context, napier_model *model, 
     napier_model_free_weights(context, old);
     if (next.tensors != model->tensors) {
         napier_safetensors_close(context, old->tensors);
+        napier_gguf_weights_free(context, old->gguf);
     }
     if (!status) {
         *model = next;
@@ -199,5 +231,6 @@ void napier_model_destroy(napier_context *context, napier_model *model) {
     }
     napier_model_free_weights(context, model);
     napier_safetensors_close(context, model->tensors);
+    napier_gguf_weights_free(context, model->gguf);
     napier_free(&context->allocator, model);
 }

@@ -492,12 +492,12 @@ static napier_status view_all(napier_context *context, const napier_named_tensor
     all->count = count;
     NAPIER_TRY(copy_names(context, all));
     const char *const twice = sort_by_name(all->tensors, count);
-    NAPIER_REFUSE_IF(context, twice, "%s: given twice", napier_show_text(twice).text);
-    return NAPIER_OK;
+    return twice == NULL ? NAPIER_OK
+                         : napier_fail(context, all->of_misfit, "%s: given twice", napier_show_text(twice).text);
 }
 
 napier_status napier_safetensors_view(napier_context *context, const napier_named_tensor *tensors, int64_t count,
-                                      napier_safetensors **out) {
+                                      napier_status misfit, napier_safetensors **out) {
     *out = NULL;
     NAPIER_REFUSE_IF(context, count < 0 || count > MOST_TENSORS || (count > 0 && !tensors),
                      "tensors: %p, and count is %lld", (const void *)tensors, (long long)count);
@@ -505,7 +505,7 @@ napier_status napier_safetensors_view(napier_context *context, const napier_name
     if (all == NULL) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "tensors: no memory");
     }
-    *all = (napier_safetensors){.of_misfit = NAPIER_INVALID_ARGUMENT};
+    *all = (napier_safetensors){.of_misfit = misfit};
     const napier_status status = view_all(context, tensors, count, all);
     if (status) {
         napier_safetensors_close(context, all);

@@ -33,10 +33,10 @@ typedef struct napier_tensor {
  * IO_ERROR, CORRUPT_DATA (the message names file, tensor and value), UNSUPPORTED (a big-endian machine). */
 napier_status napier_safetensors_open(napier_context *context, const char *folder, napier_safetensors **out);
 napier_status napier_safetensors_open_file(napier_context *context, const char *path, napier_safetensors **out);
-/* The same for tensors in the caller's memory, which must outlive the set. Names are copied. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY. */
+/* The same for tensors in the caller's memory, which must outlive the set. Names are copied. misfit: the status of a tensor
+ * that is given twice, and that napier_safetensors_misfit returns. Errors: INVALID_ARGUMENT, misfit, OUT_OF_MEMORY. */
 napier_status napier_safetensors_view(napier_context *context, const napier_named_tensor *tensors, int64_t count,
-                                      napier_safetensors **out);
+                                      napier_status misfit, napier_safetensors **out);
 /* NULL is allowed. */
 void napier_safetensors_close(napier_context *context, napier_safetensors *all);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/math/math_kernels.h"
+#include "lm/decoder/gguf_weights.h"
 #include "lm/decoder/model_config.h"
 #include "lm/decoder/project.h"
 #include "lm/decoder/safetensors.h"
@@ -33,6 +34,7 @@ struct napier_model {
     int64_t memory;
     int64_t updates; /* how many so far: a napier_kv that was made before the last one is stale */
     napier_safetensors *tensors;
+    napier_gguf_weights *gguf; /* what the tensors are views of; NULL: they are in no GGUF file */
     napier_layer *layers;
     napier_gated *experts;         /* of all layers */
     unsigned dtypes;               /* of all matrices: a bit 1 << dtype for each */

@@ -557,8 +557,7 @@ static void paths(void) {
 static void other_formats(void) {
     static const struct {
         const char *begins, *name;
-    } cases[] = {{"GGUF\x03", "gguf_file"},
-                 {"IQ== 0\nIg== 1\n", "tiktoken"},
+    } cases[] = {{"IQ== 0\nIg== 1\n", "tiktoken"},
                  {"\n\x0e\n\x05<unk>\x15", "sentencepiece"},
                  {"{\"config\": {\"default_num_special_tokens\": 1000}}", "tekken"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

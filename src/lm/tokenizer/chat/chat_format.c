@@ -5,6 +5,7 @@
 
 #include "core/base/platform.h"
 #include "core/base/scope.h"
+#include "lm/gguf/gguf.h"
 #include "lm/text/file.h"
 #include "lm/text/json.h"
 #include "lm/tokenizer/chat/chat.h"
@@ -121,9 +122,22 @@ static const char *template_of(napier_json *json) {
     return text;
 }
 
+/* Parses a tokenizer_config.json, or the one that a GGUF file says. */
+static napier_status parse_config(napier_context *context, const char *path, napier_json *json) {
+    napier_text_buffer text = {NULL, 0, 0};
+    if (!napier_gguf_is(path)) {
+        return napier_json_load(json, context, path, most_bytes);
+    }
+    *json = (napier_json){.context = context};
+    napier_status status = napier_gguf_document(context, path, "tokenizer_config.json", &text);
+    status = status ? status : napier_json_parse(json, context, path, text.bytes, text.size);
+    napier_text_buffer_free(context, &text);
+    return status;
+}
+
 static napier_status from_config(napier_context *context, const char *path, bool *found, int64_t *format) {
     napier_json json;
-    napier_status status = napier_json_load(&json, context, path, most_bytes);
+    napier_status status = parse_config(context, path, &json);
     const char *const text = status ? NULL : template_of(&json);
     status = status ? status : json.status;
     *found = text != NULL;
@@ -167,10 +181,11 @@ napier_status napier_chat_format_load(napier_context *context, const char *direc
     if (access(file, F_OK) == 0) {
         return named(context, from_file(context, file, format), file);
     }
-    if (access(config, F_OK) == 0) {
-        const napier_status status = from_config(context, config, &found, format);
+    const char *const given = napier_gguf_is(directory) ? directory : config;
+    if (access(given, F_OK) == 0) {
+        const napier_status status = from_config(context, given, &found, format);
         if (status || found) {
-            return named(context, status, config);
+            return named(context, status, given);
         }
     }
     if (tokenizer == NULL || napier_tokenizer_id(tokenizer, start, sizeof start - 1) >= 0) {

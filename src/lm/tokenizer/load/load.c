@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "core/base/scope.h"
+#include "lm/gguf/gguf.h"
 #include "lm/tokenizer/unicode.h"
 
 static const size_t most_bytes = (size_t)1 << 28;
@@ -72,6 +73,26 @@ static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
     return napier_load_tokens(json, t, &lists);
 }
 
+/* Parses the document that a GGUF file says. */
+static napier_status parse_gguf(napier_context *context, const char *path, napier_json *json) {
+    napier_gguf file;
+    napier_text_buffer text = {NULL, 0, 0};
+    napier_status status = napier_gguf_open(context, path, &file);
+    status = status ? status : napier_gguf_tokenizer(&file, &text);
+    status = status ? status : napier_json_parse(json, context, path, text.bytes, text.size);
+    napier_gguf_close(&file);
+    napier_text_buffer_free(context, &text);
+    return status;
+}
+
+static napier_status parse_file(napier_context *context, const char *path, napier_json *json) {
+    if (napier_gguf_is(path)) {
+        return parse_gguf(context, path, json);
+    }
+    NAPIER_TRY(napier_load_check_format(context, path));
+    return napier_json_load(json, context, path, most_bytes);
+}
+
 /* Loads a file if `path` is not NULL, and otherwise `text`. */
 static napier_status load(napier_context *context, const char *path, const char *text, size_t size,
                           napier_tokenizer **out) {
@@ -83,11 +104,8 @@ static napier_status load(napier_context *context, const char *path, const char 
     memset(t, 0, sizeof *t);
     t->allocator = context->allocator;
     napier_json json = {.context = context};
-    napier_status status = path != NULL ? napier_load_check_format(context, path) : NAPIER_OK;
-    if (!status) {
-        status = path != NULL ? napier_json_load(&json, context, path, most_bytes)
-                              : napier_json_parse(&json, context, "tokenizer.json", text, size);
-    }
+    napier_status status = path != NULL ? parse_file(context, path, &json)
+                                        : napier_json_parse(&json, context, "tokenizer.json", text, size);
     status = status ? status : read_tokenizer(&json, t);
     napier_json_free(&json);
     if (status) {

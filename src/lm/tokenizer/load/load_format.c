@@ -18,9 +18,6 @@ static bool is_sentencepiece(const char *text) { return text[0] == '\n' && text[
 
 /* `text` is the beginning of a file, and ends with 0. */
 static const char *format_of(const char *text) {
-    if (strncmp(text, "GGUF", 4) == 0) {
-        return "GGUF";
-    }
     if (is_tiktoken(text)) {
         return "tiktoken";
     }
@@ -44,6 +41,6 @@ napier_status napier_load_check_format(napier_context *context, const char *path
     /* The path comes last, because a message has 256 bytes. */
     return napier_fail(context, NAPIER_UNSUPPORTED,
                        "no tokenizer.json but %s; python -c \"from transformers import AutoTokenizer as A; "
-                       "A.from_pretrained('FOLDER'%s).save_pretrained('FOLDER')\" makes one: %s",
-                       format, *format == 'G' ? ", gguf_file='FILE'" : "", path);
+                       "A.from_pretrained('FOLDER').save_pretrained('FOLDER')\" makes one: %s",
+                       format, path);
 }
