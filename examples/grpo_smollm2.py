@@ -44,7 +44,7 @@ def is_right(prompt: str, completion: str) -> bool:
     return first.strip() == str(int(a) + int(b)) and bool(others)  # the line has ended
 
 
-def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
     return [float(is_right(p, c)) for p, c in zip(prompts, completions)]
 
 

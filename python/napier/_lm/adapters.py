@@ -181,6 +181,8 @@ def _rank_and_alpha(config, layer):
 
 def load(directory, adapter):
     """(config.json's text, tensors) of the model in a directory with the adapter of a directory merged."""
+    if not os.path.isdir(directory):
+        _refuse("adapter", f"{directory} is not a folder of safetensors", "convert the model to one")
     path = os.path.join(adapter, FILES[0])
     with open(path, encoding="utf-8") as file:
         config = json.load(file)
