@@ -98,7 +98,14 @@ def reduce_softmax(x, axis=-1, **options):
 
 
 # Imported on first use: the estimator imports scikit-learn if it is installed.
-_LAZY = {"CausalLM": "_lm.causal_lm", "Qwen3": "_lm.causal_lm", "Tokenizer": "_lm.causal_lm", "UMAP": "_umap.estimator", "umap": "umap"}
+_LAZY = {
+    "CausalLM": "_lm.causal_lm",
+    "Qwen3": "_lm.causal_lm",
+    "Tokenizer": "_lm.causal_lm",
+    "UMAP": "_umap.estimator",
+    "audit": "_audit.run",
+    "umap": "umap",
+}
 
 
 def __getattr__(name):
@@ -132,6 +139,7 @@ __all__ = [
     "Tokenizer",
     "attention",
     "attention_backward",
+    "audit",
     "compute_grpo_loss",
     "compute_kl",
     "cross_entropy",

@@ -3,6 +3,7 @@
 from typing import Any, Optional
 
 from . import hf as hf, rl as rl, torch as torch, umap as umap
+from ._audit.run import audit as audit
 from ._lm.causal_lm import CausalLM as CausalLM, Qwen3 as Qwen3, Tokenizer as Tokenizer
 from ._napier import (
     SoftmaxState as SoftmaxState,
@@ -81,6 +82,7 @@ __all__ = [
     "Tokenizer",
     "attention",
     "attention_backward",
+    "audit",
     "compute_grpo_loss",
     "compute_kl",
     "cross_entropy",

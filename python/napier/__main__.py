@@ -1,5 +1,5 @@
-"""The program napier, which the wheel carries as a file: the script `napier` and `python -m napier` run it. `napier serve` is in
-Python."""
+"""The program napier, which the wheel carries as a file: the script `napier` and `python -m napier` run it. `napier serve` and
+`napier audit` are in Python."""
 
 import os
 import signal
@@ -14,6 +14,10 @@ def main():
         from ._serve.command import main as serve
 
         sys.exit(serve(sys.argv[2:]))
+    if sys.argv[1:2] == ["audit"]:
+        from ._audit.cli import main as audit
+
+        sys.exit(audit(sys.argv[2:]))
     if not os.path.exists(PROGRAM):
         sys.exit("napier: this build of the Python package lies without the program; `pip install` of a wheel or of the sources has it")
     words = [PROGRAM, *sys.argv[1:]]

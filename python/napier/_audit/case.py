@@ -1,0 +1,114 @@
+"""One engine's numbers beside the referee's: what the causes look at."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from .reference import State, bf16
+
+FEW = 24  # responses for questions that run the model again
+CAP = 30.0  # nats: a residual larger than this counts as this
+
+
+class Candidate(NamedTuple):
+    """A state that may explain the numbers."""
+
+    cause: str
+    state: State
+    says: str
+    mend: str
+    cost: float = 0.0  # what it assumes, in units of the gain
+    few: bool = False  # judged on FEW responses, because it runs the model again
+
+
+class Finding(NamedTuple):
+    cause: str
+    says: str
+    mend: str
+    share: float = 0.0  # of the residual that it explains
+    tokens: int = 0  # how many tokens show it
+    evidence: dict = {}
+    fault: bool = True  # whether it counts for the exit status
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    responses: list
+    reference: object
+    floors: dict  # "float32", "bfloat16": median absolute residual that the precision alone causes
+    state: State
+    values: list = dataclasses.field(default_factory=list)  # of each response, NaN where removed
+    findings: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        if not self.values:
+            self.values = [r.engines[self.name].copy() for r in self.responses]
+
+    def some(self, few):
+        return range(min(FEW, len(self.responses)) if few else len(self.responses))
+
+    def predicted(self, state, few=False):
+        return [self.reference.predict(self.responses[i], state) for i in self.some(few)]
+
+    def residuals(self, state, few=False):
+        """Reported minus predicted, one array a response."""
+        return [self.values[i] - p for i, p in zip(self.some(few), self.predicted(state, few))]
+
+    def flat(self, state=None):
+        """Residuals of all tokens under a state, those that are known; and the place of each: (response, token)."""
+        residuals = self.residuals(self.state if state is None else state)
+        where = [(i, t) for i, r in enumerate(residuals) for t in np.flatnonzero(np.isfinite(r))]
+        return np.concatenate([r[np.isfinite(r)] for r in residuals] or [np.empty(0)]), where
+
+    def size(self, state=None):
+        """The median and the mean of the absolute residual."""
+        r = np.minimum(np.abs(self.flat(state)[0]), CAP)
+        return (float(np.median(r)), float(np.mean(r))) if r.size else (0.0, 0.0)
+
+    def on_grid(self):
+        """The share of the numbers that are exact in bfloat16."""
+        x = np.concatenate(self.values) if self.values else np.empty(0)
+        x = x[np.isfinite(x) & (np.abs(x) > 1e-3)]
+        return (float(np.mean(bf16(x) == x.astype(np.float32))), x.size) if x.size else (0.0, 0)
+
+
+def _loss(residual, small):
+    return np.log(np.minimum(np.abs(residual), CAP) + small)
+
+
+def gain(case, state, few=False):
+    """How much better a state explains the numbers than the present one: (mean of the log-ratio of residuals, its z-score over the
+    responses, the share of the residual that it explains)."""
+    now, then = case.residuals(case.state, few), case.residuals(state, few)
+    q = [np.abs(a[np.isfinite(a)]) for a in now]
+    typical = float(np.median(np.concatenate(q))) if any(a.size for a in q) else 0.0
+    small = 4 * case.floors["float32"] + 0.02 * typical
+    each, weights, before, after = [], [], 0.0, 0.0
+    for a, b in zip(now, then):
+        good = ~np.isnan(a) & ~np.isnan(b)
+        if good.any():
+            d = _loss(a[good], small) - _loss(b[good], small)
+            each.append(d.mean())
+            weights.append(good.sum())
+            before += np.minimum(np.abs(a[good]), CAP).sum()
+            after += np.minimum(np.abs(b[good]), CAP).sum()
+    if not each:
+        return 0.0, 0.0, 0.0
+    each, weights = np.array(each), np.array(weights, float)
+    mean = float(np.average(each, weights=weights))
+    spread = np.sqrt(np.sum(weights**2 * (each - mean) ** 2)) / weights.sum() if len(each) > 1 else abs(mean) / 2
+    return mean, mean / max(float(spread), 1e-12), 1 - after / before if before > 0 else 0.0
+
+
+def level(case, state=None):
+    """What is left: 'float32' or 'bfloat16' where that precision explains it, else ''."""
+    size = np.abs(case.flat(state)[0])
+    if size.size == 0:
+        return "float32"
+    half, high = np.median(size), np.quantile(size, 0.99)
+    f = case.floors
+    if half <= 16 * f["float32"] and high <= 32 * f["float32_99"]:
+        return "float32"
+    return "bfloat16" if half <= 4 * f["bfloat16"] and high <= 4 * f["bfloat16_99"] else ""

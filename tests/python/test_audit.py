@@ -1,0 +1,190 @@
+"""napier.audit: each planted fault is named, healthy numbers are not, and bad input is refused by line and key."""
+
+import json
+import subprocess
+import sys
+
+import audit_faults
+import docstrings
+import numpy as np
+import pytest
+from conftest import refuses
+
+import napier
+from napier import _napier
+
+pytestmark = pytest.mark.skipif(not _napier._has_model, reason="this build has no model")
+RESPONSES, TOKENS = 16, 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("audit")
+    docstrings.models(place)
+    config = place / "Qwen3-0.6B" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "bos_token_id": audit_faults.BOS}))
+    return place / "Qwen3-0.6B"
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return napier.CausalLM(folder)
+
+
+def sampled(model, fault, seed=3):
+    """Prompts and responses drawn as the fault's parameters say."""
+    rng = np.random.default_rng(seed)
+    prompts = [list(fault.beginning) + rng.integers(5, 270, rng.integers(6, 14)).tolist() for _ in range(RESPONSES)]
+    options = {k: v for k, v in fault.parameters.items() if k != "logit_bias"}
+    made = model.generate(prompts, max_tokens=TOKENS, stop=[], seed=seed, **options)
+    return [(p, made.token_ids[made.offsets[i] : made.offsets[i + 1]].tolist()) for i, p in enumerate(prompts)]
+
+
+def lines(model, fault):
+    def engine(prompt, ids):
+        return model.forward(list(prompt) + list(ids))
+
+    return [audit_faults.line(fault, engine, p, ids) for p, ids in sampled(model, fault)]
+
+
+def causes(report):
+    return [f.cause for f in report.findings["engine"] if f.fault]
+
+
+@pytest.mark.parametrize("name", audit_faults.FAULTS)
+def test_a_planted_fault_is_named(model, name):
+    fault = audit_faults.FAULTS[name]
+    report = napier.audit(lines(model, fault), model)
+    assert causes(report) and set(causes(report)) <= set(fault.causes)
+    assert not report.ok and all(f.mend and f.says for f in report.findings["engine"])
+
+
+@pytest.mark.parametrize("pair", audit_faults.PAIRS, ids=" + ".join)
+def test_two_faults_are_named(model, pair):
+    fault = audit_faults.both(*pair)
+    found = causes(napier.audit(lines(model, fault), model))
+    assert all(set(some) & set(found) for some in fault.causes)
+    assert set(found) <= {*fault.causes[0], *fault.causes[1], "fill"}  # a token outside the kept set has minus infinity
+
+
+PLAIN = audit_faults.Fault((), {}, audit_faults.plain)
+
+
+@pytest.mark.parametrize("noise", [0, 1e-6, 3e-3])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_healthy_numbers_have_no_cause(model, noise, temperature):
+    rows = lines(model, PLAIN._replace(parameters={"temperature": temperature}))
+    rng = np.random.default_rng(0)
+    for row in rows:
+        x = np.array(row["logprobs"]["engine"])
+        row["logprobs"]["engine"] = (x + noise * rng.standard_normal(x.size) * np.minimum(np.abs(x), 1)).tolist()
+    report = napier.audit(rows, model)
+    assert report.ok and causes(report) == [] and report.draws is None, report.text()
+
+
+def test_weights_of_another_checkpoint_are_recognised(model, folder, tmp_path):
+    docstrings.models(tmp_path)
+    other = tmp_path / "Qwen3-0.6B"
+    for path in folder.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    data = bytearray((other / "model.safetensors").read_bytes())
+    start = 8 + int.from_bytes(data[:8], "little")
+    weights = np.frombuffer(bytes(data[start:]), np.float32)
+    data[start:] = (weights * np.where(np.arange(weights.size) % 7 == 0, 1.1, 1.0)).astype(np.float32).tobytes()
+    (other / "model.safetensors").write_bytes(data)
+    rows = lines(napier.CausalLM(other), PLAIN)
+    assert causes(napier.audit(rows, model)) == ["unexplained"]
+    assert causes(napier.audit(rows, model, others=[other])) == ["weights"]
+
+
+def test_another_rotary_base_is_recognised(model, folder, tmp_path):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_theta": 1000000.0}))
+    report = napier.audit(lines(napier.CausalLM(tmp_path), PLAIN), model)
+    assert causes(report) == ["positions"] and "1e+06" in report.text()
+
+
+def test_ids_drawn_at_another_temperature_or_with_a_filter(model):
+    rows = lines(model, PLAIN._replace(parameters={"temperature": 0.6}))
+    for row in rows:
+        del row["temperature"]
+        row["logprobs"] = model.logprobs_for(row["prompt_ids"], row["response_ids"]).tolist()
+    report = napier.audit(rows, model)
+    low, high = report.drawn["temperature_interval"]
+    assert report.draws is not None and low < 0.6 < high and causes(report) == []
+    filtered = lines(model, PLAIN._replace(parameters={"top_p": 0.7}))
+    for row in filtered:
+        del row["top_p"]
+    assert napier.audit(filtered, model).drawn["top_p"] == 0.7
+
+
+def test_a_sequence_with_other_numbers_the_second_time(model):
+    rows = lines(model, PLAIN)
+    again = json.loads(json.dumps(rows[3]))
+    again["logprobs"]["engine"][5] += 1e-3
+    assert causes(napier.audit([*rows, again], model)) == ["repeats"]
+
+
+def test_shapes_of_engines(model):
+    rows = lines(model, PLAIN)
+    x, ids = rows[0]["logprobs"]["engine"], rows[0]["response_ids"]
+    prompt = {"prompt_token_ids": rows[0]["prompt_ids"]}
+    vllm = {**prompt, "outputs": [{"token_ids": ids, "logprobs": [{str(i): {"logprob": v, "rank": 1}} for i, v in zip(ids, x)]}]}
+    openai = {**prompt, "choices": [{"token_ids": ids, "logprobs": {"content": [{"token": "a", "logprob": v} for v in x]}}]}
+    old = {**prompt, "choices": [{"token_ids": ids, "logprobs": {"token_logprobs": x}}]}
+    trl = {"prompt_ids": rows[0]["prompt_ids"], "completion_ids": ids, "sampling_per_token_logps": x, "old_per_token_logps": x}
+    for shape in (vllm, openai, old, trl):
+        report = napier.audit([shape], model)
+        assert report.ok and all(c["tokens"] == TOKENS and c["k3"] < 1e-9 for c in report.costs.values())
+    assert list(report.costs) == ["sampler", "trainer"] and ("sampler", "trainer") in report.pairs
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"logprobs": {"engine": [0.5]}}, r"line 2: logprobs\.engine: 1 log-probabilities for 30 ids"),
+        ({"logprobs": {"engine": ["x"] * 30}}, r"line 2: logprobs\.engine\[0\]: expected a log-probability"),
+        ({"logprobs": None}, "line 2: logprobs: missing"),
+        ({"prompt_ids": [5, 290]}, "line 2: prompt: id 290"),
+        ({"prompt_ids": []}, "line 2: prompt: empty"),
+        ({"prompt_ids": None}, "line 2: prompt: missing"),
+        ({"response_ids": [1.5]}, "line 2: response_ids: expected a list of ids"),
+        ({"temperature": "hot"}, "line 2: temperature: expected a number"),
+        ({"temperature": -1}, "line 2: temperature: below 0"),
+        ({"logit_bias": [1]}, "line 2: logit_bias: expected an object"),
+    ],
+)
+def test_bad_input_is_named(model, change, text):
+    rows = lines(model, PLAIN)[:2]
+    rows[1] = {**rows[1], **change}
+    refuses(lambda: napier.audit(rows, model), ValueError, text)
+
+
+def test_the_program(model, folder, tmp_path):
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-m", "napier", "audit", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+    good, bad, broken = (tmp_path / name for name in ("good.jsonl", "bad.jsonl", "broken.jsonl"))
+    good.write_text("".join(json.dumps(row) + "\n" for row in lines(model, PLAIN)))
+    bad.write_text("".join(json.dumps(row) + "\n" for row in lines(model, audit_faults.FAULTS["one later"])))
+    broken.write_text(good.read_text()[:-20])
+    done = run(good, "--model", folder, "--resume", tmp_path / "scores")
+    assert done.returncode == 0 and "agrees with the reference to rounding of float32" in done.stdout, done.stderr
+    assert run(good, "--model", folder, "--resume", tmp_path / "scores").stdout == done.stdout
+    done = run(bad, "--model", folder, "--json", "--sample", 10)
+    assert done.returncode == 1 and json.loads(done.stdout)["responses"] == 10
+    assert json.loads(done.stdout)["engines"]["engine"]["findings"][0]["cause"] == "shift"
+    done = run(broken, "--model", folder)
+    assert done.returncode == 2 and f"line {RESPONSES}: JSON" in done.stderr and not done.stdout
+    assert run(tmp_path / "none", "--model", folder).returncode == 2
+
+
+def test_the_report_does_not_depend_on_threads(model):
+    rows = lines(model, audit_faults.FAULTS["raw, T 0.7"])
+    reports = []
+    for threads in (1, 2):
+        napier.set_num_threads(threads)
+        reports.append(napier.audit(rows, model).json())
+    assert reports[0] == reports[1]
