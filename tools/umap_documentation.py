@@ -4,13 +4,16 @@ the pictures.
 
     python3 tools/umap_documentation.py [FOLDER [NAME...]]      default: docs/pictures, all pictures
 
-needs napier and umap-learn[plot]. Each example is a function of the module `umap`, which is umap-learn's or napier.umap;
+needs napier and umap-learn[plot], and Chromium for umap-interactive.png. Each example is a function of the module `umap`, which is umap-learn's or napier.umap;
 it makes the calls of the documentation with their parameters. Data that would have to be fetched are replaced:
 the digits of scikit-learn for MNIST and Fashion-MNIST, its flowers for the penguins."""
 
 import io
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import warnings
 
 import matplotlib
@@ -164,6 +167,28 @@ def sheet(rows):
     return result
 
 
+HOVER = """<script>'use strict'; {
+  const box = map.getBoundingClientRect(), at = {pointerId: 1, pointerType: 'mouse', bubbles: true};
+  map.dispatchEvent(new PointerEvent('pointermove', {...at, clientX: box.left + screenX(xy[12]), clientY: box.top + screenY(xy[13])}));
+}</script>"""
+
+
+def interactive(umap, path):
+    """A picture of the page, with the pointer at point 6."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("umap-interactive.png: no Chromium")
+    about = {"image": range(len(digits.data)), "digit": digits.target, "ink": digits.data.mean(axis=1)}
+    mapper = umap.UMAP(random_state=42).fit(digits.data)
+    with tempfile.TemporaryDirectory() as work:
+        page = pathlib.Path(work, "map.html")
+        umap.plot.interactive(mapper, labels=digits.target, hover_data=about, interactive_text_search=True).save(str(page))
+        page.write_text(page.read_text() + HOVER)
+        options = ["--headless", "--no-sandbox", f"--user-data-dir={work}/profile", "--window-size=900,600", "--hide-scrollbars"]
+        subprocess.run([browser, *options, f"--screenshot={work}/page.png", f"file://{page}#2d"], check=True, capture_output=True, timeout=120)
+        path.write_bytes(smaller(Image.open(f"{work}/page.png").convert("RGB")))
+
+
 def smaller(image):
     packed = io.BytesIO()
     image.quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(packed, "png", optimize=True)
@@ -188,6 +213,8 @@ def main():
         path = folder / f"umap-{example.__name__}.png"
         path.write_bytes(smaller(sheet(rows)))
         print(f"{path}: {path.stat().st_size:,} bytes", flush=True)
+    if len(sys.argv) <= 2 or "interactive" in sys.argv[2:]:
+        interactive(ours, folder / "umap-interactive.png")
 
 
 if __name__ == "__main__":

@@ -165,11 +165,26 @@ static int64_t count_fields(const text_reader *t, const char *line, size_t size)
     return fields;
 }
 
-/* A header is recognised by its first field. A word later in a first line of numbers is a mistake, not a header. */
+/* Does a field begin as a number does? */
+static bool is_almost_number(const field *f) {
+    const char *const digit = f->start + strspn(f->start, "+-.");
+    return digit < f->end && *digit >= '0' && *digit <= '9';
+}
+
+/* A header is recognised by its first field. A word later in a first line of numbers is a mistake, not a header, and so is
+ * a first field such as 1_000 or 0x10 before a number. */
 static bool is_header(const text_reader *t, const char *line, size_t size) {
     field f;
     double ignored;
-    return split_field(line, line + size, t->separator, &f) && !field_number(&f, &ignored);
+    if (!split_field(line, line + size, t->separator, &f) || field_number(&f, &ignored)) {
+        return false;
+    }
+    for (bool mistake = is_almost_number(&f); mistake && f.next != NULL;) {
+        if (!split_field(f.next, line + size, t->separator, &f) || field_number(&f, &ignored)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Keeps the chosen fields of the line as they are written. */

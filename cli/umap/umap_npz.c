@@ -14,6 +14,7 @@
 #include <zlib.h>
 #endif
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -470,6 +471,15 @@ static int transpose(const archive *a, sparse_table *t) {
     return STATUS_OK;
 }
 
+/* Refuses values that have no digits in f32, which the matrix holds. */
+static int check_held(const archive *a, const sparse_table *t) {
+    const double size = fmax(fabs(t->least), fabs(t->most));
+    return !isfinite(size) || size == 0 || (size >= (double)FLT_MIN && size <= (double)FLT_MAX)
+               ? STATUS_OK
+               : complain("%s: the largest value has the size %g, which float32 does not hold; multiply all by 2^%d",
+                          a->name, size, -ilogb(size));
+}
+
 int sparse_read(sparse_table *t, const char *path) {
     whole_file file;
     memset(t, 0, sizeof *t);
@@ -480,6 +490,7 @@ int sparse_read(sparse_table *t, const char *path) {
     for (int64_t row = 0; status == STATUS_OK && row < t->matrix.rows; row++) {
         status = sort_row(&a, t, t->row_starts[row], t->row_starts[row + 1]);
     }
+    status = status || check_held(&a, t);
     t->matrix.row_starts = t->row_starts;
     t->matrix.columns = t->columns;
     t->matrix.values = t->values;

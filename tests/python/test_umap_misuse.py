@@ -109,3 +109,16 @@ def test_many_components(components, init):
     assert one.to_bytes() == many.to_bytes() and np.isfinite(one.embedding).all()
     assert one.embedding.shape == (400, components) and np.isfinite(one.transform(x[:9] + 0.01)).all()
     assert init == "random" or napier.umap.quality_of(x, one.embedding).trustworthiness > 0.8  # 5 epochs are few
+
+
+@pytest.mark.parametrize("factor", [1e-60, 1e60])
+def test_values_that_float32_does_not_hold(factor):
+    """An estimator scales them; the functions refuse them."""
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    x = np.abs(rows())
+    places = napier.UMAP(n_epochs=5).fit_transform(x * 2.0**-200)
+    assert (places == napier.UMAP(n_epochs=5).fit_transform(x * 2.0**200)).all()
+    for given in (x * factor, scipy_sparse.csr_matrix(x * factor)):
+        for call in (nearest_neighbors, lambda given: fit(given, n_epochs=1)):
+            with pytest.raises(ValueError, match="float32"):
+                call(given)

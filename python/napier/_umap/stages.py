@@ -113,8 +113,14 @@ def _samples(x, name="X"):
     """Samples in the form for the extension: an array, or (rows, cols, row_starts, columns, values)."""
     if _is_sparse(x):
         x = _csr(x, name)
-        if np.asarray(x.data).dtype.kind == "c":
+        values = np.asarray(x.data)
+        if values.dtype.kind == "c":
             raise TypeError(f"{name}: complex numbers are not supported")
+        largest = float(abs(values).max()) if values.size and values.dtype.kind == "f" else 0.0
+        if 0 < largest < np.finfo(np.float32).tiny or np.finfo(np.float32).max < largest < np.inf:
+            raise ValueError(
+                f"{name}: the largest value has the size {largest:g}, which float32 does not hold; multiply all by a power of two"
+            )
         return (
             int(x.shape[0]),
             int(x.shape[1]),

@@ -25,5 +25,8 @@ bad '1,--1\n'
 bad '1,1_000\n'
 bad '1,\033[31m\001 and a text that goes on and on and on and on\n'
 bad '1,2\0003\n'
+bad '0x10,2\n3,4\n'
+bad '"1,000",2\n3,4\n'
+bad '.1_000,x,2\n3,4,5\n'
 : >in.csv
 run napier softmax in.csv

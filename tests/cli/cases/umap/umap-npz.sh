@@ -15,6 +15,8 @@ archive("rows.npz", indptr=npy("<i4", (41,), struct.pack("<41i", *[0, 80] + [4] 
 archive("cut.npz", data=npy("<f8", (80,), b""))
 archive("shape.npz", shape=npy("<i8", (3,), struct.pack("<3q", 4, 5, 2)))
 archive("moved.npz", data=npy("<f8", (80,), struct.pack("<80d", *[1e9 + i % 7 for i in range(80)])))
+for name, size in (("small", 1e-60), ("large", 1e60)):
+    archive(name + ".npz", data=npy("<f8", (80,), struct.pack("<80d", *[(1 + i % 7) * size for i in range(80)])))
 open("long.npy", "wb").write(npy("<i8", (40, 2), struct.pack("<80q", *[17 * 10**17 + i * i * (i % 2) for i in range(80)])))
 whole = open("packed.npz", "rb").read()
 open("half.npz", "wb").write(whole[: len(whole) // 2])
@@ -41,3 +43,6 @@ told napier umap --embedding packed.npz --plot out.svg
 napier umap moved.npz --n-epochs 5 -o out.npy
 napier umap moved.npz --metric jaccard --n-epochs 5 -o out.npy
 napier umap long.npy --n-epochs 5 -o out.npy
+for name in small large; do
+    told napier umap $name.npz --n-epochs 5 -o out.npy
+done
