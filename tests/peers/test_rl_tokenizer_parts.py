@@ -126,8 +126,8 @@ def compare(name, pair, count, seed=0, back=True):
 
 
 def test_families():
-    count = sum(compare(name, Bare(make()), 1500) for name, make in FAMILIES.items())
-    return f"{len(FAMILIES)} families, {1500 * len(FAMILIES)} texts, {count} tokens"
+    count = sum(compare(name, Bare(make()), 500) for name, make in FAMILIES.items())
+    return f"{len(FAMILIES)} families, {500 * len(FAMILIES)} texts, {count} tokens"
 
 
 # ---- Each part ---------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_sequences_at_random():
     """One vocabulary of bytes and one of characters, with other parts around it each time."""
     of_bytes, of_characters = train(byte_level(regex=True)).to_str(), train(P.Whitespace(), unk_token="<unk>").to_str()
     count = 0
-    for seed in range(300):
+    for seed in range(150):
         dice = random.Random(seed)
         pre_tokenizer = random_sequence(dice)
         tokenizer = Tokenizer.from_str(of_bytes if has(pre_tokenizer, "ByteLevel") else of_characters)
@@ -175,8 +175,10 @@ def test_sequences_at_random():
 
 
 def points():
-    """All that are assigned, and those around them."""
-    return [chr(c) for c in [*range(0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200)]]
+    """All that are assigned, and those around them; of ideographs, Hangul and private ones, which are alike, each 16th."""
+    alike = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xE000, 0xF900), (0x17000, 0x18D00), (0x20000, 0x2F800), (0x30000, 0x323B0))
+    every = [*range(0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200)]
+    return [chr(c) for c in every if c % 16 == 0 or not any(low <= c < high for low, high in alike)]
 
 
 def test_every_code_point_in_each_part():
@@ -278,7 +280,7 @@ def check_file(name, text):
     pair, count = Pair(text), 0
     for one in real_texts():
         count += pair.check(one)
-    return f"{name}: {count + compare(name, pair, 3000)} tokens"
+    return f"{name}: {count + compare(name, pair, 1000)} tokens"
 
 
 def test_file_of_deepseek():
