@@ -165,8 +165,12 @@ static void take_shape(reader *r, napier_gguf_tensor *t) {
 }
 
 /* Reads a tensor's description; *offset receives where its data begin. */
-static void take_tensor(reader *r, napier_gguf_tensor *t, char **names, uint64_t *offset) {
+static void take_tensor(reader *r, napier_gguf_tensor *t, char **names, const char *end, uint64_t *offset) {
     const napier_text name = take_text(r, "a tensor's name");
+    if (name.size >= (size_t)(end - *names)) { /* than when it was measured */
+        napier_gguf_fail(r->file, NAPIER_CORRUPT_DATA, "changed while it was read");
+        return;
+    }
     t->name = memcpy(*names, name.bytes, name.size);
     (*names)[name.size] = '\0';
     if (memchr(name.bytes, 0, name.size) != NULL) {
@@ -257,11 +261,12 @@ static napier_status take_tensors(reader *r) {
     NAPIER_MEMORY(memory, file->context);
     uint64_t *const offsets = napier_take(&memory, file->tensor_count, sizeof *offsets);
     char *names = file->names = napier_alloc(&file->context->allocator, bytes, 1);
+    const char *const end = names + bytes;
     if (names == NULL || (offsets == NULL && file->tensor_count > 0)) {
         return napier_gguf_fail(file, NAPIER_OUT_OF_MEMORY, "no memory for %zu bytes of names", bytes);
     }
     for (int64_t i = 0; i < file->tensor_count && !file->status; i++) {
-        take_tensor(r, &file->tensors[i], &names, &offsets[i]);
+        take_tensor(r, &file->tensors[i], &names, end, &offsets[i]);
     }
     const uint64_t begin = ((uint64_t)(r->at - file->map) + alignment - 1) / alignment * alignment;
     const uint8_t *const data = begin < file->size ? file->map + begin : r->end;
