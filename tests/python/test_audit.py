@@ -181,6 +181,19 @@ def test_the_program(model, folder, tmp_path):
     assert run(tmp_path / "none", "--model", folder).returncode == 2
 
 
+def test_the_page_has_all_and_needs_no_network(model, tmp_path):
+    rows = lines(model, audit_faults.FAULTS["filled with 0"])
+    for row in rows:
+        row["logprobs"]["</script><b>"] = row["logprobs"]["engine"]
+    report = napier.audit(rows, model)
+    report.html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page == report.html() and "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    assert data == json.loads(report.json()) and "</script><b>" in data["engines"]
+    assert len(data["engines"]["engine"]["worst"]) == 20 and data["engines"]["engine"]["curves"]["position"]
+
+
 def test_the_report_does_not_depend_on_threads(model):
     rows = lines(model, audit_faults.FAULTS["raw, T 0.7"])
     reports = []

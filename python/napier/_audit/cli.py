@@ -24,6 +24,7 @@ def parser():
     p.add_argument("--resume", metavar="FILE", help="keep scores in FILE, and go on from there")
     p.add_argument("--eps", type=float, default=0.2, help="clip range (default: %(default)s)")
     p.add_argument("--json", action="store_true", help="print JSON in place of words")
+    p.add_argument("--html", metavar="FILE", help="write the report as one page, too")
     p.add_argument("--quiet", action="store_true", help="no bar on stderr")
     return p
 
@@ -52,6 +53,8 @@ def main(arguments=None):
         report = audit(source, o.model, expect=o.expect, others=o.other, sample=o.sample, resume=o.resume, eps=o.eps, progress=bar)
         bar.close()
         sys.stdout.write(report.json() + "\n" if o.json else report.text())
+        if o.html:
+            report.html(o.html)
     except (BadInput, ValueError, OSError) as error:
         bar.close()
         sys.stderr.write(f"napier audit: {o.file}: {error}\n" if isinstance(error, BadInput) else f"napier audit: {error}\n")

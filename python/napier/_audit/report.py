@@ -1,8 +1,10 @@
-"""The result of an audit: in plain words, as JSON."""
+"""The result of an audit: in plain words, as JSON, as a page."""
 
 import json
+from typing import Any
 
 from .case import CAP, level as level_of
+from .page import page
 
 
 class Report:
@@ -67,7 +69,7 @@ class Report:
             share = f" ({100 * f.share:.1f} % of the difference)" if 0 < f.share < 1 else ""
             lines += [f"  {i}. {f.cause}: {f.says}{share}.", f"     Mend: {f.mend}."]
         lines.append(f"  Cost: {_cost(self.costs[name])}")
-        worst = [] if self.ok else self.worst(name)[:5]
+        worst = self.worst(name)[:5] if any(f.fault for f in found) else []
         if worst:
             lines.append("  The worst tokens (line, place: reference, reported):")
             lines += [
@@ -138,6 +140,15 @@ class Report:
     def json(self) -> str:
         """The report as JSON."""
         return json.dumps(_plain(self.data()), ensure_ascii=False, indent=1, allow_nan=False)
+
+    def html(self, path: Any = None) -> str | None:
+        """The report as one HTML page, which needs no network. Writes it to path, or returns it."""
+        text = page(_plain(self.data()))
+        if path is None:
+            return text
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return None
 
 
 def _plain(value):

@@ -59,7 +59,7 @@ def audit(
 
     Returns
     -------
-    Report : `findings`, `ok`, `text()`, `json()`
+    Report : `findings`, `ok`, `text()`, `json()`, `html()`
 
     Examples
     --------

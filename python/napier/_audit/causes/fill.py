@@ -73,7 +73,7 @@ def _finding(value, count, total, place):
         "fill",
         f"{count} of {total} numbers are {value}, {place}: a filler for a missing one, not a log-probability",
         "mask tokens without a log-probability out of the loss; do not fill them with a constant",
-        count / max(total, 1),
+        0.0,
         count,
         {"value": value},
     )
