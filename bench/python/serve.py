@@ -1,9 +1,9 @@
 """The server beside the direct call: tokens a second of 1, 8 and 64 clients, and its memory over many requests.
 
-    python bench/python/serve.py MODEL [--requests 1000]        in an environment with napier, starlette, uvicorn and httpx
+    python bench/python/serve.py MODEL [--clients 1 8 64] [--requests 1000]     in an environment with napier, starlette, uvicorn and httpx
 
-A client sends a prompt of 64 ids and waits for 64 tokens, three times. The direct call has as many prompts as there are clients.
-Both take turns; the middle of three rounds.
+A client sends a prompt of 16 ids and waits for its answer. The direct call has as many prompts as there are clients.
+Both take turns; the middle of the rounds.
 """
 
 import argparse
@@ -19,14 +19,14 @@ import numpy as np
 
 import napier
 
-TOKENS, TIMES, ROUNDS = 64, 3, 3
+PROMPT = 16
 
 
 def prompts_of(count):
-    return np.random.default_rng(count).integers(1000, size=(count, TOKENS)).tolist()
+    return np.random.default_rng(count).integers(200, size=(count, PROMPT)).tolist()
 
 
-async def ask(address, prompts, times, tokens=TOKENS):
+async def ask(address, prompts, times, tokens):
     async with httpx.AsyncClient(base_url=address, timeout=600, limits=httpx.Limits(max_connections=None)) as client:
 
         async def one(prompt):
@@ -39,10 +39,9 @@ async def ask(address, prompts, times, tokens=TOKENS):
         return time.perf_counter() - begin
 
 
-def direct(model, prompts):
+def direct(model, prompts, tokens):
     begin = time.perf_counter()
-    for _ in range(TIMES):
-        model.generate(prompts, max_tokens=TOKENS, stop=[])
+    model.generate(prompts, max_tokens=tokens, stop=[])
     return time.perf_counter() - begin
 
 
@@ -55,6 +54,9 @@ def memory(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 64])
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=1000)
     given = parser.parse_args()
     command = [sys.executable, "-m", "napier", "serve", "--model", given.model, "--port", "0"]
@@ -62,14 +64,16 @@ def main():
     try:
         address = process.stdout.readline().split(" at ")[1].strip()
         model = napier.CausalLM.from_pretrained(given.model)
-        for count in (1, 8, 64):
+        for count in given.clients:
             prompts = prompts_of(count)
-            times = [(asyncio.run(ask(address, prompts, TIMES)), direct(model, prompts)) for _ in range(ROUNDS)]
-            server, call = (count * TIMES * TOKENS / statistics.median(column) for column in zip(*times))
+            times = [
+                (asyncio.run(ask(address, prompts, 1, given.tokens)), direct(model, prompts, given.tokens)) for _ in range(given.rounds)
+            ]
+            server, call = (count * given.tokens / statistics.median(column) for column in zip(*times))
             print(f"{count} clients: {server:.0f} tokens/s, the direct call {call:.0f}: {server / call:.2f} of it", flush=True)
-        for done in range(0, given.requests + 1, max(1, given.requests // 4)):
+        for done in range(0, given.requests + 1, 250) if given.requests else ():
             print(f"{done} requests more: {memory(process):.1f} MB", flush=True)
-            asyncio.run(ask(address, prompts_of(10), max(1, given.requests // 40), tokens=4))
+            asyncio.run(ask(address, prompts_of(10), 25, 4))
     finally:
         process.terminate()
         process.wait()

@@ -75,7 +75,7 @@ BODIES = [b"", b"{", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"{\"prompt\": \
 
 def refused(answer, status=None):
     """The error of an answer, in OpenAI's shape."""
-    told = f"{answer.request.content[:200]}: {answer.status_code}: {answer.text[:300]}"
+    told = f"{answer.request.url}: {answer.status_code}: {answer.text[:300]}"
     assert 400 <= answer.status_code < 500 and status in (None, answer.status_code), told
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"} and error["message"] and isinstance(error["type"], str), error
@@ -167,6 +167,70 @@ def test_limits():
         begin = time.monotonic()
         assert httpx.post(server.address + "/v1/completions", json={"prompt": "x", "max_tokens": 2}).status_code == 200
         assert time.monotonic() - begin < 1
+
+
+def test_limits_that_are_large():
+    """Made small, in this process; no thread generates."""
+    from napier import CausalLM
+    from napier._serve import app, limits
+
+    async def slow(parts, seconds):
+        for _ in range(parts):
+            yield b" " * 100
+            await asyncio.sleep(seconds)
+
+    async def run(application):
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers={"Content-Type": "application/json"}) as client:
+            def post(**content):
+                return client.post("/v1/completions", **content)
+            refused(await post(content=slow(9, 0.1)), 408)
+            both = await asyncio.gather(post(content=slow(6, 0.01)), post(content=slow(6, 0.01)))
+            assert 429 in [answer.status_code for answer in both]
+            assert "tokens in one request" in refused(await post(json={"prompt": [[5] * 30, [5] * 30]}), 400)["message"]
+            assert refused(await post(json={"prompt": [5] * 40, "prompt_logprobs": 2}), 400)["param"] == "prompt_logprobs"
+            assert refused(await post(json={"prompt": [5], "logprobs": 2, "max_tokens": 60}), 400)["param"] == "logprobs"
+            waiting = [asyncio.create_task(post(json={"prompt": [5] * 20})) for _ in range(3)]
+            assert refused((await waiting[2]), 429)["code"] == "queue_full"
+            assert [answer.status_code for answer in await asyncio.gather(*waiting[:2])] == [504, 504]
+
+    small = {"READ_SECONDS": 0.5, "READ_BYTES": 1000, "REQUEST_TOKENS": 50, "LOGITS": 30 * 290 * 4, "QUEUE_TOKENS": 50}
+    before = {name: getattr(limits, name) for name in small}
+    with Server() as server:
+        try:
+            for name, value in small.items():
+                setattr(limits, name, value)
+            model = CausalLM(server.folder / NAME)
+            asyncio.run(run(app.make(model, NAME, limits.Limits(512, seconds=2.0))))
+        finally:
+            for name, value in before.items():
+                setattr(limits, name, value)
+        held = []
+        try:
+            for _ in range(limits.CONNECTIONS + 20):
+                held.append(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+            assert b" 503 " in raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").split(b"\r\n")[0]
+        finally:
+            for one in held:
+                one.close()
+        wait_for(lambda: httpx.get(server.address + "/health").status_code == 200)
+
+
+def test_a_request_that_does_not_fit():
+    """It gets an error by itself, whatever it shares a batch with."""
+    sizes = (5, 400, 7, 6, 400, 9)
+
+    async def all_at_once(server):
+        async with httpx.AsyncClient(timeout=60) as client:
+            return await asyncio.gather(*(client.post(server.address + "/v1/completions", json={"prompt": [5] * size, "max_tokens": 100, "seed": 0})
+                                          for size in sizes))
+
+    with Server("--memory", "2300000") as server:
+        for size, answer in zip(sizes, asyncio.run(all_at_once(server))):
+            if size == 400:
+                assert refused(answer, 400)["param"] == "max_tokens" and "too few" in answer.text
+            else:
+                assert answer.json()["choices"][0]["text"] == direct(server.model, [5] * size, 0, max_tokens=100)[0][3]
 
 
 def test_keys_hosts_and_types():

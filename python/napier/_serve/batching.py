@@ -195,7 +195,9 @@ class Engine:
     def _refusal(self, error):
         if self._stopping:
             return _STOPPED
-        return Refused(str(error), status=503 if isinstance(error, MemoryError) else 400, code="generation_failed")
+        if isinstance(error, MemoryError) and "too few" not in str(error):  # of --memory; this is the system's
+            return Refused(str(error), status=503, code="out_of_memory")
+        return Refused(str(error), "max_tokens" if isinstance(error, MemoryError) else None, code="generation_failed")
 
     def _generate(self, jobs, model):
         request = jobs[0].request
