@@ -85,7 +85,7 @@ def named(referee, engine, fault, size, seed):
     if fault.causes and isinstance(fault.causes[0], tuple):
         allowed = {*fault.causes[0], *fault.causes[1], "fill"}
         return all(set(some) & set(found) for some in fault.causes) and set(found) <= allowed, found
-    return bool(found) and set(found) <= set(fault.causes) if fault.causes else not found, found
+    return fault.causes[0] in found and set(found) <= set(fault.causes) if fault.causes else not found, found
 
 
 def main():

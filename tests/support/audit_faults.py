@@ -1,7 +1,7 @@
 """Faults of samplers and trainers, planted: log-probabilities as a faulty engine would report them.
 
 An engine is a function of (prompt, ids) to the logits [P + T, V] of all positions. It may be Napier, or transformers in float32 or
-bfloat16. FAULTS names each fault, the causes that an audit may rightly name, the parameters that the responses are drawn with, and
+bfloat16. FAULTS names each fault, its cause and others that an audit may rightly name beside it, the parameters that the responses are drawn with, and
 how the numbers come about."""
 
 from typing import Callable, NamedTuple
@@ -109,8 +109,8 @@ FAULTS = {
     "raw, T 0.7": Fault(("temperature",), T7, lambda e, p, ids, s: pick(rows(e, p, ids), ids)),
     "lp / T": Fault(("temperature",), T7, lambda e, p, ids, s: pick(rows(e, p, ids), ids) / 0.7),
     "T 0.9 undeclared": Fault(("temperature",), {}, lambda e, p, ids, s: pick(rows(e, p, ids) / 0.9, ids)),
-    "top_p renormalised": Fault(("filters",), {"top_p": 0.9}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 0.9), ids)),
-    "top_k renormalised": Fault(("filters",), {"top_k": 20}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 20), ids)),
+    "top_p renormalised": Fault(("filters", "fill"), {"top_p": 0.9}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 0.9), ids)),
+    "top_k renormalised": Fault(("filters", "fill"), {"top_k": 20}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 20), ids)),
     "repetition penalty": Fault(
         ("penalties",), {"repetition_penalty": 1.2}, lambda e, p, ids, s: pick(penalised(rows(e, p, ids), p, ids, 1.2), ids)
     ),
@@ -130,12 +130,6 @@ FAULTS = {
     "filled with NaN": Fault(("fill",), {}, filled(np.nan, slice(0, 1))),
     "log-softmax in bf16": Fault(("precision",), {}, lambda e, p, ids, s: bf16(plain(e, p, ids, s)).astype(float)),
     "logits in bf16": Fault(("precision",), {}, lambda e, p, ids, s: pick(bf16(rows(e, p, ids)), ids)),
-}
-# Faults of the model, not of what is made of its logits: the engine has other weights or another config, which the test makes.
-MODELS = {
-    "earlier weights": ("weights", "unexplained"),
-    "earlier weights, given": ("weights",),
-    "rotary base": ("positions",),
 }
 PAIRS = [
     ("raw, T 0.7", "one later"),

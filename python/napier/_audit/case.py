@@ -7,7 +7,6 @@ import numpy as np
 
 from .reference import State, bf16
 
-FEW = 24  # responses for questions that run the model again
 CAP = 30.0  # nats: a residual larger than this counts as this
 
 
@@ -19,7 +18,7 @@ class Candidate(NamedTuple):
     says: str
     mend: str
     cost: float = 0.0  # what it assumes, in units of the gain
-    few: bool = False  # judged on FEW responses, because it runs the model again
+    few: bool = False  # judged on a few responses, because it runs the model again
 
 
 class Finding(NamedTuple):
@@ -46,8 +45,17 @@ class Case:
         if not self.values:
             self.values = [r.engines[self.name].copy() for r in self.responses]
 
+    @property
+    def few(self):
+        """The number of responses for questions that run the model again."""
+        return min(len(self.responses), 24 if self.reference.model.info["parameters"] < 20_000_000 else 8)
+
+    @property
+    def sorting_is_dear(self):
+        return self.reference.model.info["vocabulary"] > 8192
+
     def some(self, few):
-        return range(min(FEW, len(self.responses)) if few else len(self.responses))
+        return range(self.few if few else len(self.responses))
 
     def predicted(self, state, few=False):
         return [self.reference.predict(self.responses[i], state) for i in self.some(few)]

@@ -10,7 +10,7 @@ import numpy as np
 from .._lm.causal_lm import CausalLM
 from ..rl import token_logprobs
 
-CACHE = 512 << 20  # bytes of logits that are kept
+CACHE = 1 << 30  # bytes of logits that are kept
 UNKNOWN = np.nan
 
 

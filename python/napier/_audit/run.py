@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+from dataclasses import replace
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from . import draws, records
 from .case import Case, Finding, gain, level
 from .causes import INSPECTIONS, STATES, fill, repeats, retokenized
 from .costs import Costs
-from .reference import Reference, State
+from .reference import CACHE, Reference, State
 from .report import Report
 
 BATCH = 32  # responses scored in one call
@@ -211,12 +212,7 @@ class _Run:
     # ---- Causes -----------------------------------------------------------------------------------------------------
 
     def report(self):
-        probe, tokens = [], 0
-        for r in self.probe:
-            if probe and tokens + len(r.ids) > PROBE_TOKENS:
-                break
-            probe.append(r)
-            tokens += len(r.ids)
+        probe = self._probe()
         floors = noise(self.reference, probe, EXPECTS[self.expect])
         findings, cases = {}, {}
         for name in sorted(self.costs):
@@ -226,6 +222,21 @@ class _Run:
                 findings[name] = explain(case, self.drift) + list(self.repeats.findings(name))
         drawn, finding = draws.check(self.reference, probe)
         return Report(self, findings, cases, floors, drawn, finding)
+
+    def _probe(self):
+        """The responses in which causes are sought. Their logits are kept, so of a model with many ids each has its first tokens only,
+        but no fewer than 16."""
+        most = min(PROBE_TOKENS, CACHE // (4 * self.model.info["vocabulary"]))
+        each = max(16, most // min(len(self.probe), 48))
+        probe, tokens = [], 0
+        for r in self.probe:
+            if len(r.ids) > each:
+                r = replace(r, ids=r.ids[:each], engines={k: x[:each] for k, x in r.engines.items()})
+            if probe and tokens + len(r.ids) > most:
+                break
+            probe.append(r)
+            tokens += len(r.ids)
+        return probe
 
 
 def noise(reference, responses, state):

@@ -83,11 +83,12 @@ def _after_the_end(case):
     config = case.reference.config() or {}
     ends = config.get("eos_token_id")
     ends = {ends} if isinstance(ends, int) else set(ends or [])
+    padding = ends | {config.get("pad_token_id")}
     after, lines = 0, set()
     for r, x in zip(case.responses, case.values):
         stop = next((t for t, i in enumerate(r.ids) if i in ends), len(r.ids))
         extra = len(r.ids) - stop - 1
-        pads = all(i == r.ids[-1] for i in r.ids[stop + 1 :])
+        pads = len(set(r.ids[stop + 1 :])) == 1 and (r.ids[-1] in padding or extra >= 4)
         if extra > 0 and pads:
             after += extra
             lines.add(r.line)

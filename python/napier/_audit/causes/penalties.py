@@ -31,7 +31,7 @@ def candidates(case):
             f"ids that were seen before are penalised: {text} explains it best, and is not declared",
             MEND,
             0.05,
-            few=len(case.responses) > 24,
+            few=True,
         )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..case import FEW, Candidate
+from ..case import Candidate
 
 CAUSE = "temperature"
 COMMON = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2.0)
@@ -100,7 +100,7 @@ def candidates(case):
     if not (s.filters or s.penalties or s.bias or s.prompt or s.row):
         plain = case.predicted(s._replace(temperature=1.0))
         ratios = np.concatenate([(p / v)[np.isfinite(p / v) & (np.abs(v) > 0.1)] for p, v in zip(plain, case.values[: len(plain)])])
-        if ratios.size > FEW:
+        if ratios.size > 20:
             by = float(np.median(ratios))
             by = round(by, 2) if abs(round(by, 2) / by - 1) < 2e-3 else by
             if by > 0.05 and abs(by - 1) > 0.01:
