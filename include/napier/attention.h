@@ -89,13 +89,14 @@ typedef struct napier_attention_options {
     /* Not 0: q, k, v and grad_output are bf16, and the backward call rounds the weights and the gradients of the scores to
        bf16 (see above). The forward call computes its output as without it. A GPU does not: UNSUPPORTED */
     int64_t bf16_gradient;
+
+    /* [q.tokens, q.heads] f32: the loss's gradient with respect to lse, for the backward call; without data: 0. It is
+       subtracted from the D (see above) of its row, in f32. The forward call ignores it */
+    napier_const_matrix grad_lse;
 } napier_attention_options;
 
-#define NAPIER_ATTENTION_OPTIONS_INIT                                                                                \
-    {                                                                                                                \
-        sizeof(napier_attention_options), 0.0, 0, NAPIER_MASKED_NAN, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, \
-            NULL, 0, 0                                                                                               \
-    }
+#define NAPIER_ATTENTION_OPTIONS_INIT \
+    { .struct_size = sizeof(napier_attention_options) }
 
 /* output[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][g] + mask) v[j][g], where g = h / (q.heads / k.heads).
  * Shapes: q [tokens, heads, dim], output [tokens, heads, v.dim], k and v [key tokens, kv heads, dim]; q.heads is a multiple of
@@ -108,9 +109,10 @@ NAPIER_API napier_status napier_attention(napier_context *context, napier_const_
                                           napier_const_heads v, napier_heads output, napier_matrix lse,
                                           const napier_attention_options *options);
 
-/* The gradients of a loss with respect to q, k and v, given its gradient with respect to output, and output and lse of
- * the forward call with the same options. Pass those of the three that you do not want without data. The call overwrites them.
- * Rows of k and v that no sequence uses get 0. A query without keys has gradient 0. */
+/* The gradients of a loss with respect to q, k and v, given its gradient with respect to output (and in options->grad_lse
+ * that with respect to lse), and output and lse of the forward call with the same options. Pass those of the three that you do
+ * not want without data. The call overwrites them. Rows of k and v that no sequence uses get 0. A query without keys has
+ * gradient 0. */
 NAPIER_API napier_status napier_attention_backward(napier_context *context, napier_const_heads grad_output,
                                                    napier_const_heads q, napier_const_heads k, napier_const_heads v,
                                                    napier_const_heads output, napier_const_matrix lse,

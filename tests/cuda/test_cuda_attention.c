@@ -135,6 +135,14 @@ static napier_attention_options make_options(const attention_data *d, rng *r) {
         o.mask_key_stride = 1;
         o.mask_keys = d->mask_keys;
     }
+    if (d->c.seed % 2 == 1) {
+        const int64_t count = d->queries * d->c.heads;
+        float *const grad_lse = array_new((size_t)count * sizeof *grad_lse);
+        for (int64_t i = 0; i < count; i++) {
+            grad_lse[i] = unit(r);
+        }
+        o.grad_lse = napier_const_rows_f32(grad_lse, d->queries, d->c.heads);
+    }
     return o;
 }
 

@@ -77,16 +77,22 @@ def test_gradients(rng):
     q, k, v = heads(rng, 1, 2, 3, 4), heads(rng, 1, 1, 5, 4), heads(rng, 1, 1, 5, 6)
     mask = heads(rng, 3, 5)
     output, lse = napier.attention(q, k, v, mask=mask, return_lse=True)
-    grad = heads(rng, *output.shape)
-    grads = napier.attention_backward(grad, q, k, v, output, lse, mask=mask)
+    grad, grad_lse = heads(rng, *output.shape), heads(rng, *lse.shape)
+    grads = napier.attention_backward(grad, q, k, v, output, lse, mask=mask, grad_lse=grad_lse)
     for x, g, at in ((q, grads[0], (0, 1, 2, 3)), (k, grads[1], (0, 0, 4, 1)), (v, grads[2], (0, 0, 2, 5))):
 
         def loss(step):
             moved = [np.asarray(y, np.float64).copy() for y in (q, k, v)]
             moved[[id(y) for y in (q, k, v)].index(id(x))][at] += step
-            return (reference(*(y[0] for y in moved), mask=mask)[0] * grad[0]).sum()
+            output, lse = reference(*(y[0] for y in moved), mask=mask)
+            return (output * grad[0]).sum() + (lse * grad_lse[0]).sum()
 
         assert g.shape == x.shape and g[at] == pytest.approx((loss(1e-5) - loss(-1e-5)) / 2e-5, abs=1e-5)
+    same = napier.attention_backward(grad, q, k, v, output, lse, mask=mask, grad_lse=np.zeros_like(lse))
+    assert all(bits(a) == bits(b) for a, b in zip(same, napier.attention_backward(grad, q, k, v, output, lse, mask=mask)))
+    for name, wrong in (("lse", lse[:, :1]), ("lse", lse[:0]), ("lse", lse.astype(np.float16)), ("grad_lse", lse[..., :2])):
+        with pytest.raises(ValueError, match=f"^{name}: not that of the forward call"):
+            napier.attention_backward(grad, q, k, v, output, **{"lse": lse, name: wrong})
 
 
 def test_bf16_weights(rng):

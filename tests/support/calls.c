@@ -333,6 +333,7 @@ static napier_status attention_backward(napier_context *c) {
     napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
     const napier_status status = attention_backward_by(c, &o);
     o.causal = 1;
+    o.grad_lse = napier_const_rows_f32(numbers + 300, QUERIES, HEADS);
     return status ? status : attention_backward_by(c, &o);
 }
 static napier_status attention_bf16_gradient(napier_context *c) {

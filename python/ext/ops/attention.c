@@ -1,6 +1,6 @@
 /* attention.c - softmax(Q K^T) V and its gradients, for a batch [B, H, T, D] and for ragged tokens [T, H, D].
  * napier/_ops/attention.py has the names. */
-#include "../call.h"
+#include "softmax.h"
 
 #include <string.h>
 
@@ -8,6 +8,7 @@
  * common stride. Then they are the heads of one sequence. */
 typedef struct attention_arrays {
     array *q, *k, *v, *mask; /* mask NULL: none */
+    array *grad_lse;         /* NULL: 0 */
     array *offsets[4];       /* of queries and keys, begins and ends of prefixes; NULL: none */
     bool ragged;             /* [T, H, D] with offsets; else [B, H, T, D] */
     bool joined;
@@ -46,7 +47,8 @@ static napier_matrix lse_of(const array *lse, const attention_arrays *t, int64_t
     return (napier_matrix){data, tokens, heads, 1, tokens, NAPIER_F32};
 }
 
-/* The options of sequence b: only the mask differs, [B, H, T, S] for a batch, [H, T, S] for ragged tokens. */
+/* The options of sequence b: only the mask and grad_lse differ. The mask is [B, H, T, S] for a batch, [H, T, S] for ragged
+ * tokens. */
 static napier_attention_options options_of(const attention_arrays *t, int64_t b) {
     napier_attention_options o = t->options;
     if (t->mask) {
@@ -57,6 +59,9 @@ static napier_attention_options options_of(const attention_arrays *t, int64_t b)
         o.mask_token_stride = s[1];
         o.mask_key_stride = s[2];
         o.mask_keys = t->mask->shape[t->mask->ndim - 1];
+    }
+    if (t->grad_lse) {
+        o.grad_lse = napier_read_only(lse_of(t->grad_lse, t, b));
     }
     return o;
 }
@@ -92,6 +97,18 @@ static void check_heads(py_call *c, const array *a, const char *name, const atte
     } else if (!t->ragged && a->shape[0] != t->q->shape[0]) {
         call_refuse(c, PyExc_ValueError, "%s: %lld sequences are not the %lld of q", name, (long long)a->shape[0],
                     (long long)t->q->shape[0]);
+    }
+}
+
+/* lse and its gradient are f32, [B, H, T] or [T, H]. */
+static void check_lse(py_call *c, const array *lse, const char *name, const attention_arrays *t) {
+    if (c->failed) {
+        return;
+    }
+    array want = *t->q;
+    want.ndim--;
+    if (!lse || !same_shape(lse, &want) || lse->dtype != NAPIER_F32 || !array_is_contiguous(lse)) {
+        call_refuse(c, PyExc_ValueError, "%s: not that of the forward call", name);
     }
 }
 
@@ -204,14 +221,18 @@ static napier_status attend_backward(napier_context *context, device_call *on, c
 PYTHON_FUNCTION(attention_backward) {
     attention_arrays t = {.options = NAPIER_ATTENTION_OPTIONS_INIT};
     attention_gradients g;
-    TAKE("attention_backward", 15, 3, ANYWHERE, ATTENTION_ARGUMENTS, ARRAY("grad_output", g.grad, TAKE_SINGLE),
+    TAKE("attention_backward", 16, 3, ANYWHERE, ATTENTION_ARGUMENTS, ARRAY("grad_output", g.grad, TAKE_SINGLE),
          ARRAY("output", g.out, TAKE_SINGLE), ARRAY("lse", g.lse, TAKE_SINGLE),
-         BOOL("bf16_gradient", t.options.bf16_gradient))
+         BOOL("bf16_gradient", t.options.bf16_gradient), ARRAY("grad_lse", t.grad_lse, TAKE_SINGLE | TAKE_CONTIGUOUS))
     check_attention(&c, &t);
     check_heads(&c, g.grad, "grad_output", &t);
     check_heads(&c, g.out, "output", &t);
-    if (!c.failed && !(g.grad && g.out && g.lse && array_is_contiguous(g.lse) && g.lse->ndim == t.q->ndim - 1)) {
-        call_refuse(&c, PyExc_ValueError, "lse: not that of the forward call");
+    check_lse(&c, g.lse, "lse", &t);
+    if (t.grad_lse) {
+        check_lse(&c, t.grad_lse, "grad_lse", &t);
+    }
+    if (!c.failed && !(g.grad && g.out)) {
+        call_refuse(&c, PyExc_ValueError, "%s: missing", g.grad ? "output" : "grad_output");
     }
     if (c.failed) {
         return call_end(&c);

@@ -89,9 +89,10 @@ def attention_backward(
     key_offsets=None,
     prefix=None,
     bf16_gradient=False,
+    grad_lse=None,
 ):
-    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
-    its output.
+    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradients with respect to
+    both; grad_lse: float32, None for 0.
 
     bf16_gradient: whether the weights of the keys and the gradients of the scores are rounded to bfloat16, as PyTorch rounds
     them, so that a matrix engine (AMX) can multiply them: several times faster on such processors, and less accurate
@@ -108,10 +109,11 @@ def attention_backward(
     """
     q, k, v = _array_anywhere(q, "q"), _array_anywhere(k, "k"), _array_anywhere(v, "v")
     arguments, lead = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
-    grad_output, output, lse = (_array_anywhere(x, name) for name, x in (("grad_output", grad_output), ("output", output), ("lse", lse)))
+    given = {"grad_output": grad_output, "output": output, "lse": lse, "grad_lse": grad_lse}
+    others = [None if x is None and name == "grad_lse" else _array_anywhere(x, name) for name, x in given.items()]
     if lead is not None:
-        grad_output, output, lse = (x.reshape((math.prod(lead), *x.shape[len(lead) :])) for x in (grad_output, output, lse))
-    grads = _napier._attention_backward(*arguments, grad_output, output, lse, bool(bf16_gradient))
+        others = [None if x is None else x.reshape((math.prod(lead), *x.shape[len(lead) :])) for x in others]
+    grads = _napier._attention_backward(*arguments, *others[:3], bool(bf16_gradient), others[3])
     return grads if lead is None else tuple(g.reshape((*lead, *g.shape[1:])) for g in grads)
 
 

@@ -35,4 +35,5 @@ def attention_backward(
     key_offsets: Optional[Any] = None,
     prefix: Optional[tuple[Array, Array]] = None,
     bf16_gradient: bool = False,
+    grad_lse: Optional[Array] = None,
 ) -> Any: ...

@@ -70,6 +70,7 @@ def _attention_backward(
     output: Tensor,
     lse: Tensor,
     bf16_gradient: bool,
+    grad_lse: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return _napier._attention_backward(
         q,
@@ -87,6 +88,7 @@ def _attention_backward(
         output,
         lse,
         bf16_gradient,
+        grad_lse,
     )
 
 
@@ -107,19 +109,11 @@ def _setup_attention(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-# The gradient of a score is p (dp - mean), where mean = grad . output; lse adds its own gradient times p. An additional column
-# with 0 in v, 1 in output and minus the gradient of lse in grad changes mean by exactly this amount. Eight columns are added,
-# because kernels are faster with multiples of eight.
-
-
 def _gradient_attention(ctx, grad, grad_lse):
     q, k, v, mask, scale, *offsets, output, lse = ctx.saved_tensors
-    grad, width = torch.zeros_like(output) if grad is None else grad.to(output.dtype), v.shape[-1]
-    if grad_lse is not None:
-        v, output = torch.nn.functional.pad(v, (0, 8)), torch.nn.functional.pad(output, (0, 8), value=1.0)
-        grad = torch.nn.functional.pad(torch.cat([grad, -grad_lse.unsqueeze(-1).to(grad.dtype)], -1), (0, 7))
-    to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse, ctx.bf16_gradient)
-    return (to_q, to_k, to_v if grad_lse is None else to_v[..., :width]) + (None,) * 10
+    grad = torch.zeros_like(output) if grad is None else grad.to(output.dtype)
+    grads = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse, ctx.bf16_gradient, grad_lse)
+    return (*grads, *(None,) * 10)
 
 
 _once(_attention, _gradient_attention, _setup_attention, 3)

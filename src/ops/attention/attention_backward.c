@@ -1,6 +1,6 @@
 /* ops/attention/attention_backward.c - the gradients. With p the probabilities and s the gradients of the scores,
  *
- *     s = p (grad_output . v - mean),   mean = grad_output . output,
+ *     s = p (grad_output . v - mean),   mean = grad_output . output - grad_lse,
  *     grad_v = sum p grad_output,   grad_k = scale sum s q,   grad_q = scale sum s k.
  *
  * A worker takes a head of k and a sequence or, if sequences share prefixes, all sequences one after the other. It goes
@@ -31,7 +31,7 @@ typedef struct back_job {
 
 /* A worker's scratch. */
 typedef struct back_state {
-    float *means, *levels;    /* [most_rows]: grad_output . output, and lse log2(e) */
+    float *means, *levels;    /* [most_rows]: grad_output . output - grad_lse, and lse log2(e) */
     float *sum_q;             /* [most_rows][q_step] */
     float *sum_k, *sum_v;     /* of the block: [NAPIER_BACK_KEYS][q_step], [.][v_step] */
     float *total_k, *total_v; /* of all rows of k, with prefixes: [tokens][q_step], [.][v_step] */
@@ -267,13 +267,18 @@ static float mean_of(const back_job *job, int64_t token, int64_t head, const bac
     return mean;
 }
 
+/* Element (token, head) of lse or of its gradient; 0 without data. */
+static float of_row(napier_const_matrix m, int64_t token, int64_t head) {
+    const float *const x = m.data;
+    return x ? x[token * m.row_stride + head * m.col_stride] : 0.0f;
+}
+
 static void prepare_rows(const back_job *job, const napier_sequence *sequence, int64_t head, const back_state *s) {
     const int64_t group = job->plan->group;
     for (int64_t r = 0; r < sequence->queries * group; r++) {
         const int64_t token = sequence->query_begin + r / group, h = head * group + r % group;
-        const float *const lse = job->lse.data;
-        s->means[r] = mean_of(job, token, h, s);
-        s->levels[r] = lse[token * job->lse.row_stride + h * job->lse.col_stride] * NAPIER_LOG2E;
+        s->means[r] = mean_of(job, token, h, s) - of_row(job->plan->options.grad_lse, token, h);
+        s->levels[r] = of_row(job->lse, token, h) * NAPIER_LOG2E;
     }
     for (int64_t r = sequence->queries * group; r < filled_rows(job, sequence->queries * group); r++) {
         s->means[r] = s->levels[r] = 0.0f;

@@ -231,7 +231,7 @@ static napier_argument integers(const char *name, const int64_t *data, int64_t c
 /* Checks the call's other arguments. Outputs may overlap nothing that is read. */
 static napier_status check_others(napier_context *context, const napier_attention_plan *plan,
                                   const napier_argument *others, size_t count) {
-    enum { INPUTS = 9, OTHERS_MOST = 6 };
+    enum { INPUTS = 9, OTHERS_MOST = 7 };
     const napier_attention_options *const o = &plan->options;
     const int64_t sequences = plan->sequences;
     napier_argument all[INPUTS + OTHERS_MOST] = {
@@ -269,6 +269,8 @@ napier_status napier_attention_check_back(napier_context *context, const napier_
         napier_heads_argument("grad_output", x->grad_output, 0, q->tokens, q->heads, v->dim),
         napier_heads_argument("output", x->output, 0, q->tokens, q->heads, v->dim),
         NAPIER_ARGUMENT("lse", x->lse, NAPIER_IS_F32, q->tokens, q->heads, NULL),
+        NAPIER_ARGUMENT("options: grad_lse", plan->options.grad_lse, NAPIER_IS_F32 | NAPIER_MAY_BE_ABSENT, q->tokens,
+                        q->heads, NULL),
         napier_heads_argument("grad_q", napier_read_only_heads(x->grad_q), out, q->tokens, q->heads, q->dim),
         napier_heads_argument("grad_k", napier_read_only_heads(x->grad_k), out, k->tokens, k->heads, k->dim),
         napier_heads_argument("grad_v", napier_read_only_heads(x->grad_v), out, v->tokens, v->heads, v->dim)};

@@ -229,6 +229,7 @@ static const napier_attention_options *attention_there(const napier_attention_op
     o.prefix_begin = array(o.prefix_begin, 1);
     o.prefix_end = array(o.prefix_end, 1);
     o.mask = visit(o.mask, 1, false);
+    o.grad_lse = matrix_there(o.grad_lse);
     return &o;
 }
 

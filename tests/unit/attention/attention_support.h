@@ -84,6 +84,7 @@ typedef struct shape {
     layout l;
     bool head_major;
     bool bf16_weights, bf16_gradient;
+    bool grad_lse; /* lse has a gradient, of any strides */
 } shape;
 
 /* One sequence of f32. */
@@ -188,6 +189,20 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     if (s->mask != MASK_NONE) {
         batch_mask(b, &r);
     }
+    if (s->grad_lse) {
+        const int64_t heads = s->heads * s->group, count = 3 * b->queries * heads + 1;
+        float *const numbers = scratch(count, sizeof *numbers);
+        for (int64_t i = 0; i < count; i++) {
+            numbers[i] = (float)rng_normal(&r);
+        }
+        b->options.grad_lse = (napier_const_matrix){numbers, b->queries, heads, 3, 3 * b->queries, NAPIER_F32};
+    }
+}
+
+/* The gradient with respect to the lse of a row; 0 without one. */
+static inline float grad_lse_of(const batch *b, int64_t token, int64_t head) {
+    const napier_const_matrix m = b->options.grad_lse;
+    return m.data ? ((const float *)m.data)[token * m.row_stride + head * m.col_stride] : 0.0f;
 }
 
 static inline int64_t sequence_keys(const batch *b, int64_t i) {

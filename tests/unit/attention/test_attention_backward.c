@@ -23,7 +23,7 @@ static double *zeros(const heads_grid *x) {
 static void true_row(const batch *b, const heads_grid *grad, int64_t token, int64_t head, gradients *g) {
     truth t = truth_of(b, token, head);
     const int64_t kv = head / b->s.group, sequence = sequence_of(b, token);
-    double mean = 0.0, size = 0.0;
+    double mean = -(double)grad_lse_of(b, token, head), size = fabs(mean);
     for (int64_t i = 0; i < b->s.v_dim; i++) {
         const double term = heads_get(grad, token, head, i) * true_output(b, &t, token, head, i);
         mean += term;
@@ -135,6 +135,7 @@ static void gradients_are_those_of_the_formula(void) {
         s.mask = (mask_kind)mask;
         s.causal = mask != 2;
         s.scale = mask == 1 ? -0.2 : 0.0;
+        s.grad_lse = mask > 0;
         check_gradients(&s, 10 + (uint64_t)mask, 2e-6);
     }
     shape one = one_sequence(1, 3, 70, 33, 140, 270);
@@ -149,17 +150,18 @@ static void gradients_are_those_of_the_formula(void) {
     check_gradients(&half, 23, 8e-3);
     half.bf16_gradient = true; /* one rounding more, of each term */
     check_gradients(&half, 24, 16e-3);
-    half.bf16_weights = true;
+    half.bf16_weights = half.grad_lse = true;
     half.scale = 2.0;
     check_gradients(&half, 25, 16e-3);
 }
 
-/* The loss sum grad * output in double precision, of the whole batch. */
+/* The loss sum grad * output + sum grad_lse * lse in double precision, of the whole batch. */
 static double true_loss(const batch *b, const heads_grid *grad) {
     double loss = 0.0;
     const int64_t heads = b->q.view.heads;
     for (int64_t r = 0; r < b->queries * heads; r++) {
         truth t = truth_of(b, r / heads, r % heads);
+        loss += (double)grad_lse_of(b, r / heads, r % heads) * t.lse;
         for (int64_t i = 0; i < b->s.v_dim; i++) {
             loss += heads_get(grad, r / heads, r % heads, i) * true_output(b, &t, r / heads, r % heads, i);
         }
@@ -192,7 +194,8 @@ static void the_formula_is_that_of_finite_differences(void) {
                      .prefix_end = {6, 6},
                      .causal = 1,
                      .mask = MASK_FLOATS,
-                     .dtype = NAPIER_F32};
+                     .dtype = NAPIER_F32,
+                     .grad_lse = true};
     batch b;
     batch_make(&b, &s, 30);
     results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
@@ -241,6 +244,7 @@ static void bits_are_the_same_everywhere(void) {
         s.l = (layout)(i % LAYOUTS);
         s.group = i % 4 == 3 ? 5 : 2;
         s.scattered = i % 2 == 1;
+        s.grad_lse = i / 4 == 1;
         check_bits(&s, 40 + (uint64_t)i);
         if (i % 3 == 0) { /* without prefixes, every sequence for itself */
             memset(s.prefix_end, 0, sizeof s.prefix_end);
@@ -284,7 +288,7 @@ static float ordered_mean(const results *r, int64_t token, int64_t head) {
 static void round_row(const batch *b, const results *r, int64_t sequence, int64_t kv, int64_t row, const rounded *x) {
     const int64_t group = b->s.group, head = kv * group + row % group, token = b->query_offsets[sequence] + row / group;
     const float level = r->forward.lse[token * b->s.heads * group + head] * 0x1.715476p+0f;
-    const float mean = ordered_mean(r, token, head);
+    const float mean = ordered_mean(r, token, head) - grad_lse_of(b, token, head);
     for (int64_t place = 0; place < x->keys; place++) {
         const float score = ordered_score(b, token, head, place, true), p = weight(score - level);
         const float dp = ordered_product(&r->grad, token, head, &b->v, key_row(b, sequence, place), kv, true);
@@ -581,6 +585,8 @@ static void nothing_flows_to_a_row_without_weight(napier_context *context) {
         s.bf16_gradient = bf16 == 1;
         batch b;
         batch_make(&b, &s, 97);
+        const float grad_lse[5] = {1.0f, -2.0f, NAN, 0.5f, 3.0f};
+        b.options.grad_lse = napier_const_rows_f32(grad_lse, 5, 1);
         const results r = results_make(&b, LAYOUT_CONTIGUOUS, false), all = results_make(&b, LAYOUT_CONTIGUOUS, false);
         run_backward(context, &b, &all);
         memcpy(r.forward.lse, all.forward.lse, 5 * sizeof(float));
@@ -665,6 +671,10 @@ static void wrong_arguments_are_named(napier_context *context) {
     REFUSED(c.lse.rows = 5, "lse", "5 x 4");
     REFUSED(c.lse.dtype = NAPIER_F64, "lse", "f64");
     REFUSED(c.lse.data = NULL, "lse", "NULL");
+    REFUSED((c.options.grad_lse = c.lse, c.options.grad_lse.rows = 5), "options: grad_lse", "5 x 4");
+    REFUSED((c.options.grad_lse = c.lse, c.options.grad_lse.dtype = NAPIER_BF16), "options: grad_lse", "bf16");
+    REFUSED((c.options.grad_lse = c.lse, c.options.grad_lse.data = c.grad_k.data), "grad_k",
+            "overlaps options: grad_lse");
     REFUSED(c.grad_q.dim = 4, "grad_q", "4 x 4 x 4");
     REFUSED(c.grad_k.heads = 4, "grad_k", "6 x 4 x 8");
     REFUSED(c.grad_v.dtype = NAPIER_F64, "grad_v", "f64");

@@ -12,10 +12,16 @@
 #include "ops/attention/gpu/attention_tile.cuh"
 #include "core/math/exp.h"
 
-/* ---- Means: grad_output . output, in the order of ops/linear/linear_kernels.h's dot, 256 columns at a time
- * ----------- */
+/* ---- Means: grad_output . output - grad_lse ---------------------------------------------------------------------- */
 
-/* Lane l adds elements l and l + 32 of every 64; then the 64 lanes are folded by halves. */
+/* Element (token, head) of lse or of its gradient; 0 without data. */
+CUDA_INLINE float of_row(const napier_const_matrix *m, int64_t token, int64_t head) {
+    const float *const x = (const float *)m->data;
+    return x ? x[token * m->row_stride + head * m->col_stride] : 0.0f;
+}
+
+/* The order of dot in ops/linear/linear_kernels.h, 256 columns at a time: lane l adds elements l and l + 32 of every 64;
+ * then the 64 lanes are folded by halves. */
 CUDA_INLINE float dot_part(const napier_attention_job *job, int64_t token, int64_t head, int64_t begin, int64_t end) {
     const int lane = (int)threadIdx.x % CUDA_WARP;
     float sum[2] = {0.0f, 0.0f};
@@ -44,7 +50,7 @@ CUDA_KERNEL(napier_attention_means, napier_attention_job, NAPIER_ATTENTION_THREA
             mean += dot_part(&job, row / job.q.heads, row % job.q.heads, begin, end);
         }
         if (threadIdx.x % CUDA_WARP == 0) {
-            job.means[row] = mean;
+            job.means[row] = mean - of_row(&job.grad_lse, row / job.q.heads, row % job.q.heads);
         }
     }
 }
@@ -57,8 +63,7 @@ typedef struct row_level {
 } row_level;
 
 CUDA_INLINE row_level level_of(const napier_attention_job *job, int64_t token, int64_t head) {
-    const float lse = ((const float *)job->lse_in.data)[token * job->lse_in.row_stride + head * job->lse_in.col_stride];
-    const row_level l = {lse * NAPIER_LOG2E, job->means[token * job->q.heads + head]};
+    const row_level l = {of_row(&job->lse_in, token, head) * NAPIER_LOG2E, job->means[token * job->q.heads + head]};
     return l;
 }
 

@@ -206,6 +206,7 @@ napier_status napier_cuda_attention_backward(napier_cuda_context *context, struc
     job.grad_output = grad_output;
     job.output_in = output;
     job.lse_in = lse;
+    job.grad_lse = plan.options.grad_lse;
     job.grad_q = grad_q;
     job.grad_k = grad_k;
     job.grad_v = grad_v;

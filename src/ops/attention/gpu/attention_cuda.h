@@ -59,9 +59,9 @@ typedef struct napier_attention_job {
     napier_cuda_faults *faults;
 
     napier_const_heads grad_output;
-    napier_const_matrix lse_in;
+    napier_const_matrix lse_in, grad_lse; /* grad_lse without data: 0 */
     napier_heads grad_q, grad_k, grad_v;
-    float *means; /* [q.tokens][q.heads]: grad_output . output */
+    float *means; /* [q.tokens][q.heads]: grad_output . output - grad_lse */
     napier_const_heads output_in;
 } napier_attention_job;
 
