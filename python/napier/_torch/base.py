@@ -1,14 +1,16 @@
 """What the operators of napier.torch share: checks of tensors, registration with torch.library, numbers as tensors."""
 
+import collections
 import functools
 import inspect
 import struct
 import threading
 import types
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch.autograd import forward_ad
+from torch.func import debug_unwrap
 
 from .. import _napier
 
@@ -90,6 +92,7 @@ class _Operator:
         self.name, self.title = name, "napier.torch." + name.removesuffix("_backward").removesuffix("_weighted")
         parameters = inspect.signature(function).parameters
         self.names, self.defaults = list(parameters), [p.default for p in parameters.values()]
+        self.plain = [i for i, p in enumerate(parameters.values()) if p.annotation not in (Tensor, Optional[Tensor])]
         self.tensors, self.is_wide = 0, False
         self.recorded: Any = None
         self.transformed: Any = None
@@ -147,7 +150,7 @@ def _use_of(args):
     use, recording = PLAIN, torch.is_grad_enabled()
     for x in args:
         if isinstance(x, Tensor) and x is not _ONE:
-            is_whole = _is_whole(x)
+            is_whole = debug_unwrap(x, recurse=False) is x
             try:
                 has_tangent = forward_ad.unpack_dual(x).tangent is not None
             except RuntimeError:  # vmap is the innermost transform, or gradients are batched (is_grads_batched), which wraps nothing
@@ -165,7 +168,7 @@ def _use_of(args):
 
 def _is_whole(x):
     """Whether no transform of torch.func has wrapped the tensor."""
-    return torch.func.debug_unwrap(x, recurse=False) is x
+    return debug_unwrap(x, recurse=False) is x
 
 
 def _dual(operator, args):
@@ -207,24 +210,25 @@ def _differentiable(operator, tensors, needs, backward, tangent, is_wide=False):
 
     backward(s, grad) returns the gradients, tangent(s, tangents) the output's tangent (tangents may be None). s has the
     arguments that are no tensors, those in `needs`, and the result if it is in `needs`. is_wide: see _Operator.in_single."""
-    names = operator.names
+    names, plain = operator.names, operator.plain
     rest = (None,) * (len(names) - tensors)
-    kept = [names.index(name) if name != "result" else len(names) for name in needs]
+    kept = [names.index(name) if name != "result" else -1 for name in needs]
+    record = collections.namedtuple("record", [*(names[i] for i in plain), *needs])
 
     def save(ctx, inputs, output):
         given = *inputs, output
-        ctx.plain = [None if isinstance(x, Tensor) else x for x in inputs]
+        ctx.plain = [inputs[i] for i in plain]
         ctx.save_for_backward(*[given[i] for i in kept])
         ctx.set_materialize_grads(False)
 
     def saved(ctx):
-        return types.SimpleNamespace(**dict(zip(names, ctx.plain)) | dict(zip(needs, ctx.saved_tensors)))
+        return record(*ctx.plain, *ctx.saved_tensors)
 
     def gradient(ctx, grad):
         if grad is None:
             return (None,) * len(names)
         grads = backward(saved(ctx), grad)
-        return (*(grads if isinstance(grads, tuple) else (grads,)), *rest)
+        return grads + rest if isinstance(grads, tuple) else (grads, *rest)
 
     def forward_mode(output, inputs, tangents):
         return tangent(types.SimpleNamespace(**dict(zip(names, inputs), result=output)), tangents[:tensors])
@@ -241,7 +245,7 @@ def _register(operator, tensors, backward, setup, needs=(), jvp=None):
     operator.tensors = tensors
 
     def check(needed):
-        if any(needed[tensors:]):
+        if True in needed[tensors:]:
             name = names[needed.index(True, tensors)]
             raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
 
@@ -331,7 +335,7 @@ def _derive(operator, *args):
 def _has_tangent_below(x):
     """Whether a transform around the innermost one gives the tensor a tangent, which napier::_name would drop."""
     while not _is_whole(x):
-        x = torch.func.debug_unwrap(x, recurse=False)
+        x = debug_unwrap(x, recurse=False)
         if forward_ad.unpack_dual(x, level=0).tangent is not None:
             return True
     return False

@@ -133,7 +133,7 @@ _softmax = _differentiable(
     _softmax,
     1,
     ("result", "temperature"),
-    lambda s, grad: _softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, grad: _softmax_backward(s.result, grad, s.axis, s.temperature),
     lambda s, t: _softmax_backward(s.result, t[0], s.axis, s.temperature),
     is_wide=True,
 )
@@ -170,7 +170,7 @@ _log_softmax = _differentiable(
     _log_softmax,
     1,
     ("result", "temperature"),
-    lambda s, grad: _log_softmax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, grad: _log_softmax_backward(s.result, grad, s.axis, s.temperature),
     lambda s, t: _through_log_softmax(s, s.result, t[0]),
     is_wide=True,
 )
@@ -188,7 +188,7 @@ _sparsemax = _differentiable(
     _sparsemax,
     1,
     ("result", "temperature"),
-    lambda s, grad: _sparsemax_backward(s.result, grad.to(s.result.dtype), s.axis, s.temperature),
+    lambda s, grad: _sparsemax_backward(s.result, grad, s.axis, s.temperature),
     lambda s, t: _sparsemax_backward(s.result, t[0], s.axis, s.temperature),
 )
 
