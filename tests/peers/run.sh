@@ -25,7 +25,7 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn pytest" ;;
-    rl | torch | serve) echo "torch trl numpy lm-eval scikit-learn dask matplotlib openai starlette uvicorn httpx tenacity" $(cat "$root/docs/site/requirements.txt") ;;
+    rl | torch | serve) echo "torch trl numpy lm-eval scikit-learn dask matplotlib openai starlette uvicorn httpx tenacity peft gguf" $(cat "$root/docs/site/requirements.txt") ;;
     dropin) echo "torch numpy scipy pytest hypothesis expecttest" ;;
     scale) echo "dask distributed ray[data] numpy scikit-learn ml_dtypes pytest" ;;
     apps) echo "scanpy bertopic" ;;
@@ -40,16 +40,8 @@ home_of() {
     esac
 }
 
-# An environment with these packages. Their list, the stamp, is written last, so an incomplete fetch is repeated. What came later
-# is added, as PyTorch is too large to be fetched again.
+# An environment with these packages. Their list, the stamp, is written last, so an incomplete fetch is repeated.
 environment() { # set
-    fetched "$1" || return 1
-    case $1 in
-    torch) "$venv/bin/python" -c "import gguf, peft" 2>>"$build/$1.log" || "$venv/bin/python" -m pip install --quiet --no-deps peft gguf >>"$build/$1.log" 2>&1 ;;
-    esac
-}
-
-fetched() { # set
     venv=$(home_of "$1")
     [ -f "$venv/ready" ] && [ "$(cat "$venv/ready")" = "$(packages "$1")" ] && return 0
     # shellcheck disable=SC2046 # a list of packages
