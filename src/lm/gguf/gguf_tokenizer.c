@@ -120,9 +120,10 @@ static void put_added(napier_gguf_writer *w) {
     const char *between = "\"added_tokens\": [";
     while (next_token(&walk)) {
         if (walk.type == CONTROL || walk.type == USER_DEFINED) {
-            napier_gguf_putf(w,
-                             "%s{\"id\": %" PRId64 ", \"special\": %s, \"normalized\": false, \"content\": ", between,
-                             walk.id, walk.type == CONTROL ? "true" : "false");
+            napier_gguf_putf(w, "%s{\"id\": %" PRId64 ", \"special\": %s, ", between, walk.id,
+                             walk.type == CONTROL ? "true" : "false");
+            napier_gguf_put(w, "\"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                               "\"content\": ");
             napier_gguf_put_text(w, walk.text);
             napier_gguf_put(w, "}");
             between = ",\n";
@@ -165,7 +166,11 @@ static void put_piece(napier_gguf_writer *w, napier_text token) {
 
 static void put_special(napier_gguf_writer *w, napier_text token, int64_t id) {
     napier_gguf_put_text(w, token);
-    napier_gguf_putf(w, ": {\"ids\": [%" PRId64 "]}", id);
+    napier_gguf_put(w, ": {\"id\": ");
+    napier_gguf_put_text(w, token);
+    napier_gguf_putf(w, ", \"ids\": [%" PRId64 "], \"tokens\": [", id);
+    napier_gguf_put_text(w, token);
+    napier_gguf_put(w, "]}");
 }
 
 /* The tokens that llama.cpp puts around a text. */
@@ -191,7 +196,8 @@ static void put_around(napier_gguf_writer *w, bool adds_bos) {
         napier_gguf_put(w, ", ");
         put_piece(w, eos);
     }
-    napier_gguf_put(w, "], \"special_tokens\": {");
+    napier_gguf_put(w, "], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+                       "{\"Sequence\": {\"id\": \"B\", \"type_id\": 0}}], \"special_tokens\": {");
     if (bos.bytes != NULL) {
         put_special(w, bos, first);
     }

@@ -1,5 +1,5 @@
 /* lm/gguf/gguf_types.c - the types of tensors, and how their blocks become f32: each product and sum rounded to f32 in the
- * order of llama.cpp's reference (ggml-quants.c), so the bits are the same.
+ * order of llama.cpp's reference, so the bits are the same.
  *
  * A block has a scale d in f16, for some types also a minimum m, and small integers q; an element is d * q, d * q + m, or
  * in the types of 256 elements (scale of the block * scale of a part) * q - (minimum * minimum of the part). */

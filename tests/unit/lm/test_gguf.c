@@ -1,5 +1,5 @@
 /* test_gguf - GGUF files, made here value by value: each type as the package gguf widens it, what is right read, and what is
- * not refused by name. tests/peers/test_torch_gguf.py compares a real file. */
+ * not refused by name. tests/peers/test_rl_gguf.py compares a real file. */
 #include <stdlib.h>
 #include <string.h>
 
