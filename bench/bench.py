@@ -159,7 +159,8 @@ def main():
         print(f"FAILED: {why}", file=sys.stderr)
         return 1
     print(f"results: {output}; the page of them: bench/run.sh {suite.NAME} --report {output}")
-    if not any((options.quick, options.only, options.peers, options.variants, options.threads, options.shapes, options.isa, options.output)):
+    part = (options.quick, options.only, options.peers, options.variants, options.threads, options.shapes, options.isa)
+    if not any((*part, options.output)):
         publish(suite.NAME, output)
     return 0
 

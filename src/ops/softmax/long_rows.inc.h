@@ -125,7 +125,7 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
 }
 
 #define NAPIER_THREE_TILES(write_, op_, dtype_) \
-    three_tiles((napier_stages){true, true, write_, op_, dtype_, dtype_, 64}, a, p, terms, write, sum)
+    three_tiles((napier_stages){true, true, write_, op_, dtype_, dtype_, 64, true}, a, p, terms, write, sum)
 #define NAPIER_THREE_TILES_OF(write_, op_)                \
     do {                                                  \
         if (a->job->x.dtype == NAPIER_F32) {              \

@@ -290,9 +290,9 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
 }
 
 /* Rows of few vectors, and whole tiles, have a specialised loop each. */
-#define NAPIER_THREE(op_, dtype_, vectors_)                                                                            \
-    three_batches((napier_stages){true, true, (op_) != NAPIER_OP_LOGSUMEXP, op_, dtype_, dtype_, vectors_}, job, look, \
-                  sum, write, plan, flush)
+#define NAPIER_THREE(op_, dtype_, vectors_)                                                                        \
+    three_batches((napier_stages){true, true, (op_) != NAPIER_OP_LOGSUMEXP, op_, dtype_, dtype_, vectors_, false}, \
+                  job, look, sum, write, plan, flush)
 #define NAPIER_THREE_BY_LENGTH(op_, dtype_)                 \
     do {                                                    \
         switch (plan->length) {                             \
