@@ -75,10 +75,10 @@ def napier_steps(folder, compute, threads):
 
 def transformers_steps(folder, compute, threads):
     import torch
-    from transformers import Qwen3ForCausalLM
+    from transformers import AutoModelForCausalLM
 
     torch.set_num_threads(threads)
-    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=getattr(torch, compute)).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, compute)).eval()
     for sequences, tokens in CASES:
         ids, past, steps = torch.tensor(np.stack(prompts_of(sequences, model.config.vocab_size))), None, []
         with torch.no_grad():
