@@ -14,6 +14,7 @@ from . import draws, records
 from .case import Case, Finding, gain, level
 from .causes import INSPECTIONS, STATES, fill, repeats, retokenized
 from .costs import Costs
+from .layers import layers
 from .reference import CACHE, Reference, State
 from .report import Report
 
@@ -40,7 +41,7 @@ def audit(
     progress: Callable[[float], Any] | None = None,
 ) -> Report:
     """Why do the log-probabilities of a sampler and of a trainer differ? Each engine's numbers are compared with those of this model,
-    computed here; causes are sought in what differs.
+    computed here; causes are sought in what differs. napier.audit.layers finds the layer in which hidden states begin to differ.
 
     Parameters
     ----------
@@ -347,3 +348,6 @@ def _unexplained(case, some):
         0,
         {"median": half, "mean": mean},
     )
+
+
+audit.layers = layers  # type: ignore[attr-defined]
