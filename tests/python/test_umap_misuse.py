@@ -122,3 +122,18 @@ def test_values_that_float32_does_not_hold(factor):
         for call in (nearest_neighbors, lambda given: fit(given, n_epochs=1)):
             with pytest.raises(ValueError, match="float32"):
                 call(given)
+
+
+def test_what_a_mask_hides_is_not_used():
+    x = np.ma.masked_greater(rows(), 6)
+    for call in (napier.UMAP(n_epochs=1).fit, nearest_neighbors):
+        with pytest.raises(ValueError, match="X: .* masked"):
+            call(x)
+
+
+@pytest.mark.parametrize("metric, make", [("haversine", lambda x: x[:, :2] * 1e-10 + 0.9), ("canberra", lambda x: x * 1e-2 + 1e9)])
+def test_digits_that_metrics_without_offsets_lose(metric, make):
+    with pytest.warns(UserWarning, match="float32 does not hold the digits"):
+        nearest_neighbors(make(rows()), 5, metric)
+    with pytest.warns(UserWarning, match="float32 does not hold the digits"):
+        fit(make(rows()), metric=metric, n_epochs=1)

@@ -382,6 +382,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return isinstance(self.metric, str) and self.metric == "precomputed"
 
     def _validated(self, X, ensure_all_finite, reset=True):
+        stages.refuse_masked(X)
         if row_forms.is_text(self.metric):
             X = row_forms.of_strings(X, None if reset else self.n_features_in_, self.metric_kwds)
         elif row_forms.is_packed(self.metric):

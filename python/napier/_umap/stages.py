@@ -23,8 +23,8 @@ _KEYWORDS = {
     "mahalanobis": ("VI",),
     "string": ("max_distance", "normalisation"),
 }
-_TELL_APART = ("euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "mahalanobis")  # 0: rows are equal
-_MOVING = (*_TELL_APART, "wminkowski")  # an offset of a column changes no distance
+_MOVING = ("euclidean", "manhattan", "chebyshev", "minkowski", "seuclidean", "mahalanobis", "wminkowski")  # offsets change no distance
+_TELL_APART = (*_MOVING[:-1], "canberra", "hamming", "haversine")  # 0: rows are equal
 _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 
 
@@ -109,6 +109,12 @@ def _column_of_text(x):
     return None
 
 
+def refuse_masked(x, name="X"):
+    """numpy.asarray would use what the mask hides."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise ValueError(f"{name}: {np.ma.count_masked(x)} values are masked; use .filled(), or leave out their rows")
+
+
 def _samples(x, name="X"):
     """Samples in the form for the extension: an array, or (rows, cols, row_starts, columns, values)."""
     if _is_sparse(x):
@@ -128,6 +134,7 @@ def _samples(x, name="X"):
             _array(x.indices, name, np.int32, 1),
             _array(x.data, name, np.float32, 1),
         )
+    refuse_masked(x, name)
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -970,7 +977,7 @@ def _warn_of_lost(lost, n):
         warnings.warn(
             f"X: {lost} of {n} rows ({100 * lost / n:.3g} %) have half of their neighbours or more at distance 0, "
             f"though the rows differ: float32 does not hold the digits in which they do. Subtract what the rows "
-            f"have in common, or leave out the outliers",
+            f"have in common, if the metric allows it, or leave out the outliers",
             stacklevel=4,
         )
 

@@ -166,8 +166,13 @@ static napier_status find_neighbors(napier_memory *memory, napier_umap_samples s
 
 /* Does distance 0 mean that rows are equal, for any rows? */
 static bool tells_rows_apart(const napier_umap_options *o) {
-    const napier_metric metric = o->neighbors.metric;
-    return metric != NAPIER_METRIC_WMINKOWSKI && napier_metric_grows(metric, true) && !o->neighbors.metric_values;
+    switch (o->neighbors.metric) {
+    case NAPIER_METRIC_CANBERRA:
+    case NAPIER_METRIC_HAMMING:
+    case NAPIER_METRIC_HAVERSINE: return true;
+    case NAPIER_METRIC_WMINKOWSKI: return false;
+    default: return napier_metric_grows(o->neighbors.metric, true) && !o->neighbors.metric_values;
+    }
 }
 
 enum { LOST_CHUNK = 1024 };

@@ -20,6 +20,7 @@ static const char *value_fault(napier_metric metric, float x) {
                              : NULL;
     case NAPIER_METRIC_PRECOMPUTED: return x < 0.0f ? "a distance is not negative" : NULL;
     case NAPIER_METRIC_HAVERSINE: return fabsf(x) > MOST_RADIANS ? "haversine takes radians" : NULL;
+    case NAPIER_METRIC_CANBERRA: return fabsf(x) >= 0x1p127f ? "the sum of two overflows; divide the data by 2" : NULL;
     default: return NULL;
     }
 }
@@ -27,7 +28,7 @@ static const char *value_fault(napier_metric metric, float x) {
 static bool may_refuse_values(napier_metric metric) {
     return metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED ||
            metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_SYMMETRIC_KL ||
-           metric == NAPIER_METRIC_LL_DIRICHLET;
+           metric == NAPIER_METRIC_LL_DIRICHLET || metric == NAPIER_METRIC_CANBERRA;
 }
 
 /* The least value that is a rounded 0; 0 for all metrics but precomputed. */

@@ -2,6 +2,7 @@
  * refusal of values that f32 does not hold (samples.h). */
 #include "umap/metric/samples.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct offset_task {
     napier_const_matrix samples;
     napier_reach reach;
     bool moves;
+    bool compares;           /* hamming: are values equal? */
     double *offsets, *sizes; /* of columns or rows */
 } offset_task;
 
@@ -24,7 +26,9 @@ static void measure(const offset_task *t, int64_t line, int64_t first, int64_t s
         napier_span_add(&found, napier_f64_load(t->samples.data, t->samples.dtype, first + i * stride));
     }
     t->offsets[line] = t->moves ? napier_span_offset(&found) : 0.0;
-    t->sizes[line] = napier_span_size(&found, t->offsets[line], t->reach);
+    const double largest = napier_span_size(&found, 0.0, OF_ALL);
+    const bool rounded = t->compares && !found.exact && largest >= 0x1p24 && largest <= (double)FLT_MAX;
+    t->sizes[line] = rounded ? (double)INFINITY : napier_span_size(&found, t->offsets[line], t->reach);
 }
 
 static void column_offset(void *argument, int64_t c) {
@@ -52,6 +56,9 @@ static napier_status check_sizes(napier_context *context, const char *name, cons
     double largest = 0.0;
     for (int64_t i = 0; i < count; i++) {
         largest = t->sizes[i] > largest ? t->sizes[i] : largest;
+        NAPIER_REFUSE_IF(context, t->compares && isinf(t->sizes[i]),
+                         "%s: row %lld has values beyond 2^24 that float32 may make equal; number them from 0", name,
+                         (long long)i);
         NAPIER_REFUSE_IF(
             context, t->reach != OF_ALL && t->sizes[i] > 0.0 && t->sizes[i] < limit,
             "%s: %s %lld %s %g, which float32 does not hold; multiply the data by a power of two, or leave "
@@ -77,9 +84,12 @@ napier_status napier_samples_offsets(napier_memory *memory, const char *name, na
     }
     const bool by_column = napier_metric_moves_columns(metric);
     const int64_t count = by_column ? m.cols : m.rows;
-    offset_task task = {m, together, by_column || napier_metric_moves_rows(metric),
-                        napier_take(memory, count, sizeof *task.offsets),
-                        napier_take(memory, count, sizeof *task.sizes)};
+    offset_task task = {.samples = m,
+                        .reach = together,
+                        .moves = by_column || napier_metric_moves_rows(metric),
+                        .compares = metric == NAPIER_METRIC_HAMMING,
+                        .offsets = napier_take(memory, count, sizeof *task.offsets),
+                        .sizes = napier_take(memory, count, sizeof *task.sizes)};
     NAPIER_TRY(napier_taken(memory, "samples: no memory for %lld offsets", (long long)count));
     napier_parallel_each(memory->context, count, by_column ? COLUMN_CHUNK : ROW_CHUNK,
                          by_column ? column_offset : row_offset, &task);

@@ -687,6 +687,21 @@ static void test_lost_digits(napier_context *context) {
             }
         }
     }
+    double *const ids = doubles(100.0, 85); /* numbers of categories, beyond what f32 tells apart */
+    for (int64_t i = 0; i < END_ROWS * END_COLS; i++) {
+        ids[i] = floor(ids[i]) + (i < 7 ? 0.0 : 0x1p25);
+    }
+    check_refused(context, ids, NAPIER_METRIC_HAMMING, "2^24");
+    float large[END_ROWS * END_COLS];
+    for (int64_t i = 0; i < END_ROWS * END_COLS; i++) {
+        large[i] = 2e38f + 1e37f * (float)(i % 11);
+    }
+    const napier_neighbors_options canberra = options_for(END_K, NAPIER_METRIC_CANBERRA, NAPIER_NEIGHBORS_AUTO);
+    result none = result_make(END_ROWS, END_K);
+    invalid(context,
+            napier_nearest_neighbors(context, samples_of(large, END_ROWS, END_COLS), &canberra, none.indices,
+                                     none.distances),
+            "samples", "overflows");
     double *const x = doubles(0.0, 83); /* all equal: nothing is lost */
     const napier_neighbors_options o = options_for(END_K, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
     result got = result_make(END_ROWS, END_K);
