@@ -359,7 +359,7 @@ bool napier_gguf_is(const char *path) {
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return false;
     }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const bool is = fd >= 0 && read(fd, magic, sizeof magic) == (ssize_t)sizeof magic && memcmp(magic, "GGUF", 4) == 0;
     if (fd >= 0) {
         close(fd);
