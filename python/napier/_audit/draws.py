@@ -11,7 +11,7 @@ from .case import Finding
 from .reference import kept, penalised
 
 TOKENS = 20000
-WORK = 60_000_000  # tokens times vocabulary, for the likelihoods
+WORK = 3_000_000  # tokens times vocabulary, for the likelihoods; but no fewer than 150 tokens
 CELLS = 20
 TEMPERATURES = np.geomspace(0.25, 2.5, 31)
 TOP_P = (0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0)
@@ -71,11 +71,13 @@ class _Fit:
             lp = (mine - order[:, 0]) / t - np.log(total[:, -1])
             self.plain[j] += lp.sum()
             before = np.where(rank > 0, mass[at, rank - 1], 0.0)
+            cells = np.searchsorted(TOP_P, mass) + (len(TOP_P) + 1) * at[:, None]
+            below = np.bincount(cells.ravel(), minlength=(len(TOP_P) + 1) * len(ids)).reshape(len(ids), -1).cumsum(1)
             for i, top_p in enumerate(TOP_P):
                 if top_p == 1:
                     self.top_p[j, i] += lp.sum()
                     continue
-                size = np.minimum((mass < top_p).sum(1), mass.shape[1] - 1)
+                size = np.minimum(below[:, i], mass.shape[1] - 1)  # ids before the mass exceeds top_p
                 inside = before < top_p + 1e-6
                 self.top_p[j, i] += np.where(inside, lp - np.log(mass[at, size]), -50.0).sum()
             for i, k in enumerate(TOP_K):
@@ -119,8 +121,8 @@ def check(reference, responses, seed=0):
         impossible += int(np.isnan(some).sum())
         u.append(some[~np.isnan(some)])
         tokens += len(ids)
-        most = max(1, int(WORK / z.shape[1]) - fit.tokens)
-        if fit.tokens * z.shape[1] < WORK:
+        most = max(150, WORK // z.shape[1]) - fit.tokens
+        if most > 0:
             fit.add(z[:most], ids[:most])
     u = np.concatenate(u) if u else np.empty(0)
     result = {"tokens": tokens, "impossible": impossible, "cells": [], "p_value": 1.0}

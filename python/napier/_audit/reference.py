@@ -123,6 +123,12 @@ class Reference:
         n = ids[0]
         return {"skip": r.prompt[n:], "short": r.prompt[:-n], "last": r.prompt[-n:]}[kind] or r.prompt
 
+    def close(self):
+        """Drops what is kept, and removes the folders that were made."""
+        self._logits, self._values, self._models = {}, {}, {"": self.model}
+        while self._folders:
+            self._folders.pop().cleanup()
+
     def logits(self, r, beginning="", model="", whole=False):
         """Rows that predict each id of the response, and one more; whole: all rows."""
         key = (id(r), beginning, model, whole)

@@ -222,7 +222,9 @@ class _Run:
                 case = cases[name] = Case(name, mine, self.reference, floors, EXPECTS[self.expect])
                 findings[name] = explain(case, self.drift) + list(self.repeats.findings(name))
         drawn, finding = draws.check(self.reference, probe)
-        return Report(self, findings, cases, floors, drawn, finding)
+        report = Report(self, findings, cases, floors, drawn, finding)
+        self.reference.close()
+        return report
 
     def _probe(self):
         """The responses in which causes are sought. Their logits are kept, so of a model with many ids each has its first tokens only,

@@ -49,9 +49,9 @@ def fit(case):
     for i in rows:
         here = case.reference._predict(case.responses[i], at)
         there = case.reference._predict(case.responses[i], at._replace(temperature=t * 1.001))
-        good = np.isfinite(here) & np.isfinite(case.values[i])
-        slope.append((there - here)[good] / (t * 0.001))
-        rest.append((case.values[i] - here)[good])
+        good = np.isfinite(here) & np.isfinite(there) & np.isfinite(case.values[i])
+        slope.append((there[good] - here[good]) / (t * 0.001))
+        rest.append(case.values[i][good] - here[good])
     slope, rest = np.concatenate(slope), np.concatenate(rest)
     error = float(np.sqrt(np.mean(rest**2) / max(np.sum(slope**2), 1e-30)))
     return t, max(error, 1e-6 * t)
