@@ -81,6 +81,18 @@ static void gradient_of_logsumexp(napier_context *context) {
     EXPECT(grad_logits[3] == 0.5F);
 }
 
+/* Sums, exp and log with the same bits everywhere: the perplexity of a distribution, exp(-sum p log p). */
+static void perplexity(napier_context *context) {
+    const float probs[] = {0.5F, 0.25F, 0.25F};
+    float logprobs[3], value;
+    EXPECT(napier_log(context, napier_const_array_f32(probs, 3), napier_array_f32(logprobs, 3)) == NAPIER_OK);
+    EXPECT(napier_dot_rows(context, napier_const_rows_f32(probs, 1, 3), napier_const_rows_f32(logprobs, 1, 3),
+                           napier_array_f32(&value, 1)) == NAPIER_OK);
+    value = -value;
+    EXPECT(napier_exp(context, napier_const_array_f32(&value, 1), napier_array_f32(&value, 1)) == NAPIER_OK);
+    EXPECT(IS_NEAR(value, 2.8284271));
+}
+
 /* Two workers hold a part of a row each. One sends its state as bytes, the other merges it and finishes: the result has
  * the bits of one call on the whole row. */
 static void softmax_of_a_row_in_two_parts(napier_context *context) {
@@ -130,6 +142,6 @@ static void weighted_logsumexp_of_a_stream(napier_context *context) {
 int main(void) {
     return run_examples((example *const[]){probabilities_of_logits, log_probabilities_in_place, logsumexp_of_columns,
                                            logsumexp_of_an_array, logsumexp_with_weights, gradient_of_softmax,
-                                           gradient_of_cross_entropy, gradient_of_logsumexp,
+                                           gradient_of_cross_entropy, gradient_of_logsumexp, perplexity,
                                            softmax_of_a_row_in_two_parts, weighted_logsumexp_of_a_stream, NULL});
 }

@@ -249,12 +249,14 @@ static void compare_backward(bool log, int64_t rows, int64_t cols, int d, bool i
     grid_fill(&gradients, ROW_KINDS, (uint64_t)(5 * d + cols));
     const napier_const_matrix y = grid_input(&values), g = grid_input(&gradients);
     const napier_matrix to = in_place ? gradients.view : out.view;
+    const napier_vector dots = vector_new(rows, out.view.dtype, 1 + d % 2);
     both_case("backward %d %lld x %lld, dtypes %d", log, (long long)rows, (long long)cols, d);
     fine((log ? napier_log_softmax : napier_softmax)(cpu, y, values.view, NULL));
     if (log) {
         SAME(log_softmax_backward, y, g, to, &o);
     } else {
         SAME(softmax_backward, y, g, to, &o);
+        SAME(dot_rows, y, g, dots);
     }
     arrays_free();
 }

@@ -218,6 +218,10 @@ static napier_status logsumexp_weighted(napier_context *c) {
     const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_PARALLEL, NAPIER_MASKED_NAN);
     return CALL(napier_logsumexp_weighted, c, rows, rows, new_array(2), new_array(2), &options);
 }
+ONE_CALL(dot_rows, napier_dot_rows, napier_const_rows_f32(numbers, 300, 40),
+         napier_const_rows_f32(numbers + 5, 300, 40), new_array(300))
+ONE_CALL(exp_of, napier_exp, array(3000), new_array(3000))
+ONE_CALL(log_of, napier_log, array(3000), new_array(3000))
 /* All that is done with states: one for each part of a row, saved, loaded, merged, applied. */
 static napier_status state_use_of(napier_context *c, napier_dtype compute) {
     const napier_softmax_options o = options_of(1.3, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
@@ -1289,6 +1293,9 @@ static const public_call table[] = {
     LINE(context_create, CALL_TAKES | CALL_NO_TEXT),
     LINE(words, CALL_FALLS_BACK),
     LINE(logsumexp_weighted, CALL_TAKES),
+    LINE(dot_rows, CALL_TAKES),
+    LINE(exp_of, 0),
+    LINE(log_of, 0),
     LINE(state_use, CALL_TAKES),
     LINE(state_use_f64, CALL_TAKES),
     LINE(state_use_weighted, CALL_TAKES),

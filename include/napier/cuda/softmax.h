@@ -57,6 +57,10 @@ NAPIER_API napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context 
                                                             napier_matrix grad_logits,
                                                             const napier_softmax_options *options);
 
+NAPIER_API napier_status napier_cuda_dot_rows(napier_cuda_context *context, struct CUstream_st *stream,
+                                              napier_cuda_workspace *workspace, napier_const_matrix a,
+                                              napier_const_matrix b, napier_vector dots);
+
 /* ---- The mergeable state -------------------------------------------------------------------------------------------
  * As in napier/softmax.h, a state is the exact sum of a part of a row. The parts may be summed on different machines,
  * and their states merged in any grouping and order; the result has the bits of one call on the whole row. On a device,

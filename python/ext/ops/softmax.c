@@ -82,7 +82,7 @@ static PyObject *give_or_release(array *y, int failed) {
 
 /* One operation on slices of up to four arrays: the host's function and the device's. */
 typedef struct operation {
-    enum { MAP, GRADIENT, REDUCE, SPREAD, REDUCE_WEIGHTED } kind;
+    enum { MAP, GRADIENT, DOT, REDUCE, SPREAD, REDUCE_WEIGHTED } kind;
     map_call *map;
     device_map *map_on_device;
     gradient_call *gradient;
@@ -105,6 +105,7 @@ static napier_status run_slice(napier_context *context, const operation *o, cons
     switch (o->kind) {
     case MAP: return o->map(context, first, writable_matrix(second), options);
     case GRADIENT: return o->gradient(context, first, second, writable_matrix(slices_matrix(s, 2)), options);
+    case DOT: return napier_dot_rows(context, first, second, slices_vector(s, 2));
     case REDUCE: return napier_logsumexp(context, first, slices_vector(s, 1), options);
     case SPREAD:
         return napier_logsumexp_backward(context, first, slices_const_vector(s, 2), writable_matrix(second), options);
@@ -122,6 +123,7 @@ static napier_status run_slice_on_device(device_call *on, const operation *o, co
     case GRADIENT:
         DEVICE_CALL(status, on, o->gradient_on_device, first, second, writable_matrix(slices_matrix(s, 2)), options);
         break;
+    case DOT: DEVICE_CALL(status, on, napier_cuda_dot_rows, first, second, slices_vector(s, 2)); break;
     case REDUCE: DEVICE_CALL(status, on, napier_cuda_logsumexp, first, slices_vector(s, 1), options); break;
     default:
         DEVICE_CALL(status, on, napier_cuda_logsumexp_backward, first, slices_const_vector(s, 2),
@@ -427,6 +429,43 @@ PYTHON_FUNCTION(logsumexp_weighted) {
     return call_end(&c);
 }
 
+/* ---- Terms of derivatives ---------------------------------------------------------------------------------------- */
+
+/* _dot_rows(a, b, axis): the sums of a * b along the axis, which has size 1 then. */
+PYTHON_FUNCTION(dot_rows) {
+    array *a, *b;
+    PyObject *axis_given;
+    int axis = -1;
+    int64_t shape[MOST_DIMS];
+    TAKE("dot_rows", 3, 2, ANYWHERE, ARRAY("a", a, TAKE_FLOATS), ARRAY("b", b, TAKE_FLOATS), ARG("axis", axis_given))
+    if (!c.failed && !same_shape(a, b)) {
+        call_refuse(&c, PyExc_ValueError, "b: its shape is not that of a");
+    }
+    c.failed = c.failed || take_axis(axis_given, "axis", a->ndim, &axis);
+    array *const dots = c.failed ? NULL : call_make(&c, reduced_shape(a, axis, true, shape), shape, a->dtype);
+    if (dots && dots->size > 0) {
+        slices s;
+        const operation o = {.kind = DOT};
+        const array *const three[] = {a, b, dots};
+        slices_start(&s, three, 3, axis, 1);
+        c.failed = run_operation("dot_rows", &o, a, &s, NULL, a->size) != 0;
+    }
+    return call_end_giving(&c, dots);
+}
+
+typedef napier_status element_call(napier_context *context, napier_const_vector x, napier_vector y);
+
+static PyObject *each_element(const char *function, element_call *call, PyObject *self, PyObject *const *args,
+                              Py_ssize_t count, PyObject *keywords) {
+    array *x;
+    TAKE(function, 1, 1, ON_HOST, ARRAY("x", x, TAKE_FLOATS | TAKE_CONTIGUOUS))
+    array *const y = c.failed ? NULL : call_make(&c, x->ndim, x->shape, x->dtype);
+    COMPUTE(call(context, napier_const_array(x->data, x->size, x->dtype), napier_array(y->data, y->size, y->dtype)));
+    return call_end_giving(&c, y);
+}
+PYTHON_FUNCTION(exp) { return each_element("exp", napier_exp, self, args, count, keywords); }
+PYTHON_FUNCTION(log) { return each_element("log", napier_log, self, args, count, keywords); }
+
 /* ---- logsumexp of everything, and the gradients of both ---------------------------------------------------------- */
 
 PYTHON_FUNCTION(logsumexp_all) {
@@ -526,6 +565,9 @@ PyMethodDef softmax_functions[] = {ENTRY(softmax),
                                    ENTRY(sparsemax),
                                    ENTRY_AS("_logsumexp", logsumexp),
                                    ENTRY_AS("_logsumexp_weighted", logsumexp_weighted),
+                                   ENTRY_AS("_dot_rows", dot_rows),
+                                   ENTRY_AS("_exp", exp),
+                                   ENTRY_AS("_log", log),
                                    ENTRY(logsumexp_all),
                                    ENTRY(softmax_backward),
                                    ENTRY(sparsemax_backward),

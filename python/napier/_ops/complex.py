@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from .sums import dot_rows as _dot, exp as _exp, log as _log
+from .._napier import _dot_rows, _exp, _log
 
 # ---- cos, sin, angle -------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ def finite_rows(a, b):
     terms = _exp(level - most[:, None])
     c, s = np.where(terms > 0, c, 0.0), np.where(terms > 0, s, 0.0)
     np.put_along_axis(terms, j, 0.0, 1)
-    x, y = _dot(terms, c), _dot(terms, s)
+    x, y = _dot_rows(terms, c)[:, 0], _dot_rows(terms, s)[:, 0]
     real, imag = c_j * x + s_j * y, c_j * y - s_j * x  # the sum of the others, seen from the greatest term
     more = 2.0 * real + (real * real + imag * imag)
     near = more > -0.5

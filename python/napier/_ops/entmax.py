@@ -12,7 +12,6 @@ from .. import _napier
 from .convert import axes_of, floating_dtype, in_its_kind, names_axis, positive
 from .logsumexp import _array
 from .masked import hidden
-from .sums import dot_rows, exp, log
 
 
 def _threshold_of_half(d):
@@ -28,7 +27,7 @@ def _threshold_of_half(d):
 
 def _power(u, exponent):
     """u^exponent for u >= 0."""
-    return exp(np.maximum(log(u), -745.0) * exponent) * (u > 0)
+    return _napier._exp(np.maximum(_napier._log(u), -745.0) * exponent) * (u > 0)
 
 
 def _threshold(d, exponent):
@@ -36,7 +35,7 @@ def _threshold(d, exponent):
     low, high = np.zeros((*d.shape[:-1], 1)), np.ones((*d.shape[:-1], 1))
     for _ in range(60):
         middle = 0.5 * (low + high)
-        above = dot_rows(_power(np.maximum(middle - d, 0.0), exponent), np.ones_like(d))[..., None] < 1.0
+        above = _napier._dot_rows(_power(np.maximum(middle - d, 0.0), exponent), np.ones_like(d)) < 1.0
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return high
 
@@ -55,7 +54,7 @@ def entmax_rows(z, alpha, masked):
     else:
         exponent = 1.0 / (alpha - 1.0)
         p = _power(np.maximum(_threshold(d, exponent) - d, 0.0), exponent)
-    p = p / dot_rows(p, np.ones_like(p))[..., None]
+    p = p / _napier._dot_rows(p, np.ones_like(p))
     return np.where(ordinary, p, np.where(top == -np.inf, masked, np.nan))
 
 

@@ -5,7 +5,6 @@ import numpy as np
 from .. import _napier
 from .convert import in_its_kind, names_axis, number, positive
 from .logsumexp import _array, _is_tensor, logsumexp
-from .sums import dot_rows, log
 
 
 def _tensors(*arrays):
@@ -66,7 +65,7 @@ def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None
     if _is_tensor(x):
         raise TypeError("logits: a tensor (use napier.torch.gumbel_softmax)")
     if noise is None:
-        noise = -log(_generator(rng).standard_exponential(x.shape))
+        noise = -_napier._log(_generator(rng).standard_exponential(x.shape))
     noise = _array(noise, "noise")
     if noise.shape != x.shape:
         raise ValueError(f"noise: shape {noise.shape} is not that of logits, {x.shape}")
@@ -147,7 +146,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     if soft:
         q = np.moveaxis(target, axis, -1).astype(wide)
         q = q * one + share if label_smoothing > 0 else q
-        losses, total = -dot_rows(q * weights, logprobs), None
+        losses, total = 0.0 - _napier._dot_rows(q * weights, logprobs)[..., 0], None
     else:
         if target.dtype.kind not in "iu":
             raise TypeError(f"target: expected class indices or probabilities, got {target.dtype}")
@@ -159,7 +158,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
         each = np.where(counts, weights[ids], wide(0.0))
         losses = -(each * np.take_along_axis(logprobs, ids[..., None], -1)[..., 0])
         if label_smoothing > 0:
-            smooth = dot_rows(np.broadcast_to(weights, logprobs.shape), logprobs)
+            smooth = _napier._dot_rows(np.broadcast_to(weights, logprobs.shape), logprobs)[..., 0]
             losses = one * losses - share * smooth
         losses, total = np.where(counts, losses, wide(0.0)), each
     if reduction == "none":
@@ -173,4 +172,4 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 
 def _sum_all(x):
     row = np.asarray(x).reshape(1, -1)
-    return dot_rows(np.ones_like(row), row)[0]
+    return _napier._dot_rows(np.ones_like(row), row)[0, 0]

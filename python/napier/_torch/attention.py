@@ -22,7 +22,7 @@ from .base import (
     _size,
 )
 from .products import _autocast
-from .softmax import _at_least_single, _dot_rows, _softmax, _sum_of
+from .softmax import _at_least_single, _softmax, _sum_of
 
 
 _Offsets = Optional[Tensor]
@@ -182,8 +182,8 @@ def attention(
 def _product(a: Tensor, b: Tensor) -> Tensor:
     columns = b.mT.unsqueeze(-3)
     rows = max(1, 2**22 // max(1, columns.numel()))
-    parts = [_dot_rows(*torch.broadcast_tensors(part.unsqueeze(-2), columns)) for part in a.split(rows, -2)]
-    return torch.cat(parts, -2)
+    parts = [_napier._dot_rows(*torch.broadcast_tensors(part.unsqueeze(-2), columns)) for part in a.split(rows, -2)]
+    return torch.cat(parts, -3).squeeze(-1)
 
 
 @_product.register_fake

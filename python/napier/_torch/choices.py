@@ -197,7 +197,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if soft:
         q = target.movedim(axis, -1).to(logprobs.dtype)
         q = q * (1.0 - label_smoothing) + label_smoothing / max(classes, 1) if label_smoothing > 0 else q
-        losses, each = -_dot(q * weights, logprobs, logprobs.ndim - 1).squeeze(-1), None
+        losses, each = 0.0 - _dot(q * weights, logprobs, logprobs.ndim - 1).squeeze(-1), None
     else:
         ids, counts = _target_ids(target, ignore_index, classes)
         each = torch.where(counts, weights[ids], 0.0)

@@ -41,21 +41,9 @@ def _at_least_single(x):
     return x if x.dtype == torch.float64 else x.float()
 
 
-# Sums over a row in Napier's order, and exp with Napier's bits, of float32 and float64. They are terms of gradients that C
-# computes: softmax_backward subtracts the sum of y * grad from the gradient of a further element with probability 1, and
-# log_softmax_backward adds exp(y) to 0 if the gradients sum to -1.
-
-
-def _dot_rows(a, b):
-    a, b = torch.nn.functional.pad(a, (0, 1), value=0.5), torch.nn.functional.pad(b, (0, 1))
-    return -2.0 * _napier.softmax_backward(a, b, -1)[..., -1]
-
-
 @_operator("dot")
 def _dot_operator(a: Tensor, b: Tensor, axis: int) -> Tensor:
-    if a.ndim == 0:
-        return a * b
-    return _dot_rows(a.movedim(axis, -1), b.movedim(axis, -1)).unsqueeze(axis).contiguous()
+    return _napier._dot_rows(a, b, axis)
 
 
 @_dot_operator.register_fake
@@ -73,11 +61,7 @@ _dot = _differentiable(_dot_operator, 2, ("a", "b"), lambda s, grad: (grad * s.b
 
 @_operator("exp")
 def _exp_operator(x: Tensor) -> Tensor:
-    """exp of float64 with Napier's bits. log_softmax_backward subtracts exp(x) times the sum of the gradients, which is -1 here."""
-    rows = torch.nn.functional.pad(x if x.ndim else x.reshape(1), (0, 1), value=-torch.inf)
-    grad = torch.zeros_like(rows)
-    grad[..., -1] = -1.0
-    return _napier.log_softmax_backward(rows, grad, -1)[..., :-1].reshape(x.shape).contiguous()
+    return _napier._exp(x)
 
 
 _exp_operator.register_fake(_row_major_like)
@@ -86,8 +70,7 @@ _exp = _differentiable(_exp_operator, 1, ("result",), lambda s, grad: grad * s.r
 
 @_operator("log")
 def _log_operator(x: Tensor) -> Tensor:
-    """log of float64 >= 0 with Napier's bits: the logsumexp of 0 with the weight x."""
-    return _napier._logsumexp_weighted(torch.zeros_like(x).unsqueeze(-1), x.unsqueeze(-1), x.ndim, False)[0]
+    return _napier._log(x)
 
 
 _log_operator.register_fake(_row_major_like)
@@ -138,18 +121,22 @@ _softmax = _differentiable(
     is_wide=True,
 )
 
-# log_softmax: (g - exp(y) sum g) / T; its tangent is (t - <exp(y), t>) / T.
+# log_softmax: (g - p sum g) / T with p = exp(y) = softmax(y); its tangent is (t - <p, t>) / T.
+
+
+def _probs(y, axis):
+    return _softmax(y, axis, _numbers(temperature=1.0), "zero")
 
 
 def _through_log_softmax(s, y, t):
     y, wide = _at_least_single(y), _at_least_single(t)
-    return _over(wide - _dot(_exp(y), wide, s.axis), s).to(t.dtype)
+    return _over(wide - _dot(_probs(y, s.axis), wide, s.axis), s).to(t.dtype)
 
 
 def _share(s, to):
-    """-exp(y) * to * sum of the gradient / T: the derivative of log_softmax_backward with respect to y."""
+    """-p * to * sum of the gradient / T: the derivative of log_softmax_backward with respect to y."""
     y, grad, to = map(_at_least_single, (s.y, s.grad, to))
-    return _over(-_exp(y) * to * _dot(torch.ones_like(grad), grad, s.axis), s).to(s.y.dtype)
+    return _over(-_probs(y, s.axis) * to * _dot(torch.ones_like(grad), grad, s.axis), s).to(s.y.dtype)
 
 
 def _tangent_log_softmax_backward(s, tangents):

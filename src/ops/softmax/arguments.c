@@ -93,6 +93,15 @@ napier_status napier_gradient_arguments(napier_context *context, const char *res
     return napier_softmax_arguments(context, all, grad ? 3 : 2, options, compute, o);
 }
 
+napier_status napier_dot_arguments(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                   napier_vector dots) {
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("a", a, 0, a.rows, a.cols, NULL), NAPIER_ARGUMENT("b", b, 0, a.rows, a.cols, "a"),
+        napier_column_argument("dots", napier_read_only_vector(dots), NAPIER_IS_OUT, a.rows)};
+    NAPIER_TRY(napier_begin(context));
+    return napier_check_arguments(context, all, sizeof all / sizeof *all);
+}
+
 /* The gradient of a logsumexp is the softmax times a factor per row. The gradient of a masked row is 0. */
 napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,
                                                   napier_const_vector grad_lse, int64_t size, napier_matrix grad_logits,

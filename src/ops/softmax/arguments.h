@@ -47,6 +47,8 @@ napier_status napier_gradient_arguments(napier_context *context, const char *res
                                         const char *grad_name, const napier_const_matrix *grad, napier_matrix out,
                                         const napier_softmax_options *options, napier_dtype compute,
                                         napier_softmax_options *o);
+napier_status napier_dot_arguments(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                   napier_vector dots);
 napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,
                                                   napier_const_vector grad_lse, int64_t size, napier_matrix grad_logits,
                                                   const napier_softmax_options *options, napier_dtype compute,

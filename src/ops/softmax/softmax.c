@@ -88,9 +88,10 @@ napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix 
 
 typedef struct backward_task {
     const napier_softmax_kernels *kernels;
-    bool log; /* of log_softmax, otherwise of softmax */
+    bool log;  /* of log_softmax, otherwise of softmax */
+    bool dots; /* the sums only */
     napier_const_matrix values, gradients;
-    napier_matrix out;
+    napier_matrix out; /* of sums one column */
     float temperature;
     float *scratch;
 } backward_task;
@@ -102,8 +103,24 @@ static void backward_rows(void *argument, int worker, int64_t begin, int64_t end
     for (int64_t row = begin; row < end; row++) {
         const napier_certain_sums sums =
             k->gradient_sums(t->log, false, t->values, t->gradients, row, 0, t->values.cols, scratch);
-        k->gradient(t->log, t->values, t->gradients, t->out, row, &sums, t->temperature, scratch);
+        if (t->dots) {
+            napier_f64_store(t->out.data, t->out.dtype, row * t->out.row_stride, (double)napier_certain_sum(&sums));
+        } else {
+            k->gradient(t->log, t->values, t->gradients, t->out, row, &sums, t->temperature, scratch);
+        }
     }
+}
+
+static napier_status run_backward(napier_context *context, backward_task *task) {
+    const int64_t rows = task->values.rows, chunk = napier_row_chunk(context, rows, task->values.cols, 1);
+    const int workers = napier_workers(context, rows, chunk);
+    NAPIER_MEMORY(memory, context);
+    task->kernels = napier_ops_kernels_of(context->isa)->softmax;
+    task->scratch = napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float));
+    NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
+    NAPIER_MAY_STOP(context);
+    napier_parallel(context, rows, chunk, backward_rows, task);
+    return napier_stopped(context);
 }
 
 static napier_status backward(napier_context *context, bool log, napier_const_matrix values,
@@ -123,20 +140,12 @@ static napier_status backward(napier_context *context, bool log, napier_const_ma
                                      .options = o};
         return napier_f64_run(context, &wide);
     }
-    const int64_t chunk = napier_row_chunk(context, values.rows, values.cols, 1);
-    const int workers = napier_workers(context, values.rows, chunk);
-    NAPIER_MEMORY(memory, context);
-    backward_task task = {napier_ops_kernels_of(context->isa)->softmax,
-                          log,
-                          values,
-                          gradients,
-                          out,
-                          napier_float_of(o.temperature),
-                          napier_take(&memory, workers, NAPIER_ROWS_SCRATCH * sizeof(float))};
-    NAPIER_TRY(napier_taken(&memory, "scratch: no memory for %d workers", workers));
-    NAPIER_MAY_STOP(context);
-    napier_parallel(context, values.rows, chunk, backward_rows, &task);
-    return napier_stopped(context);
+    backward_task task = {.log = log,
+                          .values = values,
+                          .gradients = gradients,
+                          .out = out,
+                          .temperature = napier_float_of(o.temperature)};
+    return run_backward(context, &task);
 }
 
 napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,
@@ -149,6 +158,24 @@ napier_status napier_log_softmax_backward(napier_context *context, napier_const_
                                           napier_const_matrix grad_logprobs, napier_matrix grad_logits,
                                           const napier_softmax_options *options) {
     return backward(context, true, logprobs, grad_logprobs, grad_logits, options);
+}
+
+napier_status napier_dot_rows(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                              napier_vector dots) {
+    NAPIER_TRY(napier_dot_arguments(context, a, b, dots));
+    if (a.rows == 0) {
+        return NAPIER_OK;
+    }
+    if (napier_compute_dtype3(a.dtype, b.dtype, dots.dtype) == NAPIER_F64) {
+        const napier_f64_job wide = {.result = NAPIER_F64_DOT,
+                                     .in = a,
+                                     .grad = b,
+                                     .out = napier_column(dots),
+                                     .options = NAPIER_SOFTMAX_OPTIONS_INIT};
+        return napier_f64_run(context, &wide);
+    }
+    backward_task task = {.dots = true, .values = a, .gradients = b, .out = napier_column(dots)};
+    return run_backward(context, &task);
 }
 
 /* all: one gradient, of the logsumexp of all elements. */

@@ -14,6 +14,7 @@
          (there(x), there(lse), o)) \
     CALL(logsumexp_all, (napier_const_matrix x, napier_vector lse, const napier_softmax_options *o), \
          (there(x), there(lse), o)) \
+    CALL(dot_rows, (napier_const_matrix a, napier_const_matrix b, napier_vector dots), (there(a), there(b), there(dots))) \
     CALL(softmax_backward, \
          (napier_const_matrix y, napier_const_matrix g, napier_matrix out, const napier_softmax_options *o), \
          (there(y), there(g), there(out), o)) \

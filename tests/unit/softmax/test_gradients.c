@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/math/f64.h"
 #include "support/formats.h"
 #include "support/oracle.h"
 
@@ -426,9 +427,88 @@ static void test_certain(napier_context *context) {
     }
 }
 
+/* ---- Terms of derivatives ------------------------------------------------------------------------------------------- */
+
+static napier_vector column_of(const grid *g) {
+    return (napier_vector){g->view.data, g->view.rows, g->view.row_stride, g->view.dtype};
+}
+
+/* Against long double; where a is 0, b is NaN. The scalar kernels on one thread give the same bits, of any layout. */
+static void check_dots(napier_context *context, int64_t cols, napier_dtype in, napier_dtype out, int seed) {
+    enum { ROWS = 5 };
+    rng r = rng_make((uint64_t)seed);
+    const layout l = (layout)(seed % LAYOUTS);
+    grid a = grid_make(l, ROWS, cols, in), b = grid_plain(ROWS, cols, in), plain = grid_plain(ROWS, cols, in);
+    grid dots = grid_make(l, ROWS, 1, out), again = grid_plain(ROWS, 1, out);
+    for (int64_t i = 0; i < ROWS * cols; i++) {
+        const bool none = i % 7 == 3;
+        grid_set(&a, i / cols, i % cols, none ? 0.0 : rng_normal(&r));
+        grid_set(&plain, i / cols, i % cols, grid_get(&a, i / cols, i % cols));
+        grid_set(&b, i / cols, i % cols, none ? (double)NAN : rng_normal(&r));
+    }
+    works(napier_dot_rows, context, grid_input(&a), grid_input(&b), column_of(&dots));
+    works(napier_dot_rows, context_for_test(NAPIER_ISA_SCALAR, 1), grid_input(&plain), grid_input(&b),
+          column_of(&again));
+    expect(grid_damage(&dots) == 0, "%d columns: wrote beside dots", (int)cols);
+    for (int64_t i = 0; i < ROWS; i++) {
+        long double sum = 0, size = 0;
+        for (int64_t j = 0; j < cols; j++) {
+            const long double x = (long double)grid_get(&a, i, j);
+            sum += x == 0 ? 0 : x * (long double)grid_get(&b, i, j);
+            size += x == 0 ? 0 : fabsl(x * (long double)grid_get(&b, i, j));
+        }
+        const long double bound =
+            ROUNDINGS * ldexpl(size, -dtype_precision(compute_dtype(in, out))) + dtype_ulp(out, sum);
+        expect(oracle_within(grid_get(&dots, i, 0), sum, bound, out), "%d columns of %s: the dot is %.9g, not %.9Lg",
+               (int)cols, napier_dtype_name(in), grid_get(&dots, i, 0), sum);
+        expect(grid_get(&dots, i, 0) == grid_get(&again, i, 0), "%d columns: other bits", (int)cols);
+    }
+}
+
+static void test_dots(napier_context *context) {
+    static const int64_t cols[] = {0, 1, 33, 1024, 1025, 20000};
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
+    for (int i = 0; i < 24; i++) {
+        check_dots(context, cols[i % 6], dtypes[i / 6], dtypes[i % 5 % 4], i);
+    }
+    float x[6] = {0};
+    const napier_const_matrix m = napier_const_rows_f32(x, 2, 2);
+    invalid(context, napier_dot_rows(context, m, m, napier_array_f32(x + 4, 1)), "dots", "1");
+    invalid(context, napier_dot_rows(context, m, m, napier_array_f32(x + 3, 2)), "dots", "overlaps");
+    invalid(context, napier_dot_rows(context, m, napier_const_rows_f32(x, 1, 2), napier_array_f32(x + 4, 2)), "b",
+            "1 x 2");
+}
+
+/* The functions of core/math/f64.h (tests/unit/core/test_f64.c), rounded once, with strides and in place. */
+static void test_exp_and_log(napier_context *context) {
+    enum { N = 3000 };
+    static double x[2 * N], y[N];
+    static float narrow[N];
+    rng r = rng_make(5);
+    for (int i = 0; i < N; i++) {
+        x[2 * i] = i == 0 ? -HUGE_VAL : i == 1 ? (double)NAN : i == 2 ? -0.0 : 400 * rng_normal(&r);
+    }
+    const napier_const_vector in = {x, N, 2, NAPIER_F64};
+    works(napier_exp, context, in, napier_array(y, N, NAPIER_F64));
+    works(napier_exp, context, in, napier_array_f32(narrow, N));
+    for (int i = 0; i < N; i++) {
+        const double wanted = napier_f64_exp(x[2 * i]);
+        const float rounded = (float)wanted;
+        expect(memcmp(&y[i], &wanted, sizeof wanted) == 0 && (isnan(rounded) || narrow[i] == rounded),
+               "exp(%g) is %g and %g", x[2 * i], y[i], (double)narrow[i]);
+    }
+    works(napier_log, context, napier_const_array(y, N, NAPIER_F64), napier_array(y, N, NAPIER_F64));
+    for (int i = 0; i < N; i++) {
+        const double wanted = napier_f64_log(napier_f64_exp(x[2 * i]));
+        expect(memcmp(&y[i], &wanted, sizeof wanted) == 0, "log(exp(%g)) is %g", x[2 * i], y[i]);
+    }
+    invalid(context, napier_exp(context, in, napier_array(y, N - 1, NAPIER_F64)), "y", "2999");
+    invalid(context, napier_log(context, in, napier_array(x, N, NAPIER_F64)), "y", "overlaps");
+}
+
 int main(void) {
     return RUN_TESTS("gradients", TEST_EACH_ISA(1, test_certain), TEST_2(test_formulas), TEST_2(test_all_is_one_row),
                      TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_gradient_edges),
                      TEST_1(test_gradients_add_up_to_zero), TEST_2(test_callers_rounding_does_not_matter),
-                     TEST_1(test_bad_gradient_arguments));
+                     TEST_1(test_bad_gradient_arguments), TEST_EACH_ISA(3, test_dots), TEST_2(test_exp_and_log));
 }

@@ -27,8 +27,11 @@ typedef struct line {
 } line;
 
 static bool has_plain_sum(const napier_f64_job *j) {
-    return j->result == NAPIER_F64_SOFTMAX_GRADIENT || j->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT;
+    return j->result == NAPIER_F64_SOFTMAX_GRADIENT || j->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT ||
+           j->result == NAPIER_F64_DOT;
 }
+/* One result for each line. */
+static bool reduces(const napier_f64_job *j) { return j->result == NAPIER_F64_LSE || j->result == NAPIER_F64_DOT; }
 static int64_t line_count(const napier_f64_job *j) { return j->whole ? 1 : j->in.rows; }
 static int64_t line_size(const napier_f64_job *j) { return j->whole ? j->in.rows * j->in.cols : j->in.cols; }
 
@@ -40,7 +43,7 @@ static void open_line(line *l, const napier_f64_job *j, int64_t index) {
     if (j->grad.data) {
         l->grad = napier_f64_row_of(j->grad, index);
     }
-    if (j->result != NAPIER_F64_LSE) {
+    if (!reduces(j)) {
         l->out = j->whole ? j->out : napier_f64_row_of_out(j->out, index);
     }
 }
@@ -103,6 +106,7 @@ static void convert(const line *l, int64_t first, double *z, int n) {
         }
         return;
     case NAPIER_F64_LSE:
+    case NAPIER_F64_DOT:
     case NAPIER_F64_STATE: return;
     case NAPIER_F64_SOFTMAX_GRADIENT:
     case NAPIER_F64_LOG_SOFTMAX_GRADIENT: break;
@@ -115,9 +119,11 @@ static void convert(const line *l, int64_t first, double *z, int n) {
     }
 }
 
-static void store_lse(const line *l) {
-    const napier_matrix lse = l->job->out;
-    napier_f64_store(lse.data, lse.dtype, l->index * lse.row_stride, l->final.lse);
+/* The one result of a line. */
+static void store_reduced(const line *l) {
+    const napier_matrix out = l->job->out;
+    const double result = l->job->result == NAPIER_F64_DOT ? l->sum.rest + l->sum.certain : l->final.lse;
+    napier_f64_store(out.data, out.dtype, l->index * out.row_stride, result);
 }
 
 /* A line of one tile: its elements are read once, and each needs one exp. Not for a plain sum. */
@@ -128,8 +134,8 @@ static void run_tile(line *l) {
     napier_f64_load_span(l->in, l->job->options.temperature, 0, n, z);
     l->terms = l->job->kernels->f64_tile(z, n, &part, terms) ? terms : NULL;
     napier_f64_finish_tile(&part, &l->final);
-    if (l->job->result == NAPIER_F64_LSE) {
-        store_lse(l);
+    if (reduces(l->job)) {
+        store_reduced(l);
         return;
     }
     convert(l, 0, z, n);
@@ -169,8 +175,8 @@ static void run_line(void *argument, int64_t index) {
         sum_tiles(&l, &sum, 0, tiles);
         napier_f64_finish(&sum, &l.final);
     }
-    if (j->result == NAPIER_F64_LSE) {
-        store_lse(&l);
+    if (reduces(j)) {
+        store_reduced(&l);
         return;
     }
     for (int64_t tile = 0; tile < tiles; tile++) {
@@ -207,8 +213,8 @@ static void run_split_line(const napier_context *context, line *l, int workers) 
     if (!plain) {
         napier_f64_finish(&l->sums[0], &l->final);
     }
-    if (l->job->result == NAPIER_F64_LSE) {
-        store_lse(l);
+    if (reduces(l->job)) {
+        store_reduced(l);
     } else {
         napier_parallel_each(context, tiles, NAPIER_F64_CHUNK_TILES, write_tile, l);
     }
@@ -234,7 +240,7 @@ static napier_status run_split(napier_context *context, const napier_f64_job *j)
 
 napier_status napier_f64_run(napier_context *context, const napier_f64_job *job) {
     const int64_t lines = line_count(job), size = line_size(job);
-    if (job->result != NAPIER_F64_LSE && size == 0) {
+    if (!reduces(job) && size == 0) {
         return NAPIER_OK;
     }
     napier_f64_job copy = *job;

@@ -16,7 +16,7 @@ typedef struct napier_f64_job {
     bool whole;               /* one line of all elements, instead of one per row */
     napier_const_matrix in;   /* the logits; for the gradient of softmax or log_softmax the forward result */
     napier_const_matrix grad; /* the gradient with respect to the forward result; of logsumexp one column */
-    napier_matrix out;        /* for logsumexp one column; otherwise it may be an input itself */
+    napier_matrix out;        /* for logsumexp and a dot product one column; otherwise it may be an input itself */
     napier_softmax_options options;
     const napier_softmax_kernels *kernels; /* napier_f64_run sets them */
 } napier_f64_job;

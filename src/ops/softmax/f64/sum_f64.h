@@ -119,6 +119,7 @@ typedef enum napier_f64_result {
     NAPIER_F64_LSE_GRADIENT,
     NAPIER_F64_SOFTMAX_GRADIENT,
     NAPIER_F64_LOG_SOFTMAX_GRADIENT,
+    NAPIER_F64_DOT,  /* the sum that the gradient of softmax needs */
     NAPIER_F64_STATE /* on a GPU: of a part of each row, which is added to a state */
 } napier_f64_result;
 

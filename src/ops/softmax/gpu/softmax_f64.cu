@@ -168,7 +168,9 @@ CUDA_KERNEL(napier_f64_totals, napier_f64_cuda_job, CUDA_WARP) {
     for (int64_t tile = 0; tile < job.tiles && line < job.lines; tile++) {
         napier_certain_sums_add(&total, &job.tile_sums[line * job.tiles + tile]);
     }
-    if (line < job.lines) {
+    if (line < job.lines && job.result == NAPIER_F64_DOT) {
+        napier_f64_store(job.y.data, job.y.dtype, line * job.y.row_stride, total.rest + total.certain);
+    } else if (line < job.lines) {
         job.totals[line] = total;
     }
 }

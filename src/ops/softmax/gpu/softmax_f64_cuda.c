@@ -13,13 +13,18 @@ static napier_status f64_launch(const napier_cuda_call *gpu, napier_cuda_kernel 
 }
 
 static bool f64_has_row_sums(const napier_f64_cuda_job *j) {
-    return j->result == NAPIER_F64_SOFTMAX_GRADIENT || j->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT;
+    return j->result == NAPIER_F64_SOFTMAX_GRADIENT || j->result == NAPIER_F64_LOG_SOFTMAX_GRADIENT ||
+           j->result == NAPIER_F64_DOT;
+}
+/* One result for each line, which the sums give. */
+static bool f64_reduces(const napier_f64_cuda_job *j) {
+    return j->result == NAPIER_F64_LSE || j->result == NAPIER_F64_STATE || j->result == NAPIER_F64_DOT;
 }
 
 static void f64_plan(const napier_cuda_context *context, napier_f64_cuda_job *j) {
     j->lines = j->whole ? 1 : j->x.rows;
     j->size = j->whole ? j->x.rows * j->x.cols : j->x.cols;
-    if (j->result != NAPIER_F64_LSE && j->size == 0) {
+    if (j->result != NAPIER_F64_LSE && j->result != NAPIER_F64_DOT && j->size == 0) {
         j->lines = 0;
     }
     j->tiles = j->size / NAPIER_F64_TILE + (j->size % NAPIER_F64_TILE != 0);
@@ -42,7 +47,7 @@ static napier_status f64_launch_all(const napier_cuda_call *gpu, const napier_f6
         NAPIER_TRY(f64_launch(gpu, NAPIER_CUDA_KERNEL(napier_f64_sums), blocks, NAPIER_F64_LANES, NAPIER_F64_ROOM, j));
         NAPIER_TRY(f64_launch(gpu, NAPIER_CUDA_KERNEL(napier_f64_merge), warps, 32, 0, j));
     }
-    if (j->result == NAPIER_F64_LSE || j->result == NAPIER_F64_STATE) {
+    if (f64_reduces(j)) {
         return NAPIER_OK;
     }
     const int64_t blocks = napier_cuda_blocks(gpu->context, j->lines * j->size, NAPIER_F64_LANES, NAPIER_F64_WAVES);
@@ -55,7 +60,7 @@ napier_status napier_f64_cuda_run(const napier_cuda_call *gpu, napier_cuda_works
     const int64_t lines = job->lines;
     const bool sums = f64_has_row_sums(job); /* of the gradients, else those of exponentials */
     const bool summed = sums || (job->states != NULL && job->result != NAPIER_F64_STATE);
-    const bool final = !sums && job->result != NAPIER_F64_LSE && job->result != NAPIER_F64_STATE;
+    const bool final = !sums && !f64_reduces(job);
     napier_cuda_room room = napier_cuda_room_of(workspace);
     job->sums = summed ? NULL : napier_cuda_take(&room, lines * job->parts, sizeof *job->sums);
     job->finals = napier_cuda_take(&room, final ? lines : 0, sizeof *job->finals);

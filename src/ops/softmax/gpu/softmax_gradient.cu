@@ -131,6 +131,15 @@ NAPIER_INLINE void napier_gradient_write(const napier_gradient_cuda_job *job, co
     }
 }
 
+/* Stores the sum of a row, by one thread, where it is the result. Returns whether it is. */
+NAPIER_INLINE bool napier_gradient_is_dot(const napier_gradient_cuda_job *job, int64_t row,
+                                          const napier_certain_sums *sums, bool mine) {
+    if (job->dots.data && mine) {
+        napier_f64_store(job->dots.data, job->dots.dtype, row * job->dots.stride, (double)napier_certain_sum(sums));
+    }
+    return job->dots.data != NULL;
+}
+
 /* The first element of a thread's k-th eight of a tile. */
 NAPIER_INLINE int64_t napier_eight_at(int64_t tile, int k) {
     return tile * NAPIER_TILE + k * NAPIER_TILE_LANES + 8 * (threadIdx.x % CUDA_WARP);
@@ -170,6 +179,9 @@ CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THR
             napier_gradient_add(job.log, value + 8 * k, gradient + 8 * k, &lanes);
         }
         const napier_certain_sums sum = napier_gradient_fold(job.log, &lanes);
+        if (napier_gradient_is_dot(&job, row, &sum, threadIdx.x % CUDA_WARP == 0)) {
+            continue;
+        }
         NAPIER_UNROLL
         for (int k = 0; k < 4; k++) {
             napier_gradient_write(&job, &sum, value + 8 * k, gradient + 8 * k, &lines.out, napier_eight_at(0, k));
@@ -264,7 +276,8 @@ CUDA_KERNEL(napier_gradient_rows, napier_gradient_cuda_job, NAPIER_GRADIENT_ROW_
             room->total = total;
         }
         __syncthreads();
-        for (int64_t tile = warp; tile < job.tiles; tile += warps) {
+        const bool dot = napier_gradient_is_dot(&job, row, &room->total, threadIdx.x == 0);
+        for (int64_t tile = warp; tile < job.tiles && !dot; tile += warps) {
             napier_gradient_write_kept(&job, &lines, room, tile);
         }
         __syncthreads(); /* the next row's sums */
@@ -310,7 +323,7 @@ CUDA_KERNEL(napier_gradient_totals, napier_gradient_cuda_job, NAPIER_GRADIENT_TH
             }
             __syncthreads();
         }
-        if (threadIdx.x == 0) {
+        if (!napier_gradient_is_dot(&job, row, &total, threadIdx.x == 0) && threadIdx.x == 0) {
             job.totals[row] = total;
         }
     }

@@ -44,12 +44,12 @@ static napier_status gradient_launch_tiles(const napier_cuda_call *gpu, const na
     };
     NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_gradient_sums, tiles, j));
     NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_gradient_totals, totals, j));
-    return NAPIER_CUDA_PUT(gpu, napier_gradient_write_tiles, tiles, j);
+    return j->dots.data ? NAPIER_OK : NAPIER_CUDA_PUT(gpu, napier_gradient_write_tiles, tiles, j);
 }
 
 static napier_status gradient_run(const napier_cuda_call *gpu, napier_cuda_workspace *workspace,
                                   napier_gradient_cuda_job *j) {
-    const int64_t rows = j->out.cols > 0 ? j->out.rows : 0;
+    const int64_t rows = j->out.cols > 0 || j->dots.data ? j->out.rows : 0;
     j->tiles = napier_cuda_tiles(j->out.cols, NAPIER_TILE);
     const bool keep = j->tiles <= NAPIER_GRADIENT_MOST_TILES && gradient_shared(j) <= gpu->context->shared_bytes &&
                       rows >= gpu->context->processors;
@@ -62,7 +62,7 @@ static napier_status gradient_run(const napier_cuda_call *gpu, napier_cuda_works
     if (rows == 0) {
         return NAPIER_OK;
     }
-    if (j->tiles == 1) {
+    if (j->tiles <= 1) {
         return NAPIER_CUDA_PUT(gpu, napier_gradient_short, gradient_warps(gpu, rows), j);
     }
     return tiles ? gradient_launch_tiles(gpu, j) : gradient_launch_rows(gpu, j);
@@ -87,7 +87,11 @@ static napier_status gradient(napier_cuda_context *context, struct CUstream_st *
         };
         return napier_f64_cuda_run(&gpu, workspace, &job);
     }
-    napier_gradient_cuda_job job = {log, values, gradients, out, napier_float_of(o.temperature), 0, NULL, NULL};
+    napier_gradient_cuda_job job = {.log = log,
+                                    .values = values,
+                                    .gradients = gradients,
+                                    .out = out,
+                                    .temperature = napier_float_of(o.temperature)};
     return gradient_run(&gpu, workspace, &job);
 }
 
@@ -103,4 +107,23 @@ napier_status napier_cuda_log_softmax_backward(napier_cuda_context *context, str
                                                napier_const_matrix grad_logprobs, napier_matrix grad_logits,
                                                const napier_softmax_options *options) {
     return gradient(context, stream, workspace, true, logprobs, grad_logprobs, grad_logits, options);
+}
+
+napier_status napier_cuda_dot_rows(napier_cuda_context *context, struct CUstream_st *stream,
+                                   napier_cuda_workspace *workspace, napier_const_matrix a, napier_const_matrix b,
+                                   napier_vector dots) {
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_dot_arguments(context->host, a, b, dots));
+    const napier_cuda_call gpu = {context, stream, "dots"};
+    if (napier_compute_dtype3(a.dtype, b.dtype, dots.dtype) == NAPIER_F64) {
+        napier_f64_cuda_job job = {
+            .result = NAPIER_F64_DOT, .x = a, .g = b, .y = napier_column(dots), .temperature = 1};
+        return napier_f64_cuda_run(&gpu, workspace, &job);
+    }
+    napier_gradient_cuda_job job = {.values = a,
+                                    .gradients = b,
+                                    .out = {.rows = a.rows, .cols = a.cols, .dtype = NAPIER_F32},
+                                    .dots = dots,
+                                    .temperature = 1};
+    return gradient_run(&gpu, workspace, &job);
 }

@@ -18,6 +18,7 @@ typedef struct napier_gradient_cuda_job {
     bool log;                              /* of log_softmax, otherwise of softmax */
     napier_const_matrix values, gradients; /* the result, and the gradient with respect to it: f32, f16 or bf16 */
     napier_matrix out;
+    napier_vector dots; /* with data: the sums of the rows are the result, and out has a shape only */
     float temperature;
     int64_t tiles;               /* of a row */
     napier_certain_sums *sums;   /* [rows, tiles] */
