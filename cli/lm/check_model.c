@@ -142,6 +142,33 @@ static int encode(session *s, const char *text, int64_t add_special) {
                           s->q->folder);
 }
 
+/* The format of the model's conversations, or whether its own template can be run. */
+static int print_chat_format(session *s, FILE *out) {
+    const napier_chat_message message = {.role = "user", .content = "Hi", .size = 2};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    chat_form form = {.format = 0};
+    if (napier_chat_format_load(s->context, s->q->folder, s->tokenizer, &form.format) == NAPIER_OK) {
+        for (const option_word *word = chat_formats; word->name != NULL; word++) {
+            if (word->value == form.format) {
+                fprintf(out, "chat format  %s\n", word->name);
+            }
+        }
+        return STATUS_OK;
+    }
+    s->text.size = 0;
+    napier_status status = napier_chat_template_load(s->context, s->q->folder, &form.chat_template);
+    if (status == NAPIER_OK && form.chat_template != NULL) {
+        options.chat_template = form.chat_template;
+        status = napier_chat_text(s->context, &message, 1, &options, &s->text);
+        napier_chat_template_destroy(s->context, form.chat_template);
+    } else if (status == NAPIER_OK) {
+        status = napier_chat_format_load(s->context, s->q->folder, s->tokenizer, &form.format);
+    }
+    fprintf(out, "chat format  %s%s\n", status == NAPIER_OK ? "the model's own template" : "none: ",
+            status == NAPIER_OK ? "" : napier_last_error(s->context));
+    return STATUS_OK;
+}
+
 static int print_tokenizer(session *s, FILE *out) {
     const int64_t tokens = napier_tokenizer_vocab_size(s->tokenizer);
     fprintf(out, "tokenizer    %" PRId64 " ids", tokens);
@@ -159,17 +186,7 @@ static int print_tokenizer(session *s, FILE *out) {
     fprintf(out, "; a text of %zu bytes is %" PRId64 " tokens, and %s\n", sizeof round_trip - 1, s->ids.size,
             is_same ? "the same text again" : "another text when they are decoded");
     s->is_wrong |= !is_same;
-    int64_t format = 0;
-    if (napier_chat_format_load(s->context, s->q->folder, s->tokenizer, &format) == NAPIER_OK) {
-        for (const option_word *word = chat_formats; word->name != NULL; word++) {
-            if (word->value == format) {
-                fprintf(out, "chat format  %s\n", word->name);
-            }
-        }
-    } else {
-        fprintf(out, "chat format  none that is built in: %s\n", napier_last_error(s->context));
-    }
-    return STATUS_OK;
+    return print_chat_format(s, out);
 }
 
 /* ---- Log-probabilities ------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "program/progress.h"
 #include "program/system.h"
 #include "results.h"
+#include "text_print.h"
 
 #include <napier/generate.h>
 
@@ -116,35 +117,9 @@ static napier_sample_options sampling_of(const generate_request *q) {
     return options;
 }
 
-/* How text is printed: in a string of JSON, on a terminal, whose control characters could change how it works, or as it
- * is. */
-typedef enum text_form { TEXT_JSON, TEXT_TERMINAL, TEXT_PLAIN } text_form;
-
-static void print_character(const unsigned char *c, int width, text_form form, FILE *out) {
-    const bool is_control = utf8_is_control(c) && *c != '\n' && *c != '\t';
-    if (width == 0 || (form == TEXT_TERMINAL && is_control)) {
-        fputs(form == TEXT_JSON ? "\\ufffd" : "\xef\xbf\xbd", out);
-    } else if (form == TEXT_JSON && (*c < 0x20 || *c == '"' || *c == '\\')) {
-        fprintf(out, "\\u%04x", *c);
-    } else {
-        fwrite(c, 1, (size_t)width, out);
-    }
-}
-
-/* What is not UTF-8, such as a character that is cut off, becomes U+FFFD. */
-static void print_text(const char *bytes, size_t size, text_form form, FILE *out) {
-    for (size_t i = 0; i < size;) {
-        unsigned char rest[5] = "";
-        memcpy(rest, bytes + i, size - i < 4 ? size - i : 4); /* utf8_size reads up to 4 bytes */
-        const int width = rest[0] == 0 ? 1 : utf8_size(rest);
-        print_character(rest, width, form, out);
-        i += width > 0 ? (size_t)width : 1;
-    }
-}
-
 static void print_string(const char *bytes, size_t size, FILE *out) {
     fputc('"', out);
-    print_text(bytes, size, TEXT_JSON, out);
+    text_print(bytes, size, TEXT_JSON, out);
     fputc('"', out);
 }
 
@@ -152,7 +127,7 @@ static void print_string(const char *bytes, size_t size, FILE *out) {
 static int stream_text(int64_t sequence, const char *bytes, size_t size, int ended, void *user) {
     const session *const s = user;
     (void)sequence;
-    print_text(bytes, size, isatty(fileno(s->stream)) ? TEXT_TERMINAL : TEXT_PLAIN, s->stream);
+    text_print(bytes, size, isatty(fileno(s->stream)) ? TEXT_TERMINAL : TEXT_PLAIN, s->stream);
     if (ended) {
         fputc('\n', s->stream);
     }
@@ -375,8 +350,8 @@ static const option options[] = {
     {"entropies", 0, OPTION_FLAG, NULL, AT(entropies), .help = "results have the entropy of each token's distribution"},
     {.name = NULL},
 };
-static const option_group groups[] = {
-    {NULL, model_options}, {NULL, prompt_options}, {NULL, conversation_options}, {NULL, options}, MACHINE_GROUP};
+static const option_group groups[] = {{NULL, model_options},        {NULL, chat_options}, {NULL, prompt_options},
+                                      {NULL, conversation_options}, {NULL, options},      MACHINE_GROUP};
 static const generate_request defaults = {
     .shared = MODEL_DEFAULTS, .samples = 1, .max_tokens = 256, .top_p = 1, .repetition_penalty = 1, .stop_id = -1};
 

@@ -380,8 +380,8 @@ static const option options[] = {
      .help = "without the chat format: the verdict follows the question at once"},
     {.name = NULL},
 };
-static const option_group groups[] = {
-    {NULL, model_options}, {NULL, scoring_options}, {NULL, prompt_options}, {NULL, options}, MACHINE_GROUP};
+static const option_group groups[] = {{NULL, model_options},  {NULL, scoring_options}, {NULL, chat_options},
+                                      {NULL, prompt_options}, {NULL, options},         MACHINE_GROUP};
 static const judge_request defaults = {.shared = MODEL_DEFAULTS};
 
 const command judge_command = {

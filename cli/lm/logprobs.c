@@ -279,8 +279,9 @@ static const option options[] = {
     {"plan", 0, OPTION_FLAG, NULL, AT(plan), .help = "only what would run, and the memory that it would take"},
     {.name = NULL},
 };
-static const option_group groups[] = {{NULL, model_options},        {NULL, scoring_options}, {NULL, prompt_options},
-                                      {NULL, conversation_options}, {NULL, options},         MACHINE_GROUP};
+static const option_group groups[] = {{NULL, model_options},  {NULL, scoring_options},      {NULL, chat_options},
+                                      {NULL, prompt_options}, {NULL, conversation_options}, {NULL, options},
+                                      MACHINE_GROUP};
 static const logprobs_request defaults = {.shared = MODEL_DEFAULTS, .prefix_token = -1};
 
 static int check(void *request) {

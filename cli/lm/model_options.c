@@ -61,12 +61,15 @@ const option scoring_options[] = {
      .help = "logits are divided by T first (default: 1)"},
     {.name = NULL},
 };
-const option prompt_options[] = {
+const option chat_options[] = {
     {"chat-format", 0, OPTION_WORD, "FORMAT", AT(chat_format), .words = chat_formats,
      .help = "of conversations: qwen3, qwen2.5, llama3, llama3.1 (also 3.2 and 3.3), llama2, mistral-v0.1 or "
-             "mistral-v0.2 (default: the one that the model's chat template writes)"},
+             "mistral-v0.2 (default: what the model's chat template writes)"},
     {"chat-date", 0, OPTION_TEXT, "DAY", AT(chat_date),
      .help = "the day in llama3.1's system message (default: 26 Jul 2024, as in its template)"},
+    {.name = NULL},
+};
+const option prompt_options[] = {
     {"no-bos", 0, OPTION_FLAG, NULL, AT(no_bos),
      .help = "prompts that are texts begin without the tokens that the tokenizer adds, such as Llama's BOS"},
     {.name = NULL},
@@ -128,7 +131,7 @@ text_encoder model_text_encoder(const model_request *q, napier_context *context,
                           .model = q->folder,
                           .no_thinking = q->no_thinking,
                           .no_bos = q->no_bos,
-                          .chat_format = q->chat_format,
+                          .chat = {.format = q->chat_format},
                           .chat_date = q->chat_date,
                           .vocabulary = vocabulary};
 }

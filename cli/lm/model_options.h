@@ -28,6 +28,7 @@ typedef struct model_request {
 
 extern const option model_options[];
 extern const option scoring_options[];      /* the temperature, which is above 0 */
+extern const option chat_options[];         /* the format of conversations */
 extern const option prompt_options[];       /* how prompts that are texts or conversations become ids */
 extern const option conversation_options[]; /* of commands that read conversations */
 extern const option_word chat_formats[], compute_modes[];

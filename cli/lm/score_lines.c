@@ -71,6 +71,7 @@ int64_t id_lists_new(const id_lists *l, int64_t i) {
 void text_encoder_free(text_encoder *e) {
     napier_token_buffer_free(e->context, &e->ids);
     napier_text_buffer_free(e->context, &e->text);
+    napier_chat_template_destroy(e->context, e->chat.chat_template);
     napier_tokenizer_destroy(e->context, e->tokenizer);
 }
 
@@ -101,18 +102,48 @@ int tokenizer_open(napier_context *context, const char *path, napier_tokenizer *
     return library_status(context, status, NULL);
 }
 
-/* A GGUF file has its template within, a tokenizer.json beside it. */
-int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format) {
+/* The path of a model's folder, or of its GGUF file, which has the template within; a tokenizer.json has it beside. To be
+ * freed; NULL if there is no memory. */
+static char *folder_of(const char *path) {
     const size_t size = is_folder(path) || is_gguf(path) ? strlen(path) : (size_t)(napier_path_name(path) - path);
     char *const folder = malloc(size + 2);
+    if (folder != NULL) {
+        memcpy(folder, size > 0 ? path : ".", size > 0 ? size : 1);
+        folder[size > 0 ? size : 1] = '\0';
+    }
+    return folder;
+}
+
+/* A template that is not one of those that are built in is run. */
+static int open_form(napier_context *context, const char *path, const napier_tokenizer *tokenizer, chat_form *form) {
+    char *const folder = folder_of(path);
     if (folder == NULL) {
         return out_of_memory(path);
     }
-    memcpy(folder, size > 0 ? path : ".", size > 0 ? size : 1);
-    folder[size > 0 ? size : 1] = '\0';
-    const napier_status status = napier_chat_format_load(context, folder, tokenizer, format);
+    napier_status status = napier_chat_format_load(context, folder, tokenizer, &form->format);
+    if (status == NAPIER_UNSUPPORTED) {
+        status = napier_chat_template_load(context, folder, &form->chat_template);
+        if (status == NAPIER_OK && form->chat_template == NULL) { /* and so no template; the error says so again */
+            status = napier_chat_format_load(context, folder, tokenizer, &form->format);
+        }
+    }
     free(folder);
     return library_status(context, status, "--chat-format");
+}
+
+int chat_form_set(napier_context *context, const char *path, const napier_tokenizer *tokenizer, chat_form *form,
+                  napier_chat_options *options) {
+    if (form->format < 0 && form->chat_template == NULL && open_form(context, path, tokenizer, form)) {
+        return STATUS_FAILED;
+    }
+    options->format = form->format < 0 ? options->format : form->format;
+    options->chat_template = form->chat_template;
+    return STATUS_OK;
+}
+
+bool chat_form_thinks(const chat_form *form) {
+    return form->chat_template != NULL ? napier_chat_template_mentions(form->chat_template, "enable_thinking")
+                                       : form->format == NAPIER_CHAT_QWEN3;
 }
 
 /* Checks ids here, where their place in the file is known; the library knows only an id's index. */
@@ -147,14 +178,11 @@ int text_encoder_add(text_encoder *e, const char *place, text_part part, const c
 
 /* Opens what a conversation needs, and sets its format in the options. */
 static int prepare_chat(text_encoder *e, napier_chat_options *options) {
-    int64_t format = e->chat_format;
-    if (open_tokenizer(e) || (format < 0 && chat_format_open(e->context, e->model, e->tokenizer, &format))) {
+    if (open_tokenizer(e) || chat_form_set(e->context, e->model, e->tokenizer, &e->chat, options)) {
         return STATUS_FAILED;
     }
-    e->chat_format = (int)format;
-    options->format = format;
     options->date = e->chat_date;
-    options->disable_thinking = e->no_thinking || (options->disable_thinking && format == NAPIER_CHAT_QWEN3);
+    options->disable_thinking = e->no_thinking || (options->disable_thinking && chat_form_thinks(&e->chat));
     e->text.size = 0;
     return STATUS_OK;
 }

@@ -40,12 +40,18 @@ int64_t id_lists_size(const id_lists *lists, int64_t i); /* the length of list i
 /* The length of list i without what it shares with list i - 1 at its beginning: what a model must run of it. */
 int64_t id_lists_new(const id_lists *lists, int64_t i);
 
+/* How conversations become text: in a format that is built in, or by the model's own template. */
+typedef struct chat_form {
+    int64_t format; /* napier_chat_format; -1: the model's */
+    napier_chat_template *chat_template;
+} chat_form;
+
 /* Converts texts to ids with the model's tokenizer, which is loaded for the first text. */
 typedef struct text_encoder {
     napier_context *context;
     const char *model; /* the folder */
     bool no_thinking, no_bos;
-    int chat_format;       /* napier_chat_format; -1: the model's */
+    chat_form chat;
     const char *chat_date; /* NULL: the format's own */
     int64_t vocabulary;    /* the model's ids are below; 0: not checked */
     bool has_prefix;       /* an empty prompt is allowed: a token replaces it */
@@ -84,8 +90,12 @@ typedef struct score_lines {
 bool is_folder(const char *path);
 /* Loads the tokenizer.json of a model's folder, or such a file. */
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
-/* Finds the chat format of that folder, or of the folder of that file. */
-int chat_format_open(napier_context *context, const char *path, const napier_tokenizer *tokenizer, int64_t *format);
+/* Finds the model's form, that of the folder, or of the folder of the file, and sets it in the options. If one is given or
+ * found already, it only sets it. Free the template. */
+int chat_form_set(napier_context *context, const char *path, const napier_tokenizer *tokenizer, chat_form *form,
+                  napier_chat_options *options);
+/* Has an answer thoughts, which can be turned off? */
+bool chat_form_thinks(const chat_form *form);
 
 /* A shard may be empty; a file without a prompt is refused. */
 int score_lines_read(score_lines *lines, const char *path, line_shard shard, text_encoder *encoder);

@@ -41,7 +41,7 @@ typedef struct session {
     int32_t *ids; /* to decode */
     int64_t id_count, id_capacity;
     napier_text_buffer text;
-    int64_t chat_format; /* -1: not found yet */
+    chat_form chat;
     FILE *out;
     bool is_bare_noted; /* the warning of ids without a token is printed */
 } session;
@@ -172,10 +172,9 @@ static int render(session *s, const chat_lines *conversation) {
     options.add_generation_prompt = !s->q->no_prompt;
     options.disable_thinking = s->q->no_thinking;
     options.date = s->q->chat_date;
-    if (s->chat_format < 0 && chat_format_open(s->context, s->q->model, s->tokenizer, &s->chat_format)) {
+    if (chat_form_set(s->context, s->q->model, s->tokenizer, &s->chat, &options)) {
         return STATUS_FAILED;
     }
-    options.format = s->chat_format;
     chat_lines_set_tools(conversation, &options);
     s->text.size = 0;
     if (check_call(s, napier_chat_text(s->context, conversation->messages, conversation->count, &options, &s->text))) {
@@ -240,12 +239,13 @@ static int print_results(FILE *out, void *user) {
 
 static int run(void *request, napier_context *context) {
     const tokenize_request *const q = request;
-    session s = {.q = q, .context = context, .chat_format = q->chat_format};
+    session s = {.q = q, .context = context, .chat = {.format = q->chat_format}};
     const int status =
         tokenizer_open(context, q->model, &s.tokenizer) || output_print(q->shared.out_path, print_results, &s);
     free(s.ids);
     napier_token_buffer_free(context, &s.encoded);
     napier_text_buffer_free(context, &s.text);
+    napier_chat_template_destroy(context, s.chat.chat_template);
     napier_tokenizer_destroy(context, s.tokenizer);
     return status;
 }

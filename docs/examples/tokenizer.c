@@ -73,7 +73,25 @@ static void format_of_a_template(napier_context *context) {
     puts(napier_last_error(context));
 }
 
+/* A model's own template is run. That of a folder comes with the texts of its special tokens; this folder has none. */
+static void run_a_template(napier_context *context) {
+    static const char source[] =
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}";
+    const napier_chat_message messages[] = {{.role = "user", .content = " 2 + 2? ", .size = 8}};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_chat_template *of_folder = NULL, *made = NULL;
+    napier_text_buffer text = {0};
+    EXPECT(napier_chat_template_load(context, directory, &of_folder) == NAPIER_OK && of_folder == NULL);
+    EXPECT(napier_chat_template_create(context, source, sizeof source - 1, "<s>", NULL, &made) == NAPIER_OK);
+    EXPECT(!napier_chat_template_mentions(made, "tools"));
+    options.chat_template = made;
+    EXPECT(napier_chat_text(context, messages, 1, &options, &text) == NAPIER_OK);
+    EXPECT(text.size == 16 && memcmp(text.bytes, "<s>user: 2 + 2?\n", 16) == 0);
+    napier_text_buffer_free(context, &text);
+    napier_chat_template_destroy(context, made);
+}
+
 int main(void) {
     return run_examples((example *const[]){encode_and_decode, encode_untrusted_text, look_up_tokens, text_of_a_chat,
-                                           format_of_a_template, NULL});
+                                           format_of_a_template, run_a_template, NULL});
 }

@@ -149,6 +149,25 @@ typedef enum napier_chat_format {
     NAPIER_CHAT_MISTRAL_V0_2 = 6  /* the same without it; also Mixtral 8x7B */
 } napier_chat_format;
 
+/* A model's own chat template, a program in Jinja, with the texts of its special tokens (bos_token and others). */
+typedef struct napier_chat_template napier_chat_template;
+
+/* Copies a template. bos and eos are the texts of these tokens, ended by 0; NULL: the template does not see them.
+ * Errors: OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_chat_template_create(napier_context *context, const char *text, size_t size,
+                                                     const char *bos, const char *eos, napier_chat_template **out);
+
+/* The template of a model's directory or GGUF file: its chat_template.jinja, else the chat_template in its tokenizer_config.json (in
+ * a list, the one called "default"). *out is NULL if there is none. Special tokens come from tokenizer_config.json and
+ * special_tokens_map.json. Errors: IO_ERROR, CORRUPT_DATA, OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_chat_template_load(napier_context *context, const char *directory,
+                                                   napier_chat_template **out);
+
+/* Not 0 if a variable of that name may have a meaning to the template: "enable_thinking", "tools". */
+NAPIER_API int napier_chat_template_mentions(const napier_chat_template *chat_template, const char *name);
+
+NAPIER_API void napier_chat_template_destroy(napier_context *context, napier_chat_template *chat_template);
+
 typedef struct napier_chat_options {
     size_t struct_size;
     int add_generation_prompt; /* not 0 (default): end the text with the start of the assistant's next turn */
@@ -159,10 +178,13 @@ typedef struct napier_chat_options {
     const char *date;          /* "26 Jul 2024" in NAPIER_CHAT_LLAMA3_1, ended by 0. NULL (default): that day, which the
                                   templates have; Llama 3.2's template writes the day on which it runs, if it can. Of
                                   other formats it must be NULL */
+    const napier_chat_template *chat_template; /* NULL (default): `format` counts, else this. The template is run: it
+                                  sees messages, tools, add_generation_prompt, enable_thinking if disable_thinking is
+                                  set, and date_string and strftime_now if date is */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \
-    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL }
+    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL, NULL }
 
 /* Appends the text of a conversation in a model's chat format, exactly as the model's template renders it, with its BOS
  * where the template writes one: so encode the text with NAPIER_ADD_NONE. Qwen3's format leaves out the thoughts of
@@ -171,7 +193,12 @@ typedef struct napier_chat_options {
  * Contents are copied unchanged. So if you encode the text without plain_special, a "<|im_end|>" in untrusted content
  * ends the turn. JSON is copied unchanged too; to match the template, write it as Python's json.dumps does with
  * ensure_ascii=False.
- * Errors: INVALID_ARGUMENT (a role not listed above; reasoning or tool calls in a message of another role than the
+ *
+ * A template comes from a stranger. It sees the conversation and nothing else: no file, no clock, no memory. Its steps,
+ * its memory and the depth of its nesting have limits that no published template comes near. Its text is the one that
+ * jinja2 makes in transformers. What it asks for and Napier does not have is refused by name.
+ * Errors: UNSUPPORTED (a part of Jinja, or a limit; the message has the line of the template), OUT_OF_MEMORY,
+ * INVALID_ARGUMENT (what a template refuses, in its own words; a role not listed above; reasoning or tool calls in a message of another role than the
  * assistant; what the format has no place for, such as two questions in a row in Llama 2's; the message names it). */
 NAPIER_API napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                           const napier_chat_options *options, napier_text_buffer *text);

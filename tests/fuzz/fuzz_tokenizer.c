@@ -102,6 +102,19 @@ static void check_template(napier_context *context, const char *bytes, size_t si
     const napier_status status = napier_chat_format_of(context, bytes, size, &format);
     REQUIRE(status == NAPIER_UNSUPPORTED ? format == -1 : status == NAPIER_OK && format >= 0, "format %lld",
             (long long)format);
+    const napier_chat_message messages[] = {{.role = "user", .content = "a b", .size = 3},
+                                            {.role = "assistant", .content = "<c>", .size = 3}};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_chat_template *made = NULL;
+    napier_text_buffer text = {0};
+    REQUIRE_OK(context, napier_chat_template_create(context, bytes, size, "<s>", "</s>", &made));
+    options.chat_template = made;
+    const napier_status run = napier_chat_text(context, messages, 2, &options, &text);
+    REQUIRE(run == NAPIER_OK || run == NAPIER_UNSUPPORTED || run == NAPIER_INVALID_ARGUMENT, "status %d: %s", (int)run,
+            napier_last_error(context));
+    REQUIRE(run == NAPIER_OK || text.size == 0, "%zu bytes are left", text.size);
+    napier_text_buffer_free(context, &text);
+    napier_chat_template_destroy(context, made);
 }
 
 /* Each message's first byte says of whom it is, and what an assistant's has beside its content. */

@@ -1,16 +1,19 @@
 """Chat templates in four documented formats, written here, against transformers' rendering and against the texts that the formats
 prescribe: tools, calls and their results, thoughts, a message that is continued. Templates that mean harm are refused or bounded."""
 import json
+import pathlib
 import resource
 import threading
 import time
 
 import jinja2
+import trl
 from tokenizers import Tokenizer as TheirTokenizer
 from transformers import PreTrainedTokenizerFast
 
 import napier
-from napier._lm import sandbox
+from napier import _napier
+from napier._lm import causal_lm, sandbox
 from support import raises
 from test_rl_tokenizer import TOOLS, trained
 
@@ -262,6 +265,57 @@ NOT_ITS_BUSINESS = [
     "{{ dict.update(messages[0], {'a': 1}) }}", "{{ (dict | attr('update'))(messages[0], {'a': 1}) }}", "{{ dict['update'] }}",
     "{{ ({}.items.__self__) }}", "{{ joiner.__call__.__func__ }}",
 ]
+
+
+def by_c(template, talk, tools=None, add_generation_prompt=False, enable_thinking=True):
+    """The C library's own rendering, which has no jinja2."""
+    rendered = [causal_lm._message("", m) for m in talk]
+    tools = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools or ())
+    return _napier._chat_text(rendered, tools, add_generation_prompt, not enable_thinking, "qwen3", None, template.encode(), b"<s>",
+                              b"</s>").decode()
+
+
+def plain(talk):
+    """A conversation with what the C library takes alone: reasoning_content, and calls without an id."""
+    return [{**{key: value for key, value in m.items() if key not in ("reasoning", "thinking")},
+             **({"reasoning_content": m["reasoning"]} if "reasoning" in m else {}),
+             **({"tool_calls": [{"type": "function", "function": call["function"]} for call in m["tool_calls"]]} if "tool_calls" in m else {})}
+            for m in talk]
+
+
+def test_templates_run_in_c():
+    """Published templates, those that TRL carries, and ours: the C library's text is jinja2's, or both refuse."""
+    folder = pathlib.Path(trl.__file__).parent / "chat_templates"
+    published = {file.name: file.read_bytes().decode() for file in sorted(folder.glob("*.jinja"))}
+    assert len(published) > 50
+    texts = refused = 0
+    for name, template in {**published, **TEMPLATES}.items():
+        _, ours = pair(template)
+        environment = sandbox.Environment()
+        environment.globals.pop("strftime_now")  # a text is not to depend on the day
+        for talk in map(plain, TALKS):
+            for tools in (None, list(TOOLS)):
+                for options in ({}, {"add_generation_prompt": True}, {"add_generation_prompt": True, "enable_thinking": False}):
+                    if (tools and "tools" not in template) or ("enable_thinking" in options and "enable_thinking" not in template):
+                        continue
+                    aliased = [{**({"thinking": m["reasoning_content"]} if "reasoning_content" in m else {}), **m} for m in talk]
+                    names = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": False, "documents": None, **options}
+                    environment.start(aliased)
+                    wanted = outcome(lambda: environment.from_string(template).render(messages=aliased, tools=tools, **names))
+                    assert outcome(lambda: by_c(template, talk, tools, **options)) == wanted, (name, talk, bool(tools), options)
+                    texts += wanted is not None
+                    refused += wanted is None
+    return f"{len(published)} published templates, {texts} texts the same, {refused} refused by both"
+
+
+def test_templates_that_mean_harm_in_c():
+    slowest = 0.0
+    for template in TOO_MUCH + NOT_ITS_BUSINESS:
+        begin = time.monotonic()
+        found = outcome(lambda: by_c(template, TALKS[0]))
+        slowest = max(slowest, time.monotonic() - begin)
+        assert slowest < 20 and (found is None or len(found) < 2**26) and "class" not in (found or ""), (template[:200], slowest)
+    return f"{len(TOO_MUCH + NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s"
 
 
 def test_templates_that_mean_harm():

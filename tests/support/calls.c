@@ -962,6 +962,25 @@ static napier_status chat_format(napier_context *c) {
     keep(&format, sizeof format);
     return status ? status : CALL(napier_chat_format_load, c, "/nowhere", NULL, &format);
 }
+static napier_status chat_template(napier_context *c) {
+    static const char source[] = "{% for m in messages %}{{ m.content | trim }}{% endfor %}";
+    const napier_chat_message message = {.role = "user", .content = text, .size = sizeof text - 1};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_chat_template *made = NULL, *none = NULL;
+    napier_text_buffer rendered = {NULL, 0, 0};
+    napier_status status = CALL(napier_chat_template_create, c, source, sizeof source - 1, "<s>", NULL, &made);
+    options.chat_template = made;
+    if (!status && !CALL(napier_chat_template_mentions, made, "tools")) {
+        status = CALL(napier_chat_text, c, &message, 1, &options, &rendered);
+    }
+    if (!status) {
+        keep(rendered.bytes, rendered.size);
+        status = CALL(napier_chat_template_load, c, "/nowhere", &none);
+    }
+    napier_text_buffer_free(c, &rendered);
+    CALL(napier_chat_template_destroy, c, made);
+    return status;
+}
 
 MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
 static napier_status model_from_tensors(napier_context *c) {
@@ -1387,6 +1406,7 @@ static const public_call table[] = {
     LINE(tokenizer_reads, 0),
     LINE(chat_text, CALL_TAKES),
     LINE(chat_format, CALL_TAKES),
+    LINE(chat_template, CALL_TAKES),
     LINE(model_load, CALL_TAKES),
     LINE(model_from_tensors, CALL_TAKES),
     LINE(model_reads, 0),

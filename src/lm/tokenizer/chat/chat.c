@@ -57,6 +57,9 @@ enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 static napier_status check_format(napier_context *context, const napier_chat_message *messages, int64_t count,
                                   const napier_chat_options *o) {
+    if (o->chat_template != NULL) {
+        return NAPIER_OK;
+    }
     NAPIER_REFUSE_IF(context, o->format < 0 || o->format >= FORMATS, "options: format is %lld, not from 0 to %d",
                      (long long)o->format, FORMATS - 1);
     const format *const f = &formats[o->format];
@@ -84,7 +87,7 @@ napier_status napier_chat_text(napier_context *context, const napier_chat_messag
     NAPIER_TRY(check_format(context, messages, count, &o));
     const size_t before = text->size;
     napier_chat c = {context, messages, count, &o, text, NAPIER_OK};
-    formats[o.format].render(&c);
+    (o.chat_template != NULL ? napier_chat_run_template : formats[o.format].render)(&c);
     text->size = c.status ? before : text->size;
     return c.status;
 }

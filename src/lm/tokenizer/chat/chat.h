@@ -31,6 +31,12 @@ typedef void napier_chat_render(napier_chat *chat);
 napier_chat_render napier_chat_qwen3, napier_chat_qwen2_5, napier_chat_llama3, napier_chat_llama3_1, napier_chat_llama2,
     napier_chat_mistral;
 
+/* Runs the template of the options. */
+napier_chat_render napier_chat_run_template;
+napier_status napier_chat_template_find(napier_context *context, const char *directory, bool with_special,
+                                        napier_chat_template **out);
+const char *napier_chat_template_text(const napier_chat_template *t, size_t *size, const char **place);
+
 /* The role of this name; NAPIER_ROLES if there is none. */
 napier_role napier_chat_role(const char *name);
 /* True if message i exists and has this role. */
@@ -42,6 +48,8 @@ void napier_chat_put_span(napier_chat *chat, napier_span span);
 
 /* A span without the white space at both ends, as Python's str.strip() and Jinja's trim remove it. */
 napier_span napier_chat_trim(napier_span span);
+napier_span napier_chat_trim_start(napier_span span);
+napier_span napier_chat_trim_end(napier_span span);
 
 /* Fails with INVALID_ARGUMENT: message i has no place in the format, for this reason. */
 void napier_chat_refuse(napier_chat *chat, int64_t i, const char *why);

@@ -52,10 +52,14 @@ static size_t space_at(const char *at, size_t size) {
     return is_whole && is_space(napier_utf8_get(bytes)) ? length : 0;
 }
 
-napier_span napier_chat_trim(napier_span s) {
+napier_span napier_chat_trim_start(napier_span s) {
     for (size_t n = space_at(s.bytes, s.size); n > 0; n = space_at(s.bytes, s.size)) {
         s = (napier_span){s.bytes + n, s.size - n};
     }
+    return s;
+}
+
+napier_span napier_chat_trim_end(napier_span s) {
     for (bool more = true; more;) {
         more = false;
         for (size_t n = 1; n <= 3 && n <= s.size && !more; n++) {
@@ -65,3 +69,5 @@ napier_span napier_chat_trim(napier_span s) {
     }
     return s;
 }
+
+napier_span napier_chat_trim(napier_span s) { return napier_chat_trim_end(napier_chat_trim_start(s)); }

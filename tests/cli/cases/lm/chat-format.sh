@@ -37,3 +37,26 @@ printf '{"prompt": [{"role": "user", "content": "Hi"}], "response": "a"}\n' >tal
 told napier logprobs talk.jsonl -m model
 napier logprobs talk.jsonl -m model --chat-format qwen3 --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
 napier logprobs talk.jsonl -m model --chat-format llama2 --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+
+# A template that no format writes is run: with its own system text, tokens, and refusals in its own words.
+cat >model/chat_template.jinja <<'END'
+{%- if messages[0]['role'] != 'system' %}{{ bos_token }}system: I am Tiny.{{ '\n' }}{% endif %}
+{%- for m in messages %}
+    {%- if m.role == 'tool' %}{{ raise_exception('Tools are beyond me') }}{% endif %}
+    {{- m.role ~ ': ' ~ m.content | trim ~ eos_token ~ '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant:' }}{% if enable_thinking is defined and not enable_thinking %} at once{% endif %}
+{%- endif %}
+END
+echo '{"bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": "not this one"}' >model/tokenizer_config.json
+told napier tokenize chat.jsonl -m model --chat --text
+told napier tokenize chat.jsonl -m model --chat --text --no-thinking
+told napier tokenize chat.jsonl -m model --chat --text --chat-date x
+printf '{"messages": [{"role": "tool", "content": "1"}]}\n' >tool.jsonl
+told napier tokenize tool.jsonl -m model --chat --text
+napier check-model model | grep 'chat format'
+printf '%s\n' 'a' "{% include 'x' %}" >model/chat_template.jinja
+told napier tokenize chat.jsonl -m model --chat --text
+echo '{% set r = range(9999) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}' >model/chat_template.jinja
+told napier tokenize chat.jsonl -m model --chat --text
+napier check-model model | grep 'chat format'

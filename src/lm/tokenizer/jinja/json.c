@@ -1,0 +1,90 @@
+/* lm/tokenizer/jinja/json.c - values of JSON, from its tokens, of which those of Jinja are a superset. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lm/tokenizer/jinja/jinja.h"
+
+static jinja_value read_value(jinja *j);
+
+static jinja_value read_list(jinja *j) {
+    const jinja_value list = napier_jinja_list(j);
+    while (!j->status && !napier_jinja_accept(j, JINJA_OPERATOR, "]")) {
+        napier_jinja_add(j, list, read_value(j));
+        if (!napier_jinja_next_is(j, JINJA_OPERATOR, "]")) {
+            napier_jinja_expect(j, JINJA_OPERATOR, ",");
+        }
+    }
+    return list;
+}
+
+static jinja_value read_dict(jinja *j) {
+    const jinja_value dict = napier_jinja_dict(j, JINJA_DICT);
+    while (!j->status && !napier_jinja_accept(j, JINJA_OPERATOR, "}")) {
+        const napier_span key = j->tokens[j->at].text;
+        napier_jinja_expect(j, JINJA_STRING, NULL);
+        napier_jinja_expect(j, JINJA_OPERATOR, ":");
+        napier_jinja_put(j, dict, key, read_value(j));
+        if (!napier_jinja_next_is(j, JINJA_OPERATOR, "}")) {
+            napier_jinja_expect(j, JINJA_OPERATOR, ",");
+        }
+    }
+    return dict;
+}
+
+jinja_value napier_jinja_read_number(jinja *j, napier_span digits, bool is_negative) {
+    char text[64];
+    char *end = NULL;
+    if (digits.size >= sizeof text) {
+        napier_jinja_fail(j, "a number has more than %zu digits", sizeof text - 1);
+        return napier_jinja_int(0);
+    }
+    memcpy(text, digits.bytes, digits.size);
+    text[digits.size] = '\0';
+    if (strpbrk(text, ".eE") != NULL) {
+        const double number = strtod(text, NULL);
+        return (jinja_value){.kind = JINJA_FLOAT, .as.number = is_negative ? -number : number};
+    }
+    const long long integer = digits.size < 19 ? strtoll(text, &end, 10) : 0;
+    if (digits.size >= 19) {
+        napier_jinja_fail(j, "an integer has more than 18 digits");
+    }
+    return napier_jinja_int(is_negative ? -integer : integer);
+}
+
+static jinja_value read_value(jinja *j) {
+    jinja_value value = {.kind = JINJA_NONE};
+    if (napier_jinja_enter(j)) {
+        const bool is_negative = napier_jinja_accept(j, JINJA_OPERATOR, "-");
+        const napier_span text = j->tokens[j->at].text;
+        if (napier_jinja_accept(j, JINJA_NUMBER, NULL)) {
+            value = napier_jinja_read_number(j, text, is_negative);
+        } else if (napier_jinja_accept(j, JINJA_STRING, NULL)) {
+            value = napier_jinja_span(text);
+        } else if (napier_jinja_accept(j, JINJA_NAME, "true") || napier_jinja_accept(j, JINJA_NAME, "false")) {
+            value = napier_jinja_bool(napier_jinja_same(text, "true"));
+        } else if (napier_jinja_accept(j, JINJA_OPERATOR, "[")) {
+            value = read_list(j);
+        } else if (napier_jinja_accept(j, JINJA_OPERATOR, "{")) {
+            value = read_dict(j);
+        } else if (!napier_jinja_accept(j, JINJA_NAME, "null")) {
+            napier_jinja_fail(j, "no JSON");
+        }
+    }
+    j->depth--;
+    return value;
+}
+
+jinja_value napier_jinja_json(jinja *j, napier_span json) {
+    jinja_token *const tokens = j->tokens;
+    const int64_t count = j->count, at = j->at;
+    napier_jinja_read_json(j, json);
+    const jinja_value value = read_value(j);
+    if (!napier_jinja_next_is(j, JINJA_EOF, NULL)) {
+        napier_jinja_fail(j, "no JSON");
+    }
+    j->tokens = tokens;
+    j->count = count;
+    j->at = at;
+    return value;
+}
