@@ -15,9 +15,9 @@
 #include <string.h>
 
 static const command *const commands[] = {
-    &softmax_command, &log_softmax_command, &logsumexp_command,   &sparsemax_command, &umap_command,
-    &grpo_command,    &kl_command,          &rubric_command,      &tokenize_command,  &logprobs_command,
-    &judge_command,   &generate_command,    &check_model_command, &info_command,      &bench_command,
+    &softmax_command, &log_softmax_command, &logsumexp_command, &sparsemax_command, &umap_command,  &grpo_command,
+    &kl_command,      &rubric_command,      &tokenize_command,  &logprobs_command,  &judge_command, &generate_command,
+    &chat_command,    &check_model_command, &info_command,      &bench_command,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

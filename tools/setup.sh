@@ -16,14 +16,14 @@ compiler="gcc=cc libc6-dev make=make cmake=cmake"
 case ${1:-} in
 demo)
     required=$compiler
-    optional="libcairo2-dev libcjson-dev libpcre2-dev libutf8proc-dev zlib1g-dev"
+    optional="libcairo2-dev libcjson-dev libedit-dev libpcre2-dev libutf8proc-dev zlib1g-dev"
     ;;
 test)
     required=$compiler
     optional="g++=g++ ccache=ccache clang=clang clang-19=clang-19 llvm=llvm-symbolizer libclang-rt-14-dev libcmocka-dev
         libmpfr-dev pkg-config=pkg-config gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
         qemu-user-static=qemu-aarch64-static valgrind=valgrind clang-format=clang-format clang-tidy=clang-tidy python3=python3
-        python3-dev=python3-config python3-venv libcairo2-dev libcjson-dev libpcre2-dev libutf8proc-dev zlib1g-dev
+        python3-dev=python3-config python3-venv libcairo2-dev libcjson-dev libedit-dev libpcre2-dev libutf8proc-dev zlib1g-dev
         chromium=chromium wine64=/usr/lib/wine/wine64 libopenmpi-dev openmpi-bin=mpirun.openmpi libmpich-dev mpich=mpirun.mpich"
     ;;
 bench)

@@ -32,6 +32,11 @@ static const struct part {
 #else
     {"packed .npz (zlib)", false},
 #endif
+#if defined(NAPIER_LIBEDIT)
+    {"lines edited (libedit)", true},
+#else
+    {"lines edited (libedit)", false},
+#endif
 #if defined(NAPIER_HAS_CUDA)
     {"CUDA", true},
 #else
