@@ -127,6 +127,14 @@ def test_a_sequence_with_other_numbers_the_second_time(model):
     assert causes(napier.audit([*rows, again], model)) == ["repeats"]
 
 
+def test_log_softmax_in_bf16_of_an_engine_in_bf16(model):
+    rows, rng = lines(model, PLAIN), np.random.default_rng(1)
+    for row in rows:
+        x = np.array(row["logprobs"]["engine"])
+        row["logprobs"]["engine"] = audit_faults.bf16(x + 5e-3 * rng.standard_normal(x.size)).tolist()
+    assert causes(napier.audit(rows, model)) == ["precision"]
+
+
 def test_padding_after_the_end(model):
     rows = lines(model, PLAIN)
     end = 280

@@ -116,7 +116,7 @@ FAULTS = {
     ),
     "presence undeclared": Fault(("penalties", "draws"), {}, lambda e, p, ids, s: pick(penalised(rows(e, p, ids), p, ids, 1, 1.0), ids)),
     "logit bias": Fault(
-        ("bias",),
+        ("bias", "draws"),  # the responses are drawn without it
         {"logit_bias": {"7": 3.0, "9": -2.0}},
         lambda e, p, ids, s: pick(rows(e, p, ids) + np.array([3.0 * (i == 7) - 2.0 * (i == 9) for i in range(e(p, ids).shape[1])]), ids),
     ),

@@ -12,7 +12,7 @@ import numpy as np
 from .._lm.causal_lm import CausalLM
 from . import draws, records
 from .case import Case, Finding, gain, level
-from .causes import INSPECTIONS, STATES, fill, repeats, retokenized
+from .causes import INSPECTIONS, STATES, fill, precision, repeats, retokenized
 from .costs import Costs
 from .layers import layers
 from .reference import CACHE, Reference, State
@@ -277,6 +277,7 @@ def explain(case, drift):
     for candidate, share, _ in chosen:
         evidence = {"residual_before": first, "residual_after": left, "state": _shown(case.state, start)}
         findings.append(Finding(candidate.cause, candidate.says, candidate.mend, share, 0, evidence))
+    findings += precision.always(case)
     if level(case) != "float32":
         seen = list(drift.findings(case)) or (_inspected(case) if level(case) == "" or _uneven(case) else [])
         findings += seen

@@ -6,4 +6,4 @@ from . import beginning, experts, fill, filters, penalties, positions, precision
 STATES = (shift, temperature, filters, penalties, precision, beginning, weights, positions)
 INSPECTIONS = (experts, positions, penalties)
 
-__all__ = ["INSPECTIONS", "STATES", "fill", "repeats"]
+__all__ = ["INSPECTIONS", "STATES", "fill", "precision", "repeats"]
