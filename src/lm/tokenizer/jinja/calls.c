@@ -218,6 +218,43 @@ static jinja_value split_lines(jinja *j, napier_span text) {
     return list;
 }
 
+static jinja_value replace(jinja *j, napier_span text, napier_span old, napier_span new, int64_t most) {
+    napier_span made = {"", 0};
+    size_t from = 0, size = text.size;
+    int64_t count = 0;
+    if (old.size == 0) {
+        napier_jinja_fail(j, "replace of a text without characters");
+        return (jinja_value){0};
+    }
+    for (int64_t at = 0; (most < 0 || count < most) && napier_jinja_spend(j, text.size - from) &&
+                         (at = napier_jinja_find(text, old, from)) >= 0;
+         count++) {
+        from = (size_t)at + old.size;
+    }
+    if (new.size > old.size && count > 0 && (new.size - old.size) > (j->most_memory - size) / (size_t)count) {
+        napier_jinja_fail(j, "replace makes more than %zu bytes", j->most_memory);
+        return (jinja_value){0};
+    }
+    size = size + (size_t)count * new.size - (size_t)count *old.size;
+    char *const to = napier_jinja_take(j, size + 1, 1);
+    made = (napier_span){to != NULL ? to : "", to != NULL ? size : 0};
+    from = 0;
+    for (size_t at = 0; to != NULL && at < size; count--) {
+        const size_t end = count > 0 ? (size_t)napier_jinja_find(text, old, from) : text.size;
+        memcpy(to + at, text.bytes + from, end - from);
+        at += end - from;
+        if (count > 0) {
+            memcpy(to + at, new.bytes, new.size);
+            at += new.size;
+            from = end + old.size;
+        }
+        if (count == 0) {
+            break;
+        }
+    }
+    return napier_jinja_span(made);
+}
+
 static jinja_value text_method(jinja *j, napier_span text, napier_span name, const jinja_arguments *a) {
 #define IS(word) napier_jinja_same(name, word)
     napier_jinja_spend(j, text.size);
@@ -235,8 +272,7 @@ static jinja_value text_method(jinja *j, napier_span text, napier_span name, con
     }
     if (IS("replace")) {
         const napier_span old = text_argument(j, a, 0, "old", NULL);
-        return napier_jinja_replace(j, text, old, text_argument(j, a, 1, "new", NULL),
-                                    integer_argument(j, a, 2, "count", -1));
+        return replace(j, text, old, text_argument(j, a, 1, "new", NULL), integer_argument(j, a, 2, "count", -1));
     }
     if (IS("removeprefix") || IS("removesuffix")) {
         const napier_span part = text_argument(j, a, 0, NULL, NULL);

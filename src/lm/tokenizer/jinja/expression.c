@@ -154,7 +154,7 @@ static jinja_value call(jinja *j, jinja_value f, napier_span name) {
         return undefined;
     }
     if (f.kind == JINJA_MACRO) {
-        return napier_jinja_call_macro(j, f, &a);
+        return j->call_macro(j, f, &a);
     }
     if (f.kind == JINJA_FUNCTION) {
         return napier_jinja_function(j, f.as.text, &a);

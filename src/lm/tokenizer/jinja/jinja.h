@@ -95,6 +95,8 @@ typedef struct jinja_variable {
     jinja_value value;
 } jinja_variable;
 
+typedef struct jinja_arguments jinja_arguments;
+
 typedef struct jinja {
     napier_context *context;
     napier_status status; /* of the first failure; nothing more happens after it */
@@ -113,6 +115,7 @@ typedef struct jinja {
     bool is_in_frame;
     enum { JINJA_GO, JINJA_BREAK, JINJA_CONTINUE } flow;
     napier_text_buffer out;
+    jinja_value (*call_macro)(struct jinja *j, jinja_value macro, const jinja_arguments *a); /* of run.c */
     napier_span date; /* what strftime_now gives; no bytes: the function is not defined */
 } jinja;
 
@@ -169,25 +172,23 @@ bool napier_jinja_is_number(jinja_value v);
 int64_t napier_jinja_length(napier_span text); /* in characters */
 napier_span napier_jinja_part(napier_span text, int64_t from, int64_t to);
 int64_t napier_jinja_find(napier_span text, napier_span part, size_t from); /* bytes; -1: not there */
-jinja_value napier_jinja_replace(jinja *j, napier_span text, napier_span old, napier_span new, int64_t most);
 
 /* calls.c: methods of values, filters, tests and functions */
 enum { JINJA_MOST_ARGUMENTS = 16 };
-typedef struct jinja_arguments {
+struct jinja_arguments {
     int count;
     jinja_value values[JINJA_MOST_ARGUMENTS];
     napier_span names[JINJA_MOST_ARGUMENTS]; /* no bytes: by position, which come first */
-} jinja_arguments;
+};
 jinja_value napier_jinja_method(jinja *j, jinja_value of, napier_span name, const jinja_arguments *a);
 jinja_value napier_jinja_filter(jinja *j, jinja_value v, napier_span name, const jinja_arguments *a);
 bool napier_jinja_test(jinja *j, jinja_value v, napier_span name, const jinja_arguments *a);
 jinja_value napier_jinja_function(jinja *j, napier_span name, const jinja_arguments *a);
 jinja_value napier_jinja_attribute(jinja *j, jinja_value of, napier_span name);
 
-/* run.c and expression.c call each other: a macro is called in an expression. */
+/* expression.c, variables.c. A macro, which run.c runs, is called in an expression. */
 jinja_value napier_jinja_expression(jinja *j);
 jinja_value napier_jinja_operand(jinja *j); /* an expression that is no A if CONDITION else B */
-jinja_value napier_jinja_call_macro(jinja *j, jinja_value macro, const jinja_arguments *a);
 jinja_value napier_jinja_lookup(jinja *j, napier_span name);
 void napier_jinja_assign(jinja *j, napier_span name, jinja_value value);
 bool napier_jinja_next_is(const jinja *j, jinja_token_kind kind, const char *text);

@@ -1,4 +1,6 @@
 /* lm/tokenizer/jinja/lex.c - a template as tokens, and where the parts of its blocks begin. */
+#include <stdlib.h>
+
 #include "lm/tokenizer/jinja/jinja.h"
 #include "lm/tokenizer/unicode.h"
 
@@ -390,4 +392,24 @@ void napier_jinja_read_json(jinja *j, napier_span json) {
         read_one(&l);
     }
     add(&l, JINJA_EOF, l.at, 0);
+}
+
+jinja_value napier_jinja_read_number(jinja *j, napier_span digits, bool is_negative) {
+    char text[64];
+    char *end = NULL;
+    if (digits.size >= sizeof text) {
+        napier_jinja_fail(j, "a number has more than %zu digits", sizeof text - 1);
+        return napier_jinja_int(0);
+    }
+    memcpy(text, digits.bytes, digits.size);
+    text[digits.size] = '\0';
+    if (strpbrk(text, ".eE") != NULL) {
+        const double number = strtod(text, NULL);
+        return (jinja_value){.kind = JINJA_FLOAT, .as.number = is_negative ? -number : number};
+    }
+    const long long integer = digits.size < 19 ? strtoll(text, &end, 10) : 0;
+    if (digits.size >= 19) {
+        napier_jinja_fail(j, "an integer has more than 18 digits");
+    }
+    return napier_jinja_int(is_negative ? -integer : integer);
 }

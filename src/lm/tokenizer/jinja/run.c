@@ -1,84 +1,7 @@
 /* lm/tokenizer/jinja/run.c - the statements of a template, and its variables. */
-#include <stdio.h>
-
 #include "lm/tokenizer/jinja/jinja.h"
 
-void napier_jinja_clean(char *text) {
-    for (; *text != '\0'; text++) {
-        *text = (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text;
-    }
-}
-
-void napier_jinja_fail(jinja *j, const char *format, ...) {
-    char text[NAPIER_ERROR_TEXT / 2];
-    va_list arguments;
-    if (j->status) {
-        return;
-    }
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    napier_jinja_clean(text);
-    const int64_t at = j->at < j->count ? j->at : j->count - 1;
-    j->status = napier_fail(
-        j->context, NAPIER_UNSUPPORTED,
-        "chat_template, line %d: %s; choose a format, or render it in Python with Tokenizer.apply_chat_template",
-        at >= 0 ? j->tokens[at].line : 1, text);
-}
-
-/* ---- Variables --------------------------------------------------------------------------------------------------- */
-
 static bool same(napier_span a, napier_span b) { return a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0; }
-
-static jinja_variable *find(const jinja *j, napier_span name, int64_t from, int64_t to) {
-    for (int64_t i = to; i > from; i--) {
-        if (same(j->variables[i - 1].name, name)) {
-            return &j->variables[i - 1];
-        }
-    }
-    return NULL;
-}
-
-jinja_value napier_jinja_lookup(jinja *j, napier_span name) {
-    static const char *const functions[] = {"namespace", "range", "raise_exception", "dict", "strftime_now"};
-    const int64_t globals = j->is_in_frame ? j->globals : j->variable_count;
-    const jinja_variable *found = NULL;
-    if (napier_jinja_spend(j, 32 * (size_t)(j->variable_count - j->visible))) {
-        found = find(j, name, j->visible, j->variable_count);
-        found = found != NULL ? found : find(j, name, 0, globals);
-    }
-    for (size_t i = 0; found == NULL && i < 4U + (j->date.size > 0); i++) {
-        if (napier_jinja_same(name, functions[i])) {
-            return (jinja_value){.kind = JINJA_FUNCTION, .as.text = name};
-        }
-    }
-    return found != NULL ? found->value : (jinja_value){.kind = JINJA_UNDEFINED};
-}
-
-void napier_jinja_assign(jinja *j, napier_span name, jinja_value value) {
-    jinja_variable *const known = find(j, name, j->frame, j->variable_count);
-    if (known != NULL) {
-        known->value = value;
-        return;
-    }
-    if (j->variable_count == j->variable_capacity) {
-        const int64_t wanted = j->variable_capacity > 0 ? 2 * j->variable_capacity : 32;
-        jinja_variable *const larger = napier_jinja_take(j, (size_t)wanted, sizeof *larger);
-        if (larger == NULL) {
-            return;
-        }
-        if (j->variable_count > 0) {
-            memcpy(larger, j->variables, (size_t)j->variable_count * sizeof *larger);
-        }
-        j->variables = larger;
-        j->variable_capacity = wanted;
-    }
-    j->variables[j->variable_count++] = (jinja_variable){name, value};
-}
-
-void napier_jinja_set(jinja *j, const char *name, jinja_value value) {
-    napier_jinja_assign(j, (napier_span){name, strlen(name)}, value);
-}
 
 /* A frame of variables: of a loop, or of a macro, which does not see those of its caller. */
 typedef struct frame {
@@ -348,7 +271,7 @@ static void take_arguments(jinja *j, const jinja_arguments *a) {
     }
 }
 
-jinja_value napier_jinja_call_macro(jinja *j, jinja_value macro, const jinja_arguments *a) {
+static jinja_value call_macro(jinja *j, jinja_value macro, const jinja_arguments *a) {
     const int64_t behind = j->at, tag = macro.as.integer;
     jinja_value text = {.kind = JINJA_UNDEFINED};
     if (napier_jinja_enter(j) && napier_jinja_spend(j, 512)) {
@@ -406,6 +329,7 @@ static void run(jinja *j, int64_t from, int64_t to) {
 }
 
 void napier_jinja_run(jinja *j) {
+    j->call_macro = call_macro;
     run(j, 0, j->count - 1);
     if (!j->status) {
         j->at = j->count - 1;

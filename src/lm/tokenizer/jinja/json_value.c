@@ -1,8 +1,4 @@
-/* lm/tokenizer/jinja/json.c - values of JSON, from its tokens, of which those of Jinja are a superset. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+/* lm/tokenizer/jinja/json_value.c - values of JSON, from its tokens, of which those of Jinja are a superset. */
 #include "lm/tokenizer/jinja/jinja.h"
 
 static jinja_value read_value(jinja *j);
@@ -30,26 +26,6 @@ static jinja_value read_dict(jinja *j) {
         }
     }
     return dict;
-}
-
-jinja_value napier_jinja_read_number(jinja *j, napier_span digits, bool is_negative) {
-    char text[64];
-    char *end = NULL;
-    if (digits.size >= sizeof text) {
-        napier_jinja_fail(j, "a number has more than %zu digits", sizeof text - 1);
-        return napier_jinja_int(0);
-    }
-    memcpy(text, digits.bytes, digits.size);
-    text[digits.size] = '\0';
-    if (strpbrk(text, ".eE") != NULL) {
-        const double number = strtod(text, NULL);
-        return (jinja_value){.kind = JINJA_FLOAT, .as.number = is_negative ? -number : number};
-    }
-    const long long integer = digits.size < 19 ? strtoll(text, &end, 10) : 0;
-    if (digits.size >= 19) {
-        napier_jinja_fail(j, "an integer has more than 18 digits");
-    }
-    return napier_jinja_int(is_negative ? -integer : integer);
 }
 
 static jinja_value read_value(jinja *j) {
