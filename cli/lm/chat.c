@@ -326,7 +326,8 @@ static int run(void *request, napier_context *context) { return model_missing(re
 #define AT(member) offsetof(chat_request, member)
 static const option options[] = {
     {"model", 'm', OPTION_READ, "DIR", AT(shared.folder),
-     .help = "the model: config.json, model.safetensors or shards of it, and tokenizer.json"},
+     .help =
+         "the model: a folder with config.json, model.safetensors or shards of it, and tokenizer.json; or a GGUF file"},
     {"system", 's', OPTION_TEXT, "TEXT", AT(system),
      .help = "the system's message (default: what the model's chat template writes without one)"},
     {"max-tokens", 0, OPTION_INTEGER, "N", AT(max_tokens), OPTION_FROM(1, 1 << 20),
