@@ -982,6 +982,17 @@ static napier_status chat_template(napier_context *c) {
     return status;
 }
 
+static napier_status gguf_document(napier_context *c) {
+    napier_text_buffer json = {NULL, 0, 0};
+    const napier_status status =
+        CALL(napier_gguf_document, c, "tests/fuzz/seeds/fuzz_gguf/model", "config.json", &json);
+    expect(!status || json.size == 0, "a failed document left %zu bytes", json.size);
+    if (!status) {
+        keep(json.bytes, json.size);
+    }
+    napier_text_buffer_free(c, &json);
+    return status;
+}
 MAKES(model_load, napier_model, napier_model_load, tiny.directory, NULL)
 static napier_status model_from_tensors(napier_context *c) {
     const tiny_tensors t = tensors;
@@ -1407,6 +1418,7 @@ static const public_call table[] = {
     LINE(chat_text, CALL_TAKES),
     LINE(chat_format, CALL_TAKES),
     LINE(chat_template, CALL_TAKES),
+    LINE(gguf_document, CALL_TAKES),
     LINE(model_load, CALL_TAKES),
     LINE(model_from_tensors, CALL_TAKES),
     LINE(model_reads, 0),

@@ -10,19 +10,36 @@
 #ifndef NAPIER_CORE_BASE_FENV_H
 #define NAPIER_CORE_BASE_FENV_H
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) && defined(__GNUC__)
 
 #include <xmmintrin.h>
 
-typedef unsigned napier_fenv;
+typedef struct napier_fenv {
+    unsigned control;
+    unsigned short x87;
+} napier_fenv;
+
+enum { NAPIER_FENV_ROUNDING = 0x6000 }; /* in `control`; 0: nearest even */
+
+/* glibc's conversions of decimal numbers (snprintf, strtod) round as the x87 unit is told to. fesetround tells both. */
+static inline void napier_fenv_set_x87(unsigned short control) { __asm__ volatile("fldcw %0" : : "m"(control)); }
 
 static inline napier_fenv napier_fenv_enter(void) {
-    const unsigned saved = _mm_getcsr();
+    napier_fenv saved = {_mm_getcsr(), 0};
     _mm_setcsr(0x1f80u); /* all exceptions masked, flags clear, nearest even, neither FTZ nor DAZ */
+    if (saved.control & NAPIER_FENV_ROUNDING) {
+        __asm__ volatile("fnstcw %0" : "=m"(saved.x87));
+        napier_fenv_set_x87((unsigned short)(saved.x87 & ~0x0c00u));
+    }
     return saved;
 }
 
-static inline void napier_fenv_leave(napier_fenv saved) { _mm_setcsr(saved); }
+static inline void napier_fenv_leave(napier_fenv saved) {
+    if (saved.control & NAPIER_FENV_ROUNDING) {
+        napier_fenv_set_x87(saved.x87);
+    }
+    _mm_setcsr(saved.control);
+}
 
 #elif defined(__aarch64__) && defined(__GNUC__)
 

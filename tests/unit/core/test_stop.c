@@ -202,8 +202,9 @@ static int64_t check_call(const public_call *call, napier_context *context, aske
 
 /* These never ask: they are short, run on this thread only, or ask a progress callback. */
 static const char never_ask[] =
-    " apply batch_plan batch_plan_in_bf16 chat_format chat_text combine context_create"
-    " edge_gradients encode_and_decode encode_texts find_ab_params fit fuzzy_simplicial_set"
+    " apply batch_plan batch_plan_in_bf16 chat_format chat_template chat_text combine"
+    " context_create"
+    " edge_gradients encode_and_decode encode_texts find_ab_params fit fuzzy_simplicial_set gguf_document"
     " gradients graph_from_edges group_advantages join_categories join_distances join_numbers"
     " linear_workspace loss map_from_bytes map_load map_reads map_save map_to_bytes"
     " model_from_tensors model_load model_of model_reads nearest_neighbors nearest_neighbors_of"
