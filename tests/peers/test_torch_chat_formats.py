@@ -1,5 +1,6 @@
 """Chat templates in four documented formats, written here, against transformers' rendering and against the texts that the formats
 prescribe: tools, calls and their results, thoughts, a message that is continued. Templates that mean harm are refused or bounded."""
+import functools
 import json
 import pathlib
 import resource
@@ -293,6 +294,7 @@ def test_templates_run_in_c():
         _, ours = pair(template)
         environment = sandbox.Environment()
         environment.globals.pop("strftime_now")  # a text is not to depend on the day
+        compiled = functools.cache(functools.partial(environment.from_string, template))
         for talk in map(plain, TALKS):
             for tools in (None, list(TOOLS)):
                 for options in ({}, {"add_generation_prompt": True}, {"add_generation_prompt": True, "enable_thinking": False}):
@@ -301,7 +303,7 @@ def test_templates_run_in_c():
                     aliased = [{**({"thinking": m["reasoning_content"]} if "reasoning_content" in m else {}), **m} for m in talk]
                     names = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": False, "documents": None, **options}
                     environment.start(aliased)
-                    wanted = outcome(lambda: environment.from_string(template).render(messages=aliased, tools=tools, **names))
+                    wanted = outcome(lambda: compiled().render(messages=aliased, tools=tools, **names))
                     assert outcome(lambda: by_c(template, talk, tools, **options)) == wanted, (name, talk, bool(tools), options)
                     texts += wanted is not None
                     refused += wanted is None

@@ -139,10 +139,10 @@ def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_off
         begin, end = (None, None) if prefix is None else prefix
         offsets = (_int64(query_offsets), _int64(keys), _int64(begin), _int64(end))
     mask = None if mask is None or shape is None else _mask(mask, shape)
-    return (q, k, v, mask, scale_of(scale), bool(causal), masked_rows, *offsets), lead
+    return (q, k, v, mask, _scale_of(scale), bool(causal), masked_rows, *offsets), lead
 
 
-def scale_of(scale):
+def _scale_of(scale):
     """As the library takes it: 0 is 1 / sqrt(dim)."""
     if scale is None:
         return 0.0

@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 
 from .. import _napier
-from .._ops.attention import _arguments, scale_of
+from .._ops.attention import _arguments, _scale_of
 from .base import (
     Tensor,
     _as_tensor,
@@ -167,7 +167,7 @@ def attention(
         raise NotImplementedError("attention: bf16_gradient is for tensors on the CPU only")
     if bf16_gradient and not q.dtype == k.dtype == v.dtype == torch.bfloat16:
         raise ValueError(f"attention: bf16_gradient: q, k and v must be bfloat16, not {q.dtype}, {k.dtype} and {v.dtype}")
-    scale = _numbers(scale=scale if isinstance(scale, Tensor) else scale_of(scale))
+    scale = _numbers(scale=scale if isinstance(scale, Tensor) else _scale_of(scale))
     output, lse = _attention(q, k, v, mask, scale, *options, bool(bf16_weights), bool(bf16_gradient))
     if lead is not None:
         output, lse = (x.reshape(*lead, *x.shape[1:]) for x in (output, lse))
