@@ -213,7 +213,7 @@ def _differentiable(operator, tensors, needs, backward, tangent, is_wide=False):
     names, plain = operator.names, operator.plain
     rest = (None,) * (len(names) - tensors)
     kept = [names.index(name) if name != "result" else -1 for name in needs]
-    record = collections.namedtuple("record", [*(names[i] for i in plain), *needs])
+    record = collections.namedtuple("record", [*(names[i] for i in plain), *needs])  # type: ignore[misc]
 
     def save(ctx, inputs, output):
         given = *inputs, output
