@@ -154,14 +154,14 @@ jinja_value napier_jinja_bool(bool is_true);
 jinja_value napier_jinja_list(jinja *j);
 jinja_value napier_jinja_tuple(jinja *j);
 jinja_value napier_jinja_dict(jinja *j, jinja_kind kind);
-void napier_jinja_add(jinja *j, jinja_value list, jinja_value item);
-void napier_jinja_put(jinja *j, jinja_value dict, napier_span key, jinja_value value);
-jinja_value *napier_jinja_member(jinja_value dict, napier_span key); /* NULL: none */
+void napier_jinja_add(jinja *j, jinja_value v, jinja_value item);                   /* to a list */
+void napier_jinja_put(jinja *j, jinja_value v, napier_span key, jinja_value value); /* into a dict */
+jinja_value *napier_jinja_member(jinja_value v, napier_span key);                   /* of a dict; NULL: none */
 bool napier_jinja_is_true(jinja_value v);
 bool napier_jinja_equal(jinja *j, jinja_value a, jinja_value b);
 bool napier_jinja_same(napier_span a, const char *b);
-napier_span napier_jinja_copy(jinja *j, napier_span first, napier_span second); /* the two, joined */
-napier_span napier_jinja_string(jinja *j, jinja_value v);                       /* as str() */
+napier_span napier_jinja_copy(jinja *j, napier_span a, napier_span b); /* the two, joined */
+napier_span napier_jinja_string(jinja *j, jinja_value v);              /* as str() */
 napier_span napier_jinja_to_json(jinja *j, jinja_value v, int64_t indent);
 jinja_value napier_jinja_items(jinja *j, jinja_value v); /* the list that a loop runs over */
 const char *napier_jinja_kind_name(jinja_kind kind);

@@ -295,7 +295,7 @@ static void write_float(jinja *j, double x) {
     do {
         (void)snprintf(digits, sizeof digits, "%.*e", precision, x);
     } while (precision++ < 17 && memcmp(&(double){strtod(digits, NULL)}, &x, sizeof x) != 0);
-    exponent = atoi(strchr(digits, 'e') + 1);
+    exponent = (int)strtol(strchr(digits, 'e') + 1, NULL, 10);
     count = precision - 1; /* digits behind the first one */
     if (exponent >= -4 && exponent < 16) {
         const int decimals = count - exponent > 0 ? count - exponent : 1;
