@@ -111,7 +111,7 @@ static int encode(session *s) {
     id_lists_free(&s->prompt);
     const napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     return id_lists_start(&s->prompt) ||
-           text_encoder_add_chat(&s->encoder, "messages", s->messages, s->count, options, &s->prompt);
+           text_encoder_add_chat(&s->encoder, "the conversation", s->messages, s->count, options, &s->prompt);
 }
 
 static napier_status generate(session *s) {
@@ -220,13 +220,16 @@ static int take_message(session *s, const char *text) {
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
-/* Reads a line of standard input without its end. Returns false at the end of the input. */
+/* Reads a line of standard input without its end; of a longer one than MOST_LINE one byte more. Returns false at the end
+ * of the input. The readers of io/lines.h wait for a full block, but here each line is answered. */
 static bool read_plain(buffer *line) {
     int c = 0;
     line->size = 0;
-    while ((c = getc(stdin)) != EOF && c != '\n' && line->size < MOST_LINE) {
+    while ((c = getc(stdin)) != EOF && c != '\n') {
         const char byte = (char)c;
-        buffer_add(line, &byte, 1);
+        if (line->size <= MOST_LINE) {
+            buffer_add(line, &byte, 1);
+        }
     }
     while (line->size > 0 && line->bytes[line->size - 1] == '\r') {
         line->size--;
@@ -257,20 +260,29 @@ static bool read_line(const session *s, buffer *line) {
 #endif
 }
 
+static int take_line(session *s, const buffer *line) {
+    const char *const text = line->bytes; /* with a 0 behind it */
+    if (line->size > MOST_LINE + 1 || strlen(text) + 1 < line->size) {
+        return complain("a line %s is left out",
+                        line->size > MOST_LINE + 1 ? "of more than 1 MiB" : "that has a byte 0");
+    }
+    const bool is_command = text[0] == '/' && text[1] != '/';
+    return *text == '\0' ? STATUS_OK : is_command ? run_command(s, text) : take_message(s, text + (text[0] == '/'));
+}
+
 /* Returns STATUS_FAILED if a line failed and nobody was there to see it. */
 static int talk(session *s) {
     buffer line = {0};
     int status = STATUS_OK;
     while (read_line(s, &line) && behind(line.bytes, "/quit") == NULL && !ferror(stdout)) {
-        const char *const text = line.bytes;
-        const bool is_command = text[0] == '/' && text[1] != '/';
-        const int done = *text == '\0' ? STATUS_OK
-                         : is_command  ? run_command(s, text)
-                                       : take_message(s, text + (text[0] == '/'));
+        const int done = take_line(s, &line);
         status = done != STATUS_OK && !s->is_terminal ? STATUS_FAILED : status;
     }
+    const bool is_lost = line.failed;
     buffer_free(&line);
-    return ferror(stdin) ? complain("standard input: %s", strerror(errno)) : status;
+    return is_lost         ? complain("out of memory")
+           : ferror(stdin) ? complain("standard input: %s", strerror(errno))
+                           : status;
 }
 
 static int prepare(session *s) {

@@ -210,6 +210,23 @@ def test_the_program(model, folder, tmp_path):
     assert run(tmp_path / "none", "--model", folder).returncode == 2
 
 
+def test_scores_are_kept_for_their_model_and_temperature(model, folder, tmp_path):
+    """Nothing of a file of scores is taken for another expectation, precision or text, and damage is passed over."""
+    rows, scores = lines(model, PLAIN), tmp_path / "scores"
+    rows = [{**row, "temperature": 0.5} for row in rows]
+    wanted = {expect: napier.audit(rows, model, expect=expect).text() for expect in ("raw", "temperature")}
+    other = napier.CausalLM(folder, compute="bfloat16")
+    of_other = napier.audit(rows, other).text()
+    for expect in ("raw", "temperature", "raw"):
+        assert napier.audit(rows, model, expect=expect, resume=scores).text() == wanted[expect]
+    size = scores.stat().st_size
+    assert napier.audit(rows, model, resume=scores).text() == wanted["temperature"] and scores.stat().st_size == size
+    assert napier.audit(rows, other, resume=scores).text() == of_other
+    kept = [json.loads(line) for line in scores.read_text().splitlines()]
+    scores.write_text("".join(json.dumps({**item, "scores": item["scores"][:-1 - i]}) + "\n" for i, item in enumerate(kept)) + '{"key": 1')
+    assert napier.audit(rows, model, resume=scores).text() == wanted["temperature"]
+
+
 def test_the_page_has_all_and_needs_no_network(model, tmp_path):
     rows = lines(model, audit_faults.FAULTS["filled with 0"])
     for row in rows:

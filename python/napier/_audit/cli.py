@@ -13,6 +13,7 @@ def parser():
         prog="napier audit",
         description="Why do the log-probabilities of a sampler and of a trainer differ? Compares each engine's numbers with those that "
         "Napier computes, names the causes, and says how to mend them. Exit status: 0 agreement, 1 a cause was found, 2 bad input.",
+        epilog="example: napier audit rollouts.jsonl --model Qwen3-0.6B --sample 500 --html report.html",
     )
     p.add_argument("file", help="JSON Lines: a prompt, a response and log-probabilities a line; - for stdin")
     p.add_argument("--model", required=True, metavar="DIR", help="config.json, model.safetensors, tokenizer.json")

@@ -103,32 +103,38 @@ def _reservoir(lines, most, rng):
 class _Scores:
     """A file of scores already computed: one line a batch."""
 
-    def __init__(self, path, salt):
-        self._path, self._salt, self._known = path, salt, {}
-        if path is not None and os.path.exists(path):
+    def __init__(self, path, model):
+        self._path, self._known = path, {}
+        if path is None:
+            return
+        # The model is known by what it computes, so that scores of other weights or another precision are not taken for its own.
+        ids = np.arange(min(16, model.info["vocabulary"]))
+        self._salt = model.batch_logprobs([ids[:1]], [ids])[0].tobytes()
+        if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 for line in file:
                     try:
                         item = json.loads(line)
-                        self._known[item["key"]] = item["scores"]
+                        self._known[item["key"]] = np.frombuffer(base64.b64decode(item["scores"]), "<f4")
                     except (ValueError, KeyError, TypeError):
                         continue  # a line that was cut when the run was stopped
 
-    def key(self, batch):
-        h = hashlib.sha256(self._salt.encode())
-        for r in batch:
-            h.update(r.key + repr(r.parameters["temperature"]).encode())
-        return h.hexdigest()
-
-    def get(self, key):
-        text = self._known.get(key)
-        return None if text is None else np.frombuffer(base64.b64decode(text), "<f4")
-
-    def put(self, key, scores):
-        if self._path is not None:
-            with open(self._path, "a", encoding="utf-8") as file:
-                text = base64.b64encode(np.ascontiguousarray(scores, "<f4").tobytes()).decode()
-                file.write(json.dumps({"key": key, "scores": text}) + "\n")
+    def of(self, batch, temperatures, compute):
+        """The scores of a batch: those of the file, or what compute() returns."""
+        if self._path is None:
+            return compute()
+        h = hashlib.sha256(self._salt)
+        for r, temperature in zip(batch, temperatures):
+            h.update(r.key + repr(temperature).encode())
+        key = h.hexdigest()
+        known = self._known.get(key)
+        if known is not None and len(known) == sum(len(r.ids) for r in batch):
+            return known
+        scores = compute()
+        with open(self._path, "a", encoding="utf-8") as file:
+            text = base64.b64encode(np.ascontiguousarray(scores, "<f4").tobytes()).decode()
+            file.write(json.dumps({"key": key, "scores": text}) + "\n")
+        return scores
 
 
 class _Run:
@@ -151,7 +157,7 @@ class _Run:
             size = os.path.getsize(source)
         elif hasattr(source, "__len__"):
             size = len(source)
-        scores, batch, done = _Scores(resume, self.model.info["family"] + str(self.model.directory)), [], 0
+        scores, batch, done = _Scores(resume, self.model), [], 0
         for number, line in lines:
             done += len(line.encode()) if isinstance(line, str) and sample is None else 1
             self.lines += 1
@@ -168,22 +174,19 @@ class _Run:
             raise records.BadInput("no responses: the input is empty")
 
     def _score(self, batch, scores):
-        key = scores.key(batch)
-        flat = scores.get(key)
-        if flat is None:
-            flat = self._logprobs(batch)
-            scores.put(key, flat)
+        temperatures = [1.0 if self.expect == "raw" else r.parameters["temperature"] for r in batch]
+        flat = scores.of(batch, temperatures, lambda: self._logprobs(batch, temperatures))
         offset = 0
         for r in batch:
             self._add(r, flat[offset : offset + len(r.ids)].astype(np.float64))
             offset += len(r.ids)
 
-    def _logprobs(self, batch):
-        """The reference of a batch at the temperature that is expected."""
+    def _logprobs(self, batch, temperatures):
+        """The reference of a batch at the temperatures that are expected."""
         result = [None] * len(batch)
         by = {}
-        for i, r in enumerate(batch):
-            by.setdefault(1.0 if self.expect == "raw" else r.parameters["temperature"], []).append(i)
+        for i, temperature in enumerate(temperatures):
+            by.setdefault(temperature, []).append(i)
         for temperature, some in by.items():
             lps, _, offsets = self.model.batch_logprobs(
                 [batch[i].prompt for i in some], [batch[i].ids for i in some], temperature=temperature

@@ -11,7 +11,11 @@ from .limits import CONNECTIONS, READ_SECONDS, Limits
 
 
 def _arguments(argv):
-    parser = argparse.ArgumentParser(prog="napier serve", description="Serves a model with OpenAI's HTTP interface (docs/serve.md).")
+    parser = argparse.ArgumentParser(
+        prog="napier serve",
+        description="Serves a model with OpenAI's HTTP interface (docs/serve.md).",
+        epilog="example: napier serve --model Qwen3-0.6B --compute bfloat16 --port 8000",
+    )
     add = parser.add_argument
     add("--model", required=True, metavar="PATH", help="a model's folder, or what else CausalLM.from_pretrained takes")
     add("--name", help="the model's name in requests; default: the last part of the path")

@@ -33,18 +33,10 @@
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
 
 CUDA_INLINE double across(double x, int lanes) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits = cuda_shuffle_xor_u64(bits, lanes);
-    memcpy(&x, &bits, sizeof bits);
-    return x;
+    return napier_double_of_bits(cuda_shuffle_xor_u64(napier_double_bits(x), lanes));
 }
 
-CUDA_INLINE int64_t bits_of(double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+CUDA_INLINE int64_t bits_of(double x) { return (int64_t)napier_double_bits(x); }
 
 /* A warp per column or row: its offset, its size, and whether f32 holds that. */
 CUDA_KERNEL(napier_umap_spans_kernel, napier_points_job, NAPIER_NEAR_THREADS) {

@@ -28,6 +28,9 @@ say '/help'
 say 'no' '/nonsense' '/save' '//x' '/save e.json' 2>&1 >/dev/null
 grep -c '"/x"' e.json
 say </dev/null
+# A line that is too long or has a byte 0 is left out whole; the next one is answered.
+{ head -c 1100000 /dev/zero | tr '\0' a; printf '\nHi\0there\n/save f.json\n'; } | run napier chat -m model 2>&1
+cat f.json
 told napier chat
 told napier chat -m model --max-tokens 0
 told napier chat -m nothing
