@@ -18,6 +18,7 @@
 #include "program/message.h"
 #include "program/progress.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,22 @@ static int check(const job *j, napier_status called) {
     return called == NAPIER_OK ? STATUS_OK
                                : complain("%s: %s%s", j->in->name, error_text(j->context, called),
                                           called == NAPIER_OUT_OF_MEMORY ? less_memory : "");
+}
+
+/* Reads elements and refuses a logit that overflows when it is divided by the temperature: its row would be NaN. */
+static int read_elements(const job *j, void *elements, int64_t count, int64_t *got) {
+    const double most = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64 ? DBL_MAX : (double)FLT_MAX;
+    const double temperature = j->options.temperature;
+    const bool look = temperature < 1 && j->operation != OPERATION_LOGSUMEXP;
+    int status = input_read(j->in, elements, count, got);
+    for (int64_t i = 0; look && status == STATUS_OK && i < *got; i++) {
+        const double x = element_value(j->in_dtype, (const char *)elements + i * size_of(j->in_dtype));
+        if (x <= DBL_MAX && x / temperature > most) {
+            status = complain("%s: %g / --temperature %g overflows%s", j->in->name, x, temperature,
+                              most < DBL_MAX ? "; --dtype f64 computes in f64" : "");
+        }
+    }
+    return status;
 }
 
 /* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
@@ -205,7 +222,7 @@ static int block_read(job *j, block *b, int64_t done, const char **from, int64_t
     }
     *from = b->read.data;
     int64_t got = 0;
-    const int status = input_read(j->in, b->read.data, *slices * slice_count(j), &got);
+    const int status = read_elements(j, b->read.data, *slices * slice_count(j), &got);
     *slices = got / slice_count(j);
     return status;
 }
@@ -327,12 +344,12 @@ static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int6
     const int64_t size = size_of(j->in_dtype);
     int64_t got = 0;
     if (!by_strips(j, s)) {
-        return input_read(j->in, s->piece.data, length * j->inner, &got);
+        return read_elements(j, s->piece.data, length * j->inner, &got);
     }
     int status = STATUS_OK;
     for (int64_t i = 0; i < length && status == STATUS_OK; i++) {
         status = input_seek(j->in, slice * slice_count(j) + (from + i) * j->inner + s->first) ||
-                 input_read(j->in, (char *)s->piece.data + i * s->width * size, s->width, &got);
+                 read_elements(j, (char *)s->piece.data + i * s->width * size, s->width, &got);
     }
     return status;
 }

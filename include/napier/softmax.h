@@ -58,7 +58,7 @@ typedef enum napier_masked_rows {
 typedef struct napier_softmax_options {
     size_t struct_size; /* sizeof(napier_softmax_options) */
     /* Finite and > 0, also after rounding to the compute type; default 1. A finite logit whose quotient overflows is an
-     * infinity: [3e38, 1e38] with 0.5 is a row with +inf. */
+     * infinity: [3e38, 1e38] with 0.5 is a row with +inf, unless the compute type is f64. */
     double temperature;
     napier_algorithm algorithm;     /* default AUTO */
     napier_masked_rows masked_rows; /* default NAN; logsumexp ignores it */

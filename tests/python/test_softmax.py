@@ -236,6 +236,19 @@ def test_special_values(ours, theirs):
 
 
 @both
+def test_a_logit_over_the_temperature_overflows(ours, theirs, recwarn):
+    for dtype, big in (("float32", 3e38), ("float64", 1.5e308)):
+        x = np.array([[1, 2], [big, big / 3]], dtype)
+        with pytest.warns(RuntimeWarning, match="temperature overflows.*float64"):
+            assert np.isnan(ours(x.T, 0, temperature=0.5)).tolist() == [[False, True]] * 2
+    x = np.array([3e38, 1e38], "float32")
+    assert_close(ours(x, temperature=0.5, dtype="float64"), theirs(x.astype("float64") / 0.5), np.float32)
+    for row in ([np.inf, 1], [np.nan, 1], [1, 2]):
+        ours(np.float32(row), temperature=0.5)
+    assert not recwarn.list
+
+
+@both
 def test_temperature_and_dtype(ours, theirs, rng):
     x = rng.standard_normal((4, 9)).astype(np.float32)
     assert_close(ours(x, temperature=0.5), theirs(x.astype(np.float64) / 0.5, axis=-1), np.float32)

@@ -4,6 +4,8 @@
 
 #include "../array/slices.h"
 
+#include <string.h>
+
 static const word_list algorithm_words = {NAPIER_ALGORITHM_AUTO, 4, {"auto", "safe", "online", "parallel"}};
 
 static int take_options(PyObject *const *values, napier_softmax_options *options) {
@@ -132,12 +134,39 @@ static napier_status run_slice_on_device(device_call *on, const operation *o, co
     return status;
 }
 
+/* Is an element finite (-1), an infinity (0) or NaN (1)? */
+static int beside_infinity(const char *at, napier_dtype dtype) {
+    const uint64_t infinity = dtype == NAPIER_F64   ? 0x7ff0000000000000
+                              : dtype == NAPIER_F32 ? 0x7f800000
+                              : dtype == NAPIER_F16 ? 0x7c00
+                                                    : 0x7f80;
+    const size_t size = napier_dtype_size(dtype), sign = 65 - 8 * size;
+    uint64_t bits = 0;
+    memcpy(&bits, at, size);
+    return (bits << sign > infinity << sign) - (bits << sign < infinity << sign);
+}
+
+/* Does a finite logit of a row / temperature overflow? Then all its results are NaN, although all its logits are finite. */
+static bool is_overflow(const slices *s, int64_t row) {
+    const char *const y = s->data[1] + row * s->row_stride[1] * (int64_t)s->item[1];
+    const char *x = s->data[0] + row * s->row_stride[0] * (int64_t)s->item[0];
+    bool all = beside_infinity(y, s->dtype[1]) > 0;
+    for (int64_t i = 0; i < s->cols && all; i++, x += s->col_stride[0] * (int64_t)s->item[0]) {
+        all = beside_infinity(x, s->dtype[0]) < 0;
+    }
+    return all;
+}
+
 /* on: NULL on the host. */
 static napier_status run_slices(napier_context *context, device_call *on, const operation *o, slices *s,
-                                const napier_softmax_options *options) {
+                                const napier_softmax_options *options, bool *overflows) {
+    const bool look = !on && o->kind == MAP && options->temperature < 1 && s->data[0] != s->data[1];
     napier_status status;
     do {
         status = on ? run_slice_on_device(on, o, s, options) : run_slice(context, o, s, options);
+        for (int64_t row = 0; look && !status && !*overflows && row < s->rows; row++) {
+            *overflows = is_overflow(s, row);
+        }
     } while (!status && slices_next(s));
     return status;
 }
@@ -146,8 +175,14 @@ static napier_status run_slices(napier_context *context, device_call *on, const 
 static int run_operation(const char *function, const operation *o, const array *like, slices *s,
                          const napier_softmax_options *options, int64_t elements) {
     int failed;
-    RUN_EITHER(failed, like, function, run_slices(context, NULL, o, s, options), run_slices(NULL, &on, o, s, options),
-               elements);
+    bool overflows = false;
+    RUN_EITHER(failed, like, function, run_slices(context, NULL, o, s, options, &overflows),
+               run_slices(NULL, &on, o, s, options, &overflows), elements);
+    if (!failed && overflows) {
+        return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                                "%s: x / temperature overflows, and the rows where it does are NaN; use dtype=\"float64\"",
+                                function);
+    }
     return failed;
 }
 
