@@ -206,7 +206,7 @@ check_goldens() {
         [ -n "$slow" ] && [ "$part" != all ] || part=
         [ -x "$dir/$program" ] || { skip "golden $subject, $name" "no cJSON, PCRE2 and utf8proc for this build"; continue; }
         # shellcheck disable=SC2086 # nothing, or one word
-        check_golden "golden $subject, $name" "$root/tests/bits/$program.txt" "$counts" $emulator "$dir/$program" $part
+        check_golden "golden $subject, $name" "$root/tests/bits/v1/$program.txt" "$counts" $emulator "$dir/$program" $part
     done
 }
 
@@ -224,7 +224,7 @@ group_release() {
     check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
     # shellcheck disable=SC2016 # for the inner shell; a crash has another status than 1
     check 60 "a scrambled order is noticed" bash -c '"$@"; [ $? -eq 1 ]' _ "$work/$release/tests/golden" --isa scalar \
-        --scramble --check "$root/tests/bits/golden.txt"
+        --scramble --check "$root/tests/bits/v1/golden.txt"
 }
 
 group_clang() {
@@ -236,6 +236,7 @@ group_clang() {
 
 group_bits() {
     local cc dir
+    check_counted 60 "lines that are frozen" python3 "$root/tests/bits/frozen.py"
     for cc in "$main_cc" clang; do
         have "$cc" || { skip "golden bits, ${cc##*/}" "no $cc on this machine"; continue; }
         dir=$release
@@ -285,7 +286,7 @@ group_sanitize() {
     for line in "${goldens[@]}"; do # every operation that uses threads
         program=${line%% *}
         [ -x "$work/tsan/tests/$program" ] || { skip "$program, threads" "not in this build"; continue; }
-        check 200 "$program, threads" "$work/tsan/tests/$program" --quick --threads 7 --check "$root/tests/bits/$program.txt"
+        check 200 "$program, threads" "$work/tsan/tests/$program" --quick --threads 7 --check "$root/tests/bits/v1/$program.txt"
     done
 }
 

@@ -15,6 +15,8 @@ const option machine_options[] = {
      .variable = "NAPIER_THREADS", .help = "threads (default: one for each processor): the same bits"},
     {"isa", 0, OPTION_WORD, "NAME", offsetof(base_request, isa), .words = isas, .variable = "NAPIER_ISA",
      .help = "{}: the instruction set (default auto, the best of this machine): the same bits"},
+    {"numerics", 0, OPTION_INTEGER, "N", offsetof(base_request, numerics), OPTION_FROM(0, NAPIER_NUMERICS_VERSION),
+     .help = "the version of the results' bits: 1, or 0 for the newest (default 0)"},
     {"help", 'h', OPTION_FLAG, NULL, offsetof(base_request, help), .help = "this text"},
     {.name = NULL},
 };
@@ -57,6 +59,7 @@ static int run(const command *c, base_request *q) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = (int)q->threads;
     options.highest_isa = q->isa;
+    options.numerics = q->numerics;
     const napier_status created = napier_context_create(&context, &options);
     if (created == NAPIER_UNSUPPORTED) {
         return complain("--isa (NAPIER_ISA): this machine or this build has no %s", napier_isa_name(q->isa));

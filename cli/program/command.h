@@ -12,6 +12,7 @@ typedef struct base_request {
     const char *in_path, *out_path; /* NULL: not given; "-": standard input and output */
     int64_t threads;                /* 0: the library's choice */
     napier_isa isa;
+    int64_t numerics; /* 0: the newest */
     int help;
 } base_request;
 

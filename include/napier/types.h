@@ -20,9 +20,9 @@ extern "C" {
 #define NAPIER_VERSION_PATCH 0
 #define NAPIER_VERSION_STRING "0.1.0"
 
-/* The version of every result's bits. While it is 0 bits may still change. From 1 on, a change of any result's bits comes
- * with a new number. */
-#define NAPIER_NUMERICS_VERSION 0
+/* The newest version of the results' bits that this library computes. A change of any result's bits comes with a new number,
+ * and the versions before it stay (docs/numerics.md). */
+#define NAPIER_NUMERICS_VERSION 1
 
 /* The result of a call. Values are never renumbered. */
 typedef enum napier_status {
@@ -197,17 +197,16 @@ typedef struct napier_context_options {
         highest_isa; /* AUTO: the best of this machine, with its matrix engine (AMX) for products of bf16. AVX512 does
                                    not use the engine. UNSUPPORTED if the machine lacks the instruction set */
     napier_allocator allocator; /* both functions NULL: the C library's */
+    int64_t numerics;           /* the version of the bits: 1, or 0 for the newest, NAPIER_NUMERICS_VERSION */
 } napier_context_options;
 
 /* All defaults, with struct_size set. */
-#define NAPIER_CONTEXT_OPTIONS_INIT                                              \
-    {                                                                            \
-        sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, { NULL, NULL, NULL } \
-    }
+#define NAPIER_CONTEXT_OPTIONS_INIT \
+    { sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, {NULL, NULL, NULL}, 0 }
 
 /* Creates a context. `options` NULL means all defaults. On failure *out is NULL.
  * Errors: INVALID_ARGUMENT (out NULL, struct_size, threads < 0 or > 1024, an unknown ISA, only one of the allocator's two
- * functions), UNSUPPORTED (this machine lacks the ISA), OUT_OF_MEMORY. */
+ * functions), UNSUPPORTED (this machine lacks the ISA, or this library that version of the numerics), OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_context_create(napier_context **out, const napier_context_options *options);
 /* Frees a context. NULL is allowed. */
 NAPIER_API void napier_context_destroy(napier_context *context);

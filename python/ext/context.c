@@ -125,6 +125,7 @@ static struct {
     int count;
     int threads; /* 0: as many as the library finds */
     napier_isa isa;
+    int numerics; /* 0: the newest */
 } pool = {.count = 0};
 
 static void pool_empty(void) {
@@ -140,6 +141,7 @@ napier_context *context_take(void) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = pool.threads;
     options.highest_isa = pool.isa;
+    options.numerics = pool.numerics;
     napier_context *context = NULL;
     const napier_status status = napier_context_create(&context, &options);
     if (status) {
@@ -254,6 +256,26 @@ static PyObject *get_isa(PyObject *self, PyObject *none) {
     return PyUnicode_FromString(napier_isa_name(isa));
 }
 
+static PyObject *set_numerics(PyObject *self, PyObject *value) {
+    (void)self;
+    int version = 0;
+    if (take_int(value, "numerics", &version)) {
+        return NULL;
+    }
+    if (version < 0 || version > napier_numerics_version()) {
+        return PyErr_Format(PyExc_NotImplementedError, "numerics: %d is not 1, or 0 for the newest version", version);
+    }
+    pool.numerics = version;
+    pool_empty();
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_numerics(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    return PyLong_FromLong(pool.numerics ? pool.numerics : napier_numerics_version());
+}
+
 static PyObject *isa_available(PyObject *self, PyObject *value) {
     (void)self;
     int isa = 0;
@@ -275,6 +297,8 @@ PyMethodDef context_functions[] = {{"set_num_threads", set_num_threads, METH_O, 
                                    {"set_isa", set_isa, METH_O, NULL},
                                    {"get_isa", get_isa, METH_NOARGS, NULL},
                                    {"isa_available", isa_available, METH_O, NULL},
+                                   {"set_numerics", set_numerics, METH_O, NULL},
+                                   {"get_numerics", get_numerics, METH_NOARGS, NULL},
                                    {"_set_progress", set_progress, METH_O, NULL},
                                    {"release_memory", release_memory, METH_NOARGS, NULL},
                                    {NULL, NULL, 0, NULL}};

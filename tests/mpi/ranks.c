@@ -1,7 +1,7 @@
 /* tests/mpi/ranks.c - every call of napier/mpi.h against the call on whole rows in one process, byte by byte.
  *
  *     mpirun -n N ranks TABLE     compares with the golden table too
- *     mpirun -n 1 ranks           prints the table (tests/bits/golden_shards.txt)
+ *     mpirun -n 1 ranks           prints the table (tests/bits/v1/golden_shards.txt)
  *     mpirun -n N ranks wait      makes calls until it is stopped: for the test that kills a rank
  *
  * The rows are those of tests/peers/distributed_ranks.py, which has the same table. The last line of rank 0 counts. Exit

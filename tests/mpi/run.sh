@@ -20,7 +20,7 @@ passed=0 failed=0
 run_ranks() { # mpirun, program, what, numbers of ranks
     local ranks line good bad status
     for ranks in $4; do
-        timeout 300 "$1" -n "$ranks" "$2" "$root/tests/bits/golden_shards.txt" >"$work/log" 2>&1
+        timeout 300 "$1" -n "$ranks" "$2" "$root/tests/bits/v1/golden_shards.txt" >"$work/log" 2>&1
         status=$?
         line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1)
         good=${line%% passed*} bad=${line#* passed, } bad=${bad%% failed*}

@@ -151,7 +151,7 @@ def numbers(seed, shape):
 def test_the_golden_table():
     """The lines of the table of PyTorch's and MPI's ranks, from chunks with their boundaries, as states."""
     cols = 5003
-    with open(os.path.join(ROOT, "tests", "bits", "golden_shards.txt"), encoding="ascii") as lines:
+    with open(os.path.join(ROOT, "tests", "bits", "v1", "golden_shards.txt"), encoding="ascii") as lines:
         golden = {name: crc for name, dtype, crc in map(str.split, lines) if dtype == "f32"}
     x, g = numbers(1, (5, cols)), numbers(2, (5, cols))
     short, run, nd._SHORT, nd._RUN = nd._SHORT, nd._RUN, 0, 1

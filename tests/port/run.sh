@@ -85,7 +85,7 @@ under_wine() { # program, arguments...
 }
 
 golden_under_wine() { # program, instruction set
-    under_wine "$kept/x86_64-windows-gnu/tests/$1.exe" --quick --isa "$2" --threads 7 --check "$root/tests/bits/$1.txt"
+    under_wine "$kept/x86_64-windows-gnu/tests/$1.exe" --quick --isa "$2" --threads 7 --check "$root/tests/bits/v1/$1.txt"
 }
 
 has_under_wine() { # instruction set

@@ -29,6 +29,7 @@ def settings_as_they_were():
 
     napier.set_num_threads(0)
     napier.set_isa("auto")
+    napier.set_numerics(0)
 
 
 def refuses(call, kind, text=""):

@@ -53,6 +53,9 @@ def test_bits_do_not_depend_on_settings():
             napier.set_isa(isa)
             assert napier.get_isa() == isa
             assert [bits(r) for r in some_results()] == want, isa
+    napier.set_numerics(1)
+    assert napier.get_numerics() == napier.numerics_version == 1
+    assert [bits(r) for r in some_results()] == want, "asked for by its number"
 
 
 def test_wrong_settings():
@@ -61,6 +64,8 @@ def test_wrong_settings():
         (lambda: napier.set_num_threads("2"), TypeError, "^threads: expected an integer"),
         (lambda: napier.set_isa("mmx"), ValueError, "^isa: 'mmx' is not one of 'auto'"),
         (lambda: napier.isa_available(3), ValueError, "^isa: 3"),
+        (lambda: napier.set_numerics(napier.numerics_version + 1), NotImplementedError, "^numerics: 2 is not 1"),
+        (lambda: napier.set_numerics(-1), NotImplementedError, "^numerics: -1 is not 1"),
     ]:
         refuses(*refused)
     for isa in ("neon", "avx512"):

@@ -62,6 +62,9 @@ static napier_status check_options(const napier_context_options *options) {
         (options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
         return NAPIER_INVALID_ARGUMENT;
     }
+    if (options->numerics < 0 || options->numerics > NAPIER_NUMERICS_VERSION) {
+        return NAPIER_UNSUPPORTED;
+    }
     switch (options->highest_isa) {
     case NAPIER_ISA_AUTO:
     case NAPIER_ISA_SCALAR:

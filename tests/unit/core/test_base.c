@@ -111,6 +111,12 @@ static void test_context_options(void) {
         assert_int_equal(create_with(o), there ? NAPIER_OK : known ? NAPIER_UNSUPPORTED : NAPIER_INVALID_ARGUMENT);
     }
     o = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
+    for (int numerics = -1; numerics <= NAPIER_NUMERICS_VERSION + 1; numerics++) {
+        o.numerics = numerics;
+        const bool known = numerics >= 0 && numerics <= NAPIER_NUMERICS_VERSION;
+        assert_int_equal(create_with(o), known ? NAPIER_OK : NAPIER_UNSUPPORTED);
+    }
+    o = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
     o.allocator.allocate = refuse;
     assert_int_equal(create_with(o), NAPIER_INVALID_ARGUMENT);
     o.allocator.deallocate = count_free;
