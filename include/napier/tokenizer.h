@@ -181,10 +181,15 @@ typedef struct napier_chat_options {
     const napier_chat_template *chat_template; /* NULL (default): `format` counts, else this. The template is run: it
                                   sees messages, tools, add_generation_prompt, enable_thinking if disable_thinking is
                                   set, and date_string and strftime_now if date is */
+    const char *variables; /* an object in JSON: more variables of the template, such as {"reasoning_effort": "low"}.
+                                  They replace those above, so `messages` may be here with all that JSON has; NULL
+                                  (default): none */
+    size_t variables_size; /* bytes; default 0 */
+    int64_t now;           /* the clock of strftime_now, in seconds since 1970 of local time; 0 (default): none */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \
-    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL, NULL }
+    { sizeof(napier_chat_options), 1, 0, NULL, 0, NAPIER_CHAT_QWEN3, NULL, NULL, NULL, 0, 0 }
 
 /* Appends the text of a conversation in a model's chat format, exactly as the model's template renders it, with its BOS
  * where the template writes one: so encode the text with NAPIER_ADD_NONE. Qwen3's format leaves out the thoughts of

@@ -5,7 +5,7 @@ import sys
 from . import _napier
 
 _ISAS = ("scalar", "neon", "avx2", "avx512")
-_OPTIONAL = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "trl", "matplotlib", "jinja2", "dask", "ray")
+_OPTIONAL = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "trl", "matplotlib", "dask", "ray")
 
 
 def _version(package):

@@ -113,6 +113,11 @@ static void check_template(napier_context *context, const char *bytes, size_t si
     REQUIRE(run == NAPIER_OK || run == NAPIER_UNSUPPORTED || run == NAPIER_INVALID_ARGUMENT, "status %d: %s", (int)run,
             napier_last_error(context));
     REQUIRE(run == NAPIER_OK || text.size == 0, "%zu bytes are left", text.size);
+    options.variables = bytes; /* mostly no JSON */
+    options.variables_size = size;
+    const napier_status given = napier_chat_text(context, messages, 2, &options, &text);
+    REQUIRE(given == NAPIER_OK || given == NAPIER_UNSUPPORTED || given == NAPIER_INVALID_ARGUMENT, "status %d: %s",
+            (int)given, napier_last_error(context));
     napier_text_buffer_free(context, &text);
     napier_chat_template_destroy(context, made);
 }

@@ -1,20 +1,17 @@
 """Chat templates in four documented formats, written here, against transformers' rendering and against the texts that the formats
 prescribe: tools, calls and their results, thoughts, a message that is continued. Templates that mean harm are refused or bounded."""
-import functools
 import json
 import pathlib
 import resource
 import threading
 import time
+from datetime import datetime, timedelta
 
-import jinja2
 import trl
 from tokenizers import Tokenizer as TheirTokenizer
 from transformers import PreTrainedTokenizerFast
 
 import napier
-from napier import _napier
-from napier._lm import causal_lm, sandbox
 from support import raises
 from test_rl_tokenizer import TOOLS, trained
 
@@ -114,18 +111,33 @@ def outcome(call):
         return None
 
 
-def test_four_formats():
-    texts = 0
-    for name, template in TEMPLATES.items():
+def test_texts_are_those_of_transformers():
+    """Published templates, those that TRL carries, and ours: both write the same text, or both refuse."""
+    published = {file.name: file.read_bytes().decode() for file in sorted((pathlib.Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))}
+    assert len(published) > 50
+    texts = refused = 0
+    for name, template in {**published, **TEMPLATES}.items():
         theirs, ours = pair(template)
         for talk in TALKS:
             for tools in (None, list(TOOLS)):
-                for options in ({}, {"add_generation_prompt": True}, {"add_generation_prompt": True, "enable_thinking": False}):
+                for options in ({}, {"add_generation_prompt": True, "enable_thinking": False}):
                     wanted = outcome(lambda: theirs.apply_chat_template(talk, tools=tools, tokenize=False, **options))
                     assert outcome(lambda: ours.apply_chat_template(talk, tools=tools, **options)) == wanted, (name, talk, options)
                     texts += wanted is not None
-    assert texts > 60
-    return f"{texts} texts"
+                    refused += wanted is None
+    assert texts > 1000
+    return f"{len(published)} published templates, {texts} texts the same, {refused} refused by both"
+
+
+def test_values_that_json_has():
+    """Integers of any length, texts of any characters, and depths reach the template as they are."""
+    theirs, ours = pair("{{ messages[0] | tojson }}{{ messages[0].n }}{{ x }}{{ messages[0].content | length }}")
+    for value in (0, -1, 2**62, 2**63, -(10**40), 1.5, 1e300, -0.0, True, None, [], {}, [[[1]]], {"a": {"b": [None]}}, "\u2028\x7f\0\U0001f600\\"):
+        talk = [{"role": "user", "content": "\u4e2d\n\"", "n": value}]
+        wanted = theirs.apply_chat_template(talk, tokenize=False, x=value)
+        assert ours.apply_chat_template(talk, x=value) == wanted, value
+    year = ours.apply_chat_template([], chat_template="{{ strftime_now('%Y %d %b') }}")
+    assert year in {datetime.now().strftime("%Y %d %b"), (datetime.now() - timedelta(minutes=1)).strftime("%Y %d %b")}
 
 
 def test_what_the_formats_prescribe():
@@ -268,109 +280,27 @@ NOT_ITS_BUSINESS = [
 ]
 
 
-def by_c(template, talk, tools=None, add_generation_prompt=False, enable_thinking=True):
-    """The C library's own rendering, which has no jinja2."""
-    rendered = [causal_lm._message("", m) for m in talk]
-    tools = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools or ())
-    return _napier._chat_text(rendered, tools, add_generation_prompt, not enable_thinking, "qwen3", None, template.encode(), b"<s>",
-                              b"</s>").decode()
-
-
-def plain(talk):
-    """A conversation with what the C library takes alone: reasoning_content, and calls without an id."""
-    return [{**{key: value for key, value in m.items() if key not in ("reasoning", "thinking")},
-             **({"reasoning_content": m["reasoning"]} if "reasoning" in m else {}),
-             **({"tool_calls": [{"type": "function", "function": call["function"]} for call in m["tool_calls"]]} if "tool_calls" in m else {})}
-            for m in talk]
-
-
-def test_templates_run_in_c():
-    """Published templates, those that TRL carries, and ours: the C library's text is jinja2's, or both refuse."""
-    folder = pathlib.Path(trl.__file__).parent / "chat_templates"
-    published = {file.name: file.read_bytes().decode() for file in sorted(folder.glob("*.jinja"))}
-    assert len(published) > 50
-    texts = refused = 0
-    for name, template in {**published, **TEMPLATES}.items():
-        _, ours = pair(template)
-        environment = sandbox.Environment()
-        environment.globals.pop("strftime_now")  # a text is not to depend on the day
-        compiled = functools.cache(functools.partial(environment.from_string, template))
-        for talk in map(plain, TALKS):
-            for tools in (None, list(TOOLS)):
-                for options in ({}, {"add_generation_prompt": True}, {"add_generation_prompt": True, "enable_thinking": False}):
-                    if (tools and "tools" not in template) or ("enable_thinking" in options and "enable_thinking" not in template):
-                        continue
-                    aliased = [{**({"thinking": m["reasoning_content"]} if "reasoning_content" in m else {}), **m} for m in talk]
-                    names = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": False, "documents": None, **options}
-                    environment.start(aliased)
-                    wanted = outcome(lambda: compiled().render(messages=aliased, tools=tools, **names))
-                    assert outcome(lambda: by_c(template, talk, tools, **options)) == wanted, (name, talk, bool(tools), options)
-                    texts += wanted is not None
-                    refused += wanted is None
-    return f"{len(published)} published templates, {texts} texts the same, {refused} refused by both"
-
-
-def test_templates_that_mean_harm_in_c():
-    slowest = 0.0
-    for template in TOO_MUCH + NOT_ITS_BUSINESS:
-        begin = time.monotonic()
-        found = outcome(lambda: by_c(template, TALKS[0]))
-        slowest = max(slowest, time.monotonic() - begin)
-        assert slowest < 20 and (found is None or len(found) < 2**26) and "class" not in (found or ""), (template[:200], slowest)
-    return f"{len(TOO_MUCH + NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s"
-
-
 def test_templates_that_mean_harm():
+    """Each is refused, or ends soon with a text of bounded size."""
     _, ours = pair(None)
-    slowest, memory = 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    slowest, memory, bounded = 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
     for template in TOO_MUCH:
         begin = time.monotonic()
-        raises(ValueError, "the chat template fails", lambda: ours.apply_chat_template(TALKS[0], chat_template=template))
+        try:
+            bounded += len(ours.apply_chat_template(TALKS[0], chat_template=template)) < 2**25
+        except ValueError as error:
+            assert "the chat template fails" in str(error), error
+            bounded += 1
         slowest = max(slowest, time.monotonic() - begin)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
-        assert slowest < 20 and grown < 2**20, (template[:200], slowest, grown)  # KiB
+        assert slowest < 20 and grown < 2**19, (template[:200], slowest, grown)  # KiB
+    assert bounded == len(TOO_MUCH)
     talk = [{"role": "user", "content": "x"}]
     for template in NOT_ITS_BUSINESS:
         found = outcome(lambda: ours.apply_chat_template(talk, chat_template=template))
         assert found in (None, "", "[]") or "class" not in found and "<" not in found, (template, found)
     assert talk == [{"role": "user", "content": "x"}]
     return f"{len(TOO_MUCH) + len(NOT_ITS_BUSINESS)} templates, the slowest ends after {slowest:.1f} s, and they need {grown >> 10} MiB"
-
-
-def test_all_that_a_template_reaches():
-    """Every attribute reachable from the globals and from values: none of a type, and what a call keeps is paid for."""
-    environment = sandbox.Environment()
-    context = environment.from_string("").new_context()
-    large, wide = list(range(20000)), {str(i): i for i in range(20000)}
-    macro = environment.from_string("{% macro m() %}{% if false %}{{ varargs }}{{ kwargs }}{% endif %}{% endmacro %}").module.m
-    left = [*environment.globals.values(), "text", 1, 1.5, True, None, (1,), [1], {"a": 1}, {"a": 1}.items(), {1}, range(3), macro,
-            jinja2.runtime.LoopContext([1], jinja2.Undefined), environment.globals["cycler"](1), environment.globals["joiner"](),
-            environment.globals["namespace"](a=1)]
-    seen, called = set(), 0
-    while left:
-        value = left.pop()
-        for name in dir(value):
-            found = environment.getattr(value, name)
-            key = type(value), name
-            if isinstance(found, jinja2.Undefined) or key in seen or name == "__wrapped__":  # a str.format, wrapped again
-                continue
-            seen.add(key)
-            assert not isinstance(value, type) and not isinstance(found, type) and not name.startswith("__"), key
-            left.append(found)
-        if not callable(value) or isinstance(value, jinja2.Undefined):
-            continue
-        for args, kwargs in (((large,), {}), ((wide,), {}), (large, {}), ((), wide)):
-            environment.start()
-            before = environment._left.characters
-            try:
-                made = environment.call(context, value, *args, **kwargs)
-            except Exception:  # noqa: BLE001: refused
-                continue
-            called += 1
-            spent = before - environment._left.characters
-            new = len(made) if hasattr(made, "__len__") and not any(made is x for x in args) else 0
-            assert spent >= max(new if new > 100 else 0, len(args), len(kwargs)), (value, spent)
-    return f"{len(seen)} attributes, {called} calls"
 
 
 def test_bounds_are_those_of_one_rendering():
@@ -386,7 +316,7 @@ def test_bounds_are_those_of_one_rendering():
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [999] * 90 and sandbox.STEPS < 30 * 99999
+    assert results == [999] * 90
 
 
 def test_long_conversations():
@@ -395,8 +325,6 @@ def test_long_conversations():
     for template in (QWEN3, QWEN2_5, LLAMA3, MISTRAL):
         theirs, ours = pair(template)
         assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, tokenize=False)
-    environment = sandbox.Environment()
-    assert isinstance(environment, jinja2.sandbox.ImmutableSandboxedEnvironment)
 
 
 def test_what_ordinary_templates_do_is_within_the_bounds():
@@ -410,24 +338,11 @@ def test_what_ordinary_templates_do_is_within_the_bounds():
             "{% macro f(m, all) %}{{ m.content | replace('word', 'w') }}{{ all[0] == m }}{{ m in all }}{% endmacro %}"
             "{% for m in messages[:20] %}{{ f(m, messages) }}{% endfor %}{{ messages | map(attribute='role') | unique | list | tojson(indent=4) }}",
             "{% set d = {'a': (1, 2), 'b': [3]} %}{% for k, v in d | dictsort %}{{ k }}{{ v }}{% endfor %}{{ d.items() | list }}{{ 1 < 2 < 3 }}"
-            "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}{{ messages | groupby('role') | length }}"
-            "{% autoescape true %}<b>{{ '<' }}{% endautoescape %}{{ messages | sum(attribute='x', start=1) if false else [1, 2] | sum }}"):
+            "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}{{ messages | sum(attribute='x', start=1) if false else [1, 2.5] | sum }}",
+            "{{ '%5d|%-5d|%05d|%.2f|%5.1f|%s|%%|%i' % (7, -7, -7, 2.345, -1.25, 'x', true) }}{{ '{0}{0:>4}{x:^7}|{:*<5}'.format('a', x='b') }}"
+            "{{ '{:05}|{:d}|{:.3f}|{{}}|{}'.format(-3, 4, 2.0, [1]) }}{{ [3, 'a' * 3, [1] * 2, 2 * (1,)] }}{{ 7 | abs }}{{ -1.5 | abs }}{{ 3 | float }}"
+            "{{ ['b', 'A', 'c'] | sort }}{{ ['b', 'A', 'c'] | sort(true, true) }}{{ messages | sort(attribute='role') | map(attribute='role') | first }}"
+            "{{ [2, 3, 1] | max }}{{ ['b', 'B', 'a'] | min }}{{ ['b', 'B', 'a'] | max }}{{ [1, 2, 3] | select('gt', 1) | list }}{{ 'a' is lower }}"
+            "{{ '1' is upper }}{{ 'b' is in 'abc' }}{{ [1, 2] | reject('le', 1) | list }}"):
         theirs, ours = pair(template)
         assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, tokenize=False), template
-
-
-def test_time_and_memory_end():
-    """The backstop, and memory that runs out, are errors that name the template."""
-    _, ours = pair(None)
-    seconds, render = sandbox.SECONDS, jinja2.Template.render
-
-    def fails(*_, **__):
-        raise MemoryError
-
-    try:
-        sandbox.SECONDS = 0
-        raises(ValueError, ("the chat template fails", "more than 0 s"), lambda: ours.apply_chat_template(TALKS[0], chat_template="{{ messages }}"))
-        sandbox.SECONDS, jinja2.Template.render = seconds, fails
-        raises(ValueError, "the chat template fails: it needs more memory", lambda: ours.apply_chat_template(TALKS[0], chat_template="x"))
-    finally:
-        sandbox.SECONDS, jinja2.Template.render = seconds, render

@@ -11,7 +11,7 @@ root=$(dirname "$(dirname "$here")")
 work=${1:-$root/build/test/python}
 [ $# -gt 0 ] && shift
 python=${PYTHON:-python3}
-packages="scikit-build-core numpy scipy scikit-learn matplotlib ml_dtypes jinja2 pytest hypothesis"
+packages="scikit-build-core numpy scipy scikit-learn matplotlib ml_dtypes pytest hypothesis"
 
 cannot() { echo "$1"; exit 77; }
 

@@ -179,7 +179,6 @@ def test_prompts_that_are_texts_begin_with_the_bos(directory, tmp_path):
 
 @have
 def test_chat_templates(tmp_path):
-    pytest.importorskip("jinja2")
     shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
     talk = [{"role": "user", "content": "\u00e9"}]
     (tmp_path / "tokenizer_config.json").write_text(

@@ -970,6 +970,9 @@ static napier_status chat_template(napier_context *c) {
     napier_text_buffer rendered = {NULL, 0, 0};
     napier_status status = CALL(napier_chat_template_create, c, source, sizeof source - 1, "<s>", NULL, &made);
     options.chat_template = made;
+    options.variables = "{\"x\": 1}";
+    options.variables_size = strlen(options.variables);
+    options.now = 1;
     if (!status && !CALL(napier_chat_template_mentions, made, "tools")) {
         status = CALL(napier_chat_text, c, &message, 1, &options, &rendered);
     }

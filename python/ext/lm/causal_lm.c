@@ -288,11 +288,11 @@ static const word_list chat_formats = {
     NAPIER_CHAT_QWEN3, 7, {"qwen3", "qwen2.5", "llama3", "llama3.1", "llama2", "mistral-v0.1", "mistral-v0.2"}};
 
 static napier_status chat_text_by(napier_context *context, const napier_chat_message *messages, int64_t count,
-                                  napier_chat_options *options, const napier_text *chat_template, const char *bos,
-                                  const char *eos, napier_text_buffer *text) {
+                                  napier_chat_options *options, const napier_text *chat_template,
+                                  napier_text_buffer *text) {
     napier_chat_template *made = NULL;
     napier_status status = chat_template->bytes ? napier_chat_template_create(context, chat_template->bytes,
-                                                                              chat_template->size, bos, eos, &made)
+                                                                              chat_template->size, NULL, NULL, &made)
                                                 : NAPIER_OK;
     options->chat_template = made;
     status = status ? status : napier_chat_text(context, messages, count, options, text);
@@ -301,15 +301,18 @@ static napier_status chat_text_by(napier_context *context, const napier_chat_mes
 }
 
 /* _chat_text([(role, content, reasoning, calls), ..], tools, add_generation_prompt, disable_thinking, format, date,
- * chat_template, bos, eos): bytes. A template counts in place of the format. */
+ * chat_template, variables, now): bytes. A template counts in place of the format. */
 PYTHON_FUNCTION(chat_text) {
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     PyObject *list;
-    napier_text tools = {NULL, 0}, date = {NULL, 0}, chat_template = {NULL, 0}, bos = {NULL, 0}, eos = {NULL, 0};
+    napier_text tools = {NULL, 0}, date = {NULL, 0}, chat_template = {NULL, 0}, variables = {NULL, 0};
     TAKE("chat", 9, 4, ON_HOST, ARG("messages", list), WITH("tools", tools, take_optional),
          ARG("add_generation_prompt", options.add_generation_prompt), ARG("disable_thinking", options.disable_thinking),
          WORD("format", options.format, chat_formats), WITH("date", date, take_text),
-         WITH("chat_template", chat_template, take_text), WITH("bos", bos, take_text), WITH("eos", eos, take_text))
+         WITH("chat_template", chat_template, take_text), WITH("variables", variables, take_text),
+         ARG("now", options.now))
+    options.variables = variables.bytes;
+    options.variables_size = variables.size;
     options.tools = tools.bytes;
     options.tools_size = tools.size;
     options.date = date.bytes;
@@ -322,7 +325,7 @@ PYTHON_FUNCTION(chat_text) {
     for (Py_ssize_t i = 0; !c.failed && i < messages; i++) {
         c.failed = take_message(PyList_GetItem(list, i), &m[i]) != 0;
     }
-    ADD_TEXT(chat_text_by(context, m, messages, &options, &chat_template, bos.bytes, eos.bytes, &text));
+    ADD_TEXT(chat_text_by(context, m, messages, &options, &chat_template, &text));
     for (Py_ssize_t i = 0; m && i < messages; i++) {
         PyMem_Free((void *)(uintptr_t)m[i].tool_calls);
     }

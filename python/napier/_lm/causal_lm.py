@@ -242,7 +242,7 @@ class Tokenizer:
         **variables,
     ):
         """The text of a conversation by the model's own chat template, as apply_chat_template of transformers gives it with
-        tokenize=False. It needs jinja2. The text has the BOS if the template writes it: encode it without
+        tokenize=False. The text has the BOS if the template writes it: encode it without
         add_special_tokens, or with "once".
 
         Parameters

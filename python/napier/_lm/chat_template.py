@@ -1,8 +1,11 @@
-"""A model's own chat template, rendered with jinja2 as transformers renders it."""
+"""A model's own chat template, which the C library's interpreter of Jinja runs; its text is the one that transformers renders."""
 
-import functools
+import calendar
 import json
 import os
+import time
+
+from .. import _napier
 
 
 def load(directory):
@@ -53,18 +56,16 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
         raise TypeError("messages: expected a list of dicts")
     if tools is not None and not all(isinstance(tool, dict) for tool in tools):
         raise TypeError("tools: expected a list of dicts, the JSON schemas of functions")
-    _jinja2()
     plain = [_aliased({key: _plain(value) for key, value in message.items() if value is not None}) for message in messages]
     last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
+    given = {"messages": plain, "tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt}
+    given = json.dumps({**special, **given, **_plain(variables)}, ensure_ascii=False, default=_plain)
+    now = calendar.timegm(time.localtime())
     try:
-        compiled = _compiled(template)
-        given = {"messages": plain, "tools": _plain(tools), "documents": _plain(documents), **_plain(variables)}
-        compiled.environment.start(*given.values())
-        text = compiled.render({**special, "add_generation_prompt": add_generation_prompt, **given})
-    except MemoryError as error:
-        raise ValueError("messages: the chat template fails: it needs more memory than there is") from error
-    except Exception as error:  # noqa: BLE001: a program of a stranger can raise any
-        raise ValueError(f"messages: the chat template fails: {error}") from error
+        text = _napier._chat_text([], None, False, False, chat_template=template, variables=given, now=now).decode()
+    except Exception as error:
+        said = str(error).removeprefix("chat: ").removeprefix("messages: the chat template says: ")
+        raise ValueError(f"messages: the chat template fails: {said}") from error
     return text if last is None else _cut(text, last)
 
 
@@ -107,34 +108,12 @@ def _aliased(message):
 
 
 def _plain(value):
-    """A value of JSON's types alone: a template is untrusted, and other objects have methods that it could call."""
-    if value is None or type(value) in (str, int, float, bool):
+    """A value of JSON's types alone."""
+    if value is None or isinstance(value, (str, int, float)):
         return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value) if kind is not str else str.__str__(value)
     if hasattr(value, "items"):
-        return {_plain(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [_plain(one) for one in value]
-    return f"<{type(value).__name__}>"
-
-
-def _jinja2():
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError("chat templates are programs in Jinja, which the package jinja2 runs: pip install jinja2") from error
-    if tuple(int(n) for n in jinja2.__version__.split(".")[:3]) < (3, 1, 6):
-        raise ImportError(f"jinja2 {jinja2.__version__}: its sandbox has holes that 3.1.6 closes: pip install -U jinja2")
-    return jinja2
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(template):
-    from .sandbox import Environment
-
-    return Environment().from_string(template)
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else f"<{type(value).__name__}>"
 
 
 def _text(path):

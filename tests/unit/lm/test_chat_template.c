@@ -107,19 +107,25 @@ static void what_is_written(void) {
 
 /* A template, and a part of the message. */
 static const char *const cannot[][2] = {
-    {"a\n{% include 'x' %}", "line 2: the statement 'include' is not supported; choose a format"},
+    {"a\n{% include 'x' %}", "line 2: the statement 'include' is not supported"},
     {"{% import 'x' as y %}", "'import'"},
     {"{% filter upper %}a{% endfilter %}", "'filter'"},
     {"{{ 'a' | pprint }}", "the filter 'pprint' of a text"},
     {"{{ ''.__class__ }}{{ ''.__class__.__mro__ }}", "'__mro__' of an undefined value"},
-    {"{{ ''.format(1) }}", "the method format of a text"},
+    {"{% autoescape true %}{% endautoescape %}", "the statement 'autoescape' is not supported"},
+    {"{{ messages | groupby('role') }}", "the filter 'groupby' of a list"},
+    {"{{ '{0.__class__}'.format(1) }}", "a format asks for '0.__class__'"},
+    {"{{ '{:{w}}'.format(1, w=9) }}", "a format with '{w'"},
+    {"{{ '{:1001}'.format(1) }}{{ '%1001d' % 1 }}", "more than 1000"},
+    {"{{ '{'.format(1) }}", "a single brace"},
+    {"{{ [1, 'a'] | sort }}", "an integer > a text"},
     {"{{ messages.append(1) }}", "the method append of a list"},
     {"{{ messages[0].update({}) }}", "the method update of a dict"},
     {"{{ messages[0].items }}", "the method items of a dict, which is not called"},
     {"{{ cycler(1) }}", "'cycler' is no function"},
     {"{{ strftime_now('%Y') }}", "'strftime_now' is no function"},
-    {"{{ '%x' % 1 }}", "a format with %x of an integer"},
-    {"{{ '%s' % (1, 2) }}", "a format takes 1 of 2 values"},
+    {"{{ '%x' % 1 }}", "a format with x of an integer"},
+    {"{{ '%s' % (1, 2) }}", "a format does not take the 2 values"},
     {"{{ 'a' + 1 }}", "a text + an integer"},
     {"{{ 'a' + none }}", "a text + none"},
     {"{{ nothing.x }}", "'x' of an undefined value"},
@@ -204,6 +210,40 @@ static void options_count(void) {
     static const char wanted[] = "1 May 2026 1 May 2026 FalseFalse";
     expect(text.size == sizeof wanted - 1 && memcmp(text.bytes, wanted, text.size) == 0, "%.*s", (int)text.size,
            text.bytes);
+    text.size = 0;
+    options.variables = "{\"messages\": [-123456789012345678901, 1.5, [\"\\u00e9\"]], \"enable_thinking\": 7}";
+    options.variables_size = strlen(options.variables);
+    napier_chat_template *seen = NULL, *clock = NULL;
+    static const char given[] = "{{ messages }}{{ messages | tojson }}{{ enable_thinking }}{{ date_string }}";
+    succeeded(context, napier_chat_template_create(context, given, sizeof given - 1, NULL, NULL, &seen), "a template");
+    options.chat_template = seen;
+    succeeded(context, napier_chat_text(context, NULL, 0, &options, &text), "variables");
+    static const char values[] =
+        "[-123456789012345678901, 1.5, ['\xc3\xa9']][-123456789012345678901, 1.5, [\"\xc3\xa9\"]]71 May 2026";
+    expect(text.size == sizeof values - 1 && memcmp(text.bytes, values, text.size) == 0, "%.*s", (int)text.size,
+           text.bytes);
+    options.variables_size--;
+    refused(context, napier_chat_text(context, NULL, 0, &options, &text), NAPIER_UNSUPPORTED, "is wanted before", NULL);
+    options.variables = "[1]";
+    options.variables_size = 3;
+    refused(context, napier_chat_text(context, NULL, 0, &options, &text), NAPIER_UNSUPPORTED, "no object of JSON",
+            NULL);
+    options.variables = NULL;
+    invalid(context, napier_chat_text(context, NULL, 0, &options, &text), "variables NULL");
+    options.variables_size = 0;
+    static const char timed[] = "{{ strftime_now('%d %b %Y') }}";
+    succeeded(context, napier_chat_template_create(context, timed, sizeof timed - 1, NULL, NULL, &clock), "a template");
+    text.size = 0;
+    options.chat_template = clock;
+    options.date = NULL;
+    options.now = 86400 * 365;
+    options.disable_thinking = 0;
+    succeeded(context, napier_chat_text(context, NULL, 0, &options, &text), "a clock");
+    expect(text.size == 11 && memcmp(text.bytes, "01 Jan 1971", 11) == 0, "%.*s", (int)text.size, text.bytes);
+    options.disable_thinking = 1;
+    options.date = "1 May 2026";
+    napier_chat_template_destroy(context, seen);
+    napier_chat_template_destroy(context, clock);
     options.chat_template = plain;
     invalid(context, napier_chat_text(context, talk, 1, &options, &text), "no enable_thinking");
     options.disable_thinking = 0;

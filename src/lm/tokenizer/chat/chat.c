@@ -60,6 +60,7 @@ static napier_status check_format(napier_context *context, const napier_chat_mes
     if (o->chat_template != NULL) {
         return NAPIER_OK;
     }
+    NAPIER_REFUSE_IF(context, o->variables_size > 0, "options: variables are a chat template's, and there is none");
     NAPIER_REFUSE_IF(context, o->format < 0 || o->format >= FORMATS, "options: format is %lld, not from 0 to %d",
                      (long long)o->format, FORMATS - 1);
     const format *const f = &formats[o->format];
@@ -82,6 +83,8 @@ napier_status napier_chat_text(napier_context *context, const napier_chat_messag
     NAPIER_TRY(napier_read_options(context, "options",
                                    NAPIER_STRUCT(napier_chat_options, NAPIER_CHAT_OPTIONS_INIT, date), options, &o));
     NAPIER_REFUSE_IF(context, o.tools == NULL && o.tools_size > 0, "options: tools NULL, but %zu bytes", o.tools_size);
+    NAPIER_REFUSE_IF(context, o.variables == NULL && o.variables_size > 0, "options: variables NULL, but %zu bytes",
+                     o.variables_size);
     NAPIER_TRY(napier_check_text_buffer(context, "text", text));
     NAPIER_TRY(check_messages(context, messages, count));
     NAPIER_TRY(check_format(context, messages, count, &o));

@@ -272,11 +272,23 @@ static napier_status check(napier_context *context, const napier_chat_template *
 }
 
 static size_t input_size(const napier_chat *c) {
-    size_t size = c->options->tools_size;
+    size_t size = c->options->tools_size + c->options->variables_size;
     for (int64_t i = 0; i < c->count; i++) {
         size += c->messages[i].size + c->messages[i].reasoning_size;
     }
     return size;
+}
+
+/* The members of an object in JSON. */
+static void set_given(jinja *j, napier_span json) {
+    const jinja_value given = napier_jinja_json(j, json);
+    if (given.kind != JINJA_DICT) {
+        napier_jinja_fail(j, "variables: no object of JSON");
+        return;
+    }
+    for (int64_t i = 0; i < given.as.dict->count && !j->status; i++) {
+        napier_jinja_assign(j, given.as.dict->pairs[i].key, given.as.dict->pairs[i].value);
+    }
 }
 
 static void set_variables(jinja *j, const napier_chat *c, const napier_chat_template *t) {
@@ -294,6 +306,10 @@ static void set_variables(jinja *j, const napier_chat *c, const napier_chat_temp
     if (o->date != NULL) {
         j->date = key(o->date);
         napier_jinja_set(j, "date_string", napier_jinja_text(o->date));
+    }
+    j->now = o->now;
+    if (o->variables_size > 0) {
+        set_given(j, (napier_span){o->variables, o->variables_size});
     }
 }
 

@@ -1,6 +1,10 @@
 /* lm/tokenizer/jinja/calls.c - methods of values, filters, tests and functions, as Python and jinja2 have them. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <utf8proc.h>
 
 #include "lm/tokenizer/jinja/jinja.h"
@@ -283,6 +287,9 @@ static jinja_value text_method(jinja *j, napier_span text, napier_span name, con
     if (IS("join")) {
         return join(j, argument(a, 0, NULL, undefined), text, NULL);
     }
+    if (IS("format")) {
+        return napier_jinja_format(j, text, a);
+    }
     if (IS("find") || IS("rfind") || IS("count")) {
         const napier_span part = text_argument(j, a, 0, NULL, NULL);
         return IS("count") ? count_text(j, text, part) : find_text(j, text, part, IS("rfind"));
@@ -356,9 +363,9 @@ static bool is_kind(jinja_value v, napier_span name, bool *is_known) {
                  {"sequence", k == JINJA_TEXT || k == JINJA_LIST || k == JINJA_DICT},
                  {"iterable", k == JINJA_TEXT || k == JINJA_LIST || k == JINJA_DICT || k == JINJA_UNDEFINED},
                  {"boolean", k == JINJA_BOOL},
-                 {"integer", k == JINJA_INT},
+                 {"integer", k == JINJA_INT || k == JINJA_LONG},
                  {"float", k == JINJA_FLOAT},
-                 {"number", napier_jinja_is_number(v)},
+                 {"number", napier_jinja_is_number(v) || k == JINJA_LONG},
                  {"true", k == JINJA_BOOL && v.as.integer},
                  {"false", k == JINJA_BOOL && !v.as.integer},
                  {"callable", k == JINJA_MACRO || k == JINJA_FUNCTION}};
@@ -377,16 +384,20 @@ bool napier_jinja_test(jinja *j, jinja_value v, napier_span name, const jinja_ar
     if (is_known) {
         return is;
     }
-    if (IS("equalto") || IS("eq") || IS("==") || IS("ne") || IS("!=")) {
-        return napier_jinja_equal(j, v, argument(a, 0, NULL, undefined)) != (IS("ne") || IS("!="));
-    }
-    if (IS("in")) {
-        const jinja_value items = napier_jinja_items(j, argument(a, 0, NULL, undefined));
-        bool found = false;
-        for (int64_t i = 0; !j->status && i < items.as.list->count && !found; i++) {
-            found = napier_jinja_equal(j, items.as.list->items[i], v);
+    static const char *const comparisons[][2] = {
+        {"==", "=="},         {"eq", "=="},      {"equalto", "=="}, {"!=", "!="}, {"ne", "!="}, {"<", "<"},
+        {"lt", "<"},          {"lessthan", "<"}, {"<=", "<="},      {"le", "<="}, {">", ">"},   {"gt", ">"},
+        {"greaterthan", ">"}, {">=", ">="},      {"ge", ">="},      {"in", "in"}};
+    for (size_t i = 0; i < sizeof comparisons / sizeof comparisons[0]; i++) {
+        if (IS(comparisons[i][0])) {
+            return napier_jinja_compare(j, comparisons[i][1], v, argument(a, 0, NULL, undefined));
         }
-        return found;
+    }
+    if ((IS("lower") || IS("upper")) && v.kind == JINJA_TEXT) {
+        const napier_span text = v.as.text, lower = change_case(j, text, LOWER).as.text;
+        const napier_span upper = change_case(j, text, UPPER).as.text, same = IS("lower") ? lower : upper;
+        return !j->status && same.size == text.size && memcmp(same.bytes, text.bytes, text.size) == 0 &&
+               (lower.size != upper.size || memcmp(lower.bytes, upper.bytes, lower.size) != 0);
     }
     if ((IS("odd") || IS("even")) && v.kind == JINJA_INT) {
         return (v.as.integer % 2 == 0) == IS("even");
@@ -518,9 +529,69 @@ static jinja_value sorted(jinja *j, jinja_value v) {
     return made;
 }
 
-static bool is_sorted(napier_span a, napier_span b) {
-    const int c = memcmp(a.bytes, b.bytes, a.size < b.size ? a.size : b.size);
-    return c < 0 || (c == 0 && a.size <= b.size);
+/* What an item is ordered by: it, or its attribute; texts in lower case, where case does not count. */
+static jinja_value key_of(jinja *j, jinja_value item, const jinja_value *attribute, bool with_case) {
+    const jinja_value key = attribute == NULL || attribute->kind == JINJA_NONE ? item
+                            : attribute->kind == JINJA_TEXT                    ? path_of(j, item, attribute->as.text)
+                                                                               : undefined;
+    return key.kind == JINJA_TEXT && !with_case ? change_case(j, key.as.text, LOWER) : key;
+}
+
+/* The items in the order of their keys; equal ones stay in theirs. */
+static jinja_value sort_by(jinja *j, jinja_value items, jinja_value keys, bool is_reverse) {
+    const jinja_value made = napier_jinja_list(j), order = napier_jinja_list(j);
+    for (int64_t i = 0; !j->status && i < keys.as.list->count; i++) {
+        const jinja_value key = keys.as.list->items[i];
+        int64_t at = i;
+        napier_jinja_add(j, made, items.as.list->items[i]);
+        napier_jinja_add(j, order, key);
+        for (; at > 0 && napier_jinja_spend(j, key.kind == JINJA_TEXT ? key.as.text.size : 0) &&
+               napier_jinja_compare(j, is_reverse ? "<" : ">", order.as.list->items[at - 1], key);
+             at--) {
+            made.as.list->items[at] = made.as.list->items[at - 1];
+            order.as.list->items[at] = order.as.list->items[at - 1];
+        }
+        if (!j->status) {
+            made.as.list->items[at] = items.as.list->items[i];
+            order.as.list->items[at] = key;
+        }
+    }
+    return made;
+}
+
+static jinja_value sort(jinja *j, jinja_value v, const jinja_arguments *a) {
+    const jinja_value items = napier_jinja_items(j, v), keys = napier_jinja_list(j);
+    const bool with_case = napier_jinja_is_true(argument(a, 1, "case_sensitive", undefined));
+    for (int64_t i = 0; !j->status && i < items.as.list->count; i++) {
+        napier_jinja_add(j, keys, key_of(j, items.as.list->items[i], named(a, 2, "attribute"), with_case));
+    }
+    return sort_by(j, items, keys, napier_jinja_is_true(argument(a, 0, "reverse", undefined)));
+}
+
+/* The first of the largest or smallest items. */
+static jinja_value extreme(jinja *j, jinja_value v, const jinja_arguments *a, const char *operator) {
+    const jinja_value items = napier_jinja_items(j, v);
+    const bool with_case = napier_jinja_is_true(argument(a, 0, "case_sensitive", undefined));
+    jinja_value found = undefined, best = undefined;
+    for (int64_t i = 0; !j->status && i < items.as.list->count; i++) {
+        const jinja_value key = key_of(j, items.as.list->items[i], named(a, 1, "attribute"), with_case);
+        if (i == 0 || napier_jinja_compare(j, operator, key, best)) {
+            found = items.as.list->items[i];
+            best = key;
+        }
+    }
+    return found;
+}
+
+static jinja_value sum(jinja *j, jinja_value v, const jinja_arguments *a) {
+    const jinja_value items = napier_jinja_items(j, v);
+    jinja_value made = argument(a, 1, "start", napier_jinja_int(0));
+    for (int64_t i = 0; !j->status && i < items.as.list->count; i++) {
+        const jinja_value item = key_of(j, items.as.list->items[i], named(a, 0, "attribute"), true);
+        made = napier_jinja_is_number(made) ? napier_jinja_binary(j, "+", made, item)
+                                            : (napier_jinja_fail(j, "sum is for numbers"), undefined);
+    }
+    return made;
 }
 
 /* The pairs of a dict in the order of their keys in lower case. */
@@ -530,22 +601,9 @@ static jinja_value sort_pairs(jinja *j, jinja_value dict, const jinja_arguments 
         napier_jinja_fail(j, "dictsort with arguments is not supported");
     }
     for (int64_t i = 0; !j->status && i < list.as.list->count; i++) {
-        const jinja_value pair = list.as.list->items[i];
-        const jinja_value key = change_case(j, pair.as.list->items[0].as.text, LOWER);
-        int64_t at = i;
-        napier_jinja_add(j, keys, key);
-        for (; at > 0 && !j->status && !is_sorted(keys.as.list->items[at - 1].as.text, key.as.text) &&
-               napier_jinja_spend(j, key.as.text.size);
-             at--) {
-            list.as.list->items[at] = list.as.list->items[at - 1];
-            keys.as.list->items[at] = keys.as.list->items[at - 1];
-        }
-        if (!j->status) {
-            list.as.list->items[at] = pair;
-            keys.as.list->items[at] = key;
-        }
+        napier_jinja_add(j, keys, key_of(j, list.as.list->items[i].as.list->items[0], NULL, false));
     }
-    return list;
+    return sort_by(j, list, keys, false);
 }
 
 static jinja_value to_json(jinja *j, jinja_value v, const jinja_arguments *a) {
@@ -621,6 +679,12 @@ static jinja_value list_filter(jinja *j, jinja_value v, napier_span name, const 
     if (IS("dictsort") && v.kind == JINJA_DICT) {
         return sort_pairs(j, v, a);
     }
+    if (IS("sort") || IS("sum")) {
+        return IS("sort") ? sort(j, v, a) : sum(j, v, a);
+    }
+    if (IS("min") || IS("max")) {
+        return extreme(j, v, a, IS("min") ? "<" : ">");
+    }
     if (IS("reverse") || IS("unique")) {
         return IS("reverse") ? reverse(j, v) : unique(j, v);
     }
@@ -651,6 +715,11 @@ jinja_value napier_jinja_filter(jinja *j, jinja_value v, napier_span name, const
     }
     if (IS("int")) {
         return to_integer(j, v, a);
+    }
+    if ((IS("float") || IS("abs")) && napier_jinja_is_number(v)) {
+        return IS("float")             ? (jinja_value){.kind = JINJA_FLOAT, .as.number = napier_jinja_number(v)}
+               : v.kind == JINJA_FLOAT ? (jinja_value){.kind = JINJA_FLOAT, .as.number = fabs(v.as.number)}
+                                       : napier_jinja_int(v.as.integer < 0 ? -v.as.integer : v.as.integer);
     }
     if (IS("string") || IS("safe")) {
         return IS("safe") ? v : napier_jinja_span(napier_jinja_string(j, v));
@@ -683,6 +752,22 @@ static jinja_value range(jinja *j, const jinja_arguments *a) {
     return list;
 }
 
+static jinja_value time_now(jinja *j, const jinja_arguments *a) {
+    const napier_span given = text_argument(j, a, 0, NULL, NULL);
+    const time_t now = (time_t)j->now;
+    enum { MOST = 1000 };
+    struct tm parts;
+    char form[MOST + 1];
+    char *const made = napier_jinja_take(j, 64 * MOST, 1);
+    if (given.size > MOST || memchr(given.bytes, '\0', given.size) != NULL || gmtime_r(&now, &parts) == NULL) {
+        napier_jinja_fail(j, "strftime_now with such a format");
+        return undefined;
+    }
+    memcpy(form, given.bytes, given.size);
+    form[given.size] = '\0';
+    return made != NULL ? napier_jinja_span((napier_span){made, strftime(made, 64 * MOST, form, &parts)}) : undefined;
+}
+
 jinja_value napier_jinja_function(jinja *j, napier_span name, const jinja_arguments *a) {
     if (IS("raise_exception")) {
         char text[300];
@@ -699,7 +784,7 @@ jinja_value napier_jinja_function(jinja *j, napier_span name, const jinja_argume
         return range(j, a);
     }
     if (IS("strftime_now")) {
-        return napier_jinja_span(j->date);
+        return j->date.size > 0 ? napier_jinja_span(j->date) : time_now(j, a);
     }
     const jinja_value made = napier_jinja_dict(j, IS("namespace") ? JINJA_SPACE : JINJA_DICT);
     for (int i = 0; i < a->count && !j->status; i++) {

@@ -397,40 +397,26 @@ static jinja_value join_lists(jinja *j, jinja_value a, jinja_value b) {
     return made;
 }
 
-static jinja_value repeat(jinja *j, napier_span text, int64_t times) {
-    napier_span made = {"", 0};
-    for (int64_t i = 0; i < times && !j->status; i++) {
-        made = napier_jinja_copy(j, made, text);
-    }
-    return napier_jinja_span(made);
-}
-
-/* Python's % of a text: %s, %d of an integer, and %%. */
-static jinja_value format(jinja *j, napier_span text, jinja_value with) {
-    const bool is_tuple = with.kind == JINJA_LIST && with.as.list->is_tuple;
-    const int64_t count = is_tuple ? with.as.list->count : 1;
-    napier_span made = {"", 0};
-    int64_t taken = 0;
-    for (int64_t at = 0; !j->status && (at = napier_jinja_find(text, (napier_span){"%", 1}, 0)) >= 0;) {
-        const size_t size = (size_t)at;
-        const char kind = size + 1 < text.size ? text.bytes[size + 1] : '\0';
-        const jinja_value v = taken >= count ? undefined : is_tuple ? with.as.list->items[taken] : with;
-        if (kind != '%' && (taken >= count || (kind != 's' && (kind != 'd' || v.kind != JINJA_INT)))) {
-            napier_jinja_fail(j, "a format with %%%c of %s", kind > ' ' ? kind : '?', napier_jinja_kind_name(v.kind));
-            break;
+static jinja_value repeat(jinja *j, jinja_value v, int64_t times) {
+    jinja_value made = napier_jinja_text("");
+    if (v.kind == JINJA_LIST) {
+        made = v.as.list->is_tuple ? napier_jinja_tuple(j) : napier_jinja_list(j);
+        for (int64_t i = 0; i < times && v.as.list->count > 0 && !j->status; i++) {
+            for (int64_t k = 0; k < v.as.list->count; k++) {
+                napier_jinja_add(j, made, v.as.list->items[k]);
+            }
         }
-        made = napier_jinja_copy(j, made, (napier_span){text.bytes, size + (kind == '%')});
-        made = kind == '%' ? made : napier_jinja_copy(j, made, napier_jinja_string(j, v));
-        taken += kind != '%';
-        text = (napier_span){text.bytes + size + 2, text.size - size - 2};
+    } else if (v.kind == JINJA_TEXT) {
+        for (int64_t i = 0; i < times && v.as.text.size > 0 && !j->status; i++) {
+            made.as.text = napier_jinja_copy(j, made.as.text, v.as.text);
+        }
+    } else {
+        refuse_operator(j, "*", v, napier_jinja_int(times));
     }
-    if (taken != count) {
-        napier_jinja_fail(j, "a format takes %lld of %lld values", (long long)taken, (long long)count);
-    }
-    return napier_jinja_span(napier_jinja_copy(j, made, text));
+    return made;
 }
 
-static jinja_value binary(jinja *j, const char *operator, jinja_value a, jinja_value b) {
+jinja_value napier_jinja_binary(jinja *j, const char *operator, jinja_value a, jinja_value b) {
     if (j->dead || j->status || !napier_jinja_spend(j, 0)) {
         return undefined;
     }
@@ -442,7 +428,7 @@ static jinja_value binary(jinja *j, const char *operator, jinja_value a, jinja_v
         return numbers(j, operator, a, b);
     }
     if (operator[0] == '%' && a.kind == JINJA_TEXT) {
-        return format(j, a.as.text, b);
+        return napier_jinja_percent(j, a.as.text, b);
     }
     if (operator[0] == '+' && a.kind == JINJA_TEXT && b.kind == JINJA_TEXT) {
         return napier_jinja_span(napier_jinja_copy(j, a.as.text, b.as.text));
@@ -451,8 +437,10 @@ static jinja_value binary(jinja *j, const char *operator, jinja_value a, jinja_v
         a.as.list->is_tuple == b.as.list->is_tuple) {
         return join_lists(j, a, b);
     }
-    return operator[0] == '*' && a.kind == JINJA_TEXT && b.kind == JINJA_INT ? repeat(j, a.as.text, b.as.integer)
-                                                                             : refuse_operator(j, operator, a, b);
+    if (operator[0] == '*' &&(a.kind == JINJA_INT || b.kind == JINJA_INT)) {
+        return a.kind == JINJA_INT ? repeat(j, b, a.as.integer) : repeat(j, a, b.as.integer);
+    }
+    return refuse_operator(j, operator, a, b);
 }
 
 /* The operators of each level, from what binds least. */
@@ -466,7 +454,7 @@ static jinja_value read_level(jinja *j, int level) {
         for (int i = 0; levels[level][i] != NULL && !more; i++) {
             more = accept(j, levels[level][i]);
             if (more) {
-                a = binary(j, levels[level][i], a, read_level(j, level + 1));
+                a = napier_jinja_binary(j, levels[level][i], a, read_level(j, level + 1));
             }
         }
     }
@@ -508,42 +496,39 @@ static int order(jinja *j, jinja_value a, jinja_value b, const char *operator) {
     return c != 0 ? c : a.as.text.size < b.as.text.size ? -1 : a.as.text.size > b.as.text.size;
 }
 
-static bool compare(jinja *j, int operator, jinja_value a, jinja_value b) {
-    switch (operator) {
-    case 0: return napier_jinja_equal(j, a, b);
-    case 1: return !napier_jinja_equal(j, a, b);
-    case 2: return order(j, a, b, "<=") <= 0;
-    case 3: return order(j, a, b, ">=") >= 0;
-    case 4: return order(j, a, b, "<") < 0;
-    case 5: return order(j, a, b, ">") > 0;
-    case 6: return contains(j, b, a);
-    default: return !contains(j, b, a);
-    }
+bool napier_jinja_compare(jinja *j, const char *operator, jinja_value a, jinja_value b) {
+    const char c = operator[0];
+    return c == '='   ? napier_jinja_equal(j, a, b)
+           : c == '!' ? !napier_jinja_equal(j, a, b)
+           : c == 'i' ? contains(j, b, a)
+           : c == 'n' ? !contains(j, b, a)
+           : c == '<' ? order(j, a, b, operator) < (operator[1] == '=')
+                      : order(j, a, b, operator) > -(operator[1] == '=');
 }
 
-/* The index of the comparison that follows; -1: none. */
-static int accept_comparison(jinja *j) {
+/* The comparison that follows; NULL: none. */
+static const char *accept_comparison(jinja *j) {
     static const char *const operators[] = {"==", "!=", "<=", ">=", "<", ">"};
     for (int i = 0; i < 6; i++) {
         if (accept(j, operators[i])) {
-            return i;
+            return operators[i];
         }
     }
     if (accept_name(j, "in")) {
-        return 6;
+        return "in";
     }
     const bool is_not_in =
         napier_jinja_next_is(j, JINJA_NAME, "not") && napier_jinja_same(j->tokens[j->at + 1].text, "in");
     j->at += is_not_in ? 2 : 0;
-    return is_not_in ? 7 : -1;
+    return is_not_in ? "not in" : NULL;
 }
 
 static jinja_value read_comparison(jinja *j) {
     jinja_value a = read_level(j, 0);
     bool is_true = true, is_any = false;
-    for (int operator; !j->status && (operator= accept_comparison(j)) >= 0; is_any = true) {
+    for (const char *operator; !j->status && (operator= accept_comparison(j)) != NULL; is_any = true) {
         const jinja_value b = read_level(j, 0);
-        is_true = is_true && !j->dead && !j->status && compare(j, operator, a, b);
+        is_true = is_true && !j->dead && !j->status && napier_jinja_compare(j, operator, a, b);
         a = b;
     }
     return is_any ? napier_jinja_bool(is_true) : a;

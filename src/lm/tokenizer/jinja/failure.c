@@ -20,8 +20,6 @@ void napier_jinja_fail(jinja *j, const char *format, ...) {
     va_end(arguments);
     napier_jinja_clean(text);
     const int64_t at = j->at < j->count ? j->at : j->count - 1;
-    j->status = napier_fail(
-        j->context, NAPIER_UNSUPPORTED,
-        "chat_template, line %d: %s; choose a format, or render it in Python with Tokenizer.apply_chat_template",
-        at >= 0 ? j->tokens[at].line : 1, text);
+    j->status = napier_fail(j->context, NAPIER_UNSUPPORTED, "chat_template, line %d: %s",
+                            at >= 0 ? j->tokens[at].line : 1, text);
 }

@@ -31,7 +31,8 @@ typedef enum jinja_kind {
     JINJA_DICT,
     JINJA_SPACE, /* a namespace: a dict whose members can be set */
     JINJA_MACRO,
-    JINJA_FUNCTION
+    JINJA_FUNCTION,
+    JINJA_LONG /* an integer of JSON with more than 18 digits, which is only written: as.text */
 } jinja_kind;
 
 typedef struct jinja_list jinja_list;
@@ -116,7 +117,8 @@ typedef struct jinja {
     enum { JINJA_GO, JINJA_BREAK, JINJA_CONTINUE } flow;
     napier_text_buffer out;
     jinja_value (*call_macro)(struct jinja *j, jinja_value macro, const jinja_arguments *a); /* of run.c */
-    napier_span date; /* what strftime_now gives; no bytes: the function is not defined */
+    napier_span date; /* what strftime_now gives; no bytes: what the clock `now` says */
+    int64_t now;      /* seconds since 1970, in local time; 0: there is no clock */
 } jinja;
 
 /* Begins with no tokens and no variables. `input` bytes of the conversation allow more work. */
@@ -168,6 +170,10 @@ const char *napier_jinja_kind_name(jinja_kind kind);
 double napier_jinja_number(jinja_value v);
 bool napier_jinja_is_number(jinja_value v);
 
+/* format.c: Python's % of a text, and its method format */
+jinja_value napier_jinja_percent(jinja *j, napier_span text, jinja_value with);
+jinja_value napier_jinja_format(jinja *j, napier_span text, const jinja_arguments *a);
+
 /* text.c */
 int64_t napier_jinja_length(napier_span text); /* in characters */
 napier_span napier_jinja_part(napier_span text, int64_t from, int64_t to);
@@ -188,6 +194,8 @@ jinja_value napier_jinja_attribute(jinja *j, jinja_value of, napier_span name);
 
 /* expression.c, variables.c. A macro, which run.c runs, is called in an expression. */
 jinja_value napier_jinja_expression(jinja *j);
+jinja_value napier_jinja_binary(jinja *j, const char *operator, jinja_value a, jinja_value b);
+bool napier_jinja_compare(jinja *j, const char *operator, jinja_value a, jinja_value b);
 jinja_value napier_jinja_operand(jinja *j); /* an expression that is no A if CONDITION else B */
 jinja_value napier_jinja_lookup(jinja *j, napier_span name);
 void napier_jinja_assign(jinja *j, napier_span name, jinja_value value);

@@ -28,13 +28,25 @@ static jinja_value read_dict(jinja *j) {
     return dict;
 }
 
+static bool is_long(napier_span digits) {
+    bool is_integer = digits.size > 18;
+    for (size_t i = 0; i < digits.size && is_integer; i++) {
+        is_integer = digits.bytes[i] >= '0' && digits.bytes[i] <= '9';
+    }
+    return is_integer;
+}
+
+static jinja_value read_long(jinja *j, napier_span digits, bool is_negative) {
+    return (jinja_value){.kind = JINJA_LONG, .as.text = napier_jinja_copy(j, (napier_span){"-", is_negative}, digits)};
+}
+
 static jinja_value read_value(jinja *j) {
     jinja_value value = {.kind = JINJA_NONE};
     if (napier_jinja_enter(j)) {
         const bool is_negative = napier_jinja_accept(j, JINJA_OPERATOR, "-");
         const napier_span text = j->tokens[j->at].text;
         if (napier_jinja_accept(j, JINJA_NUMBER, NULL)) {
-            value = napier_jinja_read_number(j, text, is_negative);
+            value = is_long(text) ? read_long(j, text, is_negative) : napier_jinja_read_number(j, text, is_negative);
         } else if (napier_jinja_accept(j, JINJA_STRING, NULL)) {
             value = napier_jinja_span(text);
         } else if (napier_jinja_accept(j, JINJA_NAME, "true") || napier_jinja_accept(j, JINJA_NAME, "false")) {

@@ -172,8 +172,8 @@ void napier_jinja_put(jinja *j, jinja_value v, napier_span key, jinja_value valu
 
 const char *napier_jinja_kind_name(jinja_kind kind) {
     static const char *const names[] = {
-        "an undefined value", "none",    "a bool",    "an integer", "a float", "a text", "a list", "a dict",
-        "a namespace",        "a macro", "a function"};
+        "an undefined value", "none",    "a bool",     "an integer",    "a float", "a text", "a list", "a dict",
+        "a namespace",        "a macro", "a function", "a long integer"};
     return names[kind];
 }
 
@@ -384,6 +384,7 @@ static void write_value(jinja *j, jinja_value v, bool is_json, int64_t indent, i
         case JINJA_INT:
         case JINJA_FLOAT: write_number(j, v); break;
         case JINJA_TEXT: write_quoted(j, v.as.text, is_json); break;
+        case JINJA_LONG: write_span(j, v.as.text); break;
         case JINJA_LIST:
         case JINJA_DICT: write_items(j, v, is_json, indent, level); break;
         default: napier_jinja_fail(j, "%s has no text", napier_jinja_kind_name(v.kind));

@@ -20,7 +20,7 @@ jinja_value napier_jinja_lookup(jinja *j, napier_span name) {
         found = find(j, name, j->visible, j->variable_count);
         found = found != NULL ? found : find(j, name, 0, globals);
     }
-    for (size_t i = 0; found == NULL && i < 4U + (j->date.size > 0); i++) {
+    for (size_t i = 0; found == NULL && i < 4U + (j->date.size > 0 || j->now != 0); i++) {
         if (napier_jinja_same(name, functions[i])) {
             return (jinja_value){.kind = JINJA_FUNCTION, .as.text = name};
         }
