@@ -45,6 +45,8 @@ typedef struct session {
     int64_t turn; /* answers so far: each has random numbers of its own */
     int64_t *ids;
     buffer answer;
+    napier_kv *kv;    /* of the last answer and what precedes it: the next turn runs only what is new */
+    bool has_begun;   /* the answer has a token */
     bool is_terminal; /* someone types */
     bool is_too_long, has_failed;
 } session;
@@ -88,10 +90,14 @@ static void on_interrupt(int number) {
     (void)signal(number, on_interrupt); /* some systems take it away */
 }
 
-/* The interrupt of the context. */
-static int asks_to_stop(void *user) {
-    (void)user;
-    return is_interrupted != 0;
+/* The interrupt of the context. An answer that has begun ends with its next token instead, and its keys are kept. */
+static int asks_to_stop(void *user) { return is_interrupted && !((const session *)user)->has_begun; }
+
+/* Called as the library's on_token. */
+static int end_if_interrupted(int64_t sequence, int64_t index, int64_t id, float logprob, void *user) {
+    (void)sequence, (void)index, (void)id, (void)logprob;
+    ((session *)user)->has_begun = true;
+    return is_interrupted ? NAPIER_END_SEQUENCE : 0;
 }
 
 /* Called as the library's on_text. */
@@ -100,7 +106,7 @@ static int show(int64_t sequence, const char *bytes, size_t size, int ended, voi
     (void)sequence, (void)ended;
     text_keep(bytes, size, &s->answer);
     text_print(bytes, size, isatty(fileno(stdout)) ? TEXT_TERMINAL : TEXT_PLAIN, stdout);
-    return fflush(stdout) != 0 || s->answer.failed || is_interrupted;
+    return fflush(stdout) != 0 || s->answer.failed;
 }
 
 /* Makes ids of the conversation. */
@@ -120,6 +126,7 @@ static napier_status generate(session *s) {
     napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
     napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
     napier_generate_results results = NAPIER_GENERATE_RESULTS_INIT;
+    napier_kv *kv = NULL;
     int64_t length = 0;
     sampling.temperature = q->shared.temperature;
     sampling.top_k = q->top_k;
@@ -132,16 +139,27 @@ static napier_status generate(session *s) {
     options.stop = napier_indices_i64(s->stop, s->stop_count);
     options.sampling = &sampling;
     options.tokenizer = s->encoder.tokenizer;
+    options.on_token = end_if_interrupted;
     options.on_text = show;
     options.user = s;
+    options.kvs = (const napier_kv *const *)&s->kv;
+    options.kv_count = s->kv != NULL;
     results.ids = s->ids;
     results.lengths = &length;
-    return napier_generate(s->context, s->model, &batch, &options, &results);
+    results.kvs = &kv;
+    results.kv_count = 1;
+    const napier_status status = napier_generate(s->context, s->model, &batch, &options, &results);
+    if (kv != NULL) {
+        napier_kv_destroy(s->context, s->kv);
+        s->kv = kv;
+    }
+    return status;
 }
 
 /* Answers the last message. An answer that Ctrl-C has ended stays as it is. */
 static int answer(session *s) {
     s->answer.size = 0;
+    s->has_begun = false;
     is_interrupted = 0;
     if (encode(s)) {
         return STATUS_FAILED;
@@ -311,7 +329,7 @@ static int run(void *request, napier_context *context) {
             puts("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the conversation.");
         }
         void (*const before)(int) = signal(SIGINT, on_interrupt);
-        napier_context_set_interrupt(context, asks_to_stop, NULL);
+        napier_context_set_interrupt(context, asks_to_stop, &s);
         status = talk(&s);
         napier_context_set_interrupt(context, NULL, NULL);
         (void)signal(SIGINT, before != SIG_ERR ? before : SIG_DFL);
@@ -323,6 +341,7 @@ static int run(void *request, napier_context *context) {
     buffer_free(&s.answer);
     id_lists_free(&s.prompt);
     text_encoder_free(&s.encoder);
+    napier_kv_destroy(context, s.kv);
     napier_model_destroy(context, s.model);
     return status;
 }

@@ -119,6 +119,10 @@ static void keep_a_system_prompt(napier_context *context) {
     results.logprobs = napier_array_f32(&without, 1);
     EXPECT(napier_model_logprobs_for(context, model, p, r, NULL, &results) == NAPIER_OK);
     EXPECT(with == without);
+    napier_kv *longer = NULL; /* of {5, 60, 12, 8}: only the 8 runs */
+    EXPECT(napier_kv_extend(context, kv, napier_indices_i32(prompt + 3, 1), NULL, NULL, &longer) == NAPIER_OK);
+    EXPECT(napier_kv_tokens(longer) == 4);
+    napier_kv_destroy(context, longer);
     napier_kv_destroy(context, kv);
     napier_model_destroy(context, model);
 }

@@ -92,6 +92,12 @@ typedef struct napier_generate_results {
     napier_text_buffer *text; /* the texts of all sequences are appended; NULL: not wanted */
     int64_t *text_offsets;    /* [B + 1] text b is the bytes offsets[b] .. offsets[b + 1] - 1 of what was appended;
                                      needed with text */
+    napier_kv **kvs;          /* [kv_count] keys and values of sequences 0 .. kv_count - 1: of their prompt and of all
+                                     tokens but the last. A later call that goes on with the sequence, as the next turn of
+                                     a conversation, takes them in options->kvs and runs only what is new. The caller
+                                     destroys them; after an error while it runs they are NULL.
+                                     kv_count 0: not wanted */
+    int64_t kv_count;
 } napier_generate_results;
 
 #define NAPIER_GENERATE_RESULTS_INIT \

@@ -186,6 +186,9 @@ typedef struct napier_kv napier_kv;
  * may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED; then *out is NULL. */
 NAPIER_API napier_status napier_kv_create(napier_context *context, const napier_model *model, napier_indices ids,
                                           napier_progress *progress, void *user, napier_kv **out);
+/* The same of kv's tokens and ids [N], N > 0, behind them: only ids run. kv stays as it is. */
+NAPIER_API napier_status napier_kv_extend(napier_context *context, const napier_kv *kv, napier_indices ids,
+                                          napier_progress *progress, void *user, napier_kv **out);
 /* Frees it. NULL is allowed. */
 NAPIER_API void napier_kv_destroy(napier_context *context, napier_kv *kv);
 /* The number of its tokens, and of its bytes. NULL: 0. */

@@ -71,6 +71,19 @@ def test_chat():
             model=NAME, messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]))
 
 
+def test_turns():
+    """Conversations that take turns: each answer is that of the whole conversation at once, whether its keys were kept or not."""
+    with Server("--conversations", "2") as server, client_of(server) as client:
+        talks = [[{"role": "user", "content": f"Hello {i}, " * 9}] for i in range(3)]
+        for turn in range(4):
+            for i, talk in enumerate(talks[: 2 + turn % 2]):
+                got = client.chat.completions.create(model=NAME, messages=talk, max_tokens=9, seed=i).choices[0].message.content
+                text = server.model.tokenizer.apply_chat_template(talk, add_generation_prompt=True)
+                wanted = direct(server.model, text, i, max_tokens=9)[0][3]
+                assert got == wanted, (turn, i, got, wanted)
+                talk += [{"role": "assistant", "content": got}, {"role": "user", "content": f"And {turn}?"}]
+
+
 def test_streams():
     """The pieces of a stream are the whole answer; usage comes last."""
     with Server() as server:

@@ -600,6 +600,25 @@ def test_families(name):
 
 
 @have
+def test_turns():
+    """Keys and values of generated sequences, and of what follows them: a call that goes on with them has the same bits."""
+    model = napier.CausalLM.from_state_dict(*family("Qwen3ForCausalLM"))
+    options = {"samples": 2, "max_tokens": 6, "stop": []}
+    first = model.generate([[5, 6, 7], [8, 9]], keep_kvs=3, **options)
+    assert [len(kv) for kv in first.kvs] == [8, 8, 7] and not model.generate([[5]], **options).kvs
+    prompt = [8, 9, *first.token_ids[12:18], 1, 2]
+    more = model.kv(prompt[7:9], after=first.kvs[2])
+    assert len(more) == 9 and more.nbytes > first.kvs[2].nbytes
+    wanted = model.generate([prompt], **options)
+    for kvs in (first.kvs, [more], [*first.kvs, more]):
+        made = model.generate([prompt], kvs=kvs, **options)
+        assert made.token_ids.tolist() == wanted.token_ids.tolist() and bits(made.plain_logprobs) == bits(wanted.plain_logprobs)
+    refuses(
+        lambda: napier.CausalLM.from_state_dict(*family("Qwen3ForCausalLM")).generate([[5]], kvs=[more]), ValueError, "not of this model"
+    )
+
+
+@have
 def test_experts():
     """One tensor for each expert, as in files, and those of all experts together, as transformers 5 has them in memory."""
     experts, width, rng = 4, 20, np.random.default_rng(3)

@@ -302,6 +302,7 @@ OTHERWISE = {
     "encode_texts": "CausalLM.batch_logprobs",
     "token_buffer_free": "Tokenizer",
     "kv_create": "CausalLM.kv",
+    "kv_extend": "CausalLM.kv(after=)",
     "kv_destroy": "CausalLM.kv",
     "kv_tokens": "len(CausalLM.kv())",
     "kv_bytes": "CausalLM.kv().nbytes",

@@ -1065,9 +1065,12 @@ static napier_status kv_logprobs(napier_context *c) {
     const napier_score_batch b = score_batch();
     const napier_score_results r = new_score_results(TOKENS);
     napier_score_options options = score;
-    napier_kv *kv = NULL;
+    napier_kv *kv = NULL, *more = NULL;
     napier_status status = CALL(napier_kv_create, c, model, token_ids(4), NULL, NULL, &kv);
     expect(!status == !!kv, "napier_kv_create: status %d, but %p", (int)status, (void *)kv);
+    status = status ? status : CALL(napier_kv_extend, c, kv, token_ids(4), NULL, NULL, &more);
+    expect(!status == !!more, "napier_kv_extend: status %d, but %p", (int)status, (void *)more);
+    napier_kv_destroy(c, more);
     options.kvs = (const napier_kv *const *)&kv;
     options.kv_count = 1;
     status = status ? status : napier_model_batch_logprobs(c, model, &b, &options, &r);
@@ -1093,7 +1096,15 @@ static napier_status generate(napier_context *c) {
     r.plain_logprobs = new_rows(2 * SAMPLES, MOST);
     r.entropy = new_rows(2 * SAMPLES, MOST);
     o.min_tokens = 2;
-    return CALL(napier_generate, c, model, &b, &o, &r);
+    napier_kv *kvs[2] = {NULL};
+    r.kvs = kvs;
+    r.kv_count = 2;
+    const napier_status status = CALL(napier_generate, c, model, &b, &o, &r);
+    for (int i = 0; i < 2; i++) {
+        expect(!status == !!kvs[i], "napier_generate: status %d, but kv %p", (int)status, (void *)kvs[i]);
+        napier_kv_destroy(c, kvs[i]);
+    }
+    return status;
 }
 static napier_status batch_plan(napier_context *c) {
     const napier_score_batch b = score_batch();

@@ -25,8 +25,9 @@ static void held_end(PyObject *capsule) {
         napier_model_destroy(h->context, h->object);
     } else if (name == tokenizer_name) {
         napier_tokenizer_destroy(h->context, h->object);
-    } else {
-        napier_kv_destroy(h->context, h->object);
+    } else { /* that of generate has no context of its own */
+        const held *const model = PyCapsule_GetPointer(h->needs, model_name);
+        napier_kv_destroy(model->context, h->object);
     }
     napier_context_destroy(h->context);
     Py_XDECREF(h->needs);
@@ -542,15 +543,18 @@ PYTHON_FUNCTION(model_forward) {
     return call_end(&c);
 }
 
-/* (kv, bytes) */
+/* (kv, bytes): of ids, or of the kv `after`, which may be None, and ids. */
 PYTHON_FUNCTION(model_kv) {
-    PyObject *capsule, *progress;
+    PyObject *capsule, *progress, *after;
     napier_indices ids;
     napier_kv *kv = NULL;
-    TAKE("kv", 3, 2, ON_HOST, ARG("model", capsule), ARG("ids", ids), ARG("progress", progress))
+    TAKE("kv", 4, 2, ON_HOST, ARG("model", capsule), ARG("ids", ids), ARG("progress", progress), ARG("after", after))
     const napier_model *model = c.failed ? NULL : object_of(capsule, model_name);
-    c.failed = !model;
-    HOLD(kv, kv_name, capsule, WITHOUT_STEPS(napier_kv_create(context, model, ids, model_progress, progress, &kv)));
+    const napier_kv *before = model && after ? object_of(after, kv_name) : NULL;
+    c.failed = !model || (after && !before);
+    HOLD(kv, kv_name, capsule,
+         WITHOUT_STEPS(before ? napier_kv_extend(context, before, ids, model_progress, progress, &kv)
+                              : napier_kv_create(context, model, ids, model_progress, progress, &kv)));
     call_add(&c, c.failed ? NULL : PyLong_FromLongLong(napier_kv_bytes(kv)));
     return call_end(&c);
 }
@@ -774,15 +778,36 @@ static PyObject *list_of_texts(const napier_text_buffer *text, const int64_t *of
     return list;
 }
 
+/* A list of (kv, tokens, bytes). It takes the kvs, which it destroys after an error. */
+static PyObject *list_of_kvs(napier_context *context, napier_kv **kvs, int64_t count, PyObject *model) {
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        held *const h = list ? PyMem_Malloc(sizeof *h) : NULL;
+        if (!h) {
+            napier_kv_destroy(context, kvs[i]);
+            Py_CLEAR(list);
+            continue;
+        }
+        *h = (held){NULL, kvs[i], Py_NewRef(model)};
+        PyObject *const one = Py_BuildValue("NLL", PyCapsule_New(h, kv_name, held_end),
+                                            (long long)napier_kv_tokens(kvs[i]), (long long)napier_kv_bytes(kvs[i]));
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) {
+            Py_CLEAR(list);
+        }
+    }
+    return list ? list : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
 /* (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs, entropy or None [B, max_tokens], stop_text [B], texts or
- * None) */
+ * None, kvs) */
 PYTHON_FUNCTION(model_generate) {
-    const napier_model *model;
+    PyObject *capsule;
     generate_inputs in = {.batch = NAPIER_GENERATE_BATCH_INIT,
                           .options = NAPIER_GENERATE_OPTIONS_INIT,
                           .sampling = NAPIER_SAMPLE_OPTIONS_INIT};
     int wants_texts = 0, wants_entropy = 0;
-    TAKE("generate", 23, 3, ON_HOST, WITH("model", model, take_model), ARG("prompt_ids", in.batch.prompt_ids),
+    int64_t kept = 0;
+    TAKE("generate", 24, 3, ON_HOST, ARG("model", capsule), ARG("prompt_ids", in.batch.prompt_ids),
          ARG("prompt_offsets", in.batch.prompt_offsets), ARG("samples", in.batch.samples),
          ARG("numbers", in.batch.numbers), ARG("max_tokens", in.options.max_tokens), ARG("stop", in.options.stop),
          ARG("temperature", in.sampling.temperature), ARG("top_k", in.sampling.top_k), ARG("top_p", in.sampling.top_p),
@@ -791,7 +816,9 @@ PYTHON_FUNCTION(model_generate) {
          ARG("seed", in.sampling.seed), ARG("on_token", in.told.on_token), WITH("kvs", in.kvs, take_kvs),
          ARG("min_tokens", in.options.min_tokens), WITH("tokenizer", in.options.tokenizer, take_tokenizer),
          WITH("stop_texts", in.stop_texts, take_stop_texts), ARG("on_text", in.told.on_text), ARG("texts", wants_texts),
-         ARG("entropy", wants_entropy))
+         ARG("entropy", wants_entropy), ARG("keep_kvs", kept))
+    const napier_model *model = c.failed ? NULL : object_of(capsule, model_name);
+    c.failed = !model;
     check_generate(&c, &in);
     const int64_t sequences = (in.batch.prompt_offsets.size - 1) * in.batch.samples, most = in.options.max_tokens;
     napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
@@ -804,18 +831,20 @@ PYTHON_FUNCTION(model_generate) {
     r.stop_text = make_integers_if(&c, true, sequences, -1);
     r.text_offsets = make_integers_if(&c, true, sequences + 1, -1); /* in whose place the texts go */
     r.text = wants_texts ? &text : NULL;
+    r.kv_count = kept < 0 ? 0 : kept < sequences ? kept : sequences;
+    r.kvs = c.failed ? NULL : PyMem_Calloc((size_t)r.kv_count + 1, sizeof *r.kvs);
     napier_context *context = c.failed ? NULL : context_take();
     c.failed = !context;
     if (context) {
         napier_status status;
         Py_BEGIN_ALLOW_THREADS status = WITHOUT_STEPS(napier_generate(context, model, &in.batch, &in.options, &r));
-        Py_END_ALLOW_THREADS call_set(&c, 6,
-                                      raise_status(context, status, c.function)
-                                          ? NULL
-                                          : list_of_texts(&text, r.text_offsets, sequences, wants_texts));
+        Py_END_ALLOW_THREADS const bool failed = raise_status(context, status, c.function);
+        call_set(&c, 6, failed ? NULL : list_of_texts(&text, r.text_offsets, sequences, wants_texts));
+        call_add(&c, failed ? NULL : list_of_kvs(context, r.kvs, r.kv_count, capsule));
         napier_text_buffer_free(context, &text);
         context_give(context);
     }
+    PyMem_Free(r.kvs);
     PyMem_Free(in.kvs.list);
     PyMem_Free(in.stop_texts.list);
     return call_end(&c);

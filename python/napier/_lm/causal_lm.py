@@ -48,10 +48,11 @@ class Generated(NamedTuple):
     entropy: object = None  # with entropy=True: of the distribution of plain_logprobs
     texts: object = None  # with texts=True: list of B texts, without special tokens and the text that ended it
     stop: object = None  # list of B: the id or the text of `stop` that ended it, or None
+    kvs: object = ()  # with keep_kvs=N: list of the first N sequences' KV, of the prompt and all tokens but the last
 
 
 class KV:
-    """The keys and values of a beginning that many calls share, from CausalLM.kv. len() is the number of its tokens, nbytes
+    """The keys and values of a beginning that many calls share, from CausalLM.kv or generate. len() is the number of its tokens, nbytes
     its size. It cannot be pickled."""
 
     __module__ = "napier"  # what help shows
@@ -603,9 +604,10 @@ class CausalLM:
         )
         return BatchLogprobs(*scores[:3])
 
-    def kv(self, prompt, *, progress=None):
+    def kv(self, prompt, *, progress=None, after=None):
         """Runs a beginning, a text or ids, through the model, and keeps its keys and values for `kvs=` of other calls. The bits
-        are the same with and without.
+        are the same with and without. after: another result of kv or generate, behind whose tokens the prompt goes on: only
+        the prompt runs.
 
         Examples
         --------
@@ -618,9 +620,10 @@ class CausalLM:
         """
         ids = self._encode(prompt, "prompt") if isinstance(prompt, (str, bytes)) else prompt
         ids = _ids(ids, "prompt")
-        self._note_length(len(ids))
-        handle, nbytes = self._run(_napier._model_kv, ids, progress)
-        return KV(handle, len(ids), nbytes)
+        tokens = len(ids) + (len(after) if after is not None else 0)
+        self._note_length(tokens)
+        handle, nbytes = self._run(_napier._model_kv, ids, progress, None if after is None else after._handle)
+        return KV(handle, tokens, nbytes)
 
     def score(
         self,
@@ -755,9 +758,10 @@ class CausalLM:
         entropy=False,
         texts=False,
         on_text=None,
+        keep_kvs=0,
     ):
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
-        stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
+        stopped [B], entropy [T], texts [B], stop [B], kvs [N]), where sequence b is a sample of prompt b // samples.
 
         logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
         score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
@@ -778,6 +782,8 @@ class CausalLM:
         on_text : function of (sequence, text, ended), called for new text; no piece ends inside a character, or has a part of
             what may become a stop. A true value cancels
         kvs : results of kv; a prompt that begins with the tokens of one of these uses it
+        keep_kvs : of how many sequences, from the first on, the keys and values are kept, for `kvs` of a call that goes on with
+            them, such as the next turn of a conversation: it runs only what is new
 
         Examples
         --------
@@ -798,7 +804,7 @@ class CausalLM:
             raise ValueError("stop, texts, on_text: this model has no tokenizer (tokenizer.json, or tokenizer=), which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
         lists = self._ragged(prompts, "prompts")
-        ids, lengths, logprobs, plain, entropies, which, made = self._run(
+        ids, lengths, logprobs, plain, entropies, which, made, kept = self._run(
             _napier._model_generate,
             *lists,
             samples,
@@ -821,6 +827,7 @@ class CausalLM:
             on_text,
             texts,
             entropy,
+            keep_kvs,
         )
         self._note_length((np.diff(lists[1]).repeat(samples) + lengths).max(initial=0) - 1)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -828,9 +835,8 @@ class CausalLM:
         last = ids[np.arange(len(ids)), lengths - 1]
         by_id = np.isin(last, stop_ids)
         why = [stop_texts[text] if text >= 0 else int(id) if ended else None for text, id, ended in zip(which, last, by_id)]
-        return Generated(
-            ids[there], offsets, logprobs[there], plain[there], by_id | (which >= 0), entropies[there] if entropy else None, made, why
-        )
+        entropies, stopped = entropies[there] if entropy else None, by_id | (which >= 0)
+        return Generated(ids[there], offsets, logprobs[there], plain[there], stopped, entropies, made, why, [KV(*one) for one in kept])
 
     def _stops(self, stop):
         """The ids and the texts of `stop`."""

@@ -28,6 +28,7 @@ class Generated(NamedTuple):
     entropy: Any = None
     texts: Any = None
     stop: Any = None
+    kvs: Any = ()
 
 class KV:
     nbytes: int
@@ -147,7 +148,7 @@ class CausalLM:
         progress: Optional[Callable[..., Any]] = None,
         kvs: Sequence[KV] = (),
     ) -> Scores: ...
-    def kv(self, prompt: Array, *, progress: Optional[Callable[..., Any]] = None) -> KV: ...
+    def kv(self, prompt: Array, *, progress: Optional[Callable[..., Any]] = None, after: Optional[KV] = None) -> KV: ...
     def plan(
         self,
         prompts: Array,
@@ -201,6 +202,7 @@ class CausalLM:
         entropy: bool = False,
         texts: bool = False,
         on_text: Optional[Callable[..., Any]] = None,
+        keep_kvs: int = 0,
     ) -> Generated: ...
 
 Qwen3 = CausalLM

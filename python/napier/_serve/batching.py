@@ -75,6 +75,7 @@ class Engine:
         self._tokens, self._last = 0, 0.0  # of the queue: tokens of its prompts, and when the last came
         self._changed = threading.Condition()
         self._stopping, self._running = False, 0
+        self._kept: list[tuple[np.ndarray, Any]] = []  # ids and keys and values of the last conversations, oldest first
         self._threads = [threading.Thread(target=self._work, name=f"generate-{i}", daemon=True) for i in range(limits.parallel)]
 
     def start(self):
@@ -114,12 +115,25 @@ class Engine:
     def replace(self, model):
         """Calls that begin from now on use this model; those that run go on with theirs. Returns the number of the weights."""
         with self._changed:
-            self.model, self.version = model, self.version + 1
+            self.model, self.version, self._kept = model, self.version + 1, []
             return self.version
 
     def counts(self):
         """How many requests wait, and how many run."""
         return {"waiting": len(self._queue), "running": self._running}
+
+    # ---- Keys and values of conversations
+
+    def _kvs(self, model):
+        with self._changed:
+            return [kv for _, kv in self._kept] if model is self.model else []
+
+    def _keep(self, model, ids, kv):
+        """Keeps those of a conversation, instead of those that it went on with."""
+        with self._changed:
+            if model is self.model:
+                others = [one for one in self._kept if not np.array_equal(one[0], ids[: len(one[0])])]
+                self._kept = [*others, (ids, kv)][-self.limits.conversations :]
 
     # ---- Calls
 
@@ -201,6 +215,8 @@ class Engine:
 
     def _generate(self, jobs, model):
         request = jobs[0].request
+        jobs = sorted(jobs, key=lambda job: not job.request.chat)
+        chats = sum(job.request.chat for job in jobs) if request.n == 1 else 0
         rows = [(job, sequence) for job in jobs for sequence in job.sequences]
         stop_ids = frozenset(request.stop_ids)
 
@@ -243,8 +259,12 @@ class Engine:
             stop=[*request.stop_ids, *request.stop_texts],
             on_token=on_token,
             on_text=None if model.tokenizer is None else on_text,
+            kvs=self._kvs(model),
+            keep_kvs=min(chats, self.limits.conversations),
             **request.sampling,
         )
+        for (job, _), begin, kv in zip(rows, made.offsets, made.kvs):
+            self._keep(model, np.concatenate([job.request.prompts[0], made.token_ids[begin:]])[: len(kv)], kv)
         for (_, sequence), begin, end in zip(rows, made.offsets, made.offsets[1:]):
             sequence.plain = made.plain_logprobs[begin:end].tolist()
 

@@ -30,6 +30,8 @@ def _arguments(argv):
     add("--max-queue", type=int, default=Limits._field_defaults["queue"], metavar="N", help="requests that wait; default 256")
     add("--timeout", type=float, default=Limits._field_defaults["seconds"], metavar="S", help="seconds of an answer; default 600")
     add("--parallel", type=int, default=Limits._field_defaults["parallel"], metavar="N", help="batches at once; default 2")
+    conversations = Limits._field_defaults["conversations"]
+    add("--conversations", type=int, default=conversations, metavar="N", help="chats whose keys and values are kept; default 4")
     add("--grace", type=int, default=30, metavar="S", help="seconds that answers have after SIGTERM; default 30")
     return parser.parse_args(argv)
 
@@ -70,7 +72,7 @@ def main(argv=None):
     except (ValueError, OSError, MemoryError, NotImplementedError) as error:
         sys.exit(f"napier serve: {error}")
     context = given.max_model_len or model.info["positions"] or 4096
-    limits = Limits(context, given.max_body, given.max_queue, given.timeout, given.parallel)
+    limits = Limits(context, given.max_body, given.max_queue, given.timeout, given.parallel, given.conversations)
     address = listener.getsockname()
     only_local = address[0].startswith("127.") or address[0] == "::1"
     name = given.name or os.path.basename(os.path.normpath(given.model))

@@ -11,6 +11,7 @@ class Limits(NamedTuple):
     queue: int = 256  # requests that wait
     seconds: float = 600.0  # from the end of the request to the end of the answer
     parallel: int = 2  # calls of generate at once
+    conversations: int = 4  # the last ones, whose keys and values are kept
 
 
 READ_SECONDS = 30.0  # for a request's body to arrive

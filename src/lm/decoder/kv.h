@@ -11,6 +11,11 @@ struct napier_kv {
     int64_t *ids;          /* [tokens] */
 };
 
+/* A kv of so many tokens, whose ids, keys and values the caller fills. */
+napier_status napier_kv_allocate(napier_context *context, const napier_model *model, int64_t tokens, napier_kv **out);
+/* Copies rows of a store to row `to` and following. */
+void napier_kv_copy(napier_kv *kv, int64_t to, const napier_kv_store *from, napier_key_rows rows);
+
 /* Checks options->kvs of a call: `count` of this model. */
 napier_status napier_kv_check(napier_context *context, const napier_model *model, const napier_kv *const *kvs,
                               int64_t count);

@@ -103,6 +103,8 @@ static napier_status check_results(const generate *g) {
     NAPIER_REFUSE_IF(g->context, count > INT64_MAX / 8 / most,
                      "options: max_tokens %" PRId64 " for %" PRId64 " sequences are too many", most, count);
     NAPIER_REFUSE_IF(g->context, r->text && !r->text_offsets, "text_offsets: NULL, but there is text");
+    NAPIER_REFUSE_IF(g->context, r->kv_count < 0 || r->kv_count > count,
+                     "results: kv_count is %" PRId64 ", not in 0 .. %" PRId64, r->kv_count, count);
     NAPIER_TRY(r->text ? napier_check_text_buffer(g->context, "text", r->text) : NAPIER_OK);
     const napier_argument all[] = {
         napier_integers_argument("ids", r->ids, count * most, sizeof *r->ids, NAPIER_IS_OUT),
@@ -114,6 +116,7 @@ static napier_status check_results(const generate *g) {
         napier_integers_argument("argmax", r->argmax, count * most, sizeof *r->argmax, ARRAY),
         napier_integers_argument("stop_text", r->stop_text, count, sizeof *r->stop_text, ARRAY),
         napier_integers_argument("text_offsets", r->text_offsets, count + 1, sizeof *r->text_offsets, ARRAY),
+        napier_integers_argument("kvs", r->kvs, r->kv_count, sizeof(napier_kv *), NAPIER_IS_OUT),
         napier_integers_argument("keep", g->sampling.keep, g->model->config.vocab_size, 1, NAPIER_MAY_BE_ABSENT),
         napier_indices_argument("prompt_ids", g->batch.prompt_ids),
         napier_indices_argument("prompt_offsets", g->batch.prompt_offsets),
@@ -253,6 +256,9 @@ static void clear_results(const generate *g) {
         if (g->results.stop_text) {
             g->results.stop_text[b] = -1;
         }
+    }
+    for (int64_t b = 0; b < g->results.kv_count; b++) {
+        g->results.kvs[b] = NULL;
     }
 }
 
@@ -456,6 +462,41 @@ static napier_status sample_rows(generate *g, int64_t first, int64_t rows) {
     return NAPIER_OK;
 }
 
+/* ---- Keys and values that outlive the call ----------------------------------------------------------------------- */
+
+static napier_status keep_sequence(const generate *g, int64_t b) {
+    napier_key_rows prompt, own;
+    napier_schedule_rows(&g->schedule, b, &prompt, &own);
+    const int64_t size = prompt.end - prompt.begin, tokens = size + own.end - own.begin;
+    const int64_t begin = napier_index_at(g->batch.prompt_offsets, b / g->batch.samples);
+    NAPIER_TRY(napier_kv_allocate(g->context, g->model, tokens, &g->results.kvs[b]));
+    napier_kv *const kv = g->results.kvs[b];
+    for (int64_t i = 0; i < tokens; i++) {
+        kv->ids[i] = i < size ? napier_index_at(g->batch.prompt_ids, begin + i)
+                              : g->results.ids[b * g->options.max_tokens + i - size];
+    }
+    napier_kv_copy(kv, 0, &g->schedule.store, prompt);
+    napier_kv_copy(kv, size, &g->schedule.store, own);
+    return NAPIER_OK;
+}
+
+/* Those of the sequences that have ended in this step. */
+static napier_status keep_ended(const generate *g) {
+    for (int64_t b = 0; b < g->results.kv_count; b++) {
+        if (g->ended[b] && !g->results.kvs[b]) {
+            NAPIER_TRY(keep_sequence(g, b));
+        }
+    }
+    return NAPIER_OK;
+}
+
+static void keep_none(const generate *g) {
+    for (int64_t b = 0; b < g->results.kv_count; b++) {
+        napier_kv_destroy(g->context, g->results.kvs[b]);
+        g->results.kvs[b] = NULL;
+    }
+}
+
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 static napier_status run_step(generate *g) {
@@ -473,6 +514,7 @@ static napier_status run_step(generate *g) {
         napier_project(g->context, states, &head, 1, napier_model_splits(g->model), g->memory);
         NAPIER_TRY(sample_rows(g, first, states.rows));
     }
+    NAPIER_TRY(keep_ended(g));
     napier_schedule_finish_step(&g->schedule);
     return NAPIER_OK;
 }
@@ -492,12 +534,12 @@ static napier_schedule schedule_of(const generate *g) {
 static napier_status generate_all(generate *g) {
     NAPIER_MEMORY(memory, g->context);
     NAPIER_MEMORY(of_texts, g->context);
-    NAPIER_TRY(g->has_texts ? napier_texts_start(&of_texts, &g->texts, &g->options, g->sequences) : NAPIER_OK);
     g->schedule = schedule_of(g);
+    clear_results(g);
+    NAPIER_TRY(g->has_texts ? napier_texts_start(&of_texts, &g->texts, &g->options, g->sequences) : NAPIER_OK);
     NAPIER_TRY(plan(g));
     NAPIER_TRY(allocate(g, &memory));
     g->schedule.ended = g->ended;
-    clear_results(g);
     while (napier_schedule_step(&g->schedule, &g->layers.batch)) {
         NAPIER_TRY(run_step(g));
     }
@@ -524,5 +566,8 @@ napier_status napier_generate(napier_context *context, const napier_model *model
     g.has_texts = g.options.stop_text_count > 0 || g.options.on_text || g.results.text;
     const napier_status status = generate_all(&g);
     napier_texts_end(&g.texts);
+    if (status) {
+        keep_none(&g);
+    }
     return status;
 }

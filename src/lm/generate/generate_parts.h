@@ -65,6 +65,9 @@ bool napier_schedule_step(napier_schedule *s, napier_ragged *batch);
 /* After a step: removes the sequences that have ended, and prompts without more sequences. */
 void napier_schedule_finish_step(napier_schedule *s);
 
+/* The rows of a sequence that has ended in this step: those of its prompt, and its own. */
+void napier_schedule_rows(const napier_schedule *s, int64_t sequence, napier_key_rows *prompt, napier_key_rows *own);
+
 /* The rows that a sequence keeps besides its prompt's: its last token is never run. */
 static inline int64_t napier_own_rows(int64_t max_tokens) { return max_tokens - 1; }
 

@@ -205,6 +205,19 @@ bool napier_schedule_step(napier_schedule *s, napier_ragged *batch) {
     return batch->tokens > 0;
 }
 
+void napier_schedule_rows(const napier_schedule *s, int64_t sequence, napier_key_rows *prompt, napier_key_rows *own) {
+    int64_t i = 0, r = 0;
+    while (s->live[i].prompt != sequence / s->samples) {
+        i++;
+    }
+    while (r < s->running_count && s->running[r].sequence != sequence) {
+        r++; /* none: its first token was its last */
+    }
+    const int64_t begin = r < s->running_count ? s->running[r].own : 0;
+    *prompt = (napier_key_rows){s->live[i].rows.begin, s->live[i].rows.begin + s->live[i].size};
+    *own = (napier_key_rows){begin, begin + s->lengths[sequence] - 1};
+}
+
 static void leave(napier_schedule *s, const napier_live_sequence *r) {
     napier_live_prompt *const p = &s->live[r->live];
     p->running--;

@@ -312,6 +312,103 @@ static void check_schedules(setting s, const prompts *p, const output *wanted) {
     }
 }
 
+/* ---- Turns ------------------------------------------------------------------------------------------------------- */
+
+enum { TURNS = 4, NEW_IDS = 3 };
+
+typedef struct turn {
+    int64_t ids[MOST], length;
+    float logprobs[MOST], plain[MOST], entropy[MOST];
+    int64_t argmax[MOST];
+    napier_finish finish;
+} turn;
+
+static void run_turn(const setting *s, napier_context *context, const napier_model *model, napier_indices prompt,
+                     napier_kv **kv, int64_t most, turn *out) {
+    const bool keeps = kv != NULL;
+    const int64_t offsets[] = {0, prompt.size};
+    napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
+    napier_generate_results r = NAPIER_GENERATE_RESULTS_INIT;
+    napier_generate_options options = run_options(s);
+    napier_kv *next = NULL;
+    batch.prompt_ids = prompt;
+    batch.prompt_offsets = napier_indices_i64(offsets, 2);
+    options.max_tokens = most;
+    options.kvs = (const napier_kv *const *)kv;
+    options.kv_count = keeps && *kv != NULL;
+    r.ids = out->ids;
+    r.lengths = &out->length;
+    r.finish = &out->finish;
+    r.logprobs = napier_rows_f32(out->logprobs, 1, most);
+    r.plain_logprobs = napier_rows_f32(out->plain, 1, most);
+    r.entropy = napier_rows_f32(out->entropy, 1, most);
+    r.argmax = out->argmax;
+    r.kvs = &next;
+    r.kv_count = keeps;
+    memset(out->ids, 0, sizeof out->ids);
+    works(napier_generate, context, model, &batch, &options, &r);
+    expect((next != NULL) == keeps && (!keeps || napier_kv_tokens(next) == prompt.size + out->length - 1),
+           "the kv of a turn of %d and %d tokens has %d", (int)prompt.size, (int)out->length,
+           (int)napier_kv_tokens(next));
+    if (keeps) {
+        napier_kv_destroy(context, *kv);
+        *kv = next;
+    }
+}
+
+/* A conversation: each prompt is the last one, its answer and some new ids. The turns that go on with keys and values of
+ * the last have the bits of those that run the whole prompt. */
+static void check_turns(const setting *s, const prompts *p) {
+    napier_context *context = context_for_test(s->isa, s->threads);
+    napier_model *const model = model_load(context, s->m, s->compute, s->memory);
+    int64_t ids[128], size = size_of(p, 0);
+    static turn whole, reused; /* static: memcmp sees their padding */
+    napier_kv *kept = NULL;
+    memcpy(ids, p->ids, (size_t)size * sizeof *ids);
+    for (int t = 0; t < TURNS; t++) {
+        const int64_t most = t == 1 ? 1 : MOST;
+        run_turn(s, context, model, napier_indices_i64(ids, size), NULL, most, &whole);
+        run_turn(s, context, model, napier_indices_i64(ids, size), &kept, most, &reused);
+        expect(memcmp(&whole, &reused, sizeof whole) == 0, "turn %d differs", t);
+        memcpy(ids + size, whole.ids, (size_t)whole.length * sizeof *ids);
+        size += whole.length;
+        for (int i = 0; i < NEW_IDS; i++) {
+            ids[size++] = (7 * t + 13 * i) % V;
+        }
+        if (t == TURNS - 2) { /* the last goes on with an extended one, and not with its last token */
+            const napier_kv *const before = kept;
+            works(napier_kv_extend, context, before, napier_indices_i64(ids + napier_kv_tokens(before), 2), NULL, NULL,
+                  &kept);
+            napier_kv_destroy(context, (napier_kv *)before);
+        }
+    }
+    napier_kv_destroy(context, kept);
+    napier_model_destroy(context, model);
+}
+
+static void test_turns(void) {
+    const prompts p = make_prompts();
+    static const napier_compute computes[] = {NAPIER_COMPUTE_F32, NAPIER_COMPUTE_BF16, NAPIER_COMPUTE_SPLIT};
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int k = 0; k < 9; k++) {
+        TINY_MODEL(m);
+        m = tiny_model_of(k % TINY_FAMILIES);
+        m.dtype = dtypes[k % 3];
+        const napier_compute compute = computes[k / 3];
+        if (compute == NAPIER_COMPUTE_SPLIT && m.dtype != NAPIER_BF16) {
+            continue; /* only of bf16 */
+        }
+        tiny_model_write(&m);
+        for (int i = 0; i < count; i++) {
+            setting s = {
+                .m = &m, .compute = compute, .isa = isas[i], .threads = 1 + i % 2, .sampling = sampling_of(k % 4)};
+            check_turns(&s, &p);
+        }
+    }
+}
+
 static void test_sequences(void) {
     const prompts p = make_prompts();
     static output wanted;
@@ -413,6 +510,9 @@ static void check_refusals(call *c) {
     REFUSED(c->options.stop = napier_indices_i64(bad, 1), "stop[0] is 83");
     REFUSED(c->options.kv_count = -1, "kv_count is -1");
     REFUSED((c->options.kvs = &none, c->options.kv_count = 1), "kvs[0]", "not of this model");
+    REFUSED(c->results.kv_count = -1, "kv_count is -1");
+    REFUSED(c->results.kv_count = SEQUENCES + 1, "kv_count is 22, not in 0 .. 21");
+    REFUSED(c->results.kv_count = 1, "kvs", "NULL");
     REFUSED(c->sampling.positions = napier_indices_i64(numbers, 2), "sampling: a list is not empty");
     REFUSED((c->sampling.keep = (const uint8_t *)numbers, c->sampling.keep_stride = 83), "keep_stride is 83");
     REFUSED(c->results.ids = NULL, "ids", "NULL");
@@ -473,4 +573,4 @@ static void test_call(napier_context *context) {
     napier_model_destroy(context, c.model);
 }
 
-int main(void) { return RUN_TESTS("generate", TEST(test_sequences), TEST_1(test_call)); }
+int main(void) { return RUN_TESTS("generate", TEST(test_sequences), TEST(test_turns), TEST_1(test_call)); }

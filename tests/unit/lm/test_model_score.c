@@ -411,6 +411,7 @@ static void test_kv_arguments(napier_context *context) {
             NAPIER_OUT_OF_MEMORY, "memory: 1000 bytes", NULL);
     refused(context, napier_kv_create(context, other, napier_indices_i64(ids, 2), stop_at_once, &calls, &kv),
             NAPIER_CANCELLED, "cancelled", NULL);
+    invalid(context, napier_kv_extend(context, NULL, napier_indices_i64(ids, 2), NULL, NULL, &kv), "kv: NULL");
     expect(!kv, "a kv after an error");
     works(napier_kv_create, context, other, napier_indices_i64(ids, 2), NULL, NULL, &kv);
     c.options.kvs = (const napier_kv *const *)&kv;
