@@ -188,7 +188,7 @@ static void print_response(const session *s, int64_t b, FILE *out) {
 
 static void print_plan(const session *s, FILE *out) {
     fprintf(out,
-            "{\"prompts\": %" PRId64 ", \"tokens\": %" PRId64 ", \"tokens_run\": %" PRId64
+            "{\"format\": 1, \"prompts\": %" PRId64 ", \"tokens\": %" PRId64 ", \"tokens_run\": %" PRId64
             ", \"tokens_unshared\": %" PRId64 ", \"chunks\": %" PRId64 ", \"bytes\": %" PRId64 "}\n",
             s->plan.prompts, s->plan.tokens, s->plan.tokens_run, s->plan.tokens_unshared, s->plan.chunks,
             s->plan.bytes);

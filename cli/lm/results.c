@@ -28,7 +28,11 @@ static int check_line(void *user, const jsonl_reader *r, const cJSON *object) {
     line_check *const c = user;
     const cJSON *const line = cJSON_GetObjectItemCaseSensitive(object, "line");
     const cJSON *const number = cJSON_GetObjectItemCaseSensitive(object, c->results->name);
+    const cJSON *const format = cJSON_GetObjectItemCaseSensitive(object, "format"); /* docs/formats.md: none is 1 */
     int64_t want_line = 0, want_number = 0;
+    if (format != NULL && format->valuedouble != 1) {
+        return jsonl_fault(r, "results of format %g; this version goes on from format 1", format->valuedouble);
+    }
     if (c->done < c->results->count) {
         c->results->place(c->results->user, c->done, &want_line, &want_number);
     }

@@ -95,7 +95,7 @@ static int print_report(FILE *file, void *user) {
         {"correction", m->correction},
         {"kept_responses", m->kept_responses},
     };
-    fputs("{\n  \"loss\": ", file);
+    fputs("{\n  \"format\": 1,\n  \"loss\": ", file);
     json_f64(file, m->loss);
     fprintf(file, ",\n  \"loss_type\": \"%s\",\n  \"responses\": %" PRId64, loss_types[r->q->options.type].name,
             r->batch->responses);

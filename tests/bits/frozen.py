@@ -4,8 +4,9 @@
     tests/bits/frozen.py            checks; the last line counts: "N passed, N failed"
     tests/bits/frozen.py --write    seals the lines that are new, and writes the table of docs/numerics.md
 
-A line is one of tests/bits/v1/golden*.txt. frozen.txt beside them has, for each sealed line, eight digits of the SHA-256 of
-"TABLE LINE". Lines may be added; no digits leave frozen.txt.
+A line is one of tests/bits/v1/golden*.txt, or of a file in tests/bits/v1/files its name and the SHA-256 of its bytes. frozen.txt
+beside them has, for each sealed line, eight digits of the SHA-256 of "TABLE LINE". Lines may be added; no digits leave
+frozen.txt.
 """
 import hashlib
 import re
@@ -17,13 +18,15 @@ HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parents[1] / "docs" / "numerics.md"
 BEGIN, END = "<!-- frozen: written by tests/bits/frozen.py -->\n", "<!-- end -->"
 ROOMS = {"golden": "softmax and its family", "golden_rl": "tokens, sampling, losses", "golden_umap": "maps",
-         "golden_linear": "products", "golden_attention": "attention", "golden_layers": "layers",
+         "golden_linear": "products", "golden_attention": "attention", "golden_layers": "layers", "golden_files": "files",
          "golden_model": "language models", "golden_shards": "sums over ranks"}
 
 
 def operation(table, name):
     if table == "golden":
         return name.split(":")[0].split("/")[0]
+    if table == "golden_files":
+        return name.split(".")[-1]
     if table == "golden_umap":
         return "distances" if "zeros:" in name else re.sub(r"\d|.*:", "", name).split("/")[0]
     if table == "golden_attention":
@@ -37,6 +40,8 @@ def main():
     sealed_at, lines = HERE / "v1" / "frozen.txt", {}
     for path in sorted((HERE / "v1").glob("golden*.txt")):
         lines[path.stem] = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    lines["files"] = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+                      for path in sorted((HERE / "v1" / "files").iterdir())]
     digits = {hashlib.sha256(f"{table} {line}".encode()).hexdigest()[:8]: f"{table}: {line}"
               for table in lines for line in lines[table]}
     sealed = set(sealed_at.read_text().split()) if sealed_at.exists() else set()

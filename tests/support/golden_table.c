@@ -18,7 +18,7 @@ enum { LINE = 200 };
 napier_context *golden_context;
 int golden_scramble;
 
-static const char *program;
+static const char *program, *path;
 static FILE *table;
 static int writes, quick, lines, wrong;
 
@@ -52,6 +52,20 @@ void golden_release(void) {
         last = b->before;
         napier_aligned_give(b);
     }
+}
+
+const unsigned char *golden_file(const char *name, size_t *size) {
+    enum { MOST = 1 << 16 };
+    const char *const end = strrchr(path, '/');
+    char at[1024];
+    (void)snprintf(at, sizeof at, "%.*sfiles/%s", end ? (int)(end - path) + 1 : 0, path, name);
+    unsigned char *const bytes = golden_room(MOST, 1);
+    FILE *const file = fopen(at, "rb");
+    *size = file ? fread(bytes, 1, MOST, file) : 0;
+    if (!file || fclose(file) != 0 || *size == 0 || *size == MOST) {
+        golden_give_up("cannot read", at);
+    }
+    return bytes;
 }
 
 void golden_demand(napier_status status) {
@@ -147,7 +161,6 @@ static napier_isa isa_named(const char *name) {
 int golden_main(const char *name, int count, char **words, void (*cases)(int quick)) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = 1;
-    const char *path = NULL;
     program = name;
     for (int i = 1; i < count; i++) {
         const int more = i + 1 < count;

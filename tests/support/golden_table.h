@@ -33,6 +33,8 @@ __attribute__((format(printf, 2, 3))) void golden_line(uint64_t hash, const char
 void *golden_room(int64_t count, size_t size);
 void golden_release(void);
 void golden_demand(napier_status status);
+/* The contents of the file files/NAME beside the table. */
+const unsigned char *golden_file(const char *name, size_t *size);
 _Noreturn void golden_give_up(const char *what, const char *detail);
 
 /* The initial hash, and the hash extended by the low `size` bytes of `bits`. */

@@ -11,7 +11,7 @@ out=$(cd "$2" && pwd)
 zig=${NAPIER_ZIG:-$(command -v zig || python3 -c 'import os, ziglang
 print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))' 2>/dev/null || true)}
 [ -x "$zig" ] || { echo "needs zig: pip install ziglang"; exit 77; }
-cp "$root"/tests/bits/v1/golden*.txt "$root/tests/bits/programs.list" "$out"
+cp -r "$root"/tests/bits/v1/golden*.txt "$root/tests/bits/v1/files" "$root/tests/bits/programs.list" "$out"
 cd "$root/tests/support" # the list names sources there
 while read -r program _ _ sources; do
     # shellcheck disable=SC2086 # a list of files

@@ -300,17 +300,20 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     if (size < MODEL_HEAD + MODEL_OPTIONS + MODEL_SIZES + MODEL_CHECKSUM || memcmp(bytes, magic, sizeof magic) != 0) {
         return corrupt(context, "not a map of this library");
     }
+    const uint32_t format = napier_get_u32(bytes + 8), dense = napier_get_u32(bytes + 12);
+    if (format < MODEL_FORMAT ||
+        format > MODEL_FORMAT_OFFSETS) { /* before the checksum, which another format may not have */
+        return napier_fail(context, NAPIER_CORRUPT_DATA, "model: format %lu; this library reads %d to %d",
+                           (unsigned long)format, MODEL_FORMAT, MODEL_FORMAT_OFFSETS);
+    }
     if (napier_get_u64(bytes + size - 8) != napier_checksum(bytes, size - 8)) {
         return corrupt(context, "the checksum does not match: damaged or cut short");
-    }
-    const uint32_t format = napier_get_u32(bytes + 8), dense = napier_get_u32(bytes + 12);
-    if (format < MODEL_FORMAT || format > MODEL_FORMAT_OFFSETS || dense > 1) {
-        return corrupt(context, "a format that this library does not know");
     }
     napier_umap_options read = NAPIER_UMAP_OPTIONS_INIT, options;
     sizes s;
     const uint8_t *at = get_sizes(get_options(bytes + MODEL_HEAD, format, &read), &s);
-    if (format_of(&read, format == MODEL_FORMAT_OFFSETS) != format || !sizes_fit(&s, format, &read, (int)dense, size)) {
+    if (dense > 1 || format_of(&read, format == MODEL_FORMAT_OFFSETS) != format ||
+        !sizes_fit(&s, format, &read, (int)dense, size)) {
         return corrupt(context, "sizes that do not fit");
     }
     const int64_t neighbors = read.neighbors.n_neighbors;

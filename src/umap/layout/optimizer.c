@@ -121,9 +121,9 @@ void napier_umap_optimizer_step(napier_context *context, napier_umap_optimizer *
 
 /* ---- Bytes --------------------------------------------------------------------------------------------------------- */
 
-/* "NAPUMOPT", version, method, beta, beta1, beta2, eps, n, components, steps, first, second, checksum of all before. */
+/* "NAPUMOPT", format, method, beta, beta1, beta2, eps, n, components, steps, first, second, checksum of all before. */
 static const uint8_t magic[8] = {'N', 'A', 'P', 'U', 'M', 'O', 'P', 'T'};
-enum { OPTIMIZER_VERSION = 1, OPTIMIZER_HEAD = 8 + 4 + 4 + 4 * 4 + 3 * 8 };
+enum { OPTIMIZER_FORMAT = 1, OPTIMIZER_HEAD = 8 + 4 + 4 + 4 * 4 + 3 * 8 };
 
 napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napier_umap_optimizer *optimizer,
                                              uint8_t *bytes, size_t capacity, size_t *size) {
@@ -139,7 +139,7 @@ napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napi
     }
     const napier_umap_optimizer_options *o = &optimizer->options;
     uint8_t *at = napier_put_bytes(bytes, magic, sizeof magic);
-    at = napier_put_u32(at, OPTIMIZER_VERSION);
+    at = napier_put_u32(at, OPTIMIZER_FORMAT);
     at = napier_put_u32(at, (uint32_t)o->method);
     at = napier_put_f32(at, o->beta);
     at = napier_put_f32(at, o->beta1);
@@ -166,13 +166,15 @@ napier_status napier_umap_optimizer_from_bytes(napier_context *context, const ui
     if (size < OPTIMIZER_HEAD + sizeof(uint64_t) || memcmp(bytes, magic, sizeof magic) != 0) {
         return corrupt(context, "not an optimizer of UMAP");
     }
+    const uint32_t format = napier_get_u32(bytes + 8);
+    if (format != OPTIMIZER_FORMAT) {
+        return napier_fail(context, NAPIER_CORRUPT_DATA, "bytes: format %lu; this library reads %d",
+                           (unsigned long)format, OPTIMIZER_FORMAT);
+    }
     if (napier_get_u64(bytes + size - 8) != napier_checksum(bytes, size - 8)) {
         return corrupt(context, "the checksum does not match");
     }
     napier_umap_optimizer_options o = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    if (napier_get_u32(bytes + 8) != OPTIMIZER_VERSION) {
-        return corrupt(context, "a version that this library does not know");
-    }
     o.method = (napier_umap_method)napier_get_u32(bytes + 12);
     o.beta = napier_get_f32(bytes + 16);
     o.beta1 = napier_get_f32(bytes + 20);

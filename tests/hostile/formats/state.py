@@ -7,7 +7,7 @@ from case import Case
 
 SHARE = 70
 
-FIELDS = [("format", "I", 1), ("numerics", "I", 0), ("tile", "I", 1024), ("compute", "I", 1), ("temperature", "d", 1.0), ("masked", "I", 0),
+FIELDS = [("format", "I", 1), ("numerics", "I", 1), ("tile", "I", 1024), ("compute", "I", 1), ("temperature", "d", 1.0), ("masked", "I", 0),
           ("head", "I", 0), ("tail", "I", 5), ("flags", "I", 0), ("first", "Q", 0), ("end", "Q", 5), ("count", "Q", 5),
           ("maximum", "d", -float("inf")), ("maxima", "Q", 0), ("top", "Q", 0)]
 

@@ -163,12 +163,14 @@ static napier_status load_header(napier_context *context, const unsigned char **
     *at += sizeof NAPIER_STATE_MAGIC;
     const uint64_t format = take(at, 4), numerics = take(at, 4), tile = take(at, 4);
     const uint64_t compute = take(at, 4);
-    if ((format != NAPIER_STATE_FORMAT && format != NAPIER_STATE_WEIGHTED) || numerics != NAPIER_NUMERICS_VERSION ||
-        tile != NAPIER_TILE) {
+    if (format != NAPIER_STATE_FORMAT && format != NAPIER_STATE_WEIGHTED) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "bytes: format %u; this library reads %d and %d",
+                           (unsigned)format, NAPIER_STATE_FORMAT, NAPIER_STATE_WEIGHTED);
+    }
+    if (numerics != NAPIER_NUMERICS_VERSION || tile != NAPIER_TILE) {
         return napier_fail(context, NAPIER_STATE_MISMATCH,
-                           "bytes: format %u, numerics version %u, tile %u where this library has %d or %d, %d, %d",
-                           (unsigned)format, (unsigned)numerics, (unsigned)tile, NAPIER_STATE_FORMAT,
-                           NAPIER_STATE_WEIGHTED, NAPIER_NUMERICS_VERSION, NAPIER_TILE);
+                           "bytes: tile %u, numerics version %u; this library computes version %d with tiles of %d",
+                           (unsigned)tile, (unsigned)numerics, NAPIER_NUMERICS_VERSION, NAPIER_TILE);
     }
     if (compute != NAPIER_F32 && compute != NAPIER_F64) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "bytes: compute dtype %u is not f32 or f64",

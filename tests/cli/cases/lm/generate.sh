@@ -92,6 +92,8 @@ done
 printf '{"prompt": "a", "id": 1, "answer": "b"}\n' | told napier generate - -m model --max-tokens 1
 told napier generate all.jsonl -m model
 told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o all.jsonl --resume
+sed '1s/}$/, "format": 2}/' all.jsonl >later.jsonl
+told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o later.jsonl --resume
 printf 'a file of somebody else' >other
 told napier generate in.jsonl -m model -n 2 --max-tokens 3 -o other --resume
 cat other && echo
