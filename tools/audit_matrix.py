@@ -71,7 +71,7 @@ def transformers_engine(model, dtype):
 
 def responses(referee, fault, count, tokens, seed):
     rng = np.random.default_rng(seed)
-    prompts = [[*fault.beginning, *rng.integers(5, 300, rng.integers(6, 14)).tolist()] for _ in range(count)]
+    prompts = [[*fault.beginning, *rng.integers(5, 300, rng.integers(*fault.lengths)).tolist()] for _ in range(count)]
     options = {k: v for k, v in fault.parameters.items() if k != "logit_bias"}
     made = referee.generate(prompts, max_tokens=tokens, stop=[], seed=seed, **options)
     return [(p, made.token_ids[made.offsets[i] : made.offsets[i + 1]].tolist()) for i, p in enumerate(prompts)]

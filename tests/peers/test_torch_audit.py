@@ -45,3 +45,63 @@ def test_the_layer_in_which_drift_starts():
             states[2] = states[2] * (1 + 0.5 * torch.randn_like(states[2]))
         found = napier.audit.layers(model, ids, states)
         assert found.first == 2 and "layer   2" in found.text() and "starts here" in found.text()
+
+
+def causes(report):
+    return [f.cause for f in report.findings["engine"] if f.fault]
+
+
+def judged(engine, reference, count=20, tokens=40, **options):
+    """The causes that are named where `engine` reports the numbers, beside the reference's folder."""
+    report = napier.audit(lines(reference, engine, count, tokens, 1.0), napier.CausalLM(reference, **options))
+    return causes(report), report.text()
+
+
+def test_a_window_that_the_reference_has_not():
+    engine = make(family="mistral", sliding_window=24)
+    with checkpoint(make(family="mistral", sliding_window=None)) as folder:
+        found, text = judged(engine, folder)
+        assert found in (["positions"], ["blocks"]) and "begins at position 25" in text, text
+
+
+def test_positions_that_drift_apart():
+    engine = make(rope_theta=9000.0)
+    with checkpoint(make(rope_theta=10000.0)) as folder:
+        found, text = judged(engine, folder, 20, 120)
+        assert found == ["positions"] and "grows with the position" in text, text
+
+
+def test_a_router_in_bfloat16():
+    experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48, decoder_sparse_step=1, norm_topk_prob=True)
+    engine = make(family="qwen3_moe", **experts)
+    with checkpoint(engine) as folder:
+        for layer in engine.model.layers:
+            layer.mlp.gate.weight.data = layer.mlp.gate.weight.data.bfloat16().float()
+        found, text = judged(engine, folder, 40, 60)
+        assert found == ["experts"], text
+
+
+def test_the_head_in_bfloat16():
+    engine = make(torch.bfloat16)
+    with checkpoint(engine) as folder:
+        head = engine.lm_head.weight.data.bfloat16()
+        engine.lm_head.forward = lambda h: (h.bfloat16() @ head.T).float()
+        found, text = judged(engine, folder)
+        assert found == ["precision"] and "the head ran in bfloat16" in text, text
+
+
+def test_an_adapter_that_was_not_merged():
+    import peft
+
+    base = make(family="llama")
+    with checkpoint(base) as folder, checkpoint(base) as other:
+        made = peft.get_peft_model(base, peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for name, x in made.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(x, std=0.1)
+        made.save_pretrained(other + "/adapter")
+        with made.disable_adapter():
+            found, text = judged(made, folder, adapter=other + "/adapter")
+        assert found == ["weights"] and "without its adapter" in text, text
+        report = napier.audit(lines(folder, made, 20, 40, 1.0), folder, others=[other + "/adapter"])
+        assert causes(report) == ["weights"], report.text()

@@ -34,7 +34,7 @@ def model(folder):
 def sampled(model, fault, seed=3):
     """Prompts and responses drawn as the fault's parameters say."""
     rng = np.random.default_rng(seed)
-    prompts = [list(fault.beginning) + rng.integers(5, 270, rng.integers(6, 14)).tolist() for _ in range(RESPONSES)]
+    prompts = [list(fault.beginning) + rng.integers(5, 270, rng.integers(*fault.lengths)).tolist() for _ in range(RESPONSES)]
     options = {k: v for k, v in fault.parameters.items() if k != "logit_bias"}
     made = model.generate(prompts, max_tokens=TOKENS, stop=[], seed=seed, **options)
     return [(p, made.token_ids[made.offsets[i] : made.offsets[i + 1]].tolist()) for i, p in enumerate(prompts)]
@@ -104,6 +104,36 @@ def test_another_rotary_base_is_recognised(model, folder, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**config, "rope_theta": 1000000.0}))
     report = napier.audit(lines(napier.CausalLM(tmp_path), PLAIN), model)
     assert causes(report) == ["positions"] and "1e+06" in report.text()
+
+
+def test_a_bias_that_nobody_declared(model):
+    rows, rng = [], np.random.default_rng(4)
+    for _ in range(RESPONSES):
+        prompt, ids = rng.integers(5, 270, 9).tolist(), rng.integers(5, 35, TOKENS).tolist()
+        z = model.forward(prompt + ids)[8:-1]
+        z[:, [7, 9]] += (2.0, -3.0)
+        rows.append({"prompt_ids": prompt, "response_ids": ids, "logprobs": audit_faults.pick(z, ids).tolist()})
+    report = napier.audit(rows, model)
+    assert causes(report) == ["bias"] and "id 7 by" in report.text() and "id 9 by" in report.text()
+
+
+def test_text_that_was_tokenised_again(model):
+    """Ids that another tokenisation of their text has not: the numbers are those of the text's own ids, as many or not."""
+    words = [model.encode(text, continues=True) for text in (" the", " he", " in", " on", " a")]
+    for pieces in (1, 2):
+        rows, rng = [], np.random.default_rng(6)
+        for k in range(RESPONSES):
+            prompt = rng.integers(5, 270, 9).tolist()
+            ids = [i for w in rng.integers(len(words), size=8) for i in words[w]]
+            if k % 2:  # a byte at a time, as a sampler may draw them
+                ids = [i for b in model.decode(ids).encode() for i in model.encode(chr(b), continues=True)]
+            again = model.encode(model.decode(ids), continues=True)
+            x = model.logprobs_for(prompt, again).tolist()
+            if pieces == 2 and len(x) != len(ids):
+                x = (x + [-1.5] * len(ids))[: len(ids)]
+            rows.append({"prompt_ids": prompt, "response_ids": ids, "logprobs": x})
+        found = causes(napier.audit(rows, model))
+        assert found == ["retokenised"], (pieces, found)
 
 
 def test_ids_drawn_at_another_temperature_or_with_a_filter(model):
@@ -223,7 +253,7 @@ def test_scores_are_kept_for_their_model_and_temperature(model, folder, tmp_path
     assert napier.audit(rows, model, resume=scores).text() == wanted["temperature"] and scores.stat().st_size == size
     assert napier.audit(rows, other, resume=scores).text() == of_other
     kept = [json.loads(line) for line in scores.read_text().splitlines()]
-    scores.write_text("".join(json.dumps({**item, "scores": item["scores"][:-1 - i]}) + "\n" for i, item in enumerate(kept)) + '{"key": 1')
+    scores.write_text("".join(json.dumps({**item, "scores": item["scores"][: -1 - i]}) + "\n" for i, item in enumerate(kept)) + '{"key": 1')
     assert napier.audit(rows, model, resume=scores).text() == wanted["temperature"]
 
 

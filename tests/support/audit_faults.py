@@ -31,7 +31,7 @@ def rows(engine, prompt, ids):
     return engine(prompt, ids)[len(prompt) - 1 : -1].astype(np.float64)
 
 
-def filtered(z, top_k=0, top_p=1.0):
+def filtered(z, top_k=0, top_p=1.0, min_p=0.0):
     """Logits with those outside the kept set at minus infinity, written down apart from the audit's own."""
     z = z.copy()
     for row in z:
@@ -41,18 +41,19 @@ def filtered(z, top_k=0, top_p=1.0):
         p = np.exp(log_softmax(row))
         total = 0.0
         for i in order:
-            if total >= top_p:
+            if total >= top_p or p[i] < min_p * p[order[0]]:
                 row[i] = -np.inf
             total += p[i]
     return z
 
 
-def penalised(z, prompt, ids, repetition=1.0, presence=0.0):
+def penalised(z, prompt, ids, repetition=1.0, presence=0.0, frequency=0.0):
     z = z.copy()
     for t in range(len(z)):
         seen = sorted(set(prompt) | set(ids[:t]))
         z[t, seen] = np.where(z[t, seen] > 0, z[t, seen] / repetition, z[t, seen] * repetition)
         z[t, sorted(set(ids[:t]))] -= presence
+        np.subtract.at(z[t], ids[:t], frequency)
     return z
 
 
@@ -61,6 +62,7 @@ class Fault(NamedTuple):
     parameters: dict
     report: Callable  # (engine, prompt, ids, parameters) -> numbers
     beginning: tuple = ()  # ids that each prompt begins with
+    lengths: tuple = (6, 14)  # of the prompts, without these
 
 
 def plain(e, p, ids, s):
@@ -100,7 +102,18 @@ def begun(change):
     return report
 
 
+def float16(x):
+    return np.asarray(x, np.float32).astype(np.float16).astype(float)
+
+
+def spiked(e, p, ids, s):
+    """A kernel that errs at the first token of each block of 16."""
+    x, place = plain(e, p, ids, s), len(p) + np.arange(len(ids))
+    return x + np.where(place % 16 == 0, 0.3 * np.sin(place * 1.7 + ids), 0)
+
+
 T7 = {"temperature": 0.7}
+SYSTEM = (BOS, 21, 22, 23, 24, 25)
 FAULTS = {
     "one later": Fault(("shift",), {}, moved(1)),
     "one earlier": Fault(("shift",), {}, moved(-1)),
@@ -111,10 +124,17 @@ FAULTS = {
     "T 0.9 undeclared": Fault(("temperature",), {}, lambda e, p, ids, s: pick(rows(e, p, ids) / 0.9, ids)),
     "top_p renormalised": Fault(("filters", "fill"), {"top_p": 0.9}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 0.9), ids)),
     "top_k renormalised": Fault(("filters", "fill"), {"top_k": 20}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 20), ids)),
+    "min_p renormalised": Fault(
+        ("filters", "fill"), {"min_p": 0.05}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 1.0, 0.05), ids)
+    ),
+    "top_p undeclared": Fault(("filters", "fill"), {}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 0.95), ids)),
     "repetition penalty": Fault(
         ("penalties",), {"repetition_penalty": 1.2}, lambda e, p, ids, s: pick(penalised(rows(e, p, ids), p, ids, 1.2), ids)
     ),
     "presence undeclared": Fault(("penalties", "draws"), {}, lambda e, p, ids, s: pick(penalised(rows(e, p, ids), p, ids, 1, 1.0), ids)),
+    "frequency penalty": Fault(
+        ("penalties",), {"frequency_penalty": 0.5}, lambda e, p, ids, s: pick(penalised(rows(e, p, ids), p, ids, 1, 0, 0.5), ids)
+    ),
     "logit bias": Fault(
         ("bias", "draws"),  # the responses are drawn without it
         {"logit_bias": {"7": 3.0, "9": -2.0}},
@@ -124,12 +144,20 @@ FAULTS = {
     "BOS doubled": Fault(("beginning",), {}, begun(lambda p: [BOS, *p]), (BOS,)),
     "BOS added": Fault(("beginning",), {}, begun(lambda p: [BOS, *p])),
     "end of prompt missing": Fault(("beginning",), {}, begun(lambda p: p[:-2])),
+    "system prompt missing": Fault(("beginning",), {}, begun(lambda p: p[len(SYSTEM) :]), SYSTEM),
+    "system prompt missing, BOS kept": Fault(("beginning",), {}, begun(lambda p: [BOS, *p[len(SYSTEM) :]]), SYSTEM),
+    "prompt cut to its last 16": Fault(("beginning",), {}, begun(lambda p: p[-16:]), (BOS,), (10, 40)),
+    "prompt cut to its first 20": Fault(("beginning",), {}, begun(lambda p: p[:20]), (BOS,), (10, 40)),
+    "padding attended to": Fault(("beginning",), {}, begun(lambda p: [0] * (13 - len(p)) + p)),
+    "block edges": Fault(("blocks",), {}, spiked),
     "filled with 0": Fault(("fill",), {}, filled(0.0, slice(0, 2))),
     "filled with -9999": Fault(("fill",), {}, filled(-9999.0, slice(-1, None))),
     "filled with 1": Fault(("fill",), {}, filled(1.0, slice(3, 5))),
     "filled with NaN": Fault(("fill",), {}, filled(np.nan, slice(0, 1))),
     "log-softmax in bf16": Fault(("precision",), {}, lambda e, p, ids, s: bf16(plain(e, p, ids, s)).astype(float)),
+    "log-softmax in fp16": Fault(("precision",), {}, lambda e, p, ids, s: float16(plain(e, p, ids, s))),
     "logits in bf16": Fault(("precision",), {}, lambda e, p, ids, s: pick(bf16(rows(e, p, ids)), ids)),
+    "logits in fp16": Fault(("precision",), {}, lambda e, p, ids, s: pick(float16(rows(e, p, ids)), ids)),
 }
 PAIRS = [
     ("raw, T 0.7", "one later"),

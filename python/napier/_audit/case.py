@@ -50,10 +50,6 @@ class Case:
         """The number of responses for questions that run the model again."""
         return min(len(self.responses), 24 if self.reference.model.info["parameters"] < 20_000_000 else 8)
 
-    @property
-    def sorting_is_dear(self):
-        return self.reference.model.info["vocabulary"] > 8192
-
     def some(self, few):
         return range(self.few if few else len(self.responses))
 
@@ -75,11 +71,11 @@ class Case:
         r = np.minimum(np.abs(self.flat(state)[0]), CAP)
         return (float(np.median(r)), float(np.mean(r))) if r.size else (0.0, 0.0)
 
-    def on_grid(self):
-        """The share of the numbers that are exact in bfloat16."""
+    def on_grid(self, rounded=bf16):
+        """The share of the numbers that are exact in bfloat16, or in another format."""
         x = np.concatenate(self.values) if self.values else np.empty(0)
         x = x[np.isfinite(x) & (np.abs(x) > 1e-3)]
-        return (float(np.mean(bf16(x) == x.astype(np.float32))), x.size) if x.size else (0.0, 0)
+        return (float(np.mean(rounded(x) == x.astype(np.float32))), x.size) if x.size else (0.0, 0)
 
 
 def _loss(residual, small):
@@ -106,12 +102,14 @@ def gain(case, state, few=False):
         return 0.0, 0.0, 0.0
     each, weights = np.array(each), np.array(weights, float)
     mean = float(np.average(each, weights=weights))
-    spread = np.sqrt(np.sum(weights**2 * (each - mean) ** 2)) / weights.sum() if len(each) > 1 else abs(mean) / 2
+    some = each != 0  # responses whose numbers both states predict alike tell nothing of chance
+    middle = float(np.average(each[some], weights=weights[some])) if some.any() else 0.0
+    spread = np.sqrt(np.sum((weights * (each - middle))[some] ** 2)) / weights.sum() if some.sum() > 1 else abs(mean) / 2
     return mean, mean / max(float(spread), 1e-12), 1 - after / before if before > 0 else 0.0
 
 
 def level(case, state=None):
-    """What is left: 'float32' or 'bfloat16' where that precision explains it, else ''."""
+    """What is left: 'float32', 'float16' or 'bfloat16' where that precision explains it, else ''."""
     size = np.abs(case.flat(state)[0])
     if size.size == 0:
         return "float32"
@@ -119,4 +117,6 @@ def level(case, state=None):
     f = case.floors
     if half <= 16 * f["float32"] and high <= 32 * f["float32_99"]:
         return "float32"
+    if half <= f["bfloat16"] / 4 and high <= f["bfloat16_99"] / 4:  # float16 rounds to an eighth
+        return "float16"
     return "bfloat16" if half <= 4 * f["bfloat16"] and high <= 4 * f["bfloat16_99"] else ""

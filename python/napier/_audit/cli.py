@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from .._lm.causal_lm import CausalLM
 from .records import BadInput
 from .run import EXPECTS, audit
 
@@ -17,10 +18,9 @@ def parser():
     )
     p.add_argument("file", help="JSON Lines: a prompt, a response and log-probabilities a line; - for stdin")
     p.add_argument("--model", required=True, metavar="DIR", help="config.json, model.safetensors, tokenizer.json")
+    p.add_argument("--adapter", metavar="DIR", help="a LoRA adapter of peft, merged into the model")
     p.add_argument("--expect", choices=list(EXPECTS), default="temperature", help="what the numbers should be (default: %(default)s)")
-    p.add_argument(
-        "--other", action="append", default=[], metavar="DIR", help="another checkpoint to try as an explanation; may be repeated"
-    )
+    p.add_argument("--other", action="append", default=[], metavar="DIR", help="another checkpoint or adapter to try; may be repeated")
     p.add_argument("--sample", type=int, metavar="N", help="look at N lines, chosen at random")
     p.add_argument("--resume", metavar="FILE", help="keep scores in FILE, and go on from there")
     p.add_argument("--eps", type=float, default=0.2, help="clip range (default: %(default)s)")
@@ -51,7 +51,8 @@ def main(arguments=None):
     bar = _Bar(sys.stderr.isatty() and not o.quiet)
     source = sys.stdin if o.file == "-" else o.file
     try:
-        report = audit(source, o.model, expect=o.expect, others=o.other, sample=o.sample, resume=o.resume, eps=o.eps, progress=bar)
+        model = CausalLM(o.model, adapter=o.adapter)
+        report = audit(source, model, expect=o.expect, others=o.other, sample=o.sample, resume=o.resume, eps=o.eps, progress=bar)
         bar.close()
         sys.stdout.write(report.json() + "\n" if o.json else report.text())
         if o.html:

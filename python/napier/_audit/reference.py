@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._lm.causal_lm import CausalLM
+from .._napier import matmul
 from ..rl import token_logprobs
 
 CACHE = 1 << 30  # bytes of logits that are kept
@@ -27,7 +28,7 @@ class State(NamedTuple):
     shift: int = 0  # the place whose value is reported: 0 is right
     prompt: bool = False  # the list begins at the prompt
     divide: object = 1.0  # the log-probability itself is divided by this, or by "declared" temperature
-    rounding: str = ""  # "logits", "values": to bfloat16
+    rounding: str = ""  # "values", "logits", "head": to bfloat16; "values16", "logits16": to float16
 
 
 def bf16(x):
@@ -35,6 +36,11 @@ def bf16(x):
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
     bits = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
     return bits.astype(np.uint32).view(np.float32)
+
+
+def float16(x):
+    """Rounds to float16, to nearest even."""
+    return np.asarray(x, np.float32).astype(np.float16).astype(np.float32)
 
 
 def kept(z, top_k, top_p, min_p):
@@ -79,23 +85,37 @@ class Reference:
         self._logits, self._values = {}, {}
         self._models = {"": model}
         self.others = {f"weights:{os.fspath(path)}": path for path in others}
-        self._folders = []
+        self._folders, self._heads = [], {}
 
     def config(self):
         if self.model.directory is None:
             return None
-        with open(os.path.join(self.model.directory, "config.json"), encoding="utf-8") as file:
+        path = os.path.join(self.model.directory, "config.json")
+        if not os.path.isfile(path):  # GGUF
+            return None
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
 
+    @property
+    def adapter(self):
+        return self.model._options.get("adapter")
+
     def named(self, name):
-        """A model by the name that a state has: '', 'bf16', 'weights:DIR', or 'config:' and JSON of changed entries."""
+        """A model by the name that a state has: '', 'bf16', 'base' (without the adapter), 'weights:DIR' (a checkpoint, or an adapter), or
+        'config:' and JSON of changed entries."""
         if name not in self._models:
-            if name in self.others:
-                self._models[name] = CausalLM(self.others[name])
-            elif name == "bf16":
-                self._models[name] = CausalLM(self.model.directory, compute="bfloat16")
+            folder, adapter, compute = self.model.directory, self.adapter, "float32"
+            if name == "bf16":
+                compute = "bfloat16"
+            elif name == "base":
+                adapter = None
+            elif name not in self.others:
+                folder = self._changed(json.loads(name.removeprefix("config:")))
+            elif os.path.isfile(os.path.join(self.others[name], "adapter_config.json")):
+                adapter = self.others[name]
             else:
-                self._models[name] = CausalLM(self._changed(json.loads(name.removeprefix("config:"))))
+                folder, adapter = self.others[name], None
+            self._models[name] = CausalLM(folder, compute=compute, adapter=adapter)
         return self._models[name]
 
     def _changed(self, changes):
@@ -121,11 +141,15 @@ class Reference:
         if kind == "append":
             return r.prompt + ids
         n = ids[0]
-        return {"skip": r.prompt[n:], "short": r.prompt[:-n], "last": r.prompt[-n:]}[kind] or r.prompt
+        if kind == "drop":
+            return r.prompt[:n] + r.prompt[ids[1] :] or r.prompt
+        if kind == "pad":  # the id, up to a length
+            return [n] * (ids[1] - len(r.prompt)) + r.prompt
+        return {"short": r.prompt[:-n], "first": r.prompt[:n], "last": r.prompt[-n:]}[kind] or r.prompt
 
     def close(self):
         """Drops what is kept, and removes the folders that were made."""
-        self._logits, self._values, self._models = {}, {}, {"": self.model}
+        self._logits, self._values, self._heads, self._models = {}, {}, {}, {"": self.model}
         while self._folders:
             self._folders.pop().cleanup()
 
@@ -162,12 +186,21 @@ class Reference:
             else:
                 x[-s.shift :] = whole[: s.shift]
             return x
-        if s.rounding == "values":
-            return bf16(self.predict(r, s._replace(rounding=""))).astype(np.float64)
+        if s.rounding.startswith("values"):
+            return (float16 if s.rounding == "values16" else bf16)(self.predict(r, s._replace(rounding=""))).astype(np.float64)
         if s.divide != 1:
             by = r.parameters["temperature"] if s.divide == "declared" else s.divide
             return self.predict(r, s._replace(divide=1.0)) / by
         return self._plain(r, s)
+
+    def _rough_head(self, r, s):
+        """Logits of a head whose input is rounded to bfloat16."""
+        model = self.named(s.model)
+        prompt = self.prompt(r, s.beginning)
+        hidden = model.forward(prompt + r.ids, hidden=True, logits=False)[0][len(prompt) - 1 : -1]
+        if s.model not in self._heads:
+            self._heads[s.model] = bf16(model.head()).T
+        return matmul(bf16(hidden), self._heads[s.model])
 
     def _plain(self, r, s):
         temperature = r.parameters["temperature"] if s.temperature == "declared" else s.temperature
@@ -183,8 +216,10 @@ class Reference:
             x[good] = _logprobs(z[rows[good]], np.asarray(r.ids)[good], temperature)
             return x
         z = z[:-1]
-        if s.rounding == "logits":
-            z = bf16(z)
+        if s.rounding == "head":
+            z = self._rough_head(r, s)
+        if s.rounding:
+            z = (float16 if s.rounding == "logits16" else bf16)(z)
         if s.bias and r.parameters["logit_bias"]:
             z = z.copy()
             for i, b in r.parameters["logit_bias"].items():

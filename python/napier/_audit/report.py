@@ -53,15 +53,15 @@ class Report:
         found = [f for f in self.findings[name] if f.fault]
         if not found:
             kind = self.levels[name]
-            return {
-                "float32": "agrees with the reference to rounding of float32",
-                "bfloat16": "differs from the reference by what bfloat16 costs, and no more",
-            }.get(kind, "no cause found")
+            if kind == "float32":
+                return "agrees with the reference to rounding of float32"
+            return f"differs from the reference by what {kind} costs, and no more" if kind else "no cause found"
         causes = ", ".join(dict.fromkeys(f.cause for f in found))
         if any(f.cause == "unexplained" for f in found):
             return f"differs: {causes}"
-        kind = {"float32": "rounding of float32", "bfloat16": "what bfloat16 costs"}.get(self.levels[name])
-        return f"differs: {causes}" + (f"; with that it agrees, to {kind}" if kind else "")
+        kind = self.levels[name]
+        rest = "rounding of float32" if kind == "float32" else f"what {kind} costs"
+        return f"differs: {causes}" + (f"; with that it agrees, to {rest}" if kind else "")
 
     def _engine(self, name, found):
         lines = [f"{name}: {self.verdict(name)}."]

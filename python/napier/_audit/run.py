@@ -12,7 +12,7 @@ import numpy as np
 from .._lm.causal_lm import CausalLM
 from . import draws, records
 from .case import Case, Finding, gain, level
-from .causes import INSPECTIONS, STATES, fill, precision, repeats, retokenized
+from .causes import INSPECTIONS, STATES, experts, fill, precision, repeats, retokenized
 from .costs import Costs
 from .layers import layers
 from .reference import CACHE, Reference, State
@@ -282,7 +282,9 @@ def explain(case, drift):
         findings.append(Finding(candidate.cause, candidate.says, candidate.mend, share, 0, evidence))
     findings += precision.always(case)
     if level(case) != "float32":
-        seen = list(drift.findings(case)) or (_inspected(case) if level(case) == "" or _uneven(case) else [])
+        seen = list(drift.findings(case)) or list(experts.inspect(case))
+        if not seen and (level(case) == "" or _uneven(case)):
+            seen = _inspected(case)
         findings += seen
         if not seen and level(case) == "":
             findings.append(_unexplained(case, bool(chosen)))
@@ -334,10 +336,9 @@ def _uneven(case):
 
 def _inspected(case):
     for module in INSPECTIONS:
-        if hasattr(module, "inspect"):
-            found = list(module.inspect(case))
-            if found:
-                return found[:1]
+        found = list(module.inspect(case))
+        if found:
+            return found[:1]
     return []
 
 

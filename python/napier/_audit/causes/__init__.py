@@ -4,6 +4,6 @@ a state."""
 from . import beginning, experts, fill, filters, penalties, positions, precision, repeats, shift, temperature, weights
 
 STATES = (shift, temperature, filters, penalties, precision, beginning, weights, positions)
-INSPECTIONS = (experts, positions, penalties)
+INSPECTIONS = (positions, penalties)
 
-__all__ = ["INSPECTIONS", "STATES", "fill", "precision", "repeats"]
+__all__ = ["INSPECTIONS", "STATES", "experts", "fill", "precision", "repeats"]

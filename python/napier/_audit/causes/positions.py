@@ -26,8 +26,6 @@ def candidates(case):
     elif parameters.get("rope_type", "default") != "default":
         plain = {"rope_theta": base, "rope_type": "default"}
         changes.append(({"rope_parameters": plain}, f"the scaling of positions ({parameters['rope_type']}) is missing"))
-    if config.get("sliding_window"):
-        changes.append(({"sliding_window": None, "layer_types": None, "use_sliding_window": False}, "the sliding window is missing"))
     for changed, says in changes:
         name = "config:" + json.dumps(changed, sort_keys=True)
         mend = "compare the two config.json: rope_theta, rope_scaling, rope_parameters, sliding_window"
@@ -61,7 +59,7 @@ def _onset(size, place, floor):
         yield Finding(
             "blocks" if block else CAUSE,
             f"the residual begins at position {first}{multiple}: there is none before",
-            "look at what begins there: a sliding window, the scaling of positions, a chunk of the prefill, a cached prefix",
+            f"look at what begins there: a sliding window (of {first - 1}), the scaling of positions, a chunk of the prefill, a cached prefix",
             1.0,
             int(big.sum()),
             {"position": int(first)},
