@@ -15,8 +15,8 @@ import c_api
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ["README.md", "NEWS.md", "CONTRIBUTING.md", "LICENSE", "bench", "cli", "data", "docs", "examples", "include", "mpi", "src", "tests", "tools"]
-MODULES = ["napier", "napier.umap", "napier.umap.plot", "napier.rl", "napier.torch", "napier.torch.distributed", "napier.hf", "napier.trl", "napier.dask",
-           "napier.ray", "napier.lm_eval"]
+MODULES = ["napier", "napier.umap", "napier.umap.plot", "napier.rl", "napier.torch", "napier.torch.data_parallel", "napier.torch.distributed", "napier.hf", "napier.trl",
+           "napier.dask", "napier.ray", "napier.lm_eval"]
 OWN = {"napier.lm_eval": ""}  # what it imports is not its own
 ORDER = {"napier": "   :member-order: bysource\n"}  # that of __all__
 

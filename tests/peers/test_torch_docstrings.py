@@ -24,7 +24,7 @@ def examples_of(*modules):
 
 
 def test_pytorch():
-    return examples_of("napier.torch", "napier.torch.distributed", "napier.umap")
+    return examples_of("napier.torch", "napier.torch.data_parallel", "napier.torch.distributed", "napier.umap")
 
 
 def test_transformers_and_trl():

@@ -398,6 +398,7 @@ STUBBED = [
     "ray",
     "rl",
     "torch",
+    "torch.data_parallel",
     "torch.distributed",
     "trl",
     "umap",
@@ -421,7 +422,7 @@ def stubbed(name):
 def test_stubs_have_the_signatures_of_the_package(name):
     assert (pathlib.Path(napier.__file__).parent / "py.typed").exists()
     stubs = stubbed(name)
-    if name in ("hf", "torch", "torch.distributed", "trl", "_lm.grpo_trainer"):
+    if name in ("hf", "torch", "torch.data_parallel", "torch.distributed", "trl", "_lm.grpo_trainer"):
         pytest.importorskip("torch")
     if name == "dask":
         pytest.importorskip("dask.array")

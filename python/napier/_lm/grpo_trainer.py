@@ -19,7 +19,7 @@ from .causal_lm import CausalLM
 __all__ = ["GRPOTrainer", "Rollout"]
 
 _MODES = {"f32": "float32", "bf16": "bfloat16"}
-_NUMBERS = 2**20  # of completions, for each process
+_NUMBERS = 2**20  # of completions, for a process that has more than the trainer asks for
 _METHODS = "_compute_loss", "_generate_single_turn", "_get_per_token_logps_and_entropies", "_tokenize_prompts"
 _PENALTIES = ("presence_penalty", "frequency_penalty", "repetition_penalty")
 
@@ -87,7 +87,7 @@ class Rollout:
         sampler = self.sampler(trainer)
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         prompts, samples = _groups_of([list(ids) for ids in prompt_ids], size)
-        first = trainer.accelerator.process_index * _NUMBERS
+        first = trainer.accelerator.process_index * _most(trainer, len(prompt_ids))
         with profiling_context(trainer, "napier.generate"):
             made = sampler.generate(
                 prompts,
@@ -129,6 +129,14 @@ class Rollout:
         (step, training), count = self._place
         seed = ((trainer.args.seed * 2**32 + step) * 2 + training) * 2**12 + count
         return (seed + 2**63) % 2**64 - 2**63
+
+
+def _most(trainer, count):
+    """How many numbers of completions a process has: as many as it generates at once, so that a completion has its number in the
+    batch of all processes, and its tokens do not depend on how many these are."""
+    args, training = trainer.args, trainer.model.training
+    most = args.per_device_train_batch_size * args.steps_per_generation if training else args.per_device_eval_batch_size
+    return most if count <= most else _NUMBERS
 
 
 def _check_compute(compute):
