@@ -45,9 +45,9 @@ typedef struct session {
     int64_t turn; /* answers so far: each has random numbers of its own */
     int64_t *ids;
     buffer answer;
-    napier_kv *kv;    /* of the last answer and what precedes it: the next turn runs only what is new */
-    bool has_begun;   /* the answer has a token */
-    bool is_terminal; /* someone types */
+    napier_kv *kv, *next_kv; /* of the last answer and what precedes it, so that the next turn runs only what is new */
+    bool has_begun;          /* the answer has a token */
+    bool is_terminal;        /* someone types */
     bool is_too_long, has_failed;
 } session;
 
@@ -100,6 +100,14 @@ static int end_if_interrupted(int64_t sequence, int64_t index, int64_t id, float
     return is_interrupted ? NAPIER_END_SEQUENCE : 0;
 }
 
+/* Called as the library's on_kv. */
+static int keep_kv(int64_t sequence, napier_kv *kv, void *user) {
+    session *const s = user;
+    (void)sequence;
+    s->next_kv = kv;
+    return 0;
+}
+
 /* Called as the library's on_text. */
 static int show(int64_t sequence, const char *bytes, size_t size, int ended, void *user) {
     session *const s = user;
@@ -126,7 +134,6 @@ static napier_status generate(session *s) {
     napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
     napier_generate_options options = NAPIER_GENERATE_OPTIONS_INIT;
     napier_generate_results results = NAPIER_GENERATE_RESULTS_INIT;
-    napier_kv *kv = NULL;
     int64_t length = 0;
     sampling.temperature = q->shared.temperature;
     sampling.top_k = q->top_k;
@@ -141,17 +148,17 @@ static napier_status generate(session *s) {
     options.tokenizer = s->encoder.tokenizer;
     options.on_token = end_if_interrupted;
     options.on_text = show;
+    options.on_kv = keep_kv;
     options.user = s;
     options.kvs = (const napier_kv *const *)&s->kv;
     options.kv_count = s->kv != NULL;
     results.ids = s->ids;
     results.lengths = &length;
-    results.kvs = &kv;
-    results.kv_count = 1;
+    s->next_kv = NULL;
     const napier_status status = napier_generate(s->context, s->model, &batch, &options, &results);
-    if (kv != NULL) {
+    if (s->next_kv != NULL) {
         napier_kv_destroy(s->context, s->kv);
-        s->kv = kv;
+        s->kv = s->next_kv;
     }
     return status;
 }

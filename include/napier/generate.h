@@ -43,6 +43,16 @@ typedef int napier_token_callback(int64_t sequence, int64_t index, int64_t id, f
  * sequence, whose piece may be empty, or end inside a character. A result that is not 0 cancels the call. */
 typedef int napier_text_callback(int64_t sequence, const char *bytes, size_t size, int ended, void *user);
 
+/* The keys and values of a sequence that has ended: of its prompt and of all its tokens but the last. A later call that goes
+ * on with the sequence, as the next turn of a conversation, takes them in options->kvs, and runs only what is new. The callee
+ * destroys kv, which takes memory besides the model's. A result that is not 0 cancels the call. */
+typedef int napier_kv_callback(int64_t sequence, napier_kv *kv, void *user);
+
+/* Asked before each step: how many prompts are there, of the batch's P. Never fewer than before; no step and no further
+ * question follow when all that are there have ended. Before it returns, the caller writes the ids of further prompts, their
+ * offsets and numbers into the memory of the batch. A negative result cancels the call. */
+typedef int64_t napier_arrival_callback(void *user);
+
 /* The text of a sequence is the bytes of its tokens, without those of special tokens. Stop texts are looked for in the
  * bytes with those of special tokens, so one may contain "<|im_end|>", and across tokens. A sequence ends with the token
  * that has the last byte of a stop text. Its text ends before the stop text, while its tokens stay whole. The first stop
@@ -64,7 +74,10 @@ typedef struct napier_generate_options {
     const napier_tokenizer *tokenizer; /* the model's; needed for texts. NULL: none */
     const napier_text *stop_texts;     /* [stop_text_count], none empty */
     int64_t stop_text_count;
-    napier_text_callback *on_text; /* NULL: none */
+    napier_text_callback *on_text;       /* NULL: none */
+    napier_kv_callback *on_kv;           /* NULL: none */
+    napier_arrival_callback *on_arrival; /* NULL: all prompts are there */
+    int64_t longest_prompt;              /* with on_arrival: no prompt has more tokens; it determines the memory */
 } napier_generate_options;
 
 #define NAPIER_GENERATE_OPTIONS_INIT \
@@ -77,7 +90,8 @@ typedef enum napier_finish {
     NAPIER_FINISH_CALLER = 3  /* on_token's NAPIER_END_SEQUENCE */
 } napier_finish;
 
-/* Row b belongs to sequence b. Beyond a sequence's length, ids are -1 and numbers 0. */
+/* Row b belongs to sequence b. Beyond a sequence's length, ids are -1 and numbers 0; one whose prompt has not arrived has
+ * length 0. */
 typedef struct napier_generate_results {
     size_t struct_size;           /* sizeof(napier_generate_results) */
     int64_t *ids;                 /* [B, max_tokens] */
@@ -92,12 +106,6 @@ typedef struct napier_generate_results {
     napier_text_buffer *text; /* the texts of all sequences are appended; NULL: not wanted */
     int64_t *text_offsets;    /* [B + 1] text b is the bytes offsets[b] .. offsets[b + 1] - 1 of what was appended;
                                      needed with text */
-    napier_kv **kvs;          /* [kv_count] keys and values of sequences 0 .. kv_count - 1: of their prompt and of all
-                                     tokens but the last. A later call that goes on with the sequence, as the next turn of
-                                     a conversation, takes them in options->kvs and runs only what is new. The caller
-                                     destroys them; after an error while it runs they are NULL.
-                                     kv_count 0: not wanted */
-    int64_t kv_count;
 } napier_generate_results;
 
 #define NAPIER_GENERATE_RESULTS_INIT \

@@ -17,7 +17,7 @@
 
 #include "array/device.h"
 
-enum { MOST_ARRAYS = 16, MOST_ARGUMENTS = 24 };
+enum { MOST_ARRAYS = 16, MOST_ARGUMENTS = 26 };
 
 /* ON_HOST: arrays on a GPU are refused. ANYWHERE: all arrays may be on one GPU. */
 enum { ON_HOST = 0, ANYWHERE = TAKE_DEVICE };

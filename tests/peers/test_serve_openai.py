@@ -1,13 +1,20 @@
 """napier serve with OpenAI's own client: answers are those of a direct call, bit for bit, also of many clients at once."""
 import asyncio
+import json
+import pathlib
 import random
+import tempfile
+import threading
 
 import httpx
 import numpy as np
 import openai
 
 import napier
-from serving import NAME, Server, direct, wait_for
+from napier._serve import protocol
+from napier._serve.batching import Engine, Job
+from napier._serve.limits import Limits
+from serving import NAME, Server, direct, wait_for, write_model
 from support import raises
 
 PROMPTS = ["Hello, world", "the end", "2 + 2 =", " a\n\u4e2d", "<|im_start|>user\nhi<|im_end|>\n"]
@@ -176,6 +183,57 @@ def test_many_clients_at_once():
             for (prompt, seed, n, options), got in zip(requests, asyncio.run(many(server, requests))):
                 for choice, (ids, logprobs, plain, text, _) in zip(got, direct(server.model, prompt, seed, n, **options)):
                     assert choice == text if isinstance(choice, str) else of_choice(choice) == (ids, logprobs if options.get("temperature", 1) else plain, text)
+
+
+class Gated:
+    """A model whose calls of generate wait at the third token of their first sequence."""
+
+    def __init__(self, model):
+        self.model, self.begun, self.gate = model, threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def generate(self, *prompts, on_token, **options):
+        def gated(b, index, *rest):
+            if (b, index) == (0, 2):
+                self.begun.set()
+                assert self.gate.wait(60)
+            return on_token(b, index, *rest)
+
+        return self.model.generate(*prompts, on_token=gated, **options)
+
+
+def test_requests_join_a_batch():
+    """A request is answered while the one batch runs in which an earlier request has not ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(pathlib.Path(folder))
+        model, limits = Gated(napier.CausalLM(folder)), Limits(512, parallel=1)
+        engine, order = Engine(model, limits), []
+
+        def submit(i, max_tokens, **more):
+            body = {"prompt": PROMPTS[i % 5], "seed": i, "max_tokens": max_tokens, "ignore_eos": True, **more}
+            request = protocol.prepare(json.dumps(body).encode(), False, (model, NAME), limits)
+            job = Job(request, lambda: order.append(i) if job.finished else None)
+            engine.submit(job)
+            return job
+
+        engine.start()
+        try:
+            jobs = [submit(0, 60)]
+            assert model.begun.wait(60)
+            jobs += [submit(i, 32 + i) for i in range(1, 5)]  # these join
+            assert engine.counts() == {"waiting": 0, "running": 5}
+            jobs += [submit(5, 20, temperature=0.5), submit(6, 33)]  # other options wait, and so does what comes behind them
+            assert engine.counts() == {"waiting": 2, "running": 5}
+            model.gate.set()
+            wait_for(lambda: len(order) == 7)
+        finally:
+            engine.stop()
+        assert order == [1, 2, 3, 4, 0, 5, 6] and not any(job.error for job in jobs)
+        for i, job in enumerate(jobs):
+            wanted = direct(model.model, PROMPTS[i % 5], i, max_tokens=len(job.sequences[0].ids), temperature=0.5 if i == 5 else 1.0, stop=[])
+            assert (job.sequences[0].ids, job.sequences[0].logprobs, "".join(job.sequences[0].pieces)) == (*wanted[0][:2], wanted[0][3])
 
 
 def test_clients_that_leave():

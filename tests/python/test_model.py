@@ -604,18 +604,40 @@ def test_turns():
     """Keys and values of generated sequences, and of what follows them: a call that goes on with them has the same bits."""
     model = napier.CausalLM.from_state_dict(*family("Qwen3ForCausalLM"))
     options = {"samples": 2, "max_tokens": 6, "stop": []}
-    first = model.generate([[5, 6, 7], [8, 9]], keep_kvs=3, **options)
-    assert [len(kv) for kv in first.kvs] == [8, 8, 7] and not model.generate([[5]], **options).kvs
+    kept = {}
+    first = model.generate([[5, 6, 7], [8, 9]], on_kv=kept.__setitem__, **options)
+    assert [len(kept[i]) for i in range(4)] == [8, 8, 7, 7]
+    refuses(lambda: model.generate([[5]], on_kv=lambda b: None, **options), TypeError, "positional argument")
     prompt = [8, 9, *first.token_ids[12:18], 1, 2]
-    more = model.kv(prompt[7:9], after=first.kvs[2])
-    assert len(more) == 9 and more.nbytes > first.kvs[2].nbytes
+    more = model.kv(prompt[7:9], after=kept[2])
+    assert len(more) == 9 and more.nbytes > kept[2].nbytes
     wanted = model.generate([prompt], **options)
-    for kvs in (first.kvs, [more], [*first.kvs, more]):
+    for kvs in ([kept[2]], [more], [*kept.values(), more]):
         made = model.generate([prompt], kvs=kvs, **options)
         assert made.token_ids.tolist() == wanted.token_ids.tolist() and bits(made.plain_logprobs) == bits(wanted.plain_logprobs)
     refuses(
         lambda: napier.CausalLM.from_state_dict(*family("Qwen3ForCausalLM")).generate([[5]], kvs=[more]), ValueError, "not of this model"
     )
+
+
+@have
+def test_arrivals():
+    """Prompts that join a call while it runs: each has the bits of a call of its own."""
+    model = napier.CausalLM.from_state_dict(*family("Qwen3ForCausalLM"))
+    prompts = [[5, 6, 7], [8, 9], [10] * 30, [5, 6, 8]]
+    options = {"samples": 2, "max_tokens": 9, "stop": [], "seed": 3}
+    wanted = [model.generate([p], numbers=[10 * i, 10 * i + 1], **options) for i, p in enumerate(prompts)]
+    steps = iter([[], [1], [], [2, 3]])
+
+    def arrive():
+        return [(prompts[i], [10 * i, 10 * i + 1]) for i in next(steps, [])]
+
+    made = model.generate(prompts[:1], numbers=[0, 1], arrivals=(arrive, 6, 30), on_kv=lambda *_: None, **options)
+    assert made.token_ids.tolist() == np.concatenate([w.token_ids for w in wanted]).tolist() and len(made.offsets) == 9
+    assert bits(made.logprobs) == bits(np.concatenate([w.logprobs for w in wanted]))
+    for more, reason in (([8] * 31, "where 1 to 30 of 60"), ([], "prompt 1 has ids 3 .. 3"), ([10**6], "prompt_ids.3. is 1000000")):
+        refuses(lambda: model.generate(prompts[:1], arrivals=(lambda: [(more, [0, 0])], 2, 30), **options), ValueError, reason)
+    refuses(lambda: model.generate(prompts[:1], arrivals=(lambda: 1 / 0, 2, 30), **options), ZeroDivisionError, "division")
 
 
 @have

@@ -677,9 +677,10 @@ PYTHON_FUNCTION(model_judge) {
     return call_end(&c);
 }
 
-/* What a call of generate tells the caller about; NULL: nothing. */
+/* What a call of generate tells the caller about and asks for; NULL: nothing. */
 typedef struct told {
-    PyObject *on_token, *on_text;
+    PyObject *on_token, *on_text, *on_kv, *on_arrival;
+    PyObject *model; /* a capsule */
 } told;
 
 /* Ends a callback: true if the caller's answer is true, or an error is set. Takes the answer. */
@@ -714,6 +715,34 @@ static int model_text(int64_t sequence, const char *bytes, size_t size, int ende
     Py_XDECREF(text);
     PyGILState_Release(gil);
     return stop;
+}
+
+/* Calls the caller's on_kv(sequence, kv, tokens, bytes). It takes kv. */
+static int model_kv_of(int64_t sequence, napier_kv *kv, void *user) {
+    const told *const t = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    held *const h = PyMem_Malloc(sizeof *h);
+    int stop = 1;
+    if (h) {
+        *h = (held){NULL, kv, Py_NewRef(t->model)};
+        stop = is_true(PyObject_CallFunction(t->on_kv, "LNLL", (long long)sequence, PyCapsule_New(h, kv_name, held_end),
+                                             (long long)napier_kv_tokens(kv), (long long)napier_kv_bytes(kv)));
+    } else {
+        PyErr_NoMemory(); /* the kv is lost */
+    }
+    PyGILState_Release(gil);
+    return stop;
+}
+
+/* Calls the caller's on_arrival(), which returns how many prompts are there. */
+static int64_t model_arrival(void *user) {
+    const told *const t = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *const answer = PyErr_CheckSignals() ? NULL : PyObject_CallFunction(t->on_arrival, NULL);
+    const int64_t count = answer ? PyLong_AsLongLong(answer) : -1;
+    Py_XDECREF(answer);
+    PyGILState_Release(gil);
+    return count;
 }
 
 /* What a call of generate takes; end it with generate_end. */
@@ -753,6 +782,8 @@ static void check_generate(py_call *c, generate_inputs *in) {
     o->sampling = &in->sampling;
     o->on_token = model_token;
     o->on_text = in->told.on_text ? model_text : NULL;
+    o->on_kv = in->told.on_kv ? model_kv_of : NULL;
+    o->on_arrival = in->told.on_arrival ? model_arrival : NULL;
     o->user = &in->told;
     o->kvs = in->kvs.list;
     o->kv_count = in->kvs.count;
@@ -778,36 +809,14 @@ static PyObject *list_of_texts(const napier_text_buffer *text, const int64_t *of
     return list;
 }
 
-/* A list of (kv, tokens, bytes). It takes the kvs, which it destroys after an error. */
-static PyObject *list_of_kvs(napier_context *context, napier_kv **kvs, int64_t count, PyObject *model) {
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (int64_t i = 0; i < count; i++) {
-        held *const h = list ? PyMem_Malloc(sizeof *h) : NULL;
-        if (!h) {
-            napier_kv_destroy(context, kvs[i]);
-            Py_CLEAR(list);
-            continue;
-        }
-        *h = (held){NULL, kvs[i], Py_NewRef(model)};
-        PyObject *const one = Py_BuildValue("NLL", PyCapsule_New(h, kv_name, held_end),
-                                            (long long)napier_kv_tokens(kvs[i]), (long long)napier_kv_bytes(kvs[i]));
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) {
-            Py_CLEAR(list);
-        }
-    }
-    return list ? list : PyErr_Occurred() ? NULL : PyErr_NoMemory();
-}
-
 /* (ids [B, max_tokens], lengths [B], logprobs, plain_logprobs, entropy or None [B, max_tokens], stop_text [B], texts or
- * None, kvs) */
+ * None) */
 PYTHON_FUNCTION(model_generate) {
-    PyObject *capsule;
     generate_inputs in = {.batch = NAPIER_GENERATE_BATCH_INIT,
                           .options = NAPIER_GENERATE_OPTIONS_INIT,
                           .sampling = NAPIER_SAMPLE_OPTIONS_INIT};
     int wants_texts = 0, wants_entropy = 0;
-    int64_t kept = 0;
-    TAKE("generate", 24, 3, ON_HOST, ARG("model", capsule), ARG("prompt_ids", in.batch.prompt_ids),
+    TAKE("generate", 26, 3, ON_HOST, ARG("model", in.told.model), ARG("prompt_ids", in.batch.prompt_ids),
          ARG("prompt_offsets", in.batch.prompt_offsets), ARG("samples", in.batch.samples),
          ARG("numbers", in.batch.numbers), ARG("max_tokens", in.options.max_tokens), ARG("stop", in.options.stop),
          ARG("temperature", in.sampling.temperature), ARG("top_k", in.sampling.top_k), ARG("top_p", in.sampling.top_p),
@@ -816,8 +825,9 @@ PYTHON_FUNCTION(model_generate) {
          ARG("seed", in.sampling.seed), ARG("on_token", in.told.on_token), WITH("kvs", in.kvs, take_kvs),
          ARG("min_tokens", in.options.min_tokens), WITH("tokenizer", in.options.tokenizer, take_tokenizer),
          WITH("stop_texts", in.stop_texts, take_stop_texts), ARG("on_text", in.told.on_text), ARG("texts", wants_texts),
-         ARG("entropy", wants_entropy), ARG("keep_kvs", kept))
-    const napier_model *model = c.failed ? NULL : object_of(capsule, model_name);
+         ARG("entropy", wants_entropy), ARG("on_kv", in.told.on_kv), ARG("on_arrival", in.told.on_arrival),
+         ARG("longest_prompt", in.options.longest_prompt))
+    const napier_model *model = c.failed ? NULL : object_of(in.told.model, model_name);
     c.failed = !model;
     check_generate(&c, &in);
     const int64_t sequences = (in.batch.prompt_offsets.size - 1) * in.batch.samples, most = in.options.max_tokens;
@@ -831,20 +841,18 @@ PYTHON_FUNCTION(model_generate) {
     r.stop_text = make_integers_if(&c, true, sequences, -1);
     r.text_offsets = make_integers_if(&c, true, sequences + 1, -1); /* in whose place the texts go */
     r.text = wants_texts ? &text : NULL;
-    r.kv_count = kept < 0 ? 0 : kept < sequences ? kept : sequences;
-    r.kvs = c.failed ? NULL : PyMem_Calloc((size_t)r.kv_count + 1, sizeof *r.kvs);
     napier_context *context = c.failed ? NULL : context_take();
     c.failed = !context;
     if (context) {
         napier_status status;
         Py_BEGIN_ALLOW_THREADS status = WITHOUT_STEPS(napier_generate(context, model, &in.batch, &in.options, &r));
-        Py_END_ALLOW_THREADS const bool failed = raise_status(context, status, c.function);
-        call_set(&c, 6, failed ? NULL : list_of_texts(&text, r.text_offsets, sequences, wants_texts));
-        call_add(&c, failed ? NULL : list_of_kvs(context, r.kvs, r.kv_count, capsule));
+        Py_END_ALLOW_THREADS call_set(&c, 6,
+                                      raise_status(context, status, c.function)
+                                          ? NULL
+                                          : list_of_texts(&text, r.text_offsets, sequences, wants_texts));
         napier_text_buffer_free(context, &text);
         context_give(context);
     }
-    PyMem_Free(r.kvs);
     PyMem_Free(in.kvs.list);
     PyMem_Free(in.stop_texts.list);
     return call_end(&c);

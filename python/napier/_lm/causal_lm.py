@@ -48,7 +48,6 @@ class Generated(NamedTuple):
     entropy: object = None  # with entropy=True: of the distribution of plain_logprobs
     texts: object = None  # with texts=True: list of B texts, without special tokens and the text that ended it
     stop: object = None  # list of B: the id or the text of `stop` that ended it, or None
-    kvs: object = ()  # with keep_kvs=N: list of the first N sequences' KV, of the prompt and all tokens but the last
 
 
 class KV:
@@ -758,10 +757,11 @@ class CausalLM:
         entropy=False,
         texts=False,
         on_text=None,
-        keep_kvs=0,
+        on_kv=None,
+        arrivals=None,
     ):
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
-        stopped [B], entropy [T], texts [B], stop [B], kvs [N]), where sequence b is a sample of prompt b // samples.
+        stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
 
         logprobs are under the distribution that a token was drawn from. plain_logprobs are without filters and penalties:
         score gives the same bits for the same tokens. A sequence depends only on its prompt, its number and the options, not
@@ -782,8 +782,10 @@ class CausalLM:
         on_text : function of (sequence, text, ended), called for new text; no piece ends inside a character, or has a part of
             what may become a stop. A true value cancels
         kvs : results of kv; a prompt that begins with the tokens of one of these uses it
-        keep_kvs : of how many sequences, from the first on, the keys and values are kept, for `kvs` of a call that goes on with
-            them, such as the next turn of a conversation: it runs only what is new
+        on_kv : function of (sequence, kv), called when a sequence has ended, with the KV of its prompt and all its tokens but the
+            last, for `kvs` of a call that goes on with it, such as the next turn of a conversation: it runs only what is new
+        arrivals : (function, P, longest): before each step function() returns a list of (prompt, numbers) that join the call,
+            which has up to P prompts in all, those after the first of up to `longest` tokens
 
         Examples
         --------
@@ -803,8 +805,11 @@ class CausalLM:
         if needs_tokenizer and self.tokenizer is None:
             raise ValueError("stop, texts, on_text: this model has no tokenizer (tokenizer.json, or tokenizer=), which texts need")
         numbers = None if numbers is None else _ids(numbers, "numbers")
-        lists = self._ragged(prompts, "prompts")
-        ids, lengths, logprobs, plain, entropies, which, made, kept = self._run(
+        lists, arrived = self._ragged(prompts, "prompts"), None
+        if arrivals is not None:
+            arrived = _Arrivals(lists, numbers, samples, *arrivals)
+            lists, numbers = (arrived.ids, arrived.offsets), arrived.numbers
+        results = self._run(
             _napier._model_generate,
             *lists,
             samples,
@@ -827,16 +832,23 @@ class CausalLM:
             on_text,
             texts,
             entropy,
-            keep_kvs,
+            None if on_kv is None else lambda b, *kv: on_kv(b, KV(*kv)),
+            arrived,
+            0 if arrived is None else arrived.longest,
         )
+        if arrived is not None:
+            there = slice(arrived.count * samples)
+            lists, results = (None, arrived.offsets[: arrived.count + 1]), [None if x is None else x[there] for x in results]
+        ids, lengths, logprobs, plain, entropies, which, made = results
         self._note_length((np.diff(lists[1]).repeat(samples) + lengths).max(initial=0) - 1)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         there = np.arange(ids.shape[1]) < lengths[:, None]
         last = ids[np.arange(len(ids)), lengths - 1]
         by_id = np.isin(last, stop_ids)
         why = [stop_texts[text] if text >= 0 else int(id) if ended else None for text, id, ended in zip(which, last, by_id)]
-        entropies, stopped = entropies[there] if entropy else None, by_id | (which >= 0)
-        return Generated(ids[there], offsets, logprobs[there], plain[there], stopped, entropies, made, why, [KV(*one) for one in kept])
+        return Generated(
+            ids[there], offsets, logprobs[there], plain[there], by_id | (which >= 0), entropies[there] if entropy else None, made, why
+        )
 
     def _stops(self, stop):
         """The ids and the texts of `stop`."""
@@ -900,6 +912,29 @@ def _tokenizer_of(tokenizer):
     if hasattr(tokenizer, "chat_template"):  # an object of transformers
         made._template = tokenizer.chat_template, dict(tokenizer.special_tokens_map)
     return made
+
+
+class _Arrivals:
+    """The lists of a call of generate, which grow while it runs."""
+
+    def __init__(self, lists, numbers, samples, function, most, longest):
+        self.function, self.samples, self.count = function, samples, len(lists[1]) - 1
+        most, self.longest = max(most, self.count), max(longest, int(np.diff(lists[1]).max(initial=1)))
+        self.ids, self.offsets = np.zeros(most * self.longest, np.int64), np.zeros(most + 1, np.int64)
+        self.ids[: len(lists[0])], self.offsets[: len(lists[1])] = lists
+        self.numbers = np.arange(most * samples)
+        if numbers is not None:
+            self.numbers[: self.count * samples] = numbers
+
+    def __call__(self):
+        """How many prompts are there."""
+        for prompt, numbers in self.function():
+            begin, prompt = self.offsets[self.count], _ids(prompt, "prompt")
+            self.ids[begin : begin + len(prompt)] = prompt
+            self.numbers[self.count * self.samples : (self.count + 1) * self.samples] = numbers
+            self.count += 1
+            self.offsets[self.count] = begin + len(prompt)
+        return self.count
 
 
 def _handles(kvs):

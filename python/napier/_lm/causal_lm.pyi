@@ -28,7 +28,6 @@ class Generated(NamedTuple):
     entropy: Any = None
     texts: Any = None
     stop: Any = None
-    kvs: Any = ()
 
 class KV:
     nbytes: int
@@ -202,7 +201,8 @@ class CausalLM:
         entropy: bool = False,
         texts: bool = False,
         on_text: Optional[Callable[..., Any]] = None,
-        keep_kvs: int = 0,
+        on_kv: Optional[Callable[..., Any]] = None,
+        arrivals: Optional[tuple[Callable[[], Any], int, int]] = None,
     ) -> Generated: ...
 
 Qwen3 = CausalLM

@@ -66,6 +66,42 @@ class Job:
             self.wake()
 
 
+class Call:
+    """A call of generate. While it runs, further requests join it."""
+
+    def __init__(self, jobs, model, version):
+        self.jobs, self.model, self.version = jobs, model, version
+        self.arriving: list[Job] = []
+        self.kept: list[tuple[np.ndarray, Any]] = []  # what the engine kept of conversations when it began
+        self.open = False
+        self.longest = self.left = self.max_tokens = 0  # tokens of a prompt, sequences, and tokens of an answer, at most
+
+    def begin(self, rows, limits):
+        """Opens it. It has `rows` sequences."""
+        requests = [job.request for job in self.jobs]
+        longest = max(len(prompt) for request in requests for prompt in request.prompts)
+        self.longest = max(longest, min(limits.context, max(lim.JOIN_TOKENS, 2 * longest)))
+        self.max_tokens = max(request.max_tokens for request in requests)
+        self.left = max(0, min(lim.BATCH, lim.JOIN_RESULTS // self.max_tokens) - rows)
+        self.open = not any(request.waits() for request in requests)  # these wait for its end, which others would put off
+
+    def takes(self, job):
+        request = job.request
+        return (
+            self.open
+            and not request.waits()
+            and len(job.sequences) <= self.left
+            and 0 < request.max_tokens <= self.max_tokens
+            and max(map(len, request.prompts)) <= self.longest
+            and request.key() == self.jobs[0].request.key()
+        )
+
+    def join(self, job):
+        job.restart(self.version)
+        self.arriving.append(job)
+        self.left -= len(job.sequences)
+
+
 class Engine:
     """The queue, and the threads that empty it."""
 
@@ -74,7 +110,8 @@ class Engine:
         self._queue: collections.deque[Job] = collections.deque()
         self._tokens, self._last = 0, 0.0  # of the queue: tokens of its prompts, and when the last came
         self._changed = threading.Condition()
-        self._stopping, self._running = False, 0
+        self._stopping = False
+        self._calls: list[Call] = []
         self._kept: list[tuple[np.ndarray, Any]] = []  # ids and keys and values of the last conversations, oldest first
         self._threads = [threading.Thread(target=self._work, name=f"generate-{i}", daemon=True) for i in range(limits.parallel)]
 
@@ -92,17 +129,30 @@ class Engine:
             job.end(_STOPPED)
         for thread in self._threads:
             thread.join()
+        for job in self._queue:  # they came too late to join a call
+            job.end(_STOPPED)
 
     def submit(self, job):
         with self._changed:
             if self._stopping:
                 raise _STOPPED
+            if not self._queue and (call := self._call_for(job)):
+                call.join(job)
+                return
             if len(self._queue) >= self.limits.queue or self._tokens + job.tokens() > lim.QUEUE_TOKENS:
                 raise Refused("the queue is full: try again later", status=429, code="queue_full")
             self._queue.append(job)
             self._tokens += job.tokens()
             self._last = time.monotonic()
             self._changed.notify_all()
+
+    def _call_for(self, job):
+        """A call that the job can join: with these weights, and with what is kept of its conversation, if anything is."""
+        kept = [one for one in self._kept if job.request.chat and np.array_equal(one[0], job.request.prompts[0][: len(one[0])])]
+        for call in self._calls:
+            if call.model is self.model and call.takes(job) and all(any(one is other for other in call.kept) for one in kept):
+                return call
+        return None
 
     def cancel(self, job):
         """The job's sequences end at their next token, and it leaves the queue."""
@@ -120,13 +170,11 @@ class Engine:
 
     def counts(self):
         """How many requests wait, and how many run."""
-        return {"waiting": len(self._queue), "running": self._running}
+        with self._changed:
+            running = sum(not job.finished for call in self._calls for job in [*call.jobs, *call.arriving])
+            return {"waiting": len(self._queue), "running": running}
 
     # ---- Keys and values of conversations
-
-    def _kvs(self, model):
-        with self._changed:
-            return [kv for _, kv in self._kept] if model is self.model else []
 
     def _keep(self, model, ids, kv):
         """Keeps those of a conversation, instead of those that it went on with."""
@@ -138,19 +186,18 @@ class Engine:
     # ---- Calls
 
     def _work(self):
-        while batch := self._take():
-            jobs, model, version = batch
+        while call := self._take():
             try:
-                self._run(jobs, model, version)
+                self._run(call)
             except BaseException as error:  # noqa: BLE001: a thread that ended would leave its requests without an answer
-                for job in jobs:
+                for job in call.jobs:
                     job.end(error)
             with self._changed:
-                self._running -= len(jobs)
-            del batch, jobs, model  # the model may have been replaced meanwhile
+                self._calls.remove(call)
+            del call  # the model may have been replaced meanwhile
 
     def _take(self):
-        """The oldest job and those that can share its call, with the model; None at the end."""
+        """A call with the oldest job and those that can share it; None at the end."""
         with self._changed:
             while not self._queue and not self._stopping:
                 self._changed.wait()
@@ -163,7 +210,8 @@ class Engine:
                 self._changed.wait(left)
             if self._stopping:
                 return None
-            return self._together(), self.model, self.version
+            self._calls.append(Call(self._together(), self.model, self.version))
+            return self._calls[-1]
 
     def _together(self):
         jobs: list[Job] = []
@@ -178,31 +226,30 @@ class Engine:
             else:
                 others.append(job)
         self._queue = others
-        self._running += len(jobs)
         return jobs
 
-    def _run(self, jobs, model, version):
-        for job in jobs:
-            job.restart(version)
+    def _run(self, call, alone=False):
+        for job in call.jobs:
+            job.restart(call.version)
         try:
-            if any(job.request.max_tokens for job in jobs):
-                self._generate([job for job in jobs if job.request.max_tokens], model)
+            if any(job.request.max_tokens for job in call.jobs):
+                self._generate(call, alone)
         except (ValueError, MemoryError, RuntimeError) as error:
-            if len(jobs) == 1 or self._stopping:
+            if alone or self._stopping:
                 raise self._refusal(error) from error
-            for job in jobs:  # one of them is the cause
+            for job in call.jobs:  # one of them is the cause, or the memory for those that might have joined it
                 if not job.cancelled:
-                    self._run_alone(job, model, version)
+                    self._run_alone(job, call)
             return
-        for job in jobs:
+        for job in call.jobs:
             if not job.finished and not job.cancelled:
-                self._score(job, model)
+                self._score(job, call.model)
             job.end()
 
-    def _run_alone(self, job, model, version):
+    def _run_alone(self, job, call):
         try:
             if not job.finished:
-                self._run([job], model, version)
+                self._run(Call([job], call.model, call.version), alone=True)
         except Exception as error:  # noqa: BLE001
             job.end(error)
 
@@ -213,10 +260,25 @@ class Engine:
             return Refused(str(error), status=503, code="out_of_memory")
         return Refused(str(error), "max_tokens" if isinstance(error, MemoryError) else None, code="generation_failed")
 
-    def _generate(self, jobs, model):
+    def _open(self, call, rows, alone):
+        with self._changed:
+            if call.model is self.model:
+                call.kept = list(self._kept)
+                if not alone:
+                    call.begin(rows, self.limits)
+
+    def _close(self, call):
+        """Requests that came too late to join it wait for another."""
+        with self._changed:
+            call.open = False
+            self._queue.extendleft(reversed(call.arriving))
+            self._tokens += sum(job.tokens() for job in call.arriving)
+            call.arriving = []
+            self._changed.notify_all()
+
+    def _generate(self, call, alone):
+        jobs, model = [job for job in call.jobs if job.request.max_tokens], call.model
         request = jobs[0].request
-        jobs = sorted(jobs, key=lambda job: not job.request.chat)
-        chats = sum(job.request.chat for job in jobs) if request.n == 1 else 0
         rows = [(job, sequence) for job in jobs for sequence in job.sequences]
         stop_ids = frozenset(request.stop_ids)
 
@@ -250,21 +312,36 @@ class Engine:
             elif job.request.stream:
                 job.wake()
 
-        made = model.generate(
-            [prompt for job in jobs for prompt in job.request.prompts],
-            samples=request.n,
-            numbers=np.concatenate([job.request.seed + np.arange(len(job.sequences)) for job in jobs]),
-            max_tokens=max(job.request.max_tokens for job in jobs),
-            min_tokens=request.min_tokens,
-            stop=[*request.stop_ids, *request.stop_texts],
-            on_token=on_token,
-            on_text=None if model.tokenizer is None else on_text,
-            kvs=self._kvs(model),
-            keep_kvs=min(chats, self.limits.conversations),
-            **request.sampling,
-        )
-        for (job, _), begin, kv in zip(rows, made.offsets, made.kvs):
-            self._keep(model, np.concatenate([job.request.prompts[0], made.token_ids[begin:]])[: len(kv)], kv)
+        def on_kv(b, kv):
+            job, sequence = rows[b]
+            self._keep(model, np.concatenate([job.request.prompts[0], sequence.ids])[: len(kv)], kv)
+
+        def arrivals():
+            with self._changed:
+                arrived, call.arriving = call.arriving, []
+                call.jobs.extend(arrived)
+            rows.extend((job, sequence) for job in arrived for sequence in job.sequences)
+            return [one for job in arrived for one in _prompts(job)]
+
+        self._open(call, len(rows), alone)
+        prompts, numbers = zip(*(one for job in jobs for one in _prompts(job)))
+        try:
+            made = model.generate(
+                prompts,
+                samples=request.n,
+                numbers=np.concatenate(numbers),
+                max_tokens=max(job.request.max_tokens for job in jobs),
+                min_tokens=request.min_tokens,
+                stop=[*request.stop_ids, *request.stop_texts],
+                on_token=on_token,
+                on_text=None if model.tokenizer is None else on_text,
+                kvs=[kv for _, kv in call.kept],
+                on_kv=on_kv if request.chat and request.n == 1 and self.limits.conversations else None,
+                arrivals=(arrivals, len(prompts) + call.left // request.n, call.longest) if call.open else None,
+                **request.sampling,
+            )
+        finally:
+            self._close(call)
         for (_, sequence), begin, end in zip(rows, made.offsets, made.offsets[1:]):
             sequence.plain = made.plain_logprobs[begin:end].tolist()
 
@@ -280,6 +357,12 @@ class Engine:
                 prompt = request.prompts[i // request.n]
                 whole = np.concatenate([prompt, np.asarray(sequence.ids, np.int64)])
                 sequence.tops = _scores(model, whole, len(prompt), request.logprobs, request.temperature)
+
+
+def _prompts(job):
+    """The prompts of a request, each with the numbers of its sequences."""
+    n = job.request.n
+    return [(prompt, job.request.seed + i * n + np.arange(n)) for i, prompt in enumerate(job.request.prompts)]
 
 
 _STOPPED = Refused("the server is stopping", status=503, code="stopping")

@@ -266,7 +266,7 @@ class Request:
     def key(self):
         """Requests with the same key can share a call of generate. It reserves memory for max_tokens of each sequence."""
         same = *self.sampling.values(), *self.stop_ids, None, *self.stop_texts
-        return same, self.min_tokens, self.n, self.max_tokens.bit_length()
+        return same, self.min_tokens, self.n, self.chat, self.max_tokens.bit_length()
 
 
 def tokenize(model, text, special=True):

@@ -25,14 +25,14 @@ typedef struct generate {
     napier_generate_options options;
     napier_sample_options sampling;
     napier_generate_results results;
-    int64_t prompts, sequences, longest; /* longest: tokens of a prompt */
+    int64_t prompts, sequences, longest; /* of the batch; longest: tokens of a prompt */
     bool penalized;
     napier_schedule schedule;
     napier_layers_plan plan;
     napier_layers layers;
     int64_t logit_rows, head_floats;
     float *logits, *memory; /* [logit_rows, V], and [head_floats] of the head's product */
-    unsigned char *ended;   /* [B] */
+    unsigned char *ended;   /* [B] 1: it has ended, 2: and on_kv has its keys and values */
     uint8_t *early_keep;    /* [V] keep, without stops: for tokens before min_tokens */
     bool has_texts;
     napier_generated_texts texts;
@@ -46,17 +46,31 @@ typedef struct generate {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_batch(generate *g) {
+/* All prompts. */
+static napier_status check_prompts(generate *g) {
     const napier_generate_batch *b = &g->batch;
     NAPIER_TRY(
         napier_check_ids(g->context, "prompt_ids", b->prompt_ids, b->prompt_ids.size, g->model->config.vocab_size));
     NAPIER_TRY(napier_check_offsets_of(g->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size));
-    g->prompts = b->prompt_offsets.size - 1;
     for (int64_t p = 0; p < g->prompts; p++) {
         const int64_t size = napier_index_at(b->prompt_offsets, p + 1) - napier_index_at(b->prompt_offsets, p);
         NAPIER_REFUSE_IF(g->context, size == 0, "prompt_ids: prompt %" PRId64 " is empty", p);
         g->longest = size > g->longest ? size : g->longest;
     }
+    return NAPIER_OK;
+}
+
+/* Prompts that arrive later are checked then. */
+static napier_status check_batch(generate *g) {
+    const napier_generate_batch *b = &g->batch;
+    NAPIER_TRY(napier_check_indices(g->context, "prompt_ids", b->prompt_ids));
+    NAPIER_TRY(napier_check_indices(g->context, "prompt_offsets", b->prompt_offsets));
+    NAPIER_REFUSE_IF(g->context, b->prompt_offsets.size < 1, "prompt_offsets: none");
+    g->prompts = b->prompt_offsets.size - 1;
+    g->longest = g->options.on_arrival ? g->options.longest_prompt : 0;
+    NAPIER_REFUSE_IF(g->context, g->options.on_arrival && (g->longest < 1 || g->longest > NAPIER_ROPE_POSITIONS),
+                     "options: longest_prompt is %" PRId64 ", not in 1 .. %" PRId64, g->longest, NAPIER_ROPE_POSITIONS);
+    NAPIER_TRY(g->options.on_arrival ? NAPIER_OK : check_prompts(g));
     NAPIER_REFUSE_IF(g->context, b->samples < 1 || b->samples > INT64_MAX / 8 / (g->prompts + 1),
                      "batch: samples is %" PRId64 ", not in 1 .. %" PRId64, b->samples,
                      INT64_MAX / 8 / (g->prompts + 1));
@@ -103,8 +117,6 @@ static napier_status check_results(const generate *g) {
     NAPIER_REFUSE_IF(g->context, count > INT64_MAX / 8 / most,
                      "options: max_tokens %" PRId64 " for %" PRId64 " sequences are too many", most, count);
     NAPIER_REFUSE_IF(g->context, r->text && !r->text_offsets, "text_offsets: NULL, but there is text");
-    NAPIER_REFUSE_IF(g->context, r->kv_count < 0 || r->kv_count > count,
-                     "results: kv_count is %" PRId64 ", not in 0 .. %" PRId64, r->kv_count, count);
     NAPIER_TRY(r->text ? napier_check_text_buffer(g->context, "text", r->text) : NAPIER_OK);
     const napier_argument all[] = {
         napier_integers_argument("ids", r->ids, count * most, sizeof *r->ids, NAPIER_IS_OUT),
@@ -116,7 +128,6 @@ static napier_status check_results(const generate *g) {
         napier_integers_argument("argmax", r->argmax, count * most, sizeof *r->argmax, ARRAY),
         napier_integers_argument("stop_text", r->stop_text, count, sizeof *r->stop_text, ARRAY),
         napier_integers_argument("text_offsets", r->text_offsets, count + 1, sizeof *r->text_offsets, ARRAY),
-        napier_integers_argument("kvs", r->kvs, r->kv_count, sizeof(napier_kv *), NAPIER_IS_OUT),
         napier_integers_argument("keep", g->sampling.keep, g->model->config.vocab_size, 1, NAPIER_MAY_BE_ABSENT),
         napier_indices_argument("prompt_ids", g->batch.prompt_ids),
         napier_indices_argument("prompt_offsets", g->batch.prompt_offsets),
@@ -183,7 +194,8 @@ static napier_status plan(generate *g) {
         const int64_t left = g->model->memory > bytes ? (g->model->memory - bytes) / row : 0;
         needed = plus(bytes, napier_kv_store_bytes(g->model, enough));
         g->schedule.store.rows = least(left, work);
-        if (left >= enough && (left >= least(work, 4 * enough) || tokens <= 64)) {
+        const bool is_plenty = left >= least(work, 4 * enough) || bytes <= g->model->memory / 8;
+        if (left >= enough && (is_plenty || tokens <= 64)) {
             g->schedule.most = g->schedule.step_tokens = tokens;
             return NAPIER_OK;
         }
@@ -256,9 +268,6 @@ static void clear_results(const generate *g) {
         if (g->results.stop_text) {
             g->results.stop_text[b] = -1;
         }
-    }
-    for (int64_t b = 0; b < g->results.kv_count; b++) {
-        g->results.kvs[b] = NULL;
     }
 }
 
@@ -464,37 +473,72 @@ static napier_status sample_rows(generate *g, int64_t first, int64_t rows) {
 
 /* ---- Keys and values that outlive the call ----------------------------------------------------------------------- */
 
-static napier_status keep_sequence(const generate *g, int64_t b) {
+static napier_status give_kv(generate *g, int64_t b) {
     napier_key_rows prompt, own;
     napier_schedule_rows(&g->schedule, b, &prompt, &own);
     const int64_t size = prompt.end - prompt.begin, tokens = size + own.end - own.begin;
     const int64_t begin = napier_index_at(g->batch.prompt_offsets, b / g->batch.samples);
-    NAPIER_TRY(napier_kv_allocate(g->context, g->model, tokens, &g->results.kvs[b]));
-    napier_kv *const kv = g->results.kvs[b];
+    napier_kv *kv = NULL;
+    NAPIER_TRY(napier_kv_allocate(g->context, g->model, tokens, &kv));
     for (int64_t i = 0; i < tokens; i++) {
         kv->ids[i] = i < size ? napier_index_at(g->batch.prompt_ids, begin + i)
                               : g->results.ids[b * g->options.max_tokens + i - size];
     }
     napier_kv_copy(kv, 0, &g->schedule.store, prompt);
     napier_kv_copy(kv, size, &g->schedule.store, own);
-    return NAPIER_OK;
+    g->ended[b] = 2;
+    return g->options.on_kv(b, kv, g->options.user) ? napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_kv")
+                                                    : NAPIER_OK;
 }
 
 /* Those of the sequences that have ended in this step. */
-static napier_status keep_ended(const generate *g) {
-    for (int64_t b = 0; b < g->results.kv_count; b++) {
-        if (g->ended[b] && !g->results.kvs[b]) {
-            NAPIER_TRY(keep_sequence(g, b));
+static napier_status give_kvs(generate *g) {
+    for (int64_t b = 0; g->options.on_kv && b < g->schedule.prompts * g->batch.samples; b++) {
+        if (g->ended[b] == 1) {
+            NAPIER_TRY(give_kv(g, b));
         }
     }
     return NAPIER_OK;
 }
 
-static void keep_none(const generate *g) {
-    for (int64_t b = 0; b < g->results.kv_count; b++) {
-        napier_kv_destroy(g->context, g->results.kvs[b]);
-        g->results.kvs[b] = NULL;
+/* ---- Prompts that arrive ----------------------------------------------------------------------------------------- */
+
+static napier_status check_arrival(const generate *g, int64_t p) {
+    const int64_t begin = napier_index_at(g->batch.prompt_offsets, p), vocabulary = g->model->config.vocab_size;
+    const int64_t end = napier_index_at(g->batch.prompt_offsets, p + 1);
+    NAPIER_REFUSE_IF(g->context,
+                     begin < 0 || end <= begin || end > g->batch.prompt_ids.size || end - begin > g->longest,
+                     "prompt_offsets: prompt %" PRId64 " has ids %" PRId64 " .. %" PRId64 ", where 1 to %" PRId64
+                     " of %" PRId64 " are expected",
+                     p, begin, end, g->longest, g->batch.prompt_ids.size);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t id = napier_index_at(g->batch.prompt_ids, i);
+        NAPIER_REFUSE_IF(g->context, id < 0 || id >= vocabulary,
+                         "prompt_ids[%" PRId64 "] is %" PRId64 ", not in 0 .. %" PRId64, i, id, vocabulary - 1);
     }
+    return NAPIER_OK;
+}
+
+static napier_status take_arrivals(generate *g) {
+    const int64_t before = g->schedule.prompts;
+    const int64_t now = g->options.on_arrival ? g->options.on_arrival(g->options.user) : before;
+    if (now < 0) {
+        return napier_fail(g->context, NAPIER_CANCELLED, "cancelled by on_arrival");
+    }
+    NAPIER_REFUSE_IF(g->context, now < before || now > g->prompts,
+                     "on_arrival: %" PRId64 " prompts, not in %" PRId64 " .. %" PRId64, now, before, g->prompts);
+    for (int64_t p = before; p < now; p++) {
+        NAPIER_TRY(check_arrival(g, p));
+    }
+    g->schedule.prompts = now;
+    return NAPIER_OK;
+}
+
+/* *some: there is something to run. */
+static napier_status next_step(generate *g, bool *some) {
+    NAPIER_TRY(take_arrivals(g));
+    *some = napier_schedule_step(&g->schedule, &g->layers.batch);
+    return NAPIER_OK;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
@@ -514,7 +558,7 @@ static napier_status run_step(generate *g) {
         napier_project(g->context, states, &head, 1, napier_model_splits(g->model), g->memory);
         NAPIER_TRY(sample_rows(g, first, states.rows));
     }
-    NAPIER_TRY(keep_ended(g));
+    NAPIER_TRY(give_kvs(g));
     napier_schedule_finish_step(&g->schedule);
     return NAPIER_OK;
 }
@@ -522,7 +566,7 @@ static napier_status run_step(generate *g) {
 static napier_schedule schedule_of(const generate *g) {
     return (napier_schedule){.prompt_ids = g->batch.prompt_ids,
                              .prompt_offsets = g->batch.prompt_offsets,
-                             .prompts = g->prompts,
+                             .prompts = g->options.on_arrival ? 0 : g->prompts,
                              .samples = g->batch.samples,
                              .max_tokens = g->options.max_tokens,
                              .kvs = g->options.kvs,
@@ -534,14 +578,17 @@ static napier_schedule schedule_of(const generate *g) {
 static napier_status generate_all(generate *g) {
     NAPIER_MEMORY(memory, g->context);
     NAPIER_MEMORY(of_texts, g->context);
-    g->schedule = schedule_of(g);
-    clear_results(g);
     NAPIER_TRY(g->has_texts ? napier_texts_start(&of_texts, &g->texts, &g->options, g->sequences) : NAPIER_OK);
+    g->schedule = schedule_of(g);
     NAPIER_TRY(plan(g));
     NAPIER_TRY(allocate(g, &memory));
     g->schedule.ended = g->ended;
-    while (napier_schedule_step(&g->schedule, &g->layers.batch)) {
+    clear_results(g);
+    bool some = false;
+    NAPIER_TRY(next_step(g, &some));
+    while (some) {
         NAPIER_TRY(run_step(g));
+        NAPIER_TRY(next_step(g, &some));
     }
     return g->results.text ? write_texts(g) : NAPIER_OK;
 }
@@ -566,8 +613,5 @@ napier_status napier_generate(napier_context *context, const napier_model *model
     g.has_texts = g.options.stop_text_count > 0 || g.options.on_text || g.results.text;
     const napier_status status = generate_all(&g);
     napier_texts_end(&g.texts);
-    if (status) {
-        keep_none(&g);
-    }
     return status;
 }

@@ -10,7 +10,7 @@
 #include "support/memory.h"
 #include "unit/lm/lm_support.h"
 
-enum { V = 83, PROMPTS = 7, SAMPLES = 3, SEQUENCES = PROMPTS * SAMPLES, MOST = 12, LONGEST = 90 };
+enum { V = 83, PROMPTS = 7, SAMPLES = 3, SEQUENCES = PROMPTS * SAMPLES, MOST = 12, LONGEST = 90, ALL_IDS = 296 };
 
 /* ---- Prompts ----------------------------------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static int64_t size_of(const prompts *p, int64_t i) { return p->offsets[i + 1] -
 
 static napier_generate_batch view_of(const prompts *p) {
     napier_generate_batch batch = NAPIER_GENERATE_BATCH_INIT;
-    batch.prompt_ids = napier_indices_i64(p->ids, p->offsets[PROMPTS]);
+    batch.prompt_ids = napier_indices_i64(p->ids, ALL_IDS);
     batch.prompt_offsets = napier_indices_i64(p->offsets, PROMPTS + 1);
     batch.samples = SAMPLES;
     return batch;
@@ -91,6 +91,7 @@ typedef struct setting {
     napier_compute compute;
     napier_isa isa;
     int threads, kvs;
+    int64_t period; /* of steps, after each of which a prompt arrives; 0: all are there */
     int64_t memory, min_tokens;
     napier_sample_options sampling;
 } setting;
@@ -106,12 +107,49 @@ static napier_generate_options run_options(const setting *s) {
     return options;
 }
 
+/* Prompts that arrive, and sequences that have ended. */
+typedef struct arrivals {
+    napier_context *context;
+    const prompts *from;
+    const output *out;
+    prompts there;
+    int64_t period, calls, count, ended;
+} arrivals;
+
+/* Adds a prompt after each period, and when all that are there have ended. */
+static int64_t on_arrival(void *user) {
+    arrivals *const a = user;
+    if (a->count < PROMPTS && (++a->calls % a->period == 0 || a->ended == a->count * SAMPLES)) {
+        const int64_t begin = a->from->offsets[a->count], size = size_of(a->from, a->count);
+        memcpy(a->there.ids + begin, a->from->ids + begin, (size_t)size * sizeof *a->there.ids);
+        a->there.offsets[a->count] = begin;
+        a->there.offsets[++a->count] = begin + size;
+    }
+    return a->count;
+}
+
+static int count_kv(int64_t sequence, napier_kv *kv, void *user) {
+    arrivals *const a = user;
+    a->ended++;
+    expect(napier_kv_tokens(kv) == size_of(a->from, sequence / SAMPLES) + a->out->lengths[sequence] - 1,
+           "the kv of sequence %d has %d tokens", (int)sequence, (int)napier_kv_tokens(kv));
+    napier_kv_destroy(a->context, kv);
+    return 0;
+}
+
 static void generate(const setting *s, const prompts *p, output *out) {
     napier_context *context = context_for_test(s->isa, s->threads);
     napier_model *const model = model_load(context, s->m, s->compute, s->memory);
-    const napier_generate_batch batch = view_of(p);
+    static arrivals a;
+    a = (arrivals){.context = context, .from = p, .out = out, .period = s->period};
+    memset(&a.there, 0x55, sizeof a.there);
+    const napier_generate_batch batch = view_of(s->period > 0 ? &a.there : p);
     const napier_generate_results results = results_of(out, SEQUENCES, MOST);
     napier_generate_options options = run_options(s);
+    options.on_kv = count_kv;
+    options.on_arrival = s->period > 0 ? on_arrival : NULL;
+    options.longest_prompt = LONGEST;
+    options.user = &a;
     napier_kv *kvs[2] = {NULL};
     for (int i = 0; i < s->kvs; i++) { /* all of one prompt, a part of another */
         const napier_indices ids = napier_indices_i64(p->ids + p->offsets[2 * i + 1], i == 0 ? size_of(p, 1) : 1);
@@ -120,6 +158,7 @@ static void generate(const setting *s, const prompts *p, output *out) {
     options.kvs = (const napier_kv *const *)kvs;
     options.kv_count = s->kvs;
     works(napier_generate, context, model, &batch, &options, &results);
+    expect(a.ended == SEQUENCES, "on_kv had %d sequences", (int)a.ended);
     for (int i = 0; i < s->kvs; i++) {
         napier_kv_destroy(context, kvs[i]);
     }
@@ -296,11 +335,17 @@ static void check_schedules(setting s, const prompts *p, const output *wanted) {
     for (int more = 0; more < 4; more++) {
         s.memory = least + (int64_t)more * (more == 3 ? 1 << 20 : 1 << 14);
         s.kvs = more % 3;
+        s.period = more % 4;
         check_memory(&s, p, s.memory);
         generate(&s, p, &got);
         expect_same(&got, wanted, "little memory");
     }
     s.memory = 0;
+    for (s.period = 1; s.period < 8; s.period += 3) {
+        generate(&s, p, &got);
+        expect_same(&got, wanted, "arrivals");
+    }
+    s.period = 0;
     s.threads = 3;
     generate(&s, p, &got);
     expect_same(&got, wanted, "three threads");
@@ -323,6 +368,13 @@ typedef struct turn {
     napier_finish finish;
 } turn;
 
+static int keep(int64_t sequence, napier_kv *kv, void *user) {
+    napier_kv **const to = user;
+    expect(sequence == 0 && !*to, "a second kv, of sequence %d", (int)sequence);
+    *to = kv;
+    return 0;
+}
+
 static void run_turn(const setting *s, napier_context *context, const napier_model *model, napier_indices prompt,
                      napier_kv **kv, int64_t most, turn *out) {
     const bool keeps = kv != NULL;
@@ -343,8 +395,8 @@ static void run_turn(const setting *s, napier_context *context, const napier_mod
     r.plain_logprobs = napier_rows_f32(out->plain, 1, most);
     r.entropy = napier_rows_f32(out->entropy, 1, most);
     r.argmax = out->argmax;
-    r.kvs = &next;
-    r.kv_count = keeps;
+    options.on_kv = keeps ? keep : NULL;
+    options.user = &next;
     memset(out->ids, 0, sizeof out->ids);
     works(napier_generate, context, model, &batch, &options, &r);
     expect((next != NULL) == keeps && (!keeps || napier_kv_tokens(next) == prompt.size + out->length - 1),
@@ -510,9 +562,7 @@ static void check_refusals(call *c) {
     REFUSED(c->options.stop = napier_indices_i64(bad, 1), "stop[0] is 83");
     REFUSED(c->options.kv_count = -1, "kv_count is -1");
     REFUSED((c->options.kvs = &none, c->options.kv_count = 1), "kvs[0]", "not of this model");
-    REFUSED(c->results.kv_count = -1, "kv_count is -1");
-    REFUSED(c->results.kv_count = SEQUENCES + 1, "kv_count is 22, not in 0 .. 21");
-    REFUSED(c->results.kv_count = 1, "kvs", "NULL");
+    REFUSED((c->options.on_arrival = on_arrival, c->options.longest_prompt = 0), "longest_prompt is 0");
     REFUSED(c->sampling.positions = napier_indices_i64(numbers, 2), "sampling: a list is not empty");
     REFUSED((c->sampling.keep = (const uint8_t *)numbers, c->sampling.keep_stride = 83), "keep_stride is 83");
     REFUSED(c->results.ids = NULL, "ids", "NULL");
@@ -524,6 +574,40 @@ static void check_refusals(call *c) {
     REFUSED(c->results.plain_logprobs.dtype = NAPIER_F64, "plain_logprobs", "f64");
 }
 
+/* Prompts that arrive and are wrong. */
+static int64_t arrives(void *user) { return *(const int64_t *)user; }
+
+static void check_wrong_arrivals(call *c) {
+    static const struct {
+        int64_t count, offsets[3], id;
+        const char *said[2];
+    } wrong[] = {{8, {0, 1, 2}, 5, {"on_arrival: 8 prompts", "not in 0 .. 7"}},
+                 {1, {0, 0, 2}, 5, {"prompt 0 has ids 0 .. 0", "1 to 90 of 296"}},
+                 {2, {0, 1, 0}, 5, {"prompt 1 has ids 1 .. 0", ""}},
+                 {1, {0, 91, 92}, 5, {"prompt 0 has ids 0 .. 91", ""}},
+                 {1, {-1, 1, 2}, 5, {"prompt 0 has ids -1 .. 1", ""}},
+                 {1, {0, 297, 298}, 5, {"prompt 0 has ids 0 .. 297", ""}},
+                 {1, {0, 1, 2}, 83, {"prompt_ids[0] is 83", "not in 0 .. 82"}},
+                 {1, {0, 1, 2}, -1, {"prompt_ids[0] is -1", ""}}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int64_t ids[ALL_IDS] = {wrong[i].id}, offsets[PROMPTS + 1] = {0}, count = wrong[i].count;
+        call_reset(c);
+        memcpy(offsets, wrong[i].offsets, sizeof wrong[i].offsets);
+        c->batch.prompt_ids = napier_indices_i64(ids, ALL_IDS);
+        c->batch.prompt_offsets = napier_indices_i64(offsets, PROMPTS + 1);
+        c->options.on_arrival = arrives;
+        c->options.longest_prompt = i == 5 ? 400 : LONGEST;
+        c->options.user = &count;
+        refused(c->context, call_run(c), NAPIER_INVALID_ARGUMENT, wrong[i].said[0], wrong[i].said[1], (char *)NULL);
+        count = -1;
+        refused(c->context, call_run(c), NAPIER_CANCELLED, "cancelled by on_arrival", (char *)NULL);
+        count = 0; /* none comes */
+        succeeded(c->context, call_run(c), "no arrival");
+        expect(c->out.lengths[0] == 0 && c->out.lengths[SEQUENCES - 1] == 0, "lengths without prompts");
+    }
+    call_reset(c);
+}
+
 static void test_call(napier_context *context) {
     TINY_MODEL(m);
     static call c;
@@ -533,7 +617,7 @@ static void test_call(napier_context *context) {
     c.model = model_load(context, &m, NAPIER_COMPUTE_F32, 0);
     c.p = make_prompts();
     check_refusals(&c);
-    call_reset(&c);
+    check_wrong_arrivals(&c);
     told t = {.out = &c.out};
     c.options.on_token = on_token;
     c.options.user = &t;
