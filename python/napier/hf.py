@@ -265,7 +265,7 @@ def _backbone(
     cache = past_key_values if cache is None else cache
     segments, positions = _layout(given.shape[:2], attention_mask, position_ids, cache, kwargs)
     there = segments[:, -given.shape[1] :] > 0
-    self._napier.begin(segments.shape[1])
+    self._napier.begin(segments.shape[1], given)
     self._napier.note_length(positions, self.config.max_position_embeddings)
     if cache is None and not use_cache and segments.max() == 1:
         positions = positions.expand_as(there)
@@ -380,6 +380,14 @@ def _modules(model, head):
                     yield f"{where}.{child}", module, "RMSNorm", _norm
 
 
+def _divided(name, forward, tied):
+    """The forward method of a module on a mesh."""
+    parallel, last = _parallel(), name.rpartition(".")[2]
+    if forward is _linear and not (tied and "." not in name):
+        return parallel.whole if "." not in name else parallel.from_parts if last in ("o_proj", "down_proj") else parallel.to_parts
+    return parallel.head_norm(_norm) if last in ("q_norm", "k_norm") else forward
+
+
 def _check_module(name, module, kind, family, patched_before):
     if kind is nn.Linear and _adapters.is_lora(module) and name.endswith("_proj"):
         _adapters.factors(module, name, training=True)
@@ -436,12 +444,12 @@ class _Patch:
     """What a patched model keeps: its mode, the modules that have changed, where modules were, the former attention, its
     and its sliding window."""
 
-    def __init__(self, mode, modules, places, head, config):
-        self.mode, self.modules, self.places, self.head = mode, modules, places, head
+    def __init__(self, mode, modules, places, head, config, ranks):
+        self.mode, self.modules, self.places, self.head, self.ranks = mode, modules, places, head, ranks
         self.attention, self.window = config._attn_implementation, _window(config)
         self.too_long = False  # whether it has warned
 
-    def begin(self, length):
+    def begin(self, length, given):
         """Before each pass over this many columns. Marks the head's weights for TRL's fused head, which gets nothing else of
         the model; a copy of the weights does not have the mark."""
         for name, parent, child, module in self.places:
@@ -463,6 +471,8 @@ class _Patch:
                 f"input_ids: {length} tokens with padding and cache are more than the sliding window of "
                 f"{self.window}, and longer texts are not supported"
             )
+        if self.ranks is not None:
+            self.ranks.compare("input_ids", given)
         self.head.weight._napier = self.mode
         _patch_trl()
 
@@ -496,7 +506,7 @@ def _state(model):
     return state if isinstance(state, _Patch) else None
 
 
-def patch(model, compute="f32", bf16_gradient=False):
+def patch(model, compute="f32", bf16_gradient=False, mesh=None):
     """Makes a model of transformers compute with Napier, and returns it.
 
     Its hidden states, logits, log-probabilities and scores then have the bits of napier's model of the same weights, in any
@@ -514,6 +524,8 @@ def patch(model, compute="f32", bf16_gradient=False):
         For compute 'bf16' and a model whose products have weights of bfloat16. Gradients are rounded to bf16 before they are
         multiplied, and so are those with respect to what products read, as in PyTorch. This makes a step of training faster, most of all on a matrix
         engine. No bit of the forward pass changes.
+    mesh : a DeviceMesh of one dimension, over whose ranks the products are divided by their outputs, with the same bits for any number
+        of ranks. Weights become DTensors. All ranks call the model with the same inputs (docs/scale.md)
 
     Examples
     --------
@@ -542,22 +554,51 @@ def patch(model, compute="f32", bf16_gradient=False):
             _refuse("bf16_gradient", f"{name} has an adapter, whose merged weights are float32", "leave bf16_gradient out")
         if bf16_gradient and kind is nn.Linear and module.weight.dtype != torch.bfloat16:
             _refuse("bf16_gradient", f"{name}.weight is {module.weight.dtype}", "use a model of bfloat16")
+    ranks = None if mesh is None else _ranks_of(model, mesh, given is not model, bf16_gradient)
     if getattr(model, head).bias is not None:
         _refuse(f"{head}.bias", "a head with a bias is not supported", "set it to None if it is 0")
     frequencies = _frequencies(model.config)
     unpatch(model)
-    changed = [(module, forward) for _, module, _, forward in modules if forward is not None]
+    tied = getattr(model, head).weight is model.model.embed_tokens.weight
+    changed = [
+        (module, forward if ranks is None else _divided(name, forward, tied)) for name, module, _, forward in modules if forward is not None
+    ]
     places = [
         (name, model.get_submodule(parent), child, module) for name, module, _, _ in modules for parent, _, child in [name.rpartition(".")]
     ]
-    state = _Patch(mode, [module for module, _ in changed], places, getattr(model, head), model.config)
+    state = _Patch(mode, [module for module, _ in changed], places, getattr(model, head), model.config, ranks)
     for module, forward in changed:
         module._napier = mode
         module.forward = functools.partial(forward, module)  # unlike a method, it can be pickled
+        if ranks is not None:
+            module._napier_ranks = ranks
+            if type(module) is nn.Linear and forward is not _linear:
+                _parallel().divide(module, ranks)
     model.model.rotary_emb._napier_frequencies = frequencies
     model.model._napier = state
     model.config._attn_implementation = _NAME
     return given
+
+
+def _parallel():
+    from ._torch import tensor_parallel
+
+    return tensor_parallel
+
+
+def _ranks_of(model, mesh, has_adapters, bf16_gradient):
+    """The ranks of a mesh, which have the same model."""
+    ranks = _parallel().Ranks(mesh)
+    if has_adapters or any(_adapters.is_lora(module) for module in model.modules()):
+        _refuse("mesh", "a model with adapters cannot be divided", "merge them first")
+    if bf16_gradient:
+        _refuse("bf16_gradient", "not supported with a mesh", "leave it out")
+    if not hasattr(model, "lm_head"):
+        _refuse("mesh", f"a {type(model).__name__} cannot be divided", "use a ForCausalLM")
+    _parallel().check(model.config, ranks)
+    if not is_patched(model) or _state(model).ranks is None:
+        ranks.compare("model", *model.parameters())
+    return ranks
 
 
 def unpatch(model):
@@ -575,6 +616,9 @@ def unpatch(model):
         return model
     given, model = model, _adapters.base_of(model)
     for module in state.modules:
+        if state.ranks is not None:
+            _parallel().unite(module)
+            del module._napier_ranks
         del module.forward, module._napier
     del model.model.rotary_emb._napier_frequencies
     vars(state.head.weight).pop("_napier", None)
@@ -609,6 +653,9 @@ def patched(model, compute="f32", bf16_gradient=False):
 
 def _logprobs(hidden, weight, mode, ids, temperature, entropy):
     """(logprobs [N], entropies [N] or None) from rows of hidden states."""
+    if hasattr(weight, "device_mesh"):
+        r = _parallel().token_logprobs(_as_read(hidden, mode), weight, ids, temperature=temperature, entropy=entropy)
+        return r.logprobs, r.entropy
     r = _torch.linear_token_logprobs(
         _as_read(hidden, mode), weight, ids, temperature=temperature, entropy=entropy, bf16_gradient=mode.bf16_gradient
     )
