@@ -7,7 +7,7 @@ HIDDEN = 1024
 
 TITLES = {
     "token_logprobs": "Log-probabilities of chosen tokens, and entropy: `napier_token_logprobs`",
-    "fused_log_softmax": "The whole matrix: `napier_fused_log_softmax`",
+    "fused_log_softmax": "The whole matrix: `napier_log_softmax`",
     "gather": "From a matrix of log-probabilities: `napier_gather_logprobs`",
     "linear": "From hidden states: `napier_linear_token_logprobs`",
     "linear_backward": "From hidden states, forward and backward",

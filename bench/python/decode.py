@@ -59,7 +59,7 @@ def prompts_of(sequences, vocabulary):
 
 def napier_steps(folder, compute, threads):
     napier = napier_for(threads)
-    model = napier.Qwen3(folder, compute=compute, memory=4 << 30)
+    model = napier.CausalLM(folder, compute=compute, memory=4 << 30)
     for sequences, tokens in CASES:
         first, begun = [], [0.0] * sequences  # the times of the first sequence's tokens, and of each sequence's first token
 
@@ -172,7 +172,7 @@ def attention_steps(who, threads):
 
 def read_steps(folder, threads):
     """(sequences, step, read): the read is the mean of those before and after the step."""
-    model = napier_for(threads).Qwen3(folder, compute="bfloat16", memory=4 << 30)
+    model = napier_for(threads).CausalLM(folder, compute="bfloat16", memory=4 << 30)
     words = np.memmap(f"{folder}/model.safetensors", dtype=np.uint8, mode="r")
     with tempfile.TemporaryDirectory() as place:
         compile_read(f"{place}/read.so", "-shared", "-fPIC")

@@ -153,7 +153,7 @@ def maps(scale):
 
 
 def model_calls(folder):
-    model = napier.Qwen3(folder, memory=6 << 30)
+    model = napier.CausalLM(folder, memory=6 << 30)
     ids = list(range(1000, 3000))
     yield "model.forward", "2000 tokens, logits", lambda: model.forward(ids)
     yield "model.generate", "prompt of 500 tokens, 50 new", lambda: model.generate([ids[:500]], max_tokens=50, stop=[])

@@ -54,7 +54,7 @@ static unsigned token_logprobs(const int variant) {
 
 static unsigned fused_log_softmax(const int variant) {
     (void)variant;
-    return napier_fused_log_softmax(context, matrix_of("logits", rows, cols), result_like_logits("logprobs"), NULL);
+    return napier_log_softmax(context, matrix_of("logits", rows, cols), result_like_logits("logprobs"), NULL);
 }
 
 static unsigned gather(const int variant) {

@@ -1,4 +1,4 @@
-/* napier/cuda.h - Napier on a GPU. It includes one header per part of the library, but for napier/cuda/model.h, whose
+/* napier/cuda.h - Napier on a GPU. Experimental: a 1.x may change it (docs/stability.md). It includes one header per part of the library, but for napier/cuda/model.h, whose
  * functions only builds with NAPIER_MODEL have. napier/cuda/device.h has the rules that all calls share. Including it needs no CUDA header. */
 #ifndef NAPIER_CUDA_H
 #define NAPIER_CUDA_H

@@ -34,9 +34,11 @@ extern "C" {
 
 /* ---- Log-probabilities of tokens ---------------------------------------------------------------------------------*/
 
-/* The same call as napier_log_softmax, with the same bits, under the name that the literature on fused kernels uses. */
-NAPIER_API napier_status napier_fused_log_softmax(napier_context *context, napier_const_matrix logits,
-                                                  napier_matrix logprobs, const napier_softmax_options *options);
+static inline NAPIER_DEPRECATED("it is napier_log_softmax") napier_status
+    napier_fused_log_softmax(napier_context *context, napier_const_matrix logits, napier_matrix logprobs,
+                             const napier_softmax_options *options) {
+    return napier_log_softmax(context, logits, logprobs, options);
+}
 
 /* gathered[i] = logprobs[i][ids[i]]. logprobs is [N, V]; ids and gathered are [N]. An id outside 0 .. V - 1 is
  * INVALID_ARGUMENT. The two dtypes may differ. A NaN becomes the canonical NaN. */

@@ -7,18 +7,20 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define NAPIER_API __attribute__((visibility("default")))
+#define NAPIER_DEPRECATED(text) __attribute__((deprecated(text))) /* goes with version 2 */
 #else
 #define NAPIER_API
+#define NAPIER_DEPRECATED(text)
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define NAPIER_VERSION_MAJOR 0
-#define NAPIER_VERSION_MINOR 1
+#define NAPIER_VERSION_MAJOR 1
+#define NAPIER_VERSION_MINOR 0
 #define NAPIER_VERSION_PATCH 0
-#define NAPIER_VERSION_STRING "0.1.0"
+#define NAPIER_VERSION_STRING "1.0.0"
 
 /* The newest version of the results' bits that this library computes. A change of any result's bits comes with a new number,
  * and the versions before it stay (docs/numerics.md). */

@@ -102,16 +102,25 @@ def reduce_softmax(x, axis=-1, **options):
 # Imported on first use: the estimator imports scikit-learn if it is installed.
 _LAZY = {
     "CausalLM": "_lm.causal_lm",
-    "Qwen3": "_lm.causal_lm",
     "Tokenizer": "_lm.causal_lm",
     "UMAP": "_umap.estimator",
     "audit": "_audit.run",
     "umap": "umap",
 }
 
+# Earlier names (docs/upgrading.md). The first use warns.
+_RENAMED = {"Qwen3": "CausalLM"}
+
 
 def __getattr__(name):
     import importlib
+
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"napier.{name} is now napier.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        globals()[name] = __getattr__(_RENAMED[name])
+        return globals()[name]
 
     if name in ("hf", "torch"):
         try:
@@ -136,7 +145,6 @@ __all__ = [
     "token_logprobs",
     "UMAP",
     "CausalLM",
-    "Qwen3",
     "SoftmaxState",
     "Tokenizer",
     "attention",

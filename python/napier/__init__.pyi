@@ -4,7 +4,7 @@ from typing import Any, Optional
 
 from . import hf as hf, rl as rl, torch as torch, umap as umap
 from ._audit.run import audit as audit
-from ._lm.causal_lm import CausalLM as CausalLM, Qwen3 as Qwen3, Tokenizer as Tokenizer
+from ._lm.causal_lm import CausalLM as CausalLM, Tokenizer as Tokenizer
 from ._napier import (
     SoftmaxState as SoftmaxState,
     __version__ as __version__,
@@ -67,6 +67,7 @@ from .rl import (
 )
 
 fused_log_softmax = log_softmax
+Qwen3 = CausalLM
 
 def safe_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any: ...
 def online_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any: ...
@@ -79,7 +80,6 @@ __all__ = [
     "token_logprobs",
     "UMAP",
     "CausalLM",
-    "Qwen3",
     "SoftmaxState",
     "Tokenizer",
     "attention",

@@ -103,34 +103,34 @@ foreign_in_archive() {
 }
 # Exported names without or with another version than that of the map.
 other_versions() { # library, version
-    readelf -W --dyn-syms "$1" | awk -v version="@@$2" '$7 ~ /^[0-9]+$/ && !index($8, version) { print; bad = 1 } END { exit bad }'
+    readelf -W --dyn-syms "$1" | awk -v version="@@$2" '$7 ~ /^[0-9]+$/ && !index($8, version) && !/napier_cuda_.*@@NAPIER_EXPERIMENTAL/ { print; bad = 1 } END { exit bad }'
 }
-has_soname() { readelf -d "$prefix/lib/$1" | grep -q "SONAME.*\[$1[.]0\]"; }
+has_soname() { readelf -d "$prefix/lib/$1" | grep -q "SONAME.*\[$1[.]1\]"; }
 mpi_symbols() {
     diff <(sed -n 's/^NAPIER_MPI_API [^(]*[ *]\(napier_[a-z0-9_]*\)(.*/\1/p' "$prefix/include/napier/mpi.h" | sort) \
         <(nm -D --defined-only "$prefix/lib/libnapier_mpi.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort)
 }
-needs_version() { readelf -W -V "$work/own/by_pkg_config" | grep -q 'NAPIER_0[.]1'; }
+needs_version() { readelf -W -V "$work/own/by_pkg_config" | grep -q 'NAPIER_1[.]0'; }
 # The next minor version, from the same archive: one more function, in a node of its own.
 next_version() {
     # shellcheck disable=SC2046
     mkdir "$work/next" && cat >"$work/next/new.c" <<<'int napier_new_function(void); int napier_new_function(void) { return 1; }' &&
-        cat "$root/cmake/napier.map" - >"$work/next/next.map" <<<'NAPIER_0.2 { global: napier_new_function; } NAPIER_0.1;' &&
+        cat "$root/cmake/napier.map" - >"$work/next/next.map" <<<'NAPIER_1.1 { global: napier_new_function; } NAPIER_1.0;' &&
         "$cc" -shared -fPIC "$work/next/new.c" -Wl,--whole-archive "$prefix/lib/libnapier.a" -Wl,--no-whole-archive \
-            $(pkg-config --static --libs-only-l napier | sed 's/-lnapier //') -Wl,-soname,libnapier.so.0 \
-            -Wl,--version-script="$work/next/next.map" -o "$work/next/libnapier.so.0.2.0" &&
-        rm "$work/next/new.c" && PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/next" && test -L "$work/next/libnapier.so.0"
+            $(pkg-config --static --libs-only-l napier | sed 's/-lnapier //') -Wl,-soname,libnapier.so.1 \
+            -Wl,--version-script="$work/next/next.map" -o "$work/next/libnapier.so.1.1.0" &&
+        rm "$work/next/new.c" && PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/next" && test -L "$work/next/libnapier.so.1"
 }
 if have nm; then
     check "the shared library exports only napier_ symbols" foreign_symbols
     check "it exports what the headers declare, no more and no less" same_symbols
     check "the archive has only napier_ symbols" foreign_in_archive
     check "its soname is of the major version" has_soname libnapier.so
-    check "its symbols are of version NAPIER_0.1" other_versions "$prefix/lib/libnapier.so" NAPIER_0.1
+    check "its symbols are of version NAPIER_1.0" other_versions "$prefix/lib/libnapier.so" NAPIER_1.0
     if [ -e "$prefix/lib/libnapier_mpi.so" ]; then
         check "libnapier_mpi exports what its header declares" mpi_symbols
         check "libnapier_mpi: its soname is of the major version" has_soname libnapier_mpi.so
-        check "libnapier_mpi: its symbols are of version NAPIER_MPI_0.1" other_versions "$prefix/lib/libnapier_mpi.so" NAPIER_MPI_0.1
+        check "libnapier_mpi: its symbols are of version NAPIER_MPI_1.0" other_versions "$prefix/lib/libnapier_mpi.so" NAPIER_MPI_1.0
     else
         skip "symbols of libnapier_mpi" "no MPI on this machine"
     fi
@@ -141,25 +141,26 @@ fi
 # The lists of functions by version, and what symbols.py must notice in a copy of them.
 symbols() { python3 "$root/tests/install/symbols.py" "$work/lists"; }
 says() { symbols | grep -F -- "$1"; }
-release_lists() { # as version 0.1 is released, and napier_zeta comes in 0.2
+release_lists() { # as version 1.0 is released, and napier_zeta comes in 1.1
     local map sum
+    sed -i 's/NAPIER_EXPERIMENTAL_1[.]0/NAPIER_EXPERIMENTAL_1.1/' "$work/lists/cmake/napier.map"
     for map in napier napier_mpi; do
         sum=$(symbols | sed -n "s|^cmake/$map.map: .* put /[*] sealed: \([0-9a-f]*\) .*|\1|p")
-        sed -i "s|^NAPIER.*_0[.]1 {|/* sealed: $sum */\n&|" "$work/lists/cmake/$map.map"
+        sed -i "s|^NAPIER.*_1[.]0 {|/* sealed: $sum */\n&|" "$work/lists/cmake/$map.map"
     done
-    printf 'NAPIER_0.2 {\n  global:\n    napier_zeta;\n} NAPIER_0.1;\n' >>"$work/lists/cmake/napier.map"
+    printf 'NAPIER_1.1 {\n  global:\n    napier_zeta;\n} NAPIER_1.0;\n' >>"$work/lists/cmake/napier.map"
 }
 if have python3; then
     mkdir "$work/lists" && cp -r "$root/include" "$root/cmake" "$work/lists"
     check "each function has a version" symbols
     echo 'NAPIER_API int napier_zeta(void);' >>"$work/lists/include/napier/softmax.h"
     check "noticed: a function without a version" says "napier_zeta: in no node"
-    sed -i 's/VERSION_STRING "0[.]1/VERSION_STRING "0.2/' "$work/lists/include/napier/types.h"
-    check "noticed: a released version that is not sealed" says "NAPIER_0.1: is released: put"
+    sed -i 's/VERSION_STRING "1[.]0/VERSION_STRING "1.1/' "$work/lists/include/napier/types.h"
+    check "noticed: a released version that is not sealed" says "NAPIER_1.0: is released: put"
     release_lists
     check "a function of the next version" symbols
     sed -i -e '/napier_zeta;/d' -e '0,/^  local:/s//    napier_zeta;\n&/' "$work/lists/cmake/napier.map"
-    check "noticed: a function that is added to a released version" says "NAPIER_0.1: is released, and has other names"
+    check "noticed: a function that is added to a released version" says "NAPIER_1.0: is released, and has other names"
 else
     skip "versions of functions" "no python3 on this machine"
 fi
@@ -208,7 +209,7 @@ says_so() { [ "$("$@")" = "$expected" ]; }
 cat >"$work/own/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)
 project(own LANGUAGES C)
-find_package(napier 0.1 REQUIRED)
+find_package(napier 1.0 REQUIRED)
 add_executable(shared hello.c)
 target_link_libraries(shared PRIVATE napier::napier)
 add_executable(static hello.c)
@@ -233,7 +234,7 @@ with_pkg_config() { # output, pkg-config arguments...
 if have pkg-config; then
     if check "pkg-config builds a program" with_pkg_config "$work/own/by_pkg_config"; then
         check "it runs" says_so env LD_LIBRARY_PATH="$prefix/lib" "$work/own/by_pkg_config"
-        check "it needs symbols of version NAPIER_0.1" needs_version
+        check "it needs symbols of version NAPIER_1.0" needs_version
         check "the next version of the library, found by ldconfig" next_version &&
             check "the same program runs with it" says_so env LD_LIBRARY_PATH="$work/next" "$work/own/by_pkg_config"
     fi

@@ -2,7 +2,8 @@
 
 Every function that a header declares stands in one node of its library's map, and nothing else does. The nodes of versions
 before that of the headers are released: a name that came later, or went, would be a lie to the programs that are linked with
-them. So each has a seal, a checksum of its names. The last line counts."""
+them. So each has a seal, a checksum of its names. Experimental functions, those of a GPU, have a node of the headers' version.
+The last line counts."""
 import re
 import sys
 import zlib
@@ -26,12 +27,17 @@ def mistakes(text, declared, version):
             yield f"{node}: the names are not sorted"
         if seen and not before.strip():
             yield f"{node}: does not name the node before it"
+        experimental = prefix.endswith("EXPERIMENTAL")
         if (int(major), int(minor)) > version:
             yield f"{node}: the headers are of an earlier version"
-        if (int(major), int(minor)) < version and sealed != seal(names):
+        if experimental and (int(major), int(minor)) < version:
+            yield f"{node}: is renamed with the headers' version"
+        elif (int(major), int(minor)) < version and sealed != seal(names):
             yield (f"{node}: is released, and has other names than at its release" if sealed else
                    f"{node}: is released: put /* sealed: {seal(names)} */ on the line before it")
         for name in names:
+            if name.startswith("napier_cuda_") != experimental:
+                yield f"{name}: the node of experimental functions has those of a GPU, and no others"
             if name in seen:
                 yield f"{name}: in {seen[name]} and in {node}"
             seen[name] = node

@@ -158,7 +158,7 @@ def test_gradient_in_place():
 def test_gather_and_its_gradient():
     x, ids = logits_of(300), ids_of(300)
     logprobs, gathered = np.empty_like(x), np.empty(ROWS, np.float32)
-    napier.call("napier_fused_log_softmax", x, logprobs, None)
+    napier.call("napier_log_softmax", x, logprobs, None)
     napier.call("napier_gather_logprobs", logprobs, ids, gathered)
     assert (gathered == token_logprobs(x, ids, ["logprobs"])["logprobs"][:, 0]).all(), "two routes, two results"
     weights = f32(np.random.default_rng(8).normal(size=ROWS))

@@ -1,4 +1,4 @@
-"""rms_norm, swiglu, rotary and their gradients: shapes, dtypes, errors; composed, the bits of napier.Qwen3. What the numbers
+"""rms_norm, swiglu, rotary and their gradients: shapes, dtypes, errors; composed, the bits of napier.CausalLM. What the numbers
 are is for tests/unit (an oracle) and tests/peers (PyTorch, transformers)."""
 
 import json
@@ -132,7 +132,7 @@ def states_of(weights, ids, narrow):
 def test_a_model_made_of_them_has_the_bits_of_qwen3(tmp_path, dtype, word, compute, narrow):
     tiny.write_model(tmp_path, dtype, word)
     ids, weights = [5, 77, 6, 599, 8, 8, 31, 2, 100, 450, 17], weights_of(tmp_path)
-    hidden, logits = napier.Qwen3(str(tmp_path), compute=compute).forward(ids, hidden=True)
+    hidden, logits = napier.CausalLM(str(tmp_path), compute=compute).forward(ids, hidden=True)
     states = states_of(weights, ids, narrow)
     assert bits(hidden) == bits(states.astype(hidden.dtype))
     assert bits(napier.matmul(states, weights["model.embed_tokens.weight"].T, dtype="float32")) == bits(logits)

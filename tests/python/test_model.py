@@ -563,7 +563,6 @@ def test_weights_in_memory(tmp_path, dtype, word, compute):
     assert bits(filed.forward([5, 6, 7])) == bits(stepped.forward([5, 6, 7]))
     for changed in (model, filed):
         refuses(lambda: pickle.dumps(changed), TypeError, "weights in memory cannot be pickled")
-    assert napier.Qwen3 is napier.CausalLM
 
 
 def family(kind, **changes):

@@ -397,7 +397,6 @@ static napier_status rotary_angles(napier_context *c) {
 
 /* ---- rl.h ----------------------------------------------------------------------------------------------------------- */
 
-ONE_CALL(fused_log_softmax, napier_fused_log_softmax, logits(), new_logits(), NULL)
 ONE_CALL(gather_logprobs, napier_gather_logprobs, logits(), token_ids(ROWS), new_array(ROWS))
 ONE_CALL(gather_logprobs_backward, napier_gather_logprobs_backward, array(ROWS), token_ids(ROWS), new_logits())
 
@@ -1357,7 +1356,6 @@ static const public_call table[] = {
     LINE(rotary_backward, 0),
     LINE(rotary_frequencies, 0),
     LINE(rotary_angles, 0),
-    LINE(fused_log_softmax, CALL_TAKES),
     LINE(gather_logprobs, 0),
     LINE(gather_logprobs_backward, 0),
     LINE(token_logprobs, CALL_TAKES),

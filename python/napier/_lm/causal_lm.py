@@ -884,9 +884,6 @@ class CausalLM:
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
 
 
-Qwen3 = CausalLM  # another name
-
-
 def _named(state_dict):
     """The names of a state_dict, and its tensors without gradients: they keep the memory if a parameter gets other data."""
     return list(state_dict), [x.detach() if _is_tensor(x) else x for x in state_dict.values()]

@@ -205,4 +205,3 @@ class CausalLM:
         arrivals: Optional[tuple[Callable[[], Any], int, int]] = None,
     ) -> Generated: ...
 
-Qwen3 = CausalLM

@@ -4,11 +4,6 @@
 #include "core/base/stop.h"
 #include "ops/tokens/token_split.h"
 
-napier_status napier_fused_log_softmax(napier_context *context, napier_const_matrix logits, napier_matrix logprobs,
-                                       const napier_softmax_options *options) {
-    return napier_log_softmax(context, logits, logprobs, options);
-}
-
 static void run_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_token_split *s = argument;
     napier_token_seen *seen = s->desks[worker];

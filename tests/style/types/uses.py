@@ -17,7 +17,7 @@ import napier.umap
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def classes(reducer: napier.UMAP, model: napier.Qwen3, tokenizer: napier.Tokenizer, x: Any) -> None:
+def classes(reducer: napier.UMAP, model: napier.CausalLM, tokenizer: napier.Tokenizer, x: Any) -> None:
     assert_type(napier.UMAP(n_neighbors=3, metric="cosine").fit(x), napier.UMAP)
     assert_type(napier.UMAP().fit(x).embedding_, Floats)
     assert_type(napier.UMAP(n_epochs=[5, 10]).fit(x).embedding_list_, list[Floats])
