@@ -400,6 +400,7 @@ if [ "${1:-}" = --group ]; then
     logs=$work/log/$2
     results=$work/log/$2.results
     "group_$2"
+    times >"$work/log/$2.times" # not in a pipe: a process of its own has no children
     exit 0
 fi
 
@@ -436,8 +437,9 @@ run_group() { # name, limit, description
             >>"$work/log/$name.out"
         record fail 1 "group $name: status $status"
     fi
-    printf '%-11s %7s s  %5s passed %3s failed %3s skipped\n' "$name" "$took" "$(sum pass "$results")" \
-        "$(sum fail "$results")" "$(sum skip "$results")" >"$work/log/$name.summary"
+    printf '%-11s %7s s  %5s s of processor  %5s passed %3s failed %3s skipped\n' "$name" "$took" \
+        "$(awk -F'[ms ]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$work/log/$name.times")" "$(sum pass "$results")" "$(sum fail "$results")" \
+        "$(sum skip "$results")" >"$work/log/$name.summary"
     printf '\n== %s: %s\n%s\n' "$name" "$3" "$(cat "$work/log/$name.out")"
 }
 
@@ -454,7 +456,7 @@ for line in "${groups[@]}"; do
     read -r name limit text <<<"$line"
     [ -n "$only" ] && [[ $only != *,$name,* ]] && continue
     [ "$name" = peers ] && [ -z "$only$peers" ] && continue
-    rm -rf "$work/log/$name"
+    rm -rf "$work/log/$name" "$work/log/$name.times"
     mkdir -p "$work/log/$name"
     : >"$work/log/$name.results"
     all+=("$work/log/$name.results") summaries+=("$work/log/$name.summary")

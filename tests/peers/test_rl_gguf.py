@@ -35,6 +35,7 @@ def package():
     return gguf
 
 
+@functools.lru_cache(1)
 def folder_tensors(path):
     """The file's tensors as a folder of transformers has them, in f32, by name."""
     gguf = package()

@@ -4,6 +4,7 @@ import inspect
 import numpy as np
 import umap.umap_ as theirs
 from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
 
 import napier.umap.umap_ as mine
 
@@ -25,7 +26,7 @@ def test_parameters():
 def test_results():
     state = np.random.RandomState(1)
     indices, distances, _ = mine.nearest_neighbors(DATA, 15, "euclidean", {}, False, state)
-    other = theirs.nearest_neighbors(DATA, 15, "euclidean", {}, False, state)[1]
+    other = NearestNeighbors(n_neighbors=15).fit(DATA).kneighbors(DATA)[0]  # theirs compiles NNDescent for 40 seconds
     assert np.allclose(distances, other, rtol=1e-4, atol=1e-2)
     ours, wanted = mine.smooth_knn_dist(distances, 15), theirs.smooth_knn_dist(distances, 15.0)
     assert all(np.allclose(a, b, rtol=1e-3) for a, b in zip(ours, wanted, strict=True))

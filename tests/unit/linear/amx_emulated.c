@@ -60,50 +60,75 @@ void napier_tile_store(int number, void *to, size_t step) {
 UNCHECKED_INLINE float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 
 /* A result counts as subnormal if it is below 2^-126 after rounding to 24 bits of unbounded exponent. */
-UNCHECKED_INLINE float fma_flushed(float a, float b, float c) {
-    const float r = fmaf(a, b, c);
-    if (fabsf(r) > 0x1p-126f) {
-        return r;
-    }
+UNCHECKED static float tiny(float a, float b, float c, float r) {
     const double exact = (double)a * (double)b + (double)c;
     return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
 }
 
-typedef float numbers[NAPIER_TILE_ROWS][32];
+typedef float numbers[32][NAPIER_TILE_ROWS]; /* by k, then by row */
 
-UNCHECKED static void numbers_of(const tile *t, numbers x) {
+UNCHECKED_INLINE void numbers_of(const tile *t, numbers x) {
     for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
         for (int i = 0; i < 32; i++) {
             const uint32_t bits = (uint32_t)t->row[r][2 * i] << 16 | (uint32_t)t->row[r][2 * i + 1] << 24;
             float wide;
             memcpy(&wide, &bits, sizeof wide);
-            x[r][i] = flushed(wide);
+            x[i][r] = flushed(wide);
         }
     }
 }
 
-/* Sums of row and lane: even k and odd k by themselves. */
-UNCHECKED static float sum_of(const float *row, numbers lanes, int lane) {
-    float even = 0.0f, odd = 0.0f;
-    for (int i = 0; i < 16; i++) {
-        even = fma_flushed(row[2 * i], lanes[i][2 * lane], even);
-        odd = fma_flushed(row[2 * i + 1], lanes[i][2 * lane + 1], odd);
+/* Adds x b to the sums of 16 lanes. */
+UNCHECKED_INLINE void add_products(float x, const float *b, float *sums) {
+    float r[16];
+    bool small = false;
+    for (int l = 0; l < 16; l++) {
+        r[l] = fmaf(x, b[l], sums[l]);
+        small |= fabsf(r[l]) <= 0x1p-126f && r[l] != 0.0f;
     }
-    return flushed(even + odd);
+    for (int l = 0; l < 16; l++) {
+        sums[l] = small ? tiny(x, b[l], sums[l], r[l]) : r[l];
+    }
 }
+
+/* Even k and odd k are summed by themselves. */
+UNCHECKED_INLINE void multiply(tile *c, const tile *rows, const tile *lanes) {
+    numbers a, pairs;
+    float b[32][16];
+    numbers_of(rows, a);
+    numbers_of(lanes, pairs); /* row i has k = 2i and 2i + 1 of each lane */
+    for (int i = 0; i < 32; i++) {
+        for (int l = 0; l < 16; l++) {
+            b[i][l] = pairs[2 * l + i % 2][i / 2];
+        }
+    }
+    for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
+        float even[16] = {0}, odd[16] = {0}, total[16];
+        for (int i = 0; i < 32; i += 2) {
+            add_products(a[i][r], b[i], even);
+            add_products(a[i + 1][r], b[i + 1], odd);
+        }
+        memcpy(total, c->row[r], sizeof total);
+        for (int l = 0; l < 16; l++) {
+            total[l] = flushed(flushed(total[l]) + flushed(even[l] + odd[l]));
+        }
+        memcpy(c->row[r], total, sizeof total);
+    }
+}
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2,fma")))
+UNCHECKED AVX2 static void multiply_avx2(tile *c, const tile *rows, const tile *lanes) { multiply(c, rows, lanes); }
+#else
+#define multiply_avx2 multiply
+#define __builtin_cpu_supports(name) 0
+#endif
 
 UNCHECKED void napier_tile_multiply(int sums, int rows, int lanes) {
-    tile *const c = tile_of(sums);
-    numbers a, b;
-    numbers_of(tile_of(rows), a);
-    numbers_of(tile_of(lanes), b);
-    for (int r = 0; r < NAPIER_TILE_ROWS; r++) {
-        for (int l = 0; l < 16; l++) {
-            float total;
-            memcpy(&total, c->row[r] + 4 * l, sizeof total);
-            total = flushed(flushed(total) + sum_of(a[r], b, l));
-            memcpy(c->row[r] + 4 * l, &total, sizeof total);
-        }
+    if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) { /* with an fma that is not a call */
+        multiply_avx2(tile_of(sums), tile_of(rows), tile_of(lanes));
+    } else {
+        multiply(tile_of(sums), tile_of(rows), tile_of(lanes));
     }
 }
 
