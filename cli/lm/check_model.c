@@ -242,6 +242,10 @@ static int print_logprobs(session *s, FILE *out) {
 
 static int print_report(session *s, FILE *out) {
     print_config(s, out);
+    if (s->tokenizer == NULL) {
+        fputs("tokenizer    none that can be read; the model takes ids\n", out);
+        return print_tensors(s, out);
+    }
     return print_tokenizer(s, out) || (s->info.labels == 0 && print_logprobs(s, out)) || print_tensors(s, out);
 }
 
@@ -252,8 +256,8 @@ static int run(void *request, napier_context *context) {
     int64_t vocabulary = 0;
     int status = model_open(q, context, &s.model, &vocabulary) ||
                  library_status(context, napier_model_get_info(context, s.model, &s.info), q->folder) ||
-                 tokenizer_open(context, q->folder, &s.tokenizer) || print_report(&s, stdout) ||
-                 finish_standard_output();
+                 (tokenizer_open(context, q->folder, &s.tokenizer) && !is_gguf(q->folder)) ||
+                 print_report(&s, stdout) || finish_standard_output();
     if (status == STATUS_OK && s.is_wrong) {
         status = complain("%s: this model is not fit for use: see the report", q->folder);
     }

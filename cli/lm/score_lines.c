@@ -80,7 +80,7 @@ bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static bool is_gguf(const char *path) {
+bool is_gguf(const char *path) {
     char magic[4] = "";
     FILE *const file = fopen(path, "rb");
     const bool is = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;

@@ -90,6 +90,7 @@ typedef struct score_lines {
 bool is_folder(const char *path);
 /* Loads the tokenizer.json of a model's folder, or such a file. */
 int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
+bool is_gguf(const char *path);
 /* Finds the model's form, that of the folder, or of the folder of the file, and sets it in the options. If one is given or
  * found already, it only sets it. Free the template. */
 int chat_form_set(napier_context *context, const char *path, const napier_tokenizer *tokenizer, chat_form *form,

@@ -28,16 +28,20 @@ except ImportError as error:  # without the harness, the class can still be used
 else:
     missing = None
 
+from . import _napier
 from ._lm import chat_template as chat_templates
 from ._lm.causal_lm import CausalLM
+from ._lm.hub import is_gguf
 
 
 def _special_token(model, name):
     """The id of a tokenizer's bos_token or eos_token, as in transformers and so in the harness's hf; None if it has none."""
     token = {"eos_token": "<|endoftext|>"}.get(name)  # the default of Qwen's tokenizers
-    files = ("tokenizer_config.json", "special_tokens_map.json") if model.directory else ()  # None: a model in memory
-    for file in files:
-        token = chat_templates.read_json(os.path.join(model.directory, file)).get(name, token)
+    if model.directory and is_gguf(model.directory):
+        token = json.loads(_napier._gguf_document(model.directory, "tokenizer_config.json")).get(name)
+    elif model.directory:  # None: a model in memory
+        for file in ("tokenizer_config.json", "special_tokens_map.json"):
+            token = chat_templates.read_json(os.path.join(model.directory, file)).get(name, token)
     if token is None:
         return None
     content = token["content"] if isinstance(token, dict) else token

@@ -199,3 +199,56 @@ def test_ways_to_cut():
             pair.theirs.post_processor = None
             count += compare(way, pair, 300)
     return f"{len(ways)} ways, {count} tokens"
+
+
+def sentencepiece():
+    """The package, which is fetched once and not installed."""
+    path, = fetched("sentencepiece", "0.2.1", "sentencepiece/__init__.py")
+    sys.path.insert(0, os.path.dirname(os.path.dirname(path)))
+    try:
+        import sentencepiece as package
+    except ImportError as error:
+        raise Skip(f"sentencepiece cannot be imported: {error}") from None
+    return package
+
+
+def write_pieces(path, vocabulary, prefix):
+    """A GGUF file with a vocabulary of sentencepiece, as llama.cpp's converter writes one."""
+    writer = package().GGUFWriter(path, "llama")
+    ids, kinds = range(vocabulary.vocab_size()), {1: vocabulary.is_unknown, 2: vocabulary.is_control, 4: vocabulary.is_unused, 5: vocabulary.is_byte}
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([vocabulary.id_to_piece(i).encode() for i in ids])
+    writer.add_token_scores([vocabulary.get_score(i) for i in ids])
+    writer.add_token_types([next((1 + kind for kind, is_it in kinds.items() if is_it(i)), 1) for i in ids])
+    writer.add_bos_token_id(vocabulary.bos_id())
+    writer.add_eos_token_id(vocabulary.eos_id())
+    writer.add_unk_token_id(vocabulary.unk_id())
+    writer.add_add_space_prefix(prefix)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_sentencepiece():
+    """A vocabulary of scores gives the ids of sentencepiece, and those of tokenizers with the document."""
+    spm, texts, count = sentencepiece(), [text for text in real_texts()[::4] if "\0" not in text], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for prefix, more in ((True, {"byte_fallback": True, "split_digits": True}), (False, {"byte_fallback": True}), (True, {"character_coverage": 0.98})):
+            base = os.path.join(folder, "pieces")
+            spm.SentencePieceTrainer.train(
+                sentence_iterator=iter(line for text in texts for line in text.splitlines()), model_prefix=base, vocab_size=1500, model_type="bpe",
+                normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=prefix, allow_whitespace_only_pieces=True,
+                minloglevel=2, **more)
+            theirs, path = spm.SentencePieceProcessor(model_file=base + ".model"), base + ".gguf"
+            write_pieces(path, theirs, prefix)
+            pair = OfFile(path, document(path))
+            for text in texts:
+                ids = pair.ours.encode(text, plain_special=True)
+                assert ids == theirs.encode(text), (more, text[:80])
+                assert pair.ours.decode(ids) == theirs.decode(ids).encode() or not more.get("byte_fallback"), text[:80]
+                count += len(ids)
+            assert pair.ours.encode("a", add_special=1)[0] == theirs.bos_id()
+            pair.theirs.post_processor = None
+            count += compare(f"sentencepiece, {more}", pair, 100)
+    return f"{count} tokens"

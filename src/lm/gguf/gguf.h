@@ -134,6 +134,9 @@ void napier_gguf_put_text(napier_gguf_writer *w, napier_text text);
 /* "name": number, with the fewest digits that give the same f32. */
 void napier_gguf_put_number(napier_gguf_writer *w, const char *name, double number);
 
+/* "merges" of a SentencePiece vocabulary (gguf_merges.c). */
+void napier_gguf_put_scored_merges(napier_gguf_writer *w);
+
 /* The documents: config.json (gguf_config.c), tokenizer.json and tokenizer_config.json (gguf_tokenizer.c). Errors: as
  * napier_gguf_open; UNSUPPORTED: the message names the key. */
 napier_status napier_gguf_config(napier_gguf *file, napier_text_buffer *json);

@@ -21,7 +21,8 @@ const napier_gguf_family *napier_gguf_family_of(napier_gguf *file) {
         }
     }
     napier_gguf_fail(file, NAPIER_UNSUPPORTED,
-                     "general.architecture: \"%s\", but only llama (also Mistral's), qwen2 and qwen3 are supported",
+                     "general.architecture: \"%s\", but only llama (also Mistral's), qwen2 and qwen3 are supported; "
+                     "mixtures of experts are read from the model's own folder of safetensors",
                      napier_show(name.bytes, name.size).text);
     return NULL;
 }
@@ -209,7 +210,10 @@ static void put_ids(napier_gguf_writer *w) {
 
 static void check_computation(napier_gguf *file, const char *architecture) {
     check_keys(file, architecture);
-    only(file, "split.count", 1); /* llama-gguf-split --merge joins the files */
+    if (napier_gguf_integer(file, "split.count", 1) != 1) {
+        napier_gguf_fail(file, NAPIER_UNSUPPORTED,
+                         "split.count: a part of a model; `llama-gguf-split --merge` joins them");
+    }
     only(file, ".rope.scale_linear", 1);
     only(file, ".expert_count", 0);
     only(file, ".expert_used_count", 0);

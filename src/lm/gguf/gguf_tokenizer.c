@@ -1,7 +1,8 @@
 /* lm/gguf/gguf_tokenizer.c - the tokenizer.json and the tokenizer_config.json of the file's model.
  *
  * tokenizer.ggml.model says which kind of BPE it is. "gpt2": tokens and merges, as in a tokenizer.json, and
- * tokenizer.ggml.pre names how texts are cut into words. */
+ * tokenizer.ggml.pre names how texts are cut into words. "llama": SentencePiece's, as of Llama 2 and Mistral, with scores;
+ * the document is that of transformers' converter. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -74,7 +75,7 @@ static const cut *cut_of(napier_gguf *file) {
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
 /* The types of tokens, as the format numbers them. */
-enum { CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+enum { UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
 /* Walks the tokens with their types; a file without types has only normal tokens. */
 typedef struct token_walk {
@@ -115,13 +116,13 @@ static napier_text token_of(napier_gguf *file, const char *key, int64_t *id) {
 
 /* ---- tokenizer.json ---------------------------------------------------------------------------------------------- */
 
-static void put_added(napier_gguf_writer *w) {
+static void put_added(napier_gguf_writer *w, bool with_unknown) {
     token_walk walk = tokens_of(w->file);
     const char *between = "\"added_tokens\": [";
     while (next_token(&walk)) {
-        if (walk.type == CONTROL || walk.type == USER_DEFINED) {
+        if (walk.type == CONTROL || walk.type == USER_DEFINED || (walk.type == UNKNOWN && with_unknown)) {
             napier_gguf_putf(w, "%s{\"id\": %" PRId64 ", \"special\": %s, ", between, walk.id,
-                             walk.type == CONTROL ? "true" : "false");
+                             walk.type == USER_DEFINED ? "false" : "true");
             napier_gguf_put(w, "\"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                                "\"content\": ");
             napier_gguf_put_text(w, walk.text);
@@ -214,7 +215,7 @@ static void put_gpt2(napier_gguf_writer *w) {
         return;
     }
     napier_gguf_put(w, "{\"version\": \"1.0\",\n");
-    put_added(w);
+    put_added(w, false);
     napier_gguf_put(w, c->nfc ? "\"normalizer\": {\"type\": \"NFC\"},\n\"pre_tokenizer\": "
                               : "\"normalizer\": null,\n\"pre_tokenizer\": ");
     napier_gguf_put(w, c->pre_tokenizer);
@@ -227,13 +228,66 @@ static void put_gpt2(napier_gguf_writer *w) {
     napier_gguf_put(w, "}}\n");
 }
 
+static bool has_bytes(napier_gguf *file) {
+    token_walk walk = tokens_of(file);
+    while (next_token(&walk)) {
+        if (walk.type == BYTE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#define SPACE "\xe2\x96\x81" /* the mark of a space, U+2581 */
+#define TO_MARK "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" SPACE "\"}"
+#define TO_SPACE "{\"type\": \"Replace\", \"pattern\": {\"String\": \"" SPACE "\"}, \"content\": \" \"}"
+
+static void put_sentencepiece(napier_gguf_writer *w) {
+    const bool prefix = napier_gguf_bool(w->file, "tokenizer.ggml.add_space_prefix", true);
+    int64_t id;
+    const napier_text unknown = token_of(w->file, "tokenizer.ggml.unknown_token_id", &id);
+    if (napier_gguf_bool(w->file, "tokenizer.ggml.remove_extra_whitespaces", false) ||
+        napier_gguf_find(w->file, "tokenizer.ggml.precompiled_charsmap")) {
+        napier_gguf_fail(w->file, NAPIER_UNSUPPORTED,
+                         "tokenizer.ggml: a vocabulary that changes texts (remove_extra_whitespaces, "
+                         "precompiled_charsmap) is not supported; give ids");
+        return;
+    }
+    napier_gguf_put(w, "{\"version\": \"1.0\",\n");
+    put_added(w, true);
+    napier_gguf_put(w, "\"normalizer\": ");
+    napier_gguf_put(w, prefix
+                           ? "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"" SPACE
+                             "\"}, " TO_MARK "]}"
+                           : TO_MARK);
+    napier_gguf_put(w, ",\n\"pre_tokenizer\": null,\n");
+    put_around(w, true);
+    napier_gguf_put(w, "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [" TO_SPACE
+                       ", {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}");
+    napier_gguf_put(w,
+                    prefix ? ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]},\n" : "]},\n");
+    napier_gguf_put(w, "\"model\": {\"type\": \"BPE\", \"fuse_unk\": true, \"unk_token\": ");
+    if (unknown.bytes != NULL) {
+        napier_gguf_put_text(w, unknown);
+    } else {
+        napier_gguf_put(w, "null");
+    }
+    napier_gguf_put(w, has_bytes(w->file) ? ", \"byte_fallback\": true,\n" : ", \"byte_fallback\": false,\n");
+    put_vocab(w);
+    napier_gguf_put_scored_merges(w);
+    napier_gguf_put(w, "}}\n");
+}
+
 napier_status napier_gguf_tokenizer(napier_gguf *file, napier_text_buffer *json) {
     napier_gguf_writer w = {file, json};
     const napier_text model = napier_gguf_text(file, "tokenizer.ggml.model", "none");
     if (napier_gguf_same(model, "gpt2")) {
         put_gpt2(&w);
+    } else if (napier_gguf_same(model, "llama")) {
+        put_sentencepiece(&w);
     } else {
-        napier_gguf_fail(file, NAPIER_UNSUPPORTED, "tokenizer.ggml.model: \"%s\", but only gpt2 is supported; give ids",
+        napier_gguf_fail(file, NAPIER_UNSUPPORTED,
+                         "tokenizer.ggml.model: \"%s\", but only gpt2 and llama are supported; give ids",
                          napier_show(model.bytes, model.size).text);
     }
     return file->status;

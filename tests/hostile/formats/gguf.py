@@ -40,6 +40,14 @@ def values():
             ("tokenizer.chat_template", TEXT, "{{ bos_token }}<|im_start|>")]
 
 
+def pieces():
+    """The same with a vocabulary of SentencePiece."""
+    words, _, _ = tokens()
+    scores = ("tokenizer.ggml.scores", ARRAY, (F32, [-float(i) for i in range(len(words))]))
+    renamed = {"tokenizer.ggml.model": ("tokenizer.ggml.model", TEXT, "llama"), "tokenizer.ggml.merges": scores}
+    return [renamed.get(one[0], one) for one in values()]
+
+
 def tensors():
     """Name, shape and type."""
     layer = "blk.0."
@@ -96,7 +104,7 @@ def build(meta=None, infos=None, alignment=32, offsets=None, header=None):
 
 def value(rng):
     """One value: another number, another kind, another text, or none."""
-    meta = values()
+    meta = rng.choice([values, pieces])()
     i = rng.randrange(len(meta))
     key, kind, old = meta[i]
     how = rng.randrange(5)
@@ -122,7 +130,7 @@ def count(rng):
         return build(header=b"GGUF" + struct.pack("<IQQ", rng.choice([0, 1, 2, 3, 4, 3 << 24]), many, rng.choice([many, len(values())])))
     if how == 1:
         return build(header=b"GGUF" + struct.pack("<IQQ", 3, len(tensors()), many))
-    meta = values()
+    meta = rng.choice([values, pieces])()
     i = rng.randrange(len(meta))
     meta[i] = (meta[i][0], ARRAY, struct.pack("<IQ", rng.choice([0, 4, 8, 8, 9, 12, 13]), many)) if how == 2 else (meta[i][0], U32, struct.pack("<Q", many))
     return build(meta)

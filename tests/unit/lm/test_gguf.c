@@ -1,6 +1,7 @@
 /* test_gguf - GGUF files, made here value by value: each type as the package gguf widens it, what is right read, and what is
  * not refused by name. tests/peers/test_rl_gguf.py compares a real file. */
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/base/bytes.h"
@@ -387,7 +388,7 @@ static void refusals(void) {
         {of_other_family, NAPIER_UNSUPPORTED, {"general.architecture", "\"gemma3\""}},
         {with_unknown_key, NAPIER_UNSUPPORTED, {"llama.logit_scale", "not supported"}},
         {with_experts, NAPIER_UNSUPPORTED, {"expert_count: 8", "only 0"}},
-        {of_parts, NAPIER_UNSUPPORTED, {"split.count: 3", "only 1"}},
+        {of_parts, NAPIER_UNSUPPORTED, {"split.count:", "llama-gguf-split --merge"}},
         {with_other_head, NAPIER_UNSUPPORTED, {"rope.dimension_count: 8", "only 16"}},
         {twice, NAPIER_CORRUPT_DATA, {"llama.block_count", "twice"}},
         {of_other_alignment, NAPIER_CORRUPT_DATA, {"general.alignment", "33"}},
@@ -448,6 +449,80 @@ static void tokenizers(void) {
     remove(path);
 }
 
+/* A vocabulary of SentencePiece: "ab" and "ca" share a letter, and the higher score joins first. */
+enum { PIECES = 9, BYTE_A = 2 };
+static void write_pieces(float of_ab, float of_ca, int scores, const char *long_piece) {
+    static const char *const pieces[PIECES] = {"<unk>", "<s>", "<0x41>", "\xe2\x96\x81", "a", "b", "c", "ab", "ca"};
+    static const uint32_t kinds[PIECES] = {2, 3, 6, 1, 1, 1, 1, 1, 1};
+    maker *const m = begin_file();
+    put_values(m);
+    put_text(m, "tokenizer.ggml.model", "llama");
+    put_array(m, "tokenizer.ggml.tokens", NAPIER_GGUF_TEXT, PIECES);
+    for (int i = 0; i < PIECES; i++) {
+        text(m, long_piece && i == PIECES - 1 ? long_piece : pieces[i]);
+    }
+    put_array(m, "tokenizer.ggml.token_type", NAPIER_GGUF_I32, PIECES);
+    for (int i = 0; i < PIECES; i++) {
+        number(m, kinds[i], 4);
+    }
+    put_array(m, "tokenizer.ggml.scores", NAPIER_GGUF_F32, (uint64_t)scores);
+    for (int i = 0; i < scores; i++) {
+        const float score = i == 7 ? of_ab : i == 8 ? of_ca : 0;
+        uint32_t bits;
+        memcpy(&bits, &score, sizeof bits);
+        number(m, bits, 4);
+    }
+    put_u32(m, "tokenizer.ggml.bos_token_id", 1);
+    put_u32(m, "tokenizer.ggml.unknown_token_id", 0);
+    put_tensors(m);
+    write_file(m);
+}
+
+static void expect_ids(const char *given, int64_t count, const int32_t *wanted) {
+    napier_tokenizer *t = NULL;
+    napier_token_buffer ids = {0};
+    napier_encode_options options = NAPIER_ENCODE_OPTIONS_INIT;
+    options.add_special = NAPIER_ADD_ONCE;
+    if (succeeded(context, napier_tokenizer_load(context, path, &t), "load")) {
+        succeeded(context, napier_tokenizer_encode(context, t, given, strlen(given), &options, &ids), "encode");
+        expect(ids.size == count && memcmp(ids.ids, wanted, (size_t)count * sizeof *wanted) == 0, "%s: %d ids", given,
+               (int)ids.size);
+    }
+    napier_token_buffer_free(context, &ids);
+    napier_tokenizer_destroy(context, t);
+}
+
+static napier_status make_document(napier_context *c, void *unused) {
+    napier_text_buffer json = {0};
+    const napier_status status = napier_gguf_document(c, path, "tokenizer.json", &json);
+    expect((status == NAPIER_OK) == (json.size > 0), "status %d, argument %p", (int)status, unused);
+    napier_text_buffer_free(c, &json);
+    return status;
+}
+
+static void pieces(void) {
+    napier_text_buffer json = {0};
+    char long_piece[200];
+    write_pieces(-1, -2, PIECES, NULL);
+    expect_ids("cabA", 5, (const int32_t[]){1, 3, 6, 7, BYTE_A});
+    check_allocations("document", make_document, NULL);
+    write_pieces(-2, -1, PIECES, NULL);
+    expect_ids("cabz", 5, (const int32_t[]){1, 3, 8, 5, 0});
+    write_pieces(-2, -1, PIECES - 1, NULL);
+    refused(context, napier_gguf_document(context, path, "tokenizer.json", &json), NAPIER_CORRUPT_DATA,
+            "tokenizer.ggml.scores", "not as many", NULL);
+    write_pieces(NAN, -1, PIECES, NULL);
+    refused(context, napier_gguf_document(context, path, "tokenizer.json", &json), NAPIER_UNSUPPORTED, "'ab'",
+            "no score", NULL);
+    memset(long_piece, 'a', sizeof long_piece);
+    long_piece[sizeof long_piece - 1] = '\0';
+    write_pieces(-2, -1, PIECES, long_piece);
+    refused(context, napier_gguf_document(context, path, "tokenizer.json", &json), NAPIER_UNSUPPORTED, "more than 128",
+            NULL);
+    napier_text_buffer_free(context, &json);
+    remove(path);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static napier_status load_and_write(napier_context *c, void *unused) {
@@ -470,7 +545,7 @@ static void memory(void) {
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 2);
     const int failed = RUN_TESTS("gguf", TEST(types), TEST(model), TEST(tokenizer), TEST(config), TEST(llama3),
-                                 TEST(refusals), TEST(starts), TEST(tokenizers), TEST(memory));
+                                 TEST(refusals), TEST(starts), TEST(tokenizers), TEST(pieces), TEST(memory));
     napier_context_destroy(context);
     return failed;
 }
