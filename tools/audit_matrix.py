@@ -1,12 +1,15 @@
 """How often napier.audit names a planted fault, and how often it names one where there is none.
 
-    python tools/audit_matrix.py [--sizes 5x20,20x50,200x100] [--seeds 1] [--healthy 60] [--only WORD]
+    python tools/audit_matrix.py [--size 200x100] [--seeds 1] [--healthy 200] [--least] [--only WORD] [--kinds qwen3,llama]
 
-Tiny random models of transformers (Qwen3, Llama, Qwen3 with experts) in float32, and Qwen3 in bfloat16, report the numbers; Napier is
-the referee. Needs PyTorch, transformers and napier. tests/support/audit_faults.py has the faults. A run prints one row a fault: how
-often it was named, with nothing else, of how many."""
+Tiny random models of transformers (Qwen3, Llama, Mistral, Qwen3 with experts) in float32, and Qwen3 in bfloat16, report the numbers;
+Napier is the referee. Needs PyTorch, transformers and napier. tests/support/audit_faults.py has the faults. A run prints one row a
+fault: how often it was named, with nothing else, of how many; and with --least the smallest number of tokens at which each model's was,
+among those of LEAST, of beginnings of the same responses."""
 
 import argparse
+import itertools
+import math
 import pathlib
 import sys
 import tempfile
@@ -17,16 +20,19 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import napier
+from napier._audit import run
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "support"))
 import audit_faults
 
 CONFIG = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=32, intermediate_size=96)
-CONFIG |= dict(vocab_size=307, max_position_embeddings=4096, bos_token_id=audit_faults.BOS, eos_token_id=2, tie_word_embeddings=True)
+CONFIG |= dict(vocab_size=307, max_position_embeddings=4096, bos_token_id=audit_faults.BOS, eos_token_id=None, tie_word_embeddings=True)
 EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48, decoder_sparse_step=1, norm_topk_prob=True)
+LEAST = [(2, 25), (4, 25), (8, 25), (16, 25), (16, 50), (32, 50), (64, 50), (128, 100)]  # responses, tokens of each
 KINDS = {
     "qwen3": ("qwen3", {}, "f32"),
     "llama": ("llama", {}, "f32"),
+    "mistral": ("mistral", {}, "f32"),
     "moe": ("qwen3_moe", EXPERTS, "f32"),
     "qwen3 bf16": ("qwen3", {}, "bf16"),
 }
@@ -53,8 +59,8 @@ class Engine:
     def __call__(self, prompt, ids):
         key = (tuple(prompt), tuple(ids))
         if key not in self._kept:
-            if len(self._kept) > 1000:
-                self._kept.clear()
+            if len(self._kept) > 2000:
+                self._kept.pop(next(iter(self._kept)))
             self._kept[key] = self._forward([*prompt, *ids])
         return self._kept[key]
 
@@ -69,18 +75,39 @@ def transformers_engine(model, dtype):
     return Engine(forward)
 
 
-def responses(referee, fault, count, tokens, seed):
-    rng = np.random.default_rng(seed)
-    prompts = [[*fault.beginning, *rng.integers(5, 300, rng.integers(*fault.lengths)).tolist()] for _ in range(count)]
-    options = {k: v for k, v in fault.parameters.items() if k != "logit_bias"}
-    made = referee.generate(prompts, max_tokens=tokens, stop=[], seed=seed, **options)
-    return [(p, made.token_ids[made.offsets[i] : made.offsets[i + 1]].tolist()) for i, p in enumerate(prompts)]
+class Drawn:
+    """Prompts and responses of a model, drawn once for all faults that ask for the same."""
+
+    def __init__(self, referee, size):
+        self._referee, self._size, self._kept = referee, size, {}
+
+    def __call__(self, fault, seed):
+        options = {k: v for k, v in fault.parameters.items() if k != "logit_bias"}
+        key = repr((options, fault.beginning, fault.lengths, seed))
+        if key not in self._kept:
+            rng = np.random.default_rng(seed)
+            prompts = [[*fault.beginning, *rng.integers(5, 300, rng.integers(*fault.lengths)).tolist()] for _ in range(self._size[0])]
+            made = self._referee.generate(prompts, max_tokens=self._size[1], stop=[], seed=seed, **options)
+            self._kept[key] = [(p, made.token_ids[a:b].tolist()) for p, a, b in zip(prompts, made.offsets, made.offsets[1:])]
+        return self._kept[key]
 
 
-def named(referee, engine, fault, size, seed):
+def remembered(check):
+    """draws.check, which says the same of the same ids whatever the engine's numbers are, asked once."""
+    kept = {}
+
+    def ask(reference, responses):
+        key = (id(reference.model), *(r.key for r in responses), repr([r.parameters for r in responses]))
+        if key not in kept:
+            kept[key] = check(reference, responses)
+        return kept[key]
+
+    return ask
+
+
+def named(referee, engine, fault, pairs):
     """(whether the causes are the fault's and no others, the causes)."""
-    rows = [audit_faults.line(fault, engine, p, ids) for p, ids in responses(referee, fault, *size, seed)]
-    report = napier.audit(rows, referee)
+    report = napier.audit([audit_faults.line(fault, engine, p, ids) for p, ids in pairs], referee)
     found = [f.cause for f in report.findings["engine"] if f.fault] + (["draws"] if report.draws else [])
     if fault.causes and isinstance(fault.causes[0], tuple):
         allowed = {*fault.causes[0], *fault.causes[1], "fill"}
@@ -88,57 +115,65 @@ def named(referee, engine, fault, size, seed):
     return fault.causes[0] in found and set(found) <= set(fault.causes) if fault.causes else not found, found
 
 
+def least(referee, engine, fault, pairs):
+    """The smallest place in LEAST at which the fault is named, by bisection; len(LEAST) for none."""
+    low, high = 0, len(LEAST)
+    while low < high:
+        middle = (low + high) // 2
+        count, tokens = LEAST[middle]
+        if named(referee, engine, fault, [(p, ids[:tokens]) for p, ids in pairs[:count]])[0]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="5x20,20x50,200x100")
+    parser.add_argument("--size", default="200x100")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--healthy", type=int, default=0, help="runs of healthy numbers of each engine")
     parser.add_argument("--healthy-size", default="20x50")
+    parser.add_argument("--least", action="store_true", help="search the smallest number of tokens, too")
     parser.add_argument("--only", default="", help="faults with this word; none: only the healthy runs")
     parser.add_argument("--kinds", default=",".join(KINDS))
     options = parser.parse_args()
-    sizes = [tuple(map(int, s.split("x"))) for s in options.sizes.split(",")]
+    size, healthy = (tuple(map(int, s.split("x"))) for s in (options.size, options.healthy_size))
     faults = {**audit_faults.FAULTS, **{f"{a} + {b}": audit_faults.both(a, b) for a, b in audit_faults.PAIRS}}
-    kinds, start = {}, time.monotonic()
+    faults = {name: fault for name, fault in faults.items() if options.only in name}
+    counts, smallest = {name: [0, 0] for name in faults}, {name: {} for name in faults}
+    alarms, start = {}, time.monotonic()
+    run.draws.check = remembered(run.draws.check)
     with tempfile.TemporaryDirectory() as place:
-        for name in options.kinds.split(","):
-            family, changes, dtype = KINDS[name]
-            model = make(family, changes, f"{place}/{name}")
-            kinds[name] = napier.CausalLM(f"{place}/{name}"), transformers_engine(model, dtype)
-        totals = np.zeros((2, len(sizes), 2), int)
-        for name, fault in faults.items():
-            if options.only not in name:
-                continue
-            cells = []
-            for k, size in enumerate(sizes):
-                good = count = 0
-                for kind, (referee, engine) in kinds.items():
-                    if "bf16" in name and "bf16" in kind:
-                        continue  # this engine's logits have that fault already
-                    for seed in range(options.seeds):
-                        ok, found = named(referee, engine, fault, size, 10 + seed)
-                        good, count = good + ok, count + 1
-                        if not ok:
-                            print(f"    {kind} {size[0]}x{size[1]} seed {10 + seed} {name}: {found}", file=sys.stderr, flush=True)
-                cells.append(f"{good:4}/{count:<4}")
-                totals[int("+" in name)][k] += (good, count)
-            print(f"{name:45}", *cells, flush=True)
-        for what, table in zip(("one fault", "pairs"), totals):
-            print(f"{what:45}", *(f"{a:4}/{b:<4}" for a, b in table))
-        size = tuple(map(int, options.healthy_size.split("x")))
-        if options.healthy:
-            kinds["napier"] = next(iter(kinds.values()))[0], None
-        for kind, (referee, engine) in kinds.items():
-            own = Engine(referee.forward) if engine is None else engine
-            alarms = 0
-            for seed in range(options.healthy):
+        for kind in options.kinds.split(","):
+            family, changes, dtype = KINDS[kind]
+            model = make(family, changes, f"{place}/{kind}")
+            referee, engine = napier.CausalLM(f"{place}/{kind}"), transformers_engine(model, dtype)
+            drawn = Drawn(referee, size)
+            for seed, (name, fault) in itertools.product(range(10, 10 + options.seeds), faults.items()):
+                if dtype == "bf16" and ("bf16" in name or "fp16" in name or "block" in name):
+                    continue  # this engine's logits have that fault already, or hide it
+                ok, found = named(referee, engine, fault, drawn(fault, seed))
+                counts[name][0] += ok
+                counts[name][1] += 1
+                if options.least and seed == 10:
+                    smallest[name][kind] = least(referee, engine, fault, drawn(fault, seed))
+                print(f"    {kind} seed {seed} {name}: {'' if ok else 'MISSED '}{found}", file=sys.stderr, flush=True)
+            engines = {kind: engine, **({"napier": Engine(referee.forward)} if kind == "qwen3" else {})}
+            for (name, own), seed in itertools.product(engines.items(), range(1000, 1000 + options.healthy)):
                 fault = audit_faults.Fault((), {"temperature": (1.0, 0.7)[seed % 2]}, audit_faults.plain)
-                ok, found = named(referee, own, fault, size, 1000 + seed)
-                alarms += not ok
+                ok, found = named(referee, own, fault, Drawn(referee, healthy)(fault, seed))
+                alarms[name] = alarms.get(name, 0) + (not ok)
                 if not ok:
-                    print(f"    healthy {kind} seed {1000 + seed}: {found}", file=sys.stderr, flush=True)
-            if options.healthy:
-                print(f"healthy, {kind}: {alarms} alarms of {options.healthy} at {size[0]}x{size[1]}", flush=True)
+                    print(f"    healthy {name} seed {seed}: {found}", file=sys.stderr, flush=True)
+    for name, (good, count) in counts.items():
+        at = max(smallest[name].values(), default=len(LEAST))
+        tokens = math.prod(LEAST[at]) if at < len(LEAST) else ""
+        print(f"{name:45} {good:4}/{count:<4} {tokens:>6}")
+    for what, some in (("one fault", [n for n in counts if "+" not in n]), ("two faults", [n for n in counts if "+" in n])):
+        print(f"{what:45} {sum(counts[n][0] for n in some):4}/{sum(counts[n][1] for n in some)}")
+    for name, count in alarms.items():
+        print(f"healthy, {name}: {count} alarms of {options.healthy} at {options.healthy_size}")
     print(f"{time.monotonic() - start:.0f} s")
 
 

@@ -67,6 +67,13 @@ def test_two_faults_are_named(model, pair):
     assert set(found) <= {*fault.causes[0], *fault.causes[1], "fill"}  # a token outside the kept set has minus infinity
 
 
+@pytest.mark.parametrize("name", audit_faults.REPORTS)
+def test_a_fault_that_was_reported_is_named(model, name):
+    fault, words = audit_faults.REPORTS[name]
+    report = napier.audit(lines(model, fault), model)
+    assert set(causes(report)) - {"fill"} <= set(fault.causes) and fault.causes[0] in causes(report) and words in report.text()
+
+
 PLAIN = audit_faults.Fault((), {}, audit_faults.plain)
 
 

@@ -159,6 +159,30 @@ FAULTS = {
     "logits in bf16": Fault(("precision",), {}, lambda e, p, ids, s: pick(bf16(rows(e, p, ids)), ids)),
     "logits in fp16": Fault(("precision",), {}, lambda e, p, ids, s: pick(float16(rows(e, p, ids)), ids)),
 }
+
+
+def raw(e, p, ids, s):
+    return pick(rows(e, p, ids), ids)
+
+
+# Faults that were reported in public, rebuilt: the fault, and words of the verdict that it must have.
+REPORTS = {
+    "huggingface/trl 4159": (Fault(("temperature",), {"temperature": 0.6}, raw), "the numbers are raw"),
+    "vllm-project/vime 64": (Fault(("temperature",), {"temperature": 0.8}, raw), "drawn at T = 0.8"),
+    "THUDM/slime 2085, radixark/miles 1345": (Fault(("temperature",), {"temperature": 1.2}, raw), "drawn at T = 1.2"),
+    "PrimeIntellect-ai/prime-rl 697": (FAULTS["lp / T"], "lp / T is not the log-probability"),
+    "GMISWE/tinker-cloud 26": (
+        Fault(("temperature",), {}, lambda e, p, ids, s: pick(rows(e, p, ids) / 0.7, ids)),
+        "those at T = 0.7 (fitted",
+    ),
+    "huggingface/trl 6789": (
+        Fault(("filters", "fill"), {"top_p": 0.8}, lambda e, p, ids, s: pick(filtered(rows(e, p, ids), 0, 0.8), ids)),
+        "renormalised over the tokens that the declared filters keep",
+    ),
+    "vllm-project/vime 70": (Fault(("fill",), {}, filled(0.0, slice(-2, None))), "a filler for a missing one"),
+    "vllm-project/vllm 15420": (FAULTS["BOS missing"], "the prompt has no BOS"),
+    "huggingface/open-r1 695": (FAULTS["BOS doubled"], "a second BOS"),
+}
 PAIRS = [
     ("raw, T 0.7", "one later"),
     ("raw, T 0.7", "filled with 0"),

@@ -71,9 +71,9 @@ class Report:
         lines.append(f"  Cost: {_cost(self.costs[name])}")
         worst = self.worst(name)[:5] if any(f.fault for f in found) else []
         if worst:
-            lines.append("  The worst tokens (line, place: reference, reported):")
+            lines.append("  The worst tokens (line, token: reference, reported):")
             lines += [
-                f"    {w['line']}, {w['place']}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{w['token']}]" for w in worst
+                f"    {w['line']}, {w['place'] + 1}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{w['token']}]" for w in worst
             ]
         return lines
 
