@@ -7,6 +7,10 @@ with CUDA, tensors and CuPy's arrays on a GPU, without copies. They return the s
 (autograd) and `napier.UMAP`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional
+
 from . import rl
 from ._ops.attention import attention, attention_backward
 from ._ops.layers import rms_norm, rms_norm_backward, rotary, rotary_angles, rotary_backward, swiglu, swiglu_backward
@@ -14,7 +18,7 @@ from ._ops.logsumexp import logsumexp
 from ._ops.losses import cross_entropy, gumbel_softmax
 from ._napier import (
     SoftmaxState,
-    __version__,
+    __version__ as __version__,
     cuda_device_count,
     get_isa,
     get_num_threads,
@@ -42,7 +46,6 @@ from ._napier import (
 )
 from ._config import show_config
 from ._progress import progress
-from ._tensors import entmax, logaddexp
 from .rl import (
     compute_grpo_loss,
     compute_kl,
@@ -63,7 +66,7 @@ from .rl import (
 fused_log_softmax = log_softmax
 
 
-def safe_softmax(x, axis=-1, **options):
+def safe_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any:
     """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`.
 
     Examples
@@ -75,7 +78,7 @@ def safe_softmax(x, axis=-1, **options):
     return softmax(x, axis, algorithm="safe", **options)
 
 
-def online_softmax(x, axis=-1, **options):
+def online_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any:
     """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`.
 
     Examples
@@ -87,7 +90,7 @@ def online_softmax(x, axis=-1, **options):
     return softmax(x, axis, algorithm="online", **options)
 
 
-def reduce_softmax(x, axis=-1, **options):
+def reduce_softmax(x: Any, axis: Optional[int | tuple[int, ...]] = -1, **options: Any) -> Any:
     """softmax with every row split over all threads. The bits are those of `softmax`.
 
     Examples
@@ -100,37 +103,43 @@ def reduce_softmax(x, axis=-1, **options):
 
 
 # Imported on first use: the estimator imports scikit-learn if it is installed.
-_LAZY = {
-    "CausalLM": "_lm.causal_lm",
-    "Tokenizer": "_lm.causal_lm",
-    "UMAP": "_umap.estimator",
-    "audit": "_audit.run",
-    "umap": "umap",
-}
+_LAZY = {"CausalLM": "_lm.causal_lm", "Tokenizer": "_lm.causal_lm", "UMAP": "_umap.estimator", "audit": "_audit.run", "umap": "umap"}
 
 # Earlier names (docs/upgrading.md). The first use warns.
 _RENAMED = {"Qwen3": "CausalLM"}
 
 
-def __getattr__(name):
-    import importlib
+if TYPE_CHECKING:
+    from . import hf, torch, umap
+    from ._audit.run import audit
+    from ._lm.causal_lm import CausalLM, Tokenizer
+    from ._ops.entmax import entmax
+    from ._ops.losses import logaddexp
+    from ._umap.estimator import UMAP
 
-    if name in _RENAMED:
-        import warnings
+    Qwen3 = CausalLM
+else:
+    from ._tensors import entmax, logaddexp
 
-        warnings.warn(f"napier.{name} is now napier.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-        globals()[name] = __getattr__(_RENAMED[name])
-        return globals()[name]
+    def __getattr__(name):
+        import importlib
 
-    if name in ("hf", "torch"):
-        try:
-            return importlib.import_module("." + name, __name__)
-        except ImportError as error:
-            raise AttributeError(f"napier.{name}: {error}") from error
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module("." + _LAZY[name], __name__)
-    return module if name == _LAZY[name] else getattr(module, name)
+        if name in _RENAMED:
+            import warnings
+
+            warnings.warn(f"napier.{name} is now napier.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            globals()[name] = __getattr__(_RENAMED[name])
+            return globals()[name]
+
+        if name in ("hf", "torch"):
+            try:
+                return importlib.import_module("." + name, __name__)
+            except ImportError as error:
+                raise AttributeError(f"napier.{name}: {error}") from error
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module("." + _LAZY[name], __name__)
+        return module if name == _LAZY[name] else getattr(module, name)
 
 
 def __dir__():

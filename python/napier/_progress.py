@@ -1,11 +1,14 @@
 """Bars of long calls. The extension makes a bar of a call, shows it about ten times a second, and closes it at the end."""
 
+from __future__ import annotations
+
 import functools
 import numbers
 import signal
 import sys
 import time
 import traceback
+from typing import Any, Optional, TextIO
 
 from . import _napier
 
@@ -28,17 +31,17 @@ class progress:
     ...     probs = napier.softmax([0.0, 0.0])  # so short that it gets no bar
     """
 
-    def __init__(self, show=True, *, delay=1.0, file=None):
+    def __init__(self, show: bool = True, *, delay: float = 1.0, file: Optional[TextIO] = None) -> None:
         if not isinstance(delay, numbers.Real) or not delay >= 0:
             raise ValueError(f"delay: expected seconds, 0 or more, got {delay!r}")
         if file is not None and not callable(getattr(file, "write", None)):
             raise TypeError(f"file: {type(file).__name__} has no write")
-        self._before = _napier._set_progress(functools.partial(_CallBar, _drawer(), delay, file) if show else None)
+        self._before: Any = _napier._set_progress(functools.partial(_CallBar, _drawer(), delay, file) if show else None)
 
-    def __enter__(self):
+    def __enter__(self) -> progress:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         _napier._set_progress(self._before)
 
 

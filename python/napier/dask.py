@@ -8,7 +8,10 @@ Where a chunk has whole rows, each chunk is computed by itself. Long rows are re
 instead. See docs/scale.md.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any, Literal, Optional, Sequence
 
 import dask
 import dask.array as da
@@ -27,7 +30,9 @@ _HELD = 1 << 28  # bytes of rows that softmax keeps between its two passes; it r
 
 
 @names_axis
-def softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
+def softmax(
+    x: Any, axis: Optional[int] = -1, *, temperature: float = 1.0, masked_rows: Literal["nan", "zero"] = "nan", dtype: Any = None
+) -> Any:
     """napier.softmax of a Dask array: a Dask array of the same shape.
 
     If rows go over several chunks and take more than 256 MB together, x is computed twice: once for the states of its rows,
@@ -55,7 +60,9 @@ def softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
 
 
 @names_axis
-def log_softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
+def log_softmax(
+    x: Any, axis: Optional[int] = -1, *, temperature: float = 1.0, masked_rows: Literal["nan", "zero"] = "nan", dtype: Any = None
+) -> Any:
     """napier.log_softmax of a Dask array; parameters and passes as those of softmax.
 
     Examples
@@ -69,7 +76,16 @@ def log_softmax(x, axis=-1, *, temperature=1.0, masked_rows="nan", dtype=None):
 
 
 @names_axis
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):
+def logsumexp(
+    a: Any,
+    axis: int | Sequence[int] | None = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    *,
+    temperature: float = 1.0,
+    dtype: Any = None,
+) -> Any:
     """napier.logsumexp of a Dask array, with SciPy's signature.
 
     Parameters
@@ -391,7 +407,10 @@ class UMAP:
     (3000, 2)
     """
 
-    def __init__(self, *, sample_size=20000, sample_seed=0, **parameters):
+    estimator_: Any
+    sample_: Any
+
+    def __init__(self, *, sample_size: int = 20000, sample_seed: int = 0, **parameters: Any) -> None:
         if isinstance(sample_size, bool) or not isinstance(sample_size, (int, np.integer)) or sample_size < 2:
             raise ValueError(f"sample_size: {sample_size!r} is not an integer from 2 on")
         self.sample_size = int(sample_size)
@@ -399,7 +418,7 @@ class UMAP:
         self.parameters = parameters
         napier.UMAP(**parameters)  # refuses what it does not know
 
-    def fit(self, X):
+    def fit(self, X: Any) -> UMAP:
         """Computes the rows of the sample, and fits the map to them. Returns self.
 
         Examples
@@ -417,7 +436,7 @@ class UMAP:
         self.estimator_ = napier.UMAP(**self.parameters).fit(X[self.sample_].compute())
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:
         """The places of the rows of X, a lazy float32 array [rows, n_components] with the chunks of X.
 
         Examples
@@ -441,7 +460,7 @@ class UMAP:
             meta=np.empty((0, width), np.float32),
         )
 
-    def fit_transform(self, X):
+    def fit_transform(self, X: Any) -> Any:
         """fit(X).transform(X).
 
         Examples

@@ -8,8 +8,13 @@ does not search for models outside itself, so the command lm_eval does not know 
 size changes nothing.
 """
 
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, Optional
+
 if __name__ == "__main__":  # import the module instead of running a second copy, so that the model is registered once
-    from napier.lm_eval import main
+    from napier.lm_eval import main as main
 
     raise SystemExit(main())
 
@@ -21,7 +26,8 @@ try:
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model as _register
 except ImportError as error:  # without the harness, the class can still be used on its own
-    TemplateLM, missing = object, error
+    TemplateLM: Any = object
+    missing: Optional[ImportError] = error
 
     def _register(*names):
         return lambda cls: cls
@@ -101,22 +107,26 @@ class NapierLM(TemplateLM):
     (256, 2)
     """
 
+    model: CausalLM
+    max_length: int
+    max_gen_toks: int
+
     def __init__(
         self,
-        pretrained,
-        compute="float32",
-        memory=0,
-        max_length=None,
-        prefix_token_id=None,
-        batch_size=None,
-        max_batch_size=None,
-        device=None,
-        max_gen_toks=256,
-        chat_template_args=None,
-        enable_thinking=None,
-        think_end_token=None,
-        **unknown,
-    ):
+        pretrained: str | PathLike[str] | CausalLM,
+        compute: str = "float32",
+        memory: int = 0,
+        max_length: Any = None,
+        prefix_token_id: Optional[int] = None,
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+        max_gen_toks: int = 256,
+        chat_template_args: Optional[dict[str, Any]] = None,
+        enable_thinking: Optional[bool] = None,
+        think_end_token: Optional[str | int] = None,
+        **unknown: Any,
+    ) -> None:
         super().__init__()
         for name in unknown:
             raise TypeError(
@@ -143,21 +153,21 @@ class NapierLM(TemplateLM):
             raise ValueError("prefix_token_id: the tokenizer has neither bos_token nor eos_token; give one")
 
     @property
-    def eot_token_id(self):
+    def eot_token_id(self) -> Optional[int]:
         """The token that ends a document."""
         return self._eos
 
     @property
-    def prefix_token_id(self):
+    def prefix_token_id(self) -> int:
         """The token that replaces an empty context."""
         return self._prefix
 
     @property
-    def tokenizer_name(self):
+    def tokenizer_name(self) -> str:
         """By which the harness tells its caches of rendered requests apart."""
         return "napier__" + os.path.abspath(self.model.directory or "").replace(os.sep, "__")
 
-    def chat_template(self, chat_template=False):
+    def chat_template(self, chat_template: bool | str = False) -> Optional[str]:
         """The text of the model's chat template, or of the one of this name; None if it is not to be applied. It is the one
         that apply_chat_template renders from then on.
 
@@ -177,7 +187,7 @@ class NapierLM(TemplateLM):
         self._chat_name = named
         return None if known is None else chat_templates.choose(known, named, None)
 
-    def apply_chat_template(self, chat_history, add_generation_prompt=True):
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The prompt of a conversation by the model's own template. Without add_generation_prompt the model goes on with the last
         message. Where a template has no place for a system's message, it is left out, as in the harness's hf.
 
@@ -208,7 +218,7 @@ class NapierLM(TemplateLM):
                 raise
         return render(without)
 
-    def tok_encode(self, string, add_special_tokens=None, **_):
+    def tok_encode(self, string: str, add_special_tokens: Any = None, **_: Any) -> list[int]:
         """The ids of a text. As in the harness's hf, they begin with the tokenizer's BOS, unless the text has it; Qwen has none.
 
         Examples
@@ -246,7 +256,7 @@ class NapierLM(TemplateLM):
                 self.cache_hook.add_partial("loglikelihood", request[0], result)
         return results
 
-    def loglikelihood_rolling(self, requests, disable_tqdm=False):
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """The log-probability of whole texts, in windows of max_length tokens, with each token rated once.
 
         Examples
@@ -280,7 +290,7 @@ class NapierLM(TemplateLM):
             else:
                 yield ids[max(end - n - 1, 0) : begin], ids[begin:end]
 
-    def generate_until(self, requests, disable_tqdm=False):
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """The texts that follow contexts, up to the first of `until` or the end of text. Greedy where the task does not sample.
         Requests that are equal get different samples; each depends only on its context, its arguments and how often that
         pair has come before.
@@ -343,7 +353,7 @@ class NapierLM(TemplateLM):
         return self.model.tokenizer.decode(ids, skip_special=True)
 
 
-def main():
+def main() -> None:
     """The harness's command with this model."""
     if missing is not None:
         raise SystemExit(f"napier.lm_eval needs lm-evaluation-harness (pip install lm-eval): {missing}")

@@ -9,7 +9,11 @@ number of actors, the batches or their order, nor on an actor that died and whos
 does not import ray: an actor is a class whose objects take a batch, a dict of arrays, and return one.
 """
 
+from __future__ import annotations
+
 import re
+from os import PathLike
+from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -49,7 +53,18 @@ class Generate:
     (['logprobs', 'number', 'plain_logprobs', 'prompt', 'sample', 'stopped', 'text', 'token_ids'], [0, 1])
     """
 
-    def __init__(self, model, *, prompt="prompt", number="number", samples=1, compute="float32", memory=0, threads=0, **options):
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        prompt: str = "prompt",
+        number: str = "number",
+        samples: int = 1,
+        compute: str = "float32",
+        memory: int = 0,
+        threads: int = 0,
+        **options: Any,
+    ) -> None:
         for name in ("numbers", "on_token", "on_text", "kvs", "texts"):
             if name in options:
                 raise TypeError(f"{name}: not an option of napier.ray.Generate")
@@ -57,7 +72,7 @@ class Generate:
         self.model = napier.CausalLM(model, compute=compute, memory=memory)
         self.prompt, self.number, self.samples, self.options = prompt, number, samples, options
 
-    def __call__(self, batch):
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         prompts = _texts_or_ids(batch, self.prompt)
         has_text = self.model.tokenizer is not None
         _refuse_columns(batch, ("sample", "token_ids", "logprobs", "plain_logprobs", "stopped") + ("text",) * has_text)
@@ -115,7 +130,17 @@ class Logprobs:
     ((1,), True)
     """
 
-    def __init__(self, model, *, prompt="prompt", response="response", compute="float32", memory=0, threads=0, **options):
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        prompt: str = "prompt",
+        response: str = "response",
+        compute: str = "float32",
+        memory: int = 0,
+        threads: int = 0,
+        **options: Any,
+    ) -> None:
         for name in options:
             if name not in ("temperature", "prefix_token"):
                 raise TypeError(f"{name}: not an option of napier.ray.Logprobs")
@@ -123,7 +148,7 @@ class Logprobs:
         self.model = napier.CausalLM(model, compute=compute, memory=memory)
         self.prompt, self.response, self.options = prompt, response, options
 
-    def __call__(self, batch):
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         prompts, responses = _texts_or_ids(batch, self.prompt), _texts_or_ids(batch, self.response)
         _refuse_columns(batch, ("token_ids", "logprobs", "entropies", "sum", "is_greedy"))
         scores = self.model.score(prompts, responses, **self.options)
@@ -170,19 +195,19 @@ class Judge:
 
     def __init__(
         self,
-        model,
-        criteria,
+        model: str | PathLike[str],
+        criteria: Sequence[str | Mapping[str, Any]],
         *,
-        verdicts=None,
-        template=None,
-        chat="qwen3",
-        prompt="prompt",
-        response="response",
-        temperature=1.0,
-        compute="float32",
-        memory=0,
-        threads=0,
-    ):
+        verdicts: Optional[Mapping[str, float]] = None,
+        template: Optional[str] = None,
+        chat: Optional[str] = "qwen3",
+        prompt: str = "prompt",
+        response: str = "response",
+        temperature: float = 1.0,
+        compute: str = "float32",
+        memory: int = 0,
+        threads: int = 0,
+    ) -> None:
         if not isinstance(criteria, (list, tuple)) or not criteria:
             raise ValueError(f"criteria: expected a list of at least one text, got {criteria!r}")
         criteria = [{"criterion": c} if isinstance(c, str) else c for c in criteria]
@@ -199,7 +224,7 @@ class Judge:
         if self.model.tokenizer is None:
             raise ValueError(f"model: {model!r} has no tokenizer, which questions need")
 
-    def __call__(self, batch):
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         prompts, responses = (_texts(batch, name) for name in (self.prompt, self.response))
         _refuse_columns(batch, ("scores", "reward"))
         questions = [self._question(p, r, c) for p, r in zip(prompts, responses) for c in self.criteria]

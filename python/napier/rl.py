@@ -5,7 +5,9 @@ offsets[i + 1] - 1. Arithmetic is float32; float64 arrays are rounded to it. The
 by every route. For gradients use napier.torch, or the functions *_backward.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 from . import _napier
 from ._napier import (
@@ -55,14 +57,14 @@ __all__ = [
 class TokenLogprobs(NamedTuple):
     """The results of one read of each row of logits. None: not requested."""
 
-    logprobs: object = None
-    lse: object = None
-    entropy: object = None
-    loss: object = None
-    argmax: object = None
-    rank: object = None
-    top_ids: object = None
-    top_logprobs: object = None
+    logprobs: Any = None
+    lse: Any = None
+    entropy: Any = None
+    loss: Any = None
+    argmax: Any = None
+    rank: Any = None
+    top_ids: Any = None
+    top_logprobs: Any = None
 
 
 def _array(x):
@@ -136,22 +138,22 @@ def _size(shape):
 
 
 def token_logprobs(
-    logits,
-    ids=None,
+    logits: Any,
+    ids: Any = None,
     *,
-    temperature=1.0,
-    softcap=0.0,
-    ignore_index=-100,
-    label_smoothing=0.0,
-    z_loss=0.0,
-    keep=None,
-    lse=False,
-    entropy=False,
-    loss=False,
-    argmax=False,
-    rank=False,
-    top_k=0,
-):
+    temperature: float = 1.0,
+    softcap: float = 0.0,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    keep: Any = None,
+    lse: bool = False,
+    entropy: bool = False,
+    loss: bool = False,
+    argmax: bool = False,
+    rank: bool = False,
+    top_k: int = 0,
+) -> TokenLogprobs:
     """Log-probabilities of chosen tokens, and other requested results, from one read of each row of logits.
 
     Parameters
@@ -189,24 +191,24 @@ def token_logprobs(
 
 
 def linear_token_logprobs(
-    hidden,
-    weights,
-    ids=None,
+    hidden: Any,
+    weights: Any,
+    ids: Any = None,
     *,
-    temperature=1.0,
-    softcap=0.0,
-    ignore_index=-100,
-    label_smoothing=0.0,
-    z_loss=0.0,
-    keep=None,
-    lse=False,
-    entropy=False,
-    loss=False,
-    argmax=False,
-    rank=False,
-    top_k=0,
-    split=False,
-):
+    temperature: float = 1.0,
+    softcap: float = 0.0,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    keep: Any = None,
+    lse: bool = False,
+    entropy: bool = False,
+    loss: bool = False,
+    argmax: bool = False,
+    rank: bool = False,
+    top_k: int = 0,
+    split: bool = False,
+) -> TokenLogprobs:
     """token_logprobs of hidden @ weights.T, without storing the logits.
 
     hidden is [..., H], weights is [V, H]; the rest is as in token_logprobs. Memory besides the results: at most about 256 MB.
@@ -242,9 +244,9 @@ class Sampled(NamedTuple):
     """One drawn id for each row of logits, and its log-probabilities: under the distribution that it was drawn from, and under
     the softmax of logits / temperature."""
 
-    ids: object
-    logprobs: object
-    plain_logprobs: object
+    ids: Any
+    logprobs: Any
+    plain_logprobs: Any
 
 
 def _ragged(name, rows, offsets):
@@ -273,24 +275,24 @@ def _seeds(seed):
 
 
 def sample(
-    logits,
+    logits: Any,
     *,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    min_p=0.0,
-    repetition_penalty=1.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    keep=None,
-    prompts=None,
-    prompt_offsets=None,
-    outputs=None,
-    output_offsets=None,
-    seed=0,
-    samples=None,
-    positions=None,
-):
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    keep: Any = None,
+    prompts: Any = None,
+    prompt_offsets: Any = None,
+    outputs: Any = None,
+    output_offsets: Any = None,
+    seed: Any = 0,
+    samples: Any = None,
+    positions: Any = None,
+) -> Sampled:
     """Draws one token id for each row of logits, and gives its log-probabilities.
 
     The id is a function of the row, the options, and (seed, sample, position): not of the batch, threads or machine. The
@@ -352,7 +354,7 @@ def sample(
     return Sampled(*(x if tuple(x.shape) == lead else x.reshape(lead) for x in results))
 
 
-def gather_logprobs(logprobs, ids):
+def gather_logprobs(logprobs: Any, ids: Any) -> Any:
     """logprobs[..., ids]: the chosen element of each row of log-probabilities [..., V], for ids [...].
 
     Examples
@@ -371,7 +373,17 @@ def gather_logprobs(logprobs, ids):
 # ---- KL and rubric -----------------------------------------------------------------------------------------------------
 
 
-def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0, clamp_kl=0.0):
+def kl_per_response(
+    policy_logprobs: Any,
+    ref_logprobs: Any,
+    offsets: Any,
+    *,
+    mask: Any = None,
+    estimator: str = "k1",
+    reduction: str = "sum",
+    clamp_ratio: float = 0.0,
+    clamp_kl: float = 0.0,
+) -> Any:
     """KL of each response from the log-probabilities of its tokens: [B].
 
     With d = ref - policy, estimator 'k1' is -d, 'k2' is d**2 / 2 and 'k3' is exp(d) - d - 1. reduction is 'sum' or 'mean'. The
@@ -398,7 +410,7 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estima
 compute_kl = kl_per_response
 
 
-def kl_full(policy_logits, ref_logits, *, temperature=1.0):
+def kl_full(policy_logits: Any, ref_logits: Any, *, temperature: float = 1.0) -> Any:
     """The exact KL over the vocabulary of each row of two matrices of logits [N, V]: [N], exactly 0 for equal rows.
 
     Examples
@@ -410,7 +422,7 @@ def kl_full(policy_logits, ref_logits, *, temperature=1.0):
     return _kl_full(policy_logits, ref_logits, temperature=temperature)
 
 
-def rubric_score(logprobs, token_ids, offsets, rubric, weights):
+def rubric_score(logprobs: Any, token_ids: Any, offsets: Any, rubric: Any, weights: Any) -> Any:
     """Returns (scores [B, C], rewards [B]). A score is weights[c] * sum of logprobs * rubric[c, token id] over the tokens of a
     response, and a reward is the sum of scores over criteria. rubric is [C, V], weights is [C].
 
@@ -430,29 +442,29 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights):
 
 class GrpoLoss(NamedTuple):
     loss: float
-    metrics: dict
-    grad_logprobs: object
-    grad_entropies: object
+    metrics: dict[str, float]
+    grad_logprobs: Any
+    grad_entropies: Any
 
 
 class GrpoFromLogits(NamedTuple):
     loss: float
-    metrics: dict
-    grad_logits: object
-    logprobs: object
-    entropies: object
+    metrics: dict[str, float]
+    grad_logits: Any
+    logprobs: Any
+    entropies: Any
 
 
 class GrpoFromHidden(NamedTuple):
     loss: float
-    metrics: dict
-    grad_hidden: object
-    grad_weights: object
-    logprobs: object
-    entropies: object
+    metrics: dict[str, float]
+    grad_hidden: Any
+    grad_weights: Any
+    logprobs: Any
+    entropies: Any
 
 
-def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
+def group_advantages(rewards: Any, groups: Any, *, scale: str = "group", epsilon: float = 1e-4) -> Any:
     """Advantages [B]: rewards [B] less the mean of their group, divided by a deviation plus epsilon.
 
     Parameters
@@ -480,8 +492,17 @@ def _groups(groups):
 
 
 def grpo_token_loss(
-    logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
-):
+    logprobs: Any,
+    advantages: Any,
+    offsets: Any,
+    *,
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    entropies: Any = None,
+    mask: Any = None,
+    **options: Any,
+) -> Any:
     """Returns (losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of the sum of losses.
     Options are as in grpo_loss.
 
@@ -497,8 +518,17 @@ def grpo_token_loss(
 
 
 def grpo_loss(
-    logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
-):
+    logprobs: Any,
+    advantages: Any,
+    offsets: Any,
+    *,
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    entropies: Any = None,
+    mask: Any = None,
+    **options: Any,
+) -> Any:
     """The GRPO loss and its gradients, as TRL's GRPOTrainer computes it.
 
     Parameters
@@ -541,7 +571,9 @@ def grpo_loss(
     return GrpoLoss(metrics["loss"], metrics, grad_logprobs, grad_entropies)
 
 
-def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lps=None, eps=0.2):
+def compute_grpo_loss(
+    policy_lps: Any, old_lps: Any, advantages: Any, offsets: Any, beta: float = 0.0, ref_lps: Any = None, eps: float = 0.2
+) -> Any:
     """The simple form: mean over tokens of the clipped loss, plus beta times the mean over responses of their summed KL.
 
     Examples
@@ -557,21 +589,21 @@ def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lp
 
 
 def grpo_from_logits(
-    logits,
-    ids,
-    advantages,
-    offsets,
+    logits: Any,
+    ids: Any,
+    advantages: Any,
+    offsets: Any,
     *,
-    old_logprobs=None,
-    ref_logprobs=None,
-    sampler_logprobs=None,
-    mask=None,
-    temperature=1.0,
-    softcap=0.0,
-    gradient=True,
-    out=None,
-    **options,
-):
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    mask: Any = None,
+    temperature: float = 1.0,
+    softcap: float = 0.0,
+    gradient: bool = True,
+    out: Any = None,
+    **options: Any,
+) -> Any:
     """The loss and its gradient directly from logits [T, V] and the tokens' ids [T]. out: the array for the gradient, which may
     be the logits themselves. Options are as in grpo_loss. Returns GrpoFromLogits.
 
@@ -606,21 +638,21 @@ def grpo_from_logits(
 
 
 def grpo_from_hidden(
-    hidden,
-    weights,
-    ids,
-    advantages,
-    offsets,
+    hidden: Any,
+    weights: Any,
+    ids: Any,
+    advantages: Any,
+    offsets: Any,
     *,
-    old_logprobs=None,
-    ref_logprobs=None,
-    sampler_logprobs=None,
-    mask=None,
-    temperature=1.0,
-    softcap=0.0,
-    gradient=True,
-    **options,
-):
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    mask: Any = None,
+    temperature: float = 1.0,
+    softcap: float = 0.0,
+    gradient: bool = True,
+    **options: Any,
+) -> GrpoFromHidden:
     """The loss and its gradients from hidden states [T, H] and the head's weights [V, H], without storing T x V logits. The
     bits are those of linear_token_logprobs, grpo_loss and linear_token_logprobs_backward. Options are as in grpo_loss. Returns
     GrpoFromHidden.

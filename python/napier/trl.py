@@ -10,7 +10,10 @@
 The functions need PyTorch alone; GRPOTrainer and Rollout need TRL. docs/trl.md has a table of TRL's names and Napier's.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Literal, Optional, Sequence, TypedDict, Unpack
 
 import torch
 
@@ -32,12 +35,16 @@ __all__ = [
 _IGNORED = -100  # an id whose log-probability is 0
 
 
-def __getattr__(name):
-    if name not in ("GRPOTrainer", "Rollout"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ._lm import grpo_trainer
+if TYPE_CHECKING:
+    from ._lm.grpo_trainer import GRPOTrainer, Rollout
+else:
 
-    return getattr(grpo_trainer, name)
+    def __getattr__(name):
+        if name not in ("GRPOTrainer", "Rollout"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._lm import grpo_trainer
+
+        return getattr(grpo_trainer, name)
 
 
 def __dir__():
@@ -55,7 +62,9 @@ def _kept_ids(index, row_mask):
     return torch.where(row_mask != 0, index, _IGNORED)
 
 
-def selective_log_softmax(logits, index, temperature=1.0, row_mask=None):
+def selective_log_softmax(
+    logits: torch.Tensor, index: torch.Tensor, temperature: float = 1.0, row_mask: Optional[torch.Tensor] = None
+) -> torch.Tensor:
     """TRL's: the log-probabilities [...] or [..., K] of the ids `index` under logits [..., V], in float32, and 0 where row_mask is
     0 or the id is -100.
 
@@ -69,7 +78,7 @@ def selective_log_softmax(logits, index, temperature=1.0, row_mask=None):
     return nt.token_logprobs(logits, _kept_ids(index, row_mask), temperature=temperature).logprobs
 
 
-def entropy_from_logits(logits, chunk_size=128):
+def entropy_from_logits(logits: torch.Tensor, chunk_size: int = 128) -> torch.Tensor:
     """TRL's: the entropy [...] of each row of logits [..., V], in float32. chunk_size has no effect: nothing of the size of the
     logits is stored.
 
@@ -82,7 +91,13 @@ def entropy_from_logits(logits, chunk_size=128):
     return nt.token_logprobs(logits, entropy=True).entropy
 
 
-def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True, temperature=1.0, row_mask=None):
+def selective_log_softmax_and_entropy(
+    logits: torch.Tensor,
+    index: torch.Tensor,
+    entropy_requires_grad: bool = True,
+    temperature: float = 1.0,
+    row_mask: Optional[torch.Tensor] = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """TRL's: (log-probabilities, entropies) from one read of the logits; index and row_mask are [...]. Both are 0 where row_mask
     is 0. entropy_requires_grad: whether the entropies have a gradient.
 
@@ -102,7 +117,12 @@ def selective_log_softmax_and_entropy(logits, index, entropy_requires_grad=True,
     return t.logprobs, entropy if row_mask is None else entropy.masked_fill(row_mask == 0, 0.0)
 
 
-def per_token_kl(per_token_logps, ref_per_token_logps, completion_mask=None, estimator="k3"):
+def per_token_kl(
+    per_token_logps: torch.Tensor,
+    ref_per_token_logps: torch.Tensor,
+    completion_mask: Optional[torch.Tensor] = None,
+    estimator: Literal["k1", "k2", "k3"] = "k3",
+) -> torch.Tensor:
     """GRPOTrainer's per_token_kl [B, L]: exp(ref - logp) - (ref - logp) - 1, and 0 where the mask is 0; with gradients with respect
     to both. estimator: 'k1' (logp - ref) and 'k2' (half its square) too.
 
@@ -130,8 +150,13 @@ def _weighted_sum(rewards, weights):
 
 
 def grpo_advantages(
-    rewards, num_generations, *, reward_weights=None, scale_rewards="group", multi_objective_aggregation="sum_then_normalize"
-):
+    rewards: torch.Tensor | Sequence[float],
+    num_generations: int,
+    *,
+    reward_weights: Optional[Sequence[float] | torch.Tensor] = None,
+    scale_rewards: str | bool = "group",
+    multi_objective_aggregation: str = "sum_then_normalize",
+) -> torch.Tensor:
     """The advantages [N] that GRPOTrainer computes from rewards [N], or [N, F] of several functions; each group of num_generations
     rewards belongs to one prompt. NaN: a function has no reward for this completion. A completion without any has advantage 0.
 
@@ -163,6 +188,34 @@ def grpo_advantages(
 
 
 # ---- The loss --------------------------------------------------------------------------------------------------------------------
+
+
+class _Config(TypedDict, total=False):
+    """Options of GRPOConfig."""
+
+    loss_type: str
+    beta: float
+    epsilon: float
+    epsilon_high: Optional[float]
+    delta: Optional[float]
+    importance_sampling_level: Literal["token", "sequence"]
+    max_completion_length: int
+    use_bias_correction_kl: bool
+    sapo_temperature_pos: float
+    sapo_temperature_neg: float
+    vespo_k_pos: float
+    vespo_lambda_pos: float
+    vespo_k_neg: float
+    vespo_lambda_neg: float
+    top_entropy_quantile: float
+    entropy_coef: float
+    off_policy_mask_threshold: Optional[float]
+    use_vllm: bool
+    vllm_importance_sampling_correction: bool
+    vllm_importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+    vllm_importance_sampling_clip_max: Optional[float]
+    vllm_importance_sampling_clip_min: Optional[float]
+
 
 _DEFAULTS = {  # of GRPOConfig: its option, its default
     "loss_type": "dapo",
@@ -282,19 +335,19 @@ def _metrics(found, config, entropies):
 
 
 def grpo_loss(
-    per_token_logps,
-    advantages,
-    completion_mask=None,
+    per_token_logps: torch.Tensor,
+    advantages: torch.Tensor,
+    completion_mask: Optional[torch.Tensor] = None,
     *,
-    old_per_token_logps=None,
-    ref_per_token_logps=None,
-    sampling_per_token_logps=None,
-    entropies=None,
-    tool_mask=None,
-    num_items_in_batch=None,
-    args=None,
-    **config,
-):
+    old_per_token_logps: Optional[torch.Tensor] = None,
+    ref_per_token_logps: Optional[torch.Tensor] = None,
+    sampling_per_token_logps: Optional[torch.Tensor] = None,
+    entropies: Optional[torch.Tensor] = None,
+    tool_mask: Optional[torch.Tensor] = None,
+    num_items_in_batch: float | torch.Tensor | None = None,
+    args: Optional[object] = None,
+    **config: Unpack[_Config],
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """(loss, metrics) of a batch as GRPOTrainer computes them, with gradients with respect to per_token_logps and entropies.
 
     The loss is that of one process without accumulation of gradients. metrics has the names of TRL's logs:
@@ -348,20 +401,20 @@ def _loss_from(
 
 
 def grpo_loss_from_logits(
-    logits,
-    completion_ids,
-    advantages,
-    completion_mask=None,
+    logits: torch.Tensor,
+    completion_ids: torch.Tensor,
+    advantages: torch.Tensor,
+    completion_mask: Optional[torch.Tensor] = None,
     *,
-    old_per_token_logps=None,
-    ref_per_token_logps=None,
-    sampling_per_token_logps=None,
-    tool_mask=None,
-    num_items_in_batch=None,
-    args=None,
-    temperature=None,
-    **config,
-):
+    old_per_token_logps: Optional[torch.Tensor] = None,
+    ref_per_token_logps: Optional[torch.Tensor] = None,
+    sampling_per_token_logps: Optional[torch.Tensor] = None,
+    tool_mask: Optional[torch.Tensor] = None,
+    num_items_in_batch: float | torch.Tensor | None = None,
+    args: Optional[object] = None,
+    temperature: Optional[float] = None,
+    **config: Unpack[_Config],
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
     """(loss, metrics, per_token_logps, entropies) of grpo_loss straight from logits [B, L, V], which are those of the completion's
     tokens, and completion_ids [B, L]. The loss has a gradient with respect to logits. temperature: default that of `args`, or 1.
 
@@ -393,21 +446,21 @@ def grpo_loss_from_logits(
 
 
 def grpo_loss_from_hidden(
-    hidden_states,
-    lm_head_weight,
-    completion_ids,
-    advantages,
-    completion_mask=None,
+    hidden_states: torch.Tensor,
+    lm_head_weight: torch.Tensor,
+    completion_ids: torch.Tensor,
+    advantages: torch.Tensor,
+    completion_mask: Optional[torch.Tensor] = None,
     *,
-    old_per_token_logps=None,
-    ref_per_token_logps=None,
-    sampling_per_token_logps=None,
-    tool_mask=None,
-    num_items_in_batch=None,
-    args=None,
-    temperature=None,
-    **config,
-):
+    old_per_token_logps: Optional[torch.Tensor] = None,
+    ref_per_token_logps: Optional[torch.Tensor] = None,
+    sampling_per_token_logps: Optional[torch.Tensor] = None,
+    tool_mask: Optional[torch.Tensor] = None,
+    num_items_in_batch: float | torch.Tensor | None = None,
+    args: Optional[object] = None,
+    temperature: Optional[float] = None,
+    **config: Unpack[_Config],
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
     """(loss, metrics, per_token_logps, entropies) of grpo_loss from hidden states [B, L, H] and the head's weights [V, H], without
     storing logits. The loss has gradients with respect to both.
 

@@ -113,6 +113,17 @@ def without(name):
                         if not has(f) and f".{m}(" not in example and f"{n}.{m}" not in left_out)
 
 
+def untyped(name):
+    """The public functions of a module, and methods of its classes, with an argument that has no type here or in a stub."""
+    for n, x in public(importlib.import_module(name)).items():
+        of_class = [(f"{n}.{m}", f) for m, f in methods(x)] + [(n, vars(x).get("__init__"))] if inspect.isclass(x) else [(n, x)]
+        for place, f in of_class:
+            if inspect.isfunction(f) and not pathlib.Path(inspect.unwrap(f).__code__.co_filename).with_suffix(".pyi").exists():
+                parameters = list(inspect.signature(f).parameters.values())[inspect.isclass(x) and not inspect.ismethod(f):]
+                if any(p.annotation is p.empty for p in parameters):
+                    yield f"{name}.{place}"
+
+
 def can_run(test):
     """Whether what the example imports is installed."""
     imports = re.findall(r"^ *>>> (?:import|from) ([\w., ]+)", test.docstring or "", re.M)
@@ -137,6 +148,7 @@ def check(name):
     """Fails where a public name of a module has no example, or an example fails. Returns the number of examples."""
     missing = list(without(name))
     assert not missing, missing
+    assert not list(untyped(name)), list(untyped(name))
     tries, failures, said = run(name)
     assert tries and not failures, said
     return tries

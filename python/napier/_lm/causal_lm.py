@@ -1,13 +1,16 @@
 """napier.CausalLM and napier.Tokenizer: per-token log-probabilities of responses given prompts, and samples, from a language
 model in a directory or in memory."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import json
 import os
 import threading
 import warnings
-from typing import NamedTuple
+from os import PathLike
+from typing import Any, Callable, Literal, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -21,45 +24,47 @@ from .hub import TOKENIZER_FILES, folder_of, is_gguf, tokenizer_in
 class BatchLogprobs(NamedTuple):
     """The result of batch_logprobs: values for each token of the responses, one response after another."""
 
-    logprobs: object
-    token_ids: object
-    offsets: object
+    logprobs: Any
+    token_ids: Any
+    offsets: Any
 
 
 class Scores(NamedTuple):
     """The result of score."""
 
-    logprobs: object
-    token_ids: object
-    offsets: object
-    entropy: object
-    argmax: object
-    is_greedy: object
+    logprobs: Any
+    token_ids: Any
+    offsets: Any
+    entropy: Any
+    argmax: Any
+    is_greedy: Any
 
 
 class Generated(NamedTuple):
     """The result of generate: the tokens of each sequence, one sequence after another."""
 
-    token_ids: object
-    offsets: object
-    logprobs: object
-    plain_logprobs: object
-    stopped: object  # [B]: whether an id or a text of `stop` ended it
-    entropy: object = None  # with entropy=True: of the distribution of plain_logprobs
-    texts: object = None  # with texts=True: list of B texts, without special tokens and the text that ended it
-    stop: object = None  # list of B: the id or the text of `stop` that ended it, or None
+    token_ids: Any
+    offsets: Any
+    logprobs: Any
+    plain_logprobs: Any
+    stopped: Any  # [B]: whether an id or a text of `stop` ended it
+    entropy: Any = None  # with entropy=True: of the distribution of plain_logprobs
+    texts: Any = None  # with texts=True: list of B texts, without special tokens and the text that ended it
+    stop: Any = None  # list of B: the id or the text of `stop` that ended it, or None
 
 
 class KV:
     """The keys and values of a beginning that many calls share, from CausalLM.kv or generate. len() is the number of its tokens, nbytes
     its size. It cannot be pickled."""
 
+    nbytes: int
+
     __module__ = "napier"  # what help shows
 
-    def __init__(self, handle, tokens, nbytes):
+    def __init__(self, handle: Any, tokens: int, nbytes: int) -> None:
         self._handle, self._tokens, self.nbytes = handle, tokens, nbytes
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._tokens
 
 
@@ -80,13 +85,13 @@ class Tokenizer:
 
     __module__ = "napier"  # what pickles and help show
 
-    def __init__(self, path):
+    def __init__(self, path: str | bytes | PathLike[str]) -> None:
         self._handle = (_napier._tokenizer_from_json if isinstance(path, bytes) else _napier._tokenizer_load)(path)
         self._path = path
-        self._template = None  # of an object of transformers
+        self._template: Any = None  # of an object of transformers
 
     @classmethod
-    def from_pretrained(cls, path):
+    def from_pretrained(cls, path: str | PathLike[str]) -> Tokenizer:
         """The tokenizer of a model: its directory, or OWNER/NAME on the Hugging Face hub, as in CausalLM.from_pretrained.
 
         Examples
@@ -101,10 +106,12 @@ class Tokenizer:
     def __reduce__(self):
         return Tokenizer, (self._path if isinstance(self._path, bytes) else os.path.abspath(self._path),)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return _napier._tokenizer_vocab_size(self._handle)
 
-    def encode(self, text, *, plain_special=False, add_special_tokens=False, continues=False):
+    def encode(
+        self, text: str | bytes, *, plain_special: bool = False, add_special_tokens: bool | Literal["once"] = False, continues: bool = False
+    ) -> list[int]:
         """The ids of a text, as a list.
 
         Parameters
@@ -128,7 +135,7 @@ class Tokenizer:
         add = 2 if add_special_tokens == "once" else int(bool(add_special_tokens))
         return _napier._tokenizer_encode(self._handle, text, plain_special, add, int(continues))
 
-    def decode(self, ids, *, skip_special=False):
+    def decode(self, ids: Any, *, skip_special: bool = False) -> str:
         """The text of ids. Bytes that are not UTF-8 become U+FFFD, and ids without a token have no text, as in Hugging Face
         tokenizers.
 
@@ -142,7 +149,7 @@ class Tokenizer:
         """
         return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 1).decode()
 
-    def decode_bytes(self, ids, *, skip_special=False):
+    def decode_bytes(self, ids: Any, *, skip_special: bool = False) -> bytes:
         """The bytes of ids.
 
         Examples
@@ -154,7 +161,7 @@ class Tokenizer:
         """
         return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special, 0)
 
-    def token(self, id):
+    def token(self, id: int) -> Optional[bytes]:
         """The bytes of the token with this id, or None.
 
         Examples
@@ -166,7 +173,7 @@ class Tokenizer:
         """
         return _napier._tokenizer_token(self._handle, id)
 
-    def id_of(self, token):
+    def id_of(self, token: str | bytes) -> Optional[int]:
         """The id of the token with exactly this text, or None.
 
         Examples
@@ -179,7 +186,7 @@ class Tokenizer:
         id = _napier._tokenizer_id(self._handle, token)
         return None if id < 0 else id
 
-    def is_special(self, id):
+    def is_special(self, id: int) -> bool:
         """True if the id is that of an added token marked special.
 
         Examples
@@ -192,7 +199,15 @@ class Tokenizer:
         return _napier._tokenizer_is_special(self._handle, id)
 
     @staticmethod
-    def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False, format="qwen3", date=None):
+    def chat(
+        messages: list[dict[str, Any]],
+        *,
+        tools: Optional[list[dict[str, Any] | str]] = None,
+        add_generation_prompt: bool = True,
+        disable_thinking: bool = False,
+        format: str = "qwen3",
+        date: Optional[str] = None,
+    ) -> str:
         """A conversation in a chat format that is built in, exactly as the published templates render it.
 
         apply_chat_template renders any model's own template.
@@ -216,8 +231,8 @@ class Tokenizer:
         <|im_start|>assistant
         """
         rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
-        tools = "\n".join(map(_json, tools or ()))
-        return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking, format, date).decode()
+        described = "\n".join(map(_json, tools or ()))
+        return _napier._chat_text(rendered, described, add_generation_prompt, disable_thinking, format, date).decode()
 
     def _chat_template(self):
         """The model's chat template (a text, a dict of name to text, or None), and its special tokens by name."""
@@ -232,15 +247,15 @@ class Tokenizer:
 
     def apply_chat_template(
         self,
-        messages,
+        messages: Sequence[Mapping[str, Any]],
         *,
-        tools=None,
-        documents=None,
-        chat_template=None,
-        add_generation_prompt=False,
-        continue_final_message=False,
-        **variables,
-    ):
+        tools: Optional[list[dict[str, Any]]] = None,
+        documents: Optional[list[dict[str, Any]]] = None,
+        chat_template: Optional[str] = None,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
+        **variables: Any,
+    ) -> str:
         """The text of a conversation by the model's own chat template, as apply_chat_template of transformers gives it with
         tokenize=False. The text has the BOS if the template writes it: encode it without
         add_special_tokens, or with "once".
@@ -312,9 +327,20 @@ class CausalLM:
     True
     """
 
+    info: dict[str, Any]
+    directory: Optional[str]
+
     __module__ = "napier"  # what pickles and help show
 
-    def __init__(self, directory, *, compute="float32", memory=0, add_special_tokens=True, adapter=None):
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        *,
+        compute: str = "float32",
+        memory: int = 0,
+        add_special_tokens: bool = True,
+        adapter: Optional[str | PathLike[str]] = None,
+    ) -> None:
         directory = folder_of(directory)
         if adapter is None:
             handle, tensors = _napier._model_load(directory, compute, int(memory)), {}
@@ -324,10 +350,10 @@ class CausalLM:
             handle = _napier._model_from_tensors(config, list(tensors), list(tensors.values()), compute, int(memory))
         self._start(handle, compute, memory, add_special_tokens)
         self._options["adapter"], self._tensors = adapter, tensors
-        self.directory = directory
+        self.directory = os.fspath(directory)
 
     @functools.cached_property
-    def tokenizer(self):
+    def tokenizer(self) -> Optional[Tokenizer]:
         """The Tokenizer of the model's directory, or None. It is read when it is first used, so a model whose tokenizer.json is
         refused still takes ids."""
         path = tokenizer_in(self.directory) if self.directory is not None else ""
@@ -343,7 +369,15 @@ class CausalLM:
         self._too_long = False  # whether it has warned
 
     @classmethod
-    def from_pretrained(cls, path, *, compute="float32", memory=0, add_special_tokens=True, adapter=None):
+    def from_pretrained(
+        cls,
+        path: str | PathLike[str],
+        *,
+        compute: str = "float32",
+        memory: int = 0,
+        add_special_tokens: bool = True,
+        adapter: Optional[str | PathLike[str]] = None,
+    ) -> CausalLM:
         """Loads a model from a local directory in the format of transformers, or from a GGUF file. OWNER/NAME, a model of the
         Hugging Face hub, is fetched by huggingface_hub, if it is installed: only the files that Napier reads.
 
@@ -357,7 +391,16 @@ class CausalLM:
         return cls(path, compute=compute, memory=memory, add_special_tokens=add_special_tokens, adapter=adapter)
 
     @classmethod
-    def from_state_dict(cls, config, state_dict, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
+    def from_state_dict(
+        cls,
+        config: Any,
+        state_dict: Mapping[str, Any],
+        *,
+        tokenizer: Any = None,
+        compute: str = "float32",
+        memory: int = 0,
+        add_special_tokens: bool = True,
+    ) -> CausalLM:
         """A model of weights in memory, which are used in place, without copies.
 
         Call update() after the weights have changed, also in place.
@@ -389,7 +432,9 @@ class CausalLM:
         return self
 
     @classmethod
-    def from_model(cls, model, *, tokenizer=None, compute="float32", memory=0, add_special_tokens=True):
+    def from_model(
+        cls, model: Any, *, tokenizer: Any = None, compute: str = "float32", memory: int = 0, add_special_tokens: bool = True
+    ) -> CausalLM:
         """The same for a model of transformers on the CPU: it uses the weights of the model itself. After each step of an
         optimizer, update() is enough. LoRA adapters of peft are merged into copies in float32, again by each update().
 
@@ -411,7 +456,7 @@ class CausalLM:
         self._source = model
         return self
 
-    def update(self, state_dict=None):
+    def update(self, state_dict: Optional[Mapping[str, Any]] = None) -> None:
         """Takes changed weights: those of a state_dict with the same names, shapes and dtypes; without one, those of the model
         that from_model was given, or the ones that this model has, which have changed in place.
 
@@ -486,7 +531,7 @@ class CausalLM:
             f"{self.info['compute']}>"
         )
 
-    def encode(self, text, **options):
+    def encode(self, text: str | bytes, **options: Any) -> list[int]:
         """The ids of a text, from the model's tokenizer. Options as in Tokenizer.encode: by default, no token is added.
 
         Examples
@@ -506,7 +551,7 @@ class CausalLM:
             return self.encode(text, add_special_tokens="once" if self._options["add_special_tokens"] else False)
         return self.encode(text, continues=True)
 
-    def decode(self, ids, *, skip_special=False):
+    def decode(self, ids: Any, *, skip_special: bool = False) -> str:
         """The text of ids. The rows of a head that is larger than the tokenizer have none.
 
         Examples
@@ -523,7 +568,7 @@ class CausalLM:
             raise ValueError(f"ids: {ids.max()}, but the model's ids lie below {rows}")
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
-    def head(self):
+    def head(self) -> Any:
         """A copy of the head's weights [vocabulary, hidden], of a reward model [labels, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
         are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it.
 
@@ -538,7 +583,9 @@ class CausalLM:
         """
         return self._run(_napier._model_head)
 
-    def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):
+    def forward(
+        self, ids: Any, offsets: Any = None, *, hidden: bool = False, logits: bool = True, progress: Optional[Callable[..., Any]] = None
+    ) -> Any:
         """The logits [N, V] of ids [N], float32. With hidden=True returns (hidden, logits), where hidden are the states after
         the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last.
 
@@ -556,7 +603,7 @@ class CausalLM:
         h, z = self._run(_napier._model_forward, ids, offsets, hidden, logits, progress)
         return (h, z) if hidden else z
 
-    def logprobs_for(self, prompt, response, *, temperature=1.0):
+    def logprobs_for(self, prompt: Any, response: Any, *, temperature: float = 1.0) -> Any:
         """The log-probability of each token of a response [T] after a prompt. Both are texts or ids.
 
         Examples
@@ -569,7 +616,16 @@ class CausalLM:
         """
         return self.batch_logprobs([prompt], [response], temperature=temperature).logprobs
 
-    def batch_logprobs(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, progress=None):
+    def batch_logprobs(
+        self,
+        prompts: Any,
+        responses: Any,
+        *,
+        prompt_of: Any = None,
+        temperature: float = 1.0,
+        prefix_token: Optional[int] = None,
+        progress: Optional[Callable[..., Any]] = None,
+    ) -> BatchLogprobs:
         """The log-probability of each token of many responses: (logprobs [T], token_ids [T], offsets [B + 1]).
 
         The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
@@ -603,7 +659,7 @@ class CausalLM:
         )
         return BatchLogprobs(*scores[:3])
 
-    def kv(self, prompt, *, progress=None, after=None):
+    def kv(self, prompt: Any, *, progress: Optional[Callable[..., Any]] = None, after: Optional[KV] = None) -> KV:
         """Runs a beginning, a text or ids, through the model, and keeps its keys and values for `kvs=` of other calls. The bits
         are the same with and without. after: another result of kv or generate, behind whose tokens the prompt goes on: only
         the prompt runs.
@@ -626,18 +682,18 @@ class CausalLM:
 
     def score(
         self,
-        prompts,
-        responses,
+        prompts: Any,
+        responses: Any,
         *,
-        prompt_of=None,
-        temperature=1.0,
-        prefix_token=None,
-        entropy=True,
-        greedy=True,
-        unshared=False,
-        progress=None,
-        kvs=(),
-    ):
+        prompt_of: Any = None,
+        temperature: float = 1.0,
+        prefix_token: Optional[int] = None,
+        entropy: bool = True,
+        greedy: bool = True,
+        unshared: bool = False,
+        progress: Optional[Callable[..., Any]] = None,
+        kvs: Sequence[KV] = (),
+    ) -> Scores:
         """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
         that token. kvs: a prompt that begins with the tokens of one of these uses it.
 
@@ -664,7 +720,16 @@ class CausalLM:
         ids, offsets = lists[2], lists[3]
         return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
 
-    def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False, kvs=()):
+    def plan(
+        self,
+        prompts: Any,
+        responses: Any,
+        *,
+        prompt_of: Any = None,
+        prefix_token: Optional[int] = None,
+        unshared: bool = False,
+        kvs: Sequence[KV] = (),
+    ) -> dict[str, int]:
         """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
         bytes.
 
@@ -679,7 +744,16 @@ class CausalLM:
         lists = self._lists(prompts, responses, prompt_of)
         return self._run(_napier._model_plan, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None, _handles(kvs))
 
-    def rewards(self, prompts, responses=None, *, prompt_of=None, prefix_token=None, progress=None, kvs=()):
+    def rewards(
+        self,
+        prompts: Any,
+        responses: Any = None,
+        *,
+        prompt_of: Any = None,
+        prefix_token: Optional[int] = None,
+        progress: Optional[Callable[..., Any]] = None,
+        kvs: Sequence[KV] = (),
+    ) -> Any:
         """The outputs of a reward model (ForSequenceClassification) at the last token of each prompt and response: float32
         [B, labels].
 
@@ -699,7 +773,17 @@ class CausalLM:
         lists = self._lists(prompts, responses, prompt_of, not_run=0)
         return self._run(_napier._model_rewards, *lists, 1.0, -1 if prefix_token is None else prefix_token, False, progress, _handles(kvs))
 
-    def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
+    def judge(
+        self,
+        prompts: Any,
+        verdicts: Any,
+        values: Any,
+        *,
+        weights: Any = None,
+        criteria: int = 1,
+        temperature: float = 1.0,
+        progress: Optional[Callable[..., Any]] = None,
+    ) -> Any:
         """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
 
         Parameters
@@ -737,29 +821,29 @@ class CausalLM:
 
     def generate(
         self,
-        prompts,
+        prompts: Any,
         *,
-        samples=1,
-        max_tokens=16,
-        stop=None,
-        temperature=1.0,
-        top_k=0,
-        top_p=1.0,
-        min_p=0.0,
-        repetition_penalty=1.0,
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
-        seed=0,
-        numbers=None,
-        on_token=None,
-        kvs=(),
-        min_tokens=0,
-        entropy=False,
-        texts=False,
-        on_text=None,
-        on_kv=None,
-        arrivals=None,
-    ):
+        samples: int = 1,
+        max_tokens: int = 16,
+        stop: Any = None,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        seed: int = 0,
+        numbers: Any = None,
+        on_token: Optional[Callable[..., Any]] = None,
+        kvs: Sequence[KV] = (),
+        min_tokens: int = 0,
+        entropy: bool = False,
+        texts: bool = False,
+        on_text: Optional[Callable[..., Any]] = None,
+        on_kv: Optional[Callable[..., Any]] = None,
+        arrivals: Optional[tuple[Callable[[], Any], int, int]] = None,
+    ) -> Generated:
         """Samples continuations of prompts: Generated(token_ids [T], offsets [B + 1], logprobs [T], plain_logprobs [T],
         stopped [B], entropy [T], texts [B], stop [B]), where sequence b is a sample of prompt b // samples.
 

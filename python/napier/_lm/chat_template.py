@@ -59,10 +59,10 @@ def render(template, special, messages, tools, documents, add_generation_prompt,
     plain = [_aliased({key: _plain(value) for key, value in message.items() if value is not None}) for message in messages]
     last = _marked(plain, continue_final_message, add_generation_prompt) if continue_final_message else None
     given = {"messages": plain, "tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt}
-    given = json.dumps({**special, **given, **_plain(variables)}, ensure_ascii=False, default=_plain)
+    document = json.dumps({**special, **given, **_plain(variables)}, ensure_ascii=False, default=_plain)
     now = calendar.timegm(time.localtime())
     try:
-        text = _napier._chat_text([], None, False, False, chat_template=template, variables=given, now=now).decode()
+        text = _napier._chat_text([], None, False, False, chat_template=template, variables=document, now=now).decode()
     except Exception as error:
         said = str(error).removeprefix("chat: ").removeprefix("messages: the chat template says: ")
         raise ValueError(f"messages: the chat template fails: {said}") from error

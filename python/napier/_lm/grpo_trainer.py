@@ -7,7 +7,10 @@ the weights that are trained, in place. Rollout does only the sampling, for TRL'
 docs/zero-mismatch.md shows a run.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any, Literal, Optional
 
 import torch
 import trl
@@ -69,12 +72,14 @@ class Rollout:
     (1, 2)
     """
 
-    def __init__(self, compute=None, memory=0):
+    def __init__(self, compute: Optional[Literal["f32", "bf16"]] = None, memory: int = 0) -> None:
         _check_compute(compute)
         self._compute, self._memory = compute, memory
-        self._source = self._sampler = self._place = None
+        self._source: Any = None
+        self._sampler: Any = None
+        self._place: Any = None
 
-    def __call__(self, prompts, trainer):
+    def __call__(self, prompts: list[Any], trainer: trl.GRPOTrainer) -> dict[str, Any]:
         """The rollout of TRL: prompts, one for each completion, to their ids, those of the completions, and log-probabilities."""
         prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
         if images is not None:
@@ -82,7 +87,7 @@ class Rollout:
         ids, logprobs = self.complete(prompt_ids, trainer)
         return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": logprobs}
 
-    def complete(self, prompt_ids, trainer):
+    def complete(self, prompt_ids: list[list[int]], trainer: trl.GRPOTrainer) -> tuple[list[list[int]], list[list[float]]]:
         """Completions of prompts, which are ids, and the log-probabilities of their tokens."""
         sampler = self.sampler(trainer)
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
@@ -100,7 +105,7 @@ class Rollout:
         bounds = list(zip(made.offsets[:-1].tolist(), made.offsets[1:].tolist()))
         return ([made.token_ids[a:b].tolist() for a, b in bounds], [made.plain_logprobs[a:b].tolist() for a, b in bounds])
 
-    def sampler(self, trainer):
+    def sampler(self, trainer: trl.GRPOTrainer) -> CausalLM:
         """The CausalLM that samples: it uses the model's own weights, as they are now."""
         model = trainer.accelerator.unwrap_model(trainer.model)
         _check_arguments(trainer.args)
@@ -228,7 +233,18 @@ class GRPOTrainer(trl.GRPOTrainer):
     0.0
     """
 
-    def __init__(self, model, reward_funcs=None, args=None, *others, compute=None, memory=0, **options):
+    rollout: Rollout
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: Optional[trl.GRPOConfig] = None,
+        *others: Any,
+        compute: Optional[Literal["f32", "bf16"]] = None,
+        memory: int = 0,
+        **options: Any,
+    ) -> None:
         _check_compute(compute)
         _check_arguments(args)
         super().__init__(model, reward_funcs, args, *others, **options)
@@ -240,7 +256,7 @@ class GRPOTrainer(trl.GRPOTrainer):
         self.rollout = Rollout(memory=memory)
         self._forward_logps = None
 
-    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False) -> Any:
         if images is not None:
             raise NotImplementedError("prompts: images are not supported")
         return self.rollout.complete(prompt_ids, self)

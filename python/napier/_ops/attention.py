@@ -1,6 +1,9 @@
 """softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
 
+from __future__ import annotations
+
 import math
+from typing import Any, Optional
 
 import numpy as np
 
@@ -12,20 +15,20 @@ from .logsumexp import _array, _is_tensor, _array_anywhere
 
 @in_its_kind
 def attention(
-    q,
-    k,
-    v,
+    q: Any,
+    k: Any,
+    v: Any,
     *,
-    mask=None,
-    causal=False,
-    scale=None,
-    masked_rows="nan",
-    query_offsets=None,
-    key_offsets=None,
-    prefix=None,
-    return_lse=False,
-    bf16_weights=False,
-):
+    mask: Any = None,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    masked_rows: str = "nan",
+    query_offsets: Any = None,
+    key_offsets: Any = None,
+    prefix: Optional[tuple[Any, Any]] = None,
+    return_lse: bool = False,
+    bf16_weights: bool = False,
+) -> Any:
     """softmax(scale * q k^T + mask) v, without the matrix of scores.
 
     Parameters
@@ -74,23 +77,23 @@ def attention(
 
 @in_its_kind
 def attention_backward(
-    grad_output,
-    q,
-    k,
-    v,
-    output,
-    lse,
+    grad_output: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    output: Any,
+    lse: Any,
     *,
-    mask=None,
-    causal=False,
-    scale=None,
-    masked_rows="nan",
-    query_offsets=None,
-    key_offsets=None,
-    prefix=None,
-    bf16_gradient=False,
-    grad_lse=None,
-):
+    mask: Any = None,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    masked_rows: str = "nan",
+    query_offsets: Any = None,
+    key_offsets: Any = None,
+    prefix: Optional[tuple[Any, Any]] = None,
+    bf16_gradient: bool = False,
+    grad_lse: Any = None,
+) -> Any:
     """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradients with respect to
     both; grad_lse: float32, None for 0.
 

@@ -2,11 +2,13 @@
 
 import functools
 import warnings
+from typing import Any, Callable, TypeVar
 
 import numpy as np
 
 from .device import is_elsewhere, refuse
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
 
@@ -16,7 +18,7 @@ def refuse_words(function, named):
     raise TypeError(f"{function}() got an unexpected keyword argument {word!r}" + (": it is called axis" if word == "dim" else ""))
 
 
-def names_axis(function):
+def names_axis(function: _F) -> _F:
     """The same function, which refuses the word dim."""
 
     @functools.wraps(function)
@@ -25,7 +27,7 @@ def names_axis(function):
             refuse_words(function.__name__, named)
         return function(*args, **named)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def _as_numpy(x, name):
@@ -105,7 +107,7 @@ def namespace_of(x):
     return space if space is not np and hasattr(space, "from_dlpack") else None
 
 
-def in_its_kind(function):
+def in_its_kind(function: _F) -> _F:
     """A function of NumPy's arrays that also takes those of libraries with the array API's standard, such as JAX, and gives results of
     the first one's kind. Those on a GPU reach it as they are: it has kernels for them or refuses them by name."""
 
@@ -118,7 +120,7 @@ def in_its_kind(function):
         made = function(*[as_host(x) for x in args], **{name: as_host(x) for name, x in options.items()})
         return tuple(given_by(x, space) for x in made) if isinstance(made, tuple) else given_by(made, space)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def as_host(x):

@@ -6,6 +6,10 @@ one IEEE operation at a time, and the sums are Napier's or NumPy's cumulative on
 everywhere.
 """
 
+from __future__ import annotations
+
+from typing import Any, Literal, Optional
+
 import numpy as np
 
 from .. import _napier
@@ -40,7 +44,7 @@ def _threshold(d, exponent):
     return high
 
 
-def entmax_rows(z, alpha, masked):
+def entmax_rows(z: Any, alpha: float, masked: float) -> Any:
     """entmax of the rows of a float64 array. `masked`: what a row of only -inf gives."""
     if z.shape[-1] == 0:
         return z.copy()
@@ -58,7 +62,7 @@ def entmax_rows(z, alpha, masked):
     return np.where(ordinary, p, np.where(top == -np.inf, masked, np.nan))
 
 
-def check_alpha(alpha):
+def check_alpha(alpha: float) -> float:
     if not isinstance(alpha, (int, float, np.number)):
         raise TypeError(f"alpha: expected a number, got {alpha!r}")
     if not 1 <= alpha <= 4:
@@ -70,7 +74,17 @@ def check_alpha(alpha):
 
 @in_its_kind
 @names_axis
-def entmax(x, axis=-1, *, alpha=1.5, temperature=1.0, masked_rows="nan", mask=None, causal=False, dtype=None):
+def entmax(
+    x: Any,
+    axis: Optional[int | tuple[int, ...]] = -1,
+    *,
+    alpha: float = 1.5,
+    temperature: float = 1.0,
+    masked_rows: Literal["nan", "zero"] = "nan",
+    mask: Any = None,
+    causal: bool = False,
+    dtype: Any = None,
+) -> Any:
     """alpha-entmax along an axis: probabilities of which many are exactly 0.
 
     Parameters

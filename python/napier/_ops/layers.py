@@ -1,6 +1,9 @@
 """The steps of a decoder layer between its products, for arrays of any number of dimensions. C takes rows and heads."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 from .. import _napier
 from .convert import in_its_kind
@@ -8,7 +11,7 @@ from .logsumexp import _array, _is_tensor
 
 
 @in_its_kind
-def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
+def rms_norm(x: Any, weight: Any, *, epsilon: float = 1e-6, dtype: Any = None) -> Any:
     """x / sqrt(mean(x^2) + epsilon) * weight along the last axis, in float32.
 
     Parameters
@@ -30,7 +33,7 @@ def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
 
 
 @in_its_kind
-def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
+def rms_norm_backward(grad_out: Any, x: Any, weight: Any, *, epsilon: float = 1e-6) -> tuple[Any, Any]:
     """The gradients (grad_x, grad_weight) of rms_norm, from the gradient with respect to its result.
 
     Examples
@@ -47,7 +50,7 @@ def rms_norm_backward(grad_out, x, weight, *, epsilon=1e-6):
 
 
 @in_its_kind
-def swiglu(gate, up, *, dtype=None):
+def swiglu(gate: Any, up: Any, *, dtype: Any = None) -> Any:
     """gate / (1 + exp(-gate)) * up, element by element, in float32. Both have one shape.
 
     Examples
@@ -62,7 +65,7 @@ def swiglu(gate, up, *, dtype=None):
 
 
 @in_its_kind
-def swiglu_backward(grad_out, gate, up):
+def swiglu_backward(grad_out: Any, gate: Any, up: Any) -> tuple[Any, Any]:
     """The gradients (grad_gate, grad_up) of swiglu, from the gradient with respect to its result.
 
     Examples
@@ -79,7 +82,7 @@ def swiglu_backward(grad_out, gate, up):
 
 
 @in_its_kind
-def rotary(x, cosines, sines, *, dtype=None):
+def rotary(x: Any, cosines: Any, sines: Any, *, dtype: Any = None) -> Any:
     """Rotary position embedding with the pairs (i, i + dim / 2) of Llama.
 
     Parameters
@@ -101,7 +104,7 @@ def rotary(x, cosines, sines, *, dtype=None):
 
 
 @in_its_kind
-def rotary_backward(grad_out, cosines, sines):
+def rotary_backward(grad_out: Any, cosines: Any, sines: Any) -> Any:
     """The gradient of rotary with respect to x: grad_out rotated back.
 
     Examples
@@ -115,7 +118,7 @@ def rotary_backward(grad_out, cosines, sines):
     return _rotate(grad_out, cosines, sines, True, None, "grad_out")
 
 
-def rotary_angles(positions, inverse, scale=1.0):
+def rotary_angles(positions: Any, inverse: Any, scale: float = 1.0) -> tuple[Any, Any]:
     """(cosines, sines) of positions * inverse, times scale: float32 [..., dim / 2] for positions [...].
 
     positions are integers from 0 to 2^24 - 1; inverse and scale are those of rotary_frequencies.

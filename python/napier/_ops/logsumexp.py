@@ -1,5 +1,9 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 
+from __future__ import annotations
+
+from typing import Any, Never, Optional
+
 import numpy as np
 
 from .convert import as_array, axes_of, has_only_dlpack, in_its_kind, positive, refuse_words, transposed, without_float8
@@ -8,7 +12,19 @@ from .masked import hidden
 from .._napier import _logsumexp, _logsumexp_weighted
 
 
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None, mask=None, causal=False, **other):
+def logsumexp(
+    a: Any,
+    axis: Optional[int | tuple[int, ...]] = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    *,
+    temperature: float = 1.0,
+    dtype: Any = None,
+    mask: Any = None,
+    causal: bool = False,
+    **other: Never,
+) -> Any:
     """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 
     Parameters

@@ -1,5 +1,9 @@
 """logaddexp, gumbel_softmax and cross_entropy of arrays."""
 
+from __future__ import annotations
+
+from typing import Any, Literal, Sequence
+
 import numpy as np
 
 from .. import _napier
@@ -16,7 +20,7 @@ def _floating(x):
 
 
 @in_its_kind
-def logaddexp(x1, x2, *, dtype=None):
+def logaddexp(x1: Any, x2: Any, *, dtype: Any = None) -> Any:
     """log(exp(x1) + exp(x2)), element by element: logsumexp of each pair, with its bits. Complex numbers as there.
 
     Examples
@@ -43,7 +47,7 @@ def _generator(rng):
 
 @in_its_kind
 @names_axis
-def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None):
+def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1, *, rng: Any = None, noise: Any = None) -> Any:
     """softmax((logits + noise) / tau) along an axis, where the noise has Gumbel's distribution: a random choice that has a gradient.
 
     Parameters
@@ -81,22 +85,22 @@ def gumbel_softmax(logits, tau=1.0, hard=False, axis=-1, *, rng=None, noise=None
     return one
 
 
-def class_axis(ndim):
+def class_axis(ndim: int) -> int:
     """The axis of the classes of torch.nn.functional.cross_entropy."""
     if ndim < 1:
         raise ValueError("input: expected at least 1 dimension, that of the classes")
     return 0 if ndim == 1 else 1
 
 
-def check_reduction(reduction, label_smoothing):
+def check_reduction(reduction: str, label_smoothing: float) -> None:
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"reduction: {reduction!r} is not one of 'none', 'sum', 'mean'")
     if not 0 <= number(label_smoothing, "label_smoothing") <= 1:
         raise ValueError(f"label_smoothing: {label_smoothing} is not in [0, 1]")
 
 
-def check_target(shape, target_shape, soft, axis):
-    want = tuple(shape) if soft else tuple(shape[:axis] + shape[axis + 1 :])
+def check_target(shape: Sequence[int], target_shape: Sequence[int], soft: bool, axis: int) -> None:
+    want = tuple(shape) if soft else (*shape[:axis], *shape[axis + 1 :])
     if tuple(target_shape) != want:
         raise ValueError(
             f"target: shape {tuple(target_shape)} is not {want}, for an input of shape {tuple(shape)} and "
@@ -105,7 +109,15 @@ def check_target(shape, target_shape, soft, axis):
 
 
 @in_its_kind
-def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: Literal["none", "sum", "mean"] = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
     """The cross-entropy of logits and targets, with the arguments and the meaning of torch.nn.functional.cross_entropy.
 
     Parameters

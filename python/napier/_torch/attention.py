@@ -1,6 +1,6 @@
 """Attention: fused, in steps for float64 and dropout, and with the arguments of scaled_dot_product_attention."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -121,21 +121,21 @@ _last(_attention_backward)
 
 
 def attention(
-    q,
-    k,
-    v,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     *,
-    mask=None,
-    causal=False,
-    scale=None,
-    masked_rows="nan",
-    query_offsets=None,
-    key_offsets=None,
-    prefix=None,
-    return_lse=False,
-    bf16_weights=False,
-    bf16_gradient=False,
-):
+    mask: Any = None,
+    causal: bool = False,
+    scale: float | torch.Tensor | None = None,
+    masked_rows: str = "nan",
+    query_offsets: Any = None,
+    key_offsets: Any = None,
+    prefix: Optional[tuple[torch.Tensor, torch.Tensor]] = None,
+    return_lse: bool = False,
+    bf16_weights: bool = False,
+    bf16_gradient: bool = False,
+) -> Any:
     """napier.attention with gradients with respect to q, k and v: softmax(scale * q k^T + mask) v without storing the scores.
     lse has gradients too, so that you can combine results over different keys.
 
@@ -240,7 +240,16 @@ def _common_batch(query, key, value, attn_mask, enable_gqa):
     return four(query, 1), four(key, groups), four(value, groups), mask, lead
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Optional[torch.Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Any:
     """torch.nn.functional.scaled_dot_product_attention by napier.attention: its arguments, its broadcasting of any number of
     batch dimensions, and its meaning of is_causal: query i attends to the keys 0 .. i. (With `causal` of napier.attention the
     last query attends to all keys.) A query that attends to no key gives 0.

@@ -1,5 +1,7 @@
 """entmax, gumbel_softmax, logaddexp and cross_entropy with derivatives of every order: what is made of softmax, logsumexp and sums."""
 
+from typing import Any, Optional
+
 import torch
 
 from .._ops.entmax import check_alpha, entmax_rows
@@ -58,7 +60,17 @@ def _through_entmax(s, g):
 _entmax = _differentiable(_entmax, 1, ("result", "temperature"), _through_entmax, lambda s, t: _through_entmax(s, t[0]), is_wide=True)
 
 
-def entmax(input, dim=-1, dtype=None, *, alpha=1.5, mask=None, causal=False, temperature=1.0, masked_rows="nan"):
+def entmax(
+    input: torch.Tensor,
+    dim: int = -1,
+    dtype: Optional[torch.dtype] = None,
+    *,
+    alpha: float = 1.5,
+    mask: Any = None,
+    causal: bool = False,
+    temperature: float | torch.Tensor = 1.0,
+    masked_rows: str = "nan",
+) -> Any:
     """napier.entmax with gradients: probabilities between softmax (alpha = 1) and sparsemax (alpha = 2), many of them exactly 0.
     Other arguments as in softmax. On the CPU.
 
@@ -90,7 +102,7 @@ def _positive(name, x):
 # ---- gumbel_softmax ----------------------------------------------------------------------------------------------------------
 
 
-def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+def gumbel_softmax(logits: torch.Tensor, tau: float | torch.Tensor = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
     """torch.nn.functional.gumbel_softmax by Napier's softmax: a random choice that has a gradient. The noise is what PyTorch's function
     draws from its generator. hard: 1 at the largest element and 0 elsewhere, with the gradient of the soft choice. eps: unused.
 
@@ -117,7 +129,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 # ---- logaddexp ---------------------------------------------------------------------------------------------------------------
 
 
-def logaddexp(input, other):
+def logaddexp(input: Any, other: Any) -> Any:
     """log(exp(input) + exp(other)), element by element, with gradients: logsumexp of each pair, with its bits. Complex numbers too.
 
     Examples
@@ -159,7 +171,16 @@ def _target_ids(target, ignore_index, classes):
     return torch.where(counts, target, 0), counts
 
 
-def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input: torch.Tensor,
+    target: Any,
+    weight: Any = None,
+    size_average: Optional[bool] = None,
+    ignore_index: int = -100,
+    reduce: Optional[bool] = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
     """torch.nn.functional.cross_entropy by Napier's log_softmax, with its arguments: class indices or probabilities, weights of classes,
     label smoothing. Sums have a fixed order. 16-bit logits are computed in float32, and the loss is rounded once.
 

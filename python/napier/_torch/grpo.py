@@ -1,6 +1,6 @@
 """The losses of GRPO and its kin, and advantages."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -95,7 +95,7 @@ def _grpo_backward(name):
     raises an error instead of being zero."""
 
     @_operator(f"{name}_backward")
-    def product(derivative: Tensor, loss: Tensor, grad: Tensor) -> Tensor:
+    def product(derivative: torch.Tensor, loss: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         return derivative * grad
 
     product.register_fake(_row_major_like)
@@ -276,8 +276,17 @@ def _losses_of(operator, logprobs, advantages, offsets, old_logprobs, ref_logpro
 
 
 def grpo_loss(
-    logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
-):
+    logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    offsets: Any = None,
+    *,
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    entropies: Any = None,
+    mask: Any = None,
+    **options: Any,
+) -> Any:
     """(loss, metrics) of napier.grpo_loss, with gradients with respect to logprobs and entropies. metrics is a dict of tensors
     without gradients. Advantages and the other log-probabilities are constants.
 
@@ -302,8 +311,17 @@ def grpo_loss(
 
 
 def grpo_token_loss(
-    logprobs, advantages, offsets=None, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None, mask=None, **options
-):
+    logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    offsets: Any = None,
+    *,
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    entropies: Any = None,
+    mask: Any = None,
+    **options: Any,
+) -> Any:
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. Of a padded batch,
     as in grpo_loss, they are [B, L].
 
@@ -324,7 +342,17 @@ def grpo_token_loss(
     return losses.reshape(table) if table else losses
 
 
-def compute_grpo_loss(policy_lps, old_lps, advantages, offsets=None, beta=0.0, ref_lps=None, eps=0.2, *, mask=None):
+def compute_grpo_loss(
+    policy_lps: torch.Tensor,
+    old_lps: torch.Tensor,
+    advantages: torch.Tensor,
+    offsets: Any = None,
+    beta: float | torch.Tensor = 0.0,
+    ref_lps: Any = None,
+    eps: float | torch.Tensor = 0.2,
+    *,
+    mask: Any = None,
+) -> Any:
     """napier.compute_grpo_loss with gradients with respect to policy_lps: the mean over tokens of the clipped loss, plus beta
     times the mean over responses of their summed KL. A batch may be padded, as in grpo_loss.
 
@@ -356,19 +384,19 @@ def _counted_ids(table, ids, mask):
 
 
 def grpo_from_logits(
-    logits,
-    ids,
-    advantages,
-    offsets=None,
+    logits: torch.Tensor,
+    ids: torch.Tensor,
+    advantages: torch.Tensor,
+    offsets: Any = None,
     *,
-    old_logprobs=None,
-    ref_logprobs=None,
-    sampler_logprobs=None,
-    mask=None,
-    temperature=1.0,
-    softcap=0.0,
-    **options,
-):
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    mask: Any = None,
+    temperature: float | torch.Tensor = 1.0,
+    softcap: float | torch.Tensor = 0.0,
+    **options: Any,
+) -> Any:
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits. The loss has a gradient with respect to logits [T, V]; the
     other results have none. A batch may be padded, as in grpo_loss: logits [B, L, V], ids [B, L]. Padding has log-probability
     and entropy 0.
@@ -399,21 +427,21 @@ def grpo_from_logits(
 
 
 def grpo_from_hidden(
-    hidden,
-    weights,
-    ids,
-    advantages,
-    offsets=None,
+    hidden: torch.Tensor,
+    weights: torch.Tensor,
+    ids: torch.Tensor,
+    advantages: torch.Tensor,
+    offsets: Any = None,
     *,
-    old_logprobs=None,
-    ref_logprobs=None,
-    sampler_logprobs=None,
-    mask=None,
-    temperature=1.0,
-    softcap=0.0,
-    bf16_gradient=False,
-    **options,
-):
+    old_logprobs: Any = None,
+    ref_logprobs: Any = None,
+    sampler_logprobs: Any = None,
+    mask: Any = None,
+    temperature: float | torch.Tensor = 1.0,
+    softcap: float | torch.Tensor = 0.0,
+    bf16_gradient: bool = False,
+    **options: Any,
+) -> Any:
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_hidden. The loss has gradients with respect to hidden [T, H] and
     weights [V, H]; the other results have none. A batch may be padded, as in grpo_loss: hidden [B, L, H], ids [B, L].
     bf16_gradient: as in linear_token_logprobs.
@@ -468,7 +496,7 @@ def _(rewards, *_):
 _last(_group_advantages)
 
 
-def group_advantages(rewards, groups, *, scale="group", epsilon=1e-4):
+def group_advantages(rewards: torch.Tensor, groups: Any, *, scale: str = "group", epsilon: float | torch.Tensor = 1e-4) -> Any:
     """napier.group_advantages. Advantages are constants: they have no gradient. They are computed on the CPU; rewards on a GPU
     are copied, which waits for the GPU.
 

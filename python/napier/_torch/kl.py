@@ -1,6 +1,6 @@
 """KL per response and over the vocabulary, and rubric scores."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -72,8 +72,16 @@ _register_pair(_kl_full, _kl_full_backward, 2)
 
 
 def kl_per_response(
-    policy_logprobs, ref_logprobs, offsets=None, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0, clamp_kl=0.0
-):
+    policy_logprobs: torch.Tensor,
+    ref_logprobs: torch.Tensor,
+    offsets: Any = None,
+    *,
+    mask: Any = None,
+    estimator: str = "k1",
+    reduction: str = "sum",
+    clamp_ratio: float | torch.Tensor = 0.0,
+    clamp_kl: float | torch.Tensor = 0.0,
+) -> Any:
     """napier.kl_per_response with gradients with respect to both log-probabilities. They may be padded: [B, L], with a mask
     [B, L] instead of offsets.
 
@@ -102,7 +110,7 @@ def kl_per_response(
     )
 
 
-def kl_full(policy_logits, ref_logits, *, temperature=1.0):
+def kl_full(policy_logits: torch.Tensor, ref_logits: torch.Tensor, *, temperature: float | torch.Tensor = 1.0) -> Any:
     """napier.kl_full with gradients with respect to both logits.
 
     Examples
@@ -155,7 +163,9 @@ _once(_rubric_score, _gradient_rubric, _setup_rubric)
 _last(_rubric_score_backward)
 
 
-def rubric_score(logprobs, token_ids, offsets, rubric, weights, *, mask=None):
+def rubric_score(
+    logprobs: torch.Tensor, token_ids: torch.Tensor, offsets: Any, rubric: torch.Tensor, weights: torch.Tensor, *, mask: Any = None
+) -> tuple[Any, Any]:
     """napier.rubric_score: (scores, rewards), with gradients with respect to logprobs. logprobs and token_ids may be padded:
     [B, L], with offsets None and a mask [B, L].
 

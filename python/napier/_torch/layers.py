@@ -2,7 +2,7 @@
 of napier's own models (docs/layers.md)."""
 
 from math import prod
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -102,7 +102,9 @@ _once(_linear, _gradient_linear, _setup_linear, 3)
 _last(_linear_backward)
 
 
-def linear(x, weight, bias=None, *, compute="f32", bf16_gradient=False):
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None, *, compute: str = "f32", bf16_gradient: bool = False
+) -> Any:
     """x [..., I] times weight [O, I] transposed, plus bias [O]: float32 [..., O], with gradients with respect to all three.
 
     compute "f32" multiplies in float32, and widens weights of 16 bits exactly. "bf16" rounds x to bfloat16 first; then weights of
@@ -168,7 +170,7 @@ _once(_rms_norm, _gradient_rms_norm, lambda ctx, inputs, output: ctx.save_for_ba
 _last(_rms_norm_backward)
 
 
-def rms_norm(x, weight, *, epsilon=1e-6, dtype=None):
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, *, epsilon: float | torch.Tensor = 1e-6, dtype: Optional[torch.dtype] = None) -> Any:
     """napier.rms_norm with gradients with respect to x [..., H] and weight [H]. dtype is that of the result; default: x's.
 
     Examples
@@ -219,7 +221,7 @@ _once(_swiglu, _gradient_swiglu, lambda ctx, inputs, output: ctx.save_for_backwa
 _last(_swiglu_backward)
 
 
-def swiglu(gate, up, *, dtype=None):
+def swiglu(gate: torch.Tensor, up: torch.Tensor, *, dtype: Optional[torch.dtype] = None) -> Any:
     """napier.swiglu with gradients with respect to both: gate / (1 + exp(-gate)) * up. Both have one shape. dtype is that of the
     result; default: theirs, or float32 if they differ.
 
@@ -275,7 +277,7 @@ _once(_rotary, _gradient_rotary, _setup_rotary)
 _last(_rotary_backward)
 
 
-def rotary(x, cosines, sines, *, dtype=None):
+def rotary(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, *, dtype: Optional[torch.dtype] = None) -> Any:
     """napier.rotary with gradients with respect to x [..., heads, dim]. cosines and sines are those of rotary_angles,
     [..., dim / 2], and have no gradient. dtype is that of the result; default: x's.
 
@@ -313,7 +315,7 @@ def _(positions, inverse, scale):
 _once(_rotary_angles, lambda ctx, *_: (None,) * 3, lambda ctx, inputs, output: None, 0)
 
 
-def rotary_angles(positions, inverse, scale=1.0):
+def rotary_angles(positions: Any, inverse: Any, scale: float | torch.Tensor = 1.0) -> tuple[Any, Any]:
     """napier.rotary_angles: (cosines, sines) of integer positions [...], float32 [..., dim / 2]. They have no gradient.
 
     Examples
@@ -331,7 +333,7 @@ def rotary_angles(positions, inverse, scale=1.0):
     return _rotary_angles(positions, inverse.float(), _numbers(scale=scale))
 
 
-def rotary_frequencies(dim, **options):
+def rotary_frequencies(dim: int, **options: Any) -> tuple[Any, float]:
     """napier.rotary_frequencies, which has the options, with the frequencies as a tensor: (inverse [dim / 2], scale).
 
     Examples

@@ -4,6 +4,10 @@ B(g)_j = exp(z_j) sum over k >= j of g_k exp(-lse_k) / T is the gradient, L(t)_k
 tangent. They are transposes of one another, and the derivatives of both with respect to x are made of both.
 """
 
+from typing import Any
+
+import torch
+
 from .. import _napier
 from .base import Tensor, _differentiable, _numbers, _operator, _row_major_like
 from .softmax import _dimension, _logits, _over, _sum_of
@@ -66,7 +70,7 @@ _logcumsumexp = _differentiable(
 )
 
 
-def logcumsumexp(input, dim=-1, *, temperature=1.0):
+def logcumsumexp(input: torch.Tensor, dim: int = -1, *, temperature: float | torch.Tensor = 1.0) -> Any:
     """napier.logcumsumexp with gradients: the logsumexp of every prefix along a dimension, as torch.logcumsumexp. On the CPU.
 
     Examples

@@ -1,5 +1,7 @@
 """logsumexp with derivatives of every order, also of complex numbers, and with weights."""
 
+from typing import Any, Optional
+
 import torch
 
 from .. import _napier
@@ -190,7 +192,18 @@ def _weighted(x, b, axes, temperature):
     return _logsumexp_weighted(_one_dimension(x, axes), _one_dimension(b, axes), x.ndim - len(axes), temperature)
 
 
-def logsumexp(input, dim=None, keepdim=False, *, mask=None, causal=False, b=None, return_sign=False, temperature=1.0, algorithm="auto"):
+def logsumexp(
+    input: torch.Tensor,
+    dim: Optional[int | tuple[int, ...]] = None,
+    keepdim: bool = False,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    b: Any = None,
+    return_sign: bool = False,
+    temperature: float | torch.Tensor = 1.0,
+    algorithm: str = "auto",
+) -> Any:
     """napier.logsumexp with gradients, over a dimension, several, or all (None).
 
     Complex numbers have gradients too, without weights and on the CPU. mask, causal and algorithm are those of softmax; a row of which

@@ -1,5 +1,7 @@
 """softmax, log_softmax and logsumexp as modules of torch.nn."""
 
+from typing import Any
+
 import torch
 
 from .logsumexp import logsumexp
@@ -19,14 +21,14 @@ class Softmax(torch.nn.Module):
 
     _function = staticmethod(softmax)
 
-    def __init__(self, dim=-1, temperature=1.0, masked_rows="nan"):
+    def __init__(self, dim: int = -1, temperature: float | torch.Tensor = 1.0, masked_rows: str = "nan") -> None:
         super().__init__()
         self.dim, self.temperature, self.masked_rows = dim, temperature, masked_rows
 
-    def forward(self, x, mask=None):
+    def forward(self, x: torch.Tensor, mask: Any = None) -> Any:
         return self._function(x, self.dim, mask=mask, temperature=self.temperature, masked_rows=self.masked_rows)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"dim={self.dim}, temperature={self.temperature}, masked_rows={self.masked_rows!r}"
 
 
@@ -53,12 +55,12 @@ class LogSumExp(torch.nn.Module):
     torch.Size([2, 1])
     """
 
-    def __init__(self, dim=-1, keepdim=False, temperature=1.0):
+    def __init__(self, dim: int = -1, keepdim: bool = False, temperature: float | torch.Tensor = 1.0) -> None:
         super().__init__()
         self.dim, self.keepdim, self.temperature = dim, keepdim, temperature
 
-    def forward(self, x, mask=None):
+    def forward(self, x: torch.Tensor, mask: Any = None) -> Any:
         return logsumexp(x, self.dim, self.keepdim, mask=mask, temperature=self.temperature)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"dim={self.dim}, keepdim={self.keepdim}, temperature={self.temperature}"

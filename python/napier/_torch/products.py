@@ -1,5 +1,7 @@
 """Products in a fixed order."""
 
+from typing import Any
+
 import torch
 
 from .. import _napier
@@ -43,7 +45,7 @@ def _autocast(*tensors):
     return tuple(x if x is None or not x.is_floating_point() or x.dtype == torch.float64 else x.to(kind) for x in tensors)
 
 
-def matmul(a, b):
+def matmul(a: torch.Tensor, b: torch.Tensor) -> Any:
     """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order, in float32. Other numbers of
     dimensions are as in torch.matmul: vectors, and batches that broadcast, whose products are computed one by one.
 

@@ -1,5 +1,7 @@
 """softmax, log_softmax and sparsemax with derivatives of every order, with masks, and the sums and exponentials of these derivatives."""
 
+from typing import Any, Optional
+
 import torch
 
 from .. import _napier
@@ -219,7 +221,17 @@ def _map(operator, function, input, dim, dtype, mask, causal, temperature, maske
     return y if y.dtype == kind else y.to(kind), None
 
 
-def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
+def softmax(
+    input: torch.Tensor,
+    dim: int = -1,
+    dtype: Optional[torch.dtype] = None,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    temperature: float | torch.Tensor = 1.0,
+    masked_rows: str = "nan",
+    algorithm: str = "auto",
+) -> Any:
     """napier.softmax with gradients: exp(input / temperature - logsumexp) along a dimension. dtype: the input is converted to it
     first, as in PyTorch.
 
@@ -241,7 +253,17 @@ def softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1
     return _map(_softmax, softmax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)[0]
 
 
-def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
+def log_softmax(
+    input: torch.Tensor,
+    dim: int = -1,
+    dtype: Optional[torch.dtype] = None,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    temperature: float | torch.Tensor = 1.0,
+    masked_rows: str = "nan",
+    algorithm: str = "auto",
+) -> Any:
     """napier.log_softmax with gradients: input / temperature - logsumexp along a dimension. Arguments as in softmax. A hidden element
     is -inf; the gradient with respect to it is ignored.
 
@@ -257,7 +279,17 @@ def log_softmax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperatu
     return y if keep is None else torch.where(keep, y, y.detach())
 
 
-def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature=1.0, masked_rows="nan", algorithm="auto"):
+def sparsemax(
+    input: torch.Tensor,
+    dim: int = -1,
+    dtype: Optional[torch.dtype] = None,
+    *,
+    mask: Any = None,
+    causal: bool = False,
+    temperature: float | torch.Tensor = 1.0,
+    masked_rows: str = "nan",
+    algorithm: str = "auto",
+) -> Any:
     """napier.sparsemax with gradients: the probabilities nearest to input / temperature along a dimension. Arguments as in
     softmax.
 
@@ -273,7 +305,7 @@ def sparsemax(input, dim=-1, dtype=None, *, mask=None, causal=False, temperature
     return _map(_sparsemax, sparsemax, input, dim, dtype, mask, causal, temperature, masked_rows, algorithm)[0]
 
 
-def safe_softmax(input, dim=-1, **options):
+def safe_softmax(input: torch.Tensor, dim: int = -1, **options: Any) -> Any:
     """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`, as are the options. With
     masked_rows="zero" rows without a number give zeros, as in PyTorch's attention.
 
@@ -286,7 +318,7 @@ def safe_softmax(input, dim=-1, **options):
     return softmax(input, dim, algorithm="safe", **options)
 
 
-def online_softmax(input, dim=-1, **options):
+def online_softmax(input: torch.Tensor, dim: int = -1, **options: Any) -> Any:
     """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`.
 
     Examples
@@ -298,7 +330,7 @@ def online_softmax(input, dim=-1, **options):
     return softmax(input, dim, algorithm="online", **options)
 
 
-def reduce_softmax(input, dim=-1, **options):
+def reduce_softmax(input: torch.Tensor, dim: int = -1, **options: Any) -> Any:
     """softmax with every row split over all threads. The bits are those of `softmax`.
 
     Examples

@@ -1,6 +1,6 @@
 """Log-probabilities of tokens, from logits and from hidden states; sampling."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -170,21 +170,21 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
 
 
 def token_logprobs(
-    logits,
-    ids=None,
+    logits: torch.Tensor,
+    ids: Any = None,
     *,
-    temperature=1.0,
-    softcap=0.0,
-    ignore_index=-100,
-    label_smoothing=0.0,
-    z_loss=0.0,
-    keep=None,
-    lse=False,
-    entropy=False,
-    loss=False,
-    argmax=False,
-    rank=False,
-    top_k=0,
+    temperature: float | torch.Tensor = 1.0,
+    softcap: float | torch.Tensor = 0.0,
+    ignore_index: int = -100,
+    label_smoothing: float | torch.Tensor = 0.0,
+    z_loss: float | torch.Tensor = 0.0,
+    keep: Any = None,
+    lse: bool = False,
+    entropy: bool = False,
+    loss: bool = False,
+    argmax: bool = False,
+    rank: bool = False,
+    top_k: int = 0,
 ) -> TokenLogprobs:
     """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has no gradient: for gradients
     of the most likely tokens, pass their ids.
@@ -216,23 +216,23 @@ def token_logprobs(
 
 
 def linear_token_logprobs(
-    hidden,
-    weights,
-    ids=None,
+    hidden: torch.Tensor,
+    weights: torch.Tensor,
+    ids: Any = None,
     *,
-    temperature=1.0,
-    softcap=0.0,
-    ignore_index=-100,
-    label_smoothing=0.0,
-    z_loss=0.0,
-    keep=None,
-    lse=False,
-    entropy=False,
-    loss=False,
-    argmax=False,
-    rank=False,
-    top_k=0,
-    bf16_gradient=False,
+    temperature: float | torch.Tensor = 1.0,
+    softcap: float | torch.Tensor = 0.0,
+    ignore_index: int = -100,
+    label_smoothing: float | torch.Tensor = 0.0,
+    z_loss: float | torch.Tensor = 0.0,
+    keep: Any = None,
+    lse: bool = False,
+    entropy: bool = False,
+    loss: bool = False,
+    argmax: bool = False,
+    rank: bool = False,
+    top_k: int = 0,
+    bf16_gradient: bool = False,
 ) -> TokenLogprobs:
     """napier.linear_token_logprobs with gradients with respect to hidden and weights. Neither direction stores the logits.
     bf16_gradient: hidden and weights are bfloat16, and so is the gradient of the logits, as it is in PyTorch, instead of
@@ -304,23 +304,23 @@ _last(_sample)
 
 
 def sample(
-    logits,
+    logits: torch.Tensor,
     *,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    min_p=0.0,
-    repetition_penalty=1.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    keep=None,
-    prompts=None,
-    prompt_offsets=None,
-    outputs=None,
-    output_offsets=None,
-    seed=0,
-    samples=None,
-    positions=None,
+    temperature: float | torch.Tensor = 1.0,
+    top_k: int = 0,
+    top_p: float | torch.Tensor = 1.0,
+    min_p: float | torch.Tensor = 0.0,
+    repetition_penalty: float | torch.Tensor = 1.0,
+    presence_penalty: float | torch.Tensor = 0.0,
+    frequency_penalty: float | torch.Tensor = 0.0,
+    keep: Any = None,
+    prompts: Any = None,
+    prompt_offsets: Any = None,
+    outputs: Any = None,
+    output_offsets: Any = None,
+    seed: Any = 0,
+    samples: Any = None,
+    positions: Any = None,
 ) -> Sampled:
     """napier.sample. The results are constants: for gradients, pass the ids to token_logprobs. On a GPU a row from which no id can
     be drawn gets the id -1, and synchronize() raises an error that names it.
@@ -385,7 +385,7 @@ _once(_gather_logprobs, _gradient_gather, _setup_gather)
 _last(_gather_logprobs_backward)
 
 
-def gather_logprobs(logprobs, ids):
+def gather_logprobs(logprobs: torch.Tensor, ids: torch.Tensor) -> Any:
     """napier.gather_logprobs with gradients: logprobs[..., ids].
 
     Examples

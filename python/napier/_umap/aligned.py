@@ -1,6 +1,9 @@
 """napier.umap.AlignedUMAP: maps of several data sets whose points are related, near one another where the data are."""
 
+from __future__ import annotations
+
 import numbers
+from typing import Any, Callable, Optional, Self, Sequence
 
 import numpy as np
 
@@ -105,41 +108,46 @@ class AlignedUMAP(BaseEstimator):
     (2, 3, (60, 2))
     """
 
+    embeddings_: list[np.ndarray[Any, np.dtype[np.float32]]]
+    mappers_: list[UMAP]
+    dict_relations_: list[dict[int, int]]
+    window_size_: int
+
     __module__ = "napier.umap"
 
     def __init__(
         self,
-        n_neighbors=15,
-        n_components=2,
-        metric="euclidean",
-        metric_kwds=None,
-        n_epochs=None,
-        learning_rate=1.0,
-        init="spectral",
-        alignment_regularisation=1.0e-2,
-        alignment_window_size=3,
-        min_dist=0.1,
-        spread=1.0,
-        low_memory=False,
-        set_op_mix_ratio=1.0,
-        local_connectivity=1.0,
-        repulsion_strength=1.0,
-        negative_sample_rate=5,
-        transform_queue_size=4.0,
-        a=None,
-        b=None,
-        random_state=None,
-        angular_rp_forest=False,
-        target_n_neighbors=-1,
-        target_metric="categorical",
-        target_metric_kwds=None,
-        target_weight=0.5,
-        transform_seed=42,
-        force_approximation_algorithm=False,
-        verbose=False,
-        unique=False,
-        n_jobs=-1,
-    ):
+        n_neighbors: int | Sequence[int] = 15,
+        n_components: int = 2,
+        metric: str | Callable[..., Any] = "euclidean",
+        metric_kwds: Optional[dict[str, Any]] = None,
+        n_epochs: Optional[int | Sequence[int]] = None,
+        learning_rate: float | Sequence[float] = 1.0,
+        init: str = "spectral",
+        alignment_regularisation: float = 1.0e-2,
+        alignment_window_size: int = 3,
+        min_dist: float | Sequence[float] = 0.1,
+        spread: float | Sequence[float] = 1.0,
+        low_memory: bool = False,
+        set_op_mix_ratio: float | Sequence[float] = 1.0,
+        local_connectivity: float | Sequence[float] = 1.0,
+        repulsion_strength: float | Sequence[float] = 1.0,
+        negative_sample_rate: int | Sequence[int] = 5,
+        transform_queue_size: float = 4.0,
+        a: Optional[float] = None,
+        b: Optional[float] = None,
+        random_state: Any = None,
+        angular_rp_forest: bool = False,
+        target_n_neighbors: int = -1,
+        target_metric: str | Callable[..., Any] = "categorical",
+        target_metric_kwds: Any = None,
+        target_weight: float = 0.5,
+        transform_seed: int = 42,
+        force_approximation_algorithm: bool = False,
+        verbose: bool = False,
+        unique: bool | Sequence[bool] = False,
+        n_jobs: int = -1,
+    ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
         self.metric = metric
@@ -171,7 +179,13 @@ class AlignedUMAP(BaseEstimator):
         self.unique = unique
         self.n_jobs = n_jobs
 
-    def fit(self, X, y=None, relations=None, window_size=None):
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Optional[Sequence[Any]] = None,
+        relations: Optional[Sequence[dict[int, int]]] = None,
+        window_size: Optional[int] = None,
+    ) -> Self:
         """Fits maps of the data sets X, a list. relations: a list of dicts, one fewer; each maps points (numbers of
         rows) of a data set to points of the next. y: a list of targets, one for each data set, or None.
 
@@ -200,7 +214,8 @@ class AlignedUMAP(BaseEstimator):
         if not isinstance(window, numbers.Integral) or window < 0:
             raise ValueError(f"alignment_window_size: {window!r} is not a number of data sets")
         self.window_size_ = window
-        self.mappers_, self.embeddings_, self.dict_relations_, self._relations = [], [], [], []
+        self.mappers_, self.embeddings_, self.dict_relations_ = [], [], []
+        self._relations: list[Any] = []
         for n, data in enumerate(X):
             self._add(data, None if y is None else y[n], relations[n - 1] if n else None)
         starts: list = []
@@ -209,11 +224,17 @@ class AlignedUMAP(BaseEstimator):
         self.embeddings_ = self._lay_out(starts, range(len(X)))
         return self
 
-    def fit_transform(self, X, y=None, relations=None, window_size=None):
+    def fit_transform(
+        self,
+        X: Sequence[Any],
+        y: Optional[Sequence[Any]] = None,
+        relations: Optional[Sequence[dict[int, int]]] = None,
+        window_size: Optional[int] = None,
+    ) -> list[Any]:
         """Fits and returns the list of maps."""
         return self.fit(X, y, relations, window_size).embeddings_
 
-    def update(self, X, y=None, relations=None, **parameters):
+    def update(self, X: Any, y: Any = None, relations: Optional[dict[int, int]] = None, **parameters: Any) -> Self:
         """Adds a data set after the last. relations: a dict from points of the last to its points. Earlier maps stay.
         parameters: values for this data set, such as n_neighbors."""
         if "mappers_" not in self.__dict__:

@@ -1,23 +1,28 @@
 """napier.UMAP: an estimator that follows scikit-learn's contract and has umap-learn's parameters. It is scikit-learn's
 BaseEstimator if that is installed, and works without it."""
 
+from __future__ import annotations
+
 import hashlib
 import numbers
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable, Optional, Self, Sequence
 
 import numpy as np
 
 from . import densities, gradients, inverse, rows as row_forms, stages, surfaces, targets
 from .functions import as_distances, distance_of
 
-try:
-    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import validate_data
-except ImportError:  # not installed, or older than 1.6: our own version of the parts used
+if TYPE_CHECKING:  # scikit-learn has no types
     from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, validate_data
+else:
+    try:
+        from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import validate_data
+    except ImportError:  # not installed, or older than 1.6: our own version of the parts used
+        from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, validate_data
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}
 _GRAPH_NEIGHBORS = 15  # of a combined graph, as in umap-learn
@@ -222,51 +227,60 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     (100, 2)
     """
 
+    # After fit. embedding_list_: where n_epochs is a list; rad_*: with output_dens; no embedding_ with transform_mode="graph".
+    embedding_: np.ndarray[Any, np.dtype[np.float32]]
+    embedding_list_: list[np.ndarray[Any, np.dtype[np.float32]]]
+    rad_orig_: np.ndarray[Any, np.dtype[np.float32]]
+    rad_emb_: np.ndarray[Any, np.dtype[np.float32]]
+    model_: stages.Model
+    n_features_in_: int
+    feature_names_in_: np.ndarray[Any, np.dtype[np.object_]]
+
     __module__ = "napier"  # what pickles and help show
     _own_layout = False  # of a class whose _lay_out is not the library's
 
     def __init__(
         self,
-        n_neighbors=15,
-        n_components=2,
-        metric="euclidean",
-        metric_kwds=None,
-        output_metric="euclidean",
-        output_metric_kwds=None,
-        n_epochs=None,
-        learning_rate=1.0,
-        init="spectral",
-        min_dist=0.1,
-        spread=1.0,
-        low_memory=True,
-        n_jobs=-1,
-        set_op_mix_ratio=1.0,
-        local_connectivity=1.0,
-        repulsion_strength=1.0,
-        negative_sample_rate=5,
-        transform_queue_size=4.0,
-        a=None,
-        b=None,
-        random_state=None,
-        angular_rp_forest=False,
-        target_n_neighbors=-1,
-        target_metric="categorical",
-        target_metric_kwds=None,
-        target_weight=0.5,
-        transform_seed=42,
-        transform_mode="embedding",
-        force_approximation_algorithm=False,
-        verbose=False,
-        tqdm_kwds=None,
-        unique=False,
-        densmap=False,
-        dens_lambda=2.0,
-        dens_frac=0.3,
-        dens_var_shift=0.1,
-        output_dens=False,
-        disconnection_distance=None,
-        precomputed_knn=(None, None, None),
-    ):
+        n_neighbors: int = 15,
+        n_components: int = 2,
+        metric: str | Callable[..., Any] = "euclidean",
+        metric_kwds: Optional[dict[str, Any]] = None,
+        output_metric: str | Callable[..., Any] = "euclidean",
+        output_metric_kwds: Any = None,
+        n_epochs: Optional[int | Sequence[int]] = None,
+        learning_rate: float = 1.0,
+        init: str = "spectral",
+        min_dist: float = 0.1,
+        spread: float = 1.0,
+        low_memory: bool = True,
+        n_jobs: int = -1,
+        set_op_mix_ratio: float = 1.0,
+        local_connectivity: float = 1.0,
+        repulsion_strength: float = 1.0,
+        negative_sample_rate: int = 5,
+        transform_queue_size: float = 4.0,
+        a: Optional[float] = None,
+        b: Optional[float] = None,
+        random_state: Any = None,
+        angular_rp_forest: bool = False,
+        target_n_neighbors: int = -1,
+        target_metric: str | Callable[..., Any] = "categorical",
+        target_metric_kwds: Any = None,
+        target_weight: float = 0.5,
+        transform_seed: int = 42,
+        transform_mode: str = "embedding",
+        force_approximation_algorithm: bool = False,
+        verbose: bool = False,
+        tqdm_kwds: Any = None,
+        unique: bool = False,
+        densmap: bool = False,
+        dens_lambda: float = 2.0,
+        dens_frac: float = 0.3,
+        dens_var_shift: float = 0.1,
+        output_dens: bool = False,
+        disconnection_distance: Any = None,
+        precomputed_knn: Any = (None, None, None),
+    ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
         self.metric = metric
@@ -309,7 +323,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ---- Fitting
 
-    def fit(self, X, y=None, ensure_all_finite=True, **kwargs):
+    def fit(self, X: Any, y: Any = None, ensure_all_finite: bool | str = True, **kwargs: Any) -> Self:
         """Fits a map of the rows of X, an array or sparse matrix [n, features]. y, one value for each row, supervises.
         ensure_all_finite: as in scikit-learn; only a metric that is a function may get NaN or infinity.
 
@@ -331,7 +345,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._fit_rows(X, known)
         return self
 
-    def fit_transform(self, X, y=None, ensure_all_finite=True, **kwargs):
+    def fit_transform(self, X: Any, y: Any = None, ensure_all_finite: bool | str = True, **kwargs: Any) -> Any:
         """Fits and returns the map, float32 [n, n_components].
 
         Examples
@@ -346,7 +360,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return self.graph_
         return (self.embedding_, self.rad_orig_, self.rad_emb_) if self.output_dens else self.embedding_
 
-    def update(self, X, ensure_all_finite=True):
+    def update(self, X: Any, ensure_all_finite: bool | str = True) -> Self:
         """Adds rows to the fitted ones. Fitted rows keep their places and new ones get theirs from transform, unless
         n_epochs is given: then so many epochs start from these places. Not for precomputed distances or with y.
 
@@ -436,7 +450,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _epoch_numbers(self):
         """n_epochs as a list; empty if it is None."""
-        given = self.n_epochs
+        given: Any = self.n_epochs
         if self._keeps_maps():
             if not len(given):
                 raise ValueError("n_epochs: the list is empty")
@@ -465,7 +479,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with _Progress(self.tqdm_kwds) as bars:
             watch = {"threads": threads, "progress": bars if self.verbose else None}
             knn = self._neighbors(rows, seed, watch)
-            self._a, self._b, self._knn, self._raw_data, self._supervised = a, b, knn, X, bool(known)
+            self._a: Any = a
+            self._b: Any = b
+            self._knn, self._raw_data, self._supervised = knn, X, bool(known)
             self._graph = self._model = None
             self._fuzzy = (
                 self.local_connectivity,
@@ -722,7 +738,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return start if self._is_flat() else surfaces.start(start, self.output_metric)
 
     @property
-    def graph_(self):
+    def graph_(self) -> Any:
         self._check_fitted("graph_", AttributeError)
         if self._graph is None:
             self._graph = self._make_graph()
@@ -765,7 +781,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return None if self._knn is None else self._unscaled(stages.smooth_knn_dist(self._knn[1], self._fuzzy[0])[1])
 
     @property
-    def graph_dists_(self):
+    def graph_dists_(self) -> Any:
         """With densmap: the distances of neighbours, a symmetric sparse matrix."""
         self._check_fitted("graph_dists_", AttributeError)
         if not self.densmap or self._knn is None:
@@ -829,15 +845,15 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ---- Two maps of the same points
 
-    def __add__(self, other):
+    def __add__(self, other: UMAP) -> UMAP:
         """The map of points that are near in either of two fitted maps."""
         return self._combined(other, "union", _GRAPH_NEIGHBORS)
 
-    def __mul__(self, other):
+    def __mul__(self, other: UMAP) -> UMAP:
         """The map of points that are near in both."""
         return self._combined(other, "intersection", _GRAPH_NEIGHBORS)
 
-    def __sub__(self, other):
+    def __sub__(self, other: UMAP) -> UMAP:
         """The map of points that are near in the first and not in the second."""
         return self._combined(other, "difference", 0)
 
@@ -871,7 +887,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if "_known" not in self.__dict__:
             raise kind(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before {what}.")
 
-    def transform(self, X, ensure_all_finite=True):
+    def transform(self, X: Any, ensure_all_finite: bool | str = True) -> Any:
         """Positions of new rows on the map. Each depends only on the map and its row. A row of the fitted data has its
         position on the map. A row without a neighbour is NaN, with a warning. For a map of precomputed distances, X are
         the distances [rows, n] to the fitted points. transform_mode 'graph': memberships, sparse [rows, n].
@@ -940,7 +956,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Rows of the fuzzy set for new rows."""
         return as_distances(indices, densities.memberships(distances, self.local_connectivity), self.graph_.shape[0])
 
-    def inverse_transform(self, X, method="mean"):
+    def inverse_transform(self, X: Any, method: str = "mean") -> Any:
         """Data, float32 [rows, features], for points of the map [rows, n_components]; sparse if the fitted data are.
         method: 'mean', the weighted mean of the data of the nearest points of the map, or 'gradient': from there by
         gradient descent, as umap-learn does it, for metrics with a gradient.
@@ -1036,7 +1052,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             mean += weights[:, slot, None] * _dense(self._fitted_rows()[indices[:, slot]])
         return (mean / np.maximum(total, np.finfo(np.float64).tiny)[:, None]).astype(np.float32)
 
-    def plot(self, labels=None, ax=None, **options):
+    def plot(self, labels: Any = None, ax: Any = None, **options: Any) -> Any:
         """Draws the map with matplotlib and returns the axes. labels, one for each point, set the colour:
         floating-point numbers use a colour scale, other labels are categories. Options are those of Axes.scatter.
 
@@ -1080,7 +1096,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return "_known" in self.__dict__
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.metric == "precomputed"
         tags.target_tags.required = False

@@ -1,6 +1,8 @@
 """A map as one HTML page with zoom, hover and search. The page is cli/plot/plot_page.html, which the program uses too;
 this module writes the data into it."""
 
+from __future__ import annotations
+
 import base64
 import html
 import json
@@ -10,6 +12,8 @@ import os
 import pathlib
 import secrets
 import stat
+from os import PathLike
+from typing import Any, Optional
 
 import numpy as np
 
@@ -176,11 +180,13 @@ class InteractiveMap:
     """
 
     __module__ = "napier.umap.plot"
+    width: int
+    height: int
 
-    def __init__(self, data, width, height):
+    def __init__(self, data: dict[str, Any], width: int, height: int) -> None:
         self._data, self.width, self.height = data, _pixels("width", width), _pixels("height", height)
 
-    def to_html(self, title=None):
+    def to_html(self, title: Optional[str] = None) -> str:
         """The page as text."""
         data = self._data if title is None else self._data | {"title": str(title)}
         page = pathlib.Path(__file__).with_name("map_page.html").read_text(encoding="utf-8")
@@ -188,7 +194,7 @@ class InteractiveMap:
         middle, tail = rest.split("@DATA@", 1)
         return "".join([head, html.escape(data["title"] or data["subtitle"]), middle, _script_json(data), tail])
 
-    def save(self, path, title=None):
+    def save(self, path: str | PathLike[str], title: Optional[str] = None) -> None:
         """Writes the page to a file beside `path`, then renames it, so that `path` never holds a part of it."""
         write_beside(path, self.to_html(title).encode("utf-8", "replace"))
 

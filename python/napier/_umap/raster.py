@@ -1,7 +1,10 @@
 """Points and lines in the pixels of a picture, and the shades of their counts. All sums are integers, and logarithms are
 Napier's, so a picture has the same bytes on every machine, for any number of threads."""
 
+from __future__ import annotations
+
 import numbers
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -23,7 +26,16 @@ def frame_of(extent, width, height):
     return {"left": left, "right": right, "bottom": bottom, "top": top, "width": int(width), "height": int(height)}
 
 
-def raster_points(points, codes=None, amounts=((1,),), *, extent, width=800, height=800, threads=0):
+def raster_points(
+    points: Any,
+    codes: Any = None,
+    amounts: Any = ((1,),),
+    *,
+    extent: Sequence[float],
+    width: int = 800,
+    height: int = 800,
+    threads: int = 0,
+) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Sums over the points of each pixel, int64 [height, width, channels]; row 0 is at the top.
 
     points [n, 2]; a point that is NaN or outside of `extent` (left, right, bottom, top) is left out. amounts [kinds,
@@ -47,7 +59,9 @@ def raster_points(points, codes=None, amounts=((1,),), *, extent, width=800, hei
     return sums.reshape(frame["height"], frame["width"], -1)
 
 
-def raster_lines(points, amounts=None, *, extent, width=800, height=800, threads=0):
+def raster_lines(
+    points: Any, amounts: Any = None, *, extent: Sequence[float], width: int = 800, height: int = 800, threads: int = 0
+) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Sums over the lines through each pixel, int64 [height, width]; row 0 is at the top.
 
     Line i leads from points[i] to points[i + 1] and adds amounts[i], an integer (None: 1). A row of points that is NaN or

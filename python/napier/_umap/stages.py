@@ -1,14 +1,19 @@
 """The stages of UMAP; see napier.umap."""
 
+from __future__ import annotations
+
 import warnings
-from typing import NamedTuple
+from os import PathLike
+from typing import Any, Callable, Iterable, NamedTuple, Optional
 
 import numpy as np
 
 from .. import _napier
 
-EDGE = np.dtype([("source", np.uint32), ("target", np.uint32), ("weight", np.float32)])
-METRICS = tuple(_napier._umap_metric_name(i, {}) for i in range(29))
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+EDGE: np.dtype[Any] = np.dtype([("source", np.uint32), ("target", np.uint32), ("weight", np.float32)])
+METRICS: tuple[str, ...] = tuple(_napier._umap_metric_name(i, {}) for i in range(29))
 
 _METHODS = {"auto": 0, "exact": 1, "nn_descent": 2}
 _OPTIMIZERS = {"sgd": 0, "momentum": 1, "adam": 2}
@@ -31,10 +36,10 @@ _SPELLINGS = {"v": "V", "sigma": "V", "vinv": "VI"}
 class Graph(NamedTuple):
     """A weighted graph in CSR form like scipy.sparse.csr_matrix, for machines without SciPy."""
 
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-    shape: tuple
+    data: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    indptr: np.ndarray[Any, Any]
+    shape: tuple[int, int]
 
 
 class Quality(NamedTuple):
@@ -167,7 +172,7 @@ def _common(threads, progress):
     return {"threads": threads, "progress": progress}
 
 
-def edges(graph):
+def edges(graph: Any) -> np.ndarray[Any, Any]:
     """Edges as an array of dtype EDGE. `graph` is a sparse matrix (one edge for every stored element, sorted), a tuple
     (source, target, weight) of arrays, or such an array.
 
@@ -246,7 +251,7 @@ def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repul
 # ---- The curve, edges and forces ------------------------------------------------------------------------------------
 
 
-def find_ab_params(spread=1.0, min_dist=0.1):
+def find_ab_params(spread: float = 1.0, min_dist: float = 0.1) -> tuple[float, float]:
     """(a, b) of the curve 1 / (1 + a d^2b) that is 1 up to min_dist and falls as exp(-(d - min_dist) / spread) beyond.
 
     Examples
@@ -259,7 +264,7 @@ def find_ab_params(spread=1.0, min_dist=0.1):
     return _napier._umap_find_ab_params(min_dist, spread, {})
 
 
-def sort_edges(edges):
+def sort_edges(edges: Any) -> np.ndarray[Any, Any]:
     """A copy of the edges, sorted by source, target and weight.
 
     Examples
@@ -273,7 +278,7 @@ def sort_edges(edges):
     return made
 
 
-def segments(edges, n):
+def segments(edges: Any, n: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
     """(starts, counts), int64 [n]: edge e of vertex v is edges[starts[v] + e], e < counts[v].
 
     Examples
@@ -289,7 +294,7 @@ def segments(edges, n):
     return starts, counts
 
 
-def graph_from_edges(edges, n):
+def graph_from_edges(edges: Any, n: int) -> Any:
     """Makes a graph of n vertices from sorted edges. Edges of weight 0 are left out.
 
     Examples
@@ -314,7 +319,7 @@ def _like(embedding):
     return embedding, np.zeros_like(embedding)
 
 
-def edge_gradients(embedding, edges, **params):
+def edge_gradients(embedding: Any, edges: Any, **params: Any) -> Any:
     """(on sources, on targets): the attractive force of each edge times its weight, float32 [edges, n_components].
     Parameters: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm.
 
@@ -332,7 +337,7 @@ def edge_gradients(embedding, edges, **params):
     return on_source, on_target
 
 
-def reduce_segments(edge_gradients, starts, counts):
+def reduce_segments(edge_gradients: Any, starts: Any, counts: Any) -> Any:
     """gradients[v]: the sum of the rows starts[v] .. starts[v] + counts[v] - 1.
 
     Examples
@@ -348,7 +353,7 @@ def reduce_segments(edge_gradients, starts, counts):
     return sums
 
 
-def gradients(embedding, edges, move_targets=True, **params):
+def gradients(embedding: Any, edges: Any, move_targets: bool = True, **params: Any) -> Floats:
     """The attractive forces on every vertex: float32 [n, n_components]. Edges must be sorted.
 
     Examples
@@ -363,7 +368,7 @@ def gradients(embedding, edges, move_targets=True, **params):
     return sums
 
 
-def apply(embedding, gradients, learning_rate=1.0):
+def apply(embedding: Any, gradients: Any, learning_rate: float = 1.0) -> Floats:
     """embedding += learning_rate * gradients, in place. Returns the embedding.
 
     Examples
@@ -377,7 +382,7 @@ def apply(embedding, gradients, learning_rate=1.0):
     return embedding
 
 
-def negative_targets(n, rate=5, epoch=0, seed=42):
+def negative_targets(n: int, rate: int = 5, epoch: int = 0, seed: int = 42) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """The negative samples of an epoch: uint32 [n, rate], each in 0 .. n - 1, a function of (seed, epoch, vertex,
     draw).
 
@@ -397,7 +402,7 @@ def _targets(targets):
     return None if targets is None else _array(targets, "targets", np.uint32, 2).view(np.int32)
 
 
-def negative_gradients(embedding, targets, **params):
+def negative_gradients(embedding: Any, targets: Any, **params: Any) -> Floats:
     """The repulsive forces on every vertex from its targets [n, rate].
 
     Examples
@@ -412,7 +417,7 @@ def negative_gradients(embedding, targets, **params):
     return sums
 
 
-def loss(embedding, edges, targets=None, **params):
+def loss(embedding: Any, edges: Any, targets: Any = None, **params: Any) -> float:
     """- sum over edges of w log q(d), and over the targets of repulsion_strength log(1 - q(d)).
 
     Examples
@@ -447,11 +452,20 @@ class Optimizer:
 
     __slots__ = ("_capsule",)
 
-    def __init__(self, n, n_components=2, method="adam", beta=0.9, beta1=0.5, beta2=0.9, eps=1e-7):
+    def __init__(
+        self,
+        n: int,
+        n_components: int = 2,
+        method: str = "adam",
+        beta: float = 0.9,
+        beta1: float = 0.5,
+        beta2: float = 0.9,
+        eps: float = 1e-7,
+    ) -> None:
         options = {"method": _word(method, "method", _OPTIMIZERS), "beta": beta, "beta1": beta1, "beta2": beta2, "eps": eps}
         self._capsule = _napier._umap_optimizer_create(n, n_components, options)
 
-    def to_bytes(self):
+    def to_bytes(self) -> bytes:
         """The optimizer as bytes, the same on every machine.
 
         Examples
@@ -464,7 +478,7 @@ class Optimizer:
         return _napier._umap_optimizer_to_bytes(self._capsule, {})
 
     @classmethod
-    def from_bytes(cls, data):
+    def from_bytes(cls, data: bytes) -> Optimizer:
         """An optimizer from its bytes; ValueError if they are invalid.
 
         Examples
@@ -485,31 +499,31 @@ class Optimizer:
 optimizer_create = Optimizer
 
 
-def optimizer_to_bytes(optimizer):
+def optimizer_to_bytes(optimizer: Any) -> bytes:
     return optimizer.to_bytes()
 
 
-def optimizer_from_bytes(data):
+def optimizer_from_bytes(data: bytes) -> Optimizer:
     return Optimizer.from_bytes(data)
 
 
 def optimize_epochs(
-    embedding,
-    edges,
-    optimizer=None,
-    targets=None,
+    embedding: Any,
+    edges: Any,
+    optimizer: Any = None,
+    targets: Any = None,
     *,
-    first=0,
-    count=1,
-    total=None,
-    seed=42,
-    edge_use="weighted",
-    rate_per="edge",
-    move_targets=True,
-    threads=0,
-    progress=None,
-    **params,
-):
+    first: int = 0,
+    count: int = 1,
+    total: Optional[int] = None,
+    seed: int = 42,
+    edge_use: str = "weighted",
+    rate_per: str = "edge",
+    move_targets: bool = True,
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+    **params: Any,
+) -> Any:
     """Runs epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges. Changes the
     embedding in place and returns it. The rate falls from learning_rate to 0 over `total`. targets [n,
     negative_sample_rate] are the samples of every epoch (only with rate_per='vertex'); None: drawn from (seed, epoch).
@@ -545,7 +559,7 @@ def optimize_epochs(
 # ---- Neighbours -----------------------------------------------------------------------------------------------------
 
 
-def metric_name(metric):
+def metric_name(metric: str) -> str:
     """The name of a metric, given its number; None if there is none.
 
     Examples
@@ -557,7 +571,7 @@ def metric_name(metric):
     return _napier._umap_metric_name(metric, {})
 
 
-def metric_from_name(name):
+def metric_from_name(name: str) -> Any:
     """The number of a metric, given its name; -1 if there is none.
 
     Examples
@@ -597,7 +611,7 @@ def plain_keywords(metric_kwds):
     return {_SPELLINGS.get(key, key): value for key, value in dict(metric_kwds or {}).items()}
 
 
-def metric_disconnection(metric):
+def metric_disconnection(metric: str) -> float:
     """The distance from which on points are not neighbours, unless fit gets another. It is the distance of points that
     have nothing in common: 1 for jaccard and dice, 1 less its rounding for hellinger, 2 less their rounding for cosine
     and correlation, else infinity.
@@ -658,7 +672,17 @@ def _warn_of_stored(X, metric):
         )
 
 
-def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42, threads=0, progress=None):
+def nearest_neighbors(
+    X: Any,
+    n_neighbors: int = 15,
+    metric: str = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    *,
+    method: str = "auto",
+    random_state: int = 42,
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+) -> tuple[np.ndarray[Any, np.dtype[np.int32]], Floats]:
     """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
     first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
     (seuclidean; sparse data need it), VI (mahalanobis).
@@ -684,8 +708,17 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
 
 
 def nearest_neighbors_of(
-    X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42, threads=0, progress=None
-):
+    X: Any,
+    queries: Any,
+    n_neighbors: int = 15,
+    metric: str = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    *,
+    method: str = "auto",
+    random_state: int = 42,
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+) -> tuple[np.ndarray[Any, np.dtype[np.int32]], Floats]:
     """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors].
 
     Examples
@@ -707,7 +740,7 @@ def nearest_neighbors_of(
 # ---- The fuzzy set --------------------------------------------------------------------------------------------------
 
 
-def smooth_knn_dist(distances, local_connectivity=1.0):
+def smooth_knn_dist(distances: Any, local_connectivity: float = 1.0) -> tuple[Floats, Floats]:
     """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity.
 
     Examples
@@ -723,7 +756,7 @@ def smooth_knn_dist(distances, local_connectivity=1.0):
     return sigmas, rhos
 
 
-def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_ratio=1.0):
+def fuzzy_simplicial_set(indices: Any, distances: Any, local_connectivity: float = 1.0, set_op_mix_ratio: float = 1.0) -> Any:
     """The symmetrised graph of memberships, from neighbours as nearest_neighbors returns them. set_op_mix_ratio 1 is
     the union, 0 the intersection.
 
@@ -742,7 +775,7 @@ def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_
     )
 
 
-def join_categories(graph, categories, target_weight=0.5):
+def join_categories(graph: Any, categories: Any, target_weight: float = 0.5) -> Any:
     """The graph combined with categories, integers [n], negative if unknown. Edges between different categories get
     less weight.
 
@@ -758,7 +791,7 @@ def join_categories(graph, categories, target_weight=0.5):
     return _graph(_napier._umap_join_categories(*_vertices(graph), categories, target_weight, {}))
 
 
-def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
+def join_numbers(graph: Any, numbers: Any, n_neighbors: int = 15, target_weight: float = 0.5) -> Any:
     """The graph combined with the fuzzy set of numbers [n].
 
     Examples
@@ -773,7 +806,7 @@ def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
     return _graph(_napier._umap_join_numbers(*_vertices(graph), numbers, n_neighbors, target_weight, {}))
 
 
-def join_distances(graph, distances, target_weight=0.5):
+def join_distances(graph: Any, distances: Any, target_weight: float = 0.5) -> Any:
     """The graph combined with the distances of targets, one for each edge of the graph (graph.data): the greater the
     distance, the less the weight.
 
@@ -789,7 +822,7 @@ def join_distances(graph, distances, target_weight=0.5):
     return _graph(_napier._umap_join_distances(*_vertices(graph), distances, target_weight, {}))
 
 
-def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
+def combine(left: Any, right: Any, operation: str = "union", weight: float = 0.5, n_neighbors: int = 0) -> Any:
     """The 'union', 'intersection' or 'difference' of two fuzzy sets of the same points. weight, 0 to 1, is that of the
     right one in an intersection. n_neighbors above 0: the weights of each point are raised to the power at which they
     sum to log2(n_neighbors), as a fuzzy set's do.
@@ -810,7 +843,7 @@ def combine(left, right, operation="union", weight=0.5, n_neighbors=0):
 # ---- Starts ---------------------------------------------------------------------------------------------------------
 
 
-def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
+def spectral_layout(graph: Any, X: Any = None, n_components: int = 2, random_state: int = 42, *, threads: int = 0) -> Floats:
     """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X is the data; it is used to place
     the connected components if there are many.
 
@@ -829,7 +862,7 @@ def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0
     return embedding
 
 
-def pca_layout(X, n_components=2, random_state=42, *, threads=0):
+def pca_layout(X: Any, n_components: int = 2, random_state: int = 42, *, threads: int = 0) -> Floats:
     """The first principal components of X, float32 [n, n_components].
 
     Examples
@@ -844,7 +877,7 @@ def pca_layout(X, n_components=2, random_state=42, *, threads=0):
     return embedding
 
 
-def random_layout(n, n_components=2, random_state=42):
+def random_layout(n: int, n_components: int = 2, random_state: int = 42) -> Floats:
     """Uniform random numbers in [-10, 10), float32 [n, n_components].
 
     Examples
@@ -863,27 +896,27 @@ def random_layout(n, n_components=2, random_state=42):
 
 
 def optimize_layout(
-    graph,
-    embedding,
+    graph: Any,
+    embedding: Any,
     *,
-    n_epochs=None,
-    a=None,
-    b=None,
-    min_dist=0.1,
-    spread=1.0,
-    learning_rate=1.0,
-    repulsion_strength=1.0,
-    negative_sample_rate=5,
-    random_state=42,
-    densmap=False,
-    dens_lambda=2.0,
-    dens_frac=0.3,
-    dens_var_shift=0.1,
-    knn=None,
-    maps_after=(),
-    threads=0,
-    progress=None,
-):
+    n_epochs: Optional[int] = None,
+    a: Optional[float] = None,
+    b: Optional[float] = None,
+    min_dist: float = 0.1,
+    spread: float = 1.0,
+    learning_rate: float = 1.0,
+    repulsion_strength: float = 1.0,
+    negative_sample_rate: int = 5,
+    random_state: int = 42,
+    densmap: bool = False,
+    dens_lambda: float = 2.0,
+    dens_frac: float = 0.3,
+    dens_var_shift: float = 0.1,
+    knn: Any = None,
+    maps_after: Iterable[int] = (),
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+) -> Any:
     """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed.
     densmap: densMAP's forces act too; they need knn, (indices, distances) of the data. maps_after: numbers of epochs;
     then the result is the list of the maps after these, and the last one.
@@ -941,7 +974,7 @@ class _Kept:
         return self.progress is not None and self.progress(stage, done)
 
 
-def disconnected(embedding):
+def disconnected(embedding: Any) -> int:
     """The number of NaN rows in an embedding: points that have no neighbour.
 
     Examples
@@ -1007,11 +1040,11 @@ class Model:
 
     __slots__ = ("_capsule",)
 
-    def __init__(self, capsule):
+    def __init__(self, capsule: Any) -> None:
         self._capsule = capsule
 
     @property
-    def embedding(self):
+    def embedding(self) -> Floats:
         """A copy of the map, float32 [n, n_components].
 
         Examples
@@ -1025,11 +1058,11 @@ class Model:
         return np.frombuffer(_napier._umap_model_embedding(self._capsule, {}), np.float32).reshape(points, components)
 
     @property
-    def n_components(self):
+    def n_components(self) -> int:
         return _napier._umap_model_shape(self._capsule, {})[1]
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         """The number of columns that transform expects.
 
         Examples
@@ -1042,7 +1075,7 @@ class Model:
         return _napier._umap_model_shape(self._capsule, {})[2]
 
     @property
-    def lost(self):
+    def lost(self) -> int:
         """The number of rows of which fit found half of the neighbours or more at distance 0, though the rows differ:
         float32 does not hold the digits in which they do. 0 for a loaded model.
 
@@ -1054,7 +1087,7 @@ class Model:
         """
         return _napier._umap_model_shape(self._capsule, {})[3]
 
-    def transform(self, X, *, threads=0):
+    def transform(self, X: Any, *, threads: int = 0) -> Floats:
         """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
         NaN, with a warning.
 
@@ -1076,7 +1109,7 @@ class Model:
         _napier._umap_transform(self._capsule, samples, embedding, {"threads": threads})
         return embedding
 
-    def inverse_transform(self, points, *, threads=0):
+    def inverse_transform(self, points: Any, *, threads: int = 0) -> Floats:
         """Data, float32 [n, features], for points of the map [n, n_components].
 
         Examples
@@ -1091,7 +1124,7 @@ class Model:
         _napier._umap_inverse_transform(self._capsule, points, samples, {"threads": threads})
         return samples
 
-    def save(self, path):
+    def save(self, path: str | PathLike[str]) -> None:
         """Saves the model to one file, with the same bytes on every machine.
 
         Examples
@@ -1102,7 +1135,7 @@ class Model:
         """
         _napier._umap_model_save(self._capsule, path, {})
 
-    def to_bytes(self):
+    def to_bytes(self) -> bytes:
         """The model as bytes: the contents of a saved file.
 
         Examples
@@ -1115,7 +1148,7 @@ class Model:
         return _napier._umap_model_to_bytes(self._capsule, {})
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | PathLike[str]) -> Model:
         """Loads a model from a file; ValueError if it is damaged.
 
         Examples
@@ -1129,7 +1162,7 @@ class Model:
         return cls(_napier._umap_model_load(path, {}))
 
     @classmethod
-    def from_bytes(cls, data):
+    def from_bytes(cls, data: bytes) -> Model:
         """A model from its bytes; ValueError if they are invalid.
 
         Examples
@@ -1147,39 +1180,39 @@ class Model:
 
 
 def fit(
-    X,
+    X: Any,
     *,
-    n_neighbors=15,
-    metric="euclidean",
-    metric_kwds=None,
-    method="auto",
-    knn=None,
-    n_components=2,
-    n_epochs=None,
-    min_dist=0.1,
-    spread=1.0,
-    a=None,
-    b=None,
-    learning_rate=1.0,
-    set_op_mix_ratio=1.0,
-    local_connectivity=1.0,
-    repulsion_strength=1.0,
-    negative_sample_rate=5,
-    init="spectral",
-    random_state=42,
-    transform_seed=42,
-    categories=None,
-    numbers=None,
-    target_n_neighbors=0,
-    target_weight=0.5,
-    densmap=False,
-    dens_lambda=2.0,
-    dens_frac=0.3,
-    dens_var_shift=0.1,
-    disconnection_distance=None,
-    threads=0,
-    progress=None,
-):
+    n_neighbors: int = 15,
+    metric: str = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    method: str = "auto",
+    knn: Any = None,
+    n_components: int = 2,
+    n_epochs: Optional[int] = None,
+    min_dist: float = 0.1,
+    spread: float = 1.0,
+    a: Optional[float] = None,
+    b: Optional[float] = None,
+    learning_rate: float = 1.0,
+    set_op_mix_ratio: float = 1.0,
+    local_connectivity: float = 1.0,
+    repulsion_strength: float = 1.0,
+    negative_sample_rate: int = 5,
+    init: str = "spectral",
+    random_state: int = 42,
+    transform_seed: int = 42,
+    categories: Any = None,
+    numbers: Any = None,
+    target_n_neighbors: int = 0,
+    target_weight: float = 0.5,
+    densmap: bool = False,
+    dens_lambda: float = 2.0,
+    dens_frac: float = 0.3,
+    dens_var_shift: float = 0.1,
+    disconnection_distance: Optional[float] = None,
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+) -> Model:
     """Fits a Model of the rows of X. knn: (indices, distances) as nearest_neighbors returns them, to skip the search.
     init: 'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: unknown) or numbers: targets
     for supervision. disconnection_distance: points at this distance or farther are not neighbours (None:
@@ -1243,25 +1276,25 @@ def fit(
 
 
 def model_of(
-    X,
-    embedding,
+    X: Any,
+    embedding: Any,
     *,
-    n_neighbors=15,
-    metric="euclidean",
-    metric_kwds=None,
-    method="auto",
-    min_dist=0.1,
-    spread=1.0,
-    a=None,
-    b=None,
-    learning_rate=1.0,
-    local_connectivity=1.0,
-    repulsion_strength=1.0,
-    negative_sample_rate=5,
-    transform_seed=42,
-    disconnection_distance=None,
-    threads=0,
-):
+    n_neighbors: int = 15,
+    metric: str = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    method: str = "auto",
+    min_dist: float = 0.1,
+    spread: float = 1.0,
+    a: Optional[float] = None,
+    b: Optional[float] = None,
+    learning_rate: float = 1.0,
+    local_connectivity: float = 1.0,
+    repulsion_strength: float = 1.0,
+    negative_sample_rate: int = 5,
+    transform_seed: int = 42,
+    disconnection_distance: Optional[float] = None,
+    threads: int = 0,
+) -> Model:
     """A Model of the rows of X and their map, made elsewhere: embedding, float32 [n, n_components]. The other arguments,
     as in fit, are those that transform needs.
 
@@ -1291,39 +1324,39 @@ def model_of(
     return Model(_napier._umap_model_of(_samples(X), values, embedding, options))
 
 
-def transform(model, X, *, threads=0):
+def transform(model: Any, X: Any, *, threads: int = 0) -> Any:
     return model.transform(X, threads=threads)
 
 
-def inverse_transform(model, points, *, threads=0):
+def inverse_transform(model: Any, points: Any, *, threads: int = 0) -> Any:
     return model.inverse_transform(points, threads=threads)
 
 
-def model_embedding(model):
+def model_embedding(model: Any) -> Floats:
     return model.embedding
 
 
-def model_features(model):
+def model_features(model: Any) -> int:
     return model.n_features
 
 
-def model_lost(model):
+def model_lost(model: Any) -> int:
     return model.lost
 
 
-def model_save(model, path):
+def model_save(model: Any, path: str | PathLike[str]) -> None:
     model.save(path)
 
 
-def model_load(path):
+def model_load(path: str | PathLike[str]) -> Model:
     return Model.load(path)
 
 
-def model_to_bytes(model):
+def model_to_bytes(model: Any) -> bytes:
     return model.to_bytes()
 
 
-def model_from_bytes(data):
+def model_from_bytes(data: bytes) -> Model:
     return Model.from_bytes(data)
 
 
@@ -1340,7 +1373,18 @@ del _name
 # ---- Quality --------------------------------------------------------------------------------------------------------
 
 
-def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0, progress=None):
+def quality_of(
+    X: Any,
+    embedding: Any,
+    labels: Any = None,
+    n_neighbors: int = 15,
+    metric: str = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    *,
+    rows: int = 0,
+    threads: int = 0,
+    progress: Optional[Callable[..., Any]] = None,
+) -> Quality:
     """How well a map preserves the neighbours of the data, as a Quality. labels: integers [n], for the vote. rows: the
     number of points to evaluate; 0: all, at a cost that grows with n^2.
 

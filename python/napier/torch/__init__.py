@@ -10,6 +10,10 @@ functions that have derivatives of every order, in torch.func's transforms and i
 differentiable, with backward() and torch.autograd.grad. An operator without a derivative raises an error if one is requested.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 
 from .. import _napier
@@ -68,7 +72,7 @@ __all__ = [
 ]
 
 
-def synchronize(device=None):
+def synchronize(device: Any = None) -> None:
     """Waits for the current stream of a GPU (default: the current GPU). Raises a ValueError for the first id or offset that a
     kernel has found out of range since the last call.
 

@@ -17,81 +17,90 @@ the work stops with a RuntimeError. They also have `threads`; 0 is the number se
 stops them too.
 """
 
-from .._umap.stages import (  # noqa: F401
-    apply,
-    combine,
-    disconnected,
-    EDGE,
-    edge_gradients,
-    edges,
-    find_ab_params,
-    fit,
-    fuzzy_simplicial_set,
-    gradients,
-    Graph,
-    graph_from_edges,
-    inverse_transform,
-    join_categories,
-    join_distances,
-    join_numbers,
-    loss,
-    metric_disconnection,
-    metric_from_name,
-    metric_name,
-    METRICS,
-    Model,
-    model_embedding,
-    model_features,
-    model_lost,
-    model_from_bytes,
-    model_load,
-    model_of,
-    model_save,
-    model_to_bytes,
-    nearest_neighbors,
-    nearest_neighbors_of,
-    negative_gradients,
-    negative_targets,
-    optimize_epochs,
-    optimize_layout,
-    Optimizer,
-    optimizer_create,
-    optimizer_from_bytes,
-    optimizer_to_bytes,
-    pca_layout,
-    Quality,
-    quality_of,
-    random_layout,
-    reduce_segments,
-    segments,
-    smooth_knn_dist,
-    sort_edges,
-    spectral_layout,
-    transform,
+from typing import TYPE_CHECKING
+
+from .._umap.stages import (
+    apply as apply,
+    combine as combine,
+    disconnected as disconnected,
+    EDGE as EDGE,
+    edge_gradients as edge_gradients,
+    edges as edges,
+    find_ab_params as find_ab_params,
+    fit as fit,
+    fuzzy_simplicial_set as fuzzy_simplicial_set,
+    gradients as gradients,
+    Graph as Graph,
+    graph_from_edges as graph_from_edges,
+    inverse_transform as inverse_transform,
+    join_categories as join_categories,
+    join_distances as join_distances,
+    join_numbers as join_numbers,
+    loss as loss,
+    metric_disconnection as metric_disconnection,
+    metric_from_name as metric_from_name,
+    metric_name as metric_name,
+    METRICS as METRICS,
+    Model as Model,
+    model_embedding as model_embedding,
+    model_features as model_features,
+    model_lost as model_lost,
+    model_from_bytes as model_from_bytes,
+    model_load as model_load,
+    model_of as model_of,
+    model_save as model_save,
+    model_to_bytes as model_to_bytes,
+    nearest_neighbors as nearest_neighbors,
+    nearest_neighbors_of as nearest_neighbors_of,
+    negative_gradients as negative_gradients,
+    negative_targets as negative_targets,
+    optimize_epochs as optimize_epochs,
+    optimize_layout as optimize_layout,
+    Optimizer as Optimizer,
+    optimizer_create as optimizer_create,
+    optimizer_from_bytes as optimizer_from_bytes,
+    optimizer_to_bytes as optimizer_to_bytes,
+    pca_layout as pca_layout,
+    Quality as Quality,
+    quality_of as quality_of,
+    random_layout as random_layout,
+    reduce_segments as reduce_segments,
+    segments as segments,
+    smooth_knn_dist as smooth_knn_dist,
+    sort_edges as sort_edges,
+    spectral_layout as spectral_layout,
+    transform as transform,
 )
-from .._napier import __version__  # noqa: F401
-from .._umap.raster import raster_lines, raster_points  # noqa: F401
+from .._napier import __version__ as __version__
+from .._umap.raster import raster_lines as raster_lines, raster_points as raster_points
 
 for _name in (Graph, Quality, Optimizer, Model):
     _name.__module__ = __name__  # the module that pickles and help show
 del _name
 
 
-def __getattr__(name):
-    if name == "UMAP":  # `from napier import umap` in place of `import umap`
-        from .._umap.estimator import UMAP
+if TYPE_CHECKING:
+    from . import plot as plot, umap_ as umap_
+    from .._umap.aligned import AlignedUMAP as AlignedUMAP
+    from .._umap.estimator import UMAP as UMAP
+    from .._umap.parametric import ParametricUMAP as ParametricUMAP, parametric_loss as parametric_loss
+else:
 
-        return UMAP
-    if name == "AlignedUMAP":
-        from .._umap.aligned import AlignedUMAP
+    def __getattr__(name):
+        if name == "UMAP":  # `from napier import umap` in place of `import umap`
+            from .._umap.estimator import UMAP
 
-        return AlignedUMAP
-    if name in ("plot", "umap_"):
-        import importlib
+            return UMAP
+        if name == "AlignedUMAP":
+            from .._umap.aligned import AlignedUMAP
 
-        return importlib.import_module("." + name, __name__)
-    if name in ("ParametricUMAP", "parametric_loss"):
-        from .._umap import parametric
+            return AlignedUMAP
+        if name in ("plot", "umap_"):
+            import importlib
 
-        return getattr(parametric, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return importlib.import_module("." + name, __name__)
+        if name in ("ParametricUMAP", "parametric_loss"):
+            from .._umap import parametric
+
+            return getattr(parametric, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,12 @@ them up in the pixels of a picture, which has the same bytes on every machine. T
 needs neither matplotlib nor a network. docs/umap-plot.md has pictures and the differences from umap.plot.
 """
 
+from __future__ import annotations
+
 import numbers
 import warnings
+from os import PathLike
+from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -348,22 +352,22 @@ def _scatter_labels(ax, places, labels, options):
 
 
 def points(
-    umap_object,
-    points=None,
-    labels=None,
-    values=None,
-    theme=None,
-    cmap="Blues",
-    color_key=None,
-    color_key_cmap=None,
-    background="white",
-    width=800,
-    height=800,
-    show_legend=True,
-    subset_points=None,
-    ax=None,
-    alpha=None,
-):
+    umap_object: Any,
+    points: Any = None,
+    labels: Any = None,
+    values: Any = None,
+    theme: Optional[str] = None,
+    cmap: Any = "Blues",
+    color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None,
+    color_key_cmap: Any = None,
+    background: Any = "white",
+    width: int = 800,
+    height: int = 800,
+    show_legend: bool = True,
+    subset_points: Any = None,
+    ax: Any = None,
+    alpha: Optional[float] = None,
+) -> Any:
     """Draws a map of two dimensions as points, and returns the axes.
 
     Up to width * height / 10 points are matplotlib's. More are added up in width x height pixels: their number as a shade,
@@ -415,20 +419,20 @@ def points(
 
 
 def connectivity(
-    umap_object,
-    edge_bundling=None,
-    edge_cmap="gray_r",
-    show_points=False,
-    labels=None,
-    values=None,
-    theme=None,
-    cmap="Blues",
-    color_key=None,
-    color_key_cmap=None,
-    background="white",
-    width=800,
-    height=800,
-):
+    umap_object: Any,
+    edge_bundling: Optional[str] = None,
+    edge_cmap: Any = "gray_r",
+    show_points: bool = False,
+    labels: Any = None,
+    values: Any = None,
+    theme: Optional[str] = None,
+    cmap: Any = "Blues",
+    color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None,
+    color_key_cmap: Any = None,
+    background: Any = "white",
+    width: int = 800,
+    height: int = 800,
+) -> Any:
     """Draws the edges of the map's graph, and returns the axes. The shade of a pixel is the sum of the weights of the
     edges through it. The other arguments are those of `points`.
 
@@ -477,19 +481,19 @@ def connectivity(
 
 
 def diagnostic(
-    umap_object,
-    diagnostic_type="pca",
-    nhood_size=15,
-    local_variance_threshold=0.8,
-    ax=None,
-    cmap="viridis",
-    point_size=None,
-    background="white",
-    width=800,
-    height=800,
-    return_diagnostics=False,
-    plot_result=True,
-):
+    umap_object: Any,
+    diagnostic_type: str = "pca",
+    nhood_size: int = 15,
+    local_variance_threshold: float = 0.8,
+    ax: Any = None,
+    cmap: Any = "viridis",
+    point_size: Optional[float] = None,
+    background: Any = "white",
+    width: int = 800,
+    height: int = 800,
+    return_diagnostics: bool = False,
+    plot_result: bool = True,
+) -> Any:
     """Colours the points by what they are in the data, to judge the map. Returns the axes, with return_diagnostics (axes, numbers),
     without plot_result only the numbers or None.
 
@@ -559,7 +563,7 @@ def _draw_diagnostic(ax, umap_object, places, kind, numbers, cmap, size, backgro
     _finish(ax, umap_object, background)
 
 
-def nearest_neighbour_distribution(umap_object, bins=25, ax=None):
+def nearest_neighbour_distribution(umap_object: Any, bins: int | Any = 25, ax: Any = None) -> Any:
     """Draws a histogram of the points' mean distance to their neighbours in the data, and returns the axes.
 
     Examples
@@ -588,25 +592,25 @@ def nearest_neighbour_distribution(umap_object, bins=25, ax=None):
 
 
 def interactive(
-    umap_object,
-    labels=None,
-    values=None,
-    hover_data=None,
-    tools=None,
-    theme=None,
-    cmap="Blues",
-    color_key=None,
-    color_key_cmap=None,
-    background="white",
-    width=800,
-    height=800,
-    point_size=None,
-    subset_points=None,
-    interactive_text_search=False,
-    interactive_text_search_columns=None,
-    interactive_text_search_alpha_contrast=0.95,
-    alpha=None,
-):
+    umap_object: Any,
+    labels: Any = None,
+    values: Any = None,
+    hover_data: Optional[Mapping[str, Any]] = None,
+    tools: Optional[str | Sequence[Any]] = None,
+    theme: Optional[str] = None,
+    cmap: Any = "Blues",
+    color_key: Optional[Mapping[Any, Any] | Sequence[Any]] = None,
+    color_key_cmap: Any = None,
+    background: Any = "white",
+    width: int = 800,
+    height: int = 800,
+    point_size: Optional[float] = None,
+    subset_points: Any = None,
+    interactive_text_search: bool = False,
+    interactive_text_search_columns: Optional[Sequence[str]] = None,
+    interactive_text_search_alpha_contrast: float = 0.95,
+    alpha: Optional[float] = None,
+) -> InteractiveMap:
     """Returns a map that can be zoomed, with what is known of the point under the pointer. It shows itself in a notebook;
     save(path) writes it as one .html file. The other arguments are those of `points`; width and height are the size in a notebook.
 
@@ -733,17 +737,17 @@ def __getattr__(name):
 # ---- Showing ----------------------------------------------------------------------------------------------------------
 
 
-def output_notebook(*_, **__):
+def output_notebook(*_: Any, **__: Any) -> None:
     """From now on `show` displays interactive maps in the notebook."""
     _target.update(file=None, notebook=True)
 
 
-def output_file(filename, title=None, *_, **__):
+def output_file(filename: str | PathLike[str], title: Optional[str] = None, *_: Any, **__: Any) -> None:
     """From now on `show` saves interactive maps to this file before it opens them."""
     _target.update(file=filename, notebook=False, title=title)
 
 
-def show(plot_to_show):
+def show(plot_to_show: Any | InteractiveMap) -> None:
     """Shows a plot of this module: axes by matplotlib, an interactive map in the notebook or the browser."""
     if isinstance(plot_to_show, InteractiveMap):
         _show_map(plot_to_show)

@@ -8,7 +8,10 @@ Arguments that control umap-learn's search or its threads have no effect. The im
 then loaded as umap.umap_ as well.
 """
 
+from __future__ import annotations
+
 import numbers
+from typing import Any, Optional
 
 import numpy as np
 
@@ -30,23 +33,23 @@ __all__ = [
 ]
 
 # Distances from which on points are not neighbours, by metric.
-DISCONNECTION_DISTANCES = {"bit_jaccard": 1, "correlation": 2, "cosine": 2, "dice": 1, "hellinger": 1, "jaccard": 1}
+DISCONNECTION_DISTANCES: dict[str, float] = {"bit_jaccard": 1, "correlation": 2, "cosine": 2, "dice": 1, "hellinger": 1, "jaccard": 1}
 INT32_MAX = 2**31 - 1
 INT32_MIN = -(2**31 - 1)
 
 
 def nearest_neighbors(
-    X,
-    n_neighbors,
-    metric="euclidean",
-    metric_kwds=None,
-    angular=False,
-    random_state=None,
-    low_memory=True,
-    use_pynndescent=True,
-    n_jobs=-1,
-    verbose=False,
-):
+    X: Any,
+    n_neighbors: int,
+    metric: Any = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    angular: bool = False,
+    random_state: Any = None,
+    low_memory: bool = True,
+    use_pynndescent: bool = True,
+    n_jobs: int = -1,
+    verbose: bool = False,
+) -> tuple[np.ndarray, np.ndarray, None]:
     """(indices, distances, None) of the nearest rows of each row, the row itself first. There is no search index.
 
     Examples
@@ -69,7 +72,9 @@ def nearest_neighbors(
     return mapper._knn_indices, mapper._knn_dists, None
 
 
-def smooth_knn_dist(distances, k, n_iter=64, local_connectivity=1.0, bandwidth=1.0):
+def smooth_knn_dist(
+    distances: Any, k: float, n_iter: int = 64, local_connectivity: float = 1.0, bandwidth: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """(sigmas, rhos) of each row of distances, which has k of them.
 
     Examples
@@ -86,7 +91,9 @@ def smooth_knn_dist(distances, k, n_iter=64, local_connectivity=1.0, bandwidth=1
     return stages.smooth_knn_dist(distances, local_connectivity)
 
 
-def compute_membership_strengths(knn_indices, knn_dists, sigmas, rhos, return_dists=False, bipartite=False):
+def compute_membership_strengths(
+    knn_indices: Any, knn_dists: Any, sigmas: Any, rhos: Any, return_dists: bool = False, bipartite: bool = False
+) -> tuple[Any, Any, Any, Any]:
     """(rows, columns, memberships, distances or None) of all neighbours, one after another. A point's membership in
     itself is 0, unless the neighbours are rows of other data (bipartite). An index of -1 is no neighbour.
 
@@ -108,20 +115,20 @@ def compute_membership_strengths(knn_indices, knn_dists, sigmas, rhos, return_di
 
 
 def fuzzy_simplicial_set(
-    X,
-    n_neighbors,
-    random_state=None,
-    metric="euclidean",
-    metric_kwds=None,
-    knn_indices=None,
-    knn_dists=None,
-    angular=False,
-    set_op_mix_ratio=1.0,
-    local_connectivity=1.0,
-    apply_set_operations=True,
-    verbose=False,
-    return_dists=None,
-):
+    X: Any,
+    n_neighbors: int,
+    random_state: Any = None,
+    metric: Any = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    knn_indices: Any = None,
+    knn_dists: Any = None,
+    angular: bool = False,
+    set_op_mix_ratio: float = 1.0,
+    local_connectivity: float = 1.0,
+    apply_set_operations: bool = True,
+    verbose: bool = False,
+    return_dists: Optional[bool] = None,
+) -> tuple[Any, ...]:
     """(graph, sigmas, rhos), with return_dists also the distances of the edges, or None. Given neighbours are used as
     they are, and X for its number of rows only.
 
@@ -173,29 +180,29 @@ def _start(data, graph, n_components, init, seed):
 
 
 def simplicial_set_embedding(
-    data,
-    graph,
-    n_components=2,
-    initial_alpha=1.0,
-    a=None,
-    b=None,
-    gamma=1.0,
-    negative_sample_rate=5,
-    n_epochs=None,
-    init="spectral",
-    random_state=None,
-    metric="euclidean",
-    metric_kwds=None,
-    densmap=False,
-    densmap_kwds=None,
-    output_dens=False,
-    output_metric=None,
-    output_metric_kwds=None,
-    euclidean_output=True,
-    parallel=False,
-    verbose=False,
-    tqdm_kwds=None,
-):
+    data: Any,
+    graph: Any,
+    n_components: int = 2,
+    initial_alpha: float = 1.0,
+    a: Optional[float] = None,
+    b: Optional[float] = None,
+    gamma: float = 1.0,
+    negative_sample_rate: int = 5,
+    n_epochs: Any = None,
+    init: Any = "spectral",
+    random_state: Any = None,
+    metric: Any = "euclidean",
+    metric_kwds: Optional[dict[str, Any]] = None,
+    densmap: bool = False,
+    densmap_kwds: Optional[dict[str, Any]] = None,
+    output_dens: bool = False,
+    output_metric: Any = None,
+    output_metric_kwds: Optional[dict[str, Any]] = None,
+    euclidean_output: bool = True,
+    parallel: bool = False,
+    verbose: bool = False,
+    tqdm_kwds: Optional[dict[str, Any]] = None,
+) -> tuple[np.ndarray, dict[str, Any]]:
     """(map, details): the layout of a fuzzy set in n_components dimensions, float32. `data` tells where to put connected
     components, if there are many. n_epochs None or below 1: 500 up to 10,000 points, else 200; a list also gives
     details["embedding_list"]. init: 'spectral', 'tswspectral', 'pca', 'random' or places, which are used unchanged. For
