@@ -339,7 +339,7 @@ def test_what_ordinary_templates_do_is_within_the_bounds():
             "{% for m in messages[:20] %}{{ f(m, messages) }}{% endfor %}{{ messages | map(attribute='role') | unique | list | tojson(indent=4) }}",
             "{% set d = {'a': (1, 2), 'b': [3]} %}{% for k, v in d | dictsort %}{{ k }}{{ v }}{% endfor %}{{ d.items() | list }}{{ 1 < 2 < 3 }}"
             "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}{{ messages | sum(attribute='x', start=1) if false else [1, 2.5] | sum }}",
-            "{{ '%5d|%-5d|%05d|%.2f|%5.1f|%s|%%|%i' % (7, -7, -7, 2.345, -1.25, 'x', true) }}{{ '{0}{0:>4}{x:^7}|{:*<5}'.format('a', x='b') }}"
+            "{{ '%5d|%-5d|%05d|%.2f|%5.1f|%s|%%|%i' % (7, -7, -7, 2.345, -1.25, 'x', true) }}{{ '{0}{0:>4}{x:^7}'.format('a', x='b') }}{{ '{:*<5}'.format('a') }}"
             "{{ '{:05}|{:d}|{:.3f}|{{}}|{}'.format(-3, 4, 2.0, [1]) }}{{ [3, 'a' * 3, [1] * 2, 2 * (1,)] }}{{ 7 | abs }}{{ -1.5 | abs }}{{ 3 | float }}"
             "{{ ['b', 'A', 'c'] | sort }}{{ ['b', 'A', 'c'] | sort(true, true) }}{{ messages | sort(attribute='role') | map(attribute='role') | first }}"
             "{{ [2, 3, 1] | max }}{{ ['b', 'B', 'a'] | min }}{{ ['b', 'B', 'a'] | max }}{{ [1, 2, 3] | select('gt', 1) | list }}{{ 'a' is lower }}"
