@@ -78,19 +78,19 @@ class ParametricUMAP(UMAP):
         self,
         X: Array,
         y: Optional[Any] = None,
-        precomputed_distances: Optional[Array] = None,  # type: ignore[override]
+        precomputed_distances: Optional[Array] = None,
         landmark_positions: Optional[Array] = None,
         ensure_all_finite: bool | str = True,
     ) -> Self: ...
     def fit_transform(
         self,
         X: Array,
-        y: Optional[Any] = None,  # type: ignore[override]
+        y: Optional[Any] = None,
         precomputed_distances: Optional[Array] = None,
         landmark_positions: Optional[Array] = None,
         ensure_all_finite: bool | str = True,
     ) -> Any: ...
-    def transform(self, X: Array, batch_size: Optional[int] = None) -> Any: ...  # type: ignore[override]
+    def transform(self, X: Array, batch_size: Optional[int] = None) -> Any: ...
     def add_landmarks(
         self,
         X: Array,
