@@ -115,6 +115,7 @@ def spiked(e, p, ids, s):
 T7 = {"temperature": 0.7}
 SYSTEM = (BOS, 21, 22, 23, 24, 25)
 FAULTS = {
+    "negated": Fault(("sign",), {}, lambda e, p, ids, s: -plain(e, p, ids, s)),
     "one later": Fault(("shift",), {}, moved(1)),
     "one earlier": Fault(("shift",), {}, moved(-1)),
     "labels not shifted": Fault(("shift",), {}, own_row),

@@ -33,6 +33,7 @@ def lengths(case):
 
 def remove(case):
     """Finds them, and takes them out of the case. Yields what was found."""
+    yield from _negated(case)
     predicted = case.predicted(case.state)
     counts, missing, total = Counter(), 0, 0
     coarse = case.on_grid()[0] > 0.9  # where whole numbers are common
@@ -57,6 +58,16 @@ def remove(case):
         for x, p in zip(case.values, predicted):
             x[(x == value) & ~(np.abs(x - p) < 0.05)] = np.nan
     yield from _after_the_end(case)
+
+
+def _negated(case):
+    """Losses in place of log-probabilities: turned round, so that other causes are seen."""
+    flat = np.concatenate(case.values)
+    if flat.size and np.mean(flat > 1e-6) > 0.8:
+        for x in case.values:
+            np.negative(x, out=x)
+        says = "the numbers are positive: losses, minus the log-probability"
+        yield Finding("sign", says, "negate them: a log-probability is 0 or less", 0.0, flat.size)
 
 
 def _places(case, test):
