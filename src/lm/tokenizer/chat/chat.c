@@ -39,31 +39,15 @@ static napier_status check_messages(napier_context *context, const napier_chat_m
     return NAPIER_OK;
 }
 
-/* A format of the table. */
-typedef struct format {
-    napier_chat_render *render;
-    bool has_tools, has_reasoning; /* and a think block that disable_thinking leaves empty */
-    bool has_date;
-} format;
-
-static const format formats[] = {[NAPIER_CHAT_QWEN3] = {napier_chat_qwen3, true, true, false},
-                                 [NAPIER_CHAT_QWEN2_5] = {napier_chat_qwen2_5, true, false, false},
-                                 [NAPIER_CHAT_LLAMA3] = {napier_chat_llama3, false, false, false},
-                                 [NAPIER_CHAT_LLAMA3_1] = {napier_chat_llama3_1, false, false, true},
-                                 [NAPIER_CHAT_LLAMA2] = {napier_chat_llama2, false, false, false},
-                                 [NAPIER_CHAT_MISTRAL_V0_1] = {napier_chat_mistral, false, false, false},
-                                 [NAPIER_CHAT_MISTRAL_V0_2] = {napier_chat_mistral, false, false, false}};
-enum { FORMATS = sizeof formats / sizeof formats[0] };
-
 static napier_status check_format(napier_context *context, const napier_chat_message *messages, int64_t count,
                                   const napier_chat_options *o) {
     if (o->chat_template != NULL) {
         return NAPIER_OK;
     }
     NAPIER_REFUSE_IF(context, o->variables_size > 0, "options: variables are a chat template's, and there is none");
-    NAPIER_REFUSE_IF(context, o->format < 0 || o->format >= FORMATS, "options: format is %lld, not from 0 to %d",
-                     (long long)o->format, FORMATS - 1);
-    const format *const f = &formats[o->format];
+    NAPIER_REFUSE_IF(context, o->format < 0 || o->format >= NAPIER_CHAT_BUILTINS,
+                     "options: format is %lld, not from 0 to %d", (long long)o->format, NAPIER_CHAT_BUILTINS - 1);
+    const napier_chat_builtin *const f = &napier_chat_builtins[o->format];
     NAPIER_REFUSE_IF(context, o->tools_size > 0 && !f->has_tools, "options: tools have no place in this format");
     NAPIER_REFUSE_IF(context, o->disable_thinking && !f->has_reasoning,
                      "options: disable_thinking is set, but this format has no think block");
@@ -88,9 +72,5 @@ napier_status napier_chat_text(napier_context *context, const napier_chat_messag
     NAPIER_TRY(napier_check_text_buffer(context, "text", text));
     NAPIER_TRY(check_messages(context, messages, count));
     NAPIER_TRY(check_format(context, messages, count, &o));
-    const size_t before = text->size;
-    napier_chat c = {context, messages, count, &o, text, NAPIER_OK};
-    (o.chat_template != NULL ? napier_chat_run_template : formats[o.format].render)(&c);
-    text->size = c.status ? before : text->size;
-    return c.status;
+    return napier_chat_run(context, messages, count, &o, text);
 }

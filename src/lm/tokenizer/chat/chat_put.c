@@ -1,6 +1,4 @@
-/* lm/tokenizer/chat/chat_put.c - what the chat formats share: roles, text, white space. */
-#include "core/base/context.h"
-#include "lm/text/buffer.h"
+/* lm/tokenizer/chat/chat_put.c - what the chat templates share: roles, white space. */
 #include "lm/tokenizer/chat/chat.h"
 #include "lm/tokenizer/unicode.h"
 
@@ -12,30 +10,6 @@ napier_role napier_chat_role(const char *name) {
         r++;
     }
     return (napier_role)r;
-}
-
-bool napier_chat_is(const napier_chat *c, int64_t i, napier_role role) {
-    return i >= 0 && i < c->count && napier_chat_role(c->messages[i].role) == role;
-}
-
-napier_span napier_chat_content(const napier_chat *c, int64_t i) {
-    return (napier_span){c->messages[i].content, c->messages[i].size};
-}
-
-void napier_chat_put_span(napier_chat *c, napier_span s) {
-    if (!c->status) {
-        c->status = napier_text_buffer_append(c->context, c->out, s.bytes, s.size);
-    }
-}
-
-void napier_chat_put(napier_chat *c, const char *text) { napier_chat_put_span(c, (napier_span){text, strlen(text)}); }
-
-void napier_chat_refuse(napier_chat *c, int64_t i, const char *why) {
-    if (!c->status) {
-        c->status = napier_fail(c->context, NAPIER_INVALID_ARGUMENT,
-                                "messages[%lld]: %s a message of the role %.40s has no place here in this format",
-                                (long long)i, why, c->messages[i].role);
-    }
 }
 
 /* The characters that Python's str.isspace() accepts; they are all of at most 3 bytes. */

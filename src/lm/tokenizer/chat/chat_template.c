@@ -202,14 +202,15 @@ const char *napier_chat_template_text(const napier_chat_template *t, size_t *siz
 
 static napier_span key(const char *text) { return (napier_span){text, strlen(text)}; }
 
-static jinja_value tool_calls(jinja *j, const napier_chat_message *m) {
+static jinja_value tool_calls(jinja *j, const napier_chat_message *m, bool is_builtin) {
     const jinja_value list = napier_jinja_list(j);
     for (int64_t i = 0; i < m->tool_call_count && !j->status; i++) {
         const napier_tool_call *const call = &m->tool_calls[i];
         const jinja_value function = napier_jinja_dict(j, JINJA_DICT), item = napier_jinja_dict(j, JINJA_DICT);
         napier_jinja_put(j, function, key("name"), napier_jinja_span((napier_span){call->name, call->name_size}));
+        const napier_span arguments = {call->arguments, call->arguments_size};
         napier_jinja_put(j, function, key("arguments"),
-                         napier_jinja_json(j, (napier_span){call->arguments, call->arguments_size}));
+                         is_builtin ? napier_jinja_span(arguments) : napier_jinja_json(j, arguments));
         napier_jinja_put(j, item, key("type"), napier_jinja_text("function"));
         napier_jinja_put(j, item, key("function"), function);
         napier_jinja_add(j, list, item);
@@ -217,29 +218,22 @@ static jinja_value tool_calls(jinja *j, const napier_chat_message *m) {
     return list;
 }
 
-static jinja_value message(jinja *j, const napier_chat_message *m) {
+static jinja_value message(jinja *j, const napier_chat_message *m, bool is_builtin) {
     const jinja_value made = napier_jinja_dict(j, JINJA_DICT);
     const jinja_value thoughts = napier_jinja_span((napier_span){m->reasoning, m->reasoning_size});
     napier_jinja_put(j, made, key("role"), napier_jinja_text(m->role));
-    if (m->content != NULL) {
-        napier_jinja_put(j, made, key("content"), napier_jinja_span((napier_span){m->content, m->size}));
+    if (m->content != NULL || is_builtin) {
+        const napier_span content = {m->content != NULL ? m->content : "", m->size};
+        napier_jinja_put(j, made, key("content"), napier_jinja_span(content));
     }
     if (m->reasoning != NULL) { /* templates know them by one of these names */
         napier_jinja_put(j, made, key("reasoning_content"), thoughts);
         napier_jinja_put(j, made, key("thinking"), thoughts);
     }
     if (m->tool_call_count > 0) {
-        napier_jinja_put(j, made, key("tool_calls"), tool_calls(j, m));
+        napier_jinja_put(j, made, key("tool_calls"), tool_calls(j, m, is_builtin));
     }
     return made;
-}
-
-static void set_messages(jinja *j, const napier_chat *c) {
-    const jinja_value list = napier_jinja_list(j);
-    for (int64_t i = 0; i < c->count && !j->status; i++) {
-        napier_jinja_add(j, list, message(j, &c->messages[i]));
-    }
-    napier_jinja_set(j, "messages", list);
 }
 
 /* A JSON on each line; a template that looks for tools finds none where there are none. */
@@ -271,14 +265,6 @@ static napier_status check(napier_context *context, const napier_chat_template *
     return NAPIER_OK;
 }
 
-static size_t input_size(const napier_chat *c) {
-    size_t size = c->options->tools_size + c->options->variables_size;
-    for (int64_t i = 0; i < c->count; i++) {
-        size += c->messages[i].size + c->messages[i].reasoning_size;
-    }
-    return size;
-}
-
 /* The members of an object in JSON. */
 static void set_given(jinja *j, napier_span json) {
     const jinja_value given = napier_jinja_json(j, json);
@@ -291,13 +277,21 @@ static void set_given(jinja *j, napier_span json) {
     }
 }
 
-static void set_variables(jinja *j, const napier_chat *c, const napier_chat_template *t) {
-    const napier_chat_options *const o = c->options;
-    for (int i = 0; i < t->special_count; i++) {
-        napier_jinja_set(j, t->special[i][0], napier_jinja_text(t->special[i][1]));
+static void set_messages(jinja *j, const napier_chat_message *messages, int64_t count, bool is_builtin) {
+    const jinja_value list = napier_jinja_list(j);
+    for (int64_t i = 0; i < count && !j->status; i++) {
+        napier_jinja_add(j, list, message(j, &messages[i], is_builtin));
     }
-    set_messages(j, c);
-    set_tools(j, (napier_span){o->tools, o->tools_size});
+    napier_jinja_set(j, "messages", list);
+}
+
+static void set_options(jinja *j, const napier_chat_options *o) {
+    const napier_span tools = {o->tools, o->tools_size};
+    if (o->chat_template != NULL) {
+        set_tools(j, tools);
+    } else if (tools.size > 0) {
+        napier_jinja_set(j, "tools", napier_jinja_span(tools));
+    }
     napier_jinja_set(j, "documents", (jinja_value){.kind = JINJA_NONE});
     napier_jinja_set(j, "add_generation_prompt", napier_jinja_bool(o->add_generation_prompt != 0));
     if (o->disable_thinking) {
@@ -313,18 +307,32 @@ static void set_variables(jinja *j, const napier_chat *c, const napier_chat_temp
     }
 }
 
-void napier_chat_run_template(napier_chat *c) {
-    const napier_chat_template *const t = c->options->chat_template;
+napier_status napier_chat_run(napier_context *context, const napier_chat_message *messages, int64_t count,
+                              const napier_chat_options *options, napier_text_buffer *out) {
+    const napier_chat_template *const t = options->chat_template;
+    size_t input = options->tools_size + options->variables_size;
     jinja j;
-    c->status = check(c->context, t, c->options);
-    if (c->status) {
-        return;
+    if (t != NULL) {
+        NAPIER_TRY(check(context, t, options));
     }
-    napier_jinja_start(&j, c->context, input_size(c));
-    set_variables(&j, c, t);
-    napier_jinja_read(&j, (napier_span){t->text, t->size});
+    for (int64_t i = 0; i < count; i++) {
+        input += messages[i].size + messages[i].reasoning_size;
+        for (int64_t k = 0; k < messages[i].tool_call_count; k++) {
+            input += messages[i].tool_calls[k].arguments_size;
+        }
+    }
+    napier_jinja_start(&j, context, input);
+    j.is_builtin = t == NULL;
+    for (int i = 0; t != NULL && i < t->special_count; i++) {
+        napier_jinja_set(&j, t->special[i][0], napier_jinja_text(t->special[i][1]));
+    }
+    set_messages(&j, messages, count, t == NULL);
+    set_options(&j, options);
+    napier_jinja_read(&j,
+                      t != NULL ? (napier_span){t->text, t->size} : key(napier_chat_builtins[options->format].source));
     napier_jinja_run(&j);
-    c->status = j.status;
-    napier_chat_put_span(c, (napier_span){j.out.bytes, j.out.size});
+    napier_status status = j.status;
+    status = status ? status : napier_text_buffer_append(context, out, j.out.bytes, j.out.size);
     napier_jinja_end(&j);
+    return status;
 }

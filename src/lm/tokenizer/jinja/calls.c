@@ -776,7 +776,8 @@ jinja_value napier_jinja_function(jinja *j, napier_span name, const jinja_argume
                        given.bytes);
         napier_jinja_clean(text);
         if (!j->status) {
-            j->status = napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "messages: the chat template says: %s", text);
+            j->status = napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "%s%s",
+                                    j->is_builtin ? "" : "messages: the chat template says: ", text);
         }
         return undefined;
     }

@@ -114,6 +114,7 @@ typedef struct jinja {
     int64_t frame;   /* the first variable of the innermost loop or macro, which `set` assigns to */
     int64_t visible; /* the first variable of the running macro */
     bool is_in_frame;
+    bool is_builtin; /* the template is the library's own: what it refuses is said in its words alone */
     enum { JINJA_GO, JINJA_BREAK, JINJA_CONTINUE } flow;
     napier_text_buffer out;
     jinja_value (*call_macro)(struct jinja *j, jinja_value macro, const jinja_arguments *a); /* of run.c */
