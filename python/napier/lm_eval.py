@@ -35,15 +35,14 @@ else:
     missing = None
 
 from . import _napier
-from ._lm import chat_template as chat_templates
+from ._lm import chat_template as chat_templates, hub
 from ._lm.causal_lm import CausalLM
-from ._lm.hub import is_gguf
 
 
 def _special_token(model, name):
     """The id of a tokenizer's bos_token or eos_token, as in transformers and so in the harness's hf; None if it has none."""
     token = {"eos_token": "<|endoftext|>"}.get(name)  # the default of Qwen's tokenizers
-    if model.directory and is_gguf(model.directory):
+    if model.directory and hub.is_gguf(model.directory):
         token = json.loads(_napier._gguf_document(model.directory, "tokenizer_config.json")).get(name)
     elif model.directory:  # None: a model in memory
         for file in ("tokenizer_config.json", "special_tokens_map.json"):

@@ -41,6 +41,8 @@ def tokenizer_in(path):
 
 
 def is_gguf(path):
-    """Whether a file is one of GGUF."""
+    """Whether a path is that of a file of GGUF."""
+    if os.path.isdir(path):
+        return False
     with open(path, "rb") as file:
         return file.read(4) == b"GGUF"
