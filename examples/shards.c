@@ -33,7 +33,7 @@ static unsigned char *reduce_shard(napier_context *context, int k, const float *
         fprintf(stderr, "shards: no memory\n");
         exit(EXIT_FAILURE);
     }
-    check(napier_softmax_state_save(context, state, bytes, *size), context);
+    check(napier_softmax_state_to_bytes(context, state, bytes, *size), context);
     napier_softmax_state_destroy(state);
     printf("shard %d: %d logits became %zu bytes\n", k, SHARD, *size);
     return bytes;
@@ -45,7 +45,7 @@ static napier_softmax_state *merge_all(napier_context *context, unsigned char *c
                                        const size_t size[SHARDS]) {
     napier_softmax_state *states[SHARDS] = {NULL};
     for (int k = 0; k < SHARDS; k++) {
-        check(napier_softmax_state_load(context, bytes[k], size[k], &states[k]), context);
+        check(napier_softmax_state_from_bytes(context, bytes[k], size[k], &states[k]), context);
     }
     check(napier_softmax_state_merge(context, states[3], states[2]), context);
     check(napier_softmax_state_merge(context, states[0], states[1]), context);

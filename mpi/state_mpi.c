@@ -11,8 +11,8 @@ napier_status napier_mpi_softmax_state_pack(napier_context *context, const napie
         return napier_set_error(context, NAPIER_INVALID_ARGUMENT, state ? "record: is NULL" : "state: is NULL");
     }
     memset(record, 0, NAPIER_MPI_STATE_BYTES);
-    const napier_status status =
-        napier_softmax_state_save(context, state, (char *)record + sizeof size, NAPIER_MPI_STATE_BYTES - sizeof size);
+    const napier_status status = napier_softmax_state_to_bytes(context, state, (char *)record + sizeof size,
+                                                               NAPIER_MPI_STATE_BYTES - sizeof size);
     if (!status) {
         memcpy(record, &size, sizeof size);
     }
@@ -36,7 +36,7 @@ napier_status napier_mpi_softmax_state_unpack(napier_context *context, const voi
                                           "where that of the rank before ends")
                        : napier_set_error(context, NAPIER_CORRUPT_DATA, "record: its size is that of no state");
     }
-    return napier_softmax_state_load(context, (const char *)record + sizeof size, (size_t)size, out);
+    return napier_softmax_state_from_bytes(context, (const char *)record + sizeof size, (size_t)size, out);
 }
 
 /* Makes a record that no state has, but the status of what failed. */

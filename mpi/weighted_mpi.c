@@ -35,8 +35,8 @@ static napier_status save_state(const exchange *x, const weighted_rows *w, int64
     TRY(napier_softmax_state_create_weighted(x->context, NAPIER_F32, exchange_first(x), w->options, &state));
     napier_status status =
         napier_softmax_state_update_weighted(x->context, state, row_of(w->logits, row), row_of(w->weights, row));
-    status =
-        status ? status : napier_softmax_state_save(x->context, state, w->mine + (size_t)row * w->widest, w->widest);
+    status = status ? status
+                    : napier_softmax_state_to_bytes(x->context, state, w->mine + (size_t)row * w->widest, w->widest);
     napier_softmax_state_destroy(state);
     return status;
 }
@@ -50,7 +50,7 @@ static napier_status finish_state(const exchange *x, const weighted_rows *w, int
     for (int r = 0; !status && r < x->ranks; r++) {
         napier_softmax_state *theirs = NULL;
         const char *const record = w->all + (size_t)(r * x->rows + row) * w->widest;
-        status = napier_softmax_state_load(x->context, record, state_bytes(x, w, r), &theirs);
+        status = napier_softmax_state_from_bytes(x->context, record, state_bytes(x, w, r), &theirs);
         status = status ? status : napier_softmax_state_merge(x->context, whole, theirs);
         napier_softmax_state_destroy(theirs);
     }

@@ -105,8 +105,8 @@ static void softmax_of_a_row_in_two_parts(napier_context *context) {
 
     const size_t size = napier_softmax_state_size(right);
     void *const bytes = malloc(size);
-    EXPECT(bytes && napier_softmax_state_save(context, right, bytes, size) == NAPIER_OK);
-    EXPECT(napier_softmax_state_load(context, bytes, size, &received) == NAPIER_OK);
+    EXPECT(bytes && napier_softmax_state_to_bytes(context, right, bytes, size) == NAPIER_OK);
+    EXPECT(napier_softmax_state_from_bytes(context, bytes, size, &received) == NAPIER_OK);
     EXPECT(napier_softmax_state_first_index(received) == 3 && napier_softmax_state_count(received) == 2);
 
     double lse;

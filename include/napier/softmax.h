@@ -222,12 +222,22 @@ NAPIER_API int64_t napier_softmax_state_count(const napier_softmax_state *state)
  * little-endian, with magic, format, numerics version, tile, dtype, temperature and a checksum. */
 NAPIER_API size_t napier_softmax_state_size(const napier_softmax_state *state);
 /* Writes napier_softmax_state_size bytes. INVALID_ARGUMENT if `capacity` is less. */
-NAPIER_API napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state,
-                                                   void *bytes, size_t capacity);
+NAPIER_API napier_status napier_softmax_state_to_bytes(napier_context *context, const napier_softmax_state *state,
+                                                       void *bytes, size_t capacity);
 /* Creates a state from bytes, which may be hostile. CORRUPT_DATA if they do not follow the format; STATE_MISMATCH if their
  * numerics version, tile or dtype is another. A loaded state is not finished. */
-NAPIER_API napier_status napier_softmax_state_load(napier_context *context, const void *bytes, size_t size,
-                                                   napier_softmax_state **out);
+NAPIER_API napier_status napier_softmax_state_from_bytes(napier_context *context, const void *bytes, size_t size,
+                                                         napier_softmax_state **out);
+
+static inline NAPIER_DEPRECATED("it is napier_softmax_state_to_bytes") napier_status
+    napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
+                              size_t capacity) {
+    return napier_softmax_state_to_bytes(context, state, bytes, capacity);
+}
+static inline NAPIER_DEPRECATED("it is napier_softmax_state_from_bytes") napier_status
+    napier_softmax_state_load(napier_context *context, const void *bytes, size_t size, napier_softmax_state **out) {
+    return napier_softmax_state_from_bytes(context, bytes, size, out);
+}
 
 #ifdef __cplusplus
 }

@@ -167,7 +167,7 @@ static void run_state(const golden_case *c, const matrix *in, const matrix *out,
     if (c->op == STATE_BYTES) {
         const size_t size = napier_softmax_state_size(s[0]);
         unsigned char *const bytes = golden_room((int64_t)size, 1);
-        golden_demand(napier_softmax_state_save(golden_context, s[0], bytes, size));
+        golden_demand(napier_softmax_state_to_bytes(golden_context, s[0], bytes, size));
         for (size_t i = 0; i < size; i++) {
             *bytes_hash = golden_hash(*bytes_hash, bytes[i], 1);
         }

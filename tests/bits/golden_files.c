@@ -81,17 +81,17 @@ static void optimizer_file(const file *f) {
 
 static void state_file(const file *f) {
     napier_softmax_state *state = NULL, *none = NULL;
-    golden_demand(napier_softmax_state_load(golden_context, f->bytes, f->size, &state));
+    golden_demand(napier_softmax_state_from_bytes(golden_context, f->bytes, f->size, &state));
     unsigned char *const again = golden_room((int64_t)f->size, 1);
-    golden_demand(napier_softmax_state_save(golden_context, state, again, f->size));
+    golden_demand(napier_softmax_state_to_bytes(golden_context, state, again, f->size));
     demand_equal(f, again, napier_softmax_state_size(state));
     double results[2];
     golden_demand(napier_softmax_state_finish_weighted(golden_context, state, &results[0], &results[1]));
     golden_line(hash_elements(GOLDEN_BASIS, results, NAPIER_F64, 2), "file:%s", f->name);
     napier_softmax_state_destroy(state);
-    demand_refused(f, napier_softmax_state_load(golden_context, of_the_future(f, 8), f->size, &none),
+    demand_refused(f, napier_softmax_state_from_bytes(golden_context, of_the_future(f, 8), f->size, &none),
                    "format 99; this library reads 1 and 2");
-    demand_refused(f, napier_softmax_state_load(golden_context, of_the_future(f, 12), f->size, &none),
+    demand_refused(f, napier_softmax_state_from_bytes(golden_context, of_the_future(f, 12), f->size, &none),
                    "numerics version 99; this library computes version 1 ");
 }
 

@@ -81,7 +81,7 @@ static size_t cpu_bytes(napier_const_matrix x, int64_t row, int64_t begin, int64
     fine(napier_softmax_state_create(cpu, compute, begin, o, &s));
     fine(napier_softmax_state_update(cpu, s, (napier_const_vector){at, end - begin, x.col_stride, x.dtype}));
     const size_t size = napier_softmax_state_size(s);
-    fine(napier_softmax_state_save(cpu, s, bytes, size));
+    fine(napier_softmax_state_to_bytes(cpu, s, bytes, size));
     napier_softmax_state_destroy(s);
     return size;
 }
@@ -110,7 +110,7 @@ static napier_cuda_softmax_part part_of(const grid *x, int64_t begin, int64_t en
             assert_memory_equal(ours, bytes, size);
         }
         napier_softmax_state *s = NULL;
-        fine(napier_softmax_state_load(cpu, ours, size, &s)); /* also those with a NaN */
+        fine(napier_softmax_state_from_bytes(cpu, ours, size, &s)); /* also those with a NaN */
         napier_softmax_state_destroy(s);
     }
     return part;

@@ -7,7 +7,7 @@ enum { TILE = 1024, MOST_ELEMENTS = 3 * TILE };
 
 static napier_softmax_state *load(napier_context *context, const unsigned char *bytes, size_t size) {
     napier_softmax_state *state = NULL;
-    const napier_status status = napier_softmax_state_load(context, bytes, size, &state);
+    const napier_status status = napier_softmax_state_from_bytes(context, bytes, size, &state);
     (void)MADE(context, status, state != NULL, NAPIER_CORRUPT_DATA, NAPIER_STATE_MISMATCH);
     REQUIRE(state == NULL || napier_last_error(context)[0] == '\0', "a text: %s", napier_last_error(context));
     return state;
@@ -55,9 +55,9 @@ static void check_taken(input *in, napier_softmax_state *state, const unsigned c
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     REQUIRE(napier_softmax_state_size(state) == size, "size");
     unsigned char *const again = fuzz_allocate(size);
-    REQUIRE_OK(context, napier_softmax_state_save(context, state, again, size));
+    REQUIRE_OK(context, napier_softmax_state_to_bytes(context, state, again, size));
     REQUIRE(memcmp(bytes, again, size) == 0, "load, save: other bytes");
-    REQUIRE(napier_softmax_state_save(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT,
+    REQUIRE(napier_softmax_state_to_bytes(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT,
             "a byte too few was taken");
     free(again);
     napier_softmax_state *const twin = load(context, bytes, size);
@@ -94,7 +94,7 @@ static unsigned char *true_state(input *in, size_t *size) {
     *size = napier_softmax_state_size(state);
     unsigned char *const bytes = fuzz_allocate(*size + 64);
     memset(bytes, 0, *size + 64);
-    REQUIRE_OK(context, napier_softmax_state_save(context, state, bytes, *size));
+    REQUIRE_OK(context, napier_softmax_state_to_bytes(context, state, bytes, *size));
     napier_softmax_state_destroy(state);
     return bytes;
 }

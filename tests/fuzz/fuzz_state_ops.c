@@ -38,7 +38,7 @@ static const char *element(const game *g, int64_t i) { return g->row + (size_t)i
 static unsigned char *bytes_of(napier_context *context, const napier_softmax_state *state, size_t *size) {
     *size = napier_softmax_state_size(state);
     unsigned char *const bytes = fuzz_allocate(*size);
-    REQUIRE_OK(context, napier_softmax_state_save(context, state, bytes, *size));
+    REQUIRE_OK(context, napier_softmax_state_to_bytes(context, state, bytes, *size));
     return bytes;
 }
 
@@ -70,7 +70,7 @@ static void reload(game *g, part *p) {
     size_t size, again;
     unsigned char *const bytes = bytes_of(context, p->state, &size);
     napier_softmax_state *loaded = NULL;
-    REQUIRE_OK(context, napier_softmax_state_load(context, bytes, size, &loaded));
+    REQUIRE_OK(context, napier_softmax_state_from_bytes(context, bytes, size, &loaded));
     REQUIRE(napier_softmax_state_first_index(loaded) == p->begin &&
                 napier_softmax_state_count(loaded) == p->end - p->begin,
             "a loaded state lies elsewhere");

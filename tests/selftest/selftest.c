@@ -641,8 +641,8 @@ static napier_softmax_state *reload(napier_context *context, napier_softmax_stat
     const size_t size = napier_softmax_state_size(state);
     char *const bytes = allocate(size, 1);
     napier_softmax_state *loaded = NULL;
-    works(napier_softmax_state_save, context, state, bytes, size);
-    works(napier_softmax_state_load, context, bytes, size, &loaded);
+    works(napier_softmax_state_to_bytes, context, state, bytes, size);
+    works(napier_softmax_state_from_bytes, context, bytes, size, &loaded);
     free(bytes);
     napier_softmax_state_destroy(state);
     return loaded;
@@ -962,11 +962,11 @@ static void check_errors(napier_context *context) {
                   NAPIER_INVALID_ARGUMENT, "f64", "an f64 block for an f32 state");
     const size_t size = napier_softmax_state_size(state);
     unsigned char *const bytes = allocate(size, 1);
-    works(napier_softmax_state_save, context, state, bytes, size);
-    check(napier_softmax_state_load(context, bytes, size - 1, &loaded) == NAPIER_CORRUPT_DATA && !loaded,
+    works(napier_softmax_state_to_bytes, context, state, bytes, size);
+    check(napier_softmax_state_from_bytes(context, bytes, size - 1, &loaded) == NAPIER_CORRUPT_DATA && !loaded,
           "refused: a state that lacks its last byte");
     bytes[size / 2] ^= 1;
-    check(napier_softmax_state_load(context, bytes, size, &loaded) == NAPIER_CORRUPT_DATA && !loaded,
+    check(napier_softmax_state_from_bytes(context, bytes, size, &loaded) == NAPIER_CORRUPT_DATA && !loaded,
           "refused: a state with one bit turned over");
     free(bytes);
     napier_softmax_state_destroy(state);

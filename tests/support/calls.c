@@ -237,16 +237,16 @@ static napier_status state_use_of(napier_context *c, napier_dtype compute) {
         status = napier_softmax_state_create(c, compute, 3000, &o, &next);
     }
     status = status ? status : napier_softmax_state_update(c, next, napier_const_array_f32(numbers + 3000, 2000));
-    status = status ? status : CALL(napier_softmax_state_save, c, next, bytes, 1 << 15);
+    status = status ? status : CALL(napier_softmax_state_to_bytes, c, next, bytes, 1 << 15);
     if (!status) {
-        status = CALL(napier_softmax_state_load, c, bytes, CALL(napier_softmax_state_size, next), &loaded);
+        status = CALL(napier_softmax_state_from_bytes, c, bytes, CALL(napier_softmax_state_size, next), &loaded);
         made(status, loaded);
     }
     status = status ? status : CALL(napier_softmax_state_merge, c, s, loaded);
     status = status ? status : CALL(napier_softmax_state_finish, c, s, lse);
     status =
         status ? status : CALL(napier_softmax_state_apply, c, s, NAPIER_KIND_SOFTMAX, array(5000), new_array(5000));
-    status = status ? status : napier_softmax_state_save(c, s, room(1 << 15, 1), napier_softmax_state_size(s));
+    status = status ? status : napier_softmax_state_to_bytes(c, s, room(1 << 15, 1), napier_softmax_state_size(s));
     CALL(napier_softmax_state_destroy, s);
     napier_softmax_state_destroy(next);
     napier_softmax_state_destroy(loaded);
@@ -263,9 +263,9 @@ static napier_status state_use_weighted(napier_context *c) {
     status = status ? status : napier_softmax_state_create_weighted(c, NAPIER_F32, 3000, NULL, &next);
     const napier_const_vector rest = napier_const_array_f32(numbers + 3000, 2000);
     status = status ? status : napier_softmax_state_update_weighted(c, next, rest, rest);
-    status = status ? status : napier_softmax_state_save(c, next, bytes, 1 << 15);
+    status = status ? status : napier_softmax_state_to_bytes(c, next, bytes, 1 << 15);
     if (!status) {
-        status = napier_softmax_state_load(c, bytes, napier_softmax_state_size(next), &loaded);
+        status = napier_softmax_state_from_bytes(c, bytes, napier_softmax_state_size(next), &loaded);
         made(status, loaded);
     }
     status = status ? status : napier_softmax_state_merge(c, loaded, s); /* in front of it, which needs memory */

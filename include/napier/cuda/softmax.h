@@ -112,7 +112,7 @@ NAPIER_API napier_status napier_cuda_softmax_state_apply(napier_cuda_context *co
                                                          const napier_softmax_options *options);
 
 /* ---- Parts that begin and end anywhere -----------------------------------------------------------------------------
- * The same bytes as napier_softmax_state_save on the CPU, in device memory: one part of each row of a batch, for shards
+ * The same bytes as napier_softmax_state_to_bytes on the CPU, in device memory: one part of each row of a batch, for shards
  * of any size. A part holds the elements of the tiles at its two ends, at most 2046 of them. Parts that follow one
  * another in their rows are added to states (above); any engine may send them, and the CPU loads them too.
  *
@@ -130,7 +130,7 @@ typedef struct napier_cuda_softmax_part {
 /* The bytes of one row's part: napier_softmax_state_size of such a state. 0 if no state is like that. */
 NAPIER_API size_t napier_cuda_softmax_part_size(napier_dtype compute, int64_t first_index, int64_t cols);
 
-/* Writes the parts of logits [rows, part.cols]: the bytes that napier_softmax_state_save writes for a state that was created at
+/* Writes the parts of logits [rows, part.cols]: the bytes that napier_softmax_state_to_bytes writes for a state that was created at
  * part.first_index with these options and updated with the row. A row with a NaN has other bytes, which mean the same.
  * Bytes of a row behind the part's size stay as they are. `part` does not overlap `logits`. */
 NAPIER_API napier_status napier_cuda_softmax_part_save(napier_cuda_context *context, struct CUstream_st *stream,
@@ -143,7 +143,7 @@ NAPIER_API napier_status napier_cuda_softmax_part_save(napier_cuda_context *cont
  * The first begins at a multiple of 1024, and the last ends at one or at the end of the row. options: those of the parts.
  * A kernel compares what each part says about itself (columns, dtype, options, numerics version) with the arguments. A
  * row with another part becomes NaN, and napier_cuda_synchronize reports it. Checksums are not compared: check bytes from
- * elsewhere with napier_softmax_state_load. */
+ * elsewhere with napier_softmax_state_from_bytes. */
 NAPIER_API napier_status napier_cuda_softmax_part_update(napier_cuda_context *context, struct CUstream_st *stream,
                                                          napier_cuda_workspace *workspace, void *states, int64_t rows,
                                                          napier_dtype compute, const napier_cuda_softmax_part *parts,

@@ -179,7 +179,7 @@ static PyObject *state_bytes(PyObject *self, PyObject *none) {
     int failed;
     state_lock(self);
     size = napier_softmax_state_size(state_of(self));
-    RUN_SIZED(failed, "to_bytes", napier_softmax_state_save(context, state_of(self), room, sizeof room), 0);
+    RUN_SIZED(failed, "to_bytes", napier_softmax_state_to_bytes(context, state_of(self), room, sizeof room), 0);
     state_unlock(self);
     return failed ? NULL : PyBytes_FromStringAndSize(room, (Py_ssize_t)size);
 }
@@ -193,7 +193,7 @@ static PyObject *py_state_from_bytes(PyObject *self, PyObject *data) {
     }
     napier_softmax_state *state = NULL;
     int failed;
-    RUN_SIZED(failed, "from_bytes", napier_softmax_state_load(context, b.buf, (size_t)b.len, &state), 0);
+    RUN_SIZED(failed, "from_bytes", napier_softmax_state_from_bytes(context, b.buf, (size_t)b.len, &state), 0);
     PyBuffer_Release(&b);
     return failed ? NULL : state_wrap(state);
 }

@@ -235,7 +235,7 @@ static void merging_is_associative(int64_t n) {
         works(napier_softmax_state_merge, row_context, s[0], way ? s[1] : s[2]);
         size[way] = napier_softmax_state_size(s[0]);
         bytes[way] = scratch((int64_t)size[way], 1);
-        works(napier_softmax_state_save, row_context, s[0], bytes[way], size[way]);
+        works(napier_softmax_state_to_bytes, row_context, s[0], bytes[way], size[way]);
     }
     expect(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "%s: the grouping shows", row_name);
     for (int way = 0; way < 2; way++) {

@@ -26,7 +26,7 @@ static napier_softmax_state *make_state(napier_context *context, napier_dtype co
 static unsigned char *saved_bytes(napier_context *context, const napier_softmax_state *s, size_t *size) {
     *size = napier_softmax_state_size(s);
     unsigned char *const bytes = scratch((int64_t)*size, 1);
-    works(napier_softmax_state_save, context, s, bytes, *size);
+    works(napier_softmax_state_to_bytes, context, s, bytes, *size);
     return bytes;
 }
 
@@ -479,14 +479,14 @@ static void test_bad_state_arguments(napier_context *context) {
     invalid(context, napier_softmax_state_apply(context, NULL, NAPIER_KIND_SOFTMAX, narrow, napier_array_f32(y, 4)),
             "state");
     unsigned char little[8];
-    invalid(context, napier_softmax_state_save(context, s, little, sizeof little), "capacity", "8");
-    invalid(context, napier_softmax_state_save(context, s, NULL, 100000), "bytes");
-    invalid(context, napier_softmax_state_save(context, NULL, little, 8), "state");
+    invalid(context, napier_softmax_state_to_bytes(context, s, little, sizeof little), "capacity", "8");
+    invalid(context, napier_softmax_state_to_bytes(context, s, NULL, 100000), "bytes");
+    invalid(context, napier_softmax_state_to_bytes(context, NULL, little, 8), "state");
     napier_softmax_state_destroy(s);
     s = (napier_softmax_state *)(uintptr_t)1;
-    invalid(context, napier_softmax_state_load(context, NULL, 100, &s), "bytes");
+    invalid(context, napier_softmax_state_from_bytes(context, NULL, 100, &s), "bytes");
     expect(s == NULL, "*out is not NULL after a failed load");
-    invalid(context, napier_softmax_state_load(context, little, 8, NULL), "out");
+    invalid(context, napier_softmax_state_from_bytes(context, little, 8, NULL), "out");
 }
 
 /* ---- The byte form ----------------------------------------------------------------------------------------------- */
@@ -505,7 +505,7 @@ static void test_bytes_round_trip(napier_context *context) {
                 size_t size;
                 unsigned char *const bytes = saved_bytes(context, s, &size);
                 expect(size <= 20 * 1024, "%zu bytes", size);
-                works(napier_softmax_state_load, context, bytes, size, &halves[h]);
+                works(napier_softmax_state_from_bytes, context, bytes, size, &halves[h]);
                 expect(same_state(context, s, halves[h]), "%s: other bytes after loading", w.name);
                 napier_softmax_state_destroy(s);
             }
@@ -542,7 +542,7 @@ static void test_bytes_are_canonical(napier_context *context) {
     unsigned char *const again = saved_bytes(context, at_once, &size_again);
     expect(size == size_again && memcmp(bytes, again, size) == 0, "finishing changed the bytes");
     napier_softmax_state *loaded = NULL;
-    works(napier_softmax_state_load, context, again, size, &loaded);
+    works(napier_softmax_state_from_bytes, context, again, size, &loaded);
     float x = 0, y = 0;
     refused(context,
             napier_softmax_state_apply(context, loaded, NAPIER_KIND_SOFTMAX, napier_const_array_f32(&x, 1),
@@ -555,7 +555,7 @@ static void test_bytes_are_canonical(napier_context *context) {
 static void must_not_load(napier_context *context, const unsigned char *bytes, size_t size, const char *what,
                           size_t at) {
     napier_softmax_state *s = (napier_softmax_state *)(uintptr_t)1;
-    const napier_status status = napier_softmax_state_load(context, bytes, size, &s);
+    const napier_status status = napier_softmax_state_from_bytes(context, bytes, size, &s);
     if (!expect(status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "%s at %zu of the bytes: %s", what,
                 at, napier_status_string(status))) {
         napier_softmax_state_destroy(status == NAPIER_OK ? s : NULL);

@@ -120,7 +120,7 @@ static void check_finished(napier_context *c, napier_softmax_state *s, const who
 static unsigned char *saved_bytes(napier_context *c, const napier_softmax_state *s, size_t *size) {
     *size = napier_softmax_state_size(s);
     unsigned char *const bytes = scratch((int64_t)*size, 1);
-    works(napier_softmax_state_save, c, s, bytes, *size);
+    works(napier_softmax_state_to_bytes, c, s, bytes, *size);
     return bytes;
 }
 
@@ -153,7 +153,7 @@ static void check_split(napier_context *c, const whole_row *w, rng *r) {
             unsigned char *const bytes = saved_bytes(c, s[p], &size);
             expect(size <= (w->compute == NAPIER_F64 ? 36u : 20u) * 1024u, "%s: %zu bytes", w->name, size);
             napier_softmax_state_destroy(s[p]);
-            succeeded(c, napier_softmax_state_load(c, bytes, size, &s[p]), w->name);
+            succeeded(c, napier_softmax_state_from_bytes(c, bytes, size, &s[p]), w->name);
         }
     }
     for (; left > 1; left--) {
@@ -329,7 +329,7 @@ static void hostile_bytes(napier_context *c) {
                 bytes[size - 8 + (size_t)i] = (unsigned char)(sum >> (8 * i));
             }
             napier_softmax_state *taken = NULL;
-            const napier_status status = napier_softmax_state_load(c, bytes, size, &taken);
+            const napier_status status = napier_softmax_state_from_bytes(c, bytes, size, &taken);
             expect(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "%s",
                    napier_status_string(status));
             if (status == NAPIER_OK) {
@@ -344,7 +344,8 @@ static void hostile_bytes(napier_context *c) {
             unsigned char *const copy = scratch((int64_t)length, 1);
             napier_softmax_state *taken = NULL;
             memcpy(copy, good, length);
-            expect(napier_softmax_state_load(c, copy, length, &taken) == NAPIER_CORRUPT_DATA, "%zu bytes", length);
+            expect(napier_softmax_state_from_bytes(c, copy, length, &taken) == NAPIER_CORRUPT_DATA, "%zu bytes",
+                   length);
         }
     }
 }

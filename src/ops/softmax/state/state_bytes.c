@@ -129,8 +129,8 @@ void napier_state_put_header(unsigned char *at, const napier_softmax_state *stat
     put_bytes(&at, (uint64_t)state->count, 8);
 }
 
-napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
-                                        size_t capacity) {
+napier_status napier_softmax_state_to_bytes(napier_context *context, const napier_softmax_state *state, void *bytes,
+                                            size_t capacity) {
     NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !state || !bytes, "%s: is NULL", state ? "bytes" : "state");
     const size_t size = napier_softmax_state_size(state);
@@ -301,8 +301,8 @@ static napier_status load_fields(napier_context *context, const unsigned char *b
     return NAPIER_OK;
 }
 
-napier_status napier_softmax_state_load(napier_context *context, const void *bytes, size_t size,
-                                        napier_softmax_state **out) {
+napier_status napier_softmax_state_from_bytes(napier_context *context, const void *bytes, size_t size,
+                                              napier_softmax_state **out) {
     if (out) {
         *out = NULL;
     }
