@@ -175,6 +175,10 @@ bool napier_jinja_is_number(jinja_value v);
 jinja_value napier_jinja_percent(jinja *j, napier_span text, jinja_value with);
 jinja_value napier_jinja_format(jinja *j, napier_span text, const jinja_arguments *a);
 
+/* operators.c */
+jinja_value napier_jinja_binary(jinja *j, const char *operator, jinja_value a, jinja_value b);
+bool napier_jinja_compare(jinja *j, const char *operator, jinja_value a, jinja_value b);
+
 /* text.c */
 int64_t napier_jinja_length(napier_span text); /* in characters */
 napier_span napier_jinja_part(napier_span text, int64_t from, int64_t to);
@@ -195,8 +199,6 @@ jinja_value napier_jinja_attribute(jinja *j, jinja_value of, napier_span name);
 
 /* expression.c, variables.c. A macro, which run.c runs, is called in an expression. */
 jinja_value napier_jinja_expression(jinja *j);
-jinja_value napier_jinja_binary(jinja *j, const char *operator, jinja_value a, jinja_value b);
-bool napier_jinja_compare(jinja *j, const char *operator, jinja_value a, jinja_value b);
 jinja_value napier_jinja_operand(jinja *j); /* an expression that is no A if CONDITION else B */
 jinja_value napier_jinja_lookup(jinja *j, napier_span name);
 void napier_jinja_assign(jinja *j, napier_span name, jinja_value value);
