@@ -1,7 +1,7 @@
 """What test_torch_data_parallel.py runs: training on processes of a gloo group, forked from one that has imported PyTorch once.
 data_parallel_ranks.py [PART...], default all:
 
-    loop      a plain loop on 1, 2 and 4 processes: the weights after 3 steps
+    loop      a plain loop on 1, 2 and 4 processes, without and with FSDP: the weights after 3 steps
     trainer   GRPOTrainer on 1, 2 and 4 processes
     kill      a process is killed; what the others say, when, and the weights of a run that goes on without it
     refusals
@@ -20,6 +20,8 @@ import datasets
 import torch
 import transformers
 import trl
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import napier.hf
@@ -85,7 +87,29 @@ def loops():
     for family, mode in (("Qwen3", "f32"), ("Llama", "f32"), ("Qwen3", "bf16"), ("Llama", "bf16")):
         for ranks in (1, 2, 4) if family == "Qwen3" else (1, 4):
             assert ended(run(ranks, loop, family, mode)) == [0] * ranks
+        for ranks in (2, 4) if mode == "f32" else (2,):
+            assert ended(run(ranks, shards, family, mode)) == [0] * ranks
     assert ended(run(2, functools.partial(loop, bucket_cap_mb=0.005, gradient_as_bucket_view=True), "Qwen3", "f32")) == [0, 0]
+
+
+def shards(rank, ranks, family, mode, steps=3):
+    """The same loop on FSDP2, whose rank has every Nth sequence."""
+    model, mesh = model_of(family, mode), init_device_mesh("cpu", (ranks,))
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer, tree, norms = torch.optim.AdamW(model.parameters(), lr=1e-2), SequenceTree(model, BATCH), []
+    for step in range(steps):
+        for ids in sequences(step)[rank::ranks]:
+            logprobs = nt.token_logprobs(model(ids, use_cache=False).logits[0, :-1], ids[0, 1:]).logprobs
+            (-logprobs.mean() / (BATCH // ranks)).backward()
+        norms.append(tree.clip_grad_norm_(0.5).item())
+        optimizer.step()
+        optimizer.zero_grad()
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.unshard()
+    say({"ranks": ranks, "family": family, "mode": mode, "weights": bytes_of(model), "norms": norms})
 
 
 # ---- GRPOTrainer ---------------------------------------------------------------------------------------------------------------
@@ -169,7 +193,7 @@ def refuse(rank, ranks):
         refused("batch: 6 sequences on 2 processes", lambda: SequenceTree(ddp, 6))
         refused("batch: 7 sequences on 2 processes", lambda: SequenceTree(ddp, 7))
         refused("batch differ between ranks: [8, 16]", lambda: SequenceTree(ddp, 8 << rank))
-        refused("expected DistributedDataParallel on 2 processes, got Linear", lambda: SequenceTree(torch.nn.Linear(2, 1), 8))
+        refused("expected DistributedDataParallel or fully_shard on 2 processes, got Linear", lambda: SequenceTree(torch.nn.Linear(2, 1), 8))
         tree = SequenceTree(ddp, 4)
         refused("weight has gradients of 1 sequences in place of 2", lambda: ddp(torch.ones(2)).sum().backward(), RuntimeError)
         tree.remove()

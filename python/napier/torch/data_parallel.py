@@ -9,8 +9,9 @@ global batch.
 >>> optimizer.step()                                                     # doctest: +SKIP
 
 Of B sequences rank r of N has numbers r B/N .. (r + 1) B/N - 1, in this order, and each call of backward is for one of them. Then a
-rank's sum is a subtree, and the ranks add the upper levels. Every node is rounded to the parameter's dtype, so a sum has the same
-bits wherever its tree is cut. docs/scale.md counts messages and bytes, and says what else a run needs.
+rank's sum is a subtree, and the ranks add the upper levels. With FSDP the ranks add the lower levels, and rank r has numbers r,
+N + r, ... Every node is rounded to the parameter's dtype, so a sum has the same bits wherever its tree is cut. docs/scale.md counts
+messages and bytes, and says what else a run needs.
 """
 
 import concurrent.futures
@@ -49,24 +50,52 @@ class _Ranks(_Group):
         for bit in self._bits():
             middle = begin + (end - begin) // 2
             keep, give = ((begin, middle), (middle, end))[:: -1 if self.rank & bit else 1]
-            other = self._exchange(x[give[0] : give[1]], keep, x.dtype, self.rank ^ bit)
+            other = self._exchange(x[give[0] : give[1]], keep[1] - keep[0], self.rank ^ bit)
             mine = x[keep[0] : keep[1]]
-            torch.add(*((other, mine) if self.rank & bit else (mine, other)), out=mine)
+            torch.add(*self._in_order(mine, other, bit), out=mine)
             passed.append(give)
             begin, end = keep
         for bit, there in zip(reversed(self._bits()), reversed(passed)):
-            x[there[0] : there[1]] = self._exchange(x[begin:end], there, x.dtype, self.rank ^ bit)
+            x[there[0] : there[1]] = self._exchange(x[begin:end], there[1] - there[0], self.rank ^ bit)
             begin, end = min(begin, there[0]), max(end, there[1])
         return x
+
+    def scatter(self, x):
+        """This rank's part of the sum of x [N * n], by the first half of add_."""
+        rows, x = list(range(self.size)), x.view(self.size, -1)
+        for bit in self._bits():
+            keep, give = ([i for i, row in enumerate(rows) if (row ^ self.rank) & bit == there] for there in (0, bit))
+            mine = x[keep]
+            other = self._exchange(x[give].view(-1), mine.numel(), self.rank ^ bit).view(mine.shape)
+            rows, x = [rows[i] for i in keep], torch.add(*self._in_order(mine, other, bit))
+        return x.view(-1)
 
     def _bits(self):
         return [1 << i for i in range(self.size.bit_length() - 1)]
 
-    def _exchange(self, sent, place, dtype, rank):
-        """Sends a part to a rank, and receives its part for this place. Bytes: gloo does not know every dtype."""
-        size = (place[1] - place[0]) * dtype.itemsize
+    def _in_order(self, mine, other, bit):
+        return (other, mine) if self.rank & bit else (mine, other)
+
+    def _exchange(self, sent, n, rank):
+        """Sends numbers to a rank, and receives n. Bytes: gloo does not know every dtype."""
+        size = n * sent.dtype.itemsize
         [received] = self.swap([(rank, sent.view(torch.uint8))], [(rank, (size,), torch.uint8)], "the sum of gradients")
-        return received.to(sent.device).view(dtype)
+        return received.to(sent.device).view(sent.dtype)
+
+
+class _ReduceScatter:
+    """The sum of FSDP2 (torch.distributed.fsdp's set_custom_reduce_scatter): one sequence of each rank."""
+
+    def __init__(self, ranks, average):
+        self.ranks, self.average = ranks, average
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        output_tensor.copy_(self.ranks.scatter(input_tensor))
+        if self.average and op == dist.ReduceOp.AVG:  # otherwise FSDP has divided
+            output_tensor.div_(self.ranks.size)
 
 
 # ---- The levels within a rank ------------------------------------------------------------------------------------------------------
@@ -100,7 +129,8 @@ class SequenceTree:
 
     Parameters
     ----------
-    model : DistributedDataParallel, or any module in a single process
+    model : DistributedDataParallel, a model of fully_shard (FSDP2) over one dimension, or any module in a single process. With FSDP
+        sequence number i of the batch is for rank i % N, as each sequence's gradients are added over the ranks at once
     batch : how many sequences all processes have for one step
     average : whether gradients are divided by the number of processes, as DistributedDataParallel does. The division is exact,
         except of numbers below 2^-126 times that number
@@ -120,8 +150,8 @@ class SequenceTree:
     def __init__(self, model, batch, *, average=True):
         self._ranks, self.average = None, average
         self._handles = contextlib.ExitStack()
-        wrapped = isinstance(model, DistributedDataParallel)
-        group = self._group_of(model, wrapped)
+        wrapped, shards = isinstance(model, DistributedDataParallel), _shards_of(model)
+        group = self._group_of(model, wrapped, shards)
         size = 1 if group is None else group.size
         names = [(name, p) for name, p in (model.module if wrapped else model).named_parameters() if p.requires_grad]
         if group is not None:
@@ -129,26 +159,34 @@ class SequenceTree:
         if not _is_power_of_two(size):
             raise ValueError(f"model: the process group has {size} ranks, and only a power of two can add in a binary tree")
         each = batch // size
-        if batch < 1 or each * size != batch or size > 1 and not _is_power_of_two(each):
+        if batch < 1 or each * size != batch or size > 1 and not shards and not _is_power_of_two(each):
             raise ValueError(
                 f"batch: {batch} sequences on {size} processes are not a power of two for each, so a process's sequences are no subtree"
             )
         self.batch = batch
         self._nodes = {p: _Nodes(name, each) for name, p in names}
-        if group is not None:
+        for shard in shards:
+            shard.set_custom_reduce_scatter(_ReduceScatter(_Ranks(group.group), average))
+        if wrapped:
             self._register(model, group)
-        for p in self._nodes:
-            self._handles.callback(p.register_hook(functools.partial(_take, p, self._nodes[p])).remove)
+        for p, nodes in self._nodes.items():
+            hook = functools.partial(_take_shard, nodes) if shards else functools.partial(_take, p, nodes)
+            self._handles.callback((p.register_post_accumulate_grad_hook if shards else p.register_hook)(hook).remove)
         self._handles.callback(register_optimizer_step_pre_hook(functools.partial(_check_step, weakref.ref(self))).remove)
 
     @staticmethod
-    def _group_of(model, wrapped):
+    def _group_of(model, wrapped, shards):
         if wrapped:
             return _Comparing(model.process_group)
+        if shards:
+            meshes = {p.device_mesh for p in model.parameters() if hasattr(p, "device_mesh")}
+            half = any(p.dtype == torch.float16 for p in model.parameters())
+            if len(meshes) != 1 or any(mesh.ndim != 1 for mesh in meshes) or half:
+                raise NotImplementedError("model: expected fully_shard over one dimension of a mesh, and weights of float32 or bfloat16")
+            return _Comparing(meshes.pop().get_group())
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             raise ValueError(
-                f"model: expected DistributedDataParallel on {dist.get_world_size()} processes, got {type(model).__name__} "
-                "(FSDP's shards have no hook for a sum of one's own)"
+                f"model: expected DistributedDataParallel or fully_shard on {dist.get_world_size()} processes, got {type(model).__name__}"
             )
         return None
 
@@ -199,6 +237,15 @@ class SequenceTree:
                 )
 
 
+def _shards_of(model):
+    """The modules that fully_shard has made of a model."""
+    if not dist.is_available():
+        return []
+    from torch.distributed.fsdp import FSDPModule
+
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
 class _Comparing(_Group):
     def compare(self, words, names):
         """Raises on every rank if the ranks differ."""
@@ -220,6 +267,12 @@ def _take(parameter, nodes, grad):
     parameter.grad = None
     total = nodes.add(grad)
     return grad if total is None else total
+
+
+def _take_shard(nodes, parameter):
+    """After the gradient of a shard has been set: the same."""
+    grad, parameter.grad = parameter.grad, None
+    parameter.grad = nodes.add(grad)
 
 
 def _check_step(tree, optimizer, args, options):
@@ -269,10 +322,15 @@ def _halved(x):
     return whole.item()
 
 
+def _whole(grad):
+    grad = grad.detach()
+    return (grad.full_tensor() if hasattr(grad, "full_tensor") else grad).reshape(-1)
+
+
 def clip_grad_norm_(parameters, max_norm):
     """torch.nn.utils.clip_grad_norm_ in a fixed order: the norm of all gradients, which are then multiplied by max_norm / norm if the
     norm is larger. The squares are those of float64, and each tensor's are added in a tree, so the bits do not depend on the number
-    of threads.
+    of threads, nor on a DTensor's shards, which are gathered.
 
     Examples
     --------
@@ -283,8 +341,7 @@ def clip_grad_norm_(parameters, max_norm):
     (5.0, [0.6, 0.8])
     """
     grads = [p.grad for p in ([parameters] if isinstance(parameters, torch.Tensor) else parameters) if p.grad is not None]
-    parts = [part for g in grads for part in g.detach().reshape(-1).split(_CHUNK)]
-    total = math.fsum(_halved(part.double().square()) for part in parts) ** 0.5
+    total = math.fsum(_halved(part.double().square()) for g in grads for part in _whole(g).split(_CHUNK)) ** 0.5
     factor = max_norm / (total + 1e-6)
     if factor < 1 or math.isnan(factor):
         for g in grads:
@@ -336,6 +393,8 @@ def attach(trainer):
 
     def training_step(model, *inputs):
         if not hasattr(trainer, "_napier_tree"):
+            if _shards_of(model):
+                raise NotImplementedError("model: GRPOTrainer with FSDP; its processes do not have every Nth sequence (use DDP)")
             trainer._napier_tree = SequenceTree(model, batch)
             trainer.accelerator.clip_grad_norm_ = _clip_for(trainer._napier_tree)
         return step(model, *inputs)
