@@ -47,7 +47,9 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on():
     said = parts()["kill"]
     killed = next(line["killed"] for line in said if "killed" in line)
     errors = [line for line in said if "error" in line]
-    assert len(errors) == 3 and all("napier.torch" in line["error"] and line["at"] - killed < 10 for line in errors), said
+    assert len(errors) == 3 and all(line["at"] - killed < 10 for line in errors), said
+    # a rank may notice in PyTorch's own message, the broadcast of buffers before the forward pass
+    assert all("napier.torch" in line["error"] or " by peer" in line["error"] for line in errors), said
     assert [line["statuses"] for line in said if "statuses" in line] == [[1, 1, -9, 1]]
     resumed = [line["weights"] for line in said if "weights" in line]
     assert len(resumed) == 3 and len(set(resumed)) == 1, said

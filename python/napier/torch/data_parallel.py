@@ -112,7 +112,8 @@ class _Nodes:
         self.seen += 1
         node, height = leaf, 0
         while self.stack and self.stack[-1][0] == height:
-            node, height = self.stack.pop()[1] + node, height + 1
+            left = self.stack.pop()[1]
+            node, height = left.add_(node) if height else left + node, height + 1  # a leaf may be someone else's
         self.stack.append((height, node))
         if self.seen < self.count:
             return None
