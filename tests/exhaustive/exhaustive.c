@@ -34,6 +34,7 @@
 
 #include "core/base/parallel.h"
 #include "core/isa/core_kernels.h"
+#include "core/math/divide.h"
 
 enum { CHUNK = 32768, ISAS = NAPIER_ISA_AVX512 + 1, SCALAR_FMA = 0, SCALAR_SHARE = 32, FMA_SHARE = 8 };
 
@@ -540,6 +541,34 @@ static bool run_widening(const plan *p, bool half) {
     return good;
 }
 
+/* ---- Quotients by one divisor (core/math/divide.h) ------------------------------------------------------------------ */
+
+/* A middling number of either sign. Of 8, two have significands near 1 or 2, and one has few bits. */
+static float middling(uint64_t draw) {
+    const uint32_t fraction = draw & 0x7fffff, exponent = 67 + (uint32_t)(draw >> 32) % 120;
+    const uint32_t of[] = {fraction & 0xff, 0x7fffff - (fraction & 0xff), fraction & 0x7f0000};
+    const uint32_t kind = draw >> 29 & 7;
+    return float_of((uint32_t)(draw >> 63) << 31 | exponent << 23 | (kind < 3 ? of[kind] : fraction));
+}
+
+static bool run_quotients(const plan *p) {
+    const uint64_t count = p->step == 1 ? 30000000 : 1000000;
+    uint64_t state = 1, wrong = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        float pair[2];
+        for (int k = 0; k < 2; k++) { /* splitmix64 */
+            uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+            z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+            z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+            pair[k] = middling(z ^ z >> 31);
+        }
+        const float divisor = fabsf(pair[1]), quotient = napier_divide_by(pair[0], divisor, 1.0f / divisor);
+        wrong += !napier_is_middling(pair[0]) || bits_of(quotient) != bits_of(pair[0] / divisor);
+    }
+    printf("quotients: %llu, %llu differ from IEEE's division\n", (unsigned long long)count, (unsigned long long)wrong);
+    return wrong == 0;
+}
+
 /* ---- The program -------------------------------------------------------------------------------------------------- */
 
 static int usage(void) {
@@ -603,6 +632,7 @@ int main(int argc, char **argv) {
         *(run_widening(&p, half) ? &passed : &failed) += 1;
         *(run_narrowing(&p, half) ? &passed : &failed) += 1;
     }
+    *(run_quotients(&p) ? &passed : &failed) += 1;
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;
 }

@@ -15,6 +15,7 @@
 #define NAPIER_OPS_SOFTMAX_GPU_TILE_CUH
 
 #include "core/gpu/kernel.h"
+#include "core/math/divide.h"
 #include "core/math/lanes_math.h"
 #include "ops/softmax/gpu/softmax_cuda.h"
 
@@ -272,8 +273,28 @@ NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, 
     napier_load_whole_chunks(dtype, eights, group, l, first, t, words);
 }
 
-/* Called, because a division is 20 instructions, and most calls have the temperature 1. */
+/* Called, because a division is 20 instructions, and few numbers need it. */
 NAPIER_OUTLINE float napier_quotient(float x, float temperature) { return x / temperature; }
+
+NAPIER_INLINE void napier_divide(float *z, const int n, float temperature) {
+    bool middling = napier_is_middling(temperature);
+    NAPIER_UNROLL
+    for (int e = 0; e < n; e++) {
+        middling = middling && napier_is_middling(z[e]);
+    }
+    if (middling) {
+        const float inverse = napier_quotient(1.0f, temperature);
+        NAPIER_UNROLL
+        for (int e = 0; e < n; e++) {
+            z[e] = napier_divide_by(z[e], temperature, inverse);
+        }
+    } else {
+        NAPIER_UNROLL
+        for (int e = 0; e < n; e++) {
+            z[e] = napier_quotient(z[e], temperature);
+        }
+    }
+}
 
 /* z = x / temperature of one chunk. */
 NAPIER_INLINE void napier_unpack_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
@@ -287,11 +308,8 @@ NAPIER_INLINE void napier_unpack_chunk(const napier_dtype dtype, const napier_wo
             z[e] = napier_widen(dtype, dtype == NAPIER_F32 ? word : e & 1 ? word >> 16 : word & 0xffffu);
         }
     }
-    if (temperature != 1.0f) {
-        NAPIER_UNROLL
-        for (int e = 0; e < napier_chunk_of(dtype); e++) {
-            z[e] = napier_quotient(z[e], temperature);
-        }
+    if (__builtin_expect(temperature != 1.0f, 0)) { /* so that the usual temperature's code stays as it is */
+        napier_divide(z, napier_chunk_of(dtype), temperature);
     }
 }
 NAPIER_INLINE void napier_unpack_tile(const napier_dtype dtype, const int eights, const napier_words *words,
