@@ -24,7 +24,7 @@ def blocks(source):
         elif line.startswith(("#define NAPIER_", "typedef", "struct", "static inline", "NAPIER_")):
             while line.endswith("\\") or not line.startswith("#") and not complete(line):
                 line += "\n" + next(lines)
-            if not re.fullmatch(r"#define NAPIER_(\w+_)?(H|API)( .*)?", line):
+            if not re.match(r"#define NAPIER_(\w+_)?(H|API|DEPRECATED\(text\))( |$)|static inline NAPIER_DEPRECATED", line):
                 yield "code", line
 
 
