@@ -12,7 +12,7 @@ import numpy as np
 from .._lm.causal_lm import CausalLM
 from . import draws, records
 from .case import Case, Finding, gain, level
-from .causes import INSPECTIONS, STATES, experts, fill, precision, repeats, retokenized
+from .causes import INSPECTIONS, STATES, experts, fill, positions, precision, repeats, retokenized
 from .costs import Costs
 from .layers import layers
 from .reference import CACHE, Reference, State
@@ -283,6 +283,8 @@ def explain(case, drift):
     findings += precision.always(case)
     if level(case) != "float32":
         seen = list(drift.findings(case)) or list(experts.inspect(case))
+        if seen and seen[0].cause == "experts":  # at block edges there are few and large residuals, too
+            seen = [f for f in positions.inspect(case) if f.cause == "blocks"][:1] or seen
         if not seen and (level(case) == "" or _uneven(case)):
             seen = _inspected(case)
         findings += seen
