@@ -549,7 +549,8 @@ def test_signatures_are_umap_plots():
         (plot.nearest_neighbour_distribution, "umap_object, bins=25, ax=None"),
         (plot.show, "plot_to_show"),
     ]:
-        assert str(inspect.signature(function)) == f"({wanted})", function
+        plain = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
+        assert str(inspect.Signature(plain)) == f"({wanted})", function
 
 
 BROWSER = next(filter(None, (shutil.which(name, path="/usr/bin:/usr/local/bin") for name in ("chromium", "google-chrome"))), None)
