@@ -438,7 +438,7 @@ run_group() { # name, limit, description
         record fail 1 "group $name: status $status"
     fi
     printf '%-11s %7s s  %5s s of processor  %5s passed %3s failed %3s skipped\n' "$name" "$took" \
-        "$(awk -F'[ms ]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$work/log/$name.times")" "$(sum pass "$results")" "$(sum fail "$results")" \
+        "$(awk -F'[ms ]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$work/log/$name.times" 2>/dev/null)" "$(sum pass "$results")" "$(sum fail "$results")" \
         "$(sum skip "$results")" >"$work/log/$name.summary"
     printf '\n== %s: %s\n%s\n' "$name" "$3" "$(cat "$work/log/$name.out")"
 }

@@ -57,20 +57,23 @@ static int check(const job *j, napier_status called) {
                                           called == NAPIER_OUT_OF_MEMORY ? less_memory : "");
 }
 
-/* Reads elements and refuses a logit that overflows when it is divided by the temperature: its row would be NaN. */
-static int read_elements(const job *j, void *elements, int64_t count, int64_t *got) {
+/* Refuses a logit that overflows when it is divided by the temperature: its row would be NaN. */
+static int check_quotients(const job *j, const char *elements, int64_t count) {
     const double most = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64 ? DBL_MAX : (double)FLT_MAX;
     const double temperature = j->options.temperature;
     const bool look = temperature < 1 && j->operation != OPERATION_LOGSUMEXP;
-    int status = input_read(j->in, elements, count, got);
-    for (int64_t i = 0; look && status == STATUS_OK && i < *got; i++) {
-        const double x = element_value(j->in_dtype, (const char *)elements + i * size_of(j->in_dtype));
+    for (int64_t i = 0; look && i < count; i++) {
+        const double x = element_value(j->in_dtype, elements + i * size_of(j->in_dtype));
         if (x <= DBL_MAX && x / temperature > most) {
-            status = complain("%s: %g / --temperature %g overflows%s", j->in->name, x, temperature,
-                              most < DBL_MAX ? "; --dtype f64 computes in f64" : "");
+            return complain("%s: %g / --temperature %g overflows%s", j->in->name, x, temperature,
+                            most < DBL_MAX ? "; --dtype f64 computes in f64" : "");
         }
     }
-    return status;
+    return STATUS_OK;
+}
+
+static int read_elements(const job *j, void *elements, int64_t count, int64_t *got) {
+    return input_read(j->in, elements, count, got) || check_quotients(j, elements, *got);
 }
 
 /* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
@@ -218,7 +221,7 @@ static int block_read(job *j, block *b, int64_t done, const char **from, int64_t
     *slices = j->outer >= 0 ? smaller(b->slices, j->outer - done) : b->slices;
     if (b->mapped != NULL) {
         *from = b->mapped + done * slice_count(j) * size_of(j->in_dtype);
-        return STATUS_OK;
+        return check_quotients(j, *from, *slices * slice_count(j));
     }
     *from = b->read.data;
     int64_t got = 0;

@@ -1,4 +1,4 @@
-/* core/math/divide.h - many quotients by one divisor, with the bits of IEEE's division and a quarter of its instructions. */
+/* core/math/divide.h - many quotients by one divisor, with the bits of IEEE's division: five operations each. */
 #ifndef NAPIER_CORE_MATH_DIVIDE_H
 #define NAPIER_CORE_MATH_DIVIDE_H
 

@@ -10,6 +10,8 @@ echo 1e308,1 | run napier softmax - -t .5
 echo inf,1 | run napier softmax - -t .5
 array '<f4' '(2,)' '\346\261\141\177\000\000\200\077' | run napier softmax - -t .5 --format csv
 array '<f4' '(2,)' '\346\261\141\177\000\000\200\077' | run napier softmax - -t .5 --format csv -d f64
+array '<f4' '(1, 2)' '\346\261\141\177\000\000\200\077' >in.npy
+run napier softmax in.npy -t .5 --axis 0 --buffer 1 -o out.npy
 for t in 0 -1 nan inf 1e999 '' x 1,5 0x1p3 1e-400; do
     echo 1,2,3 | run napier softmax - --temperature "$t"
 done
