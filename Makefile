@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo site release test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
+.PHONY: all demo site release test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda device install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -51,6 +51,9 @@ bench-model:
 bench-cuda:
 	@bench/run.sh cuda
 
+device:
+	@tools/device/pack.sh
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -70,5 +73,6 @@ help:
 	@echo "make bench-attention  the same for attention and products: PyTorch"
 	@echo "make bench-model  the same for Qwen3: transformers, and prompts shared against unshared"
 	@echo "make bench-cuda the same on a GPU: PyTorch, torch.compile, Triton, Liger-Kernel and quack"
+	@echo "make device     one archive of tests and benchmarks for a machine with a GPU and nothing else; needs nvcc"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
 	@echo "make clean      remove build/"

@@ -377,6 +377,11 @@ group_cuda() {
         -DCMAKE_BUILD_TYPE=Release -DNAPIER_CUDA=ON "-DCMAKE_CUDA_COMPILER_LAUNCHER=$root/tests/cuda/ptx.sh;--keep" || return
     KEPT=$work/cuda check_counted 300 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
     check_ctest 800 "on a device" "$work/cuda" -L device
+    [ -e /dev/nvidiactl ] && return
+    # shellcheck disable=SC2016 # for the inner shell
+    check 60 "the first minutes on a GPU, without one" bash -c 'cmake --install "$1" --component device --prefix "$2" >/dev/null &&
+        cp "$3/tools/device/first.sh" "$2" && cd "$2" && { ./first.sh; [ $? -eq 77 ]; } && tar -tzf logs.tgz | grep golden_rl.log' \
+        _ "$work/cuda" "$work/device" "$root"
 }
 
 group_style() {

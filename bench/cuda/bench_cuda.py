@@ -1,4 +1,4 @@
-"""napier.torch on a GPU, against PyTorch, torch.compile, two Triton kernels of softmax, Liger-Kernel and quack.
+"""napier.torch on a GPU, against PyTorch, torch.compile, two Triton kernels of softmax, Liger-Kernel, quack and RL-Kernel.
 
     make bench-cuda                                   or, in an environment with napier (built with CUDA) and torch:
     python bench/cuda/bench_cuda.py [--only REGEX] [--rounds N] [--output FILE]
@@ -144,7 +144,7 @@ def main():
         return 0
     if torch is None or not torch.cuda.is_available():
         print("no CUDA device" if torch else "no PyTorch in this environment", file=sys.stderr)
-        return 1
+        return 77
     clock = Clock()
     copy_rate, product_rate = rates(clock)
     device = torch.cuda.get_device_name(0)

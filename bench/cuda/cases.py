@@ -134,10 +134,14 @@ def _token_case(rows, vocabulary, everything):
             return -loss, lse
         return call
 
+    def rl_kernel():  # on sm_90, by TMA; it writes no lse
+        of = importlib.import_module("rl_engine.backends.cuda.logprob.batch_invariant_logp").BatchInvariantLogpSM90Op()
+        return lambda x, ids: (of(x, ids, validate=False),)
+
     plain = functools.partial(_plain_tokens, everything=everything)
     peers = {"napier": napier, "torch": lambda: plain, "torch.compile": _compiled(plain)}
     if not everything:
-        peers["quack"] = quack
+        peers.update({"quack": quack, "RL-Kernel": rl_kernel})
     size = rows * vocabulary * 2
     return Case(f"token_logprobs {rows}x{vocabulary} bf16, lse" + (", entropy, argmax" if everything else ""), size,
                 lambda g: (_randn(g, rows, vocabulary, dtype="bf16", scale=3.0), _ids(g, rows, vocabulary)), peers, check,
@@ -295,6 +299,8 @@ def all_cases():
     for rows in (1, 8, 64, 8192):
         for everything in (False, True):
             yield _token_case(rows, QWEN, everything)
+    yield _token_case(8192, LLAMA, False)
+    yield _token_case(4096, QWEN, False)
     yield _grpo_case(8192, QWEN)
     yield _linear_case(4096, 4096, 131_072, False)
     yield _linear_case(4096, 4096, LLAMA, True)

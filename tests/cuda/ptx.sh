@@ -14,7 +14,7 @@
 # cores (mma, wgmma): these promise bits that do not depend on the batch, but not the CPU's.
 # From ptxas it takes the most registers, and checks that no kernel spills more than 256 bytes (a few around a rare call
 # do no harm).
-# Where nvdisasm is found (NVDISASM, or beside nvcc), it counts the instructions of the hot loops that limits names (sass.py).
+# Where nvdisasm is found (NVDISASM, or beside nvcc), it counts the instructions of the hot loops of loops.txt (sass.py).
 # It says how many seconds of processor time each file took, and all files together.
 # JOBS files at a time. The last line counts: N passed, N failed. Exit status 77: no nvcc.
 set -u
@@ -78,21 +78,8 @@ look_at() { # FILE.cu, folder of its own
     count_loops "$name" "$dir"
 }
 
-# What an ordinary tile may take, of the kernels that the documents count: kernel, then loops as sass.py takes them.
-limits() { # name
-    case $1 in
-        src/ops/softmax/gpu/softmax.cu) echo "napier_softmax_rows_bf16 sum=256:REDUX:672 write=256:STG.E.EF.128:640" ;;
-        src/ops/tokens/gpu/token_logprobs.cu)
-            echo "napier_token_tiles_bf16 sum=256:REDUX:644"
-            echo "napier_token_tiles_f16 sum=256:REDUX:692"
-            echo "napier_token_tiles_f32 sum=256:REDUX:658"
-            echo "napier_token_entropies_bf16 sum=256:REDUX:755"
-            echo "napier_token_entropies_f16 sum=256:REDUX:796"
-            echo "napier_token_entropies_f32 sum=256:REDUX:747"
-            ;;
-        src/ops/losses/gpu/token_backward.cu) echo "napier_token_gradients_bf16 sum=256:REDUX:765 write=256:STG:645" ;;
-    esac
-}
+# The kernels of a file that the documents count, each with its loops.
+limits() { awk -v file="$1" '$1 == file { $1 = ""; print }' "$root/tests/cuda/loops.txt"; }
 
 count_loops() { # name, folder
     local kernel loops

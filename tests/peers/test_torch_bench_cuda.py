@@ -16,8 +16,17 @@ def test_bench_cuda_says_that_there_is_no_device():
     assert python("bench_cuda.py", "--help").returncode == 0
     listed = python("bench_cuda.py", "--list")
     assert listed.returncode == 0 and "softmax 4x100000000 bf16: napier, torch" in listed.stdout
-    done = python("bench_cuda.py", CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 1 and done.stderr.strip().endswith("no CUDA device"), done.stderr
+    for program in ("bench_cuda.py", "counts.py"):
+        done = python(program, CUDA_VISIBLE_DEVICES="")
+        assert done.returncode == 77 and done.stderr.strip().endswith("no CUDA device"), (program, done.stderr)
+
+
+def test_bench_cuda_counts_of_a_profile(tmp_path):
+    head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    log = tmp_path / "log"
+    log.write_text("==PROF== Connected\n" + head + '"0","napier_softmax_rows_bf16","smsp__inst_executed.sum","inst","195,000,000"\n')
+    done = python("counts.py", "--report", os.path.join(support.ROOT, "tests/cuda/loops.txt"), str(log))
+    assert "| napier_softmax_rows_bf16 | 1312 | 1278 |" in done.stdout, done.stdout + done.stderr
 
 
 INTERPRETED = """
