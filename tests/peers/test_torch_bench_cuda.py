@@ -3,6 +3,7 @@ contestants and checks), and what the program says where there is no device."""
 import functools
 import os
 import sys
+import tempfile
 
 import torch
 
@@ -21,11 +22,12 @@ def test_bench_cuda_says_that_there_is_no_device():
         assert done.returncode == 77 and done.stderr.strip().endswith("no CUDA device"), (program, done.stderr)
 
 
-def test_bench_cuda_counts_of_a_profile(tmp_path):
+def test_bench_cuda_counts_of_a_profile():
     head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
-    log = tmp_path / "log"
-    log.write_text("==PROF== Connected\n" + head + '"0","napier_softmax_rows_bf16","smsp__inst_executed.sum","inst","195,000,000"\n')
-    done = python("counts.py", "--report", os.path.join(support.ROOT, "tests/cuda/loops.txt"), str(log))
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        log.write("==PROF== Connected\n" + head + '"0","napier_softmax_rows_bf16","smsp__inst_executed.sum","inst","195,000,000"\n')
+        log.flush()
+        done = python("counts.py", "--report", os.path.join(support.ROOT, "tests/cuda/loops.txt"), log.name)
     assert "| napier_softmax_rows_bf16 | 1312 | 1278 |" in done.stdout, done.stdout + done.stderr
 
 

@@ -3,7 +3,7 @@
 #
 # The machine with the GPU needs neither nvcc nor a network, only a driver. There:
 #
-#     python3 -c 'import tarfile; tarfile.open("first.tar.xz").extractall("first")' && first/first.sh
+#     python3 -c 'import tarfile; tarfile.open("first.tar.xz").extractall("first")' && cd first && ./first.sh
 #
 # Inside: programs of tests/cuda, tables of golden bits, bench/cuda, the Python package, libraries that a bare machine lacks.
 set -euo pipefail
