@@ -113,7 +113,7 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
         }
         napier_unpack_tile(dtype, 4, words, 1.0f, z);
         if (!plain) {
-            cuda_token_rules(dtype, &token->call.rules, row, first, token->x.cols, z, NULL);
+            cuda_token_tile_rules(dtype, &token->call.rules, row, first, token->x.cols, z);
         }
         const napier_cuda_token_slot slot =
             cuda_token_sum(dtype, true, token, row, first, plain && dtype == NAPIER_BF16 ? words : NULL, z);
@@ -217,12 +217,11 @@ CUDA_INLINE void napier_cuda_back_chunk(const napier_dtype dtype, const bool pla
     const int64_t cols = job->token.x.cols;
     float slope[8];
     napier_unpack_chunk(dtype, words, 1.0f, v);
+    if (!plain) {
+        cuda_token_rules(dtype, rules, row, column, cols, v, slope);
+    }
     NAPIER_UNROLL
     for (int e = 0; e < napier_chunk_of(dtype); e++) {
-        if (!plain) {
-            const bool kept = column + e < cols && cuda_token_kept(rules, row, column + e);
-            v[e] = cuda_token_rule(rules, kept, v[e], &slope[e]);
-        }
         v[e] = finite ? napier_cuda_back_value(f, scale, g, big, v[e]) : vf_canonical_nan();
     }
     if (finite) {

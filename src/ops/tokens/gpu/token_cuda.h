@@ -59,20 +59,15 @@ typedef struct napier_cuda_top_room {
 
 /* ---- Logits to z ------------------------------------------------------------------------------------------------- */
 
-NAPIER_OUTLINE vf_tanh_parts cuda_token_tanh(float x) { return vf_tanh_and_slope(x); }
+/* softcap tanh(x / softcap), and its derivative. */
+typedef struct cuda_token_capped {
+    float x, slope;
+} cuda_token_capped;
 
-/* slope receives the softcap's derivative. */
-CUDA_INLINE float cuda_token_rule(const napier_token_rules *rules, bool kept, float x, float *slope) {
-    *slope = 1.0f;
-    if (rules->softcap != 0.0f) {
-        const vf_tanh_parts t = cuda_token_tanh(x / rules->softcap);
-        *slope = t.slope;
-        x = rules->softcap * t.tanh;
-    }
-    if (rules->temperature != 1.0f) {
-        x = x / rules->temperature;
-    }
-    return kept ? x : -INFINITY;
+NAPIER_OUTLINE cuda_token_capped cuda_token_cap(float softcap, float x) {
+    const vf_tanh_parts t = vf_tanh_and_slope(x / softcap);
+    const cuda_token_capped capped = {softcap * t.tanh, t.slope};
+    return capped;
 }
 
 CUDA_INLINE bool cuda_token_kept(const napier_token_rules *rules, int64_t row, int64_t column) {
@@ -86,9 +81,11 @@ CUDA_INLINE bool cuda_token_plain(const napier_token_rules *rules) {
 /* One z, from memory. */
 CUDA_INLINE float cuda_token_z(const napier_cuda_token_job *job, int64_t row, int64_t column) {
     const napier_const_matrix *const x = &job->x;
-    const float logit = cuda_element(x->data, x->dtype, row * x->row_stride + column * x->col_stride);
-    float slope;
-    return cuda_token_rule(&job->call.rules, cuda_token_kept(&job->call.rules, row, column), logit, &slope);
+    const napier_token_rules *const rules = &job->call.rules;
+    float z = cuda_element(x->data, x->dtype, row * x->row_stride + column * x->col_stride);
+    z = rules->softcap != 0.0f ? cuda_token_cap(rules->softcap, z).x : z;
+    z = rules->temperature != 1.0f ? napier_quotient(z, rules->temperature) : z;
+    return cuda_token_kept(rules, row, column) ? z : -INFINITY;
 }
 
 /* The column in the tile of element e of this thread's 32. */
@@ -97,18 +94,39 @@ CUDA_INLINE int cuda_token_place(const napier_dtype dtype, int e) {
     return napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), e / per) + e % per;
 }
 
-/* Converts a tile's logits to z, with -inf past the end. slope: [32], or NULL. */
-CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_rules *rules, int64_t row, int64_t first,
-                                  int64_t cols, float *z, float *slope) {
-    NAPIER_UNROLL
-    for (int e = 0; e < 32; e++) {
-        const int64_t column = first + cuda_token_place(dtype, e);
-        float derivative = 1.0f;
-        z[e] =
-            column < cols ? cuda_token_rule(rules, cuda_token_kept(rules, row, column), z[e], &derivative) : -INFINITY;
-        if (slope != NULL) {
-            slope[e] = derivative;
+/* Converts a chunk's logits to z, with -inf past the end; column: its first. slope receives the softcap's derivatives, or is
+ * NULL. Each rule goes over the chunk by itself: together, they would need more registers than half a processor has. */
+CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_rules *rules, int64_t row,
+                                  int64_t column, int64_t cols, float *z, float *slope) {
+    if (rules->softcap != 0.0f) {
+        NAPIER_UNROLL
+        for (int e = 0; e < napier_chunk_of(dtype); e++) {
+            const cuda_token_capped capped = cuda_token_cap(rules->softcap, z[e]);
+            z[e] = capped.x;
+            if (slope != NULL) {
+                slope[e] = capped.slope;
+            }
         }
+    }
+    if (rules->temperature != 1.0f) {
+        napier_divide(z, napier_chunk_of(dtype), rules->temperature);
+    }
+    const unsigned char *const keep = rules->keep == NULL ? NULL : rules->keep + row * rules->keep_stride;
+    if (keep == NULL && column + napier_chunk_of(dtype) <= cols) {
+        return;
+    }
+    NAPIER_UNROLL
+    for (int e = 0; e < napier_chunk_of(dtype); e++) { /* a load past the end is one of the last: no branch */
+        const bool inside = column + e < cols, kept = keep == NULL || keep[inside ? column + e : cols - 1] != 0;
+        z[e] = inside & kept ? z[e] : -INFINITY;
+    }
+}
+/* The same for a tile. */
+CUDA_INLINE void cuda_token_tile_rules(const napier_dtype dtype, const napier_token_rules *rules, int64_t row,
+                                       int64_t first, int64_t cols, float *z) {
+    NAPIER_UNROLL
+    for (int e = 0; e < 32; e += napier_chunk_of(dtype)) {
+        cuda_token_rules(dtype, rules, row, first + cuda_token_place(dtype, e), cols, z + e, NULL);
     }
 }
 

@@ -64,7 +64,7 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const napier_c
     cuda_token_load(dtype, &line, first, words);
     napier_unpack_tile(dtype, 4, words, way == NAPIER_TOKEN_TEMPERED ? job->call.rules.temperature : 1.0f, z);
     if (any) {
-        cuda_token_rules(dtype, &job->call.rules, row, first, job->x.cols, z, NULL);
+        cuda_token_tile_rules(dtype, &job->call.rules, row, first, job->x.cols, z);
     }
     const napier_cuda_token_slot slot =
         cuda_token_sum(dtype, entropy, job, row, first, plain && dtype == NAPIER_BF16 ? words : NULL, z);
@@ -100,18 +100,18 @@ CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const napier_
     }
 }
 
-#define NAPIER_TOKEN_KERNELS(suffix, dtype)                                                                        \
-    CUDA_KERNEL(napier_token_tiles_##suffix, napier_cuda_token_job, NAPIER_CUDA_BOUNDS(NAPIER_TOKEN_THREADS, 4)) { \
-        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, false, &job);                                           \
-    }                                                                                                              \
-    CUDA_KERNEL(napier_token_entropies_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {                    \
-        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, true, &job);                                            \
-    }                                                                                                              \
-    CUDA_KERNEL(napier_token_tempered_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {                     \
-        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_TEMPERED, true, &job);                                         \
-    }                                                                                                              \
-    CUDA_KERNEL(napier_token_any_tiles_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {                    \
-        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_ANY, true, &job);                                              \
+#define NAPIER_TOKEN_KERNELS(suffix, dtype)                                                                            \
+    CUDA_KERNEL(napier_token_tiles_##suffix, napier_cuda_token_job, NAPIER_CUDA_BOUNDS(NAPIER_TOKEN_THREADS, 4)) {     \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, false, &job);                                               \
+    }                                                                                                                  \
+    CUDA_KERNEL(napier_token_entropies_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {                        \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, true, &job);                                                \
+    }                                                                                                                  \
+    CUDA_KERNEL(napier_token_tempered_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {                         \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_TEMPERED, true, &job);                                             \
+    }                                                                                                                  \
+    CUDA_KERNEL(napier_token_any_tiles_##suffix, napier_cuda_token_job, NAPIER_CUDA_BOUNDS(NAPIER_TOKEN_THREADS, 2)) { \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_ANY, true, &job);                                                  \
     }
 
 NAPIER_TOKEN_KERNELS(f32, NAPIER_F32)
