@@ -2,10 +2,10 @@
 
     python tools/audit_matrix.py [--size 200x100] [--seeds 1] [--healthy 200] [--least] [--only WORD] [--kinds qwen3,llama]
 
-Tiny random models of transformers (Qwen3, Llama, Mistral, Qwen3 with experts) in float32, and Qwen3 in bfloat16, report the numbers;
-Napier is the referee. Needs PyTorch, transformers and napier. tests/support/audit_faults.py has the faults. A run prints one row a
+Tiny random models of transformers (Qwen3, Llama, one of SmolLM2's shape, Mistral, Qwen3 with experts) in float32, and Qwen3 in bfloat16,
+report the numbers; Napier is the referee. Needs PyTorch, transformers and napier. tests/support/audit_faults.py has the faults. A run prints one row a
 fault: how often it was named, with nothing else, of how many; and with --least the smallest number of tokens at which each model's was,
-among those of LEAST, of beginnings of the same responses."""
+among those of LEAST, of beginnings of the same responses: a column a model, - where it was not."""
 
 import argparse
 import itertools
@@ -28,10 +28,12 @@ import audit_faults
 CONFIG = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=32, intermediate_size=96)
 CONFIG |= dict(vocab_size=307, max_position_embeddings=4096, bos_token_id=audit_faults.BOS, eos_token_id=None, tie_word_embeddings=True)
 EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48, decoder_sparse_step=1, norm_topk_prob=True)
+SMOLLM2 = dict(hidden_size=72, num_attention_heads=9, num_key_value_heads=3, head_dim=8, intermediate_size=192, vocab_size=1024)
 LEAST = [(2, 25), (4, 25), (8, 25), (16, 25), (16, 50), (32, 50), (64, 50), (128, 100)]  # responses, tokens of each
 KINDS = {
     "qwen3": ("qwen3", {}, "f32"),
     "llama": ("llama", {}, "f32"),
+    "smollm2": ("llama", SMOLLM2, "f32"),
     "mistral": ("mistral", {}, "f32"),
     "moe": ("qwen3_moe", EXPERTS, "f32"),
     "qwen3 bf16": ("qwen3", {}, "bf16"),
@@ -41,7 +43,7 @@ KINDS = {
 def make(family, changes, folder, seed=1, spread=0.3):
     """Random weights that bfloat16 holds, so that an engine in bfloat16 has the same ones."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **CONFIG, **changes), attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **CONFIG | changes), attn_implementation="eager")
     with torch.no_grad():
         for name, weight in model.named_parameters():
             middle = 1.0 if "norm" in name else 0.0
@@ -166,10 +168,10 @@ def main():
                 alarms[name] = alarms.get(name, 0) + (not ok)
                 if not ok:
                     print(f"    healthy {name} seed {seed}: {found}", file=sys.stderr, flush=True)
+    kinds, sizes = options.kinds.split(",") if options.least else [], [*map(math.prod, LEAST), "-"]
+    print(f"{'':45} {'':9}", *(f"{kind:>10}" for kind in kinds))
     for name, (good, count) in counts.items():
-        at = max(smallest[name].values(), default=len(LEAST))
-        tokens = math.prod(LEAST[at]) if at < len(LEAST) else ""
-        print(f"{name:45} {good:4}/{count:<4} {tokens:>6}")
+        print(f"{name:45} {good:4}/{count:<4}", *(f"{sizes[smallest[name][k]] if k in smallest[name] else '':>10}" for k in kinds))
     for what, some in (("one fault", [n for n in counts if "+" not in n]), ("two faults", [n for n in counts if "+" in n])):
         print(f"{what:45} {sum(counts[n][0] for n in some):4}/{sum(counts[n][1] for n in some)}")
     for name, count in alarms.items():

@@ -1,12 +1,16 @@
 """napier.audit beside transformers: healthy engines, and the layer in which drift starts."""
 import os
 import sys
+import tempfile
 
 import torch
+from safetensors.torch import save_file
 
 import napier
 import numpy as np
 from model_data import checkpoint, make
+from napier._audit.steps import LINEAR, NORMS, record
+from support import raises
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import audit_faults  # noqa: E402
@@ -47,6 +51,61 @@ def test_the_layer_in_which_drift_starts():
         assert found.first == 2 and "layer   2" in found.text() and "starts here" in found.text()
 
 
+EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48, decoder_sparse_step=1, norm_topk_prob=True)
+
+
+def test_the_step_in_which_drift_starts():
+    """Each step of the second layer is named where it errs, in float32 and bfloat16, and none where no step does."""
+    ids, count = list(range(5, 30)), 0
+    for family, dtype in (("qwen3", torch.float32), ("qwen3_moe", torch.bfloat16)):
+        model = make(torch.bfloat16, family=family, **(EXPERTS if "moe" in family else {})).to(dtype)
+        healthy = napier.audit.layers(model, ids)
+        assert healthy.first_step is None and len(healthy.steps) == 3 and "step" not in healthy.text(), healthy.text()
+        layer, size = model.model.layers[1], 1e-2 if dtype == torch.float32 else 0.2
+        for step in healthy.steps[1] if family == "qwen3" else ("norm", "router", "experts", "sum"):
+            name = {**LINEAR, **NORMS, "sum": "", "router": "mlp.gate", "experts": "mlp.experts"}.get(step)
+            if name is not None:
+                hook = layer.get_submodule(name).register_forward_hook(lambda _, x, y: change(y, size))
+                found = napier.audit.layers(model, ids)
+                hook.remove()
+                assert found.first_step == (2, step) and f"{step:9}" in found.text().split("steps of layer 2")[1], (family, step, found.text())
+                count += 1
+        layer.self_attn.scaling *= 1 + size
+        assert napier.audit.layers(model, ids).first_step == (2, "attention")
+        layer.self_attn.scaling /= 1 + size
+        model.model.rotary_emb.inv_freq *= 1 + size
+        assert napier.audit.layers(model, ids).first_step == (1, "cos")
+    return f"{count + 4} faults"
+
+
+def change(y, size):
+    if isinstance(y, tuple):  # of a router: logits, shares, experts
+        return (y[0] * (1 + size), *y[1:])
+    return y * (1 + size)
+
+
+def test_the_states_of_another_engine():
+    """From a file of safetensors or NumPy, or a dict; with steps that are known."""
+    ids, model = list(range(5, 40)), make(torch.bfloat16)
+    for dtype in (torch.float32, torch.bfloat16):
+        with tempfile.TemporaryDirectory() as place:
+            hidden, inner = record(model.to(dtype), ids)
+            hidden, inner[2]["up"] = list(hidden), inner[2]["up"] * 1.5
+            hidden[2] = hidden[2] + 0.5 * torch.randn_like(hidden[2])
+            states = {f"hidden.{k}": x[0].clone() for k, x in enumerate(hidden)}
+            states |= {f"layers.{k}.{step}": torch.tensor(x).to(dtype) for k, some in enumerate(inner, 1) for step, x in some.items()}
+            save_file(states, place + "/states.safetensors")
+            np.savez(place + "/states.npz", **{name: x.float().numpy() for name, x in states.items()})
+            found = napier.audit.layers(model, ids, place + "/states.safetensors")
+            assert (found.first, found.first_step) == (2, (3, "up")), found.text()
+            assert napier.audit.layers(model, ids, states) == found
+            if dtype == torch.float32:
+                assert napier.audit.layers(model, ids, place + "/states.npz") == found
+            few = {name: x for name, x in states.items() if "layers" not in name or "v" in name.split(".") or name.endswith("1.norm")}
+            assert [*napier.audit.layers(model, ids, few).steps[0]] == ["norm", "v"]
+    raises(ValueError, "states: 1; expected 4", lambda: napier.audit.layers(model, ids, {"hidden.0": hidden[0]}))
+
+
 def causes(report):
     return [f.cause for f in report.findings["engine"] if f.fault]
 
@@ -72,8 +131,7 @@ def test_positions_that_drift_apart():
 
 
 def test_a_router_in_bfloat16():
-    experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48, decoder_sparse_step=1, norm_topk_prob=True)
-    engine = make(family="qwen3_moe", **experts)
+    engine = make(family="qwen3_moe", **EXPERTS)
     with checkpoint(engine) as folder:
         for layer in engine.model.layers:
             layer.mlp.gate.weight.data = layer.mlp.gate.weight.data.bfloat16().float()

@@ -43,6 +43,11 @@ def test_grpo_on_a_toy_policy(tmp_path):
 
 
 @have
+def test_the_report_that_the_documentation_reads():
+    assert run_python(EXAMPLES / "audit_report.py") in (EXAMPLES.parent / "docs" / "audit.md").read_text(encoding="utf-8")
+
+
+@have
 def test_small_model(tmp_path):
     """It loads, and its tokenizer has every byte, so that docs/scale.md's commands run on any machine."""
     run_python(EXAMPLES / "small_model.py", "small", cwd=tmp_path)

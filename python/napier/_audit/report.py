@@ -72,9 +72,9 @@ class Report:
         worst = self.worst(name)[:5] if any(f.fault for f in found) else []
         if worst:
             lines.append("  The worst tokens (line, token: reference, reported):")
-            lines += [
-                f"    {w['line']}, {w['place'] + 1}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{w['token']}]" for w in worst
-            ]
+            for w in worst:
+                token = w["token"] if self._run.model.tokenizer is not None else str(w["id"])
+                lines.append(f"    {w['line']}, {w['place'] + 1}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{token}]")
         return lines
 
     def _draws(self):
