@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the benchmark's peers, each into an environment of its own.
 #
-#     bench/setup.sh peer ...      of: torch transformers ort jax scipy onednn xnnpack umap uwot llama cuda plot site
+#     bench/setup.sh peer ...      of: torch transformers ort jax scipy onednn xnnpack umap uwot llama cuda opencl plot site
 #
 # The environments lie in $NAPIER_BENCH_HOME, by default ~/.cache/napier/bench: PyTorch alone is 5.5 GB, which a
 # `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
@@ -60,6 +60,9 @@ for peer in "$@"; do
             "$home/cuda/bin/python" -m pip install --quiet --disable-pip-version-check "$extra" ||
                 say "$extra: not available, left out"
         done ;;
+    opencl) # Intel's driver for CPUs; OCL_ICD_VENDORS=$home/opencl/vendors names it to the loader
+        venv opencl intel-opencl-rt intel-cmplr-lib-rt && mkdir -p "$home/opencl/vendors" &&
+            echo "$home/opencl/lib/libintelocl.so" >"$home/opencl/vendors/intel.icd" ;;
     plot) venv plot numpy matplotlib ;;
     site) venv site torch trl numpy lm-eval scikit-learn dask matplotlib $(cat "$(dirname "$0")/../docs/site/requirements.txt") ;;
     *) say "unknown peer: $peer"; exit 2 ;;

@@ -28,6 +28,7 @@ groups=(
     "peers 3300 what other libraries compute (only with --peers), each in an environment of its own"
     "port 3300 macOS and Windows: compiled by zig, Windows run under wine"
     "cuda 1800 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
+    "opencl 900 the kernels through a device of OpenCL: golden bits and the tests of the emulated device"
     "arm 1800 AArch64 under emulation: scalar and NEON against the same table"
     "clang 1300 the library, the program and the self-test with clang"
     "bits 1800 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
@@ -384,6 +385,16 @@ group_cuda() {
         _ "$work/cuda" "$work/device" "$root"
 }
 
+# On the devices of OCL_ICD_VENDORS, else on Intel's driver for CPUs, which only --peers and --only fetch (0.8 GB).
+group_opencl() {
+    local home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
+    echo '#include <CL/cl.h>' | "$main_cc" -fsyntax-only -xc - 2>/dev/null || { skip OpenCL "no headers (ocl-icd-opencl-dev)"; return; }
+    [ -n "${FETCH:-}" ] && [ -z "${OCL_ICD_VENDORS:-}" ] && "$root/bench/setup.sh" opencl
+    [ -d "$home/opencl/vendors" ] && export OCL_ICD_VENDORS=${OCL_ICD_VENDORS:-$home/opencl/vendors}
+    build opencl "$main_cc" opencl_tests -DCMAKE_BUILD_TYPE=Release -DNAPIER_OPENCL=ON -DNAPIER_EXAMPLES=OFF &&
+        check_ctest 800 "OpenCL" "$work/opencl" -L opencl
+}
+
 group_style() {
     local tool
     check_counted 780 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"
@@ -413,9 +424,9 @@ only="" peers=""
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) export QUICK=1 ;;
-    --peers) peers=yes ;;
-    --only) only=,$2, && shift ;;
-    --only=*) only=,${1#*=}, ;;
+    --peers) peers=yes && export FETCH=yes ;;
+    --only) only=,$2, && export FETCH=yes && shift ;;
+    --only=*) only=,${1#*=}, && export FETCH=yes ;;
     --list)
         for line in "${groups[@]}"; do
             read -r name _ text <<<"$line"

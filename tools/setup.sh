@@ -24,7 +24,7 @@ test)
         libmpfr-dev pkg-config=pkg-config gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
         qemu-user-static=qemu-aarch64-static valgrind=valgrind clang-format=clang-format clang-tidy=clang-tidy python3=python3
         python3-dev=python3-config python3-venv libcairo2-dev libcjson-dev libedit-dev libpcre2-dev libutf8proc-dev zlib1g-dev
-        chromium=chromium wine64=/usr/lib/wine/wine64 libopenmpi-dev openmpi-bin=mpirun.openmpi libmpich-dev mpich=mpirun.mpich"
+        chromium=chromium wine64=/usr/lib/wine/wine64 ocl-icd-opencl-dev libopenmpi-dev openmpi-bin=mpirun.openmpi libmpich-dev mpich=mpirun.mpich"
     ;;
 bench)
     required="$compiler g++=g++ python3=python3 python3-venv"

@@ -9,6 +9,7 @@
 #include <napier/generate.h>
 #include <napier/logcumsumexp.h>
 #include <napier/model.h>
+#include <napier/opencl.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>
 #include <napier/sample.h>

@@ -103,7 +103,7 @@ foreign_in_archive() {
 }
 # Exported names without or with another version than that of the map.
 other_versions() { # library, version
-    readelf -W --dyn-syms "$1" | awk -v version="@@$2" '$7 ~ /^[0-9]+$/ && !index($8, version) && !/napier_cuda_.*@@NAPIER_EXPERIMENTAL/ { print; bad = 1 } END { exit bad }'
+    readelf -W --dyn-syms "$1" | awk -v version="@@$2" '$7 ~ /^[0-9]+$/ && !index($8, version) && !/napier_(cuda|opencl)_.*@@NAPIER_EXPERIMENTAL/ { print; bad = 1 } END { exit bad }'
 }
 has_soname() { readelf -d "$prefix/lib/$1" | grep -q "SONAME.*\[$1[.]1\]"; }
 mpi_symbols() {

@@ -36,7 +36,7 @@ def mistakes(text, declared, version):
             yield (f"{node}: is released, and has other names than at its release" if sealed else
                    f"{node}: is released: put /* sealed: {seal(names)} */ on the line before it")
         for name in names:
-            if name.startswith("napier_cuda_") != experimental:
+            if name.startswith(("napier_cuda_", "napier_opencl_")) != experimental:
                 yield f"{name}: the node of experimental functions has those of a GPU, and no others"
             if name in seen:
                 yield f"{name}: in {seen[name]} and in {node}"

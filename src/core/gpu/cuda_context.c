@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "core/gpu/launch.h"
+#include "core/gpu/opencl/opencl.h"
 
 /* If creation fails, the context does not exist to hold the text of the error:
  * it is copied to `text`, if that is given. */
-static napier_status context_make(napier_cuda_context **out, int device, char *text, size_t size) {
+static napier_status context_make(napier_cuda_context **out, int device, const napier_opencl_choice *choice, char *text,
+                                  size_t size) {
     const napier_context_options options = {.struct_size = sizeof options, .threads = 1};
     napier_context *host = NULL;
     NAPIER_TRY(napier_context_create(&host, &options));
@@ -18,7 +20,7 @@ static napier_status context_make(napier_cuda_context **out, int device, char *t
     }
     memset(context, 0, sizeof *context);
     context->host = host;
-    const napier_status status = napier_device_open(context, device);
+    const napier_status status = choice ? napier_opencl_open(context, choice) : napier_device_open(context, device);
     if (status) {
         (void)snprintf(text, size, "%s", napier_last_error(host));
         napier_cuda_context_destroy(context);
@@ -33,7 +35,7 @@ napier_status napier_cuda_context_create(napier_cuda_context **out, int device) 
         return NAPIER_INVALID_ARGUMENT;
     }
     *out = NULL;
-    return context_make(out, device, NULL, 0);
+    return context_make(out, device, NULL, NULL, 0);
 }
 
 napier_status napier_cuda_device_status(int device, char *text, size_t size) {
@@ -44,15 +46,30 @@ napier_status napier_cuda_device_status(int device, char *text, size_t size) {
     if (size > 0) {
         text[0] = '\0';
     }
-    const napier_status status = context_make(&context, device, text, size);
+    const napier_status status = context_make(&context, device, NULL, text, size);
     napier_cuda_context_destroy(context);
     return status;
+}
+
+napier_status napier_opencl_context_create(napier_cuda_context **out, struct _cl_context *context,
+                                           struct _cl_device_id *device, struct _cl_command_queue *queue,
+                                           const napier_opencl_options *options, char *text, size_t size) {
+    if (out == NULL || (size > 0 && text == NULL)) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    *out = NULL;
+    if (size > 0) {
+        text[0] = '\0';
+    }
+    return context_make(out, 0, &(napier_opencl_choice){context, device, queue, options}, text, size);
 }
 
 void napier_cuda_context_destroy(napier_cuda_context *context) {
     if (context != NULL) {
         napier_context *const host = context->host;
-        napier_device_close(context);
+        if (context->calls != NULL) {
+            context->calls->close(context);
+        }
         napier_free(&host->allocator, context);
         napier_context_destroy(host);
     }
@@ -79,7 +96,7 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
     };
     napier_cuda_faults faults;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_device_wait(context, stream, &faults));
+    NAPIER_TRY(context->calls->wait(context, stream, &faults));
     for (int i = 0; i < NAPIER_FAULT_COUNT; i++) {
         NAPIER_REFUSE_IF(context->host, faults.seen[i] != 0, what[i], (long long)(INT64_MAX - faults.seen[i]));
     }

@@ -131,36 +131,7 @@ static cudaError_t napier_device_make_faults(napier_cuda_context *context) {
     return error;
 }
 
-napier_status napier_device_open(napier_cuda_context *context, int device) {
-    int devices = 0, before = 0;
-    cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error == cudaErrorInsufficientDriver) {
-        return napier_device_driver_fail(context);
-    }
-    if (error == cudaSuccess && device == -1) {
-        error = cudaGetDevice(&device);
-    }
-    if (error != cudaSuccess) {
-        return napier_device_fail(context, "device", error);
-    }
-    if (device < 0 || device >= devices) {
-        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the %d there are", device,
-                           devices);
-    }
-    context->device = device;
-    const napier_status status = napier_device_ask(context);
-    if (status) {
-        return status;
-    }
-    error = napier_device_enter(context, &before);
-    if (error == cudaSuccess) {
-        error = napier_device_make_faults(context);
-        napier_device_leave(context, before);
-    }
-    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "device", error);
-}
-
-void napier_device_close(napier_cuda_context *context) {
+static void napier_device_close(napier_cuda_context *context) {
     int before = 0;
     if (context->faults != NULL && napier_device_enter(context, &before) == cudaSuccess) {
         (void)cudaFree(context->faults);
@@ -193,7 +164,8 @@ static napier_status napier_device_enter_to_wait(napier_cuda_context *context, c
                                 : napier_device_fail(context, "stream", error);
 }
 
-napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+static napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream,
+                                        napier_cuda_faults *faults) {
     int before = 0;
     NAPIER_TRY(napier_device_enter_to_wait(context, stream, "; synchronize when the graph has run", &before));
     const cudaError_t error = napier_device_take_faults(context, stream, faults);
@@ -201,8 +173,8 @@ napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_s
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
-napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
-                               size_t size) {
+static napier_status napier_device_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                        int byte, size_t size) {
     int before = 0;
     cudaError_t error = napier_device_enter(context, &before);
     if (error == cudaSuccess) {
@@ -212,8 +184,8 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
-napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
-                                 const void *host, size_t size) {
+static napier_status napier_device_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                          const void *host, size_t size) {
     int before = 0;
     NAPIER_TRY(
         napier_device_enter_to_wait(context, stream, ", which cannot hold a copy of the caller's memory", &before));
@@ -243,14 +215,10 @@ static cudaError_t napier_device_allow(const napier_cuda_context *context, const
     return error;
 }
 
-napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
-                                 size_t job_size) {
+static napier_status napier_device_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                          napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
+                                          size_t job_size) {
     (void)job_size;
-    const napier_status fits = napier_cuda_check_shape(context, what, shape);
-    if (fits || shape->blocks == 0) {
-        return fits;
-    }
     const void *handle = NULL;
     memcpy(&handle, &kernel, sizeof handle);
     cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
@@ -278,6 +246,42 @@ napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_s
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, what, error);
 }
 
+static const napier_device_calls cuda_calls = {.launch = napier_device_launch,
+                                               .fill = napier_device_fill,
+                                               .upload = napier_device_upload,
+                                               .wait = napier_device_wait,
+                                               .close = napier_device_close};
+
+napier_status napier_device_open(napier_cuda_context *context, int device) {
+    int devices = 0, before = 0;
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error == cudaErrorInsufficientDriver) {
+        return napier_device_driver_fail(context);
+    }
+    if (error == cudaSuccess && device == -1) {
+        error = cudaGetDevice(&device);
+    }
+    if (error != cudaSuccess) {
+        return napier_device_fail(context, "device", error);
+    }
+    if (device < 0 || device >= devices) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the %d there are", device,
+                           devices);
+    }
+    context->device = device;
+    context->calls = &cuda_calls;
+    const napier_status status = napier_device_ask(context);
+    if (status) {
+        return status;
+    }
+    error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = napier_device_make_faults(context);
+        napier_device_leave(context, before);
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "device", error);
+}
+
 #elif !defined(NAPIER_CUDA)
 
 int napier_device_count(void) { return 0; }
@@ -286,32 +290,6 @@ napier_status napier_device_open(napier_cuda_context *context, int device) {
     (void)device;
     return napier_fail(context->host, NAPIER_UNSUPPORTED,
                        "device: this build of napier has no CUDA (-DNAPIER_CUDA=ON)");
-}
-void napier_device_close(napier_cuda_context *context) { (void)context; }
-
-napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
-    (void)stream;
-    memset(faults, 0, sizeof *faults);
-    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
-}
-
-napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
-                               size_t size) {
-    (void)stream, (void)device, (void)byte, (void)size;
-    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
-}
-
-napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
-                                 const void *host, size_t size) {
-    (void)stream, (void)device, (void)host, (void)size;
-    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
-}
-
-napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
-                                 size_t job_size) {
-    (void)stream, (void)kernel, (void)shape, (void)job, (void)job_size;
-    return napier_fail(context->host, NAPIER_UNSUPPORTED, "%s: this build has no CUDA", what);
 }
 
 #endif

@@ -48,6 +48,8 @@ enum { CUDA_WARP = 32 };
 #include "core/gpu/kernel_nvcc.h"
 #elif defined(__HIP__)
 #include "core/gpu/kernel_hip.h"
+#elif defined(__OPENCL_C_VERSION__)
+#include "core/gpu/kernel_wave.h" /* kernel_opencl.h comes before it at run time */
 #else
 #include "emulator/emulated_kernel.h" /* from tests/cuda; only the build of the emulated device has it on its path */
 #endif

@@ -1,7 +1,7 @@
 /* core/gpu/launch.h - what the host half of an operation (<stem>_cuda.c) needs: a context, errors, workspace, launches.
  *
  * The host half is C11 and includes no header of CUDA. Every build compiles it, and it checks its arguments in every
- * build. A build without CUDA cannot create a context, so it launches nothing; there
+ * build. A build without CUDA and OpenCL cannot create a context, so it launches nothing; there
  * NAPIER_CUDA_KERNEL(name) is NULL. */
 #ifndef NAPIER_CORE_GPU_LAUNCH_H
 #define NAPIER_CORE_GPU_LAUNCH_H
@@ -48,7 +48,7 @@ bool napier_cuda_room_ready(napier_cuda_context *context, const napier_cuda_room
  * NAPIER_CUDA_KERNEL_DECLARE(name, ...); and then writes NAPIER_CUDA_KERNEL(name). */
 typedef void napier_cuda_kernel_code(void);
 
-#if defined(NAPIER_CUDA)
+#if defined(NAPIER_CUDA) || defined(NAPIER_OPENCL)
 #define NAPIER_CUDA_KERNEL_DECLARE(...) napier_cuda_kernel_code __VA_ARGS__
 #define NAPIER_CUDA_KERNEL(name) (name)
 #else

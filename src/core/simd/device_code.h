@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__CUDACC__) || defined(__HIP__)
+#if defined(__CUDACC__) || defined(__HIP__) || defined(__OPENCL_C_VERSION__)
 #define NAPIER_DEVICE_CODE 1
 #else
 #define NAPIER_DEVICE_CODE 0

@@ -21,51 +21,37 @@ static int setting(const char *name, int least, int otherwise) {
     return value >= least && value <= 1 << 16 ? (int)value : otherwise;
 }
 
-napier_status napier_device_open(napier_cuda_context *context, int device) {
-    if (device != -1 && device != 0) {
-        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the 1 there are", device);
-    }
-    context->processors = setting("EMULATED_PROCESSORS", 1, PROCESSORS);
-    context->shared_bytes = SHARED_BYTES;
-    context->clusters = setting("EMULATED_CLUSTERS", 0, 1) != 0;
-    context->tensor_cores = true;
-    context->faults = calloc(1, sizeof *context->faults);
-    return context->faults ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
-}
+static void emulated_close(napier_cuda_context *context) { free(context->faults); }
 
-void napier_device_close(napier_cuda_context *context) { free(context->faults); }
-
-napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+static napier_status emulated_wait(napier_cuda_context *context, struct CUstream_st *stream,
+                                   napier_cuda_faults *faults) {
     (void)stream;
     *faults = *context->faults;
     memset(context->faults, 0, sizeof *faults);
     return NAPIER_OK;
 }
 
-napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
-                               size_t size) {
+static napier_status emulated_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
+                                   size_t size) {
     (void)context;
     (void)stream;
     memset(device, byte, size);
     return NAPIER_OK;
 }
 
-napier_status napier_cuda_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
-                                 const void *host, size_t size) {
+static napier_status emulated_upload(napier_cuda_context *context, struct CUstream_st *stream, void *device,
+                                     const void *host, size_t size) {
     (void)context;
     (void)stream;
     memcpy(device, host, size);
     return NAPIER_OK;
 }
 
-napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
-                                 size_t job_size) {
+static napier_status emulated_put(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                  napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
+                                  size_t job_size) {
+    (void)context;
     (void)stream;
-    const napier_status fits = napier_cuda_check_shape(context, what, shape);
-    if (fits || shape->blocks == 0) {
-        return fits;
-    }
     void *const copy = malloc(job_size); /* no byte more than the kernel was given */
     if (copy == NULL) {
         return NAPIER_OUT_OF_MEMORY;
@@ -81,4 +67,23 @@ napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_s
     emulated_run(what, &launch);
     free(copy);
     return NAPIER_OK;
+}
+
+static const napier_device_calls emulated_calls = {.launch = emulated_put,
+                                                   .fill = emulated_fill,
+                                                   .upload = emulated_upload,
+                                                   .wait = emulated_wait,
+                                                   .close = emulated_close};
+
+napier_status napier_device_open(napier_cuda_context *context, int device) {
+    if (device != -1 && device != 0) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the 1 there are", device);
+    }
+    context->calls = &emulated_calls;
+    context->processors = setting("EMULATED_PROCESSORS", 1, PROCESSORS);
+    context->shared_bytes = SHARED_BYTES;
+    context->clusters = setting("EMULATED_CLUSTERS", 0, 1) != 0;
+    context->tensor_cores = true;
+    context->faults = calloc(1, sizeof *context->faults);
+    return context->faults ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <napier/cuda/device.h>
+#include <napier/opencl.h>
 
 #include "core/base/awake.h"
 #include "core/base/fenv.h"
@@ -51,6 +51,15 @@ static void test_no_device(void) {
     assert_null(context);
     assert_int_equal(napier_cuda_device_status(0, text, sizeof text), NAPIER_UNSUPPORTED);
     assert_memory_equal(text, "device: ", 8);
+    assert_int_equal(napier_opencl_context_create(NULL, NULL, NULL, NULL, NULL, NULL, 0), NAPIER_INVALID_ARGUMENT);
+    assert_int_equal(napier_opencl_copy(NULL, text, text, 1), NAPIER_INVALID_ARGUMENT);
+    assert_string_equal(napier_opencl_device_name(NULL), "");
+    const napier_status status = napier_opencl_context_create(&context, NULL, NULL, NULL, NULL, text, sizeof text);
+    if (status == NAPIER_UNSUPPORTED) { /* else this machine has one */
+        assert_null(context);
+        assert_memory_equal(text, "device: ", 8);
+    }
+    napier_cuda_context_destroy(context);
 }
 
 /* ---- Contexts ---------------------------------------------------------------------------------------------------- */
