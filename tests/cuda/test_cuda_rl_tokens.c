@@ -87,6 +87,33 @@ static void test_long_rows(void) {
     }
 }
 
+/* 16-bit numbers of every exponent up to 64 in magnitude, in each row below another of them. */
+static napier_matrix make_table_rows(int64_t rows, int64_t cols, napier_dtype dtype) {
+    const uint32_t end = dtype == NAPIER_BF16 ? 0x4281 : 0x5401;
+    uint16_t *const bits = array_new((size_t)(rows * cols) * 2);
+    rng r = rng_make(5);
+    for (int64_t i = 0; i < rows; i++) {
+        const uint32_t below = i % 3 == 0 ? end : 1 + (uint32_t)rng_below(&r, end - 1);
+        for (int64_t j = 0; j < cols; j++) {
+            bits[i * cols + j] = (uint16_t)(rng_below(&r, below) | (rng_below(&r, 2) << 15));
+        }
+    }
+    return napier_rows(bits, rows, cols, dtype);
+}
+
+/* So many tiles that the device makes a table of exp. */
+static void test_table(void) {
+    const napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    for (int d = 1; d < 3; d++) {
+        for (int want = WANT_LSE; want <= WANT_ENTROPY; want++) {
+            device_order((uint64_t)(d + want));
+            check_tokens(make_table_rows(275, 4096, dtypes[d]), 1, want, &o);
+            check_tokens(make_rows(275, 3080, ROW_KINDS, dtypes[d], 1, d), 1, want, &o);
+        }
+        check_tokens(make_rows(275, 3079, ROW_KINDS, dtypes[d], 1, d), 1, WANT_LSE, &o);
+    }
+}
+
 /* Rule 0: none; 1: a temperature; 2: a cap; 3: smoothing and kept tokens of each row; 4: all, and of all rows. */
 static napier_token_options rule_of(int rule, int64_t rows, int64_t cols) {
     napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
@@ -247,6 +274,7 @@ static void test_bad_ids(void) {
 }
 
 int main(void) {
-    return BOTH_TESTS("cuda_rl_tokens", TEST(test_rows), TEST(test_long_rows), TEST(test_rules), TEST(test_gradients),
-                      TEST(test_gradient_rules), TEST(test_gradient_clusters), TEST(test_kl_full), TEST(test_bad_ids));
+    return BOTH_TESTS("cuda_rl_tokens", TEST(test_rows), TEST(test_long_rows), TEST(test_table), TEST(test_rules),
+                      TEST(test_gradients), TEST(test_gradient_rules), TEST(test_gradient_clusters), TEST(test_kl_full),
+                      TEST(test_bad_ids));
 }

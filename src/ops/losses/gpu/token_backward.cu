@@ -115,8 +115,9 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
         if (!plain) {
             cuda_token_tile_rules(dtype, &token->call.rules, row, first, token->x.cols, z);
         }
-        const napier_cuda_token_slot slot =
-            cuda_token_sum(dtype, true, token, row, first, plain && dtype == NAPIER_BF16 ? words : NULL, z);
+        const cuda_token_range r =
+            plain && dtype == NAPIER_BF16 ? cuda_token_range_of_words(dtype, words, z) : cuda_token_range_of(z);
+        const napier_cuda_token_slot slot = cuda_token_sum(dtype, true, token, row, first, &r, z);
         if (cuda_lane() == 0) {
             token->slots[row * token->tiles + tile] = slot;
         }
@@ -305,7 +306,8 @@ CUDA_INLINE bool napier_cuda_back_is_easy(const napier_dtype dtype, const napier
                                           const napier_words *words) {
     float z[32];
     napier_unpack_tile(dtype, 4, words, 1.0f, z);
-    const cuda_token_range r = dtype == NAPIER_BF16 ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
+    const cuda_token_range r =
+        dtype == NAPIER_BF16 ? cuda_token_range_of_words(dtype, words, z) : cuda_token_range_of(z);
     return cuda_ballot(!((r.min - l->s.max) - l->log_sum >= -87.0f)) == 0;
 }
 

@@ -27,7 +27,10 @@ typedef struct napier_cuda_token_job {
     napier_cuda_faults *faults;
 } napier_cuda_token_job;
 
-enum { NAPIER_TOKEN_THREADS = 256, NAPIER_TOKEN_WARPS = NAPIER_TOKEN_THREADS / 32 };
+enum { NAPIER_TOKEN_THREADS = 256, NAPIER_TOKEN_WARPS = NAPIER_TOKEN_THREADS / 32, NAPIER_TOKEN_TABLE_THREADS = 1024 };
+
+/* The table of exp has the numbers of at most 64 in magnitude at the places that their bits name: it ends after -64. */
+NAPIER_BOTH int64_t napier_token_table_end(napier_dtype dtype) { return (dtype == NAPIER_BF16 ? 0xc280 : 0xd400) + 1; }
 
 /* Shared memory of a warp that finishes a row. */
 typedef struct napier_cuda_token_room {
@@ -118,7 +121,7 @@ CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_r
     NAPIER_UNROLL
     for (int e = 0; e < napier_chunk_of(dtype); e++) { /* a load past the end is one of the last: no branch */
         const bool inside = column + e < cols, kept = keep == NULL || keep[inside ? column + e : cols - 1] != 0;
-        z[e] = inside & kept ? z[e] : -INFINITY;
+        z[e] = inside && kept ? z[e] : -INFINITY;
     }
 }
 /* The same for a tile. */
@@ -191,22 +194,27 @@ CUDA_INLINE cuda_token_range cuda_token_range_of(const float *z) {
     return r;
 }
 
-/* The same for bf16 as stored, two at a time. */
-CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words, const float *z) {
+/* The same of words of 16-bit elements as stored, two at a time. */
+CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_dtype dtype, const napier_words *words,
+                                                       const float *z) {
 #if defined(__CUDACC__)
     uint32_t max = words[0].w[0], min = max;
     (void)z;
     NAPIER_UNROLL
     for (int i = 1; i < 16; i++) {
-        asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
-        asm("min.bf16x2 %0, %0, %1;" : "+r"(min) : "r"(words[i / 4].w[i % 4]));
+        if (dtype == NAPIER_BF16) {
+            asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
+            asm("min.bf16x2 %0, %0, %1;" : "+r"(min) : "r"(words[i / 4].w[i % 4]));
+        } else {
+            asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
+            asm("min.f16x2 %0, %0, %1;" : "+r"(min) : "r"(words[i / 4].w[i % 4]));
+        }
     }
-    const float high = napier_float_of_bits(min & 0xffff0000u);
-    const cuda_token_range r = {
-        napier_max_or_nan(napier_float_of_bits(max << 16), napier_float_of_bits(max & 0xffff0000u)),
-        cuda_token_min(napier_float_of_bits(min << 16), high)};
+    const cuda_token_range r = {napier_max_or_nan(napier_widen(dtype, max & 0xffffu), napier_widen(dtype, max >> 16)),
+                                cuda_token_min(napier_widen(dtype, min & 0xffffu), napier_widen(dtype, min >> 16))};
     return r;
 #else
+    (void)dtype;
     (void)words;
     return cuda_token_range_of(z);
 #endif
@@ -260,12 +268,11 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_add(const napier_dtype dtype, cons
     return slot;
 }
 
-/* words: the stored words of plain bf16, else NULL. */
+/* r: the range of this thread's elements. */
 CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, const bool entropy,
                                                   const napier_cuda_token_job *job, int64_t row, int64_t first,
-                                                  const napier_words *words, const float *z) {
-    const cuda_token_range r = words != NULL ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
-    const float max = napier_group_max(CUDA_WARP, r.max) + 0.0f; /* makes -0 and +0 one maximum */
+                                                  const cuda_token_range *r, const float *z) {
+    const float max = napier_group_max(CUDA_WARP, r->max) + 0.0f; /* makes -0 and +0 one maximum */
     if (max != max) {
         const napier_cuda_token_slot nan = {max, 0.0f, 0.0f, 0};
         return nan;
@@ -273,8 +280,8 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, cons
     if (!napier_is_ordinary(max)) {
         return cuda_token_odd(job, row, first, max);
     }
-    return cuda_ballot(!(r.min >= max - NAPIER_CUTOFF)) != 0 ? cuda_token_add(dtype, entropy, true, max, z)
-                                                             : cuda_token_add(dtype, entropy, false, max, z);
+    return cuda_ballot(!(r->min >= max - NAPIER_CUTOFF)) != 0 ? cuda_token_add(dtype, entropy, true, max, z)
+                                                              : cuda_token_add(dtype, entropy, false, max, z);
 }
 
 /* ---- Slots to the final of a row --------------------------------------------------------------------------------- */

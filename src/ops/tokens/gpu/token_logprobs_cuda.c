@@ -8,9 +8,14 @@ NAPIER_CUDA_DTYPES_DECLARE(napier_token_tiles);
 NAPIER_CUDA_DTYPES_DECLARE(napier_token_entropies);
 NAPIER_CUDA_DTYPES_DECLARE(napier_token_tempered);
 NAPIER_CUDA_DTYPES_DECLARE(napier_token_any_tiles);
+NAPIER_CUDA_KERNEL_DECLARE(napier_token_table_f16, napier_token_table_bf16, napier_token_table_entropies_f16,
+                           napier_token_table_entropies_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_rows_finish, napier_token_rows_top);
 
-enum { NAPIER_TOKEN_WAVES = 4 }; /* blocks per multiprocessor, limited by their registers */
+enum {
+    NAPIER_TOKEN_WAVES = 4,        /* blocks per multiprocessor, limited by their registers */
+    NAPIER_TOKEN_TABLE_TILES = 256 /* per multiprocessor: from here on a table saves several times what it costs */
+};
 
 napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
                                            const napier_token_call *call, napier_const_matrix logits) {
@@ -24,14 +29,34 @@ napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_
     return job;
 }
 
-/* The fastest of the kernels that compute what the call wants. */
+/* True if the call wants more than sums of logits as they are. */
+static bool token_has_rules(const napier_token_call *call) {
+    const napier_token_rules *r = &call->rules;
+    return r->softcap != 0.0f || r->keep || call->wants.total || call->wants.ranks > 0;
+}
+
+/* Tiles of 16 bits by a table of exp; NULL if there are too few, or the device has too little shared memory. */
+static napier_cuda_kernel token_table_kernel(const napier_cuda_context *context, const napier_cuda_token_job *job) {
+    const napier_token_call *const call = &job->call;
+    const bool many = call->rows * job->tiles >= (int64_t)NAPIER_TOKEN_TABLE_TILES * context->processors;
+    const bool able = context->shared_bytes >= napier_token_table_end(job->x.dtype) * (int64_t)sizeof(float);
+    if (job->x.dtype == NAPIER_F32 || token_has_rules(call) || call->rules.temperature != 1.0f || !many || !able) {
+        return (napier_cuda_kernel)0;
+    }
+    if (job->x.dtype == NAPIER_BF16) {
+        return call->wants.entropy ? NAPIER_CUDA_KERNEL(napier_token_table_entropies_bf16)
+                                   : NAPIER_CUDA_KERNEL(napier_token_table_bf16);
+    }
+    return call->wants.entropy ? NAPIER_CUDA_KERNEL(napier_token_table_entropies_f16)
+                               : NAPIER_CUDA_KERNEL(napier_token_table_f16);
+}
+
+/* The fastest of the other kernels that compute what the call wants. */
 static napier_cuda_kernel token_kernel(const napier_token_call *call, napier_dtype dtype) {
     static const napier_cuda_kernel kernels[4][3] = {
         NAPIER_CUDA_DTYPES(napier_token_tiles), NAPIER_CUDA_DTYPES(napier_token_entropies),
         NAPIER_CUDA_DTYPES(napier_token_tempered), NAPIER_CUDA_DTYPES(napier_token_any_tiles)};
-    const napier_token_rules *r = &call->rules;
-    const bool any = r->softcap != 0.0f || r->keep || call->wants.total || call->wants.ranks > 0;
-    const int kind = any ? 3 : r->temperature != 1.0f ? 2 : call->wants.entropy ? 1 : 0;
+    const int kind = token_has_rules(call) ? 3 : call->rules.temperature != 1.0f ? 2 : call->wants.entropy ? 1 : 0;
     return kernels[kind][napier_cuda_dtype_index(dtype)];
 }
 
@@ -44,8 +69,14 @@ static napier_status token_launch(const napier_cuda_call *gpu, napier_cuda_kerne
 }
 
 napier_status napier_cuda_token_sums(const napier_cuda_call *gpu, const napier_cuda_token_job *job) {
-    const napier_token_call *call = &job->call;
-    return token_launch(gpu, token_kernel(call, job->x.dtype), call->rows * job->tiles, job);
+    const napier_cuda_kernel by_table = token_table_kernel(gpu->context, job);
+    if (by_table) {
+        const napier_cuda_shape shape = {.blocks = gpu->context->processors,
+                                         .threads = NAPIER_TOKEN_TABLE_THREADS,
+                                         .shared_bytes = napier_token_table_end(job->x.dtype) * (int64_t)sizeof(float)};
+        return napier_cuda_put(gpu, by_table, shape, job, sizeof *job);
+    }
+    return token_launch(gpu, token_kernel(&job->call, job->x.dtype), job->call.rows * job->tiles, job);
 }
 
 napier_status napier_cuda_token_run(const napier_cuda_call *gpu, const napier_cuda_token_job *job) {
