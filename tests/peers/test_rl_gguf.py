@@ -252,3 +252,21 @@ def test_sentencepiece():
             pair.theirs.post_processor = None
             count += compare(f"sentencepiece, {more}", pair, 100)
     return f"{count} tokens"
+
+
+def test_mistral():
+    """The vocabularies of Mistral 7B (that of Llama 2 in a new training), of v0.3 and of Mistral Small, from Mistral's own package."""
+    spm, texts, count = sentencepiece(), [text for text in real_texts()[::6] if "\0" not in text], 0
+    files = fetched("mistral-common", "1.13.1", "mistral_common/data/*.model.v[137]")
+    assert len(files) == 3
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            theirs, path = spm.SentencePieceProcessor(model_file=file), os.path.join(folder, "pieces.gguf")
+            write_pieces(path, theirs, True)
+            pair = OfFile(path, document(path))
+            for text in texts:
+                ids = pair.ours.encode(text, plain_special=True)
+                assert ids == theirs.encode(text), (file, text[:80])
+                assert pair.ours.decode(ids) == theirs.decode(ids).encode(), (file, text[:80])
+                count += len(ids)
+    return f"{count} tokens"

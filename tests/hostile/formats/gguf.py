@@ -2,6 +2,7 @@
 
 import json
 import math
+import itertools
 import struct
 
 import mutate
@@ -194,7 +195,18 @@ def words(rng):
     return build([(key, *pair) for key, pair in meta.items()])
 
 
-MUTATIONS = [value, count, tensor, cut, damaged, words, alignment, value, tensor]
+def dense(rng):
+    """A vocabulary of SentencePiece in which every part of a piece is a piece."""
+    letters, longest = rng.choice([("ab", 12), ("abc", 8), ("abcd", 7), ("abcdef", 5)])
+    words = ["<unk>", "<s>", "</s>", *("".join(w) for n in range(1, rng.randrange(2, longest + 1)) for w in itertools.product(letters, repeat=n))]
+    meta = {key: (kind, old) for key, kind, old in pieces()}
+    meta["tokenizer.ggml.tokens"] = (ARRAY, (TEXT, words))
+    meta["tokenizer.ggml.token_type"] = (ARRAY, (I32, [1] * len(words)))
+    meta["tokenizer.ggml.scores"] = (ARRAY, (F32, [rng.random() for _ in words]))
+    return build([(key, *pair) for key, pair in meta.items()])
+
+
+MUTATIONS = [dense, value, count, tensor, cut, damaged, words, alignment, value, tensor]
 LINES = b'{"prompt": "hello", "responses": [" world", "", " there!"]}\n{"prompt": [104, 101], "response": [108, 108]}\n'
 
 
