@@ -392,7 +392,7 @@ group_opencl() {
     [ -n "${FETCH:-}" ] && [ -z "${OCL_ICD_VENDORS:-}" ] && "$root/bench/setup.sh" opencl
     [ -d "$home/opencl/vendors" ] && export OCL_ICD_VENDORS=${OCL_ICD_VENDORS:-$home/opencl/vendors}
     build opencl "$main_cc" opencl_tests -DCMAKE_BUILD_TYPE=Release -DNAPIER_OPENCL=ON -DNAPIER_EXAMPLES=OFF &&
-        check_ctest 800 "OpenCL" "$work/opencl" -L opencl
+        mkdir -p "$work/opencl/kernels" && OPENCL_TEST_CACHE=$work/opencl/kernels check_ctest 800 "OpenCL" "$work/opencl" -L opencl
 }
 
 group_style() {

@@ -2,7 +2,9 @@
  *
  * napier_opencl_context_create makes a napier_cuda_context of an OpenCL device; all calls of napier/cuda.h take it, with the
  * CPU's bits, but for those that use tensor cores (they return UNSUPPORTED). The device's compiler gets the same kernels at the
- * first launch of each, which takes seconds; give a folder for compiled kernels.
+ * first launch of each, which takes seconds. Give a folder where compiled kernels are kept: a file is used only if it is whole and
+ * was made from the same text by the same driver of the same device with the same options, and is written anew otherwise. The
+ * folder may be emptied at any time.
  *
  * The device. OpenCL 3.0, or 2.1; coarse-grained shared virtual memory; f64; 64-bit atomics; sub-groups of 32 or 64 threads
  * with shuffles and ballots. OpenCL promises neither exact division nor subnormal numbers, so creating a context computes
@@ -37,11 +39,12 @@ struct _cl_command_queue;
 typedef struct napier_opencl_options {
     size_t struct_size;   /* sizeof(napier_opencl_options) */
     const char *compiler; /* options added to those of the device's compiler, such as "-cl-opt-disable"; NULL: none */
+    const char *cache;    /* an existing folder for compiled kernels, which nobody else can write to; NULL: none */
 } napier_opencl_options;
 
 /* All defaults, with struct_size set. */
 #define NAPIER_OPENCL_OPTIONS_INIT \
-    { sizeof(napier_opencl_options), NULL }
+    { sizeof(napier_opencl_options), NULL, NULL }
 
 /* Creates a context on a device of OpenCL: `device` of the OpenCL context `context`, and a queue of it that runs in order; they
  * must live longer than the result. All three NULL: the first device that can do all of the above, GPUs before others, with an

@@ -24,6 +24,7 @@ static napier_cuda_context *the_context(void) {
         char why[256];
         const char *const compiler = getenv("OPENCL_TEST_COMPILER");
         napier_opencl_options options = NAPIER_OPENCL_OPTIONS_INIT;
+        options.cache = getenv("OPENCL_TEST_CACHE");
         options.compiler = compiler ? compiler : "-cl-opt-disable";
         const napier_status status =
             napier_opencl_context_create(&context, NULL, NULL, NULL, &options, why, sizeof why);

@@ -1,12 +1,16 @@
 /* tests/opencl/test_opencl_device.c - contexts of OpenCL: which devices are refused, and memory and queues of the caller. A device
  * whose arithmetic is wrong is played by options of the compiler. */
+#define _POSIX_C_SOURCE 200809L
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
+#include <dirent.h>
 #include <napier/opencl.h>
 #include <napier/softmax.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/check.h"
 
@@ -118,9 +122,89 @@ static void test_memory_and_queues(void **state) {
     (void)clReleaseCommandQueue(other);
 }
 
+/* ---- Compiled kernels on the disk ---------------------------------------------------------------------------------- */
+
+enum { MOST_FILE = 1 << 24 };
+
+static char folder[] = "/tmp/napier-opencl-XXXXXX", file_path[512];
+static unsigned char whole[MOST_FILE], now[MOST_FILE];
+
+/* The only file of the folder that is not the check's. */
+static size_t file_read(unsigned char *bytes) {
+    DIR *const all = opendir(folder);
+    assert_non_null(all);
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
+        if (strncmp(entry->d_name, "napier_softmax", 14) == 0) {
+            (void)snprintf(file_path, sizeof file_path, "%s/%s", folder, entry->d_name);
+            count++;
+        }
+    }
+    (void)closedir(all);
+    assert_int_equal(count, 1);
+    FILE *const file = fopen(file_path, "rb");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, MOST_FILE, file);
+    (void)fclose(file);
+    return size;
+}
+
+static void file_write(const unsigned char *bytes, size_t size) {
+    FILE *const file = fopen(file_path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Softmax with the folder, by a new context. */
+static void softmax_with_folder(float *out) {
+    char text[256];
+    void *memory = NULL;
+    float x[ROWS * COLS] = {1, 2, 3};
+    napier_opencl_options options = NAPIER_OPENCL_OPTIONS_INIT;
+    options.compiler = "-cl-opt-disable";
+    options.cache = folder;
+    assert_int_equal(napier_opencl_context_create(&context, cl, device, queue, &options, text, sizeof text), NAPIER_OK);
+    assert_int_equal(napier_opencl_allocate(context, sizeof x, &memory), NAPIER_OK);
+    assert_int_equal(napier_opencl_copy(context, memory, x, sizeof x), NAPIER_OK);
+    softmax_into(out, NULL, memory);
+    napier_cuda_context_destroy(context);
+}
+
+/* A file that is cut, changed in any part, of another kernel or no file is not used, and then written anew. */
+static void test_cache(void **state) {
+    (void)state;
+    float expected[ROWS * COLS], got[ROWS * COLS];
+    assert_non_null(mkdtemp(folder));
+    softmax_with_folder(expected);
+    size_t size = file_read(whole);
+    for (int harm = 0; harm < 12; harm++) {
+        static const size_t places[] = {0, 8, 16, 24, 31, 32, 40, 60}; /* of the head, and of the program */
+        const size_t left = harm == 8 ? 0 : harm == 9 ? 20 : harm == 10 ? size - 1 : size;
+        assert_true(size > 100 && size < MOST_FILE);
+        whole[places[harm % 8]] ^= harm < 8 ? 0x40 : 0;
+        file_write(whole, left);
+        softmax_with_folder(got);
+        assert_memory_equal(got, expected, sizeof got);
+        size = file_read(now);
+        assert_true((size == left && memcmp(now, whole, size) == 0) == (harm == 11));
+        memcpy(whole, now, size);
+    }
+    assert_int_equal(remove(file_path), 0);
+    assert_int_equal(mkdir(file_path, 0700), 0);
+    softmax_with_folder(got);
+    assert_memory_equal(got, expected, sizeof got);
+    assert_int_equal(rmdir(file_path), 0);
+    (void)snprintf(file_path, sizeof file_path, "rm -r %s", folder);
+    assert_int_equal(system(file_path), 0); /* NOLINT: a folder of this test */
+    (void)snprintf(folder, sizeof folder, "/nowhere");
+    softmax_with_folder(got);
+    assert_memory_equal(got, expected, sizeof got);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_arguments),
-                                       cmocka_unit_test(test_memory_and_queues)};
+                                       cmocka_unit_test(test_memory_and_queues), cmocka_unit_test(test_cache)};
     skip_without_device();
     make_handles();
     return cmocka_run_group_tests(tests, NULL, NULL);

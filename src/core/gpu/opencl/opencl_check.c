@@ -55,8 +55,8 @@ napier_status napier_opencl_check_arithmetic(napier_cuda_context *context) {
     NAPIER_TRY(napier_taken(&memory, "arithmetic: no memory for the check"));
     NAPIER_TRY(napier_opencl_allocate(context, sizeof(uint64_t) * PART * RESULTS, &device));
     const napier_status status = check_parts(context, device, host);
-    /* Freeing must not replace the text of a failure. */
-    return status ? status : napier_opencl_free(context, device);
+    (void)napier_opencl_release(context, device);
+    return status;
 }
 
 #endif

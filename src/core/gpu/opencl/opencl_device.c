@@ -113,7 +113,7 @@ static void opencl_close(napier_cuda_context *context) {
         }
     }
     if (context->faults != NULL) {
-        (void)napier_opencl_free(context, context->faults);
+        (void)napier_opencl_release(context, context->faults);
     }
     if (cl->own && cl->queue != NULL) {
         (void)clReleaseCommandQueue(cl->queue);
@@ -186,21 +186,23 @@ static napier_status device_try(napier_cuda_context *context, cl_device_id devic
     return device_start(context);
 }
 
-static napier_status opencl_new(napier_cuda_context *context, const char *compiler) {
+static napier_status opencl_new(napier_cuda_context *context, const napier_opencl_options *options) {
     napier_opencl *const cl = napier_alloc(&context->host->allocator, 1, sizeof *cl);
     if (cl == NULL) {
         return napier_fail(context->host, NAPIER_OUT_OF_MEMORY, "device: no memory");
     }
     memset(cl, 0, sizeof *cl);
-    (void)snprintf(cl->options, sizeof cl->options, "%s", compiler ? compiler : "");
     context->opencl = cl;
     context->calls = &opencl_calls;
+    const int length = snprintf(cl->cache, sizeof cl->cache, "%s", options->cache ? options->cache : "");
+    NAPIER_REFUSE_IF(context->host, (size_t)length >= sizeof cl->cache, "options.cache: too long");
+    (void)snprintf(cl->options, sizeof cl->options, "%s", options->compiler ? options->compiler : "");
     return NAPIER_OK;
 }
 
 /* Tries one device after the other; the text of the last failure stays. */
-static napier_status devices_try(napier_cuda_context *context, cl_device_type type, const char *compiler,
-                                 napier_status status) {
+static napier_status devices_try(napier_cuda_context *context, cl_device_type type,
+                                 const napier_opencl_options *options, napier_status status) {
     cl_platform_id platforms[MOST_PLATFORMS];
     cl_uint platform_count = 0;
     OPENCL_TRY(context, "device", clGetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count));
@@ -213,7 +215,7 @@ static napier_status devices_try(napier_cuda_context *context, cl_device_type ty
                 opencl_close(context);
                 context->opencl = NULL, context->calls = NULL, context->faults = NULL;
             }
-            NAPIER_TRY(opencl_new(context, compiler));
+            NAPIER_TRY(opencl_new(context, options));
             status = device_try(context, devices[k]);
             if (status == NAPIER_OK) {
                 return NAPIER_OK;
@@ -232,13 +234,12 @@ napier_status napier_opencl_open(napier_cuda_context *context, const napier_open
     NAPIER_REFUSE_IF(context->host, given != 0 && given != 3, "context, device, queue: give all three, or none");
     if (given == 0) {
         napier_status status = napier_fail(context->host, NAPIER_UNSUPPORTED, "device: there is no device of OpenCL");
-        status = devices_try(context, CL_DEVICE_TYPE_GPU, options.compiler, status);
+        status = devices_try(context, CL_DEVICE_TYPE_GPU, &options, status);
         return status == NAPIER_UNSUPPORTED
-                   ? devices_try(context, CL_DEVICE_TYPE_ALL & ~(cl_device_type)CL_DEVICE_TYPE_GPU, options.compiler,
-                                 status)
+                   ? devices_try(context, CL_DEVICE_TYPE_ALL & ~(cl_device_type)CL_DEVICE_TYPE_GPU, &options, status)
                    : status;
     }
-    NAPIER_TRY(opencl_new(context, options.compiler));
+    NAPIER_TRY(opencl_new(context, &options));
     context->opencl->context = choice->context;
     context->opencl->device = choice->device;
     context->opencl->queue = choice->queue;
@@ -321,17 +322,22 @@ napier_status napier_opencl_allocate(napier_cuda_context *context, size_t size, 
     return NAPIER_OK;
 }
 
-napier_status napier_opencl_free(napier_cuda_context *context, void *memory) {
-    NAPIER_TRY(opencl_begin(context));
+cl_int napier_opencl_release(napier_cuda_context *context, void *memory) {
     napier_opencl *const cl = context->opencl;
-    if (memory == NULL) {
-        return NAPIER_OK;
-    }
     const size_t at = memory_find(cl, memory, ALIGNMENT);
-    NAPIER_REFUSE_IF(context->host, at == cl->memory_count, "memory: %p is not of napier_opencl_allocate", memory);
+    if (at == cl->memory_count) {
+        return CL_INVALID_VALUE;
+    }
     const cl_int error = clFinish(cl->queue);
     clSVMFree(cl->context, cl->memory[at]);
     cl->memory[at] = cl->memory[--cl->memory_count];
+    return error;
+}
+
+napier_status napier_opencl_free(napier_cuda_context *context, void *memory) {
+    NAPIER_TRY(opencl_begin(context));
+    const cl_int error = memory ? napier_opencl_release(context, memory) : CL_SUCCESS;
+    NAPIER_REFUSE_IF(context->host, error == CL_INVALID_VALUE, "memory: %p is not of napier_opencl_allocate", memory);
     OPENCL_TRY(context, "free", error);
     return NAPIER_OK;
 }

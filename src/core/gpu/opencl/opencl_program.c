@@ -27,11 +27,34 @@ static napier_status program_fail(napier_cuda_context *context, cl_program progr
     return status;
 }
 
+/* The kernel's program from the folder of compiled kernels; NULL if it is not there or of no use. */
+static cl_program program_cached(napier_cuda_context *context, const char *name, napier_opencl_key key,
+                                 const char *options) {
+    napier_opencl *const cl = context->opencl;
+    size_t size = 0;
+    cl_int error = CL_SUCCESS;
+    unsigned char *const bytes = napier_opencl_cache_read(context, name, key, &size);
+    const unsigned char *given = bytes;
+    cl_program program =
+        bytes ? clCreateProgramWithBinary(cl->context, 1, &cl->device, &size, &given, NULL, &error) : NULL;
+    napier_free(&context->host->allocator, bytes);
+    if (program != NULL && clBuildProgram(program, 1, &cl->device, options, NULL, NULL) != CL_SUCCESS) {
+        (void)clReleaseProgram(program);
+        program = NULL;
+    }
+    return program;
+}
+
 static napier_status program_build(napier_cuda_context *context, const char *text, const char *name, cl_program *out) {
     napier_opencl *const cl = context->opencl;
     char options[NAPIER_OPENCL_OPTIONS + 128];
     (void)snprintf(options, sizeof options, "%s -DNAPIER_OPENCL_WANT_%s=1", cl->options, name);
-    const char *texts[] = {(const char *)kernel_opencl_text, text};
+    const char *texts[] = {(const char *)kernel_opencl_text, text, cl->name, options};
+    const napier_opencl_key key = napier_opencl_key_of(texts, sizeof texts / sizeof *texts);
+    *out = program_cached(context, name, key, options);
+    if (*out != NULL) {
+        return NAPIER_OK;
+    }
     cl_int error = CL_SUCCESS;
     const cl_program program = clCreateProgramWithSource(cl->context, 2, texts, NULL, &error);
     if (program == NULL) {
@@ -44,6 +67,7 @@ static napier_status program_build(napier_cuda_context *context, const char *tex
         (void)clReleaseProgram(program);
         return status;
     }
+    napier_opencl_cache_write(context, name, key, program);
     *out = program;
     return NAPIER_OK;
 }
