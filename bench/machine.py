@@ -31,7 +31,7 @@ def distinct_cores():
 
 
 # What holds libraries to an instruction set: Napier's worker (napier_worker.c), PyTorch, its oneDNN and oneDNN alone, JAX.
-# ONNX Runtime, XNNPACK and llama.cpp have no such setting.
+# ONNX Runtime has no such setting: ort_peer.py holds it. XNNPACK and llama.cpp are not held.
 ISAS = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # no matrix engine
