@@ -28,12 +28,15 @@ NAPIER_INLINE vf vf_exp_reduce(vf x, vf magic, vf *shifted, vf *n) {
     return vf_fnma(*n, vf_set(NAPIER_LN2_LO), r);
 }
 
-/* exp(x) * 2^k for magic = 1.5 * 2^23 + k, if the result is a normal number: k is added to the bits of the exponent. */
+/* exp(x) * 2^k from r and *shifted for magic = 1.5 * 2^23 + k, if the result is a normal number: k is added to the bits of
+ * the exponent. */
+NAPIER_INLINE vf vf_exp_reduced(vf r, vf shifted) {
+    return vf_from_bits(vi_add(vf_bits(vf_exp_polynomial(r)), vi_shl(vf_bits(shifted), 23)));
+}
 NAPIER_INLINE vf vf_exp_scaled(vf x, vf magic) {
     vf shifted, n;
     const vf r = vf_exp_reduce(x, magic, &shifted, &n);
-    const vi p = vf_bits(vf_exp_polynomial(r));
-    return vf_from_bits(vi_add(p, vi_shl(vf_bits(shifted), 23)));
+    return vf_exp_reduced(r, shifted);
 }
 
 /* The same for `count` <= 8 vectors, step by step. A single one is a chain of 12 operations, each of which waits for

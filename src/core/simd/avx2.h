@@ -129,6 +129,10 @@ NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     return vf_bits(vf_select(m, vf_from_bits(a), vf_from_bits(b)));
 }
+NAPIER_INLINE vi vi_less(const vf a, const vf b) {
+    const vm less = vf_lt(a, b);
+    return (vi){_mm256_castps_si256(less.lo), _mm256_castps_si256(less.hi)};
+}
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     return (vi){_mm256_loadu_si256((const __m256i *)(const void *)p),
@@ -173,7 +177,10 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     simd_load_pairs(p, at, &a->lo, &b->lo);
     simd_load_pairs(p, at + 8, &a->hi, &b->hi);
 }
-NAPIER_INLINE vf vf_hold(const vf v) { return v; }
+NAPIER_INLINE vf vf_hold(vf v) {
+    __asm__("" : "+x"(v.lo), "+x"(v.hi));
+    return v;
+}
 NAPIER_INLINE void vf_stream(float *p, const vf v) {
     _mm256_stream_ps(p, v.lo);
     _mm256_stream_ps(p + 8, v.hi);

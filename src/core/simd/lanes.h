@@ -34,6 +34,7 @@
  *   vi   vi_set vi_add vi_sub vi_mul (wrapping) vi_mulhi(a, b): the high half of the unsigned product
  *        vi_and vi_or vi_xor vi_shl(v, const) vi_shr(v, const) (logical) vi_sar(v, const) (arithmetic)
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
+ *        vi_less(a, b): -1 where float a < b, else 0      a not NaN; b finite, and -0 if it is 0
  *        vi_add_where(m, a, b) = m ? a + b : a
  *        vi_max_i16 vi_max_u16 vi_min_u16                 of the 32 halves, each by itself
  *        vi_any_eq16(a, b): does any of the 32 halves of a equal that of b?

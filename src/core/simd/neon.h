@@ -146,6 +146,7 @@ NAPIER_INLINE vi vi_shr(const vi v, const int n) {
 NAPIER_INLINE vm vi_eq(const vi a, const vi b) { return (vm)SIMD_EACH2(vceqq_s32, a, b); }
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return (vm)SIMD_EACH2(vcgtq_s32, a, b); }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return (vi)SIMD_EACH3(vbslq_s32, m, a, b); }
+NAPIER_INLINE vi vi_less(const vf a, const vf b) { return (vi)SIMD_EACH(vreinterpretq_s32_u32, vf_lt(a, b)); }
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE int32x4_t simd_max_i16(const int32x4_t a, const int32x4_t b) {
     return vreinterpretq_s32_s16(vmaxq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));

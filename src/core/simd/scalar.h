@@ -130,6 +130,7 @@ NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
     return any;
 }
 SIMD_EACH(vi, vi_select, (const vm m, const vi a, const vi b), m.v[i] ? a.v[i] : b.v[i])
+SIMD_EACH(vi, vi_less, (const vf a, const vf b), a.v[i] < b.v[i] ? -1 : 0)
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     vi r;

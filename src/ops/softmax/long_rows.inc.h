@@ -109,12 +109,14 @@ NAPIER_KERNEL void three_tiles(const napier_stages k, napier_tiles *a, int64_t p
     rows.terms = terms;
     rows.adder = napier_adder_of(t->max, napier_term_magic(napier_exp_parts_small(t->max).n));
     rows.stream = false;
+    rows.turn = 0;
     rows.flush.lines = 0;
     if (k.write) {
         rows.values = write->values;
         rows.writer = write->writer;
         rows.y = write->y;
         rows.stream = write->stream;
+        rows.turn = write->stream ? turn_of(rows.look_x, rows.y, NAPIER_TILE) : 0;
     }
     *sum = (napier_tile_sum){.max = t->max, .min = t->min};
     vf lane[16];
@@ -288,8 +290,9 @@ static bool write_of(const napier_softmax_job *job, napier_tile_place at, const 
     write->values = job->op == NAPIER_OP_SOFTMAX ? terms_in(ring, job, slot, at)
                                                  : napier_at(row_in(job, at.row), job->x.dtype, at.column);
     write->y = napier_at_out(row_out(job, at.row), job->y.dtype, at.column);
-    /* rows that do not begin a cache line go through the caches: writing them by themselves takes longer */
-    write->stream = job->stream && job->y.dtype == NAPIER_F32 && ((uintptr_t)write->y & 63) == 0;
+    const bool lines = ((uintptr_t)write->y & 63) == 0;
+    write->stream = job->stream && job->y.dtype == NAPIER_F32 &&
+                    (lines || may_turn(job->op, row_in(job, at.row), row_out(job, at.row)));
     return true;
 }
 

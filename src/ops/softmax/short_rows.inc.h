@@ -235,13 +235,15 @@ static napier_short_plan short_plan_of(const napier_softmax_job *job) {
     napier_short_plan plan;
     plan.fused = in && out;
     plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
-    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
     plan.room = (int)((job->x.cols + 15) / 16 * 16);
     plan.batch_rows = batch_rows(job);
     plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
+    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
+    const bool many = plan.length == 64 + 32 || plan.length == 64 + 64;
+    const bool turns = plan.plain && many && may_turn(job->op, job->x.data, job->y.data);
+    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && (lines || turns);
     plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols &&
                  plan.batch_rows * plan.row_bytes >= 2 * NAPIER_LINE;
-    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
     return plan;
 }
 
@@ -260,6 +262,7 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
         t.range = no_range();
         t.below = vi_set(0);
         t.stream = plan->stream;
+        t.turn = 0;
         if (k.look) {
             t.look_x = row_in(job, look->first + r);
             t.look_z = look->widened + r * room;
@@ -275,6 +278,7 @@ NAPIER_KERNEL void three_batches(const napier_stages k, const napier_softmax_job
             t.writer = softmax ? plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
                                : plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
             t.y = batch_out(write, job, r);
+            t.turn = k.vectors > 16 && plan->stream ? turn_of(row_in(job, look->first + r), t.y, n) : 0;
         }
         t.flush = *flush;
         const vf rest = three_looks(k, &t, n, lane);

@@ -175,12 +175,24 @@ NAPIER_KERNEL float napier_term_magic(int64_t exponent) {
     return NAPIER_ROUND_MAGIC + (float)(NAPIER_TERM_SCALE - exponent);
 }
 
+/* What is left to do of 16 terms once x is reduced. An exponential is a chain of 12 operations, each of which waits for the one
+ * before: a loop may reduce the next 16 elements before it ends these. */
+typedef struct napier_reduced {
+    vf r, shifted;
+} napier_reduced;
+
+NAPIER_KERNEL napier_reduced reduce16(const napier_adder *a, vf z) {
+    vf shifted, n;
+    const vf r = vf_exp_reduce(z, a->magic, &shifted, &n);
+    return (napier_reduced){vf_hold(r), vf_hold(shifted)};
+}
+
 /* 16 terms. Returns those below the maximum, and 0 for the maximum itself. *below decreases by one for each term below
- * the maximum: the sign of z - max, spread over the lane, is -1 there. (A compare into a mask would block the FMA pipes
- * of AMD's cores.) cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
-NAPIER_KERNEL vf terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
-    vf term = vf_exp_scaled(z, a->magic);
-    const vi sign = vi_sar(vf_bits(vf_sub(z, a->max)), 31);
+ * the maximum. cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
+NAPIER_KERNEL vf end_terms16(const napier_adder *a, vf z, napier_reduced e, bool cut, bool keep, float *terms,
+                             vi *below) {
+    vf term = vf_exp_reduced(e.r, e.shifted);
+    const vi sign = vi_less(z, a->max);
     *below = vi_add(*below, sign);
     if (cut) {
         term = vf_keep(vf_ge(z, a->cutoff), term);
@@ -189,6 +201,10 @@ NAPIER_KERNEL vf terms16(const napier_adder *a, vf z, bool cut, bool keep, float
         vf_store(terms, term);
     }
     return vf_from_bits(vi_and(vf_bits(term), sign));
+}
+
+NAPIER_KERNEL vf terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
+    return end_terms16(a, z, reduce16(a, z), cut, keep, terms, below);
 }
 
 /* The sum of a tile in 16 lanes, folded from 256, and per lane minus the number of elements below the maximum. */

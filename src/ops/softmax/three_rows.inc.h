@@ -40,6 +40,7 @@ typedef struct napier_three_rows {
     napier_writer writer;
     void *y;
     bool stream;
+    int turn;           /* of rows of a multiple of 16 vectors: where writing begins */
     napier_flush flush; /* lines of an earlier batch */
     napier_range range; /* the result of the scan */
     vi below;
@@ -81,6 +82,15 @@ NAPIER_KERNEL vf sum_step(const napier_stages k, napier_three_rows *t, int i, in
     return terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
 }
 
+/* The same once *e is what the columns are reduced to; reduces for the next call those that follow in the sum's order. */
+NAPIER_KERNEL vf sum_step_ahead(const napier_stages k, napier_three_rows *t, napier_reduced *e, int i) {
+    const napier_reduced now = *e;
+    const int down = i + NAPIER_TILE_LANES, after = down < k.vectors * 16 ? down : (i + 16) % NAPIER_TILE_LANES;
+    *e = reduce16(&t->adder, vf_load(t->sum_z + after));
+    const bool keep = k.op == NAPIER_OP_SOFTMAX;
+    return end_terms16(&t->adder, vf_load(t->sum_z + i), now, false, keep, keep ? t->terms + i : NULL, &t->below);
+}
+
 /* Writes 16 columns of a row. */
 NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.write) {
@@ -107,33 +117,117 @@ NAPIER_KERNEL void write_step(const napier_stages k, napier_three_rows *t, int i
     }
 }
 
+/* Fetches the place of the next tile's terms, which may be where its results go. */
+NAPIER_KERNEL void fetch_terms(const napier_stages k, const napier_three_rows *t, int i) {
+    if (k.sum && k.op == NAPIER_OP_SOFTMAX && k.vectors == 64) {
+        __builtin_prefetch((const void *)((uintptr_t)(t->terms + i) + NAPIER_TILE * sizeof(float)), 1);
+    }
+}
+
 /* One step: 16 columns of each row. The sum takes the columns in the order in which a tile's lanes add (columns from i
  * on, `left` of them). Scan and write take them from left to right (from `next` on, `next_left` of them), because
  * memory that is read in order takes a third of the time that the lanes' order takes. */
 NAPIER_KERNEL vf three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
     look_step(k, t, next, next_left);
-    if (k.sum && k.op == NAPIER_OP_SOFTMAX && k.vectors == 64) {
-        /* the next tile's, which may be where its results go */
-        __builtin_prefetch((const void *)((uintptr_t)(t->terms + next) + NAPIER_TILE * sizeof(float)), 1);
-    }
+    fetch_terms(k, t, next);
     const vf sum = sum_step(k, t, i, left);
     write_step(k, t, next, next_left);
     return sum;
+}
+
+/* ---- Rows of a multiple of 16 vectors ------------------------------------------------------------------------------ */
+
+/* The column with which writing past the caches begins; it goes on after the last with the first. A load waits for an earlier store
+ * whose address has the same low 12 bits, for hundreds of cycles. So where the next lines that are scanned have those of the line
+ * that is written, it is written as soon as one with its low bits has been scanned. And where a row is no whole number of
+ * lines, all but one of those written are whole. n: columns of the row, a power of two. */
+NAPIER_KERNEL int turn_of(const void *x, const void *y, int n) {
+    const uintptr_t ahead = ((uintptr_t)y - (uintptr_t)x) & 4095;
+    if (((uintptr_t)y & 63) == 0 && (ahead == 0 || ahead > 2 * NAPIER_LINE)) {
+        return 0;
+    }
+    return (int)((((uintptr_t)x & ~(uintptr_t)63) - (uintptr_t)y) / 4) & (n - 1);
+}
+
+/* May y be written so, though it does not begin a line? A log_softmax reads its x a second time. Where that lies a little more than
+ * half a line before y, it lies in the line that was written last. */
+static bool may_turn(napier_softmax_op op, const void *x, const void *y) {
+    const uintptr_t ahead = ((uintptr_t)y - (uintptr_t)x) & 4095;
+    return ((uintptr_t)y & 3) == 0 && !(op == NAPIER_OP_LOG_SOFTMAX && ahead > 32 && ahead < 112);
+}
+
+/* The columns that lie at both ends of the row, from i on: parts of two lines. */
+NAPIER_KERNEL void write_ends(const napier_stages k, napier_three_rows *t, int i) {
+    const float *values = (const float *)t->values;
+    float *y = (float *)t->y;
+    const int n = k.vectors * 16 - i, left = 16 - n;
+    float both[16], z[16];
+    memcpy(z, values + i, (size_t)n * sizeof *z);
+    memcpy(z + n, values, (size_t)left * sizeof *z);
+    vf_store(both, result16(k.op, &t->writer, vf_load(z), false));
+    memcpy(y + i, both, (size_t)n * sizeof *both);
+    memcpy(y, both + n, (size_t)left * sizeof *both);
+}
+
+/* Writes the 16 columns after `next`, turned. */
+NAPIER_KERNEL void write_turned(const napier_stages k, bool turns, napier_three_rows *t, int next) {
+    const int i = turns ? (next + t->turn) & (k.vectors * 16 - 1) : next;
+    if (turns && i + 16 > k.vectors * 16) {
+        write_ends(k, t, i);
+    } else {
+        write_step(k, t, i, 16);
+    }
+}
+
+/* In vectors of 8 a core does not look far enough ahead to begin the next exponentials in time: with AVX2 this loop begins them
+ * before it ends these. */
+NAPIER_KERNEL void three_many(const napier_stages k, bool turns, napier_three_rows *t, vf *lane) {
+#if defined(NAPIER_LANES_AVX2)
+    const bool ahead = true;
+#else
+    const bool ahead = false;
+#endif
+    const bool apart = ahead && k.op != NAPIER_OP_LOG_SOFTMAX; /* scan and write after a lane's sum; logs take longer */
+    const int per_lane = k.vectors / 16;
+    napier_reduced e = reduce16(&t->adder, vf_load(t->sum_z));
+    if (turns) {
+        __builtin_prefetch((const float *)t->y + k.vectors * 16 - 1, 1);
+    }
+    for (int v = 0, next = 0; v < 16; v++) {
+        vf sum = vf_zero();
+        NAPIER_UNROLL
+        for (int j = 0; j < per_lane; j++) {
+            const int i = v * 16 + j * NAPIER_TILE_LANES;
+            if (!apart) {
+                look_step(k, t, next + j * 16, 16);
+                fetch_terms(k, t, next + j * 16);
+            }
+            const vf term = ahead ? sum_step_ahead(k, t, &e, i) : sum_step(k, t, i, 16);
+            sum = j == 0 ? term : vf_add(sum, term);
+            if (!apart) {
+                write_turned(k, turns, t, next + j * 16);
+            }
+        }
+        lane[v] = sum;
+        NAPIER_UNROLL
+        for (int j = 0; j < per_lane; j++, next += 16) {
+            if (apart) {
+                look_step(k, t, next, 16);
+                fetch_terms(k, t, next);
+                write_turned(k, turns, t, next);
+            }
+        }
+    }
 }
 
 /* The lanes of three rows whose length is a constant number of vectors (the last may be partial). Up to 16 vectors each
  * have a lane vector of their own; above that the number is a multiple of 16. */
 NAPIER_KERNEL void three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 16) {
-        int next = 0;
-        for (int v = 0; v < 16; v++) {
-            vf sum = three_steps(k, t, v * 16, 16, next, 16);
-            next += 16;
-            NAPIER_UNROLL
-            for (int i = 1; i < k.vectors / 16; i++, next += 16) {
-                sum = vf_add(sum, three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
-            }
-            lane[v] = sum;
+        if (k.write && k.out == NAPIER_F32 && t->turn != 0) {
+            three_many(k, true, t, lane);
+        } else {
+            three_many(k, false, t, lane);
         }
         return;
     }

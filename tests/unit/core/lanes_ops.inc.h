@@ -19,6 +19,9 @@ LANES_OP(vf_zero, BITS, 0, F, vf_zero())
 LANES_OP(vf_select, BITS, (k & 1) != 0 ? i : j, F, vf_select(probe_mask(c), A, B))
 LANES_OP(vf_keep, BITS, (k & 1) != 0 ? i : 0, F, vf_keep(probe_mask(c), A))
 LANES_OP(vf_add_where, FLOAT, (k & 1) != 0 ? bits_of(a + b) : i, F, vf_add_where(probe_mask(c), A, B))
+LANES_OP(vi_less, FLOAT, a == a && fabsf(b) < INFINITY && a < b ? ~0U : 0, N,
+         vi_select(vm_and(vf_eq(A, A), vf_eq(vf_sub(B, B), vf_zero())),
+                   vi_less(A, vf_select(vf_eq(B, vf_zero()), vf_set(-0.0f), B)), vi_set(0)))
 LANES_OP(vf_bits, BITS, i, N, vf_bits(A))
 LANES_OP(vf_from_int, FLOAT, bits_of((float)(int32_t)i), F, vf_from_int(I))
 LANES_OP(vf_to_int, BITS, fabsf(a) < 0x1p31f ? (uint32_t)(int32_t)lrintf(a) : 0, N, vf_to_int(A))
