@@ -1,7 +1,8 @@
 """Builds the site: python docs/site/build.py OUT. `make site` installs what it needs first.
 
-The pages are the guides in docs/, a page of each public header and of each Python module. They are gathered in OUT/source, where
-links between files of the project lead to the same places as in the project. A warning of Sphinx, or a link to nothing, is an
+OUT/html/1.0 gets the pages of version 1.0, OUT/html/latest leads to it, and OUT/html/index.html lists all versions that are there:
+folders of other versions stay. The pages are the guides in docs/, the gallery, whose scripts run now, a page of each public header
+and of each Python module. They are gathered in OUT/source, where links between files of the project lead to the same places as in the project. A warning of Sphinx, or a link to nothing, is an
 error. Links to other sites are not followed."""
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import c_api
+import gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ["README.md", "NEWS.md", "CONTRIBUTING.md", "LICENSE", "bench", "cli", "data", "docs", "examples", "include", "mpi", "src", "tests", "tools"]
@@ -50,6 +52,7 @@ def gather(source):
     shutil.copy(ROOT / "docs" / "site" / "index.md", source)
     manual = source / "docs" / "napier.1.md"  # begins with fields that only the man page's maker reads
     manual.write_text("# The program: napier(1)\n\n" + re.sub("^#", "##", "# NAME" + manual.read_text().split("# NAME")[1], flags=re.M))
+    gallery.write_pages(source / "docs" / "gallery")
     list_folders(source)
     trim_examples(source)
     c_api.write_pages(source)
@@ -88,11 +91,26 @@ def dead_links(site):
                 yield f"{path.relative_to(site.resolve())}: {link}"
 
 
+def list_versions(root):
+    """The first page, and `latest`, a link to the newest version."""
+    versions = sorted((p.name for p in root.iterdir() if re.fullmatch(r"\d+\.\d+", p.name)), key=lambda v: [int(n) for n in v.split(".")], reverse=True)
+    (root / "latest").unlink(missing_ok=True)
+    (root / "latest").symlink_to(versions[0])
+    items = "".join(f'<li><a href="{v}/index.html">Napier {v}</a></li>' for v in versions)
+    (root / "index.html").write_text(f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>Napier</title>\n<h1>Napier</h1>\n'
+                                     f'<p><a href="latest/index.html">The newest version</a></p>\n<ul>{items}</ul></html>\n')
+
+
 def main(out):
-    shutil.rmtree(out, ignore_errors=True)
-    (out / "source").mkdir(parents=True)
+    import napier
+
+    site = out / "html" / ".".join(napier.__version__.split(".")[:2])
+    for folder in (out / "source", site):
+        shutil.rmtree(folder, ignore_errors=True)
+    site.mkdir(parents=True)
+    (out / "source").mkdir()
     gather(out / "source")
-    site = out / "html"
+    list_versions(out / "html")
     built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-c", ROOT / "docs" / "site", out / "source", site])
     dead = list(dead_links(site))
     print(*(f"dead link: {link}" for link in dead), sep="\n", end="\n" if dead else "")

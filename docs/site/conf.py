@@ -26,7 +26,8 @@ nitpick_ignore_regex = [("c:identifier", r"(u?int\d*_t|size_t|FILE|MPI_\w+|cudaS
                         ("c:type", "napier_mpi")]
 
 html_theme = "furo"
-html_title = "Napier"
+html_title = f"Napier {release}"
+templates_path = ["templates"]  # a link to the other versions, where furo has a place for one
 html_theme_options = {"source_directory": "docs/"}
 html_static_path = ["static"]
 html_css_files = ["site.css"]

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -55,3 +56,16 @@ def test_small_model(tmp_path):
     assert model.encode("\u00e9\n x") == [*"\u00e9\n x".encode()] and model.decode([*"\u00e9\n".encode(), 256]) == "\u00e9\n<|endoftext|>"
     prompts = [json.loads(line)["prompt"] for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
     assert len(prompts) == 100 and len(model.generate(prompts[:3], max_tokens=2).stopped) == 3
+
+
+def test_gallery_of_the_site(tmp_path):
+    """Its scripts run, and each makes a page, pictures and a notebook (docs/site/gallery.py)."""
+    for name in ("matplotlib", "sklearn"):
+        pytest.importorskip(name)
+    docs = EXAMPLES.parent / "docs"
+    folder = shutil.copytree(docs / "gallery", tmp_path / "gallery")
+    code = f"import sys, pathlib; sys.path.append('{docs / 'site'}'); import gallery; gallery.write_pages(pathlib.Path('{folder}'))"
+    run_python("-c", code, cwd=EXAMPLES.parent)
+    made = [json.loads(path.read_text()) for path in folder.glob("*.ipynb")]
+    assert len(made) == len(list(folder.glob("*.py"))) >= 4 and all(book["nbformat"] == 4 for book in made)
+    assert len(list(folder.glob("*.png"))) >= len(made)
