@@ -233,11 +233,20 @@ static int take_option(scan *s, int i, const char *attached) {
     return set_option(s->parser, o, name, attached);
 }
 
+static bool is_word(const char *name, const char *word, size_t size) {
+    return name != NULL && strlen(name) == size && memcmp(name, word, size) == 0;
+}
+
 static int long_option(scan *s, const char *word) {
     const char *const name = word + 2;
     const size_t size = strcspn(name, "=");
     for (int i = 0; i < s->option_count; i++) {
-        if (strlen(s->options[i]->name) == size && memcmp(s->options[i]->name, name, size) == 0) {
+        const option *const o = s->options[i];
+        const bool is_old = is_word(o->old_name, name, size);
+        if (is_old && !s->is_given[i]) {
+            warn("--%s is now --%s", o->old_name, o->name);
+        }
+        if (is_old || is_word(o->name, name, size)) {
             return take_option(s, i, name[size] == '=' ? name + size + 1 : NULL);
         }
     }

@@ -39,6 +39,7 @@ typedef struct option {
     /* Checks a value, and stores it if the kind is OTHER. Returns NULL, or what is allowed: "a name that ends in .svg" */
     const char *(*set)(void *request, const char *value);
     const char *variable; /* of the environment: its value counts if the option is not given */
+    const char *old_name; /* taken too, with a warning; NULL: none */
 } option;
 
 /* The range of a number. If `high` is HUGE_VAL, the word inf is allowed. */

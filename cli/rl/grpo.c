@@ -174,7 +174,8 @@ static int check(void *request) {
     return status != STATUS_OK || q->shared.shared.in_path != NULL ? status : check_needs(q, rl_given(&q->shared));
 }
 
-static const option_word levels[] = {{"token", NAPIER_GRPO_TOKEN}, {"sequence", NAPIER_GRPO_SEQUENCE}, {NULL, 0}};
+static const option_word levels[] = {
+    {"token", NAPIER_GRPO_LEVEL_TOKEN}, {"sequence", NAPIER_GRPO_LEVEL_SEQUENCE}, {NULL, 0}};
 static const option_word estimators[] = {{"k1", NAPIER_KL_K1}, {"k2", NAPIER_KL_K2}, {"k3", NAPIER_KL_K3}, {NULL, 0}};
 static const option_word corrections[] = {{"none", NAPIER_GRPO_UNCORRECTED},
                                           {"token_truncate", NAPIER_GRPO_TOKEN_TRUNCATE},

@@ -25,7 +25,7 @@ static int check_kind(const umap_request *q) {
         return misuse("--transform, --inverse-transform and --embedding exclude one another");
     }
     if (kinds > 0 && (q->model_path != NULL || q->target_path != NULL)) {
-        return misuse("--model and --target belong to a new map, not to --transform, --inverse-transform or "
+        return misuse("--save-model and --target belong to a new map, not to --transform, --inverse-transform or "
                       "--embedding");
     }
     if (q->inverse_path != NULL && (q->quality || q->plots[0] != NULL)) {
@@ -108,9 +108,9 @@ static const option_word label_types[] = {
 #define SEED OPTION_FROM(0, 0x1p63)
 static const option of_the_map[] = {
     {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
-     .help =
-         "where the map goes, f32, a row for each point; default standard output, or nowhere where --plot, --model or "
-         "--quality asks for something else"},
+     .help = "where the map goes, f32, a row for each point; default standard output, or nowhere where --plot, "
+             "--save-model or "
+             "--quality asks for something else"},
     {"n-neighbors", 0, OPTION_INTEGER, "N", AT(options.neighbors.n_neighbors), OPTION_FROM(2, INT32_MAX),
      .help = "how many neighbours a point has, itself included (default 15): more show the whole, fewer the detail"},
     {"n-components", 0, OPTION_INTEGER, "N", AT(options.n_components), OPTION_FROM(1, NAPIER_UMAP_MOST_COMPONENTS),
@@ -181,7 +181,8 @@ static const option of_the_plot[] = {
     {.name = NULL},
 };
 static const option of_models[] = {
-    {"model", 0, OPTION_WRITE, "FILE", AT(model_path), .help = "keep the fitted map (- is standard output)"},
+    {"save-model", 0, OPTION_WRITE, "FILE", AT(model_path), .help = "keep the fitted map (- is standard output)",
+     .old_name = "model"},
     {"transform", 0, OPTION_READ, "MODEL", AT(transform_path),
      .help = "place the rows of IN on a kept map, each as if it were the only one"},
     {"inverse-transform", 0, OPTION_READ, "MODEL", AT(inverse_path),

@@ -362,7 +362,7 @@ static void report_digits(const job *j, const table *t) {
 }
 
 static void report_lost(const job *j, const table *t) {
-    const int64_t count = napier_umap_model_lost(j->model);
+    const int64_t count = napier_umap_model_indistinct(j->model);
     if (count > 0) {
         warn(
             "%s: %" PRId64 " of %" PRId64

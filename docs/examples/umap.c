@@ -33,7 +33,7 @@ static void map_in_one_call(napier_context *context) {
     const napier_const_matrix embedding = napier_umap_model_embedding(model);
     napier_umap_quality quality;
     EXPECT(embedding.rows == POINTS && embedding.cols == 2 && napier_umap_disconnected(embedding) == 0 &&
-           napier_umap_model_lost(model) == 0);
+           napier_umap_model_indistinct(model) == 0);
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.n_neighbors = NEIGHBORS;
     EXPECT(napier_umap_quality_of(context, samples_of(data[0], POINTS), &options, embedding, NULL, 0, &quality) ==
@@ -84,7 +84,7 @@ static void model_of_a_given_map(napier_context *context) {
         embedding[i][0] = data[i][0], embedding[i][1] = data[i][1];
     }
     napier_umap_model *model = NULL;
-    EXPECT(napier_umap_model_of(context, samples_of(data[0], POINTS), &options,
+    EXPECT(napier_umap_model_create(context, samples_of(data[0], POINTS), &options,
                                 napier_const_rows_f32(embedding[0], POINTS, 2), &model) == NAPIER_OK);
     EXPECT(napier_umap_transform(context, model, samples_of(data[3], 1), napier_rows_f32(place, 1, 2)) == NAPIER_OK);
     EXPECT(fabsf(place[0] - data[3][0]) < 5);

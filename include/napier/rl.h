@@ -274,7 +274,12 @@ typedef enum napier_grpo_type {
     NAPIER_GRPO_TOKEN_MEAN = 9 /* clipped; mean over all tokens; KL: beta * mean over responses of summed k1 */
 } napier_grpo_type;
 
-typedef enum napier_grpo_level { NAPIER_GRPO_TOKEN = 0, NAPIER_GRPO_SEQUENCE = 1 } napier_grpo_level;
+typedef enum napier_grpo_level {
+    NAPIER_GRPO_LEVEL_TOKEN = 0,
+    NAPIER_GRPO_LEVEL_SEQUENCE = 1,
+    NAPIER_GRPO_TOKEN NAPIER_DEPRECATED("it is NAPIER_GRPO_LEVEL_TOKEN") = 0,
+    NAPIER_GRPO_SEQUENCE NAPIER_DEPRECATED("it is NAPIER_GRPO_LEVEL_SEQUENCE") = 1
+} napier_grpo_level;
 
 /* The importance-sampling correction r = exp(old - sampler), treated as a constant. TOKEN: of each token. SEQUENCE: of
  * the sum over the response, for all of its tokens. TRUNCATE: min(r, cap). MASK: r where r <= cap, else 0. A NaN of the
@@ -324,8 +329,8 @@ typedef struct napier_grpo_options {
 
 #define NAPIER_GRPO_OPTIONS_INIT                                                                                      \
     {                                                                                                                 \
-        sizeof(napier_grpo_options), NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.2, -1.0, 0.0, 0.0, NAPIER_KL_K3, 0, 1.0, 1.05, \
-            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, HUGE_VAL, 0, -HUGE_VAL           \
+        sizeof(napier_grpo_options), NAPIER_GRPO, NAPIER_GRPO_LEVEL_TOKEN, 0.2, -1.0, 0.0, 0.0, NAPIER_KL_K3, 0, 1.0, \
+            1.05, 2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, HUGE_VAL, 0, -HUGE_VAL     \
     }
 typedef struct napier_grpo_batch {
     size_t struct_size;                   /* sizeof(napier_grpo_batch) */

@@ -449,9 +449,9 @@ NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_sa
 /* Makes a model of samples [n, cols] and a map that was made elsewhere: embedding [n, n_components], f32 contiguous; a
  * row of NaN is a disconnected point. Of the options it uses what transform needs: neighbors, the curve, learning_rate,
  * negative_sample_rate, repulsion_strength, local_connectivity, transform_seed and disconnection_distance. */
-NAPIER_API napier_status napier_umap_model_of(napier_context *context, napier_umap_samples samples,
-                                              const napier_umap_options *options, napier_const_matrix embedding,
-                                              napier_umap_model **out);
+NAPIER_API napier_status napier_umap_model_create(napier_context *context, napier_umap_samples samples,
+                                                  const napier_umap_options *options, napier_const_matrix embedding,
+                                                  napier_umap_model **out);
 NAPIER_API void napier_umap_model_destroy(napier_context *context, napier_umap_model *model);
 
 /* The embedding [n, n_components], valid as long as the model; empty if model is NULL. */
@@ -462,7 +462,17 @@ NAPIER_API int64_t napier_umap_disconnected(napier_const_matrix embedding);
 /* The number of rows of which napier_umap_fit found half of the neighbours or more at distance 0, though the rows differ:
  * f32 does not hold the digits in which they do. 0 where neighbours were given, for a loaded model, and for metrics whose
  * distance of different rows may be 0. */
-NAPIER_API int64_t napier_umap_model_lost(const napier_umap_model *model);
+NAPIER_API int64_t napier_umap_model_indistinct(const napier_umap_model *model);
+
+static inline NAPIER_DEPRECATED("it is napier_umap_model_create") napier_status
+    napier_umap_model_of(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                         napier_const_matrix embedding, napier_umap_model **out) {
+    return napier_umap_model_create(context, samples, options, embedding, out);
+}
+static inline NAPIER_DEPRECATED("it is napier_umap_model_indistinct") int64_t
+    napier_umap_model_lost(const napier_umap_model *model) {
+    return napier_umap_model_indistinct(model);
+}
 /* The number of columns that transform expects; 0 if model is NULL. */
 NAPIER_API int64_t napier_umap_model_features(const napier_umap_model *model);
 

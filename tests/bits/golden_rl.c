@@ -338,7 +338,7 @@ static void grpo_options_cases(const responses *r) {
 
 static void grpo_cases(const responses *r) {
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
-        for (int level = NAPIER_GRPO_TOKEN; level <= NAPIER_GRPO_SEQUENCE; level++) {
+        for (int level = NAPIER_GRPO_LEVEL_TOKEN; level <= NAPIER_GRPO_LEVEL_SEQUENCE; level++) {
             napier_grpo_options options = NAPIER_GRPO_OPTIONS_INIT;
             options.type = (napier_grpo_type)type;
             options.level = (napier_grpo_level)level;
@@ -444,9 +444,9 @@ static void all_rollouts(void) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         const responses r = make_responses(dtypes[i]);
-        backward_case(&r, NAPIER_GRPO, NAPIER_GRPO_TOKEN);
-        backward_case(&r, NAPIER_GRPO_GSPO, NAPIER_GRPO_SEQUENCE);
-        backward_case(&r, NAPIER_GRPO_SAPO, NAPIER_GRPO_SEQUENCE);
+        backward_case(&r, NAPIER_GRPO, NAPIER_GRPO_LEVEL_TOKEN);
+        backward_case(&r, NAPIER_GRPO_GSPO, NAPIER_GRPO_LEVEL_SEQUENCE);
+        backward_case(&r, NAPIER_GRPO_SAPO, NAPIER_GRPO_LEVEL_SEQUENCE);
         from_hidden_case(&r, NAPIER_GRPO);
         from_hidden_case(&r, NAPIER_GRPO_GSPO);
         for (int scale = NAPIER_SCALE_GROUP; scale <= NAPIER_SCALE_NONE; scale++) {
@@ -560,10 +560,10 @@ static void all_responses(void) {
         rubric_case(&r);
         grpo_cases(&r);
         for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
-            from_logits_case(&r, type, NAPIER_GRPO_TOKEN, 1);
+            from_logits_case(&r, type, NAPIER_GRPO_LEVEL_TOKEN, 1);
         }
-        from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_SEQUENCE, 1);
-        from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.5);
+        from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_LEVEL_SEQUENCE, 1);
+        from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_LEVEL_TOKEN, 0.5);
     }
 }
 

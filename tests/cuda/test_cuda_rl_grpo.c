@@ -89,7 +89,7 @@ enum { OPTION_SETS = 8 };
 static napier_grpo_options grpo_options(int type, int i) {
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     o.type = (napier_grpo_type)type;
-    o.level = i % 3 == 2 ? NAPIER_GRPO_SEQUENCE : NAPIER_GRPO_TOKEN;
+    o.level = i % 3 == 2 ? NAPIER_GRPO_LEVEL_SEQUENCE : NAPIER_GRPO_LEVEL_TOKEN;
     o.epsilon_high = type == NAPIER_GRPO_CISPO ? 2.0 : i % 2 ? 0.28 : -1.0;
     o.delta = i % 4 == 3 ? 1.5 : 0.0;
     o.beta = i % 2 ? 0.04 : 0.0;

@@ -39,7 +39,7 @@ def levels_of(name):
 
 
 def level_options(level):
-    return {"level": napier.NAPIER_GRPO_SEQUENCE if level == "sequence" else napier.NAPIER_GRPO_TOKEN}
+    return {"level": napier.NAPIER_GRPO_LEVEL_SEQUENCE if level == "sequence" else napier.NAPIER_GRPO_LEVEL_TOKEN}
 
 
 def settings_of(name):

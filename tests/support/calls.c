@@ -206,7 +206,7 @@ static napier_status words(napier_context *c) {
     KEEP(int, CALL(napier_metric_from_name, "cosine"));
     KEEP(float, CALL(napier_metric_disconnection, NAPIER_METRIC_COSINE));
     KEEP(int64_t, CALL(napier_umap_disconnected, plane()));
-    KEEP(int64_t, CALL(napier_umap_model_lost, NULL));
+    KEEP(int64_t, CALL(napier_umap_model_indistinct, NULL));
     return engine >= 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 
@@ -844,7 +844,7 @@ static napier_status fit(napier_context *c) {
 }
 static napier_status model_of(napier_context *c) {
     napier_umap_model *m = NULL;
-    const napier_status status = CALL(napier_umap_model_of, c, points(), &map_options, plane(), &m);
+    const napier_status status = CALL(napier_umap_model_create, c, points(), &map_options, plane(), &m);
     made(status, m);
     if (!status) {
         keep(napier_umap_model_embedding(m).data, POINTS * 2 * sizeof(float));
@@ -1494,7 +1494,7 @@ static void fill_options(void) {
     kl.estimator = NAPIER_KL_K3;
     kl.reduction = NAPIER_REDUCE_MEAN;
     kl.clamp_ratio = 3.3;
-    grpo.level = NAPIER_GRPO_SEQUENCE;
+    grpo.level = NAPIER_GRPO_LEVEL_SEQUENCE;
     grpo.beta = 0.1;
     grpo.correction = NAPIER_GRPO_SEQUENCE_TRUNCATE;
     grpo.top_entropy_quantile = 0.5;

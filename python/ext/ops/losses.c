@@ -96,7 +96,7 @@ PYTHON_FUNCTION(rubric_score_backward) {
 
 static const word_list type_words = {
     NAPIER_GRPO, 10, {"grpo", "bnpo", "dr_grpo", "dapo", "gspo", "cispo", "sapo", "vespo", "luspo", "token_mean"}};
-static const word_list level_words = {NAPIER_GRPO_TOKEN, 2, {"token", "sequence"}};
+static const word_list level_words = {NAPIER_GRPO_LEVEL_TOKEN, 2, {"token", "sequence"}};
 static const word_list correction_words = {
     NAPIER_GRPO_UNCORRECTED, 5, {"none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"}};
 

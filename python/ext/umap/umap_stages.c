@@ -330,7 +330,7 @@ RAW(model_of) {
     const bool good = work_fit_options(&w, &options) && work_samples(&w, 0, "samples", &s) &&
                       work_metric_values(&w, 1, &s, &options.neighbors) && work_matrix(&w, 2, "embedding", &embedding);
     RETURN_KEPT(good, model_kind, model_end, made,
-                napier_umap_model_of(k->context, s.samples, &options, embedding, &made));
+                napier_umap_model_create(k->context, s.samples, &options, embedding, &made));
 }
 
 /* (points, components, features) */
@@ -342,7 +342,7 @@ RAW(model_shape) {
         const napier_const_matrix map = napier_umap_model_embedding(k->object);
         shape = Py_BuildValue("LLLL", (long long)map.rows, (long long)map.cols,
                               (long long)napier_umap_model_features(k->object),
-                              (long long)napier_umap_model_lost(k->object));
+                              (long long)napier_umap_model_indistinct(k->object));
     }
     return work_end(&w, shape != NULL, shape);
 }

@@ -14,7 +14,7 @@ static napier_status check_enums(napier_context *context, const napier_grpo_opti
         const char *name;
         int value, least, most;
     } all[] = {{"type", (int)o->type, NAPIER_GRPO, NAPIER_GRPO_TOKEN_MEAN},
-               {"level", (int)o->level, NAPIER_GRPO_TOKEN, NAPIER_GRPO_SEQUENCE},
+               {"level", (int)o->level, NAPIER_GRPO_LEVEL_TOKEN, NAPIER_GRPO_LEVEL_SEQUENCE},
                {"kl_estimator", (int)o->kl_estimator, NAPIER_KL_K1, NAPIER_KL_K3},
                {"correction", (int)o->correction, NAPIER_GRPO_UNCORRECTED, NAPIER_GRPO_SEQUENCE_MASK}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -181,7 +181,7 @@ static void make_job(const napier_grpo_batch *batch, napier_grpo_run *run) {
     job->advantages = batch->advantages;
     job->token_advantages = batch->advantages.size != run->responses.count;
     job->mask = batch->mask;
-    job->sequence = o->level == NAPIER_GRPO_SEQUENCE || o->type == NAPIER_GRPO_GSPO;
+    job->sequence = o->level == NAPIER_GRPO_LEVEL_SEQUENCE || o->type == NAPIER_GRPO_GSPO;
     job->type = o->type;
     job->estimator = o->type == NAPIER_GRPO_TOKEN_MEAN ? NAPIER_KL_K1 : o->kl_estimator;
     job->bias_correction = o->type != NAPIER_GRPO_TOKEN_MEAN && o->kl_bias_correction;

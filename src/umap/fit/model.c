@@ -24,8 +24,8 @@ int64_t napier_umap_metric_count(napier_metric metric, int64_t cols) {
     }
 }
 
-napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
-                                       int64_t metric_count, napier_umap_model **out) {
+napier_status napier_umap_model_begin(napier_memory *memory, const napier_umap_options *options, int64_t n,
+                                      int64_t metric_count, napier_umap_model **out) {
     napier_umap_model *model = napier_take(memory, 1, sizeof *model);
     float *embedding = napier_take(memory, n * options->n_components, sizeof *embedding);
     float *values = metric_count > 0 ? napier_take(memory, metric_count, sizeof *values) : NULL;
@@ -70,7 +70,7 @@ int64_t napier_umap_disconnected(napier_const_matrix embedding) {
     return count;
 }
 
-int64_t napier_umap_model_lost(const napier_umap_model *model) { return model ? model->lost : 0; }
+int64_t napier_umap_model_indistinct(const napier_umap_model *model) { return model ? model->lost : 0; }
 
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
@@ -362,7 +362,7 @@ static napier_status start_model(napier_memory *memory, napier_umap_samples samp
     NAPIER_TRY(napier_samples_copy_of(memory, samples, offsets, napier_metric_moves_rows(metric), &data));
     const float *values = o->neighbors.metric_values;
     const int64_t metric_count = values ? napier_umap_metric_count(metric, data.cols) : 0;
-    NAPIER_TRY(napier_umap_model_create(memory, o, data.rows, metric_count, model));
+    NAPIER_TRY(napier_umap_model_begin(memory, o, data.rows, metric_count, model));
     if (metric_count > 0) {
         memcpy((*model)->metric_values, values, (size_t)metric_count * sizeof *values);
     }
@@ -398,9 +398,9 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
     return NAPIER_OK;
 }
 
-napier_status napier_umap_model_of(napier_context *context, napier_umap_samples samples,
-                                   const napier_umap_options *options, napier_const_matrix embedding,
-                                   napier_umap_model **out) {
+napier_status napier_umap_model_create(napier_context *context, napier_umap_samples samples,
+                                       const napier_umap_options *options, napier_const_matrix embedding,
+                                       napier_umap_model **out) {
     NAPIER_DEFAULT_FENV;
     napier_umap_options o;
     napier_umap_model *model;

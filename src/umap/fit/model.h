@@ -12,7 +12,7 @@ struct napier_umap_model {
     napier_samples_copy data; /* less the offsets */
     double *offsets;          /* subtracted from the columns, or from the rows of correlation; NULL: none */
     int64_t offset_count;
-    int64_t lost;         /* see napier_umap_model_lost */
+    int64_t lost;         /* see napier_umap_model_indistinct */
     int64_t n;            /* points */
     float *embedding;     /* [n, options.n_components] */
     napier_memory memory; /* holds all of it, the struct too */
@@ -27,8 +27,8 @@ static inline int64_t napier_umap_offset_count(napier_metric metric, int64_t n, 
 }
 
 /* Makes a model for n points in `memory`, without data, metric values or embedding. */
-napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
-                                       int64_t metric_count, napier_umap_model **out);
+napier_status napier_umap_model_begin(napier_memory *memory, const napier_umap_options *options, int64_t n,
+                                      int64_t metric_count, napier_umap_model **out);
 
 /* Multiplies the limit of the options, disconnection_distance, as napier_samples_scaled multiplies rows. */
 void napier_umap_scale_limit(napier_umap_options *options, int exponent);

@@ -328,7 +328,7 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     }
     napier_umap_model *model;
     NAPIER_MEMORY(memory, context);
-    NAPIER_TRY(napier_umap_model_create(&memory, &options, (int64_t)s.n, (int64_t)s.metric, &model));
+    NAPIER_TRY(napier_umap_model_begin(&memory, &options, (int64_t)s.n, (int64_t)s.metric, &model));
     NAPIER_TRY(get_contents(&memory, at, &s, format, (int)dense, model));
     *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;

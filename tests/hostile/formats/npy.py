@@ -148,7 +148,7 @@ def case_of(rng, what, data, name="in.npy", readers=9):
     good = table(rng)
     files = {name: data, "good.npy": good}
     if kind == 4:
-        words = ["umap", name, "--n-epochs", "2", "--n-neighbors", "3", "-o", out, "--model", "m.umap"]
+        words = ["umap", name, "--n-epochs", "2", "--n-neighbors", "3", "-o", out, "--save-model", "m.umap"]
         return Case(what, words, files, outputs=[out, "m.umap"])
     if kind == 5:
         option = rng.choice(["--labels", "--target", "--hover", "--init"])

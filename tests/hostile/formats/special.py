@@ -52,9 +52,9 @@ OUTPUTS = [
     (["softmax", "in.npy", "-o", "out.npy"], "out.npy"),
     (["logsumexp", "in.npy", "-o", "out.csv"], "out.csv"),
     (UMAP + ["-o", "out.npy"], "out.npy"),
-    (UMAP + ["--model", "m.umap"], "m.umap"),
-    (UMAP + ["-o", "out.npy", "--model", "m.umap", "--plot", "p.svg"], "m.umap"),
-    (UMAP + ["-o", "out.npy", "--model", "m.umap", "--plot", "p.svg"], "p.svg"),
+    (UMAP + ["--save-model", "m.umap"], "m.umap"),
+    (UMAP + ["-o", "out.npy", "--save-model", "m.umap", "--plot", "p.svg"], "m.umap"),
+    (UMAP + ["-o", "out.npy", "--save-model", "m.umap", "--plot", "p.svg"], "p.svg"),
     (UMAP + ["--plot", "p.svg"], "p.svg"),
     (UMAP + ["--plot", "p.html"], "p.html"),
     (["grpo", "in.jsonl", "-o", "out.json"], "out.json"),
@@ -70,10 +70,10 @@ OUTPUTS = [
 ]
 # Two words that name what is written and what is read, or two files that are written, as one file.
 SAME = [
-    (["umap", "in.npy", "--n-epochs", "2", "--n-neighbors", "3", "--model", "in.npy"], True),
+    (["umap", "in.npy", "--n-epochs", "2", "--n-neighbors", "3", "--save-model", "in.npy"], True),
     (UMAP + ["--plot", "in.npy.svg", "-o", "in.npy.svg"], True),
-    (UMAP + ["-o", "x", "--model", "x"], True),
-    (UMAP + ["-o", "x", "--model", "./x"], True),
+    (UMAP + ["-o", "x", "--save-model", "x"], True),
+    (UMAP + ["-o", "x", "--save-model", "./x"], True),
     (UMAP + ["--plot", "p.svg", "--plot", "p.svg"], True),
     (UMAP + ["--labels", "labels.svg", "--plot", "labels.svg"], True),
     (["umap", "in.npy", "--transform", "m.umap", "-o", "m.umap"], True),
@@ -88,7 +88,7 @@ SAME = [
 def writable(words):
     """The names among the words that are written."""
     return [w for before, w in zip(words, words[1:]) if before in
-            ("-o", "--model", "--plot", "--losses", "--gradients", "--rewards") and not (before == "--model" and words[0] != "umap")]
+            ("-o", "--save-model", "--plot", "--losses", "--gradients", "--rewards")]
 
 
 def replaced(words, name, other):

@@ -1,4 +1,4 @@
-"""Fitted maps, as `--model` keeps them: every field at its limits, with the checksum made right again."""
+"""Fitted maps, as `--save-model` keeps them: every field at its limits, with the checksum made right again."""
 
 import struct
 

@@ -1,4 +1,4 @@
-/* A program as 0.1 had them, with that version's structs: it compiles and runs, and warns of one name (docs/upgrading.md). */
+/* A program as 0.1 had them, with that version's structs: it compiles and runs, and warns of old names (docs/upgrading.md). */
 #include <napier/napier.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,11 +49,18 @@ static void map(napier_context *context) {
     }
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     options.neighbors.n_neighbors = 3;
-    napier_umap_model *model = NULL;
+    napier_umap_model *model = NULL, *copy = NULL;
     const napier_umap_samples samples = {.dense = napier_const_rows_f32(data, 10, 2)};
     EXPECT(napier_umap_fit(context, samples, &options, &model) == NAPIER_OK);
-    EXPECT(napier_umap_model_embedding(model).rows == 10);
+    EXPECT(napier_umap_model_embedding(model).rows == 10 && napier_umap_model_lost(model) == 0);
+    EXPECT(napier_umap_model_of(context, samples, &options, napier_umap_model_embedding(model), &copy) == NAPIER_OK);
+    napier_umap_model_destroy(context, copy);
     napier_umap_model_destroy(context, model);
+}
+
+static void loss(void) {
+    const napier_grpo_options options = NAPIER_GRPO_OPTIONS_INIT;
+    EXPECT(options.level == NAPIER_GRPO_TOKEN && NAPIER_GRPO_SEQUENCE == NAPIER_GRPO_LEVEL_SEQUENCE);
 }
 
 int main(void) {
@@ -64,6 +71,7 @@ int main(void) {
         softmax(context);
         state_as_bytes(context);
         map(context);
+        loss();
     }
     napier_context_destroy(context);
     return failures > 0;

@@ -178,7 +178,7 @@ static real policy_loss(const formula *f, int64_t i, int64_t t, real rho, real r
 }
 
 static real ratio_of(const formula *f, int64_t i, int64_t t, const real *now) {
-    if (f->o->level == NAPIER_GRPO_TOKEN && f->o->type != NAPIER_GRPO_GSPO) {
+    if (f->o->level == NAPIER_GRPO_LEVEL_TOKEN && f->o->type != NAPIER_GRPO_GSPO) {
         return expl(now[t] - old_of(f, t));
     }
     real sum = 0, n = 0;
@@ -312,7 +312,7 @@ static bool at_a_corner(const napier_grpo_options *o, real rho) {
 }
 
 static bool is_sequence(const napier_grpo_options *o) {
-    return o->level == NAPIER_GRPO_SEQUENCE || o->type == NAPIER_GRPO_GSPO;
+    return o->level == NAPIER_GRPO_LEVEL_SEQUENCE || o->type == NAPIER_GRPO_GSPO;
 }
 
 /* Within 1e-6 of the size of the two parts, the policy's and the penalty's; of the largest in the batch where it flows

@@ -6,10 +6,10 @@ echo precious >old.npy
 ln -s /dev/full full
 told napier grpo r.jsonl --losses old.npy --gradients new.npy -o /dev/full
 told napier rubric r.jsonl --rubric a.csv --rewards new.npy -o /dev/full
-told napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --model full
-run_line 'napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --model old.npy --quality >/dev/full'
+told napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --save-model full
+run_line 'napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --save-model old.npy --quality >/dev/full'
 cat old.npy
 ls -A
 # Otherwise all are written.
-run napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --model new.umap
+run napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --save-model new.umap
 ls -A

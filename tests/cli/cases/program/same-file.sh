@@ -5,14 +5,14 @@ cp a.csv want.csv
 ln -s a.csv link.csv
 ln a.csv hard.csv
 mkdir dir
-told napier umap a.csv --model a.csv
-told napier umap a.csv --model ./dir/../a.csv
-told napier umap a.csv --model link.csv
+told napier umap a.csv --save-model a.csv
+told napier umap a.csv --save-model ./dir/../a.csv
+told napier umap a.csv --save-model link.csv
 told napier umap link.csv -o a.csv
 told napier umap a.csv -o hard.csv
 told napier umap a.csv --labels labels.txt --plot m.svg -o labels.txt
-told napier umap a.csv -o new.csv --model new.csv
-told napier umap a.csv -o new.csv --model dir/../new.csv
+told napier umap a.csv -o new.csv --save-model new.csv
+told napier umap a.csv -o new.csv --save-model dir/../new.csv
 told napier umap a.csv --plot m.svg --plot ./m.svg
 told napier umap --embedding a.csv --plot m.svg -o a.csv
 echo '{"logprobs": [-1], "ref_logprobs": [-1], "advantage": 1, "token_ids": [0]}' >r.jsonl

@@ -3,7 +3,7 @@ awk 'BEGIN { srand(1); for (i = 0; i < 120; i++) printf "%.4f,%.4f,%.4f\n", i % 
 awk -F, '{ printf "1000000%08.4f,1000000%08.4f,1000000%08.4f\n", $1 + 100, $2 + 100, $3 + 100 }' near.csv >far.csv
 awk 'BEGIN { for (i = 0; i < 120; i++) print i % 3 }' >labels.txt
 for data in near far; do
-    napier umap $data.csv --n-epochs 50 -o $data-map.csv --model $data.model --labels labels.txt --quality | sed -n 3p
+    napier umap $data.csv --n-epochs 50 -o $data-map.csv --save-model $data.model --labels labels.txt --quality | sed -n 3p
     echo "exit $?"
     napier umap $data.csv --transform $data.model | grep -vc nan
 done

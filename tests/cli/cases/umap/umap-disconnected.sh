@@ -10,7 +10,7 @@ printf '%s\n' a b a b a b a b a b alone alone >labels.txt
 options="--metric jaccard --n-neighbors 4 --n-epochs 20"
 
 # shellcheck disable=SC2086 # words
-napier umap data.csv $options -o map.csv --model map.model --plot map.svg --labels labels.txt --quality >quality.txt
+napier umap data.csv $options -o map.csv --save-model map.model --plot map.svg --labels labels.txt --quality >quality.txt
 echo "exit $?"
 wc -l <map.csv | tr -d ' '
 tail -n 2 map.csv

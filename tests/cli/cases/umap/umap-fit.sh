@@ -18,7 +18,7 @@ od -An -v -tu1 -w64 -j128 "$digits" | sed 's/^ *//; s/  */,/g' >digits.csv
 fit - -o text.npy <digits.csv
 cmp map.npy text.npy
 # The results: files, and nothing on standard output that was not requested.
-fit "$digits" --model digits.umap --plot map.svg --plot map.html --labels "$data/labels.npy"
+fit "$digits" --save-model digits.umap --plot map.svg --plot map.html --labels "$data/labels.npy"
 grep -c '<circle' map.svg
 run napier umap --embedding map.npy --plot again.svg --labels "$data/labels.npy"
 cmp map.svg again.svg

@@ -23,7 +23,7 @@ told napier umap map.csv --label-type names
 told napier umap map.csv --plot map.bmp
 told napier umap map.csv --plot map
 told napier umap map.csv --transform a --embedding b
-told napier umap map.csv --transform a --model b
+told napier umap map.csv --transform a --save-model b
 told napier umap map.csv --inverse-transform a --plot map.svg
 told napier umap --embedding map.csv
 told napier umap --embedding map.csv --quality
@@ -35,7 +35,7 @@ told napier umap map.csv --plot nowhere/map.svg
 told napier umap map.csv --plot .svg/
 mkdir folder.svg
 told napier umap map.csv --plot folder.svg
-told napier umap map.csv --model nowhere/map.umap
+told napier umap map.csv --save-model nowhere/map.umap
 told napier umap missing.csv
 told napier umap --embedding missing.csv --plot map.svg
 told napier umap --embedding map.csv --plot map.svg --labels missing.txt
