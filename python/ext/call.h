@@ -17,7 +17,7 @@
 
 #include "array/device.h"
 
-enum { MOST_ARRAYS = 16, MOST_ARGUMENTS = 26 };
+enum { MOST_ARRAYS = 16 };
 
 /* ON_HOST: arrays on a GPU are refused. ANYWHERE: all arrays may be on one GPU. */
 enum { ON_HOST = 0, ANYWHERE = TAKE_DEVICE };
@@ -98,12 +98,13 @@ enum { TAKE_CONTIGUOUS = 1 << 10 };
     { NULL, NULL, 0, NULL }
 
 /* Takes all arguments by the table. The first `positional_` may be given by position; the first `required_` must be. */
-#define TAKE(function_, positional_, required_, where_, ...) \
-    const argument table_[] = {__VA_ARGS__};                 \
-    const caller caller_ = {args, count, keywords};          \
-    py_call c;                                               \
-    (void)self;                                              \
-    call_start(&c, function_, where_);                       \
+#define TAKE(function_, positional_, required_, where_, ...)                            \
+    const argument table_[] = {__VA_ARGS__};                                            \
+    _Static_assert(sizeof table_ / sizeof *table_ <= MOST_ARGUMENTS, "MOST_ARGUMENTS"); \
+    const caller caller_ = {args, count, keywords};                                     \
+    py_call c;                                                                          \
+    (void)self;                                                                         \
+    call_start(&c, function_, where_);                                                  \
     call_take_all(&c, &caller_, table_, (int)(sizeof table_ / sizeof *table_), positional_, required_);
 
 typedef struct caller {

@@ -17,12 +17,14 @@
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
+enum { MOST_ARGUMENTS = 26 };
+
 /* The names of a function's arguments, in order. The first `positional` may be given by position; the first `required`
  * must be given. */
 typedef struct signature {
     const char *function;
     int count, positional, required;
-    const char *names[24];
+    const char *names[MOST_ARGUMENTS];
 } signature;
 
 /* Sets values[i] to the value given for names[i], borrowed; NULL if nothing was given, or None. Returns -1 with an
